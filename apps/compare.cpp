@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double gib = std::int64_t{1} << 30;
+constexpr double compared_gib = std::int64_t{1} << 30;
 
 struct Runs {
   std::filesystem::path a, b;
@@ -27,7 +27,7 @@ struct Runs {
 };
 
 template <class Value>
-ordered_json json_of(const std::optional<Value>& value) {
+ordered_json comparison_json(const std::optional<Value>& value) {
   return value ? ordered_json(*value) : ordered_json();
 }
 
@@ -36,45 +36,46 @@ bool are_equal(const Runs& runs, const RunComparison& found) {
   return runs.tolerance > 0 ? found.equal_within(runs.tolerance) : found.equal_to_the_bit();
 }
 
-ordered_json json_of(const std::filesystem::path& file, const RunFigures& run) {
+ordered_json comparison_json(const std::filesystem::path& file, const RunFigures& run) {
   return {{"file", schedules::valid_utf8(file.string())},
           {"first_step", run.first_step},
           {"last_step", run.last_step},
           {"steps", run.steps},
-          {"last_loss", json_of(run.last_loss)},
-          {"seconds", json_of(run.seconds)},
-          {"tokens_per_second", json_of(run.tokens_per_second)},
-          {"tflops_per_device", json_of(run.tflops_per_device)},
-          {"mfu", json_of(run.mfu)},
-          {"bubble", json_of(run.bubble)},
-          {"memory_bytes", json_of(run.memory_bytes)}};
+          {"last_loss", comparison_json(run.last_loss)},
+          {"seconds", comparison_json(run.seconds)},
+          {"tokens_per_second", comparison_json(run.tokens_per_second)},
+          {"tflops_per_device", comparison_json(run.tflops_per_device)},
+          {"mfu", comparison_json(run.mfu)},
+          {"bubble", comparison_json(run.bubble)},
+          {"memory_bytes", comparison_json(run.memory_bytes)}};
 }
 
-ordered_json json_of(const LargestDifference& largest) {
+ordered_json comparison_json(const LargestDifference& largest) {
   return {{"relative", largest.relative}, {"step", largest.step > 0 ? ordered_json(largest.step) : ordered_json()}};
 }
 
-void print_json(const Runs& runs, const RunComparison& found) {
+void print_comparison_json(const Runs& runs, const RunComparison& found) {
   ordered_json first;
   if (found.first)
     first = {{"step", found.first->step},
              {"value", found.first->value},
-             {"a", json_of(found.first->a)},
-             {"b", json_of(found.first->b)}};
+             {"a", comparison_json(found.first->a)},
+             {"b", comparison_json(found.first->b)}};
   ordered_json speed;
   if (found.a.tokens_per_second.value_or(0) > 0 && found.b.tokens_per_second)
     speed = *found.b.tokens_per_second / *found.a.tokens_per_second;
-  const ordered_json object = {
-      {"a", json_of(runs.a, found.a)},
-      {"b", json_of(runs.b, found.b)},
-      {"common_steps", found.common_steps},
-      {"equal_to_the_bit", found.equal_to_the_bit()},
-      {"tolerance", runs.tolerance},
-      {"equal", are_equal(runs, found)},
-      {"first_difference", first},
-      {"largest_difference",
-       {{"loss", json_of(found.loss)}, {"grad_norm", json_of(found.grad_norm)}, {"lr", json_of(found.lr)}}},
-      {"speed_of_b", speed}};
+  const ordered_json object = {{"a", comparison_json(runs.a, found.a)},
+                               {"b", comparison_json(runs.b, found.b)},
+                               {"common_steps", found.common_steps},
+                               {"equal_to_the_bit", found.equal_to_the_bit()},
+                               {"tolerance", runs.tolerance},
+                               {"equal", are_equal(runs, found)},
+                               {"first_difference", first},
+                               {"largest_difference",
+                                {{"loss", comparison_json(found.loss)},
+                                 {"grad_norm", comparison_json(found.grad_norm)},
+                                 {"lr", comparison_json(found.lr)}}},
+                               {"speed_of_b", speed}};
   fmt::print("{}\n", object.dump(2));
 }
 
@@ -91,7 +92,7 @@ std::string ratio(std::optional<double> a, std::optional<double> b) {
 }
 
 // The end of a long name.
-std::string name_of(const std::filesystem::path& file) {
+std::string run_name(const std::filesystem::path& file) {
   const std::string name = one_line(file.string());
   return name.size() <= 24 ? name : "..." + name.substr(name.size() - 21);
 }
@@ -100,7 +101,7 @@ std::string steps_of(const RunFigures& run) { return fmt::format("{}-{}", run.fi
 
 void print_figures(const Runs& runs, const RunComparison& found) {
   const RunFigures &a = found.a, &b = found.b;
-  print_row("", name_of(runs.a), name_of(runs.b), "B of A");
+  print_row("", run_name(runs.a), run_name(runs.b), "B of A");
   print_row("steps", steps_of(a), steps_of(b));
   print_row("last loss", shown(a.last_loss, 1, "{:.6g}"), shown(b.last_loss, 1, "{:.6g}"));
   print_row("tokens/s", shown(a.tokens_per_second, 1, "{:.1f}"), shown(b.tokens_per_second, 1, "{:.1f}"),
@@ -114,8 +115,8 @@ void print_figures(const Runs& runs, const RunComparison& found) {
   const auto bytes = [](const RunFigures& run) {
     return run.memory_bytes ? std::optional(static_cast<double>(*run.memory_bytes)) : std::nullopt;
   };
-  print_row("fullest device", shown(bytes(a), 1 / gib, "{:.3f}", " GiB"), shown(bytes(b), 1 / gib, "{:.3f}", " GiB"),
-            ratio(bytes(a), bytes(b)));
+  print_row("fullest device", shown(bytes(a), 1 / compared_gib, "{:.3f}", " GiB"),
+            shown(bytes(b), 1 / compared_gib, "{:.3f}", " GiB"), ratio(bytes(a), bytes(b)));
 }
 
 void print_largest(const char* name, const LargestDifference& largest) {
@@ -126,7 +127,7 @@ void print_largest(const char* name, const LargestDifference& largest) {
   }
 }
 
-void print_table(const Runs& runs, const RunComparison& found) {
+void print_comparison_table(const Runs& runs, const RunComparison& found) {
   print_figures(runs, found);
   fmt::print("\nover {}:\n", counted(found.common_steps, "common step"));
   print_largest("loss", found.loss);
@@ -141,7 +142,7 @@ void print_table(const Runs& runs, const RunComparison& found) {
   }
 }
 
-std::vector<StepMetrics> read_run(const std::string& operand, std::filesystem::path& file) {
+std::vector<StepMetrics> read_compared_run(const std::string& operand, std::filesystem::path& file) {
   file = find_metrics_file(operand);
   return read_metrics(file);
 }
@@ -186,14 +187,14 @@ int run_compare(const std::vector<std::string>& given_arguments, const Environme
                                               operands.size() == 1 ? "1 is" : fmt::format("{} are", operands.size())));
   Runs runs;
   runs.tolerance = values.number("tolerance", {.minimum = 0}).value_or(0);
-  const auto a = read_run(operands[0], runs.a), b = read_run(operands[1], runs.b);
+  const auto a = read_compared_run(operands[0], runs.a), b = read_compared_run(operands[1], runs.b);
   const RunComparison found = compare_runs(a, b);
   if (found.common_steps == 0)
     throw Error(ErrorKind::input,
                 fmt::format("compare: {} tells of steps {} and {} of {}, none of which is the same; give two runs "
                             "with common steps",
                             runs.a.string(), steps_of(found.a), runs.b.string(), steps_of(found.b)));
-  values.on_off("json").value_or(false) ? print_json(runs, found) : print_table(runs, found);
+  values.on_off("json").value_or(false) ? print_comparison_json(runs, found) : print_comparison_table(runs, found);
   for (const auto& note : notes) print_note(note);
   return are_equal(runs, found) ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 # A room is a folder that becomes one static library pipetrain::NAME of all its sources.
 #
 #   pipetrain_room(NAME [SOURCES files...] [FOLDERS names...] [LINKS targets...] [PRIVATE_LINKS targets...] [CUDA_LINKS targets...]
-#                  [UCX_LINKS targets...])
+#                  [UCX_LINKS targets...] [TOGETHER files...])
 #
 # Without SOURCES these are the folder's own .cpp files and those in FOLDERS and in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
 # cuda/ too. Either way the name of a file tells which backend it belongs to:
@@ -12,8 +12,12 @@
 #   nccl/no_nccl_put_signal.cpp; nccl/nccl_put_signal.cpp  puts of NCCL, which nccl.h has from 2.29 on
 #   no_arrow.cpp; arrow/*                           the same for Apache Arrow
 # CUDA_LINKS and UCX_LINKS are linked privately, with PIPETRAIN_CUDA and PIPETRAIN_UCX only.
+#
+# The sources are compiled in batches and with a precompiled header: see PipetrainBatches.cmake.
+include(PipetrainBatches)
+
 function(pipetrain_room name)
-  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS;TOGETHER" ${ARGN})
   if(NOT ROOM_SOURCES)
     file(GLOB ROOM_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/cpu/*.cpp)
     foreach(folder IN LISTS ROOM_FOLDERS)
@@ -32,14 +36,16 @@ function(pipetrain_room name)
     set(ROOM_SOURCES ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp)
   endif()
 
-  add_library(pipetrain_${name} STATIC ${ROOM_SOURCES})
+  add_library(pipetrain_${name} STATIC)
   add_library(pipetrain::${name} ALIAS pipetrain_${name})
   set_target_properties(pipetrain_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   target_include_directories(pipetrain_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/pipetrain>)
   target_compile_features(pipetrain_${name} PUBLIC cxx_std_20)
   pipetrain_warnings(pipetrain_${name})
+  pipetrain_sources(pipetrain_${name} TOGETHER ${ROOM_TOGETHER} SOURCES ${ROOM_SOURCES})
   target_link_libraries(pipetrain_${name} PUBLIC ${ROOM_LINKS} PRIVATE ${ROOM_PRIVATE_LINKS})
+  pipetrain_precompile(pipetrain_${name} library)
   if(PIPETRAIN_CUDA)
     target_link_libraries(pipetrain_${name} PRIVATE ${ROOM_CUDA_LINKS})
   endif()

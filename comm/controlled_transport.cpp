@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::seconds closing_limit{3};  // a process that ends after a failure does not say goodbye
 
-std::string name_of(EdgeId edge) { return "edge " + std::to_string(edge); }
+std::string edge_name(EdgeId edge) { return "edge " + std::to_string(edge); }
 
 void check_lanes(const Delivery& delivery, const Slot& slot) {
   if (delivery.lanes.size() != slot.lanes.size()) WireReader::refuse("another number of lanes than the slot");
@@ -105,11 +105,11 @@ void ControlledTransport::exchange_offers(Edges& edges) {
   for (const auto& [id, sender] : edges.senders) {
     if (sender.offer.slots.empty()) {
       throw Error(ErrorKind::internal,
-                  name_of(id) + ": " + to_string(control_.info(sender.edge.to)) + " does not receive from it");
+                  edge_name(id) + ": " + to_string(control_.info(sender.edge.to)) + " does not receive from it");
     }
     for (const auto& lanes : sender.offer.slots) {
       if (lanes.size() != sender.edge.devices.size()) {
-        throw Error(ErrorKind::internal, name_of(id) + " has " + std::to_string(lanes.size()) + " lanes for " +
+        throw Error(ErrorKind::internal, edge_name(id) + " has " + std::to_string(lanes.size()) + " lanes for " +
                                              std::to_string(sender.edge.devices.size()) + " senders");
       }
     }
@@ -153,7 +153,7 @@ std::set<int> ControlledTransport::neighbours(const Edges& edges) const {
 const std::vector<SlotHandle>& ControlledTransport::mirrors(EdgeId edge) const {
   const auto open = mirroring_.load();
   const auto found = open ? open->senders.find(edge) : decltype(open->senders.find(edge)){};
-  if (!open || found == open->senders.end()) throw Error(ErrorKind::internal, name_of(edge) + " has no mirrors here");
+  if (!open || found == open->senders.end()) throw Error(ErrorKind::internal, edge_name(edge) + " has no mirrors here");
   return found->second.mirrors;
 }
 

@@ -46,7 +46,7 @@ const Kind& entry(TransportKind kind) {
   throw Error(ErrorKind::internal, "a kind of transport that is not in the table");
 }
 
-const char* name_of(DeviceKind devices) { return devices == DeviceKind::cpu ? "CPUs" : "GPUs"; }
+const char* device_name(DeviceKind devices) { return devices == DeviceKind::cpu ? "CPUs" : "GPUs"; }
 
 // A process on another host than process 0, or -1.
 int first_on_another_host(const ControlPlane& control) {
@@ -59,7 +59,8 @@ int first_on_another_host(const ControlPlane& control) {
 // Empty where the kind can carry the ranks.
 std::string why_not(const Kind& kind, const ControlPlane& control, DeviceKind devices) {
   if (kind.devices != devices) {
-    return std::string("it carries the memory of ") + name_of(kind.devices) + ", and the ranks run on " + name_of(devices);
+    return std::string("it carries the memory of ") + device_name(kind.devices) + ", and the ranks run on " +
+           device_name(devices);
   }
   const int far = kind.one_host ? first_on_another_host(control) : -1;
   if (far < 0) return {};
@@ -93,7 +94,7 @@ TransportKind choose_transport(const ControlPlane& control, const Mesh&, DeviceK
     if (kind.built()) return kind.kind;
     missing += (missing.empty() ? "" : ", ") + std::string(kind.name);
   }
-  throw Error(ErrorKind::unavailable, std::string("ranks on ") + name_of(devices) +
+  throw Error(ErrorKind::unavailable, std::string("ranks on ") + device_name(devices) +
                                           " of different processes cannot reach each other: this build has none of the "
                                           "transports that could join them (" +
                                           missing + "); run all ranks in one process, or build it with one");
@@ -103,7 +104,7 @@ TransportKind usual_transport(DeviceKind devices, bool one_host) {
   for (const Kind& kind : kinds) {
     if (kind.devices == devices && (one_host || !kind.one_host)) return kind.kind;
   }
-  throw Error(ErrorKind::internal, std::string("no transport joins ") + name_of(devices));
+  throw Error(ErrorKind::internal, std::string("no transport joins ") + device_name(devices));
 }
 
 bool keeps_mirrors(TransportKind kind) { return entry(kind).mirrors; }

@@ -79,28 +79,28 @@ class RowFile {
 };
 
 // What one thread encodes at a time.
-struct Part {
+struct TextPart {
   std::shared_ptr<const RowFile> rows;  // null for a text file
   fs::path text;
   std::int64_t begin = 0, end = 0;
 };
 
 // The parts of files, one after the other.
-class Parts {
+class TextParts {
  public:
-  Parts(const std::vector<fs::path>& files, const TextReading& reading) : files_(files), reading_(reading) {}
+  TextParts(const std::vector<fs::path>& files, const TextReading& reading) : files_(files), reading_(reading) {}
 
-  std::optional<Part> next() {
+  std::optional<TextPart> next() {
     constexpr std::int64_t bytes = 1 << 20;
     while (!rows_ || at_ >= rows_->size()) {
       rows_ = nullptr;
       if (file_ == files_.size()) return std::nullopt;
       const fs::path& file = files_[file_++];
-      if (format_of(file)->kind == DataKind::text) return Part{nullptr, file};
+      if (format_of(file)->kind == DataKind::text) return TextPart{nullptr, file};
       rows_ = std::make_shared<RowFile>(file, reading_);
       at_ = 0;
     }
-    Part part{rows_, {}, at_, rows_->end_of_part(at_, bytes)};
+    TextPart part{rows_, {}, at_, rows_->end_of_part(at_, bytes)};
     at_ = part.end;
     return part;
   }
@@ -113,7 +113,7 @@ class Parts {
   std::int64_t at_ = 0;
 };
 
-TokenizedDocuments encode(const Part& part, const TextReading& reading, RowEncoder& encoder) {
+TokenizedDocuments encode(const TextPart& part, const TextReading& reading, RowEncoder& encoder) {
   TokenizedDocuments documents;
   if (part.rows) {
     part.rows->encode(part.begin, part.end, encoder, documents);
@@ -168,7 +168,7 @@ class Workers {
     std::optional<RowEncoder> encoder;
     while (true) {
       Result result;
-      std::optional<Part> part;
+      std::optional<TextPart> part;
       const auto turn = take_turn(part, result.failure);
       if (!turn) return;
       try {
@@ -184,7 +184,7 @@ class Workers {
   }
 
   // The next part for this thread; nothing at the end. A file that cannot be opened fails when its result is due.
-  std::optional<std::size_t> take_turn(std::optional<Part>& part, std::exception_ptr& failure) {
+  std::optional<std::size_t> take_turn(std::optional<TextPart>& part, std::exception_ptr& failure) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopped_ || ended_ || given_ < taken_ + most_waiting_; });
     if (stopped_ || ended_) return std::nullopt;
@@ -201,7 +201,7 @@ class Workers {
   const TextReading& reading_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Parts parts_;
+  TextParts parts_;
   std::size_t most_waiting_ = 0, given_ = 0, taken_ = 0;
   bool ended_ = false, stopped_ = false;
   std::map<std::size_t, Result> results_;

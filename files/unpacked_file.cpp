@@ -20,11 +20,11 @@ namespace fs = std::filesystem;
 constexpr std::size_t piece_bytes = std::size_t{1} << 18;
 constexpr int largest_zstd_window = 25;  // 2^25 bytes, which is more than levels up to 19 take
 
-[[noreturn]] void fail(const fs::path& path, const std::string& why) {
+[[noreturn]] void fail_unpacking(const fs::path& path, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", path.string(), why));
 }
 [[noreturn]] void fail_damaged(const fs::path& path, const std::string& why) {
-  fail(path, fmt::format("cannot be unpacked ({}); the file is damaged or cut short", why));
+  fail_unpacking(path, fmt::format("cannot be unpacked ({}); the file is damaged or cut short", why));
 }
 
 void unpack_gzip(const MappedFile& file, UnnamedFile& out) {

@@ -88,7 +88,7 @@ FlightRecordHead head_of(WireReader& in, const std::string& file) {
   return head;
 }
 
-RecordedStep step_of(WireReader& in) {
+RecordedStep recorded_step(WireReader& in) {
   RecordedStep step;
   step.step = in.number<std::int64_t>();
   step.kind = in.flag() ? schedules::StepKind::evaluation : schedules::StepKind::training;
@@ -219,7 +219,7 @@ std::optional<RecordedStep> FlightRecordReader::next() {
   RecordedStep step;
   try {
     WireReader in(bytes_of(part->contents));
-    step = step_of(in);
+    step = recorded_step(in);
   } catch (const Error&) {
     fail("has a step that cannot be");
   }

@@ -72,7 +72,7 @@ json parse_members(std::string_view line, const std::string& place) {
   return members;
 }
 
-std::int64_t step_of(const json& members, const std::string& place) {
+std::int64_t metrics_step(const json& members, const std::string& place) {
   const std::int64_t step = whole(members["step"], place, "step");
   if (step < 1) fail(place, "step is not from 1 on");
   return step;
@@ -115,7 +115,7 @@ std::optional<EvaluationMetrics> parse_evaluation_line(std::string_view line, co
   const json members = parse_members(line, place);
   if (!members.contains("eval_loss")) return {};
   EvaluationMetrics metrics;
-  metrics.step = step_of(members, place);
+  metrics.step = metrics_step(members, place);
   metrics.eval_loss = number(members, place, "eval_loss");
   metrics.perplexity = number(members, place, "perplexity");
   metrics.accuracy = number(members, place, "accuracy");
@@ -126,7 +126,7 @@ std::optional<EvaluationMetrics> parse_evaluation_line(std::string_view line, co
 std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::string& place) {
   const json members = parse_members(line, place);
   StepMetrics metrics;
-  metrics.step = step_of(members, place);
+  metrics.step = metrics_step(members, place);
   if (!members.contains("loss")) return {};  // an evaluation's
   const auto read = [&](const char* name) { return number(members, place, name); };
   metrics.loss = read("loss");

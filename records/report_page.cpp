@@ -25,7 +25,7 @@ double rounded(double value) {
 }
 
 template <class Value>
-ordered_json json_of(const std::optional<Value>& value) {
+ordered_json page_json(const std::optional<Value>& value) {
   return value ? ordered_json(*value) : ordered_json();
 }
 
@@ -34,13 +34,13 @@ const char* word_of(RunState state) {
   return words[static_cast<int>(state)];
 }
 
-ordered_json json_of(const Facts& facts) {
+ordered_json page_json(const Facts& facts) {
   ordered_json rows = ordered_json::array();
   for (const auto& [name, value] : facts) rows.push_back({name, value});
   return rows;
 }
 
-ordered_json json_of(const ReportPage::Chart& chart) {
+ordered_json page_json(const ReportPage::Chart& chart) {
   ordered_json points = ordered_json::array();
   for (const auto& bucket : chart.series->buckets()) {
     const double value = rounded(bucket.value * chart.scale);
@@ -53,7 +53,7 @@ ordered_json json_of(const ReportPage::Chart& chart) {
   return {{"title", chart.title}, {"unit", chart.unit}, {"points", std::move(points)}};
 }
 
-ordered_json json_of(const std::vector<schedules::Span>& spans, double begin, double narrow) {
+ordered_json page_json(const std::vector<schedules::Span>& spans, double begin, double narrow) {
   ordered_json row = ordered_json::array();
   for (std::size_t i = 0; i < spans.size();) {
     std::size_t next = i + 1;
@@ -66,7 +66,7 @@ ordered_json json_of(const std::vector<schedules::Span>& spans, double begin, do
   return row;
 }
 
-ordered_json json_of(const schedules::Timeline& timeline) {
+ordered_json page_json(const schedules::Timeline& timeline) {
   double begin = std::numeric_limits<double>::infinity(), end = -begin;
   for (const auto& row : timeline.stages) {
     for (const auto& span : row) {
@@ -79,7 +79,7 @@ ordered_json json_of(const schedules::Timeline& timeline) {
   ordered_json names = ordered_json::array(), stages = ordered_json::array();
   for (std::size_t row = 0; row < rows; ++row) {
     names.push_back(timeline.names.empty() ? "stage " + std::to_string(row) : timeline.names[row]);
-    stages.push_back(json_of(timeline.stages[row], begin, (end - begin) / static_cast<double>(columns)));
+    stages.push_back(page_json(timeline.stages[row], begin, (end - begin) / static_cast<double>(columns)));
   }
   return {{"title", timeline.title},
           {"length", end > begin ? rounded(end - begin) : 0.0},
@@ -95,7 +95,7 @@ ordered_json devices_of(const ReportPage& page) {
   const auto& memory = page.newest->memory_bytes;
   for (std::size_t i = 0; i < std::min(memory.size(), most_rows); ++i)
     devices.push_back(
-        {i < page.device_names.size() ? page.device_names[i] : "device " + std::to_string(i), json_of(memory[i])});
+        {i < page.device_names.size() ? page.device_names[i] : "device " + std::to_string(i), page_json(memory[i])});
   return devices;
 }
 
@@ -103,13 +103,13 @@ ordered_json newest_of(const std::optional<StepMetrics>& newest) {
   if (!newest) return nullptr;
   ordered_json bubbles = ordered_json::array();
   for (std::size_t i = 0; i < std::min(newest->stage_bubble.size(), most_rows); ++i)
-    bubbles.push_back(json_of(newest->stage_bubble[i]));
+    bubbles.push_back(page_json(newest->stage_bubble[i]));
   return {{"step", newest->step},
-          {"loss", json_of(newest->loss)},
-          {"tokens_per_second", json_of(newest->tokens_per_second)},
-          {"tflops", json_of(newest->tflops_per_device)},
-          {"mfu", json_of(newest->mfu)},
-          {"bubble", json_of(newest->bubble)},
+          {"loss", page_json(newest->loss)},
+          {"tokens_per_second", page_json(newest->tokens_per_second)},
+          {"tflops", page_json(newest->tflops_per_device)},
+          {"mfu", page_json(newest->mfu)},
+          {"bubble", page_json(newest->bubble)},
           {"elapsed", newest->elapsed},
           {"stage_bubble", std::move(bubbles)}};
 }
@@ -119,16 +119,16 @@ ordered_json newest_of(const std::optional<StepMetrics>& newest) {
 void write_report(std::ostream& out, const ReportPage& page) {
   ordered_json charts = ordered_json::array(), timelines = ordered_json::array();
   for (const auto& chart : page.charts)
-    if (!chart.series->empty()) charts.push_back(json_of(chart));
-  for (const auto& timeline : page.timelines) timelines.push_back(json_of(timeline));
+    if (!chart.series->empty()) charts.push_back(page_json(chart));
+  for (const auto& timeline : page.timelines) timelines.push_back(page_json(timeline));
   const ordered_json data = {{"title", page.title},
                              {"state", word_of(page.state)},
                              {"state_text", page.state_text},
                              {"steps_total", page.steps_total},
-                             {"seconds_left", json_of(page.seconds_left)},
+                             {"seconds_left", page_json(page.seconds_left)},
                              {"newest", newest_of(page.newest)},
-                             {"settings", json_of(page.settings)},
-                             {"host", json_of(page.host)},
+                             {"settings", page_json(page.settings)},
+                             {"host", page_json(page.host)},
                              {"devices", devices_of(page)},
                              {"charts", std::move(charts)},
                              {"timelines", std::move(timelines)}};

@@ -184,7 +184,7 @@ void write_trace_row(std::ostream& out, const Timeline& timeline, const TraceRow
 }
 
 // Those of one direction never overlap.
-std::vector<Span> moves_of(const std::vector<Span>& moves, ActionKind kind) {
+std::vector<Span> moves_of_kind(const std::vector<Span>& moves, ActionKind kind) {
   std::vector<Span> own;
   std::copy_if(moves.begin(), moves.end(), std::back_inserter(own),
                [kind](const Span& span) { return span.action.kind == kind; });
@@ -203,7 +203,7 @@ void write_chrome_trace(std::ostream& out, const Timeline& timeline, double micr
   std::size_t row = timeline.stages.size();
   for (std::size_t stage = 0; stage < timeline.moves.size(); ++stage) {
     for (const auto& [kind, what] : {std::pair(ActionKind::offload, " offloads"), std::pair(ActionKind::reload, " reloads")}) {
-      const std::vector<Span> own = moves_of(timeline.moves[stage], kind);
+      const std::vector<Span> own = moves_of_kind(timeline.moves[stage], kind);
       if (!own.empty()) write_trace_row(out, timeline, {row++, row_name(timeline, stage) + what, own}, microseconds);
     }
   }

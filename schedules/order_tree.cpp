@@ -8,7 +8,7 @@ namespace pipetrain::schedules {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr double rounding = 1e-12;
+constexpr double tree_rounding = 1e-12;
 
 }  // namespace
 
@@ -131,12 +131,12 @@ void OrderTree::visit() {
   if (left_ == 0) {
     double end = 0;
     for (const Stage& stage : stages_) end = std::max(end, stage.free_at);
-    if (end < best_end_ * (1 - rounding)) best_end_ = end, best_ = words_;
+    if (end < best_end_ * (1 - tree_rounding)) best_end_ = end, best_ = words_;
     return;
   }
   constexpr std::int64_t between_asks = 1024;
   stopped_ = nodes_left_-- <= 0 || (nodes_left_ % between_asks == 0 && (*stop_)());
-  if (stopped_ || bound() >= best_end_ * (1 - rounding) || is_dominated()) return;
+  if (stopped_ || bound() >= best_end_ * (1 - tree_rounding) || is_dominated()) return;
   for (const Choice& choice : branches()) {
     const double free_before = stages_[static_cast<std::size_t>(choice.stage)].free_at, start_before = last_start_;
     apply(choice);

@@ -7,7 +7,7 @@ namespace pipetrain::schedules {
 namespace {
 
 template <class Times>
-auto& at(Times& times, int virtual_stage, const Action& action) {
+auto& time_at(Times& times, int virtual_stage, const Action& action) {
   return times[static_cast<std::size_t>(virtual_stage)][static_cast<std::size_t>(action.microbatch)];
 }
 
@@ -22,8 +22,8 @@ OutputTimes::OutputTimes(const Placement& placement, int microbatches)
 void OutputTimes::note(int stage, const Span& span) {
   const auto& action = span.action;
   if (action.kind == ActionKind::norm) last_norm_ = std::max(last_norm_, span.end);
-  if (action.kind == ActionKind::forward) at(forwards_, placement_.virtual_stage(stage, action.chunk), action) = span.end;
-  if (gives_input_grad(action.kind)) at(gradients_, placement_.virtual_stage(stage, action.chunk), action) = span.end;
+  if (action.kind == ActionKind::forward) time_at(forwards_, placement_.virtual_stage(stage, action.chunk), action) = span.end;
+  if (gives_input_grad(action.kind)) time_at(gradients_, placement_.virtual_stage(stage, action.chunk), action) = span.end;
 }
 
 WaitedFor OutputTimes::waited_for(int stage, const Span& span, double free) const {
@@ -32,8 +32,9 @@ WaitedFor OutputTimes::waited_for(int stage, const Span& span, double free) cons
   if (!is_compute(action.kind) || action.kind == ActionKind::weight_grad) return WaitedFor::nothing;
   const int v = placement_.virtual_stage(stage, action.chunk);
   if (action.kind == ActionKind::forward)
-    return v > 0 && at(forwards_, v - 1, action) > free ? WaitedFor::activation : WaitedFor::nothing;
-  return v + 1 < placement_.virtual_stages() && at(gradients_, v + 1, action) > free ? WaitedFor::gradient : WaitedFor::nothing;
+    return v > 0 && time_at(forwards_, v - 1, action) > free ? WaitedFor::activation : WaitedFor::nothing;
+  return v + 1 < placement_.virtual_stages() && time_at(gradients_, v + 1, action) > free ? WaitedFor::gradient
+                                                                                          : WaitedFor::nothing;
 }
 
 }  // namespace pipetrain::schedules

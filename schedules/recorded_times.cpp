@@ -13,7 +13,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr double unknown = -std::numeric_limits<double>::infinity();
+constexpr double unknown_time = -std::numeric_limits<double>::infinity();
 
 // When each virtual stage's compute of each microbatch ended.
 class Ends {
@@ -39,7 +39,7 @@ class Ends {
 
  private:
   struct OfMicrobatch {
-    double forward = unknown, input_grad = unknown, weight_grad = unknown;
+    double forward = unknown_time, input_grad = unknown_time, weight_grad = unknown_time;
   };
   const OfMicrobatch& of(int v, int m) const { return ends_[static_cast<std::size_t>(v)][static_cast<std::size_t>(m)]; }
 
@@ -55,7 +55,7 @@ class StepApart {
         timeline_(timeline),
         ends_(plan.placement, plan.microbatches),
         waits_(plan),
-        signalled_(plan.custom.size(), unknown) {
+        signalled_(plan.custom.size(), unknown_time) {
     check();
     each([&](int stage, const Span& span, double) {
       begin_ = std::min(begin_, span.start);
@@ -101,7 +101,7 @@ class StepApart {
   template <class Work>
   void each(const Work& work) const {
     for (std::size_t stage = 0; stage < timeline_.stages.size(); ++stage) {
-      double free = begin_ == std::numeric_limits<double>::infinity() ? unknown : begin_;
+      double free = begin_ == std::numeric_limits<double>::infinity() ? unknown_time : begin_;
       for (const Span& span : timeline_.stages[stage]) {
         work(static_cast<int>(stage), span, free);
         free = span.end;
@@ -111,9 +111,9 @@ class StepApart {
 
   // The end of what made the input that this action may wait for; unknown where it is no other action's.
   double made(int v, const Action& action) const {
-    if (action.kind == ActionKind::forward) return v > 0 ? ends_.forward(v - 1, action.microbatch) : unknown;
+    if (action.kind == ActionKind::forward) return v > 0 ? ends_.forward(v - 1, action.microbatch) : unknown_time;
     const bool waits = gives_input_grad(action.kind) && v + 1 < plan_.placement.virtual_stages();
-    return waits ? ends_.input_grad(v + 1, action.microbatch) : unknown;
+    return waits ? ends_.input_grad(v + 1, action.microbatch) : unknown_time;
   }
   double& message(int v, const Action& action) {
     auto& queue = (action.kind == ActionKind::forward ? result_.activations : result_.gradients)[static_cast<std::size_t>(v)];
@@ -130,7 +130,7 @@ class StepApart {
         if (!is_compute(span.action.kind)) return;
         const int v = plan_.placement.virtual_stage(stage, span.action.chunk);
         const double end = made(v, span.action);
-        if (end == unknown) return;
+        if (end == unknown_time) return;
         const int edge = span.action.kind == ActionKind::forward ? v - 1 : v;
         work(static_cast<std::size_t>(edge), message(v, span.action), std::max(0.0, span.start - end), end > free);
       });
@@ -151,7 +151,7 @@ class StepApart {
     if (is_custom(action.kind)) time = std::max(time, signalled_[static_cast<std::size_t>(action.microbatch)]);
     if (!is_compute(action.kind)) return time;
     const int v = plan_.placement.virtual_stage(stage, action.chunk);
-    if (const double end = made(v, action); end != unknown) time = std::max(time, end + message(v, action));
+    if (const double end = made(v, action); end != unknown_time) time = std::max(time, end + message(v, action));
     const bool forward = action.kind == ActionKind::forward;
     const int consumer = forward ? v + 1 : v - 1;
     const bool sends =
@@ -183,7 +183,7 @@ class StepApart {
   Ends ends_;
   CustomWaits waits_;
   std::vector<double> signalled_;  // by custom action: the last end of what it waits for
-  double begin_ = std::numeric_limits<double>::infinity(), last_norm_ = unknown, tied_ = unknown;
+  double begin_ = std::numeric_limits<double>::infinity(), last_norm_ = unknown_time, tied_ = unknown_time;
   RecordedTimes result_;
 };
 

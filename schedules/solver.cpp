@@ -17,7 +17,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr double rounding = 1e-9;
+constexpr double solver_rounding = 1e-9;
 constexpr std::size_t deepest_tree = 4096;  // actions: it is searched by recursion
 
 std::vector<Placement> placements(const AutoRequest& request) {
@@ -104,7 +104,7 @@ class Solver {
   void improve(Room& room, std::int64_t round) {
     constexpr std::int64_t moves = 20'000, most_nodes = 2'000'000;
     constexpr double heats[] = {0.5, 0.25, 0.125};
-    const double enough = room.bound * (1 + rounding);
+    const double enough = room.bound * (1 + solver_rounding);
     take(moves, [&](std::int64_t many, const auto& stop) {
       room.search->cool(many, heats[round % std::ssize(heats)], enough, stop);
       return many;
@@ -139,14 +139,14 @@ class Solver {
     return least;
   }
   bool is_open(const Room& room) const {
-    return !room.searched && (solved_.plan.stages.empty() || room.bound < solved_.makespan * (1 - rounding));
+    return !room.searched && (solved_.plan.stages.empty() || room.bound < solved_.makespan * (1 - solver_rounding));
   }
   bool is_late() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() >= request_.seconds;
   }
   bool is_over() {
     if (std::none_of(rooms_.begin(), rooms_.end(), [&](const Room& room) { return is_open(room); })) {
-      solved_.ended = bound() < solved_.makespan * (1 - rounding) ? SolverEnd::searched : SolverEnd::proved;
+      solved_.ended = bound() < solved_.makespan * (1 - solver_rounding) ? SolverEnd::searched : SolverEnd::proved;
     } else if (solved_.iterations >= request_.iterations) {
       solved_.ended = SolverEnd::iterations;
     } else if (is_late()) {

@@ -7,7 +7,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-double at(const std::vector<double>& values, std::size_t stage) { return values.empty() ? 0 : values[stage]; }
+double stage_time_at(const std::vector<double>& values, std::size_t stage) { return values.empty() ? 0 : values[stage]; }
 
 }  // namespace
 
@@ -18,14 +18,14 @@ Costs StageTimes::costs(const Placement& placement) const {
   for (std::size_t stage = 0; stage < costs.chunks.size(); ++stage) {
     for (ChunkCost& chunk : costs.chunks[stage]) {
       chunk.forward_attention = chunk.input_grad_attention = attention;
-      chunk.tp_communication = at(tp_communication, stage) / chunks;
+      chunk.tp_communication = stage_time_at(tp_communication, stage) / chunks;
       chunk.tp_collectives = std::max(1, tp_collectives / chunks);
-      chunk.reduce_grads = at(reduce_grads, stage) / chunks;
-      chunk.sum_replicated = at(sum_replicated, stage) / chunks;
-      chunk.sum_tied = at(sum_tied, stage);
-      chunk.overlapped_reduce = at(overlapped_reduce, stage) / chunks;
-      chunk.publish_weights = at(publish_weights, stage) / chunks;
-      chunk.offload = chunk.reload = at(moves, stage) / chunks;
+      chunk.reduce_grads = stage_time_at(reduce_grads, stage) / chunks;
+      chunk.sum_replicated = stage_time_at(sum_replicated, stage) / chunks;
+      chunk.sum_tied = stage_time_at(sum_tied, stage);
+      chunk.overlapped_reduce = stage_time_at(overlapped_reduce, stage) / chunks;
+      chunk.publish_weights = stage_time_at(publish_weights, stage) / chunks;
+      chunk.offload = chunk.reload = stage_time_at(moves, stage) / chunks;
     }
   }
   costs.norm = norm;

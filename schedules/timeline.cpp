@@ -30,7 +30,7 @@ double transfer_before(const Timeline& timeline, int stage, const Span& span, co
   return 0;
 }
 
-const std::vector<Span>& moves_of(const Timeline& timeline, int stage) {
+const std::vector<Span>& moves_of_stage(const Timeline& timeline, int stage) {
   static const std::vector<Span> none;
   return timeline.moves.empty() ? none : timeline.moves[static_cast<std::size_t>(stage)];
 }
@@ -70,7 +70,7 @@ StageSummary summarize_stage(const Timeline& timeline, int stage, double begin, 
     if (gives_input_grad(span.action.kind)) first_backward = std::min(first_backward, span.start);
   }
   std::vector<Change> held;
-  for (const auto* row : {&spans, &moves_of(timeline, stage)}) add_held(held, *row, [](const Span&) { return 1.0; });
+  for (const auto* row : {&spans, &moves_of_stage(timeline, stage)}) add_held(held, *row, [](const Span&) { return 1.0; });
   summary.peak_activations =
       most_at_once(std::move(held), !timeline.moves.empty()) / (timeline.placement.chunks() * timeline.slices);
   summary.idle = end - begin - summary.busy;
@@ -121,7 +121,7 @@ double peak_bytes(const Timeline& timeline, int stage, const std::vector<ChunkCo
     if (span.action.kind == ActionKind::weight_grad) changes.push_back({span.end, -cost(span).pending_bytes});
   }
   const auto held_bytes = [&](const Span& span) { return cost(span).held_bytes; };
-  for (const auto* row : {&spans, &moves_of(timeline, stage)}) add_held(changes, *row, held_bytes);
+  for (const auto* row : {&spans, &moves_of_stage(timeline, stage)}) add_held(changes, *row, held_bytes);
   return most_at_once(std::move(changes), true) / timeline.slices;
 }
 

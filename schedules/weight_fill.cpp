@@ -9,7 +9,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr double unknown = std::numeric_limits<double>::infinity();
+constexpr double unknown_end = std::numeric_limits<double>::infinity();
 
 class Fill {
  public:
@@ -22,8 +22,8 @@ class Fill {
         options_(options),
         stages_(order.size()) {
     const auto size = static_cast<std::size_t>(placement.virtual_stages()) * microbatches_;
-    forward_end_.assign(size, unknown);
-    backward_end_.assign(size, unknown);
+    forward_end_.assign(size, unknown_end);
+    backward_end_.assign(size, unknown_end);
     for (std::size_t s = 0; s < order.size(); ++s) {
       stages_[s].weights_done.resize(static_cast<std::size_t>(placement.chunks()));
       stages_[s].actions.reserve(order[s].size() * 3 / 2 + 8);
@@ -83,7 +83,7 @@ class Fill {
     Action input = action;
     input.chunk = static_cast<std::int16_t>(at.chunk);
     at_least = now + costs_.of(at.stage, input) + transfer;
-    return end == unknown ? unknown : at_least = end + transfer;
+    return end == unknown_end ? unknown_end : at_least = end + transfer;
   }
 
   bool decide(int s, double now) {
@@ -105,7 +105,7 @@ class Fill {
       const double weight = costs_.of(s, {ActionKind::weight_grad, at.pending[at.first_pending], 0});
       if (at_least - now >= options_.least_gap * weight * (1 - 1e-9)) return run_weight_grad(s, now);
     }
-    if (ready != unknown) return run_head(s, ready);
+    if (ready != unknown_end) return run_head(s, ready);
     return true;  // the producer of the input wakes this stage
   }
 

@@ -6,6 +6,7 @@
 #include "actors/training/transformer_compute.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/simulate.hpp"
+#include "tuning/fastest_layouts.hpp"
 #include "tuning/layout_variants.hpp"
 
 namespace pipetrain {
@@ -17,10 +18,6 @@ namespace {
 Plan compute_of(const Layout& layout) {
   if (layout.plan) return *layout.plan;
   return schedules::build_schedule(layout.schedule, {layout.pp, layout.chunks, static_cast<int>(layout.microbatches)});
-}
-
-bool same_sizes(const Layout& a, const Layout& b) {
-  return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.microbatch == b.microbatch;
 }
 
 }  // namespace

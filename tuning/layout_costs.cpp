@@ -8,7 +8,6 @@
 
 namespace pipetrain {
 
-using schedules::Link;
 using schedules::Placement;
 
 namespace {
@@ -262,9 +261,9 @@ double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {
   return std::max(seconds, std::max(in, out) / request_.speed.offload_rate);
 }
 
-std::vector<Link> LayoutCosts::edges(const Layout& layout) const {
+std::vector<schedules::Link> LayoutCosts::edges(const Layout& layout) const {
   const double elements = tokens_of(request_, layout) * static_cast<double>(request_.config.hidden);
-  std::vector<Link> edges;
+  std::vector<schedules::Link> edges;
   for (int stage = 0; stage < layout.pp; ++stage) {
     const LinkSpeed link = links_.stages(layout, stage, (stage + 1) % layout.pp);
     edges.push_back({link.latency, link.rate, elements * activation_bytes(request_) / layout.tp});

@@ -36,9 +36,9 @@ Sizes sizes_for(DeviceKind kind) {
 }
 
 // One device with a stream and operations on it.
-class Worker {
+class MeasuringWorker {
  public:
-  Worker(DeviceKind kind, int index, int threads)
+  MeasuringWorker(DeviceKind kind, int index, int threads)
       : device_(kind == DeviceKind::cpu ? make_cpu_device(index, threads) : make_cuda_device(index)),
         stream_(device_->make_stream("measure")),
         ops_(kind == DeviceKind::cpu ? make_cpu_ops(*stream_) : make_cuda_ops(*stream_)),
@@ -82,7 +82,7 @@ class Worker {
 class Measurement {
  public:
   Measurement(DeviceKind kind, int count, int threads) : sizes_(sizes_for(kind)) {
-    for (int index = 0; index < count; ++index) workers_.push_back(std::make_unique<Worker>(kind, index, threads));
+    for (int index = 0; index < count; ++index) workers_.push_back(std::make_unique<MeasuringWorker>(kind, index, threads));
   }
 
   double memory_bytes() {
@@ -195,7 +195,7 @@ class Measurement {
   }
 
   Sizes sizes_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<MeasuringWorker>> workers_;
 };
 
 }  // namespace

@@ -7,11 +7,6 @@
 #include "model/arena_views.hpp"
 
 namespace pipetrain {
-namespace {
-
-std::size_t align_elements(std::size_t elements) { return align_up(elements * size_of(DType::bf16)) / size_of(DType::bf16); }
-
-}  // namespace
 
 std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions,
                                         schedules::StepKind kind) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t losses_kept = 50, least_losses = 20, norms_kept = 20;
 
-double median(const std::deque<double>& values) {
+double median_of_waits(const std::deque<double>& values) {
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
   return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
@@ -22,10 +22,10 @@ double median(const std::deque<double>& values) {
 
 // By the median of the distances from the median, which outliers do not move; of normal values it is the standard deviation.
 double deviation(const std::deque<double>& values) {
-  const double middle = median(values);
+  const double middle = median_of_waits(values);
   std::deque<double> distances;
   for (const double value : values) distances.push_back(std::abs(value - middle));
-  return 1.4826 * median(distances);
+  return 1.4826 * median_of_waits(distances);
 }
 
 void keep(std::deque<double>& values, double value, std::size_t most) {
@@ -106,7 +106,7 @@ void HealthWatch::watch_stages(const StepReport& report, std::vector<std::string
 
 void HealthWatch::watch_loss(const StepReport& report, std::vector<std::string>& lines) {
   if (settings_.loss_spike > 0 && losses_.size() >= least_losses) {
-    const double middle = median(losses_), unit = std::max(deviation(losses_), 1e-3 * std::abs(middle));
+    const double middle = median_of_waits(losses_), unit = std::max(deviation(losses_), 1e-3 * std::abs(middle));
     if (report.loss > middle + settings_.loss_spike * unit && told_.insert("loss").second)
       lines.push_back(
           fmt::format("step {}: the loss jumped to {:.4f} from about {:.4f}; look at the data of this step, or lower "
@@ -119,7 +119,7 @@ void HealthWatch::watch_loss(const StepReport& report, std::vector<std::string>&
 void HealthWatch::watch_norm(const StepReport& report, std::vector<std::string>& lines) {
   keep(norms_, report.grad_norm, norms_kept);
   if (settings_.norm_growth <= 0 || norms_.size() < norms_kept) return;
-  const double now = median(norms_);
+  const double now = median_of_waits(norms_);
   if (!least_norm_ || now < *least_norm_) least_norm_ = now;
   if (now > settings_.norm_growth * *least_norm_ && told_.insert("norm").second)
     lines.push_back(

@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::size_t most_slots = 3;  // one comes, one is added to, one goes
+constexpr std::size_t most_gradient_slots = 3;  // one comes, one is added to, one goes
 
 constexpr std::size_t page = OffloadPlace::granularity / sizeof(float);
 
@@ -35,7 +35,7 @@ GradientPool gradient_slots(const ParameterLayout& layout, const std::vector<Sha
   pool.begins.resize(units.size());
   std::size_t count = 0;
   for (const ShardUnit& unit : units) count += leaves_with_gradients(layout, unit) ? 1 : 0;
-  const std::size_t slots = std::min(count, most_slots), largest = slot_length(layout, units);
+  const std::size_t slots = std::min(count, most_gradient_slots), largest = slot_length(layout, units);
   pool.length = slots * largest;
   std::size_t next = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {

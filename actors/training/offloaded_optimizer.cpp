@@ -15,7 +15,7 @@ std::vector<OffloadedStates::Window> windows(const OffloadedOptimizer::Setup& se
   return {{.array = setup.outside.operands, .fetched = !setup.rounds, .stored = true}};
 }
 
-std::size_t operand_bytes(const OffloadedOptimizer::Outside& outside) {
+std::size_t outside_operand_bytes(const OffloadedOptimizer::Outside& outside) {
   return outside.operands == nullptr ? 0 : size_of(outside.operands->type());
 }
 
@@ -30,7 +30,7 @@ OffloadedOptimizer::OffloadedOptimizer(const Setup& setup, Ops& ops)
     : setup_(setup),
       ops_(ops),
       states_({setup.device, ops.stream(), setup.streams,
-               blocks(setup.optimizer, setup.elements, setup.outside, operand_bytes(setup.outside)), windows(setup),
+               blocks(setup.optimizer, setup.elements, setup.outside, outside_operand_bytes(setup.outside)), windows(setup),
                setup.folder, setup.name}),
       parts_(states_.blocks().count()) {
   std::size_t last = 0;

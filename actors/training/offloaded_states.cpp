@@ -12,7 +12,7 @@ constexpr std::size_t largest_block = std::size_t{4} << 20;
 constexpr std::size_t smallest_block = std::size_t{64} << 10;
 // Of a small model there are as many, so that transfers hide behind one another there too.
 constexpr std::size_t least_blocks = 8;
-constexpr std::size_t most_slots = 3;  // one comes in, one is computed on, one goes out
+constexpr std::size_t most_state_slots = 3;  // one comes in, one is computed on, one goes out
 
 std::size_t block_length(std::size_t elements) {
   const std::size_t wanted = (elements + least_blocks - 1) / least_blocks;
@@ -27,7 +27,7 @@ OffloadedBlocks::OffloadedBlocks(std::size_t arrays, std::size_t elements, std::
 
 Region OffloadedBlocks::region(std::size_t block) const { return {block * block_, std::min(elements_, (block + 1) * block_)}; }
 
-std::size_t OffloadedBlocks::slots() const { return std::min(count(), most_slots); }
+std::size_t OffloadedBlocks::slots() const { return std::min(count(), most_state_slots); }
 
 std::size_t OffloadedBlocks::begin(std::size_t array, std::size_t element) const {
   return block_of(element) * block_bytes() + (array * block_ + element % block_) * sizeof(float);

@@ -21,7 +21,7 @@ constexpr std::size_t newest_steps = 200;
 using Seconds = std::chrono::duration<double>;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-double median(std::vector<double> values) {
+double median_of_times(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
@@ -188,7 +188,7 @@ void ProfileRecorder::add(const StepReport& report) {
   for (const auto& [key, sum] : sums)
     step.seconds[key] = key.kind == ActionKind::sum_tied ? shortest_tied : sum.seconds / sum.count;
   for (auto& messages : transfer_times(placement_, report.trace))
-    step.p2p.push_back(messages.empty() ? std::nullopt : std::optional(median(std::move(messages))));
+    step.p2p.push_back(messages.empty() ? std::nullopt : std::optional(median_of_times(std::move(messages))));
   step.whole = report.seconds;
   step.outside = std::max(0.0, report.seconds - Seconds(last - first).count());
   if (optimizers != TimePoint::max()) step.verdict = std::max(0.0, Seconds(optimizers - norms).count());
@@ -203,10 +203,10 @@ std::vector<double> ProfileRecorder::messages() const {
     std::vector<double> values;
     for (const Step& step : steps_)
       if (const auto& seconds = step.p2p[static_cast<std::size_t>(v)]) values.push_back(*seconds);
-    measured.push_back(values.empty() ? std::nullopt : std::optional(median(std::move(values))));
+    measured.push_back(values.empty() ? std::nullopt : std::optional(median_of_times(std::move(values))));
     if (measured.back()) known.push_back(*measured.back());
   }
-  const double usual = median(std::move(known));
+  const double usual = median_of_times(std::move(known));
   std::vector<double> all;
   for (int v = 0; v + 1 < placement_.virtual_stages(); ++v) {
     const bool stays = placement_.at(v).stage == placement_.at(v + 1).stage;
@@ -221,7 +221,7 @@ Profile ProfileRecorder::profile() const {
   const auto over_steps = [&](const auto& value) {
     std::vector<double> values;
     for (const Step& step : steps_) values.push_back(value(step));
-    return median(std::move(values));
+    return median_of_times(std::move(values));
   };
   const auto time = [&](int stage, int chunk, ActionKind kind) {
     return over_steps([&](const Step& step) {

@@ -61,7 +61,7 @@ Tensor align_to_pages(Tensor arena) {
 }
 
 // Bytes of a weight that the optimizer's step brings in and out for operations.
-std::size_t operand_bytes(const RankSetup& setup) {
+std::size_t rank_operand_bytes(const RankSetup& setup) {
   return setup.offload.parameters ? size_of(setup.numerics.precision.compute) : 0;
 }
 
@@ -203,8 +203,8 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
   if (setup.offload.parameters) add_outside(setup, OffloadedArray::bytes(operand_lengths(places, setup)), use);
   const auto optimizer = make_optimizer(setup.optimizer);
   if (setup.offload.optimizer || setup.offload.parameters) {
-    const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(),
-                                                   {setup.offload.optimizer, offloads_masters(setup)}, operand_bytes(setup));
+    const auto blocks = OffloadedOptimizer::blocks(
+        *optimizer, places.states(), {setup.offload.optimizer, offloads_masters(setup)}, rank_operand_bytes(setup));
     use.optimizer = blocks.device_bytes();
     add_outside(setup, {blocks.outside_bytes(), blocks.block_bytes()}, use);
   }

@@ -7,12 +7,6 @@
 #include "model/arena_views.hpp"
 
 namespace pipetrain {
-namespace {
-
-// Aligned in a bf16 arena too.
-std::size_t align_elements(std::size_t elements) { return align_up(elements * size_of(DType::bf16)) / size_of(DType::bf16); }
-
-}  // namespace
 
 ReplicaPlace place_among(const Zero& zero, int replicas, int replica) {
   return zero.divides_states() ? ReplicaPlace{replicas, replica} : ReplicaPlace{};

@@ -59,7 +59,7 @@ Bytes to_bytes(const MeasuredDevices& devices) {
   return std::move(to).data();
 }
 
-MeasuredDevices devices_of(const Bytes& bytes, const MeasuredHost& own) {
+MeasuredDevices measured_devices(const Bytes& bytes, const MeasuredHost& own) {
   WireReader from(bytes);
   MeasuredDevices devices;
   devices.kind = own.kind;
@@ -99,9 +99,9 @@ MeasuredDevices measure_hosts(ControlPlane& control, const MeasuredHost& own) {
   Bytes mine;
   if (is_first(control.process())) mine = to_bytes(measure_devices(own.kind, own.devices, own.threads));
   const auto all = control.exchange("what the devices sustain", std::move(mine));
-  MeasuredDevices devices = devices_of(all.front(), own);
+  MeasuredDevices devices = measured_devices(all.front(), own);
   for (int process = 1; process < control.processes(); ++process) {
-    if (is_first(process)) devices = slower(devices, devices_of(all[static_cast<std::size_t>(process)], own));
+    if (is_first(process)) devices = slower(devices, measured_devices(all[static_cast<std::size_t>(process)], own));
   }
   devices.hosts = hosts;
   return devices;

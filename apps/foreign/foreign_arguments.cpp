@@ -83,7 +83,7 @@ class Words {
   std::size_t at_ = 0, line_ = 1;
 };
 
-json value_of(const std::string& word) {
+json argument_value(const std::string& word) {
   const json number = json::parse(word, nullptr, false);
   return number.is_number() ? number : json(word);
 }
@@ -96,15 +96,15 @@ std::vector<ForeignSetting> parse_argument_text(std::string_view text, const std
     if (word.text.starts_with("--") && word.text.size() > 2) {
       const std::size_t equals = std::min(word.text.find('='), word.text.size());
       settings.push_back({word.text.substr(2, equals - 2), true, fmt::format("{}:{}", path, word.line)});
-      if (equals < word.text.size()) settings.back().value = value_of(word.text.substr(equals + 1));
+      if (equals < word.text.size()) settings.back().value = argument_value(word.text.substr(equals + 1));
     } else if (settings.empty()) {
       fail(path, word.line,
            fmt::format("{}: arguments begin with --; give the part of the line from the first of them on", word.text));
     } else if (json& value = settings.back().value; value == true) {
-      value = value_of(word.text);
+      value = argument_value(word.text);
     } else {
       if (!value.is_array()) value = json::array({value});
-      value.push_back(value_of(word.text));
+      value.push_back(argument_value(word.text));
     }
   }
   return settings;

@@ -24,7 +24,7 @@ using nlohmann::json;
 }
 
 // As options take values: "on", "8", "1e-4".
-std::string word_of(const ForeignSetting& setting, const json& value) {
+std::string setting_word(const ForeignSetting& setting, const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
   if (value.is_number_float()) return fmt::format("{}", value.get<double>());
@@ -177,7 +177,7 @@ class ForeignFile {
     if (!path || !path->value.is_array() || path->value.size() % 2 != 0) return;
     json pairs = json::array();
     for (std::size_t i = 0; i < path->value.size(); i += 2)
-      pairs.push_back(word_of(*path, path->value[i + 1]) + ":" + word_of(*path, path->value[i]));
+      pairs.push_back(setting_word(*path, path->value[i + 1]) + ":" + setting_word(*path, path->value[i]));
     path->value = std::move(pairs);
   }
 
@@ -208,8 +208,8 @@ class ForeignFile {
         return;
       case ForeignRule::holds_for: {
         const auto words = split(key.words);
-        if (std::find(words.begin(), words.end(), lower(word_of(setting, setting.value))) == words.end())
-          refuse(setting, fmt::format("{} is not so here: {}", word_of(setting, setting.value), key.target));
+        if (std::find(words.begin(), words.end(), lower(setting_word(setting, setting.value))) == words.end())
+          refuse(setting, fmt::format("{} is not so here: {}", setting_word(setting, setting.value), key.target));
         return;
       }
       case ForeignRule::refused:
@@ -220,9 +220,9 @@ class ForeignFile {
   }
 
   std::vector<std::string> words_of(const ForeignSetting& setting) {
-    if (!setting.value.is_array()) return {word_of(setting, setting.value)};
+    if (!setting.value.is_array()) return {setting_word(setting, setting.value)};
     std::vector<std::string> words;
-    for (const json& value : setting.value) words.push_back(word_of(setting, value));
+    for (const json& value : setting.value) words.push_back(setting_word(setting, value));
     if (words.empty()) refuse(setting, "is an empty list; give a value or leave it out");
     return words;
   }
@@ -246,7 +246,7 @@ class ForeignFile {
     fallbacks_.try_emplace(option, RawOption{{word}, fmt::format("{}: {}", setting.place, setting.key), setting.place});
   }
   static std::string translated(const ForeignKey& key, const ForeignSetting& setting) {
-    const std::string word = lower(word_of(setting, setting.value));
+    const std::string word = lower(setting_word(setting, setting.value));
     std::string known;
     for (const std::string& pair : split(key.words)) {
       const std::size_t colon = pair.find(':');

@@ -7,7 +7,7 @@ namespace {
 
 using enum ForeignRule;
 
-constexpr ForeignKey keys[] = {
+constexpr ForeignKey deepspeed_table[] = {
     {"train_batch_size", maps, "global-batch"},
     {"train_micro_batch_size_per_gpu", maps, "microbatch"},
     {"gradient_accumulation_steps", maps, "microbatches"},
@@ -108,6 +108,6 @@ constexpr ForeignKey keys[] = {
 
 }  // namespace
 
-std::span<const ForeignKey> deepspeed_keys() { return keys; }
+std::span<const ForeignKey> deepspeed_keys() { return deepspeed_table; }
 
 }  // namespace pipetrain

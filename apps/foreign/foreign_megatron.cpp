@@ -10,7 +10,7 @@ using enum ForeignRule;
 constexpr std::string_view from_model =
     "the model's shape comes from --model, a preset or a folder with a config.json; give it";
 
-constexpr ForeignKey keys[] = {
+constexpr ForeignKey megatron_table[] = {
     {"pipeline-model-parallel-size", maps, "pp"},
     {"tensor-model-parallel-size", maps, "tp"},
     {"sequence-parallel", when_on, "sequence-parallel=on"},
@@ -134,6 +134,6 @@ constexpr ForeignKey keys[] = {
 
 }  // namespace
 
-std::span<const ForeignKey> megatron_keys() { return keys; }
+std::span<const ForeignKey> megatron_keys() { return megatron_table; }
 
 }  // namespace pipetrain

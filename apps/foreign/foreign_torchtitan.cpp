@@ -7,7 +7,7 @@ namespace {
 
 using enum ForeignRule;
 
-constexpr ForeignKey keys[] = {
+constexpr ForeignKey torchtitan_table[] = {
     {"job.dump_folder", holds, "checkpoint.folder and metrics.save_tb_folder lie in it"},
     {"job.*", holds, "words for people"},
     {"profiling.enable_profiling", holds_for, "traces are --trace FILE; give that and leave it out", "off"},
@@ -111,6 +111,6 @@ constexpr ForeignKey keys[] = {
 
 }  // namespace
 
-std::span<const ForeignKey> torchtitan_keys() { return keys; }
+std::span<const ForeignKey> torchtitan_keys() { return torchtitan_table; }
 
 }  // namespace pipetrain

@@ -24,7 +24,7 @@ namespace {
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 // What each device would hold. Throws Error also where the machine has too little memory for it.
-void dry_run(const GenerateOptions& options, const GenerationJob& job, const std::vector<std::string>& notes) {
+void dry_run_generation(const GenerateOptions& options, const GenerationJob& job, const std::vector<std::string>& notes) {
   std::optional<GenerationEstimate> estimate;
   const auto planned = planned_processes(options.processes, options.devices.kind);
   placing_errors(options.places, [&] { estimate = estimate_generation(job, planned); });
@@ -48,7 +48,7 @@ void tell_speed(std::int64_t tokens, double seconds) {
 }
 
 // A token is finished as long as its actions complete.
-constexpr std::chrono::seconds finish_patience{5};
+constexpr std::chrono::seconds generation_patience{5};
 
 // Of several processes, which all end when one is asked to stop.
 class StoppablePrinter : public TextPrinter {
@@ -65,7 +65,7 @@ void generate(Generator& generator, const OpenPrompts& open, TextPrinter& printe
 }
 
 // Who waits for whom, in the whole run.
-void answer_question(Generator& generator) {
+void answer_generation(Generator& generator) {
   for (const auto& line : generator.waiting()) print_beside_progress(line);
 }
 
@@ -78,9 +78,9 @@ int lead(Generator& generator, const GenerateOptions& options, const OpenPrompts
   }
   const auto stop = [&] {
     joined->ask_to_stop(stop_signal());
-    generator.finish_step(finish_patience);
+    generator.finish_step(generation_patience);
   };
-  const SignalAnswers answers(stop, [&] { answer_question(generator); });
+  const SignalAnswers answers(stop, [&] { answer_generation(generator); });
   StoppablePrinter printer(options.prompts, open.prompts, open.tokenizer.get(), options.json);
   try {
     generate(generator, open, printer);
@@ -96,8 +96,8 @@ int lead(Generator& generator, const GenerateOptions& options, const OpenPrompts
 }
 
 // What a process other than the first does. Returns the exit status.
-int follow(Generator& generator, JoinedRun& joined) {
-  const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_question(generator); });
+int follow_generation(Generator& generator, JoinedRun& joined) {
+  const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_generation(generator); });
   generator.follow();
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
@@ -125,14 +125,14 @@ int run_generate(const GenerateOptions& options) {
   OpenPrompts open;
   GenerationJob job = open_job(options, joined.get(), open, notes);
   if (options.dry_run) {
-    dry_run(options, job, notes);
+    dry_run_generation(options, job, notes);
     return 0;
   }
   std::unique_ptr<Generator> generator;
   placing_errors(options.places, [&] { generator = std::make_unique<Generator>(job); });
   job.weights = nullptr;
   try {
-    if (!options.processes.leads()) return follow(*generator, *joined);
+    if (!options.processes.leads()) return follow_generation(*generator, *joined);
     for (const auto& note : notes) print_note(note);
     return lead(*generator, options, open, joined.get());
   } catch (const RunFailed& failure) {

@@ -15,10 +15,10 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::int64_t any_count = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t most_devices = 1024;
+constexpr std::int64_t any_token_count = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t most_generating_devices = 1024;
 
-void read_model(const OptionValues& values, GenerateOptions& options) {
+void read_generated_model(const OptionValues& values, GenerateOptions& options) {
   const auto model = values.text("model");
   if (!model) values.fail("model", "is needed: the Hugging Face folder of the model that writes; give its path");
   std::error_code ignored;
@@ -49,7 +49,7 @@ void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
 void read_sampling(const OptionValues& values, GenerateOptions& options) {
   Sampling& sampling = options.sampling;
   const auto temperature = values.number("temperature", {.minimum = 0});
-  sampling.top_k = values.integer("top-k", 1, any_count).value_or(0);
+  sampling.top_k = values.integer("top-k", 1, any_token_count).value_or(0);
   sampling.top_p =
       values.number("top-p", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1, .with_maximum = true})
           .value_or(1);
@@ -60,15 +60,15 @@ void read_sampling(const OptionValues& values, GenerateOptions& options) {
   for (const char* name : {"top-k", "top-p"})
     if (values.given(name) && sampling.is_greedy())
       values.fail(name, "has no meaning at temperature 0, which takes the most likely token; leave one of them out");
-  options.max_new_tokens = values.integer("max-new-tokens", 1, any_count);
+  options.max_new_tokens = values.integer("max-new-tokens", 1, any_token_count);
 }
 
-void read_sizes(const OptionValues& values, GenerateOptions& options) {
-  options.pp = static_cast<int>(values.integer("pp", 1, most_devices).value_or(1));
-  options.tp = static_cast<int>(values.integer("tp", 1, most_devices).value_or(1));
-  if (std::int64_t{options.pp} * options.tp > most_devices)
-    values.fail("pp",
-                fmt::format("pp {} x tp {} is more than {} devices; use smaller sizes", options.pp, options.tp, most_devices));
+void read_generation_sizes(const OptionValues& values, GenerateOptions& options) {
+  options.pp = static_cast<int>(values.integer("pp", 1, most_generating_devices).value_or(1));
+  options.tp = static_cast<int>(values.integer("tp", 1, most_generating_devices).value_or(1));
+  if (std::int64_t{options.pp} * options.tp > most_generating_devices)
+    values.fail("pp", fmt::format("pp {} x tp {} is more than {} devices; use smaller sizes", options.pp, options.tp,
+                                  most_generating_devices));
 }
 
 void read_layout(const OptionValues& values, const Machine& machine, GenerateOptions& options) {
@@ -94,9 +94,9 @@ GenerateOptions read_generation(const std::vector<std::string>& arguments, const
   GenerateOptions options;
   const OptionValues values(gather_options(generate_option_table(), arguments, environment, options.notes));
   options.places = values.places();
-  read_sizes(values, options);
+  read_generation_sizes(values, options);
   options.processes = place(values, std::int64_t{options.pp} * options.tp);
-  read_model(values, options);
+  read_generated_model(values, options);
   read_sampling(values, options);
   read_prompt_options(values, options);
   read_layout(values, machine, options);

@@ -16,8 +16,8 @@ namespace pipetrain {
 namespace {
 
 // Processes that a signal goes to, as a handler may read them.
-constexpr std::size_t most_processes = 4096;
-std::array<std::atomic<pid_t>, most_processes> signalled;
+constexpr std::size_t most_launched = 4096;
+std::array<std::atomic<pid_t>, most_launched> signalled;
 
 // Who waits for whom in the whole run is known to the first; the others would tell the same.
 void pass_on(int number) {

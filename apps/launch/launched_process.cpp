@@ -21,17 +21,17 @@ namespace pipetrain {
 
 namespace {
 
-constexpr const char* token_variable = "PIPETRAIN_TOKEN";
+constexpr const char* passed_token_variable = "PIPETRAIN_TOKEN";
 constexpr const char* ucx_backtraces = "UCX_HANDLE_ERRORS";  // of processes that a signal ends; launch names those
 
 // What the child is told in place of what this process was told.
 std::vector<std::string> child_environment(const LaunchPlace& place, const std::string& token, int report) {
   std::vector<std::string> entries = {fmt::format("{}={}", launch_variable, launch_variable_value(place)),
                                       fmt::format("{}={}", launch_report_variable, report),
-                                      fmt::format("{}={}", token_variable, token)};
+                                      fmt::format("{}={}", passed_token_variable, token)};
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry, name = text.substr(0, text.find('='));
-    if (name != launch_variable && name != launch_report_variable && name != token_variable) entries.emplace_back(text);
+    if (name != launch_variable && name != launch_report_variable && name != passed_token_variable) entries.emplace_back(text);
   }
   if (!::getenv(ucx_backtraces)) entries.push_back(std::string(ucx_backtraces) + "=none");
   return entries;

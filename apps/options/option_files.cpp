@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+fs::path folder_of_option(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 // A file or folder, however it is called: the deepest part of its path that is there, and the names below that are not.
 struct Place {
@@ -103,7 +103,7 @@ class Users {
     std::error_code ignored;
     if (target.is_stream() && !fs::is_regular_file(file, ignored)) return;
     if (!target.is_stream()) {
-      if (const auto folder = folders_.find(place_of(folder_of(file))); folder != folders_.end())
+      if (const auto folder = folders_.find(place_of(folder_of_option(file))); folder != folders_.end())
         values_.fail(option, fmt::format("lies in the folder that {}; give a place outside it", folder->second));
     }
     const auto [user, free] = users_.emplace(place_of(file), User{"--" + option + " writes", target.is_stream()});
@@ -175,7 +175,7 @@ std::optional<fs::path> output_file(const OptionValues& values, const std::strin
     if (!target.descriptor && !can_write(path)) values.fail(name, "cannot be written; check the permissions");
     return path;
   }
-  const fs::path folder = folder_of(target.file);
+  const fs::path folder = folder_of_option(target.file);
   if (!fs::is_directory(folder, ignored))
     values.fail(name, fmt::format("there is no folder {}; make it first", folder.string()));
   const bool exists = fs::exists(target.file, ignored);

@@ -215,7 +215,7 @@ std::vector<std::string> option_names(const std::vector<OptionSpec>& table) {
 namespace {
 
 constexpr std::size_t help_column = 34;
-constexpr std::size_t page_width = 100;
+constexpr std::size_t help_width = 100;
 
 // `text` broken at spaces to fit from help_column to page_width; the first line goes where the cursor is.
 std::string wrapped(const std::string& text) {
@@ -227,7 +227,7 @@ std::string wrapped(const std::string& text) {
   };
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (!line.empty() && help_column + line.size() + 1 + (end - at) > page_width) flush();
+    if (!line.empty() && help_column + line.size() + 1 + (end - at) > help_width) flush();
     if (!line.empty()) line += ' ';
     line.append(text, at, end - at);
     at = end + 1;

@@ -77,7 +77,7 @@ json to_json(const toml::node& node) {
   return members;
 }
 
-std::string word_of(const json& value, const std::string& where) {
+std::string config_word(const json& value, const std::string& where) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
   if (value.is_number_integer()) return value.dump();
@@ -144,11 +144,11 @@ void add_option(const std::vector<OptionSpec>& table, const std::string& place, 
   RawOption option;
   option.place = place;
   if (value.is_array()) {
-    for (const json& element : value) option.words.push_back(word_of(element, where));
+    for (const json& element : value) option.words.push_back(config_word(element, where));
     if (option.words.empty()) fail(where, "is an empty list; give a value or leave it out");
     if (!spec->many) option.words = {fmt::format("{}", fmt::join(option.words, ","))};
   } else {
-    option.words = {word_of(value, where)};
+    option.words = {config_word(value, where)};
   }
   option.where = fmt::format("{} = {}", where, fmt::join(option.words, " "));
   if (!options.emplace(name, std::move(option)).second) fail(where, "stands twice in this file; keep one");

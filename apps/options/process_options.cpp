@@ -15,8 +15,8 @@ namespace pipetrain {
 
 namespace {
 
-constexpr std::int64_t most_processes = 4096;
-constexpr const char* token_variable = "PIPETRAIN_TOKEN";
+constexpr std::int64_t most_process_count = 4096;
+constexpr const char* read_token_variable = "PIPETRAIN_TOKEN";
 
 using Environment = std::map<std::string, std::string>;
 
@@ -42,7 +42,7 @@ std::string read_token_file(const OptionValues& values, const std::string& file)
 // The option wins over the environment, as everywhere.
 std::string read_token(const OptionValues& values, const Environment& environment) {
   if (const auto file = values.text("token-file")) return read_token_file(values, *file);
-  const auto variable = environment.find(token_variable);
+  const auto variable = environment.find(read_token_variable);
   return variable == environment.end() ? "" : variable->second;
 }
 
@@ -51,7 +51,7 @@ void check_token(const std::string& where, const MasterAddress& master, const st
     throw Error(ErrorKind::input,
                 fmt::format("{}: {} is reached from other hosts, so the run needs a token; give every process the same by "
                             "--token-file FILE or {}",
-                            where, master.host, token_variable));
+                            where, master.host, read_token_variable));
 }
 
 std::optional<MasterAddress> read_master(const OptionValues& values) {
@@ -72,11 +72,11 @@ void check_processes(const std::string& where, int processes, std::int64_t ranks
 }
 
 int read_nnodes(const OptionValues& values) {
-  return static_cast<int>(values.integer("nnodes", 1, most_processes).value_or(1));
+  return static_cast<int>(values.integer("nnodes", 1, most_process_count).value_or(1));
 }
 
 int read_node_rank(const OptionValues& values, int nnodes) {
-  const auto rank = values.integer("node-rank", 0, most_processes - 1);
+  const auto rank = values.integer("node-rank", 0, most_process_count - 1);
   if (rank && *rank >= nnodes)
     values.fail("node-rank", fmt::format("--nnodes is {}, and nodes count from 0; use one below it", nnodes));
   if (!rank && nnodes > 1) values.fail("nnodes", "--node-rank is missing; give each node its own, from 0");
@@ -233,7 +233,7 @@ LaunchOptions read_launch(const OptionValues& values, const Environment& environ
   if (place && !by_node)
     throw Error(ErrorKind::input, fmt::format("launch: {} has started this process already ({}); use pipetrain train there",
                                               place->launcher, place->where));
-  const auto nproc = values.integer("nproc", 1, most_processes / options.nnodes);
+  const auto nproc = values.integer("nproc", 1, most_process_count / options.nnodes);
   if (!nproc) values.fail("nproc", "is missing; give launch the number of processes of this host");
   options.nproc = static_cast<int>(*nproc);
   check_processes(values.where("nproc"), options.processes(), ranks);

@@ -13,7 +13,7 @@ namespace pipetrain {
 
 namespace {
 
-std::string quoted(const RawOption& option, const std::string& word) {
+std::string quoted_value(const RawOption& option, const std::string& word) {
   if (schedules::valid_utf8(word) != word)
     throw Error(ErrorKind::input,
                 fmt::format("{}: is not UTF-8, which a file of options must be; leave --save-config out", option.where));
@@ -31,17 +31,17 @@ std::string quoted(const RawOption& option, const std::string& word) {
 }
 
 // Integers stay numbers in the file; other words are strings, which are read the same.
-std::string value_of(const OptionSpec& spec, const RawOption& option) {
+std::string config_value(const OptionSpec& spec, const RawOption& option) {
   if (spec.many) {
     std::string list;
-    for (const auto& word : option.words) list += (list.empty() ? "" : ", ") + quoted(option, word);
+    for (const auto& word : option.words) list += (list.empty() ? "" : ", ") + quoted_value(option, word);
     return "[" + list + "]";
   }
   const std::string& word = option.words.back();
   if (spec.value.empty()) return word_of_switch(word).value_or(true) ? "true" : "false";
   const bool digits = !word.empty() && word.size() < 18 && word.find_first_not_of("0123456789") == word.npos;
   if (digits && (word == "0" || word[0] != '0')) return word;
-  return quoted(option, word);
+  return quoted_value(option, word);
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ std::string to_toml(const std::vector<OptionSpec>& table, const RawOptions& opti
   for (const OptionSpec& spec : table) {
     const auto option = options.find(spec.name);
     if (option == options.end() || option->second.words.empty() || of_one_call.count(spec.name) != 0) continue;
-    text += fmt::format("{} = {}\n", spec.name, value_of(spec, option->second));
+    text += fmt::format("{} = {}\n", spec.name, config_value(spec, option->second));
   }
   return text;
 }

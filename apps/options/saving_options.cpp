@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t any_step_count = std::numeric_limits<std::int64_t>::max();
 
 // "500MB", "5 GB", "2GiB", "1000000".
 std::optional<std::uint64_t> bytes_in(std::string_view text) {
@@ -67,9 +67,9 @@ ModelFolderOptions read_model_folder_options(const OptionValues& values) {
 
 void read_saving(const OptionValues& values, SavingSettings& saving) {
   saving.folder = output_folder(values, "save");
-  saving.interval = values.integer("save-interval", 1, any_count);
-  saving.keep = values.integer("save-keep", 1, any_count);
-  saving.keep_every = values.integer("save-keep-every", 1, any_count);
+  saving.interval = values.integer("save-interval", 1, any_step_count);
+  saving.keep = values.integer("save-keep", 1, any_step_count);
+  saving.keep_every = values.integer("save-keep-every", 1, any_step_count);
   if (saving.keep_every && !saving.keep)
     values.fail("save-keep-every", "needs --save-keep K, without which all are kept; give it");
   saving.resume = values.on_off("resume").value_or(false);

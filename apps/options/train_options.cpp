@@ -32,8 +32,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t most_devices = 65536;
+constexpr std::int64_t any_train_count = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t most_train_devices = 65536;
 constexpr std::int64_t most_slices = 32767;
 constexpr OptionValues::Range below_one{.minimum = 0, .has_maximum = true, .maximum = 1};
 
@@ -49,7 +49,7 @@ void refuse_unbuilt(const OptionValues& values) {
       values.fail(spec.name, "this option is not built yet; leave it out");
 }
 
-void read_model(const OptionValues& values, ModelSettings& model) {
+void read_trained_model(const OptionValues& values, ModelSettings& model) {
   model.name = values.text("model").value_or(model.name);
   const bool stored = names_stored_model(model.name);
   if (!stored && model.name.find('/') != std::string::npos)
@@ -91,20 +91,20 @@ void read_zero(const OptionValues& values, RunSettings& run) {
   run.zero.prefetch = static_cast<int>(prefetch.value_or(run.zero.prefetch));
 }
 
-void read_sizes(const OptionValues& values, RunSettings& run) {
+void read_batch_sizes(const OptionValues& values, RunSettings& run) {
   LayoutSettings& layout = run.layout;
-  const auto size = [&](const char* name) { return static_cast<int>(values.integer(name, 1, most_devices).value_or(1)); };
-  layout.pp =
-      layout.plan ? agreed(values, "pp", most_devices, layout.plan->placement.stages(), plan_source(layout), 1) : size("pp");
+  const auto size = [&](const char* name) { return static_cast<int>(values.integer(name, 1, most_train_devices).value_or(1)); };
+  layout.pp = layout.plan ? agreed(values, "pp", most_train_devices, layout.plan->placement.stages(), plan_source(layout), 1)
+                          : size("pp");
   layout.tp = size("tp");
   layout.cp = size("cp");
   run.batch.dp = size("dp");
   const std::int64_t model = std::int64_t{layout.pp} * layout.tp;
-  if (model > most_devices || model * layout.cp > most_devices || run.ranks() > most_devices)
+  if (model > most_train_devices || model * layout.cp > most_train_devices || run.ranks() > most_train_devices)
     values.fail(values.given("pp")   ? "pp"
                 : values.given("tp") ? "tp"
                                      : "cp",
-                fmt::format("{} is more than {} devices; use smaller sizes", sizes_text(run), most_devices));
+                fmt::format("{} is more than {} devices; use smaller sizes", sizes_text(run), most_train_devices));
   read_zero(values, run);
   layout.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && layout.tp > 1;
   run.post_validation = values.on_off("post-validation").value_or(false);
@@ -133,12 +133,12 @@ void read_replayed(const OptionValues& values, LayoutSettings& layout) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) values.fail("order", "there is no such record; check the path");
   layout.replayed = read_recorded_order(file);
-  const auto steps = values.integer("steps", 1, any_count);
+  const auto steps = values.integer("steps", 1, any_train_count);
   const std::int64_t last = layout.replayed->steps.empty() ? 0 : layout.replayed->steps.rbegin()->first;
   if (steps && *steps > last) values.fail("steps", fmt::format("the record of --order ends with step {}; give no more", last));
 }
 
-void read_slices(const OptionValues& values, const schedules::ScheduleInfo* info, LayoutSettings& layout) {
+void read_trained_slices(const OptionValues& values, const schedules::ScheduleInfo* info, LayoutSettings& layout) {
   layout.slices = layout.plan ? agreed(values, "slices", most_slices, layout.plan->slices, plan_source(layout), 1)
                               : static_cast<int>(values.integer("slices", 1, most_slices).value_or(1));
   if (layout.slices > 1 && info && !info->takes_slices)
@@ -156,7 +156,7 @@ void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
   layout.cut = read_cut(values, StageCounts{layout.pp, layout.chunks});
-  read_slices(values, info, layout);
+  read_trained_slices(values, info, layout);
   read_replayed(values, layout);
   const bool ready = layout.replayed ? layout.replayed->order == schedules::Order::ready
                                      : values.choice("order", {"planned", "ready"}) == std::size_t{1};
@@ -176,7 +176,7 @@ void read_learning_rate(const OptionValues& values, LearningRateSettings& rate) 
   const auto kind = values.choice("lr-schedule", {"constant", "linear", "cosine"});
   constexpr LearningRate::Kind kinds[] = {LearningRate::Kind::constant, LearningRate::Kind::linear, LearningRate::Kind::cosine};
   if (kind) rate.kind = kinds[*kind];
-  rate.warmup_steps = values.integer("warmup-steps", 0, any_count).value_or(0);
+  rate.warmup_steps = values.integer("warmup-steps", 0, any_train_count).value_or(0);
   rate.warmup_ratio = values.number("warmup-ratio", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true});
   if (rate.warmup_ratio == 0.0) rate.warmup_ratio.reset();
   rate.warmup_initial = values.number("warmup-init-lr", {}).value_or(0);
@@ -189,8 +189,8 @@ void read_learning_rate(const OptionValues& values, LearningRateSettings& rate) 
 }
 
 void read_length_and_optimizer(const OptionValues& values, RunSettings& run) {
-  run.length.steps = values.integer("steps", 1, any_count);
-  run.length.epochs = values.integer("epochs", 1, any_count);
+  run.length.steps = values.integer("steps", 1, any_train_count);
+  run.length.epochs = values.integer("epochs", 1, any_train_count);
   read_learning_rate(values, run.learning_rate);
   const auto read = [&](const char* name, const OptionValues::Range& range, float& setting) {
     if (const auto value = values.number(name, range)) setting = static_cast<float>(*value);
@@ -225,7 +225,7 @@ void read_files(const OptionValues& values, TrainOptions& options) {
                        .output_files = {"metrics", "trace", "profile", "record", "report", "save-config"},
                        .output_folders = {"save", "tensorboard"}});
   options.peak_tflops = values.number("peak-tflops", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e9});
-  options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
+  options.log_interval = values.integer("log-interval", 1, any_train_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
   read_watch(values, options.watch);
   if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.run.stall = std::chrono::seconds(*seconds);
@@ -258,18 +258,19 @@ struct Sources {
 };
 
 // `place` gives the process its place among those of a run of so many ranks.
-void read_run(const Sources& sources, TrainOptions& options, const std::function<ProcessOptions(std::int64_t ranks)>& place) {
+void read_trained_run(const Sources& sources, TrainOptions& options,
+                      const std::function<ProcessOptions(std::int64_t ranks)>& place) {
   const auto& [values, environment, machine] = sources;
   options.places = values.places();
   refuse_unbuilt(values);
   RunSettings& run = options.run;
-  read_model(values, run.model);
+  read_trained_model(values, run.model);
   placing_errors(options.places, [&] {
     read_data(values, run);
     read_evaluation(values, run);
   });
   read_schedule_name(values, run.layout);
-  read_sizes(values, run);
+  read_batch_sizes(values, run);
   options.processes = place(run.ranks());
   placing_errors(options.places, [&] { read_batch(values, run); });
   read_chunks_and_order(values, run);
@@ -295,8 +296,8 @@ TrainOptions parse_train_options(const std::vector<std::string>& arguments, cons
   const RawOptions given = gather_options(train_option_table(), arguments, environment, options.notes);
   if (given.count("save-config") != 0) options.config_text = to_toml(train_option_table(), given);
   const OptionValues values(given);
-  read_run({values, environment, machine}, options,
-           [&](std::int64_t ranks) { return read_processes(values, environment, ranks); });
+  read_trained_run({values, environment, machine}, options,
+                   [&](std::int64_t ranks) { return read_processes(values, environment, ranks); });
   return options;
 }
 
@@ -304,7 +305,7 @@ LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, cons
                                  const Machine& machine) {
   LaunchedRun run;
   const OptionValues values(gather_options(train_option_table(), arguments, environment, run.train.notes));
-  read_run({values, environment, machine}, run.train, [&](std::int64_t ranks) {
+  read_trained_run({values, environment, machine}, run.train, [&](std::int64_t ranks) {
     run.launch = read_launch(values, environment, ranks);
     return processes_of(run.launch);
   });

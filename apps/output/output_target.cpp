@@ -27,19 +27,19 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int most_links = 40;  // as the kernel follows
-constexpr int look_ms = 50;
+constexpr int reader_look_ms = 50;
 constexpr std::chrono::seconds patience_after_signal{2};
 
 [[noreturn]] void fail(const std::string& option, const fs::path& path, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("--{} {}: {}", option, path.string(), why));
 }
 
-fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+fs::path folder_of_output(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 // Links there lead to open files, wherever their text says that those lie.
 bool is_in_proc(const fs::path& path) {
   struct statfs system {};
-  return ::statfs(folder_of(path).c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+  return ::statfs(folder_of_output(path).c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
 // The number of this process's descriptor that the name stands for.
@@ -51,7 +51,7 @@ std::optional<int> own_descriptor(const fs::path& path) {
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   if (error != std::errc() || end != name.data() + name.size()) return {};
   for (const char* descriptors : {"/proc/self/fd", "/proc/thread-self/fd"})
-    if (::stat(folder_of(path).c_str(), &folder) == 0 && ::stat(descriptors, &own) == 0 && folder.st_dev == own.st_dev &&
+    if (::stat(folder_of_output(path).c_str(), &folder) == 0 && ::stat(descriptors, &own) == 0 && folder.st_dev == own.st_dev &&
         folder.st_ino == own.st_ino)
       return number;
   return {};
@@ -99,7 +99,7 @@ OutputTarget output_target(const std::string& option, const fs::path& path) {
     std::error_code error;
     const fs::path next = fs::read_symlink(at, error);
     if (error) fail_write(option, path, error.value());
-    at = folder_of(at) / next;  // an absolute one replaces the folder
+    at = folder_of_output(at) / next;  // an absolute one replaces the folder
   }
   fail_write(option, path, ELOOP);
 }
@@ -123,7 +123,7 @@ int OutputStream::open_for_reader(const fs::path& path) const {
     const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd >= 0 || (errno != ENXIO && errno != EINTR)) return fd;
     if (patience.is_over()) give_up(option_, path_);
-    std::this_thread::sleep_for(std::chrono::milliseconds(look_ms));
+    std::this_thread::sleep_for(std::chrono::milliseconds(reader_look_ms));
   }
 }
 
@@ -132,7 +132,7 @@ void OutputStream::write(std::string_view bytes) {
   while (!bytes.empty()) {
     // A pipe that is ready has room for so much, so that this does not block even where the descriptor would.
     pollfd ready{fd_, POLLOUT, 0};
-    const int found = ::poll(&ready, 1, look_ms);
+    const int found = ::poll(&ready, 1, reader_look_ms);
     if (found < 0 && errno != EINTR) fail_write(option_, path_, errno);
     if (found <= 0) {
       if (patience.is_over()) give_up(option_, path_);

@@ -20,7 +20,7 @@ namespace pipetrain {
 namespace {
 
 constexpr std::size_t longest_word = 200, longest_line = 1000;
-constexpr int look_ms = 50, patience_ms = 2000;
+constexpr int pipe_look_ms = 50, patience_ms = 2000;
 std::string line_begin;
 
 // Bytes of the character that the text begins with; 0 where it begins with none, or with one that controls a terminal.
@@ -51,9 +51,9 @@ bool is_ready(int wait_ms) {
 // Waits for a reader, but for one that has kept a stopping run for long.
 bool wait_until_ready() {
   static std::atomic<int> waited{0};
-  while (!is_ready(waited < patience_ms ? look_ms : 0)) {
+  while (!is_ready(waited < patience_ms ? pipe_look_ms : 0)) {
     if (waited >= patience_ms) return false;
-    if (stop_signal() != 0) waited += look_ms;
+    if (stop_signal() != 0) waited += pipe_look_ms;
   }
   return true;
 }
@@ -93,7 +93,8 @@ void print_note(std::string_view line) { write_to_stderr(one_line(line_begin + s
 void print_beside_progress(std::string_view line) {
   const std::string text =
       fmt::format("{}{}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\x1b[K" : "", one_line(line_begin + std::string(line)));
-  if (is_ready(look_ms)) static_cast<void>(!::write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF)));
+  if (is_ready(pipe_look_ms))
+    static_cast<void>(!::write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF)));
 }
 
 void write_to_stderr(std::string_view text) {

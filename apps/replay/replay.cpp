@@ -28,7 +28,7 @@ using schedules::Replay;
 using schedules::StepKind;
 
 // The actions of the replayed step, as a run tells of its devices.
-std::vector<DeviceTrace> devices_of(const Replay& replay) {
+std::vector<DeviceTrace> replayed_devices(const Replay& replay) {
   const auto& run = replay.run();
   const Mesh mesh(MeshShape{.dp = run.replicas, .pp = run.plan.placement.stages(), .tp = run.parts});
   const auto time = [](std::int64_t ns) { return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns)); };
@@ -153,7 +153,7 @@ class Replaying {
     last_step_ = step.step;
     failed_ = step.failed;
     if (step.kind == StepKind::evaluation || step.failed) return true;
-    const auto devices = devices_of(replay_);
+    const auto devices = replayed_devices(replay_);
     whole_.add(step.step, devices);
     const bool shows = !options_.step || *options_.step == step.step;
     if (!shows && !options_.changes.any()) return true;

@@ -12,7 +12,6 @@
 
 namespace pipetrain {
 
-using schedules::Link;
 using schedules::Placement;
 
 namespace {
@@ -21,7 +20,7 @@ constexpr auto above_zero = OptionValues::Range::from_to(schedules::smallest_cos
 constexpr auto zero_or_more = OptionValues::Range::zero_or(schedules::smallest_cost, schedules::largest_cost);
 
 // Gives the edges between stages of different hosts, each with as many stages in order, the times of their own.
-void read_host_edges(const OptionValues& values, int pp, std::vector<Link>& edges) {
+void read_host_edges(const OptionValues& values, int pp, std::vector<schedules::Link>& edges) {
   const auto hosts = static_cast<int>(values.integer("hosts", 1, pp).value_or(1));
   const auto latency = values.number("host-latency", zero_or_more), bandwidth = values.number("host-bandwidth", above_zero);
   for (const char* name : {"host-latency", "host-bandwidth"})
@@ -67,17 +66,17 @@ void read_measured_edges(const OptionValues& values, int pp, StepTimes& times) {
 }
 
 void read_edges(const OptionValues& values, int pp, StepTimes& times) {
-  times.edges.assign(static_cast<std::size_t>(pp), Link{});
-  const auto read = [&](const char* name, double Link::*member, const OptionValues::Range& range = zero_or_more) {
+  times.edges.assign(static_cast<std::size_t>(pp), schedules::Link{});
+  const auto read = [&](const char* name, double schedules::Link::*member, const OptionValues::Range& range = zero_or_more) {
     const auto numbers = per_edge(values, name, pp, range);
     if (numbers.empty()) return;
     if (numbers.size() < times.edges.size()) times.edge_option = name, times.edges.resize(numbers.size());
     for (std::size_t edge = 0; edge < times.edges.size(); ++edge) times.edges[edge].*member = numbers[edge];
   };
-  read("p2p", &Link::latency);
-  read("latency", &Link::latency);
-  read("bandwidth", &Link::bytes_per_time, above_zero);
-  read("message-bytes", &Link::bytes);
+  read("p2p", &schedules::Link::latency);
+  read("latency", &schedules::Link::latency);
+  read("bandwidth", &schedules::Link::bytes_per_time, above_zero);
+  read("message-bytes", &schedules::Link::bytes);
   for (const char* name : {"latency", "bandwidth", "message-bytes"})
     if (values.given("p2p") && values.given(name))
       values.fail(name, "--p2p gives the time of a message already; keep one of them");

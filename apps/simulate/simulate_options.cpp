@@ -63,7 +63,7 @@ void refuse_long_work(const OptionValues& values, const SimulateOptions& options
                             searches ? options.schedule + " searches" : "is simulated"));
 }
 
-void read_slices(const OptionValues& values, const schedules::ScheduleInfo* info, SimulateOptions& options) {
+void read_simulated_slices(const OptionValues& values, const schedules::ScheduleInfo* info, SimulateOptions& options) {
   const auto of_plan = options.plan ? std::optional(options.plan->slices) : std::nullopt;
   options.slices =
       agreed(values, "slices", 32767, of_plan, fmt::format("the plan {}", values.text("schedule").value_or("")), 1);
@@ -92,7 +92,7 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
       agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max() / 2, microbatches, source, usual);
   if (values.given("chunks") || options.plan) options.chunks = agreed(values, "chunks", 1024, chunks, source, 1);
   const schedules::ScheduleInfo* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
-  read_slices(values, info, options);
+  read_simulated_slices(values, info, options);
   refuse_long_work(values, options);
   if (info && info->uses_costs && options.chunks.value_or(1) > 2)
     values.fail("chunks", fmt::format("the schedule {} has 1 or 2 chunks on each stage; give one of them", options.schedule));
@@ -155,7 +155,7 @@ void read_profile_cut(const OptionValues& values, SimulateOptions& options) {
 }
 
 // Limits of the solver's search. With iterations alone the plan is the same every time.
-void read_solver(const OptionValues& values, SimulateOptions& options) {
+void read_simulated_solver(const OptionValues& values, SimulateOptions& options) {
   constexpr double longest = 1e6;
   constexpr std::int64_t most_iterations = std::int64_t{1} << 50;
   const bool solves = !options.plan && options.schedule == "solver";
@@ -339,7 +339,7 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
   read_shape(values, options);
   read_post_validation(values, options);
   read_profile_cut(values, options);
-  read_solver(values, options);
+  read_simulated_solver(values, options);
   read_times(values, options);
   placing_errors(values.places(), [&] { check_model(values, options); });
   read_outputs(values, options);

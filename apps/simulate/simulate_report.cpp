@@ -9,7 +9,7 @@ namespace pipetrain {
 
 namespace {
 
-constexpr std::size_t page_width = 80;
+constexpr std::size_t timeline_width = 80;
 constexpr std::size_t most_stage_rows = 32;
 
 double most_held(const schedules::Summary& summary) {
@@ -18,7 +18,7 @@ double most_held(const schedules::Summary& summary) {
   return held;
 }
 
-const char* name_of(schedules::SolverEnd end) {
+const char* end_name(schedules::SolverEnd end) {
   switch (end) {
     case schedules::SolverEnd::proved:
       return "proved";
@@ -32,7 +32,7 @@ const char* name_of(schedules::SolverEnd end) {
   return "?";
 }
 
-nlohmann::ordered_json json_of(const SimulatedSchedule& run) {
+nlohmann::ordered_json schedule_json(const SimulatedSchedule& run) {
   const auto per_stage = [&](double schedules::StageSummary::*member) {
     auto values = nlohmann::ordered_json::array();
     for (const auto& stage : run.summary.stages) values.push_back(stage.*member);
@@ -55,7 +55,7 @@ nlohmann::ordered_json json_of(const SimulatedSchedule& run) {
   if (run.solver) {
     object["bound"] = run.solver->bound;
     object["gap"] = run.solver->gap;
-    object["solver"] = {{"ended", name_of(run.solver->ended)}, {"iterations", run.solver->iterations}};
+    object["solver"] = {{"ended", end_name(run.solver->ended)}, {"iterations", run.solver->iterations}};
   }
   if (run.following) {
     const auto json_of_steps = [](const schedules::FollowingSteps& steps) {
@@ -111,7 +111,8 @@ std::vector<Stretch> stretches(const schedules::Timeline& timeline, const std::v
 std::string simulation_json(const std::vector<SimulatedSchedule>& runs) {
   std::string text = "[";
   for (const auto& run : runs)
-    text += (text.size() > 1 ? ",\n " : "\n ") + json_of(run).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    text +=
+        (text.size() > 1 ? ",\n " : "\n ") + schedule_json(run).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return text + "\n]\n";
 }
 
@@ -163,7 +164,7 @@ std::string critical_path_text(const schedules::Timeline& timeline) {
   int lines = 0;
   for (const auto& [stage, first, last] : stretches(timeline, path)) {
     const std::string word = fmt::format(" {}:{}{}", stage, first, first == last ? "" : ".." + last);
-    if (line.size() + word.size() > page_width) {
+    if (line.size() + word.size() > timeline_width) {
       text += line + "\n";
       line = " ";
       if (++lines == 4) {

@@ -57,7 +57,7 @@ std::vector<std::string> short_fields(const StepProgress& progress) {
   return parts;
 }
 
-std::string bar(const StepProgress& progress) {
+std::string progress_bar(const StepProgress& progress) {
   const double share = std::clamp(static_cast<double>(progress.step) / static_cast<double>(progress.total), 0.0, 1.0);
   const int filled = static_cast<int>(share * bar_columns);
   return fmt::format("[{:=<{}}{:{}}]", "", filled, "", bar_columns - filled);
@@ -91,7 +91,7 @@ std::string plain_line(const StepProgress& progress) { return fmt::format("{}", 
 std::string bar_line(const StepProgress& progress, int width) {
   const auto room = static_cast<std::size_t>(std::max(width, 0));
   const std::string plain = plain_line(progress);
-  if (progress.total > 0 && bar_columns + 3 + plain.size() <= room) return bar(progress) + " " + plain;
+  if (progress.total > 0 && bar_columns + 3 + plain.size() <= room) return progress_bar(progress) + " " + plain;
   if (plain.size() <= room) return plain;
   std::string line;
   for (const std::string& field : short_fields(progress)) {

@@ -24,7 +24,7 @@ std::optional<std::int64_t> fullest_device(const StepMetrics& metrics) {
   return fullest;
 }
 
-StepProgress progress_of(const StepMetrics& metrics, std::int64_t total, double seconds_per_step) {
+StepProgress trained_progress(const StepMetrics& metrics, std::int64_t total, double seconds_per_step) {
   StepProgress progress;
   progress.step = metrics.step;
   progress.total = total;
@@ -127,7 +127,7 @@ void StepOutputs::step(const StepReport& report) {
   tell(std::exchange(held_back_, {}));
   // A moving average that forgets the slow first steps.
   seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
-  const StepProgress progress = progress_of(metrics, total_, seconds_per_step_);
+  const StepProgress progress = trained_progress(metrics, total_, seconds_per_step_);
   progress_.step(progress);
   if (!report_) return;
   if (const auto problem = report_->add(metrics, report, {total_, progress.eta_seconds})) tell({*problem});

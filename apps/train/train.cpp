@@ -176,14 +176,14 @@ class StepLoop {
 }
 
 // Schedulers kill half a minute after SIGTERM: by then a hung step has been given up, and its cause told.
-constexpr std::chrono::seconds finish_patience{20};
+constexpr std::chrono::seconds training_patience{20};
 
 // The step that a signal waits for is finished as long as its actions complete. `joined` may be null.
 void finish_step(const TrainOptions& options, Trainer& trainer, JoinedRun* joined) {
   if (joined) joined->ask_to_stop(stop_signal());
   print_beside_progress(fmt::format("{}: finishing this step{}; a second signal stops at once", stop_signal_name(),
                                     options.run.saving.folder ? ", then saving" : ""));
-  trainer.finish_step(finish_patience);
+  trainer.finish_step(training_patience);
 }
 
 void print_waiting(const RunFailed& failure) {
@@ -208,7 +208,7 @@ void report_failure(StepOutputs& outputs, const RunFailed& failure) {
 }
 
 // Prints what the run would be. Throws Error also where the machine has too little memory for it.
-void dry_run(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
+void dry_run_training(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
   std::optional<JobEstimate> estimate;
   placing_errors(options.places,
                  [&] { estimate = estimate_job(job, planned_processes(options.processes, options.run.devices.kind)); });
@@ -218,13 +218,13 @@ void dry_run(const TrainOptions& options, const TrainJob& job, const std::vector
 }
 
 // Who waits for whom, in the whole run.
-void answer_question(Trainer& trainer) {
+void answer_training(Trainer& trainer) {
   for (const auto& line : trainer.waiting()) print_beside_progress(line);
 }
 
 // What a process other than the first does. Returns the exit status.
-int follow(Trainer& trainer, JoinedRun& joined) {
-  const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_question(trainer); });
+int follow_training(Trainer& trainer, JoinedRun& joined) {
+  const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_training(trainer); });
   trainer.follow();
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
@@ -253,7 +253,7 @@ int run_train(const TrainOptions& options) {
   std::optional<TrainJob> job = open_job(options, joined.get(), save_lock, notes);
   if (options.processes.leads()) save_config(options);
   if (options.dry_run) {
-    if (options.processes.leads()) dry_run(options, *job, notes);
+    if (options.processes.leads()) dry_run_training(options, *job, notes);
     return 0;
   }
   note_begin(*job, saving, notes);
@@ -273,10 +273,10 @@ int run_train(const TrainOptions& options) {
   job.reset();
   std::optional<StepOutputs> outputs;  // while a signal still ends the process at once: a pipe may have no reader
   try {
-    if (!options.processes.leads()) return follow(*trainer, *joined);
+    if (!options.processes.leads()) return follow_training(*trainer, *joined);
     note_transport(*trainer, notes);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
-    const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
+    const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_training(*trainer); });
     const int status = StepLoop(options, notes, *trainer, {*outputs, records, *watch}).run();
     if (record) record->finish();
     return status;

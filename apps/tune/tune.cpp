@@ -21,10 +21,10 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr double gib = std::int64_t{1} << 30;
+constexpr double printed_gib = std::int64_t{1} << 30;
 
 // As a shell reads it back as one word.
-std::string quoted(const std::string& word) {
+std::string quoted_for_shell(const std::string& word) {
   const auto is_plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || std::string("-_./+:@%").find(c) != std::string::npos;
   };
@@ -82,13 +82,13 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   const int hosts = options.request.hosts;
   std::string line = "pipetrain ";
   if (hosts > 1) line += fmt::format("--nnodes {} --node-rank NODE --master HOST:29500 --token-file TOKEN ", hosts);
-  line += "--model " + quoted(options.model);
+  line += "--model " + quoted_for_shell(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
   if (layout.cp > 1) line += fmt::format(" --cp {}", layout.cp);
   if (layout.zero.stage > 0) line += fmt::format(" --zero {}", layout.zero.stage);
   line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
-  line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
+  line += " --schedule " + (layout.plan ? quoted_for_shell(plan_path(options, layout).string()) : layout.schedule);
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
   if (!layout.cut.empty()) line += " --cut " + cut_text(layout.cut);
   const auto& request = options.request;
@@ -110,7 +110,7 @@ double tokens_per_second(const TuneOptions& options, const RankedLayout& ranked)
   return static_cast<double>(options.request.global_batch * options.request.sequence) / ranked.seconds;
 }
 
-void print_json(const TuneOptions& options, const SearchResult& result) {
+void print_search_json(const TuneOptions& options, const SearchResult& result) {
   std::string text = "[";
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
@@ -161,12 +161,12 @@ std::string too_long_text(const SearchResult& result) {
   return result.too_long > 0 ? fmt::format(", {} of too many microbatches to simulate", result.too_long) : "";
 }
 
-void print_table(const TuneOptions& options, const SearchResult& result) {
+void print_search_table(const TuneOptions& options, const SearchResult& result) {
   const auto& request = options.request;
   const auto& speed = request.speed;
   fmt::print("{}: {:.3g} B parameters, {} of {:.4g} GiB, {} of {} a step\n", options.model,
              static_cast<double>(parameter_count(request.config)) / 1e9, counted(request.devices, "device"),
-             speed.memory_bytes / gib, counted(request.global_batch, "sequence"), counted(request.sequence, "token"));
+             speed.memory_bytes / printed_gib, counted(request.global_batch, "sequence"), counted(request.sequence, "token"));
   const bool fp8 = request.precision.fp8_products;
   const std::string rates = fp8 ? fmt::format("{:g} TFLOP/s in fp8, {:g} in bf16", speed.fp8_flops / 1e12, speed.flops / 1e12)
                                 : fmt::format("{:g} TFLOP/s in {}", speed.flops / 1e12, precision_name(request.precision));
@@ -188,7 +188,7 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
                layout.tp, layout.dp, layout.zero.stage, layout.schedule, layout.chunks,
                fmt::format("{}x{}", layout.microbatches, layout.microbatch), recompute_text(layout), ranked.seconds,
                tokens_per_second(options, ranked), 100 * ranked.bubble,
-               static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib,
+               static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / printed_gib,
                ranked.gap ? fmt::format("  gap {:.1f} %", 100 * *ranked.gap) : "", cut_gain(ranked));
   }
   if (request.search_cuts) print_cut_search(result);
@@ -197,7 +197,7 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
   for (const auto& ranked : result.best) {
     std::string memory;
     for (std::size_t stage = 0; stage < std::min<std::size_t>(ranked.memory.size(), 8); ++stage)
-      memory += fmt::format("{}{:.1f}", stage ? " " : "", static_cast<double>(ranked.memory[stage]) / gib);
+      memory += fmt::format("{}{:.1f}", stage ? " " : "", static_cast<double>(ranked.memory[stage]) / printed_gib);
     if (ranked.memory.size() > 8) memory += " ...";
     fmt::print("{}  # {}\n", command_line(options, ranked.layout), memory);
   }
@@ -211,11 +211,11 @@ int run_tune(const TuneOptions& options) {
     throw Error(ErrorKind::out_of_memory,
                 fmt::format("--memory {:g}: none of {} layouts of {} fits {} devices{}; use more or larger devices, a smaller "
                             "--global-batch or --seq-len",
-                            options.request.speed.memory_bytes / gib, result.candidates, options.model, options.request.devices,
-                            too_long_text(result)));
+                            options.request.speed.memory_bytes / printed_gib, result.candidates, options.model,
+                            options.request.devices, too_long_text(result)));
   write_plans(options, result);
   for (const auto& note : options.notes) print_note(note);
-  options.json ? print_json(options, result) : print_table(options, result);
+  options.json ? print_search_json(options, result) : print_search_table(options, result);
   return 0;
 }
 

@@ -23,13 +23,13 @@ namespace pipetrain {
 
 namespace {
 
-constexpr std::int64_t most_devices = 65536;
-constexpr double gib = std::int64_t{1} << 30;
+constexpr std::int64_t most_tuned_devices = 65536;
+constexpr double bytes_per_gib = std::int64_t{1} << 30;
 constexpr double usual_cut_seconds = 10;
 // Of the rate in 16 bits, with one scale a tensor and with scales of blocks: rounding not counted.
 constexpr double usual_fp8_factor = 1.8, usual_blocks_factor = 1.4;
 
-void read_model(const OptionValues& values, TuneOptions& options) {
+void read_tuned_model(const OptionValues& values, TuneOptions& options) {
   options.model = values.text("model").value_or(options.model);
   options.layers_given = values.given("layers");
   const auto& config = options.request.config = named_model(options.model, values.integer("layers", 1, 1'000'000));
@@ -44,7 +44,7 @@ void read_model(const OptionValues& values, TuneOptions& options) {
 struct Usual {
   std::optional<int> devices;
   DeviceKind device = DeviceKind::cuda;
-  double memory_bytes = 80 * gib, fp32_flops = 50e12, memory_rate = 3000e9, block_overhead = 40e-6;
+  double memory_bytes = 80 * bytes_per_gib, fp32_flops = 50e12, memory_rate = 3000e9, block_overhead = 40e-6;
   std::optional<double> bf16_flops = 400e12;
   double link_rate = 300e9, latency = 15e-6;
   int hosts = 1;
@@ -82,7 +82,7 @@ Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
 }
 
 int read_hosts(const OptionValues& values, int devices, int usual) {
-  const auto hosts = static_cast<int>(values.integer("hosts", 1, most_devices).value_or(usual));
+  const auto hosts = static_cast<int>(values.integer("hosts", 1, most_tuned_devices).value_or(usual));
   if (devices % hosts != 0) values.fail("hosts", fmt::format("do not share {} devices evenly; each host has as many", devices));
   for (const char* name : {"host-bandwidth", "host-latency"})
     if (hosts == 1 && values.given(name)) values.fail(name, "is of links between hosts, and there is one; give --hosts too");
@@ -119,7 +119,7 @@ DeviceSpeed read_speed(const OptionValues& values, const Usual& usual, const Lay
   const bool half =
       request.device == DeviceKind::cuda ? request.precision != Precision::fp32() : request.precision == Precision::bf16();
   const double flops = half ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
-  speed.memory_bytes = read("memory", gib, memory_range, usual.memory_bytes);
+  speed.memory_bytes = read("memory", bytes_per_gib, memory_range, usual.memory_bytes);
   speed.flops = read("tflops", 1e12, flops_range, flops);
   speed.fp8_flops = read("fp8-tflops", 1e12, flops_range,
                          (request.precision.fp8_blockwise ? usual_blocks_factor : usual_fp8_factor) * speed.flops);
@@ -140,7 +140,7 @@ DeviceSpeed read_speed(const OptionValues& values, const Usual& usual, const Lay
 void read_devices(const OptionValues& values, TuneOptions& options) {
   const Usual usual = usual_numbers(values, options);
   auto& request = options.request;
-  const auto devices = values.integer("devices", 1, most_devices);
+  const auto devices = values.integer("devices", 1, most_tuned_devices);
   if (!devices && !usual.devices) values.fail("devices", "no GPU is visible to count; say how many devices to plan for");
   request.devices = devices ? static_cast<int>(*devices) : *usual.devices;
   const auto kind = values.choice("device", {"auto", "cpu", "cuda"}).value_or(0);
@@ -160,7 +160,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
   request.offload = read_offloading(values, gpu);
-  request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
+  request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_tuned_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
   request.speed = read_speed(values, usual, request);
@@ -168,7 +168,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
 }
 
 void read_cp(const OptionValues& values, LayoutRequest& request) {
-  request.cp = static_cast<int>(values.integer("cp", 1, most_devices).value_or(1));
+  request.cp = static_cast<int>(values.integer("cp", 1, most_tuned_devices).value_or(1));
   if (request.devices % request.cp != 0)
     values.fail("cp", fmt::format("does not divide {} devices, and every layout uses them all; give another", request.devices));
   if (request.cp > 1 && request.sequence % (2 * request.cp) != 0)
@@ -200,7 +200,7 @@ void read_plans(const OptionValues& values, TuneOptions& options) {
   options.request.with_auto = true;
 }
 
-void read_solver(const OptionValues& values, TuneOptions& options) {
+void read_tuned_solver(const OptionValues& values, TuneOptions& options) {
   constexpr double longest = 1e6;
   const auto seconds = values.number("solver-seconds", OptionValues::Range::from_to(0.001, longest));
   if (!seconds) return;
@@ -210,7 +210,7 @@ void read_solver(const OptionValues& values, TuneOptions& options) {
 
 // --cut: by-cost, search, or one for all layouts.
 void read_cuts(const OptionValues& values, LayoutRequest& request) {
-  if (const auto pp = values.integer("pp", 1, most_devices)) request.pp = static_cast<int>(*pp);
+  if (const auto pp = values.integer("pp", 1, most_tuned_devices)) request.pp = static_cast<int>(*pp);
   if (request.pp && request.devices % *request.pp != 0)
     values.fail("pp", fmt::format("does not divide {} devices, and every layout uses them all; give another", request.devices));
   const std::string word = values.text("cut").value_or("by-cost");
@@ -306,7 +306,7 @@ const std::vector<OptionSpec>& tune_option_table() {
 TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const Environment& environment) {
   TuneOptions options;
   const OptionValues values(gather_options(tune_option_table(), arguments, environment, options.notes));
-  placing_errors(values.places(), [&] { read_model(values, options); });
+  placing_errors(values.places(), [&] { read_tuned_model(values, options); });
   read_devices(values, options);
   read_cp(values, options.request);
   read_costs(values, options.request);
@@ -314,7 +314,7 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   options.json = values.on_off("json").value_or(false);
   placing_errors(values.places(), [&] { read_cuts(values, options.request); });
   read_plans(values, options);
-  read_solver(values, options);
+  read_tuned_solver(values, options);
   options.request.post_validation = values.on_off("post-validation").value_or(false);
   placing_errors(values.places(), [&] { check_post_validation(options.request); });
   return options;

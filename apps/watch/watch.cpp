@@ -54,7 +54,7 @@ WatchView view_of_stdout(bool terminal) {
   return view;
 }
 
-StepProgress progress_of(const StepMetrics& step) {
+StepProgress watched_progress(const StepMetrics& step) {
   StepProgress progress;
   progress.step = step.step;
   progress.loss = step.loss.value_or(0);
@@ -113,7 +113,7 @@ void watch_as_lines(MetricsReader& reader, Clock::duration interval) {
     if (first && steps.size() > first_plain_lines) told = steps[steps.size() - first_plain_lines - 1].step;
     auto step = std::partition_point(steps.begin(), steps.end(), [&](const StepMetrics& each) { return each.step <= told; });
     for (; step != steps.end(); ++step) {
-      fmt::print("{}\n", plain_line(progress_of(*step)));
+      fmt::print("{}\n", plain_line(watched_progress(*step)));
       told = step->step;
     }
     if (!flushed()) return;

@@ -82,7 +82,7 @@ std::vector<std::string> curve_lines(const std::vector<StepMetrics>& steps, cons
   return lines;
 }
 
-std::string bar(double share, int columns, Glyphs glyphs) {
+std::string share_bar(double share, int columns, Glyphs glyphs) {
   const int filled = std::clamp(static_cast<int>(std::lround(share * columns)), 0, columns);
   std::string text;
   for (int i = 0; i < columns; ++i)
@@ -110,7 +110,7 @@ std::vector<std::string> stage_lines(const StepMetrics& step, const WatchView& v
     if (bubbles[i].value_or(1) < bubbles[busiest].value_or(1)) busiest = i;
   for (std::size_t i = 0; i < shown; ++i) {
     const double waits = bubbles[i].value_or(0);
-    lines.push_back(fmt::format("stage {:<3} {} waits {:>5.1f} %{}{}", i, bar(1 - waits, std::min(room, 40), view.glyphs),
+    lines.push_back(fmt::format("stage {:<3} {} waits {:>5.1f} %{}{}", i, share_bar(1 - waits, std::min(room, 40), view.glyphs),
                                 100 * waits, memory_of(step, i), i == busiest && bubbles.size() > 1 ? "   busiest" : ""));
   }
   if (shown < bubbles.size())

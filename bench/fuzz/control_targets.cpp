@@ -14,7 +14,7 @@ namespace {
 using control::Frame;
 using control::FrameKind;
 
-void expect_same(const Bytes& written, const Bytes& read) {
+void expect_same_frame(const Bytes& written, const Bytes& read) {
   if (written != read) throw std::logic_error("a message changed when it was read and written again");
 }
 
@@ -22,19 +22,19 @@ void expect_same(const Bytes& written, const Bytes& read) {
 void read_payload(const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::hello:
-      return expect_same(to_bytes(control::read_hello(frame.payload)), frame.payload);
+      return expect_same_frame(to_bytes(control::read_hello(frame.payload)), frame.payload);
     case FrameKind::refused: {
       const control::Refusal refusal = control::read_refusal(frame.payload);
       if (std::string(to_error(refusal).what()).find('\n') != std::string::npos)
         throw std::logic_error("a refusal of two lines");
-      return expect_same(to_bytes(refusal), frame.payload);
+      return expect_same_frame(to_bytes(refusal), frame.payload);
     }
     case FrameKind::welcome:
-      return expect_same(control::to_bytes(control::read_processes(frame.payload)), frame.payload);
+      return expect_same_frame(control::to_bytes(control::read_processes(frame.payload)), frame.payload);
     case FrameKind::exchange:
-      return expect_same(to_bytes(control::read_exchange_part(frame.payload)), frame.payload);
+      return expect_same_frame(to_bytes(control::read_exchange_part(frame.payload)), frame.payload);
     case FrameKind::lost:
-      return expect_same(to_bytes(control::read_loss(frame.payload)), frame.payload);
+      return expect_same_frame(to_bytes(control::read_loss(frame.payload)), frame.payload);
     default:
       return;
   }
@@ -57,7 +57,7 @@ void read_connection(std::string_view input) {
   }
 }
 
-std::string text_of(const Frame& frame) {
+std::string frame_text(const Frame& frame) {
   const auto header = control::header_of(frame);
   std::string text(reinterpret_cast<const char*>(header.data()), header.size());
   if (!frame.payload.empty()) text.append(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
@@ -65,7 +65,7 @@ std::string text_of(const Frame& frame) {
 }
 
 // Half of the inputs get a length that fits, so that the payload is looked at.
-std::string with_length(Random& random, std::string text) {
+std::string with_frame_length(Random& random, std::string text) {
   constexpr std::size_t place = control::header_bytes - sizeof(std::uint32_t);
   if (text.size() < control::header_bytes || random.one_in(2)) return text;
   const auto length = static_cast<std::uint32_t>(text.size() - control::header_bytes);
@@ -76,7 +76,7 @@ std::string with_length(Random& random, std::string text) {
 }  // namespace
 
 std::vector<Target> control_targets() {
-  Target target{"control", {}, {}, read_connection, with_length};
+  Target target{"control", {}, {}, read_connection, with_frame_length};
   control::Hello hello;
   hello.info.process = 1;
   hello.info.host = "b";
@@ -96,12 +96,12 @@ std::vector<Target> control_targets() {
   };
   std::string all;
   for (const Frame& frame : frames) {
-    target.seeds.push_back(text_of(frame));
+    target.seeds.push_back(frame_text(frame));
     all += target.seeds.back();
   }
   target.seeds.push_back(all);
   target.dictionary = {std::string(4, '\0'), std::string(4, '\xff'), std::string("\x01\0\0\0", 4), "seed",
-                       text_of(frames.back())};
+                       frame_text(frames.back())};
   return {target};
 }
 

@@ -14,18 +14,18 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::string_literals;
 
-const std::vector<std::string> words = {"{\"text\": \"abc\"}\n",
-                                        "{\"input_ids\": [1,2,3]}\n",
-                                        "\"label\"",
-                                        "\"labels\": [-100, 2]",
-                                        "\"prompt\"",
-                                        "\"response\"",
-                                        "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]",
-                                        "\"text\"",
-                                        "\"input_ids\"",
-                                        "\"\\u00e9\"",
-                                        "\"\xc3\xa9\"",
-                                        "[1,2,3]"};
+const std::vector<std::string> row_words = {"{\"text\": \"abc\"}\n",
+                                            "{\"input_ids\": [1,2,3]}\n",
+                                            "\"label\"",
+                                            "\"labels\": [-100, 2]",
+                                            "\"prompt\"",
+                                            "\"response\"",
+                                            "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]",
+                                            "\"text\"",
+                                            "\"input_ids\"",
+                                            "\"\\u00e9\"",
+                                            "\"\xc3\xa9\"",
+                                            "[1,2,3]"};
 
 void read_rows(const fs::path& file, std::string_view input) {
   put_file(file, input);
@@ -105,7 +105,7 @@ void compare_ways(std::string_view row) {
 
 std::vector<Target> data_targets(const fs::path& folder) {
   const fs::path file = folder / "rows.jsonl";
-  Target rows{"jsonl", {}, words, [file](std::string_view input) { read_rows(file, input); }, nullptr};
+  Target rows{"jsonl", {}, row_words, [file](std::string_view input) { read_rows(file, input); }, nullptr};
   rows.seeds = {
       "{\"text\": \"It was the best of times\"}\n{\"text\": \"\\u00e9\\n it was\", \"meta\": {\"a\": [1, 2.5, null]}}\n",
       "{\"input_ids\": [1, 2, 3, 999]}\n{\"id\": 7, \"input_ids\": [4, 5, 6, 0]}\n\n{\"input_ids\":[7,8,9,10]}",
@@ -118,7 +118,7 @@ std::vector<Target> data_targets(const fs::path& folder) {
       "\x53\x52\xd3\xd2\x33\x80\x22\x00\x02\x09\x5c\x25\x22\x00\x00\x00"s,
       "z\x28\xb5\x2f\xfd\x20\x22\xf5\x00\x00\xc0\x7b\x22\x74\x65\x78\x74\x22\x3a\x20\x22\x61\x62\x63\x22\x7d\x0a\x64"
       "\x65\x66\x67\x68\x22\x7d\x0a\x01\x00\x66\x9b\x4b"s};
-  Target row{"row", {}, words, compare_ways, nullptr};
+  Target row{"row", {}, row_words, compare_ways, nullptr};
   row.seeds = {R"({"text": "It was the \"best\" of \u00e9 times", "a": {"text": 1}})",
                R"({"id": null, "input_ids": [1, 2, 3, 999, 4]})", R"({"labels": [-100, 7], "input_ids": [1, 2]})",
                R"({"prompt": "a", "response": "b", "x": {}})",

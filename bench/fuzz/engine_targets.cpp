@@ -12,16 +12,16 @@ using schedules::ActionKind;
 
 const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .tp = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> message_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-std::string text_of(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string message_text(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // What is taken must be a message that could have been sent.
 void read_message(std::string_view input) {
   try {
-    const Bytes again = encode(decode(bytes_of(input), limits));
+    const Bytes again = encode(decode(message_bytes(input), limits));
     if (encode(decode(again, limits)) != again) throw std::logic_error("a message changed when it was sent on");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::peer_lost) throw;
@@ -56,7 +56,7 @@ std::vector<RemoteMessage> some_messages() {
 
 std::vector<Target> engine_targets() {
   Target target{"engine", {}, {}, read_message, nullptr};
-  for (const RemoteMessage& message : some_messages()) target.seeds.push_back(text_of(encode(message)));
+  for (const RemoteMessage& message : some_messages()) target.seeds.push_back(message_text(encode(message)));
   target.dictionary = {std::string(4, '\0'), std::string(4, '\xff'), std::string("\x01\0\0\0", 4), std::string(8, '\x7f')};
   return {target};
 }

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t data_bytes = 64;
 
-std::string with_length(const std::string& header, std::uint64_t length, std::size_t data) {
+std::string with_header_length(const std::string& header, std::uint64_t length, std::size_t data) {
   std::string file(sizeof length, '\0');
   std::memcpy(file.data(), &length, sizeof length);
   return file + header + std::string(data, '\x3f');
@@ -22,7 +22,7 @@ std::string with_length(const std::string& header, std::uint64_t length, std::si
 
 // Header texts, which get the length in front and data behind, both wrong at times.
 std::string safetensors_file(Random& random, std::string header) {
-  std::string file = with_length(header, header.size(), data_bytes);
+  std::string file = with_header_length(header, header.size(), data_bytes);
   if (random.one_in(16)) mutate_bytes(random, file);
   return file;
 }

@@ -8,7 +8,7 @@ namespace pipetrain::fuzz {
 namespace {
 
 // What is read and written again must read as the same.
-void expect_same(const schedules::Plan& plan, const schedules::Plan& again) {
+void expect_same_plan(const schedules::Plan& plan, const schedules::Plan& again) {
   if (plan.placement != again.placement || plan.microbatches != again.microbatches || plan.stages != again.stages)
     throw std::logic_error("a plan changed when it was written and read again");
 }
@@ -23,12 +23,12 @@ schedules::Plan written_and_read(const std::string& text, schedules::Plan (*pars
 
 void read_plan(std::string_view input) {
   const schedules::Plan plan = schedules::parse_plan(input, "plan.txt");
-  expect_same(plan, written_and_read(schedules::to_text(plan), schedules::parse_plan));
+  expect_same_plan(plan, written_and_read(schedules::to_text(plan), schedules::parse_plan));
 }
 
 void read_csv(std::string_view input) {
   const schedules::Plan plan = schedules::parse_pytorch_csv(input, "plan.csv");
-  expect_same(plan, written_and_read(schedules::to_pytorch_csv(plan), schedules::parse_pytorch_csv));
+  expect_same_plan(plan, written_and_read(schedules::to_pytorch_csv(plan), schedules::parse_pytorch_csv));
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ void replay_record(const fs::path& file) {
 }
 
 // Every part gets the checksum of what it holds now.
-std::string with_checksums(std::string record) {
+std::string with_record_checksums(std::string record) {
   constexpr std::size_t before = 20, head = 13;
   for (std::size_t at = before; at + head <= record.size();) {
     std::uint32_t size = 0;
@@ -218,7 +218,7 @@ Target record_target(const fs::path& folder) {
             put_file(file, input);
             replay_record(file);
           },
-          [](Random&, std::string mutated) { return with_checksums(std::move(mutated)); }};
+          [](Random&, std::string mutated) { return with_record_checksums(std::move(mutated)); }};
 }
 
 const std::vector<std::string> option_words = {"pp",

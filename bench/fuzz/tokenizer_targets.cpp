@@ -8,29 +8,30 @@
 namespace pipetrain::fuzz {
 namespace {
 
-const std::vector<std::string> words = {R"({"type":"ByteLevel","add_prefix_space":true})",
-                                        R"({"type":"Metaspace","replacement":"_","prepend_scheme":"first"})",
-                                        R"({"type":"Split","pattern":{"Regex":"\\s+|a*?"},"behavior":"Removed","invert":true})",
-                                        R"({"type":"Replace","pattern":{"String":"a"},"content":"bb"})",
-                                        R"({"type":"NFKC"})",
-                                        R"({"type":"BertNormalizer","lowercase":false,"strip_accents":true})",
-                                        R"({"type":"BertPreTokenizer"})",
-                                        R"("precompiled_charsmap":"BAAAAAAAAAA=")",
-                                        R"({"type":"Strip","content":"a","start":1,"stop":1})",
-                                        R"({"type":"Digits","individual_digits":false})",
-                                        R"({"type":"RobertaProcessing","sep":["b",1],"cls":["a",0]})",
-                                        R"(["ab",-2.5])",
-                                        R"(["a","b"])",
-                                        "\"byte_fallback\":true",
-                                        "\"ignore_merges\":true",
-                                        "\"end_of_word_suffix\":\"b\"",
-                                        "\"continuing_subword_prefix\":\"a\"",
-                                        "(?i:a|b)+",
-                                        "\\\\p{L}{1,3}",
-                                        "[^\\\\s\\\\w]"};
+const std::vector<std::string> tokenizer_words = {
+    R"({"type":"ByteLevel","add_prefix_space":true})",
+    R"({"type":"Metaspace","replacement":"_","prepend_scheme":"first"})",
+    R"({"type":"Split","pattern":{"Regex":"\\s+|a*?"},"behavior":"Removed","invert":true})",
+    R"({"type":"Replace","pattern":{"String":"a"},"content":"bb"})",
+    R"({"type":"NFKC"})",
+    R"({"type":"BertNormalizer","lowercase":false,"strip_accents":true})",
+    R"({"type":"BertPreTokenizer"})",
+    R"("precompiled_charsmap":"BAAAAAAAAAA=")",
+    R"({"type":"Strip","content":"a","start":1,"stop":1})",
+    R"({"type":"Digits","individual_digits":false})",
+    R"({"type":"RobertaProcessing","sep":["b",1],"cls":["a",0]})",
+    R"(["ab",-2.5])",
+    R"(["a","b"])",
+    "\"byte_fallback\":true",
+    "\"ignore_merges\":true",
+    "\"end_of_word_suffix\":\"b\"",
+    "\"continuing_subword_prefix\":\"a\"",
+    "(?i:a|b)+",
+    "\\\\p{L}{1,3}",
+    "[^\\\\s\\\\w]"};
 
 // What is accepted encodes and decodes, and its ids are below its vocabulary.
-void use(const Tokenizer& tokenizer) {
+void use_tokenizer(const Tokenizer& tokenizer) {
   for (const std::string_view text :
        {"", "ab aab b1 <s>\n", "\xC3\xA9\xCC\x81 \xF0\x9F\x98\x80 \xFF\xE2\x96\x81", "aaaaaaaaaaaaaaaaaaaaaaaaa"}) {
     const std::vector<std::int32_t> ids = tokenizer.encode(text);
@@ -82,8 +83,11 @@ std::vector<Target> tokenizer_targets() {
       R"({"type":"BPE","unk_token":"a","fuse_unk":true,"vocab":{"a":0,"b":1,"ab":2,"<0x41>":3,"_":4},"merges":["a b"]})";
   const std::string unigram =
       R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-1.5],["ab",-2],["_",-3e0],["_a",-1]]})";
-  Target json{
-      "tokenizer", {}, words, [](std::string_view input) { use(*tokenizer_from_json(input, "tokenizer.json", "")); }, nullptr};
+  Target json{"tokenizer",
+              {},
+              tokenizer_words,
+              [](std::string_view input) { use_tokenizer(*tokenizer_from_json(input, "tokenizer.json", "")); },
+              nullptr};
   json.seeds = {
       file_of("null",
               R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":" ?\\p{L}+|\\s+(?!\\S)|\\s+"},)"
@@ -99,8 +103,8 @@ std::vector<Target> tokenizer_targets() {
   merges.seeds = {"{\"a\": 0, \"b\": 1, \"ab\": 2, \"\xC4\xA0\": 3, \"<|endoftext|>\": 4}\x01#version: 0.2\na b\n"};
   merges.run = [](std::string_view input) {
     const std::size_t cut = std::min(input.find('\x01'), input.size());
-    use(*tokenizer_from_merges(input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json", "merges.txt",
-                               ""));
+    use_tokenizer(*tokenizer_from_merges(input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json",
+                                         "merges.txt", ""));
   };
   return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}};
 }

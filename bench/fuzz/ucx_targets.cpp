@@ -27,11 +27,11 @@ class TwoProcesses : public ControlPlane {
   ProcessInfo info_;
 };
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> header_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-std::string text_of(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string header_text(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // A header that is taken must be one that could have been sent.
 template <class Header>
@@ -41,7 +41,7 @@ void read_header(std::span<const std::byte> bytes) {
   WireWriter again;
   header->write(again);
   const Bytes& written = again.data();
-  if (text_of(written) != std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()))
+  if (header_text(written) != std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()))
     throw std::logic_error("a header changed when it was read and written again");
 }
 
@@ -52,18 +52,18 @@ void read_edges(std::span<const std::byte> bytes) {
 
 void read_mirrors(std::span<const std::byte> bytes) { (void)mirrors_for(0, {Bytes(bytes.begin(), bytes.end())}); }
 
-Target target_of(const std::string& name, const std::vector<Bytes>& seeds,
-                 const std::function<void(std::span<const std::byte>)>& read) {
+Target ucx_target(const std::string& name, const std::vector<Bytes>& seeds,
+                  const std::function<void(std::span<const std::byte>)>& read) {
   Target target{name, {}, {}, nullptr, nullptr};
   target.run = [read](std::string_view input) {
     try {
-      read(bytes_of(input));
+      read(header_bytes(input));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::peer_lost) throw;
       throw Error(ErrorKind::input, error.what());  // what the fuzzer expects of a parser
     }
   };
-  for (const Bytes& seed : seeds) target.seeds.push_back(text_of(seed));
+  for (const Bytes& seed : seeds) target.seeds.push_back(header_text(seed));
   target.dictionary = {std::string(4, '\0'), std::string(4, '\xff'), std::string("\x01\0\0\0", 4), std::string(8, '\x7f')};
   return target;
 }
@@ -116,12 +116,12 @@ std::vector<Target> ucx_targets() {
     data.shape = shape;
     shapes.push_back(written(data));
   }
-  return {target_of("ucx-data", shapes, read_header<UcxDataHeader>),
-          target_of("ucx-credit", {written(UcxCreditHeader{1, 2, 3})}, read_header<UcxCreditHeader>),
-          target_of("ucx-group", {written(UcxGroupHeader{1, 2, 3, 4, UcxGroupHeader::Phase::gather, 5})},
-                    read_header<UcxGroupHeader>),
-          target_of("ucx-edges", {some_edges(), describe_edges({}, {})}, read_edges),
-          target_of("ucx-mirrors", {some_mirrors()}, read_mirrors)};
+  return {ucx_target("ucx-data", shapes, read_header<UcxDataHeader>),
+          ucx_target("ucx-credit", {written(UcxCreditHeader{1, 2, 3})}, read_header<UcxCreditHeader>),
+          ucx_target("ucx-group", {written(UcxGroupHeader{1, 2, 3, 4, UcxGroupHeader::Phase::gather, 5})},
+                     read_header<UcxGroupHeader>),
+          ucx_target("ucx-edges", {some_edges(), describe_edges({}, {})}, read_edges),
+          ucx_target("ucx-mirrors", {some_mirrors()}, read_mirrors)};
 }
 
 }  // namespace pipetrain::fuzz

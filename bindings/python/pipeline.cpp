@@ -28,7 +28,7 @@ std::chrono::milliseconds milliseconds(const char* name, double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-PipelineOptions read_options(const schedules::Plan& plan, const nb::dict& how) {
+PipelineOptions read_pipeline_options(const schedules::Plan& plan, const nb::dict& how) {
   PipelineOptions options;
   options.plan = plan;
   options.order = order_of(nb::cast<std::string>(how["order"]));
@@ -67,7 +67,7 @@ class PythonPipeline {
  public:
   // stages: replica-major; None for those of other processes.
   PythonPipeline(const schedules::Plan& plan, const nb::list& stages, const nb::dict& how) {
-    PipelineOptions options = read_options(plan, how);
+    PipelineOptions options = read_pipeline_options(plan, how);
     const int each = plan.placement.stages();
     if (nb::len(stages) != static_cast<std::size_t>(each * options.replicas))
       throw Error(ErrorKind::input, {"stages", std::to_string(nb::len(stages))},

@@ -58,7 +58,7 @@ StageTimes read_times(const nb::dict& costs, std::size_t stages) {
   return times;
 }
 
-schedules::SimulationOptions read_options(const nb::dict& how) {
+schedules::SimulationOptions read_simulation_options(const nb::dict& how) {
   schedules::SimulationOptions options;
   options.order = order_of(nb::cast<std::string>(how["order"]));
   options.room = nb::cast<bool>(how["wide_queues"]) ? schedules::QueueRoom::all : schedules::QueueRoom::reserved;
@@ -91,7 +91,7 @@ nb::dict summary_of(const Timeline& timeline, const std::vector<double>& transfe
 // The timeline, its summary, and the time of a step that is never idle.
 std::tuple<Timeline, nb::dict, double> simulate(const Plan& plan, const nb::dict& given, const nb::dict& how) {
   const schedules::Costs costs = read_times(given, static_cast<std::size_t>(plan.placement.stages())).costs(plan);
-  const auto options = read_options(how);
+  const auto options = read_simulation_options(how);
   Timeline timeline;
   {
     const nb::gil_scoped_release released;

@@ -5,9 +5,9 @@
 namespace pipetrain::control {
 namespace {
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
+using AgreedSettings = std::vector<std::pair<std::string, std::string>>;
 
-const std::string* find(const Settings& settings, const std::string& name) {
+const std::string* find_setting(const AgreedSettings& settings, const std::string& name) {
   const auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& setting) { return setting.first == name; });
   return found == settings.end() ? nullptr : &found->second;
 }
@@ -19,13 +19,13 @@ Refusal different(const std::string& name, const std::string* theirs, const std:
           why + (theirs != nullptr ? "" : " and this process none") + "; give every process of the run the same"};
 }
 
-std::optional<Refusal> compare(const Settings& theirs, const Settings& ours) {
+std::optional<Refusal> compare(const AgreedSettings& theirs, const AgreedSettings& ours) {
   for (const auto& [name, value] : ours) {
-    const std::string* other = find(theirs, name);
+    const std::string* other = find_setting(theirs, name);
     if (other == nullptr || *other != value) return different(name, other, &value);
   }
   for (const auto& [name, value] : theirs) {
-    if (find(ours, name) == nullptr) return different(name, &value, nullptr);
+    if (find_setting(ours, name) == nullptr) return different(name, &value, nullptr);
   }
   return std::nullopt;
 }

@@ -18,7 +18,7 @@ using Variables = std::map<std::string, std::string>;
   throw Error(ErrorKind::input, fmt::format("{}: {}", where, why));
 }
 
-const std::string* find(const Variables& variables, const char* name) {
+const std::string* find_variable(const Variables& variables, const char* name) {
   const auto found = variables.find(name);
   return found == variables.end() || found->second.empty() ? nullptr : &found->second;
 }
@@ -33,7 +33,7 @@ std::optional<int> number(std::string_view text) {
 }
 
 std::optional<int> number_of(const Variables& variables, const char* name) {
-  const std::string* text = find(variables, name);
+  const std::string* text = find_variable(variables, name);
   if (!text) return std::nullopt;
   const auto value = number(*text);
   if (!value) fail(given(variables, name), "must be a number of at least 0; the launcher sets it");
@@ -83,10 +83,11 @@ std::uint16_t port_of(const std::string& where, std::string_view text) {
 std::optional<LaunchPlace> read_torchrun(const Variables& variables) {
   auto place = read(variables, torchrun);
   if (!place) return std::nullopt;
-  if (const std::string* host = find(variables, "MASTER_ADDR")) place->host = *host;
-  if (const std::string* port = find(variables, "MASTER_PORT")) place->port = port_of(given(variables, "MASTER_PORT"), *port);
+  if (const std::string* host = find_variable(variables, "MASTER_ADDR")) place->host = *host;
+  if (const std::string* port = find_variable(variables, "MASTER_PORT"))
+    place->port = port_of(given(variables, "MASTER_PORT"), *port);
   // torchrun's own process then listens at that port.
-  const std::string* taken = find(variables, "TORCHELASTIC_USE_AGENT_STORE");
+  const std::string* taken = find_variable(variables, "TORCHELASTIC_USE_AGENT_STORE");
   if (taken && *taken == "True" && place->port)
     place->port = static_cast<std::uint16_t>(*place->port == 65535 ? 65534 : *place->port + 1);
   return place;
@@ -105,7 +106,7 @@ std::optional<LaunchPlace> read_slurm(const Variables& variables) {
   if (number_of(variables, "SLURM_STEP_NUM_NODES") == 1) {
     place->local_processes = place->processes;
     place->host = "127.0.0.1";
-  } else if (const std::string* nodes = find(variables, "SLURM_STEP_NODELIST")) {
+  } else if (const std::string* nodes = find_variable(variables, "SLURM_STEP_NODELIST")) {
     place->host = first_slurm_host(*nodes);
   }
   return place;
@@ -123,7 +124,7 @@ std::optional<LaunchPlace> read_pmix(const Variables& variables) {
 
 // "1/4 1/2 0 127.0.0.1 29500": process, local process, attempt, host, port.
 std::optional<LaunchPlace> read_launch(const Variables& variables) {
-  const std::string* text = find(variables, launch_variable);
+  const std::string* text = find_variable(variables, launch_variable);
   if (!text) return std::nullopt;
   std::vector<std::string_view> words;
   for (std::size_t at = 0; at <= text->size();) {

@@ -10,7 +10,7 @@
 namespace pipetrain {
 namespace {
 
-std::string name_of(cudaError_t status) {
+std::string status_name(cudaError_t status) {
   return std::string(cudaGetErrorString(status)) + " (" + cudaGetErrorName(status) + ")";
 }
 
@@ -25,7 +25,7 @@ ExportedMemory export_memory(const void* data, int device) {
   if (status != cudaSuccess) {
     cudaGetLastError();
     throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device) +
-                                            ": this driver does not share memory between processes: " + name_of(status) +
+                                            ": this driver does not share memory between processes: " + status_name(status) +
                                             "; choose the transport nccl");
   }
   return memory;
@@ -56,7 +56,7 @@ void* ImportedMemory::open(const ExportedMemory& memory, int device, const std::
       base = nullptr;
       throw Error(
           ErrorKind::unavailable,
-          "cuda:" + std::to_string(device) + " cannot reach the GPU memory of " + owner + ": " + name_of(status) +
+          "cuda:" + std::to_string(device) + " cannot reach the GPU memory of " + owner + ": " + status_name(status) +
               "; GPUs need peer access (nvidia-smi topo -p2p r), containers one IPC namespace; or choose the transport nccl");
     }
   }

@@ -15,12 +15,12 @@ namespace {
 constexpr int least_version = NCCL_VERSION(2, 18, 1);
 
 template <class Function>
-void find(void* library, const char* name, Function& function) {
+void find_function(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
   if (function == nullptr) throw Error(ErrorKind::unavailable, std::string("this host's NCCL (libnccl.so.2) has no ") + name);
 }
 
-NcclLibrary load() {
+NcclLibrary load_library() {
   // Multicast over NVLink gains nothing between two ranks.
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
   // Its service for looking at running jobs listens on a port without a token, and crashes when peers die (nccl#1996).
@@ -33,23 +33,23 @@ NcclLibrary load() {
   NcclLibrary found;
   found.handle = library;
   decltype(&ncclGetVersion) get_version = nullptr;
-  find(library, "ncclGetVersion", get_version);
+  find_function(library, "ncclGetVersion", get_version);
   get_version(&found.version);
   if (found.version < least_version) {
     throw Error(ErrorKind::unavailable, "this host's NCCL is older than 2.18: install a newer one");
   }
-  find(library, "ncclGetUniqueId", found.get_unique_id);
-  find(library, "ncclCommInitRankConfig", found.comm_init);
-  find(library, "ncclCommFinalize", found.comm_finalize);
-  find(library, "ncclCommDestroy", found.comm_destroy);
-  find(library, "ncclCommAbort", found.comm_abort);
-  find(library, "ncclCommGetAsyncError", found.comm_state);
-  find(library, "ncclGetErrorString", found.error_string);
-  find(library, "ncclGetLastError", found.last_error);
-  find(library, "ncclSend", found.send);
-  find(library, "ncclRecv", found.receive);
-  find(library, "ncclGroupStart", found.group_start);
-  find(library, "ncclGroupEnd", found.group_end);
+  find_function(library, "ncclGetUniqueId", found.get_unique_id);
+  find_function(library, "ncclCommInitRankConfig", found.comm_init);
+  find_function(library, "ncclCommFinalize", found.comm_finalize);
+  find_function(library, "ncclCommDestroy", found.comm_destroy);
+  find_function(library, "ncclCommAbort", found.comm_abort);
+  find_function(library, "ncclCommGetAsyncError", found.comm_state);
+  find_function(library, "ncclGetErrorString", found.error_string);
+  find_function(library, "ncclGetLastError", found.last_error);
+  find_function(library, "ncclSend", found.send);
+  find_function(library, "ncclRecv", found.receive);
+  find_function(library, "ncclGroupStart", found.group_start);
+  find_function(library, "ncclGroupEnd", found.group_end);
   return found;
 }
 
@@ -58,7 +58,7 @@ NcclLibrary load() {
 void* NcclLibrary::find(const char* name) const { return ::dlsym(handle, name); }
 
 const NcclLibrary& nccl() {
-  static const NcclLibrary library = load();
+  static const NcclLibrary library = load_library();
   return library;
 }
 

@@ -56,21 +56,23 @@ class LoadedPutSignal final : public NcclPutSignal {
 };
 
 template <class Function>
-bool find(const char* name, Function& function, std::string& missing) {
+bool find_put_function(const char* name, Function& function, std::string& missing) {
   function = reinterpret_cast<Function>(nccl().find(name));
   if (function == nullptr) missing = std::string("this host's NCCL has no ") + name;
   return function != nullptr;
 }
 
-NcclPuts load() {
+NcclPuts load_puts() {
   if (nccl().version < first_version) return {nullptr, "this host's NCCL is older than 2.29, which has puts"};
   Functions functions;
   std::string missing;
-  const bool all = find("ncclMemAlloc", functions.allocate, missing) && find("ncclMemFree", functions.release, missing) &&
-                   find("ncclCommQueryProperties", functions.properties, missing) &&
-                   find("ncclCommWindowRegister", functions.make_window, missing) &&
-                   find("ncclPutSignal", functions.put, missing) && find("ncclSignal", functions.signal, missing) &&
-                   find("ncclWaitSignal", functions.wait, missing);
+  const bool all = find_put_function("ncclMemAlloc", functions.allocate, missing) &&
+                   find_put_function("ncclMemFree", functions.release, missing) &&
+                   find_put_function("ncclCommQueryProperties", functions.properties, missing) &&
+                   find_put_function("ncclCommWindowRegister", functions.make_window, missing) &&
+                   find_put_function("ncclPutSignal", functions.put, missing) &&
+                   find_put_function("ncclSignal", functions.signal, missing) &&
+                   find_put_function("ncclWaitSignal", functions.wait, missing);
   if (!all) return {nullptr, missing};
   static const LoadedPutSignal loaded(functions);
   return {&loaded, ""};
@@ -79,7 +81,7 @@ NcclPuts load() {
 }  // namespace
 
 const NcclPuts& nccl_puts() {
-  static const NcclPuts puts = load();
+  static const NcclPuts puts = load_puts();
   return puts;
 }
 

@@ -15,7 +15,7 @@ namespace pipetrain {
 namespace {
 
 // How long close() waits for what is on its way before it cuts the connections.
-constexpr std::chrono::seconds still_limit{1};
+constexpr std::chrono::seconds still_edge_limit{1};
 // And how long after that: a connection that is cut brings nothing more.
 constexpr std::chrono::seconds cut_limit{3};
 
@@ -124,7 +124,7 @@ void UcxEdges::close() noexcept {
 
 // A message can stay on its way for ever only where the other process does nothing any more: then its connection goes.
 void UcxEdges::wait_until_still(UcxEdgeTable& table) noexcept {
-  const auto limit = std::chrono::steady_clock::now() + still_limit;
+  const auto limit = std::chrono::steady_clock::now() + still_edge_limit;
   for (bool still = false, cut = false; !still;) {
     worker_.call([&] {
       still = table.is_still();

@@ -65,7 +65,7 @@ struct Owner {
   std::uint64_t name_space = 0;
   pid_t process = 0;
 };
-std::string name_of(const Owner& owner) {
+std::string owner_name(const Owner& owner) {
   return std::string(name_begin) + std::to_string(owner.name_space) + "." + std::to_string(owner.process) + ".";
 }
 std::optional<Owner> owner_in(std::string_view name) {
@@ -160,7 +160,7 @@ std::shared_ptr<const UcxFolder> UcxFolder::open(const fs::path& parent) {
 // waiting, since a stopped process may hold a lock for ever.
 std::shared_ptr<const UcxFolder> UcxFolder::make(const fs::path& parent) {
   for (int tried = 0; tried < tries; ++tried) {
-    std::string path = (parent / (name_of({pid_namespace(), ::getpid()}) + "XXXXXX")).string();
+    std::string path = (parent / (owner_name({pid_namespace(), ::getpid()}) + "XXXXXX")).string();
     if (::mkdtemp(path.data()) == nullptr) return nullptr;
     Descriptor folder(open_folder(path.c_str()));
     if (folder.get() >= 0 && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0 && is_at(folder.get(), path.c_str()))

@@ -10,7 +10,7 @@ namespace pipetrain {
 namespace {
 
 // After an abort: how long what is on its way may take before the connections are cut.
-constexpr std::chrono::seconds still_limit{1};
+constexpr std::chrono::seconds still_mail_limit{1};
 // Where a connection broke: how long the abort may take that follows from it.
 constexpr std::chrono::seconds abort_limit{10};
 // More than a part of any tensor has.
@@ -124,7 +124,7 @@ void UcxGroupMail::settle(Batch& batch) noexcept {
 
 void UcxGroupMail::wait_after_abort(std::unique_lock<std::mutex>& lock, const Batch& batch) {
   const auto done = [&] { return batch.left_ == 0; };
-  if (changed_.wait_for(lock, still_limit, done)) return;
+  if (changed_.wait_for(lock, still_mail_limit, done)) return;
   worker_.post([this] {
     for (const auto& [process, transfers] : moving_) {
       if (transfers > 0) peers_.cut(process);

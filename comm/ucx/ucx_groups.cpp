@@ -15,7 +15,7 @@ namespace {
 // Announcements for groups that this process has not made yet; no run has so many.
 constexpr std::size_t most_announcements = 1 << 20;
 // How much later than this process another one may come to make a group.
-constexpr std::chrono::seconds late_limit{60};
+constexpr std::chrono::seconds late_member_limit{60};
 
 struct Announcement {
   std::uint32_t group = 0;
@@ -121,7 +121,7 @@ void UcxGroups::announce(std::uint32_t number, const std::set<int>& processes) {
                    [&](int process) {
                      return registry_->ready.count({number, process}) > 0;
                    },
-                   {late_limit, "it did not come to make group " + std::to_string(number)});
+                   {late_member_limit, "it did not come to make group " + std::to_string(number)});
 }
 
 }  // namespace pipetrain

@@ -16,7 +16,7 @@ namespace {
 // From connecting to the answer: the other process's thread has nothing else to do than to answer.
 constexpr std::chrono::seconds connect_limit{20};
 // How much later than this process another one may come to where both connect.
-constexpr std::chrono::seconds late_limit{60};
+constexpr std::chrono::seconds late_peer_limit{60};
 // Until a process whose connection broke before it answered is asked again.
 constexpr std::chrono::milliseconds retry_pause{100};
 // Connections that have not said the key, beside those of the run, and how long they may take.
@@ -112,7 +112,7 @@ void UcxPeers::wait_connected(const std::set<int>& processes) {
     if (connects(process)) {
       wait_for({process}, connected, {connect_limit, "it did not answer at " + at});
     } else {
-      wait_for({process}, connected, {late_limit, "it did not connect to " + at});
+      wait_for({process}, connected, {late_peer_limit, "it did not connect to " + at});
     }
   }
 }

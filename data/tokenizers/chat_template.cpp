@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-using Parts = std::vector<ChatPart>;
+using ChatParts = std::vector<ChatPart>;
 using Messages = std::vector<ChatMessage>;
 
 std::string trimmed(std::string_view text) {
@@ -19,7 +19,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(space) + 1 - begin));
 }
 
-void check(const Messages& messages) {
+void check_messages(const Messages& messages) {
   const auto fail = [](const std::string& why) { throw Error(ErrorKind::input, "messages: " + why); };
   if (messages.empty()) fail("there are none; a chat has at least one of a user");
   const std::size_t first = messages[0].role == "system" ? 1 : 0;
@@ -35,8 +35,8 @@ void check(const Messages& messages) {
 
 // Each message as `head` for its role, the text and `end`.
 template <class Head>
-Parts render_turns(const Messages& messages, bool ask, bool trims, const std::string& end, const Head& head) {
-  Parts parts;
+ChatParts render_turns(const Messages& messages, bool ask, bool trims, const std::string& end, const Head& head) {
+  ChatParts parts;
   for (const ChatMessage& message : messages) {
     parts.push_back({head(message.role), false});
     parts.push_back({(trims ? trimmed(message.text) : message.text) + end, message.role == "assistant"});
@@ -45,22 +45,22 @@ Parts render_turns(const Messages& messages, bool ask, bool trims, const std::st
   return parts;
 }
 
-Parts render_chatml(const Messages& messages, bool ask) {
-  Parts parts = render_turns(messages, ask, false, "<|im_end|>",
-                             [](const std::string& role) { return fmt::format("<|im_start|>{}\n", role); });
+ChatParts render_chatml(const Messages& messages, bool ask) {
+  ChatParts parts = render_turns(messages, ask, false, "<|im_end|>",
+                                 [](const std::string& role) { return fmt::format("<|im_start|>{}\n", role); });
   for (std::size_t i = 2; i < parts.size(); i += 2)
     parts[i].text.insert(0, "\n");  // behind <|im_end|>, and no part of an answer
   return parts;
 }
 
-Parts render_llama3(const Messages& messages, bool ask) {
+ChatParts render_llama3(const Messages& messages, bool ask) {
   return render_turns(messages, ask, true, "<|eot_id|>",
                       [](const std::string& role) { return fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n", role); });
 }
 
 // Every turn of user and assistant is a text of its own, between <s> and </s>; the tokenizer puts the first <s> in front.
-Parts render_llama2(const Messages& messages, bool) {
-  Parts parts;
+ChatParts render_llama2(const Messages& messages, bool) {
+  ChatParts parts;
   std::string system;
   for (const ChatMessage& message : messages) {
     if (message.role == "system") {
@@ -87,7 +87,7 @@ std::vector<ChatPart> render_chat(std::string_view name, const std::vector<ChatM
   if (std::find(names.begin(), names.end(), name) == names.end())
     throw Error(ErrorKind::input, {"chat-template", std::string(name)},
                 fmt::format("this chat template is not supported; give one of {}", fmt::join(names, ", ")));
-  check(messages);
+  check_messages(messages);
   if (ask && messages.back().role != "user")
     throw Error(ErrorKind::input, "messages: the last is not of a user, so there is nothing to answer; add one");
   if (name == "chatml") return render_chatml(messages, ask);

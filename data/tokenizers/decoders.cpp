@@ -12,7 +12,7 @@
 namespace pipetrain {
 namespace {
 
-using Steps = std::vector<std::unique_ptr<PieceDecoder>>;
+using DecoderSteps = std::vector<std::unique_ptr<PieceDecoder>>;
 
 void append_valid(const std::string& bytes, std::vector<std::string>& pieces) {
   std::string buffer;
@@ -150,7 +150,7 @@ class BpeDecoder : public PieceDecoder {
   std::string suffix_;
 };
 
-std::unique_ptr<PieceDecoder> make_one(const Component& component) {
+std::unique_ptr<PieceDecoder> make_decoder_step(const Component& component) {
   const std::string& type = component.type();
   if (type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
   if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
@@ -168,10 +168,10 @@ std::unique_ptr<PieceDecoder> make_one(const Component& component) {
 
 }  // namespace
 
-Steps make_decoders(const Component& component) {
-  Steps steps;
+DecoderSteps make_decoders(const Component& component) {
+  DecoderSteps steps;
   if (component.type() != "Sequence") {
-    steps.push_back(make_one(component));
+    steps.push_back(make_decoder_step(component));
     return steps;
   }
   for (const Component& part : component.parts("decoders"))

@@ -9,11 +9,11 @@
 namespace pipetrain {
 namespace {
 
-using Steps = std::vector<std::unique_ptr<TextNormalizer>>;
+using NormalizerSteps = std::vector<std::unique_ptr<TextNormalizer>>;
 
-class Form : public TextNormalizer {
+class NormalFormStep : public TextNormalizer {
  public:
-  explicit Form(NormalForm form) : form_(form) {}
+  explicit NormalFormStep(NormalForm form) : form_(form) {}
   void apply(NormalizedText& normalized) const override {
     auto& [text, at_start, buffer] = normalized;
     if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return;
@@ -158,12 +158,12 @@ void append_without_nonspacing(char32_t code, std::string& text) {
   if (!is_nonspacing_mark(code) || code == 0x1885 || code == 0x1886) append_utf8(code, text);
 }
 
-void add_bert(const Component& component, Steps& steps) {
+void add_bert(const Component& component, NormalizerSteps& steps) {
   const bool lowercase = component.flag("lowercase", true);
   if (component.flag("clean_text", true)) steps.push_back(each_character(append_clean));
   if (component.flag("handle_chinese_chars", true)) steps.push_back(each_character(append_apart_if_chinese));
   if (component.flag("strip_accents", lowercase)) {
-    steps.push_back(std::make_unique<Form>(NormalForm::nfd));
+    steps.push_back(std::make_unique<NormalFormStep>(NormalForm::nfd));
     steps.push_back(each_character(append_without_nonspacing));
   }
   if (lowercase) steps.push_back(each_character(append_lowercase));
@@ -176,12 +176,12 @@ std::unique_ptr<TextNormalizer> make_replace(const Component& component) {
   return std::make_unique<ReplacePattern>(component.pattern("pattern"), to);
 }
 
-std::unique_ptr<TextNormalizer> make_one(const Component& component) {
+std::unique_ptr<TextNormalizer> make_normalizer_step(const Component& component) {
   const std::string& type = component.type();
-  if (type == "NFC") return std::make_unique<Form>(NormalForm::nfc);
-  if (type == "NFD") return std::make_unique<Form>(NormalForm::nfd);
-  if (type == "NFKC") return std::make_unique<Form>(NormalForm::nfkc);
-  if (type == "NFKD") return std::make_unique<Form>(NormalForm::nfkd);
+  if (type == "NFC") return std::make_unique<NormalFormStep>(NormalForm::nfc);
+  if (type == "NFD") return std::make_unique<NormalFormStep>(NormalForm::nfd);
+  if (type == "NFKC") return std::make_unique<NormalFormStep>(NormalForm::nfkc);
+  if (type == "NFKD") return std::make_unique<NormalFormStep>(NormalForm::nfkd);
   if (type == "Lowercase") return each_character(append_lowercase);
   if (type == "StripAccents") return each_character(append_without_marks);
   if (type == "Nmt") return each_character(append_nmt);
@@ -195,14 +195,14 @@ std::unique_ptr<TextNormalizer> make_one(const Component& component) {
 
 }  // namespace
 
-Steps make_normalizers(const Component& component) {
-  Steps steps;
+NormalizerSteps make_normalizers(const Component& component) {
+  NormalizerSteps steps;
   if (component.type() == "BertNormalizer") {
     add_bert(component, steps);
     return steps;
   }
   if (component.type() != "Sequence") {
-    steps.push_back(make_one(component));
+    steps.push_back(make_normalizer_step(component));
     return steps;
   }
   for (const Component& part : component.parts("normalizers"))

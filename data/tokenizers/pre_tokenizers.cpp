@@ -103,7 +103,7 @@ void add_byte_level(const Component& component, PreTokenizers& result) {
   result.byte_level = true;
 }
 
-std::unique_ptr<PreTokenizer> make_one(const Component& component) {
+std::unique_ptr<PreTokenizer> make_pre_tokenizer_step(const Component& component) {
   const std::string& type = component.type();
   if (type == "Split")
     return std::make_unique<SplitAtMatches>(component.pattern("pattern"), split_behavior(component, "behavior"),
@@ -137,7 +137,7 @@ void add(const Component& component, PreTokenizers& result) {
     result.steps.push_back(split_at(is_white_space, SplitBehavior::removed));
     result.steps.push_back(split_at(is_punctuation, SplitBehavior::isolated));
   } else {
-    result.steps.push_back(make_one(component));
+    result.steps.push_back(make_pre_tokenizer_step(component));
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using sentencepiece::SentencePieceProcessor;
 
-void check(const sentencepiece::util::Status& status, const std::string& what) {
+void check_sentencepiece(const sentencepiece::util::Status& status, const std::string& what) {
   if (!status.ok()) throw Error(ErrorKind::input, fmt::format("{}: {}", what, status.ToString()));
 }
 
@@ -50,7 +50,7 @@ class SentencePieceEncoder : public TextEncoder {
     text = valid_utf8_or_replaced(text, valid_);
     const bool keep = around == SpecialTokens::keep;
     if (keep && around_.begin && processor_.bos_id() >= 0) ids.push_back(processor_.bos_id());
-    check(processor_.Encode({text.data(), text.size()}, &found_), "the text cannot be tokenized");
+    check_sentencepiece(processor_.Encode({text.data(), text.size()}, &found_), "the text cannot be tokenized");
     ids.insert(ids.end(), found_.begin(), found_.end());
     if (keep && around_.end && processor_.eos_id() >= 0) ids.push_back(processor_.eos_id());
   }
@@ -81,7 +81,7 @@ class SentencePieceTokenizer : public Tokenizer {
     std::vector<int> run;
     const auto finish = [&] {
       std::string part;
-      if (!run.empty()) check(processor_.Decode(run, &part), "the ids cannot be decoded");
+      if (!run.empty()) check_sentencepiece(processor_.Decode(run, &part), "the ids cannot be decoded");
       text += part;
       run.clear();
     };

@@ -6,12 +6,12 @@ namespace pipetrain {
 namespace {
 
 // Which second bytes go on after this first one, and how many bytes there are in all: the Unicode Standard, table 3-7.
-struct Form {
+struct SequenceForm {
   int bytes = 0;  // 0: begins no character
   unsigned char low = 0x80, high = 0xBF;
 };
 
-Form form_of(unsigned char first) {
+SequenceForm form_of(unsigned char first) {
   if (first < 0x80) return {1};
   if (first < 0xC2) return {};
   if (first < 0xE0) return {2};
@@ -28,7 +28,7 @@ void replace_invalid(std::string_view text, std::string& out) {
   out.clear();
   out.reserve(text.size() + text.size() / 8);
   for (std::size_t at = 0; at < text.size();) {
-    const Form form = form_of(static_cast<unsigned char>(text[at]));
+    const SequenceForm form = form_of(static_cast<unsigned char>(text[at]));
     std::size_t length = 1;
     for (int i = 1; i < form.bytes && at + length < text.size(); ++i, ++length) {
       const auto byte = static_cast<unsigned char>(text[at + length]);

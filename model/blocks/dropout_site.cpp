@@ -6,12 +6,6 @@
 #include "core/checksum.hpp"
 
 namespace pipetrain {
-namespace {
-
-std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
-std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); }
-
-}  // namespace
 
 std::string dropout_name(std::int64_t layer, const char* part) { return "layers." + std::to_string(layer) + "." + part; }
 
@@ -24,8 +18,8 @@ DropoutSite::DropoutSite(const std::string& name, double rate)
 Dropout DropoutSite::draw(const BlockContext& context, std::int64_t first_plane) const {
   if (!active(context)) return {};
   const auto step = static_cast<std::uint64_t>(context.draws->step);
-  PhiloxWords<1> words{{{low(step)}, {high(step)}, {low(name_)}, {high(name_)}}};
-  philox({low(context.draws->seed), high(context.draws->seed)}, words);
+  PhiloxWords<1> words{{{low_word(step)}, {high_word(step)}, {low_word(name_)}, {high_word(name_)}}};
+  philox({low_word(context.draws->seed), high_word(context.draws->seed)}, words);
   return {.key = {words[0][0], words[1][0]},
           .dropped = dropped_,
           .first_sample = static_cast<std::uint32_t>(context.draws->first_sample),

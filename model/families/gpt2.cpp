@@ -21,7 +21,7 @@ constexpr DropoutKey dropout_keys[] = {{"resid_pdrop", &DropoutRates::residual},
                                        {"attn_pdrop", &DropoutRates::attention}};
 
 // Throws where something of the model is beyond what is built.
-void refuse_unbuilt(const HfConfigReader& config) {
+void refuse_unbuilt_gpt2(const HfConfigReader& config) {
   const std::string activation = config.text_or("activation_function", "gelu_new");
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {  // two names of one function
     config.refuse_value("activation_function", "\"gelu_new\" or \"gelu_pytorch_tanh\" (others are not built)");
@@ -35,7 +35,7 @@ void refuse_unbuilt(const HfConfigReader& config) {
 }
 
 void read_gpt2(const HfConfigReader& config, ModelConfig& model) {
-  refuse_unbuilt(config);
+  refuse_unbuilt_gpt2(config);
   model.hidden = config.count("n_embd");
   model.layers = config.count("n_layer", most_layers);
   model.heads = model.kv_heads = config.count("n_head");
@@ -66,10 +66,10 @@ void write_gpt2(const ModelConfig& config, json& text) {
   text["add_cross_attention"] = false;
 }
 
-constexpr FamilyNames names{.embedding = "transformer.wte.weight",
-                            .head = "lm_head.weight",
-                            .layers = "transformer.h.",
-                            .optional_prefix = "transformer."};
+constexpr FamilyNames gpt2_names{.embedding = "transformer.wte.weight",
+                                 .head = "lm_head.weight",
+                                 .layers = "transformer.h.",
+                                 .optional_prefix = "transformer."};
 
 TensorSpec matrix(TensorRole role, const std::string& name, const Shape& shape, Split split) {
   return {.role = role, .name = name + ".weight", .shape = shape, .split = split, .transposed = true};
@@ -105,13 +105,13 @@ void add_output(TensorRole weight_role, TensorRole bias_role, const std::string&
 std::vector<TensorSpec> embedding_tensors(const ModelConfig& config) {
   return {
       {.role = TensorRole::token_table,
-       .name = names.embedding,
+       .name = gpt2_names.embedding,
        .shape = {config.vocabulary, config.hidden},
        .split = Split::rows},
       {.role = TensorRole::position_table, .name = "transformer.wpe.weight", .shape = {config.max_positions, config.hidden}}};
 }
 
-std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::string& prefix) {
+std::vector<TensorSpec> gpt2_attention_tensors(const ModelConfig& config, const std::string& prefix) {
   constexpr int parts = 3;  // query, key, value
   const std::int64_t hidden = config.hidden;
   const std::string fused = prefix + "attn.c_attn";
@@ -130,7 +130,7 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
   return tensors;
 }
 
-std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string& prefix) {
+std::vector<TensorSpec> gpt2_mlp_tensors(const ModelConfig& config, const std::string& prefix) {
   const std::int64_t hidden = config.hidden, inner = config.intermediate;
   std::vector<TensorSpec> tensors;
   add_norm(config, prefix + "ln_2", tensors);
@@ -141,18 +141,18 @@ std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string
 }
 
 std::vector<TensorSpec> gpt2_tensors(const ModelConfig& config, const Block& block) {
-  const std::string prefix = fmt::format("{}{}.", names.layers, block.layer);
+  const std::string prefix = fmt::format("{}{}.", gpt2_names.layers, block.layer);
   std::vector<TensorSpec> head;
   switch (block.kind) {
     case BlockKind::embedding:
       return embedding_tensors(config);
     case BlockKind::attention:
-      return attention_tensors(config, prefix);
+      return gpt2_attention_tensors(config, prefix);
     case BlockKind::mlp:
-      return mlp_tensors(config, prefix);
+      return gpt2_mlp_tensors(config, prefix);
     case BlockKind::head:
       add_norm(config, "transformer.ln_f", head);
-      head.push_back(output_tensor(config, names));
+      head.push_back(output_tensor(config, gpt2_names));
   }
   return head;
 }
@@ -174,7 +174,7 @@ FamilySpec gpt2_family() {
           .model_type = "gpt2",
           .architecture = "GPT2LMHeadModel",
           .classifier = "GPT2ForSequenceClassification",
-          .names = names,
+          .names = gpt2_names,
           .dropouts = {&DropoutRates::embedding, &DropoutRates::attention, &DropoutRates::residual},
           .defaults = defaults(),
           .read = read_gpt2,

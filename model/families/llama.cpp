@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 // Throws where something of the model is beyond what is built.
-void refuse_unbuilt(const HfConfigReader& config) {
+void refuse_unbuilt_llama(const HfConfigReader& config) {
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     if (config.flag_or(key, false)) config.refuse(key, "is true: biases are not built; use a model without them");
   }
@@ -147,7 +147,7 @@ json rope_json(const ModelConfig& config) {
 }
 
 void read_llama(const HfConfigReader& config, ModelConfig& model) {
-  refuse_unbuilt(config);
+  refuse_unbuilt_llama(config);
   read_sizes(config, model);
   model.norm_eps = config.positive("rms_norm_eps");
   read_rope(config, model);
@@ -176,7 +176,7 @@ void write_llama(const ModelConfig& config, json& text) {
   text["rope_parameters"]["rope_theta"] = config.rope_theta;
 }
 
-constexpr FamilyNames names{
+constexpr FamilyNames llama_names{
     .embedding = "model.embed_tokens.weight", .head = "lm_head.weight", .layers = "model.layers.", .optional_prefix = ""};
 
 TensorSpec norm(const ModelConfig& config, const std::string& name) {
@@ -187,7 +187,7 @@ TensorSpec norm(const ModelConfig& config, const std::string& name) {
           .decays = false};
 }
 
-std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::string& prefix) {
+std::vector<TensorSpec> llama_attention_tensors(const ModelConfig& config, const std::string& prefix) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t query = config.heads * config.head_dim, key_value = config.kv_heads * config.head_dim;
   const auto qkv = [&](const char* name, std::int64_t outputs) {
@@ -203,7 +203,7 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
            .split = Split::columns}};
 }
 
-std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string& prefix) {
+std::vector<TensorSpec> llama_mlp_tensors(const ModelConfig& config, const std::string& prefix) {
   const std::int64_t hidden = config.hidden, inner = config.intermediate;
   const auto gate_or_up = [&](const char* name) {
     return TensorSpec{.role = TensorRole::mlp_in_weight, .name = prefix + name, .shape = {inner, hidden}, .split = Split::rows};
@@ -218,19 +218,19 @@ std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string
 }
 
 std::vector<TensorSpec> llama_tensors(const ModelConfig& config, const Block& block) {
-  const std::string prefix = fmt::format("{}{}.", names.layers, block.layer);
+  const std::string prefix = fmt::format("{}{}.", llama_names.layers, block.layer);
   switch (block.kind) {
     case BlockKind::embedding:
       return {{.role = TensorRole::token_table,
-               .name = names.embedding,
+               .name = llama_names.embedding,
                .shape = {config.vocabulary, config.hidden},
                .split = Split::rows}};
     case BlockKind::attention:
-      return attention_tensors(config, prefix);
+      return llama_attention_tensors(config, prefix);
     case BlockKind::mlp:
-      return mlp_tensors(config, prefix);
+      return llama_mlp_tensors(config, prefix);
     case BlockKind::head:
-      return {norm(config, "model.norm.weight"), output_tensor(config, names)};
+      return {norm(config, "model.norm.weight"), output_tensor(config, llama_names)};
   }
   return {};
 }
@@ -242,7 +242,7 @@ FamilySpec llama_family() {
           .model_type = "llama",
           .architecture = "LlamaForCausalLM",
           .classifier = "LlamaForSequenceClassification",
-          .names = names,
+          .names = llama_names,
           .dropouts = {&DropoutRates::attention},
           .defaults = {},
           .read = read_llama,

@@ -24,9 +24,6 @@ std::uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
-std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
-std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); }
-
 // ln x for normal x > 0, within 2 units in the last place of float: x = m 2^e with m in [sqrt(1/2), sqrt(2)), and
 // ln m = 2 atanh((m - 1) / (m + 1)) by its series.
 float natural_log(float x) {
@@ -60,7 +57,7 @@ Normals normal_pair(std::uint32_t radius_word, std::uint32_t angle_word) {
 class RandomWeights : public WeightSource {
  public:
   RandomWeights(const ModelConfig& config, std::uint64_t seed)
-      : key_{low(seed), high(seed)},
+      : key_{low_word(seed), high_word(seed)},
         std_(static_cast<float>(config.init_std)),
         residual_std_(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers)))) {}
 
@@ -106,10 +103,10 @@ class RandomWeights : public WeightSource {
   void compute(std::uint64_t name, float deviation, std::uint64_t first_block, float* values) const {
     PhiloxWords<lanes> words;
     for (std::size_t lane = 0; lane < lanes; ++lane) {
-      words[0][lane] = low(first_block + lane);
-      words[1][lane] = high(first_block + lane);
-      words[2][lane] = low(name);
-      words[3][lane] = high(name);
+      words[0][lane] = low_word(first_block + lane);
+      words[1][lane] = high_word(first_block + lane);
+      words[2][lane] = low_word(name);
+      words[3][lane] = high_word(name);
     }
     philox(key_, words);
     for (std::size_t pair = 0; pair < 2; ++pair) {

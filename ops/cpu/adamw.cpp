@@ -28,7 +28,7 @@ Factors factors_of(const AdamW& settings) {
 
 // As many elements as are stepped at once. A step and its preview cut every tile alike and call one function, because the
 // compiler may contract products and sums of each place of the code in its own way.
-constexpr std::int64_t run = 1024;
+constexpr std::int64_t update_run = 1024;
 
 // w -= lr * weight_decay * w, then w -= lr * m' / (sqrt(v') + eps) with the bias-corrected moments m', v'.
 [[gnu::noinline]] void step_run(float* w, float* first, float* second, const float* g, std::int64_t count, const Factors& f) {
@@ -47,17 +47,17 @@ constexpr std::int64_t run = 1024;
 
 void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings) {
   for_elements(stream, args.weight.elements(), [&, factors = factors_of(settings)](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t at = begin; at < end; at += run)
+    for (std::int64_t at = begin; at < end; at += update_run)
       step_run(args.weight.as<float>() + at, args.m.as<float>() + at, args.v.as<float>() + at, args.grad.as<float>() + at,
-               std::min(run, end - at), factors);
+               std::min(update_run, end - at), factors);
   });
 }
 
 void adamw_preview(CpuStream& stream, const AdamWArgs& args, const AdamW& settings, const Tensor& result) {
   for_elements(stream, args.weight.elements(), [&, factors = factors_of(settings)](std::int64_t begin, std::int64_t end) {
-    alignas(64) float weight[run], first[run], second[run];
-    for (std::int64_t at = begin; at < end; at += run) {
-      const std::int64_t count = std::min(run, end - at);
+    alignas(64) float weight[update_run], first[update_run], second[update_run];
+    for (std::int64_t at = begin; at < end; at += update_run) {
+      const std::int64_t count = std::min(update_run, end - at);
       std::copy_n(args.weight.as<float>() + at, count, weight);
       std::copy_n(args.m.as<float>() + at, count, first);
       std::copy_n(args.v.as<float>() + at, count, second);

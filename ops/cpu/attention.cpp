@@ -20,15 +20,15 @@ Planes planes_of(const AttentionShape& shape, std::int64_t head) {
   return {head, shape.heads + kv, shape.heads + shape.kv_heads + kv};
 }
 
-Sight sight_of(const AttentionShape& shape, const std::optional<Tensor>& documents, const Dropout& dropout,
-               std::int64_t batch) {
+Sight sight_of_whole(const AttentionShape& shape, const std::optional<Tensor>& documents, const Dropout& dropout,
+                     std::int64_t batch) {
   return {{.queries = shape.sequence, .keys = shape.sequence},
           documents ? documents->as<std::int32_t>() + batch * shape.sequence : nullptr,
           dropout,
           batch};
 }
 
-void clear(Head head, std::int64_t rows, std::int64_t cols) {
+void clear_head(Head head, std::int64_t rows, std::int64_t cols) {
   for (std::int64_t row = 0; row < rows; ++row) std::fill_n(head.row(row), cols, 0.0F);
 }
 
@@ -37,7 +37,7 @@ void clear(Head head, std::int64_t rows, std::int64_t cols) {
 void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args) {
   stream.parallel_for(shape.batch * shape.heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.heads, head = tile % shape.heads;
-    const Sight sight = sight_of(shape, args.documents, args.dropout, batch);
+    const Sight sight = sight_of_whole(shape, args.documents, args.dropout, batch);
     const Planes planes = planes_of(shape, head);
     const WideHead q(head_of(shape, args.qkv, batch, planes.q)), k(head_of(shape, args.qkv, batch, planes.k)),
         v(head_of(shape, args.qkv, batch, planes.v)), out(head_of(shape, args.out, batch, head));
@@ -68,13 +68,13 @@ void attention_backward(CpuStream& stream, const AttentionShape& shape, const At
   const std::int64_t group = shape.heads / shape.kv_heads;
   stream.parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.kv_heads, first_head = tile % shape.kv_heads * group;
-    const Sight sight = sight_of(shape, args.documents, args.dropout, batch);
+    const Sight sight = sight_of_whole(shape, args.documents, args.dropout, batch);
     const Planes planes = planes_of(shape, first_head);
     const WideHead k(head_of(shape, args.qkv, batch, planes.k)), v(head_of(shape, args.qkv, batch, planes.v)),
         dk(head_of(shape, args.dqkv, batch, planes.k)), dv(head_of(shape, args.dqkv, batch, planes.v));
     k.load(), v.load();
-    clear(dk, shape.sequence, shape.head_dim);
-    clear(dv, shape.sequence, shape.head_dim);
+    clear_head(dk, shape.sequence, shape.head_dim);
+    clear_head(dv, shape.sequence, shape.head_dim);
     for (std::int64_t head = first_head; head < first_head + group; ++head) {
       const float* log_sum_exp = args.log_sum_exp.as<float>() + (batch * shape.heads + head) * shape.sequence;
       const WideHead q(head_of(shape, args.qkv, batch, head)), dq(head_of(shape, args.dqkv, batch, head)),

@@ -6,7 +6,7 @@
 namespace pipetrain::cpu {
 namespace {
 
-constexpr std::int64_t run = 512;  // columns whose factors are drawn together
+constexpr std::int64_t drawn_run = 512;  // columns whose factors are drawn together
 
 // The row's elements; residual: may be null.
 struct DroppedRow {
@@ -18,9 +18,9 @@ void dropout_row(const DropoutArgs& args, std::int64_t row, const DroppedRow& of
   const DropoutRow at{.sample = args.dropout.first_sample + static_cast<std::uint32_t>(token / args.sequence),
                       .row = static_cast<std::uint32_t>(token % args.sequence)};
   const auto [x, residual, out] = of;
-  float factors[run];
-  for (std::int64_t first = 0; first < cols; first += run) {
-    const std::int64_t count = std::min(run, cols - first);
+  float factors[drawn_run];
+  for (std::int64_t first = 0; first < cols; first += drawn_run) {
+    const std::int64_t count = std::min(drawn_run, cols - first);
     dropout_factors(args.dropout, at, first, count, factors);
     for (std::int64_t i = 0; i < count; ++i) {
       const float kept = factors[i] == 0.0F ? 0.0F : x[first + i] * factors[i];

@@ -15,14 +15,14 @@ inline float gate(float x) { return sigmoid(twice_sqrt_2_over_pi * (x + cubic * 
 
 // One row each. To vectorise, the compiler must know that no iteration reads what another has written: forward's pointers never
 // overlap, and the backward's gradient may take the place of its values.
-void forward_row(const float* __restrict x, const float* __restrict bias, float* __restrict y, std::int64_t cols) {
+void gelu_forward_row(const float* __restrict x, const float* __restrict bias, float* __restrict y, std::int64_t cols) {
   for (std::int64_t i = 0; i < cols; ++i) {
     const float value = x[i] + bias[i];
     y[i] = value * gate(value);
   }
 }
 
-void backward_row(const float* dy, const float* x, const float* bias, float* dx, float* sums, std::int64_t cols) {
+void gelu_backward_row(const float* dy, const float* x, const float* bias, float* dx, float* sums, std::int64_t cols) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < cols; ++i) {
     const float value = x[i] + bias[i], s = gate(value);
@@ -41,7 +41,7 @@ void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& 
   for_row_tiles(stream, x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
     const Rows in(x), outs(y);
     for (std::int64_t row = begin; row < end; ++row)
-      outs.write(row, [&](float* out) { forward_row(in[row], shift, out, cols); });
+      outs.write(row, [&](float* out) { gelu_forward_row(in[row], shift, out, cols); });
   });
 }
 
@@ -51,7 +51,7 @@ void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor
   add_column_sums(stream, args.x.rows(), partial, args.dbias, [&](std::int64_t begin, std::int64_t end, float* sums) {
     const Rows dy(args.dy), x(args.x), dx(args.dx);
     for (std::int64_t row = begin; row < end; ++row)
-      dx.write(row, [&](float* out) { backward_row(dy[row], x[row], shift, out, sums, cols); });
+      dx.write(row, [&](float* out) { gelu_backward_row(dy[row], x[row], shift, out, sums, cols); });
   });
 }
 

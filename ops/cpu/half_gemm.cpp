@@ -37,7 +37,7 @@ void store(const HalfProduct& of, const Product& made, std::int64_t row, std::in
   }
 }
 
-void clear(const HalfProduct& of) {
+void clear_product(const HalfProduct& of) {
   for (std::int64_t row = 0; row < of.m; ++row)
     std::fill_n(static_cast<char*>(of.c) + bytes_from(of, row, 0), static_cast<std::size_t>(of.n) * size_of(of.c_type), 0);
 }
@@ -65,7 +65,7 @@ void widened_gemm(const HalfProduct& of) {
 void half_gemm(const HalfProduct& product) {
   if (product.m == 0 || product.n == 0) return;
   if (product.k == 0) {
-    if (!product.accumulate) clear(product);
+    if (!product.accumulate) clear_product(product);
     return;
   }
   if (half_products(product.type).native) return onednn_gemm(product);

@@ -25,11 +25,11 @@ RowStatistics statistics(const float* x, std::int64_t cols, float eps) {
 }
 
 // With g = dy * weight and n = (x - mean) s, for s = inv_std: dx = s (g - mean(g) - n mean(g n)), dweight += dy n, dbias += dy.
-struct BackwardRow {
+struct LayerNormRow {
   const float *dy, *x, *gain, *residual;  // residual: may be null
   float *dx, *dgain, *dbias;
 };
-void backward_row(const BackwardRow& of, RowStatistics row, std::int64_t cols) {
+void layer_norm_backward_row(const LayerNormRow& of, RowStatistics row, std::int64_t cols) {
   const float *dy = of.dy, *x = of.x, *gain = of.gain, *residual = of.residual;
   float *dx = of.dx, *dgain = of.dgain, *dbias = of.dbias;
   const auto count = static_cast<double>(cols);
@@ -79,14 +79,14 @@ void layer_norm_backward(CpuStream& stream, const LayerNormBackwardArgs& args, c
     const OptionalRows residual(args.residual);
     for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
       dx.write(row, [&](float* out) {
-        backward_row({.dy = dy[row],
-                      .x = x[row],
-                      .gain = gain,
-                      .residual = residual[row],
-                      .dx = out,
-                      .dgain = sums,
-                      .dbias = sums + cols},
-                     {args.mean.as<float>()[row], args.inv_std.as<float>()[row]}, cols);
+        layer_norm_backward_row({.dy = dy[row],
+                                 .x = x[row],
+                                 .gain = gain,
+                                 .residual = residual[row],
+                                 .dx = out,
+                                 .dgain = sums,
+                                 .dbias = sums + cols},
+                                {args.mean.as<float>()[row], args.inv_std.as<float>()[row]}, cols);
       });
     }
   });

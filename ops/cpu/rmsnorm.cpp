@@ -30,11 +30,11 @@ void rms_norm(CpuStream& stream, const RmsNormArgs& args) {
 namespace {
 
 // With g = dy * weight: dx = s g - x s^3 / H sum(g x), and dweight += dy x s, for s = inv_rms.
-struct BackwardRow {
+struct RmsNormRow {
   const float *dy, *x, *gain, *residual;  // residual: may be null
   float *dx, *dgain;
 };
-void backward_row(const BackwardRow& row, float scale, std::int64_t cols) {
+void rms_norm_backward_row(const RmsNormRow& row, float scale, std::int64_t cols) {
   const float *dy = row.dy, *x = row.x, *gain = row.gain, *residual = row.residual;
   float *dx = row.dx, *dgain = row.dgain;
   const double product = lane_sum<double>(cols, [&](std::int64_t i) { return static_cast<double>(dy[i] * gain[i]) * x[i]; });
@@ -59,8 +59,8 @@ void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const
     const OptionalRows residual(args.residual);
     for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
       dx.write(row, [&](float* out) {
-        backward_row({.dy = dy[row], .x = x[row], .gain = gain, .residual = residual[row], .dx = out, .dgain = sums},
-                     args.inv_rms.as<float>()[row], cols);
+        rms_norm_backward_row({.dy = dy[row], .x = x[row], .gain = gain, .residual = residual[row], .dx = out, .dgain = sums},
+                              args.inv_rms.as<float>()[row], cols);
       });
     }
   });

@@ -24,7 +24,7 @@ Place key_head(const SegmentShape& shape, const Tensor& kv, std::int64_t batch, 
 }
 
 template <class Args>
-Sight sight_of(const SegmentShape& shape, const Args& args, std::int64_t batch) {
+Sight sight_of_segment(const SegmentShape& shape, const Args& args, std::int64_t batch) {
   return {{shape.queries, shape.keys, shape.first_query, shape.first_key},
           args.documents ? args.documents->template as<std::int32_t>() + batch * shape.queries : nullptr,
           args.dropout,
@@ -48,7 +48,7 @@ void segment_attention(CpuStream& stream, const SegmentShape& shape, const Segme
   const AttentionShape attention = of_queries(shape);
   stream.parallel_for(shape.batch * shape.heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.heads, head = tile % shape.heads, kv = head / (shape.heads / shape.kv_heads);
-    const Sight sight = sight_of(shape, args, batch);
+    const Sight sight = sight_of_segment(shape, args, batch);
     const WideHead q(query_head(shape, args.q, batch, head)), k(key_head(shape, args.kv, batch, kv)),
         v(key_head(shape, args.kv, batch, shape.kv_heads + kv)), out(query_head(shape, args.out, batch, head));
     forward_head({attention, sight, head}, {q.load(), k.load(), v.load()}, out,
@@ -62,7 +62,7 @@ void segment_attention_backward(CpuStream& stream, const SegmentShape& shape, co
   const std::int64_t group = shape.heads / shape.kv_heads;
   stream.parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.kv_heads, kv = tile % shape.kv_heads;
-    const Sight sight = sight_of(shape, args, batch);
+    const Sight sight = sight_of_segment(shape, args, batch);
     const WideHead k(key_head(shape, args.kv, batch, kv)), v(key_head(shape, args.kv, batch, shape.kv_heads + kv)),
         dk(key_head(shape, args.dkv, batch, kv)), dv(key_head(shape, args.dkv, batch, shape.kv_heads + kv));
     k.load(), v.load();

@@ -8,11 +8,11 @@ namespace {
 
 // One row each. To vectorise, the compiler must know that no iteration reads what another has written: forward's pointers never
 // overlap, and backward's gradients may take the place of their values.
-void forward_row(const float* __restrict gate, const float* __restrict up, float* __restrict out, std::int64_t inner) {
+void swiglu_forward_row(const float* __restrict gate, const float* __restrict up, float* __restrict out, std::int64_t inner) {
   for (std::int64_t i = 0; i < inner; ++i) out[i] = gate[i] * sigmoid(gate[i]) * up[i];
 }
 
-void backward_row(const float* grad, const float* gate, const float* up, float* dgate, float* dup, std::int64_t inner) {
+void swiglu_backward_row(const float* grad, const float* gate, const float* up, float* dgate, float* dup, std::int64_t inner) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < inner; ++i) {
     const float s = sigmoid(gate[i]);
@@ -32,7 +32,7 @@ void swiglu(CpuStream& stream, const SwigluArgs& args) {
     const Rows gates(gate_up), outs(y);
     for (std::int64_t row = begin; row < end; ++row) {
       const float* gate = gates[row];
-      outs.write(row, [&](float* out) { forward_row(gate, gate + inner, out, inner); });
+      outs.write(row, [&](float* out) { swiglu_forward_row(gate, gate + inner, out, inner); });
     }
   });
 }
@@ -44,7 +44,7 @@ void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args) {
     const Rows grads(dy), gates(gate_up), dgates(dgate_up);
     for (std::int64_t row = begin; row < end; ++row) {
       const float *grad = grads[row], *gate = gates[row];
-      dgates.write(row, [&](float* dgate) { backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner); });
+      dgates.write(row, [&](float* dgate) { swiglu_backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner); });
     }
   });
 }

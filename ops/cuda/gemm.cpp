@@ -50,7 +50,7 @@ std::uint32_t row_alignment(std::int64_t cols, DType dtype) {
 std::int64_t a_cols_of(const GemmShape& shape) { return shape.product == Product::dw ? shape.m : shape.k; }
 std::int64_t b_cols_of(const GemmShape& shape) { return shape.product == Product::y ? shape.k : shape.n; }
 
-std::string text_of(const GemmShape& shape) {
+std::string gemm_text(const GemmShape& shape) {
   return std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k) + " in " +
          to_string(shape.in);
 }
@@ -181,7 +181,7 @@ void Gemm::check_takes(const Key& key, const Plan& plan) const {
                                                         plan.out.get(), plan.out.get(), &plan.algorithm, &result);
   if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= gemm_workspace) return;
   throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": the algorithm chosen for a product of " +
-                                          text_of(key.shape) + " does not compute it");
+                                          gemm_text(key.shape) + " does not compute it");
 }
 
 // The rank-th of the heuristics' list for this product.
@@ -205,7 +205,7 @@ cublasLtMatmulAlgo_t Gemm::listed(const Key& key, const Plan& plan, int rank) co
                                      preference.get(), gemm_algorithms, results, &count);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
     throw Error(ErrorKind::unavailable,
-                "cuda:" + std::to_string(device_) + ": cuBLASLt has no algorithm for a product of " + text_of(shape));
+                "cuda:" + std::to_string(device_) + ": cuBLASLt has no algorithm for a product of " + gemm_text(shape));
   }
   if (rank >= count) {
     throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has only " + std::to_string(count) +

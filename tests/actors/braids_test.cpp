@@ -28,7 +28,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Layout braided(Layout layout) {
+Layout braided_on_cpus(Layout layout) {
   layout.schedule = "braided-v";
   layout.chunks = 2;
   return layout;
@@ -122,7 +122,7 @@ TEST_CASE("braids follow the golden trajectory with the bits of 1f1b over tp", "
     const Reference reference = golden_reference(name);
     const auto steps = static_cast<std::int64_t>(reference.loss.size());
     const RunRecord first = run(golden_job(name, {1, 2}), steps);
-    const RunRecord braids = run(golden_job(name, braided({2, 2})), steps);
+    const RunRecord braids = run(golden_job(name, braided_on_cpus({2, 2})), steps);
     INFO(name);
     check_golden(braids, reference);
     CHECK((braids == first));
@@ -138,19 +138,19 @@ TEST_CASE("braids give the bits of one stage at equal tp, in every layout", "[br
           Layout{.pp = 2, .tp = 2, .threads = 3, .recompute = Recompute::selective},
           Layout{.pp = 2, .tp = 2, .recompute = Recompute::full}, Layout{.pp = 2, .tp = 2, .dp = 2, .zero = 1},
           Layout{.pp = 2, .tp = 2, .dp = 2, .zero = 2}, Layout{.pp = 2, .tp = 2, .loss_chunks = 3}}) {
-      tiny.layout = braided(layout);
+      tiny.layout = braided_on_cpus(layout);
       INFO(to_string(tiny));
       CHECK((run(tiny) == run(reference_of(tiny))));
       tiny.from_file = !tiny.from_file;
     }
   }
   for (const int precision : {1, 2}) {
-    const TinyRun tiny{.microbatches = 8, .isolated = true, .precision = precision, .layout = braided({2, 2})};
+    const TinyRun tiny{.microbatches = 8, .isolated = true, .precision = precision, .layout = braided_on_cpus({2, 2})};
     INFO(to_string(tiny));
     CHECK((run(tiny) == run(reference_of(tiny))));
   }
   const TinyRun shared{.layers = 2, .sequence = 12, .microbatches = 6, .layout = [] {
-                         Layout layout = braided({2, 2});
+                         Layout layout = braided_on_cpus({2, 2});
                          layout.cp = 2;
                          return layout;
                        }()};
@@ -169,7 +169,7 @@ TEST_CASE("every kind of braid gives the same bits", "[braids]") {
 }
 
 TEST_CASE("braids over several processes give the bits of one", "[braids][processes]") {
-  const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided({2, 2})};
+  const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2})};
   const RunRecord one = run(tiny);
   for (const int processes : {2, 4}) {  // a stage each, a rank each
     RunRecord record;
@@ -231,13 +231,13 @@ TEST_CASE("the estimate of a GPU counts a second set of what its operations have
 }
 
 TEST_CASE("a failure among braids ends the run with its cause named and nothing left running", "[braids]") {
-  const auto make = [] { return job_of({.layers = 4, .microbatches = 8, .layout = braided({2, 2})}); };
+  const auto make = [] { return job_of({.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2})}); };
   check_failing_braids(make, std::chrono::milliseconds(500));
   check_throwing_braids(make);
 }
 
 TEST_CASE("what braids do not go with yet is one line", "[braids]") {
-  const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided({2, 2, 2})};
+  const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2, 2})};
   TinyRun other = tiny;
   other.layout.zero = 3;
   CHECK_THAT(refusal(job_of(other)), Contains("schedule braided-v: replicas gather weights one action at a time"));
@@ -245,14 +245,14 @@ TEST_CASE("what braids do not go with yet is one line", "[braids]") {
   fetched.offload.parameters = true;
   fetched.offload.folder = "/tmp";
   CHECK_THAT(refusal(fetched), Contains("schedule braided-v: weights are fetched for one action at a time"));
-  TrainJob on_gpus = random_job(preset_config("tiny"), 64, 8, braided({.pp = 2, .tp = 2, .cp = 2}));
+  TrainJob on_gpus = random_job(preset_config("tiny"), 64, 8, braided_on_cpus({.pp = 2, .tp = 2, .cp = 2}));
   on_gpus.devices.kind = DeviceKind::cuda;
   CHECK_THAT(refusal(on_gpus), Contains("schedule braided-v: braids of ranks that share sequences are not built for GPUs yet"));
   on_gpus.layout.cp = 1;
   on_gpus.numerics.precision = Precision::fp8();
   CHECK_THAT(refusal(on_gpus),
              Contains("schedule braided-v: braids of tensor-parallel ranks in fp8 are not built for GPUs yet"));
-  const TinyRun apart{.layers = 4, .microbatches = 8, .layout = braided({2, 2})};
+  const TinyRun apart{.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2})};
   const auto failures = in_processes(
       MemoryHub::make(4),  // a rank each
       [&](int) {

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // The golden model in this layout; from the checkpoint, where one is given.
-TrainJob job_from(const fs::path& checkpoint, const Layout& layout) {
+TrainJob job_from_checkpoint(const fs::path& checkpoint, const Layout& layout) {
   TrainJob job = golden_job("llama3_tiny", layout);
   if (checkpoint.empty()) return job;
   const CheckpointManifest manifest = verify_checkpoint(checkpoint);
@@ -137,7 +137,7 @@ TEST_CASE("a run goes on from a checkpoint to the bit") {
   for (const Layout& next :
        {layout, recomputing, Layout{4, 2, 1, 2, "gpipe"}, Layout{1, 2, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}}) {
     INFO(to_string(next));
-    const RunRecord rest = run(job_from(checkpoint_path(folder.path(), 4), next), 2);
+    const RunRecord rest = run(job_from_checkpoint(checkpoint_path(folder.path(), 4), next), 2);
     CHECK(rest.loss == std::vector<double>(whole.loss.begin() + 4, whole.loss.end()));
     CHECK(rest.grad_norm == std::vector<double>(whole.grad_norm.begin() + 4, whole.grad_norm.end()));
     CHECK(rest.weights == whole.weights);
@@ -163,7 +163,7 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
     CHECK(verify_checkpoint(checkpoint_path(folder.path(), 3)).state.applied_steps == 2);
     CHECK(verify_checkpoint(checkpoint_path(folder.path(), 5)).state.applied_steps == 4);
     // Bias corrections count applied steps: a run that goes on behind the skip does what this one did.
-    Trainer rest(job_from(checkpoint_path(folder.path(), 3), layout));
+    Trainer rest(job_from_checkpoint(checkpoint_path(folder.path(), 3), layout));
     rest.step();
     rest.step();
     const TempFolder again;

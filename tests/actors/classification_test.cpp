@@ -7,6 +7,7 @@
 #include "data/split.hpp"
 #include "golden_run.hpp"
 #include "model/weights/weights.hpp"
+#include "paths.hpp"
 #include "schedules/builders.hpp"
 #include "temp_folder.hpp"
 
@@ -62,7 +63,7 @@ namespace {
 // The language model llama2_tiny, which learns the last token of each sequence only; or the same as a classifier of the
 // vocabulary's tokens, whose head is that of the language model.
 RunRecord last_tokens(bool classifies, const Layout& layout) {
-  const std::filesystem::path golden = std::filesystem::path(PIPETRAIN_TEST_DATA) / "golden/llama2_tiny";
+  const std::filesystem::path golden = std::filesystem::path(test_data()) / "golden/llama2_tiny";
   TrainJob job = golden_job("llama2_tiny", layout);
   class Head final : public WeightSource {
    public:

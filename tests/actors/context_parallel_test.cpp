@@ -26,7 +26,7 @@ using schedules::Order;
 
 namespace {
 
-Layout with_cp(int cp, Layout layout) {
+Layout with_ring(int cp, Layout layout) {
   layout.cp = cp;
   return layout;
 }
@@ -50,7 +50,7 @@ class Rows final : public Dataset {
   static std::int64_t length(std::int64_t index) { return 20 + 40 * (index % 5) + index % 7; }
 };
 
-ModelConfig small_config(Family family = Family::llama) {
+ModelConfig small_ring_config(Family family = Family::llama) {
   ModelConfig config = family_config(family);
   config.hidden = 32;
   config.layers = 2;
@@ -71,7 +71,7 @@ TEST_CASE("ranks that share sequences follow the golden trajectory, to the bit t
     const Reference reference = golden_reference(name);
     const auto steps = static_cast<std::int64_t>(reference.loss.size());
     for (const Layout& layout :
-         {with_cp(2, {1, 1, 1, 2}), with_cp(2, {1, 2, 2, 1}), with_cp(4, {1, 1, 2, 4}), with_cp(4, {1, 2, 1, 1})}) {
+         {with_ring(2, {1, 1, 1, 2}), with_ring(2, {1, 2, 2, 1}), with_ring(4, {1, 1, 2, 4}), with_ring(4, {1, 2, 1, 1})}) {
       INFO(name << " " << to_string(layout));
       const RunRecord first = run(golden_job(name, layout), steps);
       check_golden(first, reference);
@@ -89,12 +89,12 @@ TEST_CASE("every schedule and order gives the bits of 1f1b where ranks share seq
   for (const Family family : {Family::llama, Family::gpt2}) {
     const int dp = family == Family::gpt2 ? 2 : 1;
     TinyRun tiny{.family = family, .tied = family == Family::gpt2, .microbatches = 3};
-    tiny.layout = with_cp(2, {1, 1, dp, 2});
+    tiny.layout = with_ring(2, {1, 1, dp, 2});
     const RunRecord reference = run(tiny);
     for (const auto& schedule : schedules::all_schedules()) {
       for (const auto order : {Order::planned, Order::ready}) {
         if (order == Order::ready && !schedule.has_ready_rule) continue;
-        tiny.layout = with_cp(2, {2, 1, dp, 2, std::string(schedule.name), schedule.default_chunks, order});
+        tiny.layout = with_ring(2, {2, 1, dp, 2, std::string(schedule.name), schedule.default_chunks, order});
         INFO(to_string(tiny));
         CHECK((run(tiny) == reference));
       }
@@ -105,7 +105,7 @@ TEST_CASE("every schedule and order gives the bits of 1f1b where ranks share seq
 TEST_CASE("recomputation, threads, ZeRO and sequence parallelism keep the bits where ranks share sequences") {
   for (const int precision : {0, 1, 2}) {
     TinyRun tiny{.sequence = 16, .precision = precision};
-    tiny.layout = with_cp(precision == 0 ? 4 : 2, {1, 1, 2});
+    tiny.layout = with_ring(precision == 0 ? 4 : 2, {1, 1, 2});
     const RunRecord reference = run(tiny);
     for (const Recompute mode : {Recompute::selective, Recompute::full}) {
       for (const std::string schedule : {"1f1b", "zb-h1"}) {
@@ -131,7 +131,7 @@ TEST_CASE("recomputation, threads, ZeRO and sequence parallelism keep the bits w
       }
     }
   }
-  TinyRun tiny{.layout = with_cp(2, {1, 2})};
+  TinyRun tiny{.layout = with_ring(2, {1, 2})};
   tiny.layout.sequence_parallel = false;
   const RunRecord reference = run(tiny);
   tiny.layout.pp = 2;
@@ -139,7 +139,7 @@ TEST_CASE("recomputation, threads, ZeRO and sequence parallelism keep the bits w
 }
 
 TEST_CASE("what lives outside of the devices gives the same bits where ranks share sequences") {
-  const Layout plain = with_cp(2, {4, 1, 1, 1, "gpipe"});
+  const Layout plain = with_ring(2, {4, 1, 1, 1, "gpipe"});
   const RunRecord inside = run(golden_job("llama3_tiny", plain), 2);
   for (const bool weights : {false, true}) {
     Layout layout = plain;
@@ -161,13 +161,13 @@ TEST_CASE("a checkpoint is the same whoever shares sequences, and another cp goe
     return job;
   };
   const RunRecord whole = run(golden_job("llama3_tiny", {}), 6);
-  for (const Layout& from : {with_cp(1, {2}), with_cp(2, {1, 2}),
-                             with_cp(4, {1, 1, 1, 1, "1f1b", 1, Order::planned, true, 1, Recompute::none, 3})}) {
+  for (const Layout& from : {with_ring(1, {2}), with_ring(2, {1, 2}),
+                             with_ring(4, {1, 1, 1, 1, "1f1b", 1, Order::planned, true, 1, Recompute::none, 3})}) {
     const auto place = folder.path() / std::to_string(from.cp);
     Trainer trainer(job_from({}, from));
     for (int step = 0; step < 3; ++step) trainer.step();
     trainer.save_checkpoint(place);
-    for (const Layout& to : {with_cp(1, {}), with_cp(2, {2}), with_cp(4, {1, 1, 2})}) {
+    for (const Layout& to : {with_ring(1, {}), with_ring(2, {2}), with_ring(4, {1, 1, 2})}) {
       INFO(to_string(from) << " to " << to_string(to));
       const RunRecord rest = run(job_from(checkpoint_path(place, 3), to), 3);
       for (std::size_t step = 0; step < 3; ++step) CHECK(std::abs(rest.loss[step] / whole.loss[step + 3] - 1) <= 2e-5);
@@ -178,7 +178,7 @@ TEST_CASE("a checkpoint is the same whoever shares sequences, and another cp goe
 TEST_CASE("an evaluation finds the same loss whoever shares sequences") {
   std::optional<double> whole;
   for (const int cp : {1, 2, 4}) {
-    TinyRun tiny{.microbatches = 4, .layout = with_cp(cp, {2, 1, 2})};
+    TinyRun tiny{.microbatches = 4, .layout = with_ring(cp, {2, 1, 2})};
     TrainJob job = job_of(tiny);
     job.evaluation = split_dataset(job.dataset, 0.02, 3).evaluation;
     Trainer trainer(job);
@@ -190,10 +190,10 @@ TEST_CASE("an evaluation finds the same loss whoever shares sequences") {
 
 TEST_CASE("steps of shorter rows are shared as those of long ones") {
   for (const Family family : {Family::llama, Family::gpt2}) {
-    const ModelConfig config = small_config(family);
+    const ModelConfig config = small_ring_config(family);
     std::optional<RunRecord> whole;
     for (const auto& [cp, slices] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 4}, {2, 4}}) {
-      Layout layout = with_cp(cp, {2});
+      Layout layout = with_ring(cp, {2});
       layout.slices = slices;
       TrainJob job = random_job(config, 192, 2, layout);
       job.dataset = std::make_shared<Rows>();
@@ -213,7 +213,7 @@ TEST_CASE("classes are told apart by whichever rank has the token that says them
   for (const std::string name : {"gpt2_classify_tiny", "llama_classify_tiny"}) {
     const Reference reference = golden_reference(name);
     for (const int cp : {1, 2}) {
-      TrainJob job = golden_job(name, with_cp(cp, {2, 2, 1, 2}));
+      TrainJob job = golden_job(name, with_ring(cp, {2, 2, 1, 2}));
       if (cp > 1 && job.dataset->sequence_length() % (2 * cp) != 0) continue;
       INFO(name << " cp " << cp);
       check_golden(run(job, 6), reference);
@@ -239,7 +239,7 @@ TEST_CASE("ranks that share sequences drop what one rank drops, and keep documen
         tiny.layout.microbatch = 2;
         const RunRecord whole = run(tiny);
         for (const Layout& layout :
-             {with_cp(2, {1, 1, 1, 2}), with_cp(3, {1, 1, 1, 2}), with_cp(2, {1, 2, 1, 2}), with_cp(4, {1, 2, 1, 2})}) {
+             {with_ring(2, {1, 1, 1, 2}), with_ring(3, {1, 1, 1, 2}), with_ring(2, {1, 2, 1, 2}), with_ring(4, {1, 2, 1, 2})}) {
           tiny.layout = layout;
           INFO(to_string(tiny));
           const RunRecord shared = run(tiny);
@@ -271,7 +271,7 @@ TEST_CASE("slices of what ranks share give what whole sequences give, to the bit
           const RunRecord whole = run(tiny);
           const double tolerance = precision == 0 ? 2e-6 : 5e-3;
           for (const auto& [cp, slices, tp] : {std::tuple{2, 2, 1}, {2, 6, 2}, {3, 4, 1}, {4, 3, 1}}) {
-            tiny.layout = with_cp(cp, {1, tp, 1, 2});
+            tiny.layout = with_ring(cp, {1, tp, 1, 2});
             tiny.layout.slices = slices;
             INFO(to_string(tiny));
             const RunRecord shared = run(tiny);
@@ -296,7 +296,7 @@ TEST_CASE("slices of what ranks share give what whole sequences give, to the bit
 TEST_CASE("the more ranks share sequences, the less each takes for activations, as estimated") {
   std::size_t before = 0;
   for (const int cp : {1, 2, 4}) {
-    const TrainJob job = random_job(small_config(), 256, 4, with_cp(cp, {2}));
+    const TrainJob job = random_job(small_ring_config(), 256, 4, with_ring(cp, {2}));
     const auto estimated = estimate_job(job).devices;
     const auto taken = Trainer(job).memory();
     REQUIRE(estimated.size() == static_cast<std::size_t>(2 * cp));
@@ -309,9 +309,9 @@ TEST_CASE("the more ranks share sequences, the less each takes for activations, 
     if (before > 0) CHECK(static_cast<double>(activations) < 0.52 * static_cast<double>(before));
     before = activations;
   }
-  Layout sliced = with_cp(2, {2});
+  Layout sliced = with_ring(2, {2});
   sliced.slices = 4;
-  const TrainJob job = random_job(small_config(), 256, 4, sliced);
+  const TrainJob job = random_job(small_ring_config(), 256, 4, sliced);
   const auto estimated = estimate_job(job).devices;
   const auto taken = Trainer(job).memory();
   for (std::size_t rank = 0; rank < taken.size(); ++rank) CHECK(taken[rank].use.total() == estimated[rank].use.total());
@@ -319,7 +319,7 @@ TEST_CASE("the more ranks share sequences, the less each takes for activations, 
 
 TEST_CASE("layouts that nobody has built are estimated as runs whose ranks share sequences") {
   for (const int cp : {1, 2, 4}) {
-    const TrainJob job = random_job(small_config(), 256, 4, with_cp(cp, {}));
+    const TrainJob job = random_job(small_ring_config(), 256, 4, with_ring(cp, {}));
     const schedules::Plan plan = plan_of(job);
     const auto needs = validate(plan, Order::planned, TransformerCompute::slot_life());
     const StageMemory memory(job.config, 1, {1, 256 / cp}, {.numerics = job.numerics, .replicas = cp, .cp = cp});
@@ -331,7 +331,7 @@ TEST_CASE("layouts that nobody has built are estimated as runs whose ranks share
 
 TEST_CASE("what sharing sequences does not go with is refused with the setting") {
   const auto job_with = [](int cp, const std::function<void(TinyRun&)>& change) {
-    TinyRun tiny{.sequence = 12, .layout = with_cp(cp, {})};
+    TinyRun tiny{.sequence = 12, .layout = with_ring(cp, {})};
     change(tiny);
     return job_of(tiny);
   };

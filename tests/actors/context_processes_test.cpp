@@ -16,7 +16,7 @@ using namespace pipetrain::test;
 
 namespace {
 
-Layout with_cp(int cp, Layout layout) {
+Layout with_process_ring(int cp, Layout layout) {
   layout.cp = cp;
   return layout;
 }
@@ -24,7 +24,8 @@ Layout with_cp(int cp, Layout layout) {
 }  // namespace
 
 TEST_CASE("the parts of a sequence may be in different processes", "[processes]") {
-  for (const Layout& layout : {with_cp(2, {}), with_cp(2, {2}), with_cp(2, {2, 2}), with_cp(4, {1, 1, 2})}) {
+  for (const Layout& layout :
+       {with_process_ring(2, {}), with_process_ring(2, {2}), with_process_ring(2, {2, 2}), with_process_ring(4, {1, 1, 2})}) {
     const TinyRun tiny{.sequence = 16, .microbatches = 3, .layout = layout};
     const RunRecord one = run(tiny);
     const int ranks = layout.pp * layout.tp * layout.dp * layout.cp;
@@ -43,15 +44,16 @@ TEST_CASE("processes that share sequences follow the golden trajectory, to the b
     int processes;
     Layout layout;
   };
-  Layout divided = with_cp(2, {2, 1, 2}), deep = with_cp(2, {2, 2, 2, 1, "zb-v", 2});
+  Layout divided = with_process_ring(2, {2, 1, 2}), deep = with_process_ring(2, {2, 2, 2, 1, "zb-v", 2});
   divided.zero = 3;
-  for (const auto& [golden, processes, layout] : std::vector<Case>{{"llama3_tiny", 2, with_cp(2, {})},
-                                                                   {"gpt2_tiny", 4, with_cp(2, {1, 2})},
-                                                                   {"llama2_tiny", 4, divided},
-                                                                   {"llama3_tiny", 4, deep},
-                                                                   {"llama2_tiny", 2, with_cp(4, {2, 1, 1, 2})},
-                                                                   {"gpt2_tiny", 4, with_cp(4, {})},
-                                                                   {"llama3_tiny", 4, with_cp(4, {2, 2, 2, 1, "1f1b"})}}) {
+  for (const auto& [golden, processes, layout] :
+       std::vector<Case>{{"llama3_tiny", 2, with_process_ring(2, {})},
+                         {"gpt2_tiny", 4, with_process_ring(2, {1, 2})},
+                         {"llama2_tiny", 4, divided},
+                         {"llama3_tiny", 4, deep},
+                         {"llama2_tiny", 2, with_process_ring(4, {2, 1, 1, 2})},
+                         {"gpt2_tiny", 4, with_process_ring(4, {})},
+                         {"llama3_tiny", 4, with_process_ring(4, {2, 2, 2, 1, "1f1b"})}}) {
     const TinyRun tiny{.golden = golden, .layout = layout};
     INFO(processes << " processes: " << to_string(tiny));
     const Reference reference = golden_reference(golden);
@@ -70,7 +72,7 @@ TEST_CASE("processes that share sequences follow the golden trajectory, to the b
 
 TEST_CASE("a process that is killed or stopped ends the others that share its sequences, which name it", "[processes]") {
   for (const int signal : {SIGKILL, SIGSTOP}) {
-    const TinyRun tiny{.sequence = 16, .layout = with_cp(2, {2})};
+    const TinyRun tiny{.sequence = 16, .layout = with_process_ring(2, {2})};
     Followers followers(4, tiny);
     TrainJob job = followers.job();
     const auto control = job.processes->control;
@@ -99,7 +101,7 @@ TEST_CASE("a process that is killed or stopped ends the others that share its se
 TEST_CASE("a rank that fails ends the others that share its sequences, with its cause", "[processes]") {
   for (const int processes : {1, 2}) {
     for (const int rank : {0, 1, 3}) {
-      const TinyRun tiny{.layout = with_cp(2, {2})};
+      const TinyRun tiny{.layout = with_process_ring(2, {2})};
       const auto failures = lead(
           MemoryHub::make(processes),
           [&](int) {
@@ -121,7 +123,7 @@ TEST_CASE("a rank that fails ends the others that share its sequences, with its 
 }
 
 TEST_CASE("processes that share sequences drop and keep apart what one process does", "[processes]") {
-  const TinyRun tiny{.sequence = 16, .microbatches = 3, .dropout = 0.2, .isolated = true, .layout = with_cp(2, {2})};
+  const TinyRun tiny{.sequence = 16, .microbatches = 3, .dropout = 0.2, .isolated = true, .layout = with_process_ring(2, {2})};
   const RunRecord one = run(tiny);
   for (const int processes : {2, 4}) CHECK((run_over(processes, [&] { return job_of(tiny); }) == one));
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr schedules::SlotLife life{ActionKind::input_grad, ActionKind::weight_grad};
 
-PipelineOptions options_for(const std::string& schedule, int stages, int microbatches) {
+PipelineOptions early_options(const std::string& schedule, int stages, int microbatches) {
   PipelineOptions options;
   const int chunks = schedules::find_schedule(schedule)->default_chunks;
   options.plan = with_end_of_step(schedules::build_schedule(schedule, {stages, chunks, microbatches}), {});
@@ -168,7 +168,7 @@ TEST_CASE("forwards that begin early see the weights of the verdict, for every s
   for (const auto& schedule : schedules::all_schedules()) {
     for (const int stages : {1, 2, 4}) {
       for (const int microbatches : {1, 5}) {
-        const auto options = options_for(std::string(schedule.name), stages, microbatches);
+        const auto options = early_options(std::string(schedule.name), stages, microbatches);
         INFO(schedule.name << " pp " << stages << " m " << microbatches);
         const Course waiting = run(options, verdicts, false), early = run(options, verdicts, true);
         CHECK(early.losses == waiting.losses);
@@ -183,7 +183,7 @@ TEST_CASE("forwards that begin early see the weights of the verdict, for every s
 TEST_CASE("several replicas and stages that run further ahead begin early, too") {
   const std::vector<int> verdicts = {0, 1, 0, 0, 2, 0};
   for (const int run_ahead : {1, 2, 5}) {
-    auto options = options_for("zb-h2", 3, 6);
+    auto options = early_options("zb-h2", 3, 6);
     options.replicas = 2;
     options.run_ahead = run_ahead;
     CHECK(run(options, verdicts, true).losses == run(options, verdicts, false).losses);
@@ -192,7 +192,7 @@ TEST_CASE("several replicas and stages that run further ahead begin early, too")
 
 TEST_CASE("what fails while the coming step has begun early ends the run with its cause") {
   for (const auto& [kind, only_early] : {std::pair(ActionKind::preview, false), {ActionKind::forward, true}}) {
-    auto options = options_for("zb-h2", 3, 6);
+    auto options = early_options("zb-h2", 3, 6);
     Pipeline pipeline(
         options,
         [&, kind = kind, only_early = only_early](StageId id, const schedules::StageNeeds&) -> std::shared_ptr<StageCompute> {
@@ -219,7 +219,7 @@ TEST_CASE("what fails while the coming step has begun early ends the run with it
 
 TEST_CASE("a verdict that throws, and a stage that dies, end a run whose next step has begun early") {
   for (const bool dies : {false, true}) {
-    auto options = options_for("zb-h2", 2, 4);
+    auto options = early_options("zb-h2", 2, 4);
     options.grace = 300ms;
     Pipeline pipeline(
         options, [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); },
@@ -240,7 +240,7 @@ TEST_CASE("a verdict that throws, and a stage that dies, end a run whose next st
 
 TEST_CASE("a run may end although the coming step has begun early") {
   for (int round = 0; round < 5; ++round) {
-    auto options = options_for("zb-v", 2, 4);
+    auto options = early_options("zb-v", 2, 4);
     Pipeline pipeline(
         options, [&](StageId id, const schedules::StageNeeds&) { return std::make_shared<TinyModel>(id, options.plan); },
         [](int) { return make_empty_source(); });

@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "model/weights/full_tensors.hpp"
 #include "model/weights/weights.hpp"
+#include "paths.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain::test {
@@ -18,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path golden_folder(const std::string& name) { return fs::path(PIPETRAIN_TEST_DATA) / "golden" / name; }
+fs::path golden_folder(const std::string& name) { return fs::path(test_data()) / "golden" / name; }
 
 nlohmann::json trajectory(const std::string& name) {
   return nlohmann::json::parse(std::ifstream(golden_folder(name) / "trajectory.json"));
@@ -30,7 +31,7 @@ fs::path memory_folder() {
   return ::access(memory.c_str(), W_OK | X_OK) == 0 ? memory : fs::temp_directory_path();
 }
 
-void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
+void apply_layout(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
   job.layout.pp = layout.pp;
   job.layout.tp = layout.tp;
   job.layout.cp = layout.cp;
@@ -90,7 +91,7 @@ TrainJob golden_job(const std::string& name, const Layout& layout) {
   if (job.config.classifies()) data.classes = job.config.outputs();
   job.dataset = open_dataset(data);
   job.samples.shuffle = false;
-  apply(layout, reference.at("global_batch"), job);
+  apply_layout(layout, reference.at("global_batch"), job);
   job.optimizer.beta1 = optimizer.at("betas")[0];
   job.optimizer.beta2 = optimizer.at("betas")[1];
   job.optimizer.eps = optimizer.at("eps");
@@ -109,7 +110,7 @@ TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64
   data.sequence_length = sequence;
   data.vocabulary = config.vocabulary;
   job.dataset = open_dataset(data);
-  apply(layout, global_batch, job);
+  apply_layout(layout, global_batch, job);
   job.optimizer.weight_decay = 0.1F;
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = 2e-3;

@@ -27,13 +27,13 @@ TrainJob in_precision(TrainJob job, const Precision& precision) {
 
 // A rate that rises over ten steps: at the full rate Adam's first updates change every weight by it, whatever the gradient's
 // size, and a rounding that turns a sign then moves the loss by several per cent.
-TrainJob gentle_job(const std::string& name, const Layout& layout, const Precision& precision) {
+TrainJob gentle_half_job(const std::string& name, const Layout& layout, const Precision& precision) {
   TrainJob job = in_precision(golden_job(name, layout), precision);
   job.learning_rate.warmup_steps = 10;
   return job;
 }
 
-TrainJob job_from(const std::filesystem::path& checkpoint, TrainJob job) {
+TrainJob half_job_from(const std::filesystem::path& checkpoint, TrainJob job) {
   const CheckpointManifest manifest = verify_checkpoint(checkpoint);
   job.initial = open_checkpoint(checkpoint, manifest, job.config);
   job.steps_done = manifest.state.step;
@@ -46,13 +46,13 @@ TEST_CASE("bf16 and fp16 on the CPU follow fp32 within 1 %, and are the same to 
           "[half]") {
   constexpr int steps = 16;
   for (const std::string name : {"llama3_tiny", "gpt2_tiny"}) {
-    const RunRecord exact = run(gentle_job(name, {1, 1, 1, 2}, Precision::fp32()), steps);
+    const RunRecord exact = run(gentle_half_job(name, {1, 1, 1, 2}, Precision::fp32()), steps);
     for (const Precision& precision : {Precision::bf16(), Precision::fp16()}) {
       RunRecord first;
       for (Layout layout : {Layout{1, 1, 1, 2}, Layout{4, 1, 1, 2, "zb-h1"}, Layout{2, 1, 1, 2, "1f1b", 1, Order::ready}}) {
         layout.threads = layout.pp;
         INFO(name << " in " << precision_name(precision) << ", " << to_string(layout));
-        const RunRecord record = run(gentle_job(name, layout, precision), steps);
+        const RunRecord record = run(gentle_half_job(name, layout, precision), steps);
         if (first.loss.empty()) first = record;
         CHECK((record == first));
       }
@@ -111,7 +111,7 @@ TEST_CASE("a run in bf16 or fp16 goes on from a checkpoint to the bit, and its c
     for (const Precision& next : {Precision::fp32(), Precision::bf16(), Precision::fp16()}) {
       INFO("from " << precision_name(precision) << " to " << precision_name(next));
       const auto here = golden_job("llama3_tiny", {1, 1, 1, 2});
-      const RunRecord rest = run(job_from(checkpoint, in_precision(here, next)), 2);
+      const RunRecord rest = run(half_job_from(checkpoint, in_precision(here, next)), 2);
       CHECK(rest.loss[0] == Approx(whole.loss[4]).epsilon(0.01));
       if (!(next == precision)) continue;
       CHECK(rest.loss == std::vector<double>(whole.loss.begin() + 4, whole.loss.end()));

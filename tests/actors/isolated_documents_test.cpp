@@ -46,7 +46,7 @@ class Documents final : public Dataset {
   bool packed_;
 };
 
-TrainJob job_of(Family family, bool packed, const Layout& layout) {
+TrainJob documents_job(Family family, bool packed, const Layout& layout) {
   ModelConfig config = family_config(family);
   config.hidden = 8;
   config.layers = 2;
@@ -66,15 +66,15 @@ TrainJob job_of(Family family, bool packed, const Layout& layout) {
 
 TEST_CASE("packed documents that are kept apart train as each alone, in every layout", "[documents]") {
   const Family family = GENERATE(Family::llama, Family::gpt2);
-  const RunRecord alone = run(job_of(family, false, {}), 3);
-  const RunRecord one_stage = run(job_of(family, true, {}), 3);
+  const RunRecord alone = run(documents_job(family, false, {}), 3);
+  const RunRecord one_stage = run(documents_job(family, true, {}), 3);
   for (const Layout& layout :
        {Layout{}, Layout{.pp = 3, .schedule = "zb-h1"}, Layout{.pp = 2, .recompute = Recompute::full},
         Layout{.pp = 2, .schedule = "interleaved", .chunks = 2, .order = schedules::Order::ready}, Layout{.pp = 2, .tp = 2},
         Layout{.slices = 3}, Layout{.pp = 2, .microbatch = 2, .recompute = Recompute::full, .slices = 5},
         Layout{.dp = 2, .microbatch = 2}, Layout{.tp = 2, .sequence_parallel = false, .recompute = Recompute::selective}}) {
     INFO(to_string(layout));
-    const RunRecord packed = run(job_of(family, true, layout), 3);
+    const RunRecord packed = run(documents_job(family, true, layout), 3);
     CHECK(packed.tokens == alone.tokens);
     if (layout.tp == 1 && layout.dp == 1 && layout.slices == 1) CHECK(packed == one_stage);
     for (std::size_t step = 0; step < alone.loss.size(); ++step) {

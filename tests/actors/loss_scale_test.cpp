@@ -23,7 +23,7 @@ struct Step {
   }
 };
 
-std::vector<Step> steps_of(Trainer& trainer, int count) {
+std::vector<Step> scaled_steps(Trainer& trainer, int count) {
   std::vector<Step> steps;
   for (int i = 0; i < count; ++i) {
     const StepReport report = trainer.step();
@@ -48,7 +48,7 @@ TEST_CASE("a step whose gradients overflow is skipped by every rank, and a dynam
   TrainJob job = golden_job("llama3_tiny", {1, 1, 1, 2});
   job.loss_scale = falling;
   Trainer trainer(job);
-  const std::vector<Step> steps = steps_of(trainer, 24);
+  const std::vector<Step> steps = scaled_steps(trainer, 24);
 
   const auto fitting = std::find_if(steps.begin(), steps.end(), [](const Step& step) { return !step.skipped; });
   REQUIRE(fitting != steps.begin());
@@ -65,7 +65,7 @@ TEST_CASE("a step whose gradients overflow is skipped by every rank, and a dynam
     TrainJob other = golden_job("llama3_tiny", layout);
     other.loss_scale = falling;
     Trainer again(other);
-    CHECK(steps_of(again, 24) == steps);
+    CHECK(scaled_steps(again, 24) == steps);
   }
 }
 
@@ -74,16 +74,16 @@ TEST_CASE("a resumed run goes on with its loss scale") {
   TrainJob job = golden_job("llama3_tiny", {});
   job.loss_scale = falling;
   Trainer whole(job);
-  const std::vector<Step> steps = steps_of(whole, 20);
+  const std::vector<Step> steps = scaled_steps(whole, 20);
   Trainer first(job);
-  steps_of(first, 14);
+  scaled_steps(first, 14);
   first.save_checkpoint(folder.path());
   const auto checkpoint = checkpoint_path(folder.path(), 14);
   const CheckpointManifest manifest = verify_checkpoint(checkpoint);
   job.initial = open_checkpoint(checkpoint, manifest, job.config);
   job.steps_done = manifest.state.step;
   Trainer rest(job);
-  CHECK(steps_of(rest, 6) == std::vector<Step>(steps.begin() + 14, steps.end()));
+  CHECK(scaled_steps(rest, 6) == std::vector<Step>(steps.begin() + 14, steps.end()));
 }
 
 TEST_CASE("an overflow at the smallest loss scale ends the run with a line that says so") {

@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "golden_run.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -13,15 +14,15 @@ namespace {
 TrainJob masked_job(const std::string& name, const Layout& layout) {
   TrainJob job = golden_job(name, layout);
   DatasetOptions data;
-  data.inputs = {{std::filesystem::path(PIPETRAIN_TEST_DATA) / "golden" / name / "masked.jsonl", {}}};
+  data.inputs = {{std::filesystem::path(test_data()) / "golden" / name / "masked.jsonl", {}}};
   data.vocabulary = job.config.vocabulary;
   data.max_positions = job.config.max_positions;
   job.dataset = open_dataset(data);
   return job;
 }
 
-nlohmann::json steps_of(const std::string& name) {
-  std::ifstream file(std::string(PIPETRAIN_TEST_DATA) + "/golden/" + name + "/masked.json");
+nlohmann::json masked_steps(const std::string& name) {
+  std::ifstream file(test_data() + "/golden/" + name + "/masked.json");
   return nlohmann::json::parse(file).at("steps");
 }
 
@@ -30,7 +31,7 @@ nlohmann::json steps_of(const std::string& name) {
 TEST_CASE("the loss on masked labels follows the trajectory on every layout, to the bit the same over pp and schedule",
           "[golden]") {
   for (const std::string name : {"llama3_tiny", "gpt2_tiny"}) {
-    const auto steps = steps_of(name);
+    const auto steps = masked_steps(name);
     REQUIRE(steps.size() == 6);
     RunRecord first;
     for (const Layout& layout :

@@ -18,7 +18,8 @@ using schedules::ActionKind;
 
 namespace {
 
-PipelineOptions options_for(const std::string& schedule, int stages, int chunks, int microbatches, schedules::Order order) {
+PipelineOptions pipeline_options(const std::string& schedule, int stages, int chunks, int microbatches,
+                                 schedules::Order order) {
   PipelineOptions options;
   options.plan = with_end_of_step(schedules::build_schedule(schedule, {stages, chunks, microbatches}), {});
   options.order = order;
@@ -26,7 +27,7 @@ PipelineOptions options_for(const std::string& schedule, int stages, int chunks,
   return options;
 }
 
-Verdict apply(const std::vector<StageResult>&) { return {}; }
+Verdict apply_always(const std::vector<StageResult>&) { return {}; }
 
 std::string actions_text(const StageTrace& trace) {
   std::string text;
@@ -63,7 +64,7 @@ class FailingCompute : public StageCompute {
 
 // The failure of the first step when stage 1 of 3 fails at F2.
 RunFailed failure_of(FailingCompute::How how) {
-  auto options = options_for("1f1b", 3, 1, 6, schedules::Order::planned);
+  auto options = pipeline_options("1f1b", 3, 1, 6, schedules::Order::planned);
   options.grace = 200ms;
   Pipeline pipeline(
       options,
@@ -73,9 +74,9 @@ RunFailed failure_of(FailingCompute::How how) {
       },
       [](int) { return make_empty_source(); });
   try {
-    pipeline.step({1, 6, 1, 0}, apply);
+    pipeline.step({1, 6, 1, 0}, apply_always);
   } catch (const RunFailed& failure) {
-    CHECK_THROWS_AS(pipeline.step({2, 6, 1, 0}, apply), RunFailed);  // and so does every later step, at once
+    CHECK_THROWS_AS(pipeline.step({2, 6, 1, 0}, apply_always), RunFailed);  // and so does every later step, at once
     return failure;
   }
   throw std::logic_error("the step did not fail");
@@ -88,14 +89,14 @@ TEST_CASE("every layout runs its steps to the end and in the plan's order") {
     for (const int stages : {1, 2, 5}) {
       for (const int microbatches : {1, 3, 8}) {
         for (const int replicas : {1, 2}) {
-          auto options = options_for(schedule, stages, 1, microbatches, schedules::Order::planned);
+          auto options = pipeline_options(schedule, stages, 1, microbatches, schedules::Order::planned);
           options.replicas = replicas;
           const auto plan = options.plan;
           Pipeline pipeline(
               options, [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); },
               [](int) { return make_empty_source(); });
           for (int step = 1; step <= 3; ++step) {
-            const auto outcome = pipeline.step({step, microbatches, 1, 0}, apply);
+            const auto outcome = pipeline.step({step, microbatches, 1, 0}, apply_always);
             REQUIRE(outcome.stages.size() == static_cast<std::size_t>(stages * replicas));
             for (const auto& trace : outcome.stages) {
               StageTrace expected;
@@ -113,9 +114,9 @@ TEST_CASE("every layout runs its steps to the end and in the plan's order") {
 TEST_CASE("ready-first runs every action once") {
   for (const std::string schedule : {"gpipe", "1f1b"}) {
     Pipeline pipeline(
-        options_for(schedule, 4, 1, 7, schedules::Order::ready),
+        pipeline_options(schedule, 4, 1, 7, schedules::Order::ready),
         [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); }, [](int) { return make_empty_source(); });
-    const auto outcome = pipeline.step({1, 7, 1, 0}, apply);
+    const auto outcome = pipeline.step({1, 7, 1, 0}, apply_always);
     for (const auto& trace : outcome.stages) {
       std::map<std::string, int> seen;
       for (const auto& one : trace.actions) ++seen[to_string(one.action)];
@@ -127,7 +128,7 @@ TEST_CASE("ready-first runs every action once") {
 
 TEST_CASE("the verdict is asked once a step, with every stage's result") {
   Pipeline pipeline(
-      options_for("1f1b", 3, 1, 4, schedules::Order::planned),
+      pipeline_options("1f1b", 3, 1, 4, schedules::Order::planned),
       [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); }, [](int) { return make_empty_source(); });
   int asked = 0;
   for (int step = 1; step <= 2; ++step) {
@@ -144,7 +145,7 @@ TEST_CASE("sleeping stages overlap as the schedule says, in virtual time") {
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("testing"));
   caf::actor_system system{config};
-  auto options = options_for("1f1b", 4, 1, 8, schedules::Order::planned);
+  auto options = pipeline_options("1f1b", 4, 1, 8, schedules::Order::planned);
   options.system = &system;
   options.virtual_time = true;
   auto pipeline = std::make_unique<Pipeline>(
@@ -156,7 +157,7 @@ TEST_CASE("sleeping stages overlap as the schedule says, in virtual time") {
         });
       },
       [](int) { return make_empty_source(); });
-  auto outcome = pipeline->start_step({1, 8, 1, 0}, apply);
+  auto outcome = pipeline->start_step({1, 8, 1, 0}, apply_always);
   auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
   scheduler.run();
   while (outcome.wait_for(0s) != std::future_status::ready && scheduler.has_pending_timeout()) {
@@ -209,7 +210,7 @@ TEST_CASE("a compute may answer both at once, on a thread of its own or inside t
   };
   for (const bool inside : {false, true}) {
     for (const auto order : {schedules::Order::planned, schedules::Order::ready}) {
-      auto options = options_for("1f1b", 3, 1, 6, order);
+      auto options = pipeline_options("1f1b", 3, 1, 6, order);
       options.run_ahead = 1;
       Pipeline pipeline(
           options, [&](StageId, const schedules::StageNeeds&) { return std::make_shared<Answering>(inside); },
@@ -230,7 +231,7 @@ TEST_CASE("a compute may answer both at once, on a thread of its own or inside t
 TEST_CASE("a step that is skipped launches no optimizer, and the next one does") {
   for (const auto order : {schedules::Order::planned, schedules::Order::ready}) {
     Pipeline pipeline(
-        options_for("1f1b", 3, 1, 4, order), [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); },
+        pipeline_options("1f1b", 3, 1, 4, order), [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); },
         [](int) { return make_empty_source(); });
     for (const bool applied : {true, false, false, true}) {
       const auto outcome = pipeline.step({1, 4, 1, 0}, [&](const auto&) { return Verdict{applied}; });
@@ -265,7 +266,7 @@ TEST_CASE("what stages hold is asked of them, and a stage that cannot tell ends 
     StageId id_;
     std::shared_ptr<StageEvents> answers_;
   };
-  auto options = options_for("1f1b", 3, 1, 4, schedules::Order::planned);
+  auto options = pipeline_options("1f1b", 3, 1, 4, schedules::Order::planned);
   options.replicas = 2;
   Pipeline pipeline(
       options, [](StageId id, const schedules::StageNeeds&) { return std::make_shared<Keeper>(id); },
@@ -283,11 +284,11 @@ TEST_CASE("what stages hold is asked of them, and a stage that cannot tell ends 
   auto refused = pipeline.read_state({0, 0}, {0, "moments", 0}, &first);
   CHECK_THROWS_WITH(refused.get(), "no state moments");
   CHECK_THROWS_AS(pipeline.memory(), RunFailed);
-  CHECK_THROWS_WITH(pipeline.step({1, 4, 1, 0}, apply), "no state moments");
+  CHECK_THROWS_WITH(pipeline.step({1, 4, 1, 0}, apply_always), "no state moments");
 }
 
 TEST_CASE("a stage that never completes is noticed and named") {
-  auto options = options_for("1f1b", 3, 1, 6, schedules::Order::planned);
+  auto options = pipeline_options("1f1b", 3, 1, 6, schedules::Order::planned);
   options.grace = 100ms;
   options.stall = 100ms;
   Pipeline pipeline(
@@ -298,7 +299,7 @@ TEST_CASE("a stage that never completes is noticed and named") {
       },
       [](int) { return make_empty_source(); });
   try {
-    pipeline.step({1, 6, 1, 0}, apply);
+    pipeline.step({1, 6, 1, 0}, apply_always);
     FAIL("the step ended");
   } catch (const RunFailed& failure) {
     CHECK(failure.kind() == ErrorKind::peer_lost);
@@ -308,14 +309,14 @@ TEST_CASE("a stage that never completes is noticed and named") {
 }
 
 TEST_CASE("a run that is asked to stop finishes its step, and gives up one that hangs") {
-  const auto two_stages = options_for("1f1b", 2, 1, 2, schedules::Order::planned);
+  const auto two_stages = pipeline_options("1f1b", 2, 1, 2, schedules::Order::planned);
   Pipeline slow(
       two_stages,
       [](StageId id, const schedules::StageNeeds&) {
         return make_sleeping_compute(id, [](StageId, const Action&) { return 30ms; });
       },
       [](int) { return make_empty_source(); });
-  auto finished = slow.start_step({1, 2, 1, 0}, apply);
+  auto finished = slow.start_step({1, 2, 1, 0}, apply_always);
   slow.finish_step(10000ms);
   CHECK(finished.get().stages.size() == 2);
 
@@ -325,7 +326,7 @@ TEST_CASE("a run that is asked to stop finishes its step, and gives up one that 
         return std::make_shared<FailingCompute>(FailingCompute::How::never_complete, Action{ActionKind::forward, 0, 1});
       },
       [](int) { return make_empty_source(); });
-  auto given_up = hung.start_step({1, 2, 1, 0}, apply);
+  auto given_up = hung.start_step({1, 2, 1, 0}, apply_always);
   hung.finish_step(100ms);
   try {
     given_up.get();
@@ -338,12 +339,12 @@ TEST_CASE("a run that is asked to stop finishes its step, and gives up one that 
 
 TEST_CASE("abort from outside ends the step; waiting() answers meanwhile") {
   Pipeline pipeline(
-      options_for("1f1b", 2, 1, 2, schedules::Order::planned),
+      pipeline_options("1f1b", 2, 1, 2, schedules::Order::planned),
       [](StageId id, const schedules::StageNeeds&) {
         return make_sleeping_compute(id, [](StageId, const Action&) { return 300ms; });
       },
       [](int) { return make_empty_source(); });
-  auto outcome = pipeline.start_step({1, 2, 1, 0}, apply);
+  auto outcome = pipeline.start_step({1, 2, 1, 0}, apply_always);
   const auto waiting = pipeline.waiting();
   REQUIRE(waiting.size() == 2);
   CHECK(waiting[1].rfind("stage 1: ", 0) == 0);
@@ -353,12 +354,12 @@ TEST_CASE("abort from outside ends the step; waiting() answers meanwhile") {
 
 TEST_CASE("a stage whose actor stops ends the run, and is named") {
   Pipeline pipeline(
-      options_for("1f1b", 3, 1, 4, schedules::Order::planned),
+      pipeline_options("1f1b", 3, 1, 4, schedules::Order::planned),
       [](StageId id, const schedules::StageNeeds&) {
         return make_sleeping_compute(id, [](StageId, const Action&) { return 50ms; });
       },
       [](int) { return make_empty_source(); });
-  auto outcome = pipeline.start_step({1, 4, 1, 0}, apply);
+  auto outcome = pipeline.start_step({1, 4, 1, 0}, apply_always);
   pipeline.waiting();  // the step is on its way
   pipeline.stop_stage({0, 1});
   try {
@@ -379,8 +380,8 @@ TEST_CASE("a source that throws ends the run with the data's error") {
     }
   };
   Pipeline pipeline(
-      options_for("gpipe", 2, 1, 6, schedules::Order::planned),
+      pipeline_options("gpipe", 2, 1, 6, schedules::Order::planned),
       [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); },
       [](int) { return std::make_shared<BadSource>(); });
-  CHECK_THROWS_WITH(pipeline.step({1, 6, 1, 0}, apply), "rows.jsonl:7: not JSON");
+  CHECK_THROWS_WITH(pipeline.step({1, 6, 1, 0}, apply_always), "rows.jsonl:7: not JSON");
 }

@@ -21,7 +21,7 @@ using schedules::Order;
 
 namespace {
 
-void check_same(const std::vector<int>& processes, const TinyRun& tiny) {
+void check_same_processes(const std::vector<int>& processes, const TinyRun& tiny) {
   const RunRecord one = run(tiny);
   for (const int count : processes) {
     INFO(count << " processes: " << to_string(tiny));
@@ -31,16 +31,18 @@ void check_same(const std::vector<int>& processes, const TinyRun& tiny) {
 
 }  // namespace
 
-TEST_CASE("a pipeline over two processes gives the bits of one", "[processes]") { check_same({2}, {.layout = {.pp = 2}}); }
+TEST_CASE("a pipeline over two processes gives the bits of one", "[processes]") {
+  check_same_processes({2}, {.layout = {.pp = 2}});
+}
 
 TEST_CASE("every placement of stages and replicas on processes gives the bits of one", "[processes]") {
-  check_same({2, 4}, {.layers = 4, .microbatches = 4, .layout = {.pp = 4}});
-  check_same({3}, {.layers = 4, .microbatches = 4, .layout = {.pp = 4}});  // the first one runs two stages
-  check_same({2}, {.layout = {.dp = 2}});
-  check_same({2}, {.dropout = 0.3, .isolated = true, .layout = {.pp = 2, .dp = 2}});
-  check_same({2, 3, 4}, {.layout = {.pp = 2, .dp = 2}});
-  check_same({2}, {.layout = {.pp = 2, .tp = 2}});
-  check_same({2, 4}, {.layout = {.pp = 2, .tp = 2, .dp = 2}});
+  check_same_processes({2, 4}, {.layers = 4, .microbatches = 4, .layout = {.pp = 4}});
+  check_same_processes({3}, {.layers = 4, .microbatches = 4, .layout = {.pp = 4}});  // the first one runs two stages
+  check_same_processes({2}, {.layout = {.dp = 2}});
+  check_same_processes({2}, {.dropout = 0.3, .isolated = true, .layout = {.pp = 2, .dp = 2}});
+  check_same_processes({2, 3, 4}, {.layout = {.pp = 2, .dp = 2}});
+  check_same_processes({2}, {.layout = {.pp = 2, .tp = 2}});
+  check_same_processes({2, 4}, {.layout = {.pp = 2, .tp = 2, .dp = 2}});
 }
 
 TEST_CASE("every schedule, order and way to recompute gives the bits of one process over several", "[processes]") {
@@ -51,32 +53,33 @@ TEST_CASE("every schedule, order and way to recompute gives the bits of one proc
       tiny.layout.schedule = schedule.name;
       tiny.layout.chunks = schedule.default_chunks;
       tiny.layout.order = order;
-      check_same({2}, tiny);
+      check_same_processes({2}, tiny);
     }
   }
   for (const Recompute mode : {Recompute::selective, Recompute::full}) {
     TinyRun tiny{.microbatches = 4, .layout = {.pp = 2, .schedule = "zb-h1"}};
     tiny.layout.recompute = mode;
-    check_same({2}, tiny);
+    check_same_processes({2}, tiny);
   }
 }
 
 TEST_CASE("the two places of a tied weight may be in different processes", "[processes]") {
-  check_same({2}, {.family = Family::gpt2, .tied = true, .layout = {.pp = 2}});
-  check_same({2, 4}, {.family = Family::gpt2, .tied = true, .layout = {.pp = 2, .dp = 2}});
-  check_same({2}, {.family = Family::gpt2, .tied = true, .layers = 4, .layout = {.pp = 2, .schedule = "zb-v", .chunks = 2}});
+  check_same_processes({2}, {.family = Family::gpt2, .tied = true, .layout = {.pp = 2}});
+  check_same_processes({2, 4}, {.family = Family::gpt2, .tied = true, .layout = {.pp = 2, .dp = 2}});
+  check_same_processes(
+      {2}, {.family = Family::gpt2, .tied = true, .layers = 4, .layout = {.pp = 2, .schedule = "zb-v", .chunks = 2}});
 }
 
 TEST_CASE("tensor-parallel ranks may be in different processes, which cuts all stages alike", "[processes]") {
-  check_same({2}, {.layout = {.tp = 2}});
-  check_same({3}, {.layout = {.pp = 2, .tp = 2}});  // the first stage is in one process, the second in two
-  check_same({4}, {.microbatches = 4, .layout = {.pp = 2, .tp = 2}});
-  check_same({4, 8}, {.microbatches = 4, .layout = {.pp = 2, .tp = 2, .dp = 2}});
-  check_same({2}, {.family = Family::gpt2, .tied = true, .layout = {.tp = 2, .sequence_parallel = false}});
+  check_same_processes({2}, {.layout = {.tp = 2}});
+  check_same_processes({3}, {.layout = {.pp = 2, .tp = 2}});  // the first stage is in one process, the second in two
+  check_same_processes({4}, {.microbatches = 4, .layout = {.pp = 2, .tp = 2}});
+  check_same_processes({4, 8}, {.microbatches = 4, .layout = {.pp = 2, .tp = 2, .dp = 2}});
+  check_same_processes({2}, {.family = Family::gpt2, .tied = true, .layout = {.tp = 2, .sequence_parallel = false}});
   const Layout four{.tp = 4, .microbatch = 2};
   const RunRecord one = run(golden_job("llama3_tiny", four), 2);
   for (const int processes : {2, 3, 4}) CHECK((run_over(processes, [&] { return golden_job("llama3_tiny", four); }) == one));
-  check_same({4}, {.layers = 4, .microbatches = 4, .layout = {.pp = 2, .tp = 2, .schedule = "zb-v", .chunks = 2}});
+  check_same_processes({4}, {.layers = 4, .microbatches = 4, .layout = {.pp = 2, .tp = 2, .schedule = "zb-v", .chunks = 2}});
   const auto failures = in_processes(
       MemoryHub::make(2), [](int) { return job_of({.layout = {.tp = 2, .order = Order::ready}}); },
       [](int, TrainJob job) { Trainer(std::move(job)).follow(); });

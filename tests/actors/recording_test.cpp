@@ -36,7 +36,7 @@ struct Run {
 };
 
 // Three steps, the second an evaluation, in virtual time.
-Run run_actors(const schedules::Plan& plan, Order order, int replicas) {
+Run run_recorded_actors(const schedules::Plan& plan, Order order, int replicas) {
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("testing"));
   caf::actor_system system{config};
@@ -100,7 +100,7 @@ TEST_CASE("a recorded run of every schedule and order replays to the identical t
       for (const int replicas : {1, 2}) {
         INFO(schedule.name << (order == Order::ready ? " ready" : " planned") << ", replicas " << replicas);
         const auto plan = with_end_of_step(schedules::build_schedule(schedule.name, {3, schedule.default_chunks, 6}), {});
-        check_replay(run_actors(plan, order, replicas));
+        check_replay(run_recorded_actors(plan, order, replicas));
       }
     }
   }
@@ -112,7 +112,7 @@ TEST_CASE("a recorded run with custom actions replays to the identical trace") {
       "stage 0: X0 F0 F1 B0 B1 N O\nstage 1: F0 B0 F1 X1 B1 N O\n",
       "plan.txt");
   for (const int replicas : {1, 2}) {
-    const Run run = run_actors(plan, Order::planned, replicas);
+    const Run run = run_recorded_actors(plan, Order::planned, replicas);
     check_replay(run);
     CHECK(run.outcomes[0].stages[1].actions[3].action == Action{schedules::ActionKind::custom, 0, 1});
   }
@@ -120,7 +120,7 @@ TEST_CASE("a recorded run with custom actions replays to the identical trace") {
 
 TEST_CASE("a moment of a replay has every slot once") {
   const auto plan = with_end_of_step(schedules::build_schedule("1f1b", {4, 1, 8}), {});
-  const Run run = run_actors(plan, Order::planned, 1);
+  const Run run = run_recorded_actors(plan, Order::planned, 1);
   std::int64_t begin = 0, end = 0;
   {
     schedules::Replay whole(run.recorder->run);
@@ -147,7 +147,7 @@ TEST_CASE("a moment of a replay has every slot once") {
 
 TEST_CASE("a record that was tampered with is noticed: another decision, or a message that nobody sent") {
   const auto plan = with_end_of_step(schedules::build_schedule("1f1b", {2, 1, 4}), {});
-  const Run run = run_actors(plan, Order::planned, 1);
+  const Run run = run_recorded_actors(plan, Order::planned, 1);
   auto other = run.recorder->run;
   std::swap(other.plan.stages[1][2], other.plan.stages[1][1]);  // F0 B0 F1: F0 F1 B0
   schedules::Replay replay(other);

@@ -16,7 +16,7 @@ namespace {
 
 const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .tp = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
 
-std::chrono::steady_clock::time_point at(std::int64_t nanoseconds) {
+std::chrono::steady_clock::time_point at_nanosecond(std::int64_t nanoseconds) {
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(nanoseconds));
 }
 
@@ -25,11 +25,13 @@ std::vector<RemoteMessage> all_messages() {
   const StageId stage{1, 2, 1};
   Failure failure{ErrorKind::numeric, "the loss is NaN", "stage 2"};
   failure.setting = Setting{"lr", "1e9"};
-  const DeviceAction device{{ActionKind::input_grad, 1, 7}, {at(5), at(1234567890123)}, at(-7)};
-  StepDone done{
-      {stage,
-       {{{ActionKind::forward, 1, 3}, {at(1), at(2)}}, {{ActionKind::norm, 0, -1}, {}}, {{ActionKind::preview, 0, -1}, {}}}},
-      {{device, device}, {}}};
+  const DeviceAction device{
+      {ActionKind::input_grad, 1, 7}, {at_nanosecond(5), at_nanosecond(1234567890123)}, at_nanosecond(-7)};
+  StepDone done{{stage,
+                 {{{ActionKind::forward, 1, 3}, {at_nanosecond(1), at_nanosecond(2)}},
+                  {{ActionKind::norm, 0, -1}, {}},
+                  {{ActionKind::preview, 0, -1}, {}}}},
+                {{device, device}, {}}};
   return {{stage, BeginStep{{7, 8, 1e5, 3e-4}}},
           {{}, BeginStep{{1, 1, 1, 0}}},
           {stage, BeginStep{{7, 8, 1e5, 3e-4}, StepInfo{8, 8, 9e4, 2e-4, 1024}}},
@@ -105,7 +107,7 @@ TEST_CASE("every message between engines comes back as it was, to the bit", "[pr
 
 TEST_CASE("times, floats and settings cross without loss", "[processes]") {
   const auto done = sent_over<StepDone>();
-  CHECK(done.devices[0][1].times.end == at(1234567890123));
+  CHECK(done.devices[0][1].times.end == at_nanosecond(1234567890123));
   CHECK(done.trace.actions[0].action == Action{ActionKind::forward, 1, 3});
   CHECK(done.trace.stage == StageId{1, 2, 1});
   const auto failed = sent_over<Failed>();

@@ -19,13 +19,13 @@ using schedules::ActionKind;
 
 namespace {
 
-Layout sliced(int slices, Layout layout = {}) {
+Layout sliced_on_cpus(int slices, Layout layout = {}) {
   layout.slices = slices;
   return layout;
 }
 
 // Losses and norms, which sums in another order move.
-void check_close(const RunRecord& a, const RunRecord& b, double loss = 2e-6, double norm = 2e-5) {
+void check_close_slices(const RunRecord& a, const RunRecord& b, double loss = 2e-6, double norm = 2e-5) {
   REQUIRE(a.loss.size() == b.loss.size());
   for (std::size_t step = 0; step < a.loss.size(); ++step) {
     INFO("step " << step + 1);
@@ -53,17 +53,17 @@ TEST_CASE("slices follow the golden trajectory, to the bit the same over pp and 
     const Reference reference = golden_reference(name);
     const auto steps = static_cast<std::int64_t>(reference.loss.size());
     for (const int slices : {2, 4}) {
-      const RunRecord first = run(golden_job(name, sliced(slices)), steps);
+      const RunRecord first = run(golden_job(name, sliced_on_cpus(slices)), steps);
       INFO(name << ", " << slices << " slices");
       check_golden(first, reference);
-      CHECK((run(golden_job(name, sliced(slices, {4})), steps) == first));
+      CHECK((run(golden_job(name, sliced_on_cpus(slices, {4})), steps) == first));
       if (name == "llama2_tiny") continue;
-      const RunRecord over_ranks = run(golden_job(name, sliced(slices, {1, 2})), steps);
+      const RunRecord over_ranks = run(golden_job(name, sliced_on_cpus(slices, {1, 2})), steps);
       check_golden(over_ranks, reference);
       if (name == "gpt2_tiny") continue;
-      CHECK((run(golden_job(name, sliced(slices, {2, 2})), steps) == over_ranks));
-      CHECK((run(golden_job(name, sliced(slices, {2})), steps) == first));
-      CHECK((run(golden_job(name, sliced(slices, {2, 1, 1, 1, "interleaved", 2})), steps) == first));
+      CHECK((run(golden_job(name, sliced_on_cpus(slices, {2, 2})), steps) == over_ranks));
+      CHECK((run(golden_job(name, sliced_on_cpus(slices, {2})), steps) == first));
+      CHECK((run(golden_job(name, sliced_on_cpus(slices, {2, 1, 1, 1, "interleaved", 2})), steps) == first));
     }
   }
 }
@@ -78,7 +78,7 @@ TEST_CASE("slices of any length, in any layout, give what whole sequences give",
         tiny.layout.slices = slices;
         const RunRecord first = run(tiny);
         INFO(to_string(tiny));
-        check_close(first, expected);
+        check_close_slices(first, expected);
         tiny.layout.pp = 2;
         CHECK((run(tiny) == first));
         tiny.from_file = true;
@@ -89,9 +89,9 @@ TEST_CASE("slices of any length, in any layout, give what whole sequences give",
           CHECK((run(tiny) == first));
         }
         tiny.layout.dp = 2, tiny.microbatches = 2;
-        check_close(run(tiny), expected);
+        check_close_slices(run(tiny), expected);
         tiny.layout.dp = 1, tiny.microbatches = 4, tiny.layout.tp = 2;
-        check_close(run(tiny), expected);
+        check_close_slices(run(tiny), expected);
       }
     }
   }
@@ -118,14 +118,14 @@ void check_against_whole(double dropout, bool isolated) {
         tiny.layout.slices = slices;
         const RunRecord first = run(tiny);
         INFO(to_string(tiny));
-        check_close(first, expected, loss, norm);
+        check_close_slices(first, expected, loss, norm);
         check_same_in_layouts(tiny, first);
         tiny.layout.tp = 2;
-        check_close(run(tiny), expected, loss, norm);
+        check_close_slices(run(tiny), expected, loss, norm);
         tiny.layout.sequence_parallel = false;
-        check_close(run(tiny), expected, loss, norm);
+        check_close_slices(run(tiny), expected, loss, norm);
         tiny.layout.tp = 1, tiny.layout.dp = 2, tiny.microbatches = 2;
-        check_close(run(tiny), expected, loss, norm);
+        check_close_slices(run(tiny), expected, loss, norm);
       }
     }
   }
@@ -148,7 +148,7 @@ TEST_CASE("16-bit activations in slices stay as close as they are", "[slices]") 
     tiny.layout.slices = 3;
     const RunRecord in_slices = run(tiny);
     INFO(to_string(tiny));
-    check_close(in_slices, whole, 5e-3, 5e-2);
+    check_close_slices(in_slices, whole, 5e-3, 5e-2);
     tiny.layout.pp = 1;
     CHECK((run(tiny) == in_slices));
   }
@@ -196,7 +196,7 @@ TEST_CASE("slices over several processes give the bits of one", "[slices][proces
 TEST_CASE("an evaluation in slices has the loss of whole sequences, and leaves no trace", "[slices]") {
   const bool isolated = GENERATE(false, true);
   const auto evaluated = [isolated](int slices, int pp) {
-    TrainJob job = job_of({.sequence = 10, .isolated = isolated, .layout = sliced(slices, {.pp = pp})});
+    TrainJob job = job_of({.sequence = 10, .isolated = isolated, .layout = sliced_on_cpus(slices, {.pp = pp})});
     job.evaluation = split_dataset(job.dataset, 0.021, 3).evaluation;
     Trainer trainer(std::move(job));
     std::vector<double> losses;
@@ -213,7 +213,7 @@ TEST_CASE("an evaluation in slices has the loss of whole sequences, and leaves n
 
 TEST_CASE("slices keep a fraction of the activations, which the estimate knows", "[slices]") {
   const auto activations = [](int slices, Recompute recompute = Recompute::none) {
-    const TrainJob job = random_job(preset_config("tiny"), 256, 8, sliced(slices, {.pp = 4, .recompute = recompute}));
+    const TrainJob job = random_job(preset_config("tiny"), 256, 8, sliced_on_cpus(slices, {.pp = 4, .recompute = recompute}));
     return estimate_job(job).devices.front().use.activations;
   };
   // 4 whole microbatches on the first stage of 4; then 8 + 3 slices of 8, and keys' and values' gradients.
@@ -222,7 +222,7 @@ TEST_CASE("slices keep a fraction of the activations, which the estimate knows",
 }
 
 TEST_CASE("what slices do not go with yet is one line", "[slices]") {
-  const TinyRun tiny{.sequence = 8, .layout = sliced(2, {.pp = 2})};
+  const TinyRun tiny{.sequence = 8, .layout = sliced_on_cpus(2, {.pp = 2})};
   TinyRun other = tiny;
   other.layout.slices = 9;
   CHECK_THAT(refusal(job_of(other)), Contains("slices 9: a sequence of 8 tokens has fewer than that"));

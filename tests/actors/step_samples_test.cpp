@@ -55,7 +55,7 @@ TrainJob uneven_job(const Layout& layout, std::int64_t sequence = 150) {
   return job;
 }
 
-void check_close(const RunRecord& one, const RunRecord& other) {
+void check_close_samples(const RunRecord& one, const RunRecord& other) {
   REQUIRE(one.loss.size() == other.loss.size());
   CHECK(one.tokens == other.tokens);
   for (std::size_t step = 0; step < one.loss.size(); ++step) {
@@ -135,13 +135,13 @@ TEST_CASE("samples of different length give the same numbers however the batch a
        {Layout{.dp = 2}, Layout{.microbatch = 4}, Layout{.pp = 2, .tp = 2}, Layout{.tp = 2, .sequence_parallel = false},
         Layout{.pp = 2, .tp = 2, .dp = 2, .microbatch = 2}}) {
     INFO(to_string(layout));
-    check_close(run(uneven_job(layout), 3), reference);
+    check_close_samples(run(uneven_job(layout), 3), reference);
   }
 }
 
 TEST_CASE("padding changes no number") {
   TrainJob longer = uneven_job({}, 256);  // every step is now rounded up to a multiple of 64
-  check_close(run(std::move(longer), 3), run(uneven_job({}), 3));
+  check_close_samples(run(std::move(longer), 3), run(uneven_job({}), 3));
 }
 
 TEST_CASE("a step without a label that counts is refused") {

@@ -17,7 +17,7 @@ using schedules::Order;
 
 namespace {
 
-ModelConfig small_config() {
+ModelConfig small_trainer_config() {
   ModelConfig config;
   config.hidden = 32;
   config.layers = 3;
@@ -31,7 +31,7 @@ ModelConfig small_config() {
   return config;
 }
 
-void check_close(const RunRecord& a, const RunRecord& b) {
+void check_close_layouts(const RunRecord& a, const RunRecord& b) {
   for (std::size_t step = 0; step < a.loss.size(); ++step) {
     INFO("step " << step + 1);
     CHECK(std::abs(a.loss[step] / b.loss[step] - 1) <= 2e-5);
@@ -136,7 +136,7 @@ TEST_CASE("each mode of recomputation takes less memory for activations than the
     for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::full}) {
       Layout layout{4, 1, 1, 1, schedule};
       layout.recompute = mode;
-      const TrainJob job = random_job(small_config(), 64, 8, layout);
+      const TrainJob job = random_job(small_trainer_config(), 64, 8, layout);
       std::size_t estimated = 0, taken = 0;
       for (const auto& device : estimate_job(job).devices) estimated += device.use.activations;
       for (const auto& device : Trainer(job).memory()) taken += device.use.activations;
@@ -165,7 +165,7 @@ TEST_CASE("data-parallel replicas follow the golden trajectory", "[golden]") {
 
 TEST_CASE("three replicas, tied and untied embeddings, uneven vocabulary and sequence, any layers over any pp") {
   for (const bool tied : {false, true}) {
-    ModelConfig config = small_config();
+    ModelConfig config = small_trainer_config();
     config.tied_embeddings = tied;
     const RunRecord plain = run(random_job(config, 13, 6, {}), 3);
     for (const int pp : {1, 2, 3, 5, 6}) {
@@ -176,13 +176,13 @@ TEST_CASE("three replicas, tied and untied embeddings, uneven vocabulary and seq
     for (const Layout layout : {Layout{1, 2, 1, 1}, Layout{2, 2, 1, 2}, Layout{4, 2, 3, 1}, Layout{1, 1, 3, 2},
                                 Layout{2, 2, 1, 1, "gpipe", 1, Order::planned, false}}) {
       INFO("tied " << tied << " " << to_string(layout));
-      check_close(run(random_job(config, 13, 6, layout), 3), plain);
+      check_close_layouts(run(random_job(config, 13, 6, layout), 3), plain);
     }
   }
 }
 
 TEST_CASE("dropout draws the same whatever the replicas, tensor-parallel ranks and microbatches", "[dropout]") {
-  ModelConfig config = small_config();
+  ModelConfig config = small_trainer_config();
   const RunRecord without = run(random_job(config, 13, 6, {}), 3);
   config.dropout = {.embedding = 0.1, .attention = 0.2, .residual = 0.1};
   const RunRecord plain = run(random_job(config, 13, 6, {}), 3);
@@ -190,12 +190,12 @@ TEST_CASE("dropout draws the same whatever the replicas, tensor-parallel ranks a
   for (const Layout layout : {Layout{1, 2, 1, 1}, Layout{2, 2, 1, 2}, Layout{4, 2, 3, 1}, Layout{1, 1, 3, 2},
                               Layout{2, 2, 1, 1, "gpipe", 1, Order::planned, false}}) {
     INFO(to_string(layout));
-    check_close(run(random_job(config, 13, 6, layout), 3), plain);
+    check_close_layouts(run(random_job(config, 13, 6, layout), 3), plain);
   }
 }
 
 TEST_CASE("results do not depend on the number of threads, nor on the run") {
-  const ModelConfig config = small_config();
+  const ModelConfig config = small_trainer_config();
   const RunRecord once = run(random_job(config, 32, 4, {2, 2, 1, 2}), 3);
   Layout threads{2, 2, 1, 2};
   threads.threads = 3;
@@ -204,7 +204,7 @@ TEST_CASE("results do not depend on the number of threads, nor on the run") {
 }
 
 TEST_CASE("few or many microbatches per step work on any number of stages") {
-  const ModelConfig config = small_config();
+  const ModelConfig config = small_trainer_config();
   for (const int global_batch : {1, 2, 3, 7}) {
     const RunRecord plain = run(random_job(config, 8, global_batch, {}), 2);
     for (const std::string schedule : {"gpipe", "1f1b"}) {
@@ -216,7 +216,7 @@ TEST_CASE("few or many microbatches per step work on any number of stages") {
 }
 
 TEST_CASE("a loss that is not finite ends the run with a line that says so") {
-  TrainJob job = random_job(small_config(), 8, 2, {2, 1, 1, 1});
+  TrainJob job = random_job(small_trainer_config(), 8, 2, {2, 1, 1, 1});
   job.learning_rate.peak = 1e30;
   job.clip_norm = 0;
   Trainer trainer(std::move(job));
@@ -242,7 +242,7 @@ TEST_CASE("data that cannot be read end the run in the step that asks for them, 
     std::int64_t good;
   };
   for (const std::int64_t good : {4, 6}) {  // of 4 samples a step
-    TrainJob job = random_job(small_config(), 8, 4, {2, 1, 1, 1});
+    TrainJob job = random_job(small_trainer_config(), 8, 4, {2, 1, 1, 1});
     job.dataset = std::make_shared<Broken>(good);
     job.samples.shuffle = false;
     Trainer trainer(std::move(job));
@@ -262,7 +262,7 @@ TEST_CASE("a failure on purpose ends the run with its cause named and nothing le
         Case{FaultKind::nan, ErrorKind::numeric, "of step 2 is NaN"},
         Case{FaultKind::out_of_memory, ErrorKind::out_of_memory, "rank 6 (stage 1, tp rank 0, replica 1) in step 2"},
         Case{FaultKind::hang, ErrorKind::peer_lost, "no action completed"}}) {
-    TrainJob job = random_job(small_config(), 8, 4, {2, 2, 2, 1});
+    TrainJob job = random_job(small_trainer_config(), 8, 4, {2, 2, 2, 1});
     job.fault = Fault{6, 2, kind};
     job.stall = std::chrono::milliseconds(200);
     Trainer trainer(std::move(job));
@@ -304,7 +304,7 @@ TEST_CASE("a run that needs more memory than there is says what recomputing it w
 }
 
 TEST_CASE("a run that needs more memory than there is says how many layers to recompute where some are enough") {
-  ModelConfig config = small_config();  // wide, so that a layer's activations are gigabytes
+  ModelConfig config = small_trainer_config();  // wide, so that a layer's activations are gigabytes
   config.hidden = 512;
   config.heads = config.kv_heads = 8;
   config.head_dim = 64;
@@ -331,21 +331,21 @@ TEST_CASE("a run that needs more memory than there is says how many layers to re
 }
 
 TEST_CASE("more layers than the model has cannot recompute") {
-  TrainJob job = random_job(small_config(), 8, 2, {});
+  TrainJob job = random_job(small_trainer_config(), 8, 2, {});
   job.numerics.recompute = Recompute::full;
   job.numerics.recompute_layers = 4;
   CHECK_THROWS_WITH(estimate_job(job), Catch::Matchers::Contains("recompute-num-layers 4: the model has 3 layers"));
 }
 
 TEST_CASE("a layout that cannot be says why") {
-  const ModelConfig config = small_config();
+  const ModelConfig config = small_trainer_config();
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {1, 3, 1, 1})), Error);
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {7, 1, 1, 1})), Error);  // 6 blocks
 }
 
 TEST_CASE("a size of heads that GPUs cannot compute is refused before one is looked for") {
   const auto refusal = [](std::int64_t head_dim, const Precision& precision) -> std::string {
-    ModelConfig config = small_config();
+    ModelConfig config = small_trainer_config();
     config.head_dim = head_dim;
     TrainJob job = random_job(config, 8, 2, {});
     job.devices.kind = DeviceKind::cuda;

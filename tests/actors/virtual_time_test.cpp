@@ -43,7 +43,7 @@ void run_until_ready(caf::scheduler::test_coordinator& scheduler, const Outcome&
   REQUIRE(outcome.wait_for(0s) == std::future_status::ready);
 }
 
-std::vector<StageTrace> run_actors(const schedules::Plan& plan, Order order, const schedules::Costs& costs) {
+std::vector<StageTrace> run_timed_actors(const schedules::Plan& plan, Order order, const schedules::Costs& costs) {
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("testing"));
   caf::actor_system system{config};
@@ -101,7 +101,7 @@ TEST_CASE("the actors in virtual time run custom actions when the simulator says
   auto costs = costs_of(plan.placement);
   costs.custom = {333, 5000, 777};
   const auto simulated = schedules::simulate(plan, costs);
-  const auto real = run_actors(plan, Order::planned, costs);
+  const auto real = run_timed_actors(plan, Order::planned, costs);
   const auto begin = real[0].actions.front().times.start;
   for (std::size_t stage = 0; stage < 3; ++stage) {
     CHECK(text(spans_of(real[stage], begin)) == text(simulated.stages[stage]));
@@ -119,7 +119,7 @@ TEST_CASE("the actors in virtual time do what the simulator says, for every sche
               with_end_of_step(schedules::build_schedule(schedule.name, {stages, schedule.default_chunks, microbatches}), {});
           const auto costs = costs_of(plan.placement);
           const auto simulated = schedules::simulate(plan, costs, {.order = order});
-          const auto real = run_actors(plan, order, costs);
+          const auto real = run_timed_actors(plan, order, costs);
           auto begin = std::chrono::steady_clock::time_point::max();
           for (const auto& stage : real) begin = std::min(begin, stage.actions.front().times.start);
           for (int stage = 0; stage < stages; ++stage) {

@@ -24,7 +24,7 @@ std::vector<int> stages() {
   return all;
 }
 
-void check_same(const std::function<TrainJob(const Layout&)>& job, Layout layout, std::int64_t steps) {
+void check_same_zero(const std::function<TrainJob(const Layout&)>& job, Layout layout, std::int64_t steps) {
   const RunRecord plain = run(job(layout), steps);
   for (const int zero : stages()) {
     if (zero == 3 && layout.schedule == "braided-v" && layout.tp > 1) continue;  // refused: see braids_test.cpp
@@ -40,10 +40,10 @@ TEST_CASE("every stage of ZeRO follows the golden trajectories to the bit as wit
   const auto llama = [](const Layout& layout) { return golden_job("llama3_tiny", layout); };
   for (const Layout& layout : {Layout{1, 1, 2, 2}, Layout{2, 2, 2, 2}, Layout{4, 1, 2, 1, "zb-h1"}, Layout{1, 1, 4, 1},
                                Layout{2, 1, 2, 1, "looped-bfs", 2}, Layout{2, 1, 2, 1, "zb-v", 2}})
-    check_same(llama, layout, 2);
+    check_same_zero(llama, layout, 2);
   const auto gpt2 = [](const Layout& layout) { return golden_job("gpt2_tiny", layout); };
   for (const Layout& layout : {Layout{1, 2, 2, 2}, Layout{2, 1, 2, 1, "interleaved", 2}, Layout{1, 1, 2, 4}})
-    check_same(gpt2, layout, 2);
+    check_same_zero(gpt2, layout, 2);
 }
 
 TEST_CASE("every stage of ZeRO gives the same bits in every schedule, over pp and tp", "[golden][slow]") {
@@ -51,9 +51,9 @@ TEST_CASE("every stage of ZeRO gives the same bits in every schedule, over pp an
     const auto job = [&](const Layout& layout) { return golden_job(name, layout); };
     INFO(name);
     for (const auto& schedule : schedules::all_schedules()) {
-      for (const int tp : {1, 2}) check_same(job, {2, tp, 2, 1, std::string(schedule.name), schedule.default_chunks}, 3);
+      for (const int tp : {1, 2}) check_same_zero(job, {2, tp, 2, 1, std::string(schedule.name), schedule.default_chunks}, 3);
     }
-    for (const int tp : {1, 2}) check_same(job, {1, tp, 2, 2}, 3);
+    for (const int tp : {1, 2}) check_same_zero(job, {1, tp, 2, 2}, 3);
   }
 }
 
@@ -63,8 +63,8 @@ TEST_CASE("replicas that have no part of a small stage's weights run as the othe
     tiny.layout = layout;
     return job_of(tiny);
   };
-  check_same(job, {2, 1, 8}, 2);
-  check_same(job, {4, 1, 8}, 2);  // some have no part of any of a stage's units
+  check_same_zero(job, {2, 1, 8}, 2);
+  check_same_zero(job, {4, 1, 8}, 2);  // some have no part of any of a stage's units
 }
 
 TEST_CASE("tensors of several norm blocks are divided without a change of bits") {
@@ -72,8 +72,8 @@ TEST_CASE("tensors of several norm blocks are divided without a change of bits")
     const auto job = [&](const Layout& layout) { return random_job(several_blocks_config(tied), 16, 12, layout); };
     INFO((tied ? "tied" : "untied"));
     for (const int dp : {2, 3}) {
-      check_same(job, {1, 1, dp, 1}, 2);
-      check_same(job, {2, 2, dp, 1}, 2);
+      check_same_zero(job, {1, 1, dp, 1}, 2);
+      check_same_zero(job, {2, 2, dp, 1}, 2);
     }
   }
 }
@@ -87,8 +87,8 @@ TEST_CASE("replicas of which some own nothing of a vocabulary but what pads it r
     config.head_dim = 16;
     const auto job = [&](const Layout& layout) { return random_job(config, 16, 20, layout); };
     INFO((tied ? "tied" : "untied"));
-    check_same(job, {1, 1, 10, 1}, 2);
-    check_same(job, {2, 2, 10, 1}, 2);
+    check_same_zero(job, {1, 1, 10, 1}, 2);
+    check_same_zero(job, {2, 2, 10, 1}, 2);
   }
 }
 

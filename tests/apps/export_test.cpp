@@ -13,14 +13,14 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 2 --microbatches 2 --steps 2 ";
+const std::string small_export = "--device cpu --seq-len 8 --layers 2 --microbatches 2 --steps 2 ";
 
 }  // namespace
 
 TEST_CASE("an exported checkpoint is the model that the run saved, whatever its layout and format") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), out = (folder.path() / "out").string();
-  REQUIRE(run(small + "--pp 2 --tp 2 --save " + save).status == 0);
+  REQUIRE(run(small_export + "--pp 2 --tp 2 --save " + save).status == 0);
   const std::string load = "export --load " + save + "/step-00000002 --out " + out;
   const Result exported = run(load);
   INFO(exported.err);
@@ -39,7 +39,7 @@ TEST_CASE("an exported folder may be in shards, rounded, and is read back") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), out = (folder.path() / "out").string();
   const std::string tokenizer = folder.write("t/tokenizer_config.json", "{}").parent_path().string();
-  REQUIRE(run(small + "--save " + save).status == 0);
+  REQUIRE(run(small_export + "--save " + save).status == 0);
   const std::string load = "export --load " + save + "/step-00000002 --out " + out;
   REQUIRE(run(load + " --save-dtype bf16 --save-shard-size 200KB --tokenizer " + tokenizer).status == 0);
   const auto index = nlohmann::json::parse(read_file(out + "/model.safetensors.index.json"));
@@ -72,7 +72,7 @@ TEST_CASE("an exported folder may be in shards, rounded, and is read back") {
 TEST_CASE("export says what is wrong, and leaves nothing") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), out = (folder.path() / "out").string();
-  REQUIRE(run(small + "--save " + save).status == 0);
+  REQUIRE(run(small_export + "--save " + save).status == 0);
   const std::string load = "--load " + save + "/step-00000002 ";
   CHECK_THAT(refused("export --out " + out), Contains("--load: is needed"));
   CHECK_THAT(refused("export " + load), Contains("--out: is needed"));

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "pipetrain_program.hpp"
 
 namespace pipetrain {
@@ -10,11 +11,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string golden = PIPETRAIN_TEST_DATA "/golden/";
-const std::string fixtures = PIPETRAIN_TEST_DATA "/data/tokenizers/fixtures/";
-const std::string llama = "generate --device cpu --model " + golden + "llama3_tiny ";
+const std::string golden_folders = test_data() + "/golden/";
+const std::string fixtures = test_data() + "/data/tokenizers/fixtures/";
+const std::string generate_llama = "generate --device cpu --model " + golden_folders + "llama3_tiny ";
 
-std::vector<nlohmann::json> lines_of(const std::string& text) {
+std::vector<nlohmann::json> answer_lines(const std::string& text) {
   std::vector<nlohmann::json> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
@@ -24,53 +25,55 @@ std::vector<nlohmann::json> lines_of(const std::string& text) {
 void write(const fs::path& file, const std::string& text) { std::ofstream(file, std::ios::binary) << text; }
 
 TEST_CASE("generate writes the same text at every pp and tp, alone on stdout") {
-  const Result one = run(llama + "--prompt 'The river' --max-new-tokens 24");
+  const Result one = run(generate_llama + "--prompt 'The river' --max-new-tokens 24");
   CHECK(one.status == 0);
   CHECK(one.out.size() > 1);
   CHECK(one.out.back() == '\n');
   CHECK(one.err.find("has no tokenizer: bytes are tokens") != std::string::npos);
   CHECK(one.err.find("24 tokens in ") != std::string::npos);
   for (const char* layout : {"--pp 2", "--pp 4 --tp 2", "--tp 4"})
-    CHECK(run(llama + "--prompt 'The river' --max-new-tokens 24 " + layout).out == one.out);
+    CHECK(run(generate_llama + "--prompt 'The river' --max-new-tokens 24 " + layout).out == one.out);
 }
 
 TEST_CASE("generate answers a file of prompts in its order, each as if it were alone, as text or as JSON") {
   const TempFolder folder;
   const std::string file = (folder.path() / "prompts.txt").string();
   write(file, "one\ntwo, which is longer\nthree\n");
-  const auto answers = lines_of(run(llama + "--json --pp 2 --in-flight 2 --max-new-tokens 9 --prompts " + file).out);
+  const auto answers =
+      answer_lines(run(generate_llama + "--json --pp 2 --in-flight 2 --max-new-tokens 9 --prompts " + file).out);
   REQUIRE(answers.size() == 3);
   CHECK(answers[1]["prompt"] == "two, which is longer");
   CHECK(answers[1]["tokens"] == 9);
   CHECK(answers[1]["end"] == "length");
   std::string text;
   for (const auto& answer : answers) text += answer["text"].get<std::string>() + "\n";
-  CHECK(run(llama + "--max-new-tokens 9 --prompts " + file).out == text);
-  const auto alone = lines_of(run(llama + "--json --max-new-tokens 9 --prompt 'two, which is longer'").out);
+  CHECK(run(generate_llama + "--max-new-tokens 9 --prompts " + file).out == text);
+  const auto alone = answer_lines(run(generate_llama + "--json --max-new-tokens 9 --prompt 'two, which is longer'").out);
   CHECK(alone[0] == answers[1]);
 }
 
 TEST_CASE("generate draws by seed") {
-  const std::string draw = llama + "--prompt x --max-new-tokens 16 --temperature 1.2 --top-k 100 --top-p 0.9 ";
+  const std::string draw = generate_llama + "--prompt x --max-new-tokens 16 --temperature 1.2 --top-k 100 --top-p 0.9 ";
   const Result one = run(draw + "--seed 1");
   CHECK(one.status == 0);
   CHECK(run(draw + "--seed 1 --pp 3").out == one.out);
   CHECK(run(draw + "--seed 2").out != one.out);
-  CHECK(run(llama + "--prompt x --max-new-tokens 16 --top-k 1").out == run(llama + "--prompt x --max-new-tokens 16").out);
+  CHECK(run(generate_llama + "--prompt x --max-new-tokens 16 --top-k 1").out ==
+        run(generate_llama + "--prompt x --max-new-tokens 16").out);
 }
 
 TEST_CASE("generate ends where the model's folder says") {
   const TempFolder folder;
   for (const char* file : {"config.json", "model.safetensors"})
-    fs::copy_file(golden + "llama3_tiny/" + file, folder.path() / file);
+    fs::copy_file(golden_folders + "llama3_tiny/" + file, folder.path() / file);
   const std::string command =
       "generate --device cpu --json --prompt 'The river' --max-new-tokens 24 --model " + folder.path().string();
-  const auto whole = lines_of(run(command).out).at(0);
+  const auto whole = answer_lines(run(command).out).at(0);
   // Any id may come: all but one end it, so it ends at once.
   nlohmann::json all = nlohmann::json::array();
   for (int id = 0; id < 320; ++id) all.push_back(id);
   write(folder.path() / "generation_config.json", nlohmann::json{{"eos_token_id", all}}.dump());
-  const auto none = lines_of(run(command).out).at(0);
+  const auto none = answer_lines(run(command).out).at(0);
   CHECK(none["tokens"] == 0);
   CHECK(none["text"] == "");
   CHECK(none["end"] == "end of text");
@@ -82,7 +85,7 @@ TEST_CASE("generate ends where the model's folder says") {
 }
 
 TEST_CASE("generate says what a run would hold") {
-  const Result result = run(llama + "--prompt x --max-new-tokens 50 --pp 2 --tp 2 --dry-run");
+  const Result result = run(generate_llama + "--prompt x --max-new-tokens 50 --pp 2 --tp 2 --dry-run");
   CHECK(result.status == 0);
   CHECK(result.out.find("1 prompt of 1 at the same time, at most 51 positions each\n") == 0);
   CHECK(result.out.find("key-value cache") != std::string::npos);
@@ -99,7 +102,7 @@ TEST_CASE("a dry run over processes counts what goes between them") {
     while (std::getline(lines, line)) sum += std::stod(line.substr(line.rfind(' ')));
     return sum;
   };
-  const std::string options = llama + "--prompt x --max-new-tokens 50 --pp 2 --tp 2 --dry-run";
+  const std::string options = generate_llama + "--prompt x --max-new-tokens 50 --pp 2 --tp 2 --dry-run";
   const double alone = total(run(options));
   CHECK(alone > 0);
   CHECK(total(run("launch --nproc 4 " + options)) > alone);
@@ -112,12 +115,12 @@ TEST_CASE("generate refuses what is wrong in one line") {
     INFO(line);
     CHECK(line.substr(0, begin.size()) == begin);
   };
-  const std::string given = llama + "--prompt x ";
+  const std::string given = generate_llama + "--prompt x ";
   check("generate --prompt x", "--model: is needed");
   check("generate --model no/such --prompt x", "--model no/such: there is no such folder");
-  check(llama, "--prompt: is needed");
-  check(llama + "--prompt ''", "--prompt");
-  check(given + "--prompts " + golden + "README.md", "--prompts");
+  check(generate_llama, "--prompt: is needed");
+  check(generate_llama + "--prompt ''", "--prompt");
+  check(given + "--prompts " + golden_folders + "README.md", "--prompts");
   check(given + "--temperature -1", "--temperature -1: ");
   check(given + "--temperature nan", "--temperature nan: ");
   check(given + "--top-p 0", "--top-p 0: ");
@@ -128,7 +131,8 @@ TEST_CASE("generate refuses what is wrong in one line") {
   check(given + "--seed -1", "--seed -1: ");
   check(given + "--max-new-tokens 0", "--max-new-tokens 0: ");
   check(given + "--max-new-tokens 128", "--max-new-tokens 128: the longest prompt has 1 token, and the model 128 positions");
-  check(llama + "--prompt " + std::string(128, 'a'), "--prompt: the prompt has 128 tokens, and the model 128 positions");
+  check(generate_llama + "--prompt " + std::string(128, 'a'),
+        "--prompt: the prompt has 128 tokens, and the model 128 positions");
   check(given + "--chat alpaca", "--chat alpaca: ");
   check(given + "--chat chatml", "--chat chatml: a chat needs a tokenizer");
   check(given + "--system s", "--system s: needs --chat");
@@ -141,7 +145,7 @@ TEST_CASE("generate refuses what is wrong in one line") {
   check(given + "--tokenizer " + fixtures + "llama3.json", "--prompt: the tokenizer gives the id ");
   const std::string rows = (folder.path() / "rows.jsonl").string();
   write(rows, "{\"prompt\": \"a\"}\n{\"messages\": [{\"role\": \"user\", \"content\": \"b\"}]}\n");
-  check(llama + "--prompts " + rows, rows + ":2: \"messages\" need a chat template");
+  check(generate_llama + "--prompts " + rows, rows + ":2: \"messages\" need a chat template");
   write(folder.path() / "config.json", "{}");
   check("generate --prompt x --model " + folder.path().string(), folder.path().string() + "/config.json: ");
   check(given + "--pp 2 --nproc 2", "--nproc 2: belongs to pipetrain launch");
@@ -150,8 +154,8 @@ TEST_CASE("generate refuses what is wrong in one line") {
 }
 
 TEST_CASE("generate stops when nobody reads its text any more") {
-  const Result result = run_program(
-      "/bin/sh", "-c '\"" PIPETRAIN_PROGRAM "\" " + llama + "--prompt x --max-new-tokens 100 | head -c 1 > /dev/null'");
+  const Result result = run_program("/bin/sh", "-c '\"" + program_path() + "\" " + generate_llama +
+                                                   "--prompt x --max-new-tokens 100 | head -c 1 > /dev/null'");
   CHECK(result.status == 0);
 }
 

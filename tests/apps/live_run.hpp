@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "run_program.hpp"
 
 namespace pipetrain {
@@ -22,7 +23,7 @@ class LiveRun {
  public:
   explicit LiveRun(const std::string& arguments, const std::string& variables = "", const std::string& out = "/dev/null") {
     const std::string command =
-        variables + " exec '" PIPETRAIN_PROGRAM "' " + arguments + " > '" + out + "' 2> '" + err_.string() + "'";
+        variables + " exec '" + program_path() + "' " + arguments + " > '" + out + "' 2> '" + err_.string() + "'";
     process_ = ::fork();
     if (process_ == 0) {
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
@@ -46,7 +47,7 @@ class LiveRun {
   bool catches(int number) const {
     const std::filesystem::path process = "/proc/" + std::to_string(process_);
     std::error_code not_yet;
-    if (!std::filesystem::equivalent(process / "exe", PIPETRAIN_PROGRAM, not_yet)) return false;  // before exec: this one's
+    if (!std::filesystem::equivalent(process / "exe", program_path(), not_yet)) return false;  // before exec: this one's
     const std::string status = read_file(process / "status"), caught = "\nSigCgt:\t";
     const std::size_t at = status.find(caught);
     return at != std::string::npos && (std::stoull(status.substr(at + caught.size()), nullptr, 16) >> (number - 1) & 1) != 0;

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "run_program.hpp"
 
 namespace pipetrain {
 
 // `arguments` and `variables` (NAME=VALUE ...) are the shell's to split.
 inline Result run(const std::string& arguments, const std::string& variables = "") {
-  return run_program(PIPETRAIN_PROGRAM, arguments, variables);
+  return run_program(program_path(), arguments, variables);
 }
 
 // Checks that the program refuses this as it does everything wrong: status 2, nothing on stdout, and one line on stderr, which

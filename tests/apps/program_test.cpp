@@ -9,6 +9,7 @@
 #include "apps/live_run.hpp"
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 
 namespace fs = std::filesystem;
 using pipetrain::LiveRun;
@@ -65,9 +66,8 @@ TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
   TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   for (const auto& [signal, status] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
-    const std::string command = "timeout -s " + std::string(signal) +
-                                " --preserve-status 2 '" PIPETRAIN_PROGRAM "' --steps 100000 --save '" + save +
-                                "' --resume > /dev/null 2> '" + save + ".err'";
+    const std::string command = "timeout -s " + std::string(signal) + " --preserve-status 2 '" + program_path() +
+                                "' --steps 100000 --save '" + save + "' --resume > /dev/null 2> '" + save + ".err'";
     const int ended = std::system(command.c_str());
     REQUIRE(WIFEXITED(ended));
     CHECK(WEXITSTATUS(ended) == status);
@@ -89,7 +89,7 @@ Result run_signalled(const std::string& arguments, const std::string& variables,
   TempFolder folder;
   const std::string err = (folder.path() / "err").string();
   const auto script =
-      folder.write("signal.sh", "set -m\n" + variables + " '" PIPETRAIN_PROGRAM "' " + arguments + " > /dev/null 2> " + err +
+      folder.write("signal.sh", "set -m\n" + variables + " '" + program_path() + "' " + arguments + " > /dev/null 2> " + err +
                                     " & child=$!\nfor i in $(seq 300); do grep -q '" + line + "' " + err +
                                     " && break; sleep 0.1; done\n" + kills + "wait $child\n");
   Result result = run_program("/bin/bash", script.string());
@@ -132,7 +132,7 @@ TEST_CASE("commands that a signal ends amid their work leave nothing, and say so
   for (int i = 0; i < 20000; ++i) prompts += "a\n";
   folder.write("prompts", prompts);
   for (const std::string& command :
-       {"generate --device cpu --model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny --max-new-tokens 100 --prompts " + place +
+       {"generate --device cpu --model " + test_data() + "/golden/llama3_tiny --max-new-tokens 100 --prompts " + place +
             "prompts",
         "tune --model llama-7b --devices 64 --global-batch 512 --cut search --cut-seconds 100 --plans " + place + "plans"}) {
     LiveRun live(command);
@@ -143,7 +143,7 @@ TEST_CASE("commands that a signal ends amid their work leave nothing, and say so
     CHECK(pipetrain::names_in(folder.path()) == std::vector<std::string>{"prompts"});
   }
   folder.write("text.txt", std::string(60'000'000, 'a'));
-  LiveRun live("tokenize --threads 1 --tokenizer " PIPETRAIN_TEST_DATA "/data/tokenizers/fixtures/llama3.json --data " + place +
+  LiveRun live("tokenize --threads 1 --tokenizer " + test_data() + "/data/tokenizers/fixtures/llama3.json --data " + place +
                "text.txt --out " + place + "x.tokens");
   live.wait_until([&] { return pipetrain::names_in(folder.path()).size() == 3; });
   CHECK(live.end_by(SIGTERM) == 143);

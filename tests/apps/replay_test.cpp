@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --steps 4 ";
+const std::string small_replay = "--device cpu --seq-len 8 --steps 4 ";
 
 }  // namespace
 
@@ -26,7 +26,7 @@ TEST_CASE("a recorded run replays to the trace that it wrote itself, byte by byt
                           "launch --nproc 2 --pp 2 --dp 2"}) {
     INFO(how);
     const bool launches = std::string(how).starts_with("launch");
-    const std::string command = launches ? std::string(how) + " " + small : small + how;
+    const std::string command = launches ? std::string(how) + " " + small_replay : small_replay + how;
     REQUIRE(run(command + " --record " + file("run.rec") + " --trace " + file("run.json")).status == 0);
     const Result replayed = run("replay " + file("run.rec") + " --trace " + file("replay.json"));
     CAPTURE(replayed.err);
@@ -39,8 +39,8 @@ TEST_CASE("a recorded run replays to the trace that it wrote itself, byte by byt
 TEST_CASE("a record takes at most 1 KB a step and stage, and changes no bit of the run") {
   const TempFolder folder;
   const auto file = [&](const char* name) { return (folder.path() / name).string(); };
-  REQUIRE(run(small + "--pp 4 --microbatches 16 --metrics " + file("a")).status == 0);
-  REQUIRE(run(small + "--pp 4 --microbatches 16 --metrics " + file("b") + " --record " + file("run.rec")).status == 0);
+  REQUIRE(run(small_replay + "--pp 4 --microbatches 16 --metrics " + file("a")).status == 0);
+  REQUIRE(run(small_replay + "--pp 4 --microbatches 16 --metrics " + file("b") + " --record " + file("run.rec")).status == 0);
   CHECK(run("compare " + file("a") + " " + file("b")).status == 0);
   CHECK(fs::file_size(file("run.rec")) <= 4 * 4 * 1024);
 }
@@ -48,7 +48,7 @@ TEST_CASE("a record takes at most 1 KB a step and stage, and changes no bit of t
 TEST_CASE("replay shows a step, a moment of it, and files like simulate's") {
   const TempFolder folder;
   const auto file = [&](const char* name) { return (folder.path() / name).string(); };
-  REQUIRE(run(small + "--pp 2 --microbatches 4 --record " + file("run.rec")).status == 0);
+  REQUIRE(run(small_replay + "--pp 2 --microbatches 4 --record " + file("run.rec")).status == 0);
   const Result shown = run("replay " + file("run.rec") + " --step 2 --json --svg " + file("a.svg") + " --html " +
                            file("a.html") + " --csv " + file("a.csv"));
   REQUIRE(shown.status == 0);
@@ -70,7 +70,7 @@ TEST_CASE("a changed cost changes what follows from it, and no change changes no
   const std::string file = (folder.path() / "run.rec").string();
   for (const char* how : {"--pp 4", "--pp 2 --schedule zb-v --dp 2", "--pp 2 --order ready"}) {
     INFO(how);
-    REQUIRE(run(small + how + " --record " + file).status == 0);
+    REQUIRE(run(small_replay + how + " --record " + file).status == 0);
     const auto changed = [&](const std::string& options) {
       const Result result = run("replay " + file + " --json " + options);
       CAPTURE(result.err);
@@ -92,7 +92,7 @@ TEST_CASE("a changed cost changes what follows from it, and no change changes no
 TEST_CASE("a ready run is run again in its own order, step by step, with its bits") {
   const TempFolder folder;
   const auto file = [&](const char* name) { return (folder.path() / name).string(); };
-  const std::string layout = small + "--pp 3 --layers 3 --microbatches 8 ";
+  const std::string layout = small_replay + "--pp 3 --layers 3 --microbatches 8 ";
   REQUIRE(run(layout + "--order ready --metrics " + file("a") + " --trace " + file("a.json") + " --record " + file("run.rec"))
               .status == 0);
   for (const char* start : {"", "launch --nproc 3 "}) {
@@ -118,7 +118,7 @@ TEST_CASE("a ready run is run again in its own order, step by step, with its bit
   CHECK_THAT(refused(layout + "--order replay:" + file("none")), Contains("--order") && Contains("no such record"));
   CHECK_THAT(refused(layout + "--steps 5 --order replay:" + file("run.rec")),
              Contains("--steps 5") && Contains("ends with step 4"));
-  CHECK_THAT(refused(small + "--pp 2 --order replay:" + file("run.rec")),
+  CHECK_THAT(refused(small_replay + "--pp 2 --order replay:" + file("run.rec")),
              Contains("--order") && Contains("the record is of 1f1b, pp 3"));
   CHECK_THAT(refused(layout + "--order replay:" + file("run.rec") + " --record " + file("other")), Contains("--record"));
 }
@@ -126,7 +126,7 @@ TEST_CASE("a ready run is run again in its own order, step by step, with its bit
 TEST_CASE("the record of a run that fails tells what every stage waited for") {
   const TempFolder folder;
   const std::string file = (folder.path() / "run.rec").string();
-  const Result failed = run(small + "--pp 2 --stall-timeout 1 --record " + file, "PIPETRAIN_FAULT=1:2:hang");
+  const Result failed = run(small_replay + "--pp 2 --stall-timeout 1 --record " + file, "PIPETRAIN_FAULT=1:2:hang");
   CHECK(failed.status == 1);
   const Result replayed = run("replay " + file);
   CAPTURE(replayed.err);
@@ -138,7 +138,7 @@ TEST_CASE("the record of a run that fails tells what every stage waited for") {
 TEST_CASE("replay refuses what is no whole record, and options that it cannot serve") {
   const TempFolder folder;
   const std::string file = (folder.path() / "run.rec").string();
-  REQUIRE(run(small + "--pp 2 --record " + file).status == 0);
+  REQUIRE(run(small_replay + "--pp 2 --record " + file).status == 0);
   CHECK_THAT(refused("replay"), Contains("takes one record"));
   CHECK_THAT(refused("replay " + (folder.path() / "none").string()), Contains("none"));
   CHECK_THAT(refused("replay " + folder.write("text", std::string(100, 'x')).string()), Contains("is no record of a run"));
@@ -148,7 +148,7 @@ TEST_CASE("replay refuses what is no whole record, and options that it cannot se
   CHECK_THAT(refused("replay " + file + " --step 9"), Contains("--step 9") && Contains("steps 1 to 4"));
   CHECK_THAT(refused("replay " + file + " --at 1e6"), Contains("--at"));
   CHECK_THAT(refused("replay " + file + " --at 0 --json"), Contains("--json"));
-  CHECK_THAT(refused(small + "--record " + file + " --metrics " + file), Contains("--metrics"));
+  CHECK_THAT(refused(small_replay + "--record " + file + " --metrics " + file), Contains("--metrics"));
 }
 
 TEST_CASE("a run that is refused leaves an earlier record and earlier metrics as they were, and none where none was") {
@@ -156,7 +156,7 @@ TEST_CASE("a run that is refused leaves an earlier record and earlier metrics as
   const std::string record = folder.write("run.rec", "earlier record").string();
   const std::string metrics = folder.write("run.jsonl", "earlier metrics").string();
   const auto file = [&](const char* name) { return (folder.path() / name).string(); };
-  const std::string wrong = small + "--pp 9 ";  // more stages than the model has blocks
+  const std::string wrong = small_replay + "--pp 9 ";  // more stages than the model has blocks
   CHECK_THAT(refused(wrong + "--record " + record + " --metrics " + metrics), Contains("too few for 9 stages"));
   refused(wrong + "--record " + file("new.rec") + " --metrics " + file("new.jsonl"));
   CHECK(read_file(record) == "earlier record");
@@ -165,9 +165,9 @@ TEST_CASE("a run that is refused leaves an earlier record and earlier metrics as
   CHECK_FALSE(fs::exists(file("new.jsonl")));
 
   const std::string no_folder = "--tensorboard " + metrics;  // found after the metrics were opened
-  refused(small + no_folder + " --metrics " + file("new.jsonl"));
+  refused(small_replay + no_folder + " --metrics " + file("new.jsonl"));
   CHECK_FALSE(fs::exists(file("new.jsonl")));
-  REQUIRE(run(small + "--record " + record + " --metrics " + metrics).status == 0);
+  REQUIRE(run(small_replay + "--record " + record + " --metrics " + metrics).status == 0);
   CHECK(run("replay " + record).status == 0);
   CHECK_THAT(read_file(metrics), !Contains("earlier"));
 }

@@ -21,7 +21,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
+const std::string small_signalled = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
 // A pipe of two pages, which this process opens without reading.
 class UnreadPipe {
@@ -42,7 +42,7 @@ class UnreadPipe {
   int descriptor_ = -1;
 };
 
-std::size_t lines(const fs::path& file) {
+std::size_t lines_of_metrics(const fs::path& file) {
   const std::string text = read_file(file);
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
@@ -52,7 +52,7 @@ void wait_until_still(const LiveRun& run, const fs::path& file) {
   std::size_t before = 0;
   run.wait_until([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    const std::size_t now = lines(file);
+    const std::size_t now = lines_of_metrics(file);
     return now > 0 && now == std::exchange(before, now);
   });
 }
@@ -62,8 +62,8 @@ void wait_until_still(const LiveRun& run, const fs::path& file) {
 TEST_CASE("a terminal that goes away ends a run as SIGTERM does: the step is finished, and saved") {
   const TempFolder folder;
   const fs::path save = folder.path() / "run", metrics = folder.path() / "m.jsonl";
-  LiveRun run(small + "--steps 1000000 --save " + save.string() + " --metrics " + metrics.string());
-  run.wait_until([&] { return lines(metrics) > 2; });
+  LiveRun run(small_signalled + "--steps 1000000 --save " + save.string() + " --metrics " + metrics.string());
+  run.wait_until([&] { return lines_of_metrics(metrics) > 2; });
   CHECK(run.end_by(SIGHUP) == 129);
   CHECK_THAT(run.err(), Contains("stopped by SIGHUP after step "));  // steps this short may end before anything else is said
   CHECK(names_in(save).size() == 1);
@@ -72,8 +72,8 @@ TEST_CASE("a terminal that goes away ends a run as SIGTERM does: the step is fin
 TEST_CASE("a crash prints no stack of UCX's") {
   const TempFolder folder;
   const fs::path metrics = folder.path() / "m.jsonl";
-  LiveRun run(small + "--steps 1000000 --metrics " + metrics.string());
-  run.wait_until([&] { return lines(metrics) > 2; });
+  LiveRun run(small_signalled + "--steps 1000000 --metrics " + metrics.string());
+  run.wait_until([&] { return lines_of_metrics(metrics) > 2; });
   CHECK(run.end_by(SIGSEGV) != 0);
   CHECK_THAT(run.err(), !Contains("==== backtrace"));
 }
@@ -81,13 +81,13 @@ TEST_CASE("a crash prints no stack of UCX's") {
 TEST_CASE("signals that are ignored from the start stay so") {
   const TempFolder folder;
   const fs::path metrics = folder.path() / "m.jsonl";
-  LiveRun run(small + "--steps 1000000 --metrics " + metrics.string(), "trap '' INT HUP;");
-  run.wait_until([&] { return lines(metrics) > 2; });
+  LiveRun run(small_signalled + "--steps 1000000 --metrics " + metrics.string(), "trap '' INT HUP;");
+  run.wait_until([&] { return lines_of_metrics(metrics) > 2; });
   for (const int number : {SIGINT, SIGHUP}) {
     run.signal(number);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    const std::size_t before = lines(metrics);
-    run.wait_until([&] { return lines(metrics) > before; });
+    const std::size_t before = lines_of_metrics(metrics);
+    run.wait_until([&] { return lines_of_metrics(metrics) > before; });
   }
   CHECK(run.end_by(SIGTERM) == 143);
 }
@@ -96,7 +96,7 @@ TEST_CASE("a run that waits for a reader of its metrics ends at the first signal
   const TempFolder folder;
   const std::string pipe = (folder.path() / "pipe").string();
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  LiveRun run(small + "--steps 5 --metrics " + pipe);
+  LiveRun run(small_signalled + "--steps 5 --metrics " + pipe);
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   CHECK(run.end_by(SIGTERM) == 143);
   CHECK(run.err() == "stopped by SIGTERM\n");
@@ -106,7 +106,7 @@ TEST_CASE("metrics that nobody reads keep no run that is stopped, which is saved
   const TempFolder folder;
   const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
   const UnreadPipe unread(pipe);
-  LiveRun run(small + "--steps 1000000 --save " + save.string() + " --metrics " + pipe.string());
+  LiveRun run(small_signalled + "--steps 1000000 --save " + save.string() + " --metrics " + pipe.string());
   run.wait_until([&] { return unread.bytes() > 4000; });
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   CHECK(run.end_by(SIGTERM) == 143);
@@ -119,7 +119,7 @@ TEST_CASE("a trace that nobody reads keeps no run that is stopped, and costs not
   const TempFolder folder;
   const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  LiveRun run(small + "--steps 2 --save " + save.string() + " --trace " + pipe.string());
+  LiveRun run(small_signalled + "--steps 2 --save " + save.string() + " --trace " + pipe.string());
   run.wait_until([&] { return fs::exists(save / "model"); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   CHECK(run.end_by(SIGTERM) == 143);
@@ -131,8 +131,8 @@ TEST_CASE("progress that nobody reads keeps no run that is stopped, which is sav
   const TempFolder folder;
   const fs::path save = folder.path() / "run", metrics = folder.path() / "m.jsonl", pipe = folder.path() / "pipe";
   const UnreadPipe unread(pipe);
-  LiveRun run(small + "--steps 1000000 --save " + save.string() + " --metrics " + metrics.string() + " > /dev/null 2> " +
-              pipe.string() + " #");  // without the redirections of other runs
+  LiveRun run(small_signalled + "--steps 1000000 --save " + save.string() + " --metrics " + metrics.string() +
+              " > /dev/null 2> " + pipe.string() + " #");  // without the redirections of other runs
   wait_until_still(run, metrics);
   CHECK(unread.bytes() > 4000);
   CHECK(run.end_by(SIGTERM) == 143);

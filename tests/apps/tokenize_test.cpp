@@ -1,5 +1,6 @@
 // `pipetrain tokenize` writes what train then reads, the same as from the text itself.
 #include "apps/pipetrain_program.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 using Catch::Matchers::Contains;
@@ -7,7 +8,7 @@ using Catch::Matchers::EndsWith;
 
 namespace {
 
-std::string gpt2() { return PIPETRAIN_TEST_DATA "/data/tokenizers/fixtures/gpt2.json"; }
+std::string gpt2() { return test_data() + "/data/tokenizers/fixtures/gpt2.json"; }
 
 std::string many_rows() {
   std::string rows;

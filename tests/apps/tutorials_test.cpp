@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "pipetrain_program.hpp"
 
 namespace pipetrain {
@@ -9,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path root = fs::path(PIPETRAIN_TEST_DATA).parent_path();
+const fs::path root = fs::path(test_data()).parent_path();
 
 // The ```sh blocks of a page, joined.
 std::string commands_of(const fs::path& page) {
@@ -26,7 +27,7 @@ std::string commands_of(const fs::path& page) {
 void link_repository(const fs::path& folder) {
   for (const char* name : {"docs", "data", "tests", "examples"}) fs::create_directory_symlink(root / name, folder / name);
   fs::create_directory(folder / "build");
-  fs::create_symlink(PIPETRAIN_PROGRAM, folder / "build/pipetrain");
+  fs::create_symlink(program_path(), folder / "build/pipetrain");
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ StepMetrics step(std::int64_t number, double loss) {
   return metrics;
 }
 
-std::string lines(int first, int last) {
+std::string metrics_lines(int first, int last) {
   std::string text;
   for (int number = first; number <= last; ++number) text += to_json_line(step(number, 1.0 / number)) + "\n";
   return text;
@@ -72,7 +72,8 @@ TEST_CASE("what is watched fits every window, and says who waits") {
 
 TEST_CASE("watch shows a file once, or a folder's only one, and refuses what it cannot") {
   const TempFolder folder;
-  const std::string file = folder.write("run/m.jsonl", lines(1, 40)).string(), empty = folder.write("empty", "").string();
+  const std::string file = folder.write("run/m.jsonl", metrics_lines(1, 40)).string(),
+                    empty = folder.write("empty", "").string();
   const Result once = run("watch --once " + file, "LC_ALL=C");
   CHECK(once.status == 0);
   CHECK_THAT(once.out, StartsWith("step 40   loss 0.0250") && Contains("*") && !Contains("\x1b"));
@@ -87,12 +88,12 @@ TEST_CASE("watch shows a file once, or a folder's only one, and refuses what it 
 
 TEST_CASE("watch goes on with the file, in plain lines where there is no terminal, until Ctrl-C") {
   const TempFolder folder;
-  const std::string file = folder.write("m", lines(1, 12)).string(), out = (folder.path() / "out").string();
+  const std::string file = folder.write("m", metrics_lines(1, 12)).string(), out = (folder.path() / "out").string();
   LiveRun watch("watch --interval 0.01 " + file, "", out);
   const auto seen = [&](const char* text) { return [&, text] { return read_file(out).find(text) != std::string::npos; }; };
   watch.wait_until(seen("step 12  loss 0.0833"));
   CHECK_THAT(read_file(out), StartsWith("step 3  loss"));
-  folder.write("m", lines(1, 13));
+  folder.write("m", metrics_lines(1, 13));
   watch.wait_until(seen("step 13  loss 0.0769"));
   CHECK(watch.end_by(SIGINT) == 130);
 }

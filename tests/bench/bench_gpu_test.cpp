@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "run_program.hpp"
 
 using Catch::Matchers::Contains;
@@ -18,7 +19,7 @@ namespace {
 
 // Where it was built, or beside this program, as in a bundle.
 std::string program() {
-  if (std::filesystem::exists(PIPETRAIN_BENCH_GPU)) return PIPETRAIN_BENCH_GPU;
+  if (std::filesystem::exists(bench_gpu_path())) return bench_gpu_path();
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "bench_gpu").string();
 }
 

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-Row row_named(const std::string& name) { return select_rows({name}).at(0); }
+Row figures_row(const std::string& name) { return select_rows({name}).at(0); }
 
 // Enqueued at its start.
 DeviceAction ran(ActionKind kind, int start, int end) {
@@ -80,7 +80,7 @@ TEST_CASE("the state's bytes come from the table that --dry-run prints") {
 
 TEST_CASE("random tokens are as many samples as a step has, of ids that the model has") {
   TempFolder folder;
-  Row row = row_named("cpu-tiny-pp1");
+  Row row = figures_row("cpu-tiny-pp1");
   row.microbatches = 70;
   write_random_tokens(row, folder.path() / "tokens.jsonl");
   std::ifstream in(folder.path() / "tokens.jsonl");
@@ -101,7 +101,7 @@ TEST_CASE("the limit of a row is its products and attention at the measured rate
   const double layer = 4 * hidden * hidden + 3 * hidden * 11008;
   const double a_token = 6 * (16 * layer + 32000 * hidden) + 7 * 16 * hidden * sequence;
   for (const char* name : {"llama2-7b-16l-1gpu", "llama2-7b-16l-tp4", "llama2-7b-16l-pp4", "llama2-7b-16l-dp2-pp2"}) {
-    const Row row = row_named(name);
+    const Row row = figures_row(name);
     auto ops = limit_ops(row);
     for (auto& op : ops) op.seconds = op.flops / rate;
     const RowLimit limit = limit_of(row, ops);
@@ -114,13 +114,13 @@ TEST_CASE("the limit of a row is its products and attention at the measured rate
   }
   // GPUs that share sequences share attention too.
   const auto at_rate = [&](const char* name) {
-    auto ops = limit_ops(row_named(name));
+    auto ops = limit_ops(figures_row(name));
     for (auto& op : ops) op.seconds = op.flops / rate;
-    return limit_of(row_named(name), ops).tokens_per_second;
+    return limit_of(figures_row(name), ops).tokens_per_second;
   };
   CHECK(at_rate("llama3.2-1b-32k-cp2") == Approx(at_rate("llama3.2-1b-32k")));
   // Half the rate of attention alone costs what attention takes once more.
-  const Row row = row_named("llama2-7b-16l-1gpu");
+  const Row row = figures_row("llama2-7b-16l-1gpu");
   auto ops = limit_ops(row);
   for (auto& op : ops) op.seconds = op.flops / (op.name.starts_with("attention") ? rate / 2 : rate);
   CHECK(limit_of(row, ops).tokens_per_second == Approx(rate / (a_token + 7 * 16 * hidden * sequence)));
@@ -128,7 +128,7 @@ TEST_CASE("the limit of a row is its products and attention at the measured rate
 
 TEST_CASE("the limit's operations are shown with their rates") {
   RowResult result;
-  result.row = row_named("llama2-7b-16l-tp4");
+  result.row = figures_row("llama2-7b-16l-tp4");
   result.limit_ops = limit_ops(result.row);
   for (auto& op : result.limit_ops) op.seconds = op.flops / 5e14;
   result.limit_ops[1].seconds *= 2;
@@ -137,7 +137,7 @@ TEST_CASE("the limit's operations are shown with their rates") {
 }
 
 TEST_CASE("the limit can be measured on a device") {
-  const Row row = row_named("cpu-tiny-pp1");
+  const Row row = figures_row("cpu-tiny-pp1");
   auto ops = limit_ops(row);
   OpBench bench = cpu_op_bench();
   measure_limit(bench, row, ops, 0, 0);
@@ -215,7 +215,7 @@ TEST_CASE("the fastest schedule that takes no more memory than the peer stands f
 
 TEST_CASE("a row of braids says how much of the exposed communication they hide") {
   RowResult result;
-  result.row = row_named("llama2-7b-16l-tp2-braids");
+  result.row = figures_row("llama2-7b-16l-tp2-braids");
   result.ours = {result_of("braided-v", 0.97, 0), result_of("1f1b", 1.0, 1.01)};
   sort_runs(result);
   REQUIRE(fastest_apart(result) != nullptr);
@@ -236,7 +236,7 @@ TEST_CASE("a row of braids says how much of the exposed communication they hide"
 
 TEST_CASE("a row's numbers carry its promises") {
   RowResult result;
-  result.row = row_named("llama2-7b-pp8");
+  result.row = figures_row("llama2-7b-pp8");
   result.ours = {result_of("zb-v", 0.1, 0.101), result_of("1f1b", 0.12, 0.13)};
   result.ours[0].figures.memory_without_state = 3.0 * (1 << 30);
   result.ours[0].figures.start = 4;

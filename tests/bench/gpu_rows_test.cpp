@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Row row_named(const std::string& name) { return select_rows({name}).at(0); }
+Row selected_row(const std::string& name) { return select_rows({name}).at(0); }
 
 std::string failure_of(const std::vector<std::string>& arguments) {
   try {
@@ -83,7 +83,7 @@ TEST_CASE("every promised row is there with its promise and the peer's recorded 
                                                                {"llama2-7b-pp8", 8, 32 * 4096, 9811, 1.1},
                                                                {"llama3-8b-pp2-dp4", 8, 4 * 32 * 4096, 10059, 1.1},
                                                                {"llama3-8b-pp2-tp2-dp2", 8, 2 * 32 * 4096, 8687, 1.15}}) {
-    const Row row = row_named(name);
+    const Row row = selected_row(name);
     INFO(name);
     CHECK(row.devices() == devices);
     CHECK(row.tokens() == tokens);
@@ -95,7 +95,7 @@ TEST_CASE("every promised row is there with its promise and the peer's recorded 
 
 TEST_CASE("the peer is told the row's model, layout and batch") {
   const auto words =
-      peer_arguments(row_named("llama3-8b-pp2-tp2-dp2"), {"1F1B", 2, true}, {"torchrun", "peer.py", 2, 5, 29511});
+      peer_arguments(selected_row("llama3-8b-pp2-tp2-dp2"), {"1F1B", 2, true}, {"torchrun", "peer.py", 2, 5, 29511});
   CHECK(words[0] == "torchrun");
   CHECK(std::find(words.begin(), words.end(), "peer.py") - std::find(words.begin(), words.end(), "29511") == 1);
   for (const auto& [option, value] : {std::pair("--nproc_per_node", "8"),
@@ -113,14 +113,15 @@ TEST_CASE("the peer is told the row's model, layout and batch") {
     INFO(option);
     CHECK(has(words, option, value));
   }
-  const auto single = peer_arguments(row_named("llama3-8b-8l"), {}, {"python3 -m torch.distributed.run", "peer.py", 2, 5, 1});
+  const auto single =
+      peer_arguments(selected_row("llama3-8b-8l"), {}, {"python3 -m torch.distributed.run", "peer.py", 2, 5, 1});
   CHECK(has(single, "--layers", "8"));
   CHECK(has(single, "-m", "torch.distributed.run"));
   CHECK(std::find(single.begin(), single.end(), "--schedule") == single.end());
 }
 
 TEST_CASE("the peer's line of results is read, and its state taken out of its memory") {
-  const Row row = row_named("llama2-7b-pp2-tp4");
+  const Row row = selected_row("llama2-7b-pp2-tp4");
   const RunFigures figures = read_peer(
       "W1121 some warning\nRESULT {\"model\": \"llama2-7b\", \"sec_step\": 0.5, \"spread\": [0.4, 0.75], \"tok_s_gpu\": "
       "8292.5, "
@@ -139,14 +140,14 @@ TEST_CASE("the peer's line of results is read, and its state taken out of its me
 }
 
 TEST_CASE("with data parallelism the peer's state is sharded but for what is gathered") {
-  const auto one = peer_state_bytes(row_named("llama2-7b-16l-1gpu"), {});
-  const auto four = peer_state_bytes(row_named("llama2-7b-16l-dp4"), {});
+  const auto one = peer_state_bytes(selected_row("llama2-7b-16l-1gpu"), {});
+  const auto four = peer_state_bytes(selected_row("llama2-7b-16l-dp4"), {});
   REQUIRE(one.size() == 1);
   REQUIRE(four.size() == 4);
   CHECK(four[0] == Approx(one[0] / 8 * (12.0 / 4 + 6)));
   // The V's first stage has both ends of the model.
-  const auto v = peer_state_bytes(row_named("llama2-7b-pp8"), {"ZBVZeroBubble"});
-  const auto straight = peer_state_bytes(row_named("llama2-7b-pp8"), {});
+  const auto v = peer_state_bytes(selected_row("llama2-7b-pp8"), {"ZBVZeroBubble"});
+  const auto straight = peer_state_bytes(selected_row("llama2-7b-pp8"), {});
   CHECK(v[0] == Approx(straight[0] + 8 * (32000.0 * 4096 + 4096)));
   CHECK(v[7] == Approx(straight[1]));
 }

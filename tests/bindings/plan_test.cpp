@@ -6,6 +6,7 @@
 
 #include "bindings/c_support.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain::test;
@@ -117,7 +118,7 @@ TEST_CASE("a text goes only into memory that is large enough") {
 }
 
 TEST_CASE("the shared library shows no other symbols than its functions") {
-  std::FILE* names = ::popen("nm -D --defined-only '" PIPETRAIN_C_LIBRARY "'", "r");
+  std::FILE* names = ::popen(("nm -D --defined-only '" + pipetrain::c_library_path() + "'").c_str(), "r");
   REQUIRE(names != nullptr);
   int functions = 0;
   char line[512];

@@ -64,9 +64,9 @@ class SharedMemoryTransport final : public ControlledTransport {
 };
 
 // An edge from process 0 to process 1 with some slots of eight numbers.
-class Edge {
+class ControlledEdge {
  public:
-  explicit Edge(int slots)
+  explicit ControlledEdge(int slots)
       : memory_(static_cast<std::size_t>(8 * slots)), mesh_({.pp = 2}, deal_ranks(2, 2)), planes_(join_all(2)) {
     for (int process = 0; process < 2; ++process) {
       ends_.push_back(std::make_unique<SharedMemoryTransport>(*planes_[static_cast<std::size_t>(process)], mesh_));
@@ -77,7 +77,7 @@ class Edge {
       slots_.push_back(slot);
     }
   }
-  ~Edge() {
+  ~ControlledEdge() {
     ends_.clear();
     leave_all(planes_);
   }
@@ -108,12 +108,14 @@ class Edge {
   std::map<int, std::string> errors_{{0, ""}, {1, ""}};
 };
 
-Tensor& mirror(Edge& edge, int slot) { return edge.end(0).mirrors(5).at(static_cast<std::size_t>(slot))->lanes[0].tensor; }
+Tensor& mirror(ControlledEdge& edge, int slot) {
+  return edge.end(0).mirrors(5).at(static_cast<std::size_t>(slot))->lanes[0].tensor;
+}
 
 }  // namespace
 
 TEST_CASE("deliveries carry shapes and credits come back; edges can be closed and opened anew", "[transport]") {
-  Edge edge(3);
+  ControlledEdge edge(3);
   for (int generation = 0; generation < 2; ++generation) {
     Notes seen, credits;
     edge.open(
@@ -147,7 +149,7 @@ TEST_CASE("deliveries carry shapes and credits come back; edges can be closed an
 }
 
 TEST_CASE("where one process cannot connect its edges, all hear why", "[transport]") {
-  Edge edge(1);
+  ControlledEdge edge(1);
   edge.end(1).refuses = "no road";
   edge.open([](int, int) {}, [](int) {});
   for (int process = 0; process < 2; ++process) {
@@ -156,7 +158,7 @@ TEST_CASE("where one process cannot connect its edges, all hear why", "[transpor
 }
 
 TEST_CASE("after an abort nothing is delivered", "[transport]") {
-  Edge edge(1);
+  ControlledEdge edge(1);
   Notes seen;
   edge.open([&](int, int) { seen.add("arrived"); }, [&](int) { seen.add("credit"); });
   edge.end(0).abort(std::make_exception_ptr(Error(ErrorKind::aborted, "enough")));
@@ -171,7 +173,7 @@ TEST_CASE("after an abort nothing is delivered", "[transport]") {
 TEST_CASE("malformed messages of an edge name who sent them, and change nothing", "[transport]") {
   std::mt19937 random(3);
   for (int round = 0; round < 20; ++round) {
-    Edge edge(2);
+    ControlledEdge edge(2);
     Notes seen, lost;
     edge.open([&](int, int) { seen.add("arrived"); }, [&](int) { seen.add("credit"); });
     for (int process = 0; process < 2; ++process) {

@@ -10,7 +10,7 @@ namespace pipetrain::test {
 namespace {
 
 // A sender's device, and lanes of four numbers in a receiver's memory.
-class Edge {
+class LinkedEdge {
  public:
   std::unique_ptr<Device> sender = make_cpu_device(0, 1), receiver = make_cpu_device(1, 1);
   std::unique_ptr<Stream> compute = sender->make_stream("compute"), reading = receiver->make_stream("reading");
@@ -33,7 +33,7 @@ class Edge {
 // On the CPU a peer copy is a copy too, so that its order of waits and records shows without GPUs.
 TEST_CASE("a link delivers every result once, and waits for slots that are still read", "[link]") {
   for (const LinkKind kind : {LinkKind::same_memory, LinkKind::peer_copy}) {
-    Edge edge;
+    LinkedEdge edge;
     const auto link = make_link(kind, edge.setup());
     std::vector<float> memory, seen;
     Lane lane = edge.lane(memory, 1);
@@ -59,7 +59,7 @@ TEST_CASE("a link delivers every result once, and waits for slots that are still
 }
 
 TEST_CASE("links of one kind share what they take; a lane of nobody is written directly", "[link]") {
-  Edge edge;
+  LinkedEdge edge;
   const LinkKinds kinds = {{0, LinkKind::same_memory}, {2, LinkKind::peer_copy}, {3, LinkKind::peer_copy}};
   OutgoingLinks links(kinds, edge.setup());
   std::vector<float> memory;

@@ -9,7 +9,7 @@ using pipetrain::TempFolder;
 
 namespace {
 
-std::string error_of(const DatasetOptions& options) {
+std::string data_error(const DatasetOptions& options) {
   try {
     open_dataset(options);
   } catch (const Error& error) {
@@ -21,22 +21,22 @@ std::string error_of(const DatasetOptions& options) {
 }
 
 // The error for a file of this name and content, with the folder's name cut off.
-std::string error_for(const std::string& name, const std::string& content, std::int64_t sequence_length = 2,
-                      std::int64_t vocabulary = 256, std::int64_t max_positions = 0) {
+std::string error_for_data(const std::string& name, const std::string& content, std::int64_t sequence_length = 2,
+                           std::int64_t vocabulary = 256, std::int64_t max_positions = 0) {
   TempFolder folder;
   DatasetOptions options;
   options.inputs = {{folder.write(name, content), std::nullopt}};
   options.sequence_length = sequence_length;
   options.vocabulary = vocabulary;
   options.max_positions = max_positions;
-  std::string error = error_of(options);
+  std::string error = data_error(options);
   const std::string prefix = folder.path().string() + "/";
   if (const auto at = error.find(prefix); at != std::string::npos) error.erase(at, prefix.size());
   return error;
 }
 
 std::string error_for_row(const std::string& row) {
-  return error_for("rows.jsonl", "{\"input_ids\":[1,2,3]}\n\n" + row + "\n{\"input_ids\":[1,2,3]}\n");
+  return error_for_data("rows.jsonl", "{\"input_ids\":[1,2,3]}\n\n" + row + "\n{\"input_ids\":[1,2,3]}\n");
 }
 
 using Catch::Matchers::StartsWith;
@@ -68,49 +68,50 @@ TEST_CASE("wrong rows name file, line and rule") {
   CHECK_THAT(error_for_row("{\"text\":\"a\",\"input_ids\":[1,2,3]}"), StartsWith("rows.jsonl:3: this row has both"));
   CHECK_THAT(error_for_row("{\"text\":\"a\"}"), StartsWith("rows.jsonl:3: this row has \"text\", but the rows before"));
   CHECK_THAT(error_for_row("{\"input_ids\":[1,2,3],\"label\":1}"), StartsWith("rows.jsonl:3: rows with \"label\""));
-  CHECK_THAT(error_for("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":3}\n"), StartsWith("a.jsonl:2: \"text\" is not a string"));
-  CHECK_THAT(error_for("a.jsonl", "{\"text\":\"abc\"}\n{\"input_ids\":[1]}\n"),
+  CHECK_THAT(error_for_data("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":3}\n"),
+             StartsWith("a.jsonl:2: \"text\" is not a string"));
+  CHECK_THAT(error_for_data("a.jsonl", "{\"text\":\"abc\"}\n{\"input_ids\":[1]}\n"),
              StartsWith("a.jsonl:2: this row has \"input_ids\""));
 }
 
 TEST_CASE("bytes that the vocabulary lacks are named") {
-  CHECK_THAT(error_for("a.txt", "one\ntwo\nthr\xc3\xa9\n", 2, 128),
+  CHECK_THAT(error_for_data("a.txt", "one\ntwo\nthr\xc3\xa9\n", 2, 128),
              StartsWith("a.txt:3: the byte 195 is not below the vocabulary of 128"));
-  CHECK_THAT(error_for("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"\\u00e9\"}\n", 2, 128),
+  CHECK_THAT(error_for_data("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"\\u00e9\"}\n", 2, 128),
              StartsWith("a.jsonl:2: the byte 195"));
   DatasetOptions options;
   options.sequence_length = 8;
   options.vocabulary = 64;
-  CHECK_THAT(error_of(options), StartsWith("the text that ships inside: the byte"));
+  CHECK_THAT(data_error(options), StartsWith("the text that ships inside: the byte"));
 }
 
 TEST_CASE("empty, short and unreadable data is named") {
-  CHECK_THAT(error_for("a.txt", ""), StartsWith("a.txt: is empty"));
-  CHECK_THAT(error_for("a.jsonl", ""), StartsWith("a.jsonl: is empty"));
-  CHECK_THAT(error_for("a.jsonl", "\n \n"), StartsWith("a.jsonl: has no rows"));
-  CHECK_THAT(error_for("a.jsonl", "{\"text\":\"\"}\n"), StartsWith("a.jsonl: the text of every row is empty"));
-  CHECK_THAT(error_for("a.txt", "ab"),
+  CHECK_THAT(error_for_data("a.txt", ""), StartsWith("a.txt: is empty"));
+  CHECK_THAT(error_for_data("a.jsonl", ""), StartsWith("a.jsonl: is empty"));
+  CHECK_THAT(error_for_data("a.jsonl", "\n \n"), StartsWith("a.jsonl: has no rows"));
+  CHECK_THAT(error_for_data("a.jsonl", "{\"text\":\"\"}\n"), StartsWith("a.jsonl: the text of every row is empty"));
+  CHECK_THAT(error_for_data("a.txt", "ab"),
              StartsWith("a.txt: its 2 tokens are too few for one sample of sequence length 2, which takes 3"));
-  CHECK_THAT(error_for("a.jsonl", "{\"input_ids\":[1]}\n", 0), StartsWith("a.jsonl:1: a sample needs at least 2 tokens"));
-  CHECK_THAT(error_for("a.csv", "a"),
+  CHECK_THAT(error_for_data("a.jsonl", "{\"input_ids\":[1]}\n", 0), StartsWith("a.jsonl:1: a sample needs at least 2 tokens"));
+  CHECK_THAT(error_for_data("a.csv", "a"),
              StartsWith("data a.csv: a file of this kind cannot be read; give .txt, .jsonl, .parquet, .tokens"));
   TempFolder folder;
   DatasetOptions options;
   options.sequence_length = 2;
   options.inputs = {{folder.path() / "none.txt", std::nullopt}};
-  CHECK(error_of(options) ==
+  CHECK(data_error(options) ==
         "data " + (folder.path() / "none.txt").string() + ": there is no such file or folder; check the path");
   options.inputs = {{folder.path(), std::nullopt}};
-  CHECK_THAT(error_of(options), Catch::Matchers::Contains("the folder holds no file of .txt, .jsonl"));
+  CHECK_THAT(data_error(options), Catch::Matchers::Contains("the folder holds no file of .txt, .jsonl"));
 }
 
 TEST_CASE("a sequence longer than the model's is refused") {
-  CHECK_THAT(error_for("a.jsonl", "{\"input_ids\":[1,2,3,4,5,6]}\n", 0, 256, 4),
+  CHECK_THAT(error_for_data("a.jsonl", "{\"input_ids\":[1,2,3,4,5,6]}\n", 0, 256, 4),
              StartsWith("a.jsonl:1: a sequence of 5 is longer than the 4 positions of the model"));
-  CHECK_THAT(error_for("a.txt", "abcdefgh", 5, 256, 4),
+  CHECK_THAT(error_for_data("a.txt", "abcdefgh", 5, 256, 4),
              StartsWith("seq-len 5: a sequence of 5 is longer than the 4 positions"));
-  CHECK(error_for("a.txt", "abcdefgh", 4, 256, 4) == "no error");
-  CHECK_THAT(error_for("a.txt", "abcdefgh", 0), StartsWith("seq-len: neither the model nor the data"));
+  CHECK(error_for_data("a.txt", "abcdefgh", 4, 256, 4) == "no error");
+  CHECK_THAT(error_for_data("a.txt", "abcdefgh", 0), StartsWith("seq-len: neither the model nor the data"));
 }
 
 TEST_CASE("weights are numbers above 0") {

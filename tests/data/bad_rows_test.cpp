@@ -258,7 +258,7 @@ Rows texts() {
            {"a row of CSV", "abc,def", not_json}}};
 }
 
-std::string error_of(const Rows& rows, const std::string& content) {
+std::string rows_error(const Rows& rows, const std::string& content) {
   const TempFolder folder;
   DatasetOptions options = rows.options;
   options.inputs = {{folder.write("rows.jsonl", content), std::nullopt}};
@@ -283,13 +283,13 @@ TEST_CASE("every wrong row is refused with its file, its line and what is wrong"
     INFO(rows.name);
     std::string many;
     for (int i = 0; i < 20; ++i) many += rows.good + "\n";
-    CHECK(error_of(rows, many) == "no error");
+    CHECK(rows_error(rows, many) == "no error");
     for (const BadRow& bad : rows.bad) {
       INFO(bad.name);
-      CHECK_THAT(error_of(rows, rows.good + "\n\n" + bad.row + "\n" + many),
+      CHECK_THAT(rows_error(rows, rows.good + "\n\n" + bad.row + "\n" + many),
                  StartsWith(std::string("rows.jsonl:3: ") + bad.why));
       const bool is_wrong_alone = std::string(bad.why).find("but the rows before") == std::string::npos;
-      if (is_wrong_alone) CHECK_THAT(error_of(rows, bad.row), StartsWith("rows.jsonl:1: "));  // also without a newline
+      if (is_wrong_alone) CHECK_THAT(rows_error(rows, bad.row), StartsWith("rows.jsonl:1: "));  // also without a newline
       ++refused;
     }
   }

@@ -11,34 +11,34 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-std::string error_of(const TempFolder& folder, const std::filesystem::path& path) {
+std::string tokenizer_error(const TempFolder& folder, const std::filesystem::path& path) {
   return test::input_error(folder, [&] { open_tokenizer(path)->encode("some text"); });
 }
 
-std::string error_for(const std::string& text) {
+std::string error_for_tokenizer(const std::string& text) {
   const TempFolder folder;
-  return error_of(folder, folder.write("t.json", text));
+  return tokenizer_error(folder, folder.write("t.json", text));
 }
 
 const std::string model = R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]})";
 
 // A whole tokenizer with this in it.
-std::string error_with(const std::string& member) { return error_for("{" + member + ",\n" + model + "}"); }
-std::string error_with_model(const std::string& text) { return error_for("{\"model\": " + text + "}"); }
+std::string error_with(const std::string& member) { return error_for_tokenizer("{" + member + ",\n" + model + "}"); }
+std::string error_with_model(const std::string& text) { return error_for_tokenizer("{\"model\": " + text + "}"); }
 
 }  // namespace
 
 TEST_CASE("a tokenizer.json that is no tokenizer is refused with its line") {
-  CHECK(error_for("{" + model + "}") == "no error");
-  CHECK_THAT(error_for(""), StartsWith("t.json: is empty"));
-  CHECK_THAT(error_for("[]"), StartsWith("t.json:1: not a JSON object"));
-  CHECK_THAT(error_for("7"), StartsWith("t.json:1: not a JSON object"));
-  CHECK_THAT(error_for("{\n\"model\": {\"type\""), StartsWith("t.json:2: not valid JSON"));
-  CHECK_THAT(error_for("{}"), StartsWith("t.json: it has no \"model\""));
-  CHECK_THAT(error_for("{\"model\": 3}"), StartsWith("t.json: model: is no JSON object"));
-  CHECK_THAT(error_for("{\"a\":1,\n\"a\":2}"), StartsWith("t.json:2: key \"a\" appears twice"));
-  CHECK_THAT(error_for(std::string("{\"a\":\0}", 7)), Contains("NUL byte"));
-  CHECK_THAT(error_for(std::string(100, '[')), StartsWith("t.json:1:"));
+  CHECK(error_for_tokenizer("{" + model + "}") == "no error");
+  CHECK_THAT(error_for_tokenizer(""), StartsWith("t.json: is empty"));
+  CHECK_THAT(error_for_tokenizer("[]"), StartsWith("t.json:1: not a JSON object"));
+  CHECK_THAT(error_for_tokenizer("7"), StartsWith("t.json:1: not a JSON object"));
+  CHECK_THAT(error_for_tokenizer("{\n\"model\": {\"type\""), StartsWith("t.json:2: not valid JSON"));
+  CHECK_THAT(error_for_tokenizer("{}"), StartsWith("t.json: it has no \"model\""));
+  CHECK_THAT(error_for_tokenizer("{\"model\": 3}"), StartsWith("t.json: model: is no JSON object"));
+  CHECK_THAT(error_for_tokenizer("{\"a\":1,\n\"a\":2}"), StartsWith("t.json:2: key \"a\" appears twice"));
+  CHECK_THAT(error_for_tokenizer(std::string("{\"a\":\0}", 7)), Contains("NUL byte"));
+  CHECK_THAT(error_for_tokenizer(std::string(100, '[')), StartsWith("t.json:1:"));
 }
 
 TEST_CASE("a wrong vocabulary or wrong merges are named") {
@@ -141,22 +141,24 @@ TEST_CASE("wrong added tokens are named") {
 TEST_CASE("files beside a tokenizer are checked too") {
   const TempFolder folder;
   const auto write = [&](const std::string& name, const std::string& text) { return folder.write(name, text); };
-  CHECK_THAT(error_of(folder, write("a/vocab.json", R"({"a": 0, "b": 1})")), StartsWith("a/merges.txt: cannot be opened"));
+  CHECK_THAT(tokenizer_error(folder, write("a/vocab.json", R"({"a": 0, "b": 1})")),
+             StartsWith("a/merges.txt: cannot be opened"));
   write("a/merges.txt", "#version: 0.2\na b c\n");
-  CHECK_THAT(error_of(folder, folder.path() / "a"), StartsWith("a/merges.txt:2: a merge is not two pieces"));
+  CHECK_THAT(tokenizer_error(folder, folder.path() / "a"), StartsWith("a/merges.txt:2: a merge is not two pieces"));
   write("a/merges.txt", "#version: 0.2\na b\n");
-  CHECK_THAT(error_of(folder, folder.path() / "a"), Contains("merge 0 (a b): the vocabulary has no ab"));
+  CHECK_THAT(tokenizer_error(folder, folder.path() / "a"), Contains("merge 0 (a b): the vocabulary has no ab"));
   write("b/merges.txt", "a b\n");
-  CHECK_THAT(error_of(folder, write("b/vocab.json", "[1]")), Contains("not a JSON object"));
+  CHECK_THAT(tokenizer_error(folder, write("b/vocab.json", "[1]")), Contains("not a JSON object"));
   write("c/tokenizer.json", "{" + model + "}");
   write("c/tokenizer_config.json", R"({"eos_token": "</end>"})");
-  CHECK_THAT(error_of(folder, folder.path() / "c"), Contains("has no piece </end>"));
+  CHECK_THAT(tokenizer_error(folder, folder.path() / "c"), Contains("has no piece </end>"));
   write("c/tokenizer_config.json", R"({"eos_token": 3})");
-  CHECK_THAT(error_of(folder, folder.path() / "c"), StartsWith("c/tokenizer_config.json: \"eos_token\" is neither"));
-  CHECK_THAT(error_of(folder, write("d/tokenizer.model", "no model")),
+  CHECK_THAT(tokenizer_error(folder, folder.path() / "c"), StartsWith("c/tokenizer_config.json: \"eos_token\" is neither"));
+  CHECK_THAT(tokenizer_error(folder, write("d/tokenizer.model", "no model")),
              StartsWith("d/tokenizer.model: is no sentencepiece model"));
-  CHECK_THAT(error_of(folder, write("e/tokenizer.model", "")), StartsWith("e/tokenizer.model: is no sentencepiece model"));
-  CHECK_THAT(error_of(folder, folder.path() / "none"), Contains("there is no such file or folder"));
+  CHECK_THAT(tokenizer_error(folder, write("e/tokenizer.model", "")),
+             StartsWith("e/tokenizer.model: is no sentencepiece model"));
+  CHECK_THAT(tokenizer_error(folder, folder.path() / "none"), Contains("there is no such file or folder"));
 }
 
 TEST_CASE("vocab.json with merges.txt is GPT-2's tokenizer") {

@@ -25,7 +25,7 @@ std::string answers(const std::vector<ChatPart>& parts) {
   return text;
 }
 
-std::string error_of(const char* name, const std::vector<ChatMessage>& messages, bool ask = false) {
+std::string template_error(const char* name, const std::vector<ChatMessage>& messages, bool ask = false) {
   try {
     render_chat(name, messages, ask);
   } catch (const Error& error) {
@@ -52,11 +52,12 @@ TEST_CASE("chat templates write what their makers do") {
 }
 
 TEST_CASE("chats that no template can write are refused") {
-  CHECK_THAT(error_of("vicuna", chat), Contains("this chat template is not supported; give one of chatml, llama2, llama3"));
-  CHECK_THAT(error_of("chatml", {}), Contains("there are none"));
-  CHECK_THAT(error_of("chatml", {{"system", "x"}}), Contains("only that of the system"));
-  CHECK_THAT(error_of("chatml", {{"assistant", "x"}}), Contains("number 0 is of the role 'assistant', not 'user'"));
-  CHECK_THAT(error_of("llama2", {{"user", "x"}, {"user", "y"}}), Contains("number 1 is of the role 'user'"));
-  CHECK_THAT(error_of("llama3", {{"user", "x"}, {"system", "y"}}), Contains("number 1 is of the role 'system'"));
-  CHECK_THAT(error_of("llama3", {{"user", "x"}, {"assistant", "y"}}, true), Contains("the last is not of a user"));
+  CHECK_THAT(template_error("vicuna", chat),
+             Contains("this chat template is not supported; give one of chatml, llama2, llama3"));
+  CHECK_THAT(template_error("chatml", {}), Contains("there are none"));
+  CHECK_THAT(template_error("chatml", {{"system", "x"}}), Contains("only that of the system"));
+  CHECK_THAT(template_error("chatml", {{"assistant", "x"}}), Contains("number 0 is of the role 'assistant', not 'user'"));
+  CHECK_THAT(template_error("llama2", {{"user", "x"}, {"user", "y"}}), Contains("number 1 is of the role 'user'"));
+  CHECK_THAT(template_error("llama3", {{"user", "x"}, {"system", "y"}}), Contains("number 1 is of the role 'system'"));
+  CHECK_THAT(template_error("llama3", {{"user", "x"}, {"assistant", "y"}}, true), Contains("the last is not of a user"));
 }

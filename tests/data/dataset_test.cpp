@@ -24,7 +24,7 @@ std::unique_ptr<Dataset> open(std::vector<std::filesystem::path> paths, std::int
   return open_dataset(options);
 }
 
-Tokens bytes(const std::string& text) {
+Tokens tokens_of_bytes(const std::string& text) {
   Tokens tokens;
   for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
   return tokens;
@@ -37,10 +37,10 @@ TEST_CASE("a text file is cut into samples that share one token with their neigh
   const auto data = open({folder.write("a.txt", "abcdefghij\xff")}, 3);
   REQUIRE(data->size() == 3);
   REQUIRE(data->sequence_length() == 3);
-  CHECK(data->read(0) == bytes("abcd"));
-  CHECK(data->read(1) == bytes("defg"));
-  CHECK(data->read(2) == bytes("ghij"));
-  CHECK(data->read(4) == bytes("defg"));  // the next epoch
+  CHECK(data->read(0) == tokens_of_bytes("abcd"));
+  CHECK(data->read(1) == tokens_of_bytes("defg"));
+  CHECK(data->read(2) == tokens_of_bytes("ghij"));
+  CHECK(data->read(4) == tokens_of_bytes("defg"));  // the next epoch
   const auto exact = open({folder.write("b.txt", "ab\xff")}, 2);
   REQUIRE(exact->size() == 1);
   CHECK(exact->read(0) == Tokens{97, 98, 255});
@@ -53,7 +53,7 @@ TEST_CASE("a large text file reads the same as a small one") {
   const auto data = open({folder.write("big.txt", text)}, 1000);
   REQUIRE(data->size() == (1 << 20) / 1000);
   for (const std::int64_t k : {0, 17, 1047})
-    CHECK(data->read(k) == bytes(text.substr(static_cast<std::size_t>(k) * 1000, 1001)));
+    CHECK(data->read(k) == tokens_of_bytes(text.substr(static_cast<std::size_t>(k) * 1000, 1001)));
 }
 
 TEST_CASE("text rows are packed with a marker between them") {
@@ -69,7 +69,7 @@ TEST_CASE("text rows are packed with a marker between them") {
   SECTION("else a newline") {
     const auto data = open({file}, 10, 256);
     REQUIRE(data->size() == 1);
-    CHECK(data->read(0) == bytes("ab\nc\xc3\xa9\n\nxyz"));
+    CHECK(data->read(0) == tokens_of_bytes("ab\nc\xc3\xa9\n\nxyz"));
   }
 }
 
@@ -94,8 +94,8 @@ TEST_CASE("a folder is read in the order of its names, short documents packed to
   folder.write("in/README.md", "not data");
   const auto data = open({folder.path() / "in"}, 4);
   REQUIRE(data->size() == 3);
-  CHECK(data->read(0) == bytes("A\nBB\n"));
-  CHECK(data->read(1) == bytes("\nCC\nD"));
+  CHECK(data->read(0) == tokens_of_bytes("A\nBB\n"));
+  CHECK(data->read(1) == tokens_of_bytes("\nCC\nD"));
   CHECK(data->read(2) == Tokens{0, 1, 2, 3, 4});
 }
 
@@ -103,9 +103,9 @@ TEST_CASE("inputs without weights follow one another") {
   TempFolder folder;
   const auto data = open({folder.write("b.txt", "bbbbb"), folder.write("a.txt", "aaaaaaa")}, 2);
   REQUIRE(data->size() == 5);
-  CHECK(data->read(1) == bytes("bbb"));
-  CHECK(data->read(2) == bytes("aaa"));
-  CHECK(data->read(4) == bytes("aaa"));
+  CHECK(data->read(1) == tokens_of_bytes("bbb"));
+  CHECK(data->read(2) == tokens_of_bytes("aaa"));
+  CHECK(data->read(4) == tokens_of_bytes("aaa"));
 }
 
 TEST_CASE("weights are the odds of a mixture, and every sample of an input comes before one comes again") {
@@ -184,7 +184,7 @@ TEST_CASE("the inside text is plain ASCII of about 100 KB and trains on a byte v
   const auto data = open_dataset(options);
   CHECK(data->sequence_length() == 128);
   CHECK(data->size() == (std::ssize(text) - 1) / 128);
-  CHECK(data->read(0) == bytes(std::string(text.substr(0, 129))));
+  CHECK(data->read(0) == tokens_of_bytes(std::string(text.substr(0, 129))));
 }
 
 TEST_CASE("many threads read one dataset") {

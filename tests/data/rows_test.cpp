@@ -17,7 +17,7 @@ using Tokens = std::vector<std::int32_t>;
 constexpr std::int32_t end = 256;  // of a text of bytes
 constexpr std::int32_t no = not_counted;
 
-DatasetOptions options_for(const std::filesystem::path& file) {
+DatasetOptions rows_options(const std::filesystem::path& file) {
   DatasetOptions options;
   options.inputs = {{file, std::nullopt}};
   options.vocabulary = 300;
@@ -42,7 +42,7 @@ void check_sizes(const Dataset& data) {
   }
 }
 
-Tokens bytes(std::string_view text) {
+Tokens row_tokens(std::string_view text) {
   Tokens tokens;
   for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
   return tokens;
@@ -52,12 +52,12 @@ Tokens bytes(std::string_view text) {
 
 TEST_CASE("of a prompt and a response only the response counts") {
   const TempFolder folder;
-  const auto data = open_dataset(options_for(folder.write("a.jsonl", R"({"prompt": "2+2=", "response": "4"})"
-                                                                     "\n"
-                                                                     R"({"response": "ja", "prompt": "", "id": 7})")));
+  const auto data = open_dataset(rows_options(folder.write("a.jsonl", R"({"prompt": "2+2=", "response": "4"})"
+                                                                      "\n"
+                                                                      R"({"response": "ja", "prompt": "", "id": 7})")));
   REQUIRE(data->size() == 2);
   CHECK(data->sequence_length() == 5);
-  CHECK(sample_of(*data, 0).ids == bytes("2+2=4"));
+  CHECK(sample_of(*data, 0).ids == row_tokens("2+2=4"));
   CHECK(sample_of(*data, 0).labels == Tokens{no, no, no, '4', end});
   CHECK(sample_of(*data, 1).labels == Tokens{'a', end});
   check_sizes(*data);
@@ -65,7 +65,7 @@ TEST_CASE("of a prompt and a response only the response counts") {
 
 TEST_CASE("of a chat only the answers count, with what ends them") {
   const TempFolder folder;
-  DatasetOptions options = options_for(folder.write(
+  DatasetOptions options = rows_options(folder.write(
       "a.jsonl",
       R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "U"},)"
       R"({"role": "assistant", "content": "A"}, {"role": "user", "content": "V"}, {"role": "assistant", "content": "B"}]})"));
@@ -75,7 +75,7 @@ TEST_CASE("of a chat only the answers count, with what ends them") {
       "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
       "<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\nB<|im_end|>";
   const Sample sample = sample_of(*data, 0);
-  CHECK(sample.ids == bytes(text.substr(0, text.size() - 1)));
+  CHECK(sample.ids == row_tokens(text.substr(0, text.size() - 1)));
   std::string learned;
   for (const std::int32_t label : sample.labels) learned += label == no ? '.' : static_cast<char>(label);
   const std::string all = std::string(text.find("A<"), '.') + "A<|im_end|>" +
@@ -87,9 +87,9 @@ TEST_CASE("of a chat only the answers count, with what ends them") {
 TEST_CASE("labels beside ids say which of them count, as Hugging Face has them") {
   const TempFolder folder;
   const auto data =
-      open_dataset(options_for(folder.write("a.jsonl", R"({"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 9]})"
-                                                       "\n"
-                                                       R"({"labels": [5, 6], "input_ids": [5, 6]})")));
+      open_dataset(rows_options(folder.write("a.jsonl", R"({"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 9]})"
+                                                        "\n"
+                                                        R"({"labels": [5, 6], "input_ids": [5, 6]})")));
   REQUIRE(data->size() == 2);
   CHECK(data->sequence_length() == 3);
   CHECK(sample_of(*data, 0).ids == Tokens{1, 2, 3});
@@ -101,9 +101,9 @@ TEST_CASE("labels beside ids say which of them count, as Hugging Face has them")
 
 TEST_CASE("a class is said at the last token of its row") {
   const TempFolder folder;
-  DatasetOptions options = options_for(folder.write("a.jsonl", R"({"input_ids": [7, 8, 9], "label": 2})"
-                                                               "\n"
-                                                               R"({"input_ids": [7], "label": 0})"));
+  DatasetOptions options = rows_options(folder.write("a.jsonl", R"({"input_ids": [7, 8, 9], "label": 2})"
+                                                                "\n"
+                                                                R"({"input_ids": [7], "label": 0})"));
   options.classes = 3;
   const auto ids = open_dataset(options);
   CHECK(ids->sequence_length() == 3);
@@ -115,7 +115,7 @@ TEST_CASE("a class is said at the last token of its row") {
   options.inputs = {{folder.write("b.jsonl", R"({"one": "ab", "text": "x", "two": "c", "label": 1})"), std::nullopt}};
   options.text_keys = {"one", "two"};
   const auto texts = open_dataset(options);
-  CHECK(sample_of(*texts, 0).ids == bytes("ab\nc"));
+  CHECK(sample_of(*texts, 0).ids == row_tokens("ab\nc"));
   CHECK(sample_of(*texts, 0).labels == Tokens{no, no, no, 1});
   check_sizes(*texts);
 }
@@ -123,7 +123,7 @@ TEST_CASE("a class is said at the last token of its row") {
 TEST_CASE("texts of several keys are one document") {
   const TempFolder folder;
   DatasetOptions options =
-      options_for(folder.write("a.jsonl", "{\"title\":\"ab\",\"body\":\"cd\"}\n{\"body\":\"e\",\"title\":\"f\"}\n"));
+      rows_options(folder.write("a.jsonl", "{\"title\":\"ab\",\"body\":\"cd\"}\n{\"body\":\"e\",\"title\":\"f\"}\n"));
   options.text_keys = {"title", "body"};
   options.sequence_length = 8;
   CHECK(open_dataset(options)->read(0) == Tokens{'a', 'b', '\n', 'c', 'd', end, 'f', '\n', 'e'});
@@ -131,7 +131,7 @@ TEST_CASE("texts of several keys are one document") {
 
 TEST_CASE("each text row is a sample where nothing is packed") {
   const TempFolder folder;
-  DatasetOptions options = options_for(folder.write("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"\"}\n{\"text\":\"de\"}\n"));
+  DatasetOptions options = rows_options(folder.write("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"\"}\n{\"text\":\"de\"}\n"));
   options.pack = Pack::none;
   const auto data = open_dataset(options);
   REQUIRE(data->size() == 2);
@@ -143,7 +143,7 @@ TEST_CASE("each text row is a sample where nothing is packed") {
 TEST_CASE("isolated documents are the packed samples with their bounds, and none tells what the next begins with") {
   const TempFolder folder;
   DatasetOptions options =
-      options_for(folder.write("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"de\"}\n{\"text\":\"fghijkl\"}\n"));
+      rows_options(folder.write("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"de\"}\n{\"text\":\"fghijkl\"}\n"));
   options.sequence_length = 5;
   options.pack = Pack::documents;
   const auto packed = open_dataset(options);
@@ -163,9 +163,9 @@ TEST_CASE("isolated documents are the packed samples with their bounds, and none
 
 TEST_CASE("packed rows keep what counts in them") {
   const TempFolder folder;
-  DatasetOptions options = options_for(folder.write("a.jsonl",
-                                                    "{\"prompt\":\"ab\",\"response\":\"c\"}\n{\"prompt\":\"d\",\"response\":"
-                                                    "\"ef\"}\n{\"prompt\":\"\",\"response\":\"g\"}\n"));
+  DatasetOptions options = rows_options(folder.write("a.jsonl",
+                                                     "{\"prompt\":\"ab\",\"response\":\"c\"}\n{\"prompt\":\"d\",\"response\":"
+                                                     "\"ef\"}\n{\"prompt\":\"\",\"response\":\"g\"}\n"));
   options.sequence_length = 4;
   options.pack = Pack::documents;
   const auto packed = open_dataset(options);  // abc# d ef# g#
@@ -188,7 +188,7 @@ TEST_CASE("files of one input may hold rows and documents") {
   folder.write("in/c.jsonl",
                "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]}\n");
   folder.write("in/d.jsonl", "{\"input_ids\":[1,2,3,4,5]}\n{\"input_ids\":[1,2]}\n");
-  DatasetOptions options = options_for(folder.path() / "in");
+  DatasetOptions options = rows_options(folder.path() / "in");
   options.chat_template = "llama2";
   const auto data = open_dataset(options);
   const std::int64_t longest = data->sequence_length();

@@ -4,6 +4,7 @@
 #include <simdjson.h>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "tokenizer_files.hpp"
 
 using namespace pipetrain;
@@ -27,7 +28,7 @@ std::string streamed(const Tokenizer* tokenizer, const std::vector<std::int32_t>
 }  // namespace
 
 TEST_CASE("text comes in whole characters, and is what the ids behind the prompt add to it") {
-  const fs::path fixtures = fs::path(PIPETRAIN_TEST_DATA) / "data/tokenizers/fixtures";
+  const fs::path fixtures = fs::path(test_data()) / "data/tokenizers/fixtures";
   for (const std::string& name : test::tokenizer_shapes()) {
     const auto tokenizer = open_tokenizer(fixtures / (name + ".json"));
     test::RecordFile lines(fixtures / "lines.bin");

@@ -54,7 +54,7 @@ std::string llmc(std::int32_t magic, std::int32_t version, std::int32_t count, c
   return raw<std::int32_t>({magic, version, count}) + std::string(253 * 4, '\0') + ids;
 }
 
-DatasetOptions options_for(const fs::path& path) {
+DatasetOptions token_file_options(const fs::path& path) {
   DatasetOptions options;
   options.inputs = {{path, std::nullopt}};
   options.sequence_length = 4;
@@ -63,8 +63,8 @@ DatasetOptions options_for(const fs::path& path) {
   return options;
 }
 
-std::string error_of(const TempFolder& folder, const fs::path& path) {
-  return test::input_error(folder, [&] { open_dataset(options_for(path)); });
+std::string token_file_error(const TempFolder& folder, const fs::path& path) {
+  return test::input_error(folder, [&] { open_dataset(token_file_options(path)); });
 }
 
 const std::string nine = u16({1, 2, 3, 4, 5, 6, 7, 8, 9});
@@ -88,7 +88,7 @@ TEST_CASE("token files of every kind are read in place") {
         folder.write("llama3.bin", llmc(20240801, 7, 9, nine_wide)), folder.write("shard.ds", nine),
         folder.write("wide.ds", nine_wide)}) {
     INFO(path);
-    const auto dataset = open_dataset(options_for(path));
+    const auto dataset = open_dataset(token_file_options(path));
     CHECK(dataset->size() == 2);
     CHECK(dataset->read(0) == std::vector<std::int32_t>{1, 2, 3, 4, 5});
     CHECK(dataset->read(1) == std::vector<std::int32_t>{5, 6, 7, 8, 9});
@@ -99,7 +99,7 @@ TEST_CASE("token files follow each other without anything between") {
   const TempFolder folder;
   folder.write("all/a.tokens", token_file({1, 2, 3, 4, 5}, 100));
   folder.write("all/b.tokens", token_file({6, 7, 8, 9}, 100));
-  const auto dataset = open_dataset(options_for(folder.path() / "all"));
+  const auto dataset = open_dataset(token_file_options(folder.path() / "all"));
   CHECK(dataset->read(1) == std::vector<std::int32_t>{5, 6, 7, 8, 9});
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("wrong token files of ours are refused") {
   const auto error_with = [&](std::size_t at, const std::string& bytes) {
     std::string changed = good;
     changed.replace(at, bytes.size(), bytes);
-    return error_of(folder, folder.write("x.tokens", changed));
+    return token_file_error(folder, folder.write("x.tokens", changed));
   };
   // A header whose checksum is right.
   const auto error_with_sum = [&](std::size_t at, const std::string& bytes) {
@@ -117,11 +117,11 @@ TEST_CASE("wrong token files of ours are refused") {
     changed.replace(at, bytes.size(), bytes);
     const std::uint64_t sum = checksum(changed.data(), 120);
     changed.replace(120, 8, u64({sum}));
-    return error_of(folder, folder.write("x.tokens", changed));
+    return token_file_error(folder, folder.write("x.tokens", changed));
   };
-  CHECK(error_of(folder, folder.write("x.tokens", good)) == "no error");
-  CHECK_THAT(error_of(folder, folder.write("x.tokens", "")), Contains("x.tokens: is empty"));
-  CHECK_THAT(error_of(folder, folder.write("x.tokens", good.substr(0, 127))), Contains("x.tokens: is too short"));
+  CHECK(token_file_error(folder, folder.write("x.tokens", good)) == "no error");
+  CHECK_THAT(token_file_error(folder, folder.write("x.tokens", "")), Contains("x.tokens: is empty"));
+  CHECK_THAT(token_file_error(folder, folder.write("x.tokens", good.substr(0, 127))), Contains("x.tokens: is too short"));
   CHECK_THAT(error_with(0, "X"), Contains("x.tokens: does not begin with PIPETOKS"));
   CHECK_THAT(error_with(8, raw<std::uint32_t>({2})), Contains("x.tokens: is a token file of version 2"));
   CHECK_THAT(error_with(16, "x"), Contains("its header is damaged"));
@@ -133,22 +133,24 @@ TEST_CASE("wrong token files of ours are refused") {
   CHECK_THAT(error_with_sum(24, u64({~std::uint64_t{0}})), Contains("has fewer ids or documents"));
   CHECK_THAT(error_with_sum(24, u64({0})), Contains("has fewer ids or documents"));
   CHECK_THAT(error_with_sum(24, u64({3})), Contains("its header describes"));
-  CHECK_THAT(error_of(folder, folder.write("x.tokens", good + "x")), Contains("its header describes"));
-  CHECK_THAT(error_of(folder, folder.write("x.tokens", good.substr(0, good.size() - 8))), Contains("its header describes"));
+  CHECK_THAT(token_file_error(folder, folder.write("x.tokens", good + "x")), Contains("its header describes"));
+  CHECK_THAT(token_file_error(folder, folder.write("x.tokens", good.substr(0, good.size() - 8))),
+             Contains("its header describes"));
   CHECK_THAT(error_with(130, "x"), Contains("its ids are damaged"));
   CHECK_THAT(error_with(good.size() - 1, "x"), Contains("its ids are damaged"));
-  CHECK_THAT(error_of(folder, folder.write("x.tokens", token_file({1, 2, 3, 4, 100, 6}, 200))),
+  CHECK_THAT(token_file_error(folder, folder.write("x.tokens", token_file({1, 2, 3, 4, 100, 6}, 200))),
              Contains("x.tokens: token 4 is 100, outside the model's vocabulary of 100"));
-  CHECK_THAT(error_of(folder, folder.write("x.tokens", token_file({1, 2, 3, 4, -1, 6}, 100'000))),
+  CHECK_THAT(token_file_error(folder, folder.write("x.tokens", token_file({1, 2, 3, 4, -1, 6}, 100'000))),
              Contains("x.tokens: token 4 is 4294967295, outside"));
-  CHECK_THAT(error_of(folder, folder.write("x.tokens", token_file({1, 2, 3, 4}, 100))), Contains("too few for one sample"));
+  CHECK_THAT(token_file_error(folder, folder.write("x.tokens", token_file({1, 2, 3, 4}, 100))),
+             Contains("too few for one sample"));
 }
 
 TEST_CASE("wrong files of Megatron-LM are refused") {
   const TempFolder folder;
   const auto error_for = [&](const Index& index, const std::string& ids) {
     folder.write("x.idx", index.bytes());
-    return error_of(folder, folder.write("x.bin", ids));
+    return token_file_error(folder, folder.write("x.bin", ids));
   };
   const auto error_with = [&](const auto& change) {
     Index index;
@@ -176,14 +178,14 @@ TEST_CASE("wrong files of Megatron-LM are refused") {
   CHECK_THAT(error_for(Index(), nine + "x"), Contains("x.bin: has 19 bytes of ids"));
   CHECK_THAT(error_for(Index(), u16({1, 2, 3, 4, 5, 6, 7, 8, 100})), Contains("x.bin: token 8 is 100, outside"));
   folder.write("y.idx", Index().bytes().substr(0, 33));
-  CHECK_THAT(error_of(folder, folder.write("y.bin", nine)), Contains("y.idx: does not begin with MMIDIDX"));
+  CHECK_THAT(token_file_error(folder, folder.write("y.bin", nine)), Contains("y.idx: does not begin with MMIDIDX"));
   folder.write("z.idx", "");
-  CHECK_THAT(error_of(folder, folder.write("z.bin", nine)), Contains("z.idx: is empty"));
+  CHECK_THAT(token_file_error(folder, folder.write("z.bin", nine)), Contains("z.idx: is empty"));
 }
 
 TEST_CASE("wrong files of llm.c and datatrove are refused") {
   const TempFolder folder;
-  const auto bin = [&](const std::string& bytes) { return error_of(folder, folder.write("x.bin", bytes)); };
+  const auto bin = [&](const std::string& bytes) { return token_file_error(folder, folder.write("x.bin", bytes)); };
   CHECK_THAT(bin(nine), Contains("x.bin: there is no index .idx beside it"));
   CHECK_THAT(bin("ab"), Contains("x.bin: there is no index .idx beside it"));
   CHECK_THAT(bin(""), Contains("x.bin: is empty"));
@@ -199,9 +201,10 @@ TEST_CASE("wrong files of llm.c and datatrove are refused") {
 
   const auto ds = [&](const std::string& bytes, const std::string& index) {
     folder.write("x.ds.index", index);
-    return error_of(folder, folder.write("x.ds", bytes));
+    return token_file_error(folder, folder.write("x.ds", bytes));
   };
-  CHECK_THAT(error_of(folder, folder.write("alone.ds", nine)), Contains("alone.ds: there is no alone.ds.index beside it"));
+  CHECK_THAT(token_file_error(folder, folder.write("alone.ds", nine)),
+             Contains("alone.ds: there is no alone.ds.index beside it"));
   CHECK_THAT(ds(nine, ""), Contains("x.ds.index: is empty"));
   CHECK_THAT(ds("", u64({9})), Contains("x.ds: is empty"));
   CHECK_THAT(ds(nine, "1234"), Contains("x.ds.index: has 4 bytes"));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "run_program.hpp"
 #include "skip.hpp"
 #include "tokenizer_files.hpp"
@@ -42,7 +43,7 @@ int differences(const fs::path& folder, const std::string& name, int& lines, con
   return wrong;
 }
 
-fs::path fixtures() { return fs::path(PIPETRAIN_TEST_DATA) / "data/tokenizers/fixtures"; }
+fs::path fixtures() { return fs::path(test_data()) / "data/tokenizers/fixtures"; }
 
 // A Python with the library: the one that is named, the system's, or one in an environment of its own. Empty where there is
 // none.

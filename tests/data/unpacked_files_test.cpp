@@ -17,7 +17,7 @@ const std::string gzip =
 const std::string zstd =
     "\x28\xb5\x2f\xfd\x20\x22\xf5\x00\x00\xc0\x7b\x22\x74\x65\x78\x74\x22\x3a\x20\x22\x61\x62\x63\x22\x7d\x0a\x64\x65\x66\x67\x68\x22\x7d\x0a\x01\x00\x66\x9b\x4b"s;
 
-DatasetOptions options_for(const std::filesystem::path& path) {
+DatasetOptions unpacked_options(const std::filesystem::path& path) {
   DatasetOptions options;
   options.inputs = {{path, std::nullopt}};
   options.sequence_length = 8;
@@ -25,11 +25,11 @@ DatasetOptions options_for(const std::filesystem::path& path) {
   return options;
 }
 
-std::vector<std::int32_t> tokens_of(const std::filesystem::path& path) { return open_dataset(options_for(path))->read(0); }
+std::vector<std::int32_t> tokens_of(const std::filesystem::path& path) { return open_dataset(unpacked_options(path))->read(0); }
 
-std::string error_of(const std::filesystem::path& path) {
+std::string unpacking_error(const std::filesystem::path& path) {
   try {
-    open_dataset(options_for(path));
+    open_dataset(unpacked_options(path));
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
     return error.what();
@@ -46,15 +46,15 @@ TEST_CASE("compressed rows are those that were compressed") {
   CHECK(tokens_of(folder.write("a.jsonl.zst", zstd)) == plain);
   CHECK(tokens_of(folder.write("a.txt.zst", zstd)).front() == '{');
   // Several compressed parts in one file, as `cat` makes them.
-  const auto twice = open_dataset(options_for(folder.write("b.jsonl.gz", gzip + gzip)));
+  const auto twice = open_dataset(unpacked_options(folder.write("b.jsonl.gz", gzip + gzip)));
   CHECK(twice->size() == 2);
-  CHECK(open_dataset(options_for(folder.write("b.jsonl.zst", zstd + zstd)))->read(1) == twice->read(1));
+  CHECK(open_dataset(unpacked_options(folder.write("b.jsonl.zst", zstd + zstd)))->read(1) == twice->read(1));
 }
 
 TEST_CASE("compressed files that are damaged are refused") {
   const TempFolder folder;
-  const auto gz = [&](const std::string& bytes) { return error_of(folder.write("a.jsonl.gz", bytes)); };
-  const auto zst = [&](const std::string& bytes) { return error_of(folder.write("a.jsonl.zst", bytes)); };
+  const auto gz = [&](const std::string& bytes) { return unpacking_error(folder.write("a.jsonl.gz", bytes)); };
+  const auto zst = [&](const std::string& bytes) { return unpacking_error(folder.write("a.jsonl.zst", bytes)); };
   std::string wrong_sum = gzip;
   wrong_sum[gzip.size() - 8] ^= 1;
   CHECK_THAT(gz(""), Contains("a.jsonl.gz: is empty"));
@@ -74,7 +74,7 @@ TEST_CASE("compressed files that are damaged are refused") {
   CHECK_THAT(zst(wrong_block), Contains("cannot be unpacked"));
   CHECK_THAT(zst(zstd + "xyz"), Contains("cannot be unpacked"));
   CHECK_THAT(zst(gzip), Contains("cannot be unpacked"));
-  CHECK_THAT(error_of(folder.write("a.tokens.gz", gzip)), Contains("a file of this kind cannot be read"));
+  CHECK_THAT(unpacking_error(folder.write("a.tokens.gz", gzip)), Contains("a file of this kind cannot be read"));
 }
 
 TEST_CASE("wildcards stand for files in the order of their names") {
@@ -84,5 +84,5 @@ TEST_CASE("wildcards stand for files in the order of their names") {
   folder.write("c.jsonl", "{\"text\": \"c\"}");
   CHECK(tokens_of(folder.path() / "*.txt") == std::vector<std::int32_t>{'a', 'a', 'a', 256, 'b', 'b', 'b', 'b', 'b'});
   CHECK(parse_data_input((folder.path() / "*.txt:2").string()).weight == 2.0);
-  CHECK_THAT(error_of(folder.path() / "*.md"), Contains("there is no such file or folder"));
+  CHECK_THAT(unpacking_error(folder.path() / "*.md"), Contains("there is no such file or folder"));
 }

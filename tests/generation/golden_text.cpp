@@ -5,12 +5,13 @@
 
 #include "catch.hpp"
 #include "model/weights/weights.hpp"
+#include "paths.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain::testing {
 namespace {
 
-const std::filesystem::path golden = std::filesystem::path(PIPETRAIN_TEST_DATA) / "golden";
+const std::filesystem::path golden = std::filesystem::path(test_data()) / "golden";
 
 class Answers : public DecodingEvents {
  public:

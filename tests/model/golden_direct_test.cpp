@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "model/direct_pipeline.hpp"
 #include "model/weights/full_tensors.hpp"
+#include "paths.hpp"
 #include "skip.hpp"
 
 namespace pipetrain::test {
@@ -23,7 +24,7 @@ struct Golden {
   std::vector<std::vector<std::int32_t>> sequences;
   std::int64_t sequence = 0, global_batch = 0;
 
-  explicit Golden(const std::string& name) : folder(fs::path(PIPETRAIN_TEST_DATA) / "golden" / name) {
+  explicit Golden(const std::string& name) : folder(fs::path(test_data()) / "golden" / name) {
     config = read_hf_config(folder);
     trajectory = nlohmann::json::parse(std::ifstream(folder / "trajectory.json"));
     std::ifstream rows(folder / "train.jsonl");

@@ -9,13 +9,13 @@
 namespace pipetrain::testing {
 namespace {
 
-struct MatrixSizes {
+struct BiasSizes {
   std::int64_t tokens, out, in;
 };
-const std::vector<MatrixSizes> matrix_sizes{{1, 1, 1},    {3, 5, 7},      {16, 8, 8},      {33, 40, 129},
-                                            {64, 48, 32}, {257, 200, 96}, {300, 264, 208}, {304, 256, 512}};
+const std::vector<BiasSizes> bias_sizes{{1, 1, 1},    {3, 5, 7},      {16, 8, 8},      {33, 40, 129},
+                                        {64, 48, 32}, {257, 200, 96}, {300, 264, 208}, {304, 256, 512}};
 
-void check_products(Bench& b, const MatrixSizes& size) {
+void check_bias_products(Bench& b, const BiasSizes& size) {
   const auto& [t, n, k] = size;
   INFO(t << " tokens, " << k << " to " << n);
   const Values x = b.draw({t, k}), w = b.draw({n, k}, 1 / std::sqrt(static_cast<double>(k)));
@@ -78,7 +78,7 @@ void check_residual_sums(Bench& b, const Shape& shape) {
 
 TEST_CASE("products with a bias match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const MatrixSizes& size : matrix_sizes) check_products(b, size);
+    for (const BiasSizes& size : bias_sizes) check_bias_products(b, size);
   });
 }
 
@@ -96,8 +96,8 @@ TEST_CASE("GPU biases on the way of products and norms of GPT-2's widths", "[gpu
   }
   on_every_backend([](Bench& b) {
     if (b.rank.device().id().kind != DeviceKind::cuda || b.dtype == DType::f32) return;
-    for (const MatrixSizes& size : {MatrixSizes{64, 2304, 768}, {64, 768, 3072}, {32, 4800, 1600}, {32, 1600, 6400}})
-      check_products(b, size);
+    for (const BiasSizes& size : {BiasSizes{64, 2304, 768}, {64, 768, 3072}, {32, 4800, 1600}, {32, 1600, 6400}})
+      check_bias_products(b, size);
     for (const Shape& shape : {Shape{2048, 768}, Shape{1000, 1600}, Shape{133, 8192}}) check_residual_sums(b, shape);
   });
 }

@@ -21,12 +21,12 @@ Values random_documents(std::int64_t batch, std::int64_t sequence, std::int64_t 
   return documents;
 }
 
-const std::vector<AttentionShape> shapes{{1, 1, 1, 1, 8},    {2, 5, 3, 3, 8},     {1, 63, 4, 2, 16}, {3, 65, 6, 2, 64},
-                                         {2, 130, 4, 4, 64}, {1, 257, 2, 1, 128}, {2, 300, 8, 1, 16}};
+const std::vector<AttentionShape> document_shapes{{1, 1, 1, 1, 8},    {2, 5, 3, 3, 8},     {1, 63, 4, 2, 16}, {3, 65, 6, 2, 64},
+                                                  {2, 130, 4, 4, 64}, {1, 257, 2, 1, 128}, {2, 300, 8, 1, 16}};
 
 TEST_CASE("attention sees the keys of its own document only, with dropout and without", "[ops][documents]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape : shapes) {
+    for (const AttentionShape& shape : document_shapes) {
       for (const std::int64_t longest : {std::int64_t{3}, std::int64_t{40}, shape.sequence}) {
         const Dropout dropout{.key = {3, 4}, .dropped = longest == 40 ? 13000U : 0U};
         const reference::Sight sight{random_documents(shape.batch, shape.sequence, longest, b.random), dropout};
@@ -112,7 +112,7 @@ TEST_CASE("one document a sequence gives the bits of attention without documents
 
 TEST_CASE("positions count from the document's first token", "[ops][documents]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape : shapes) {
+    for (const AttentionShape& shape : document_shapes) {
       INFO(shape.batch << " x " << shape.sequence);
       const Values documents = random_documents(shape.batch, shape.sequence, 20, b.random);
       const Tensor tdocuments = b.rank.put(documents, DType::i32);

@@ -10,13 +10,13 @@ namespace pipetrain::testing {
 namespace {
 
 // Grouped-query, one key head, odd lengths, lengths of and around the blocks that kernels work in, head sizes from 2 to 128.
-const std::vector<AttentionShape> attention_shapes{{1, 1, 1, 1, 2},   {2, 5, 3, 3, 8},    {1, 64, 2, 1, 32},
-                                                   {2, 65, 6, 2, 64}, {2, 128, 4, 2, 64}, {1, 256, 3, 3, 128},
-                                                   {1, 384, 4, 1, 64}};
+const std::vector<AttentionShape> fused_attention_shapes{{1, 1, 1, 1, 2},   {2, 5, 3, 3, 8},    {1, 64, 2, 1, 32},
+                                                         {2, 65, 6, 2, 64}, {2, 128, 4, 2, 64}, {1, 256, 3, 3, 128},
+                                                         {1, 384, 4, 1, 64}};
 
 TEST_CASE("attention's gradient with the rotary's is that of what was rotated, documents included", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape : attention_shapes) {
+    for (const AttentionShape& shape : fused_attention_shapes) {
       for (const bool documented : {false, true}) {
         INFO(shape.batch << " x " << shape.sequence << ", " << shape.heads << " on " << shape.kv_heads << " of "
                          << shape.head_dim << (documented ? ", documents" : ""));

@@ -8,11 +8,11 @@ namespace pipetrain::testing {
 namespace {
 
 // One column, fewer columns than a vector, odd, and what fills blocks; hidden sizes of GPT-2.
-const std::vector<Shape> shapes{{1, 1}, {3, 5}, {5, 31}, {77, 200}, {9, 768}, {300, 512}, {40, 1600}};
+const std::vector<Shape> gpt2_shapes{{1, 1}, {3, 5}, {5, 31}, {77, 200}, {9, 768}, {300, 512}, {40, 1600}};
 
 TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const Shape& shape : shapes) {
+    for (const Shape& shape : gpt2_shapes) {
       INFO(to_string(shape));
       Values x = b.draw(shape);
       const Values w = b.draw({shape[1]}), bias = b.draw({shape[1]}), dy = b.draw(shape), residual = b.draw(shape);
@@ -59,7 +59,7 @@ TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
 
 TEST_CASE("GELU with its bias, and both gradients, match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const Shape& shape : shapes) {
+    for (const Shape& shape : gpt2_shapes) {
       INFO(to_string(shape));
       Values x = b.draw(shape, 3);
       x(0, 0) = rounded(-60, b.dtype);  // far out, where the exponential under- and overflows
@@ -82,7 +82,7 @@ TEST_CASE("GELU with its bias, and both gradients, match the reference", "[ops]"
 
 TEST_CASE("biases and their gradients match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const Shape& shape : shapes) {
+    for (const Shape& shape : gpt2_shapes) {
       INFO(to_string(shape));
       const Values x = b.draw(shape), bias = b.draw({shape[1]}), old = b.draw_f32({shape[1]});
       const Tensor tx = b.put(x), ty = b.put(x), tb = b.put(bias), dbias = b.put_f32(old);

@@ -201,7 +201,7 @@ void check_biased_products(Layout& l, std::int64_t tokens) {
   l.check_shards(sum, plus(reference::add_bias(reference::matmul(MatmulKind::forward, wide, w2), bias2), residual));
 }
 
-void check_products(Layout& l, std::int64_t tokens) {
+void check_parallel_products(Layout& l, std::int64_t tokens) {
   INFO(tokens << " tokens");
   check_biased_products(l, tokens);
   check_gathered_products(l, tokens);
@@ -211,7 +211,7 @@ void check_products(Layout& l, std::int64_t tokens) {
 
 TEST_CASE("column- and row-parallel products over ranks equal the whole product", "[ops]") {
   on_every_layout([](Layout& l) {
-    for (const std::int64_t tokens : {2, 29, 130}) check_products(l, tokens);
+    for (const std::int64_t tokens : {2, 29, 130}) check_parallel_products(l, tokens);
   });
 }
 
@@ -220,7 +220,7 @@ TEST_CASE("large products over ranks of GPUs equal the whole product", "[ops][gp
   bool tested = false;
   on_every_layout([&](Layout& l) {
     const bool in_pieces = l.team[0].device().id().kind == DeviceKind::cuda && l.sequence_parallel;
-    if (in_pieces) check_products(l, 29999);
+    if (in_pieces) check_parallel_products(l, 29999);
     tested |= in_pieces;
   });
   if (!tested) test::skip("needs 2 GPUs");

@@ -8,14 +8,15 @@
 namespace pipetrain::testing {
 namespace {
 
-struct MatrixSizes {
+struct ProductSizes {
   std::int64_t tokens, out, in;
 };
-const std::vector<MatrixSizes> matrix_sizes{{1, 1, 1}, {3, 5, 7}, {64, 48, 32}, {33, 17, 129}, {257, 200, 96}, {300, 260, 210}};
+const std::vector<ProductSizes> product_sizes{{1, 1, 1},     {3, 5, 7},      {64, 48, 32},
+                                              {33, 17, 129}, {257, 200, 96}, {300, 260, 210}};
 
 TEST_CASE("matrix products match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const auto& [t, n, k] : matrix_sizes) {
+    for (const auto& [t, n, k] : product_sizes) {
       INFO(t << " tokens, " << k << " to " << n);
       const Values x = b.draw({t, k}), w = b.draw({n, k}), dy = b.draw({t, n}), residual = b.draw({t, n}),
                    old = b.draw_f32({n, k});
@@ -46,7 +47,7 @@ TEST_CASE("matrix products match the reference", "[ops]") {
 
 TEST_CASE("a weight gradient written over NaN has the bits of one added to zeros", "[ops]") {
   on_every_backend([](Bench& b) {
-    std::vector<MatrixSizes> sizes = matrix_sizes;
+    std::vector<ProductSizes> sizes = product_sizes;
     sizes.push_back({0, 5, 7});
     for (const auto& [t, n, k] : sizes) {
       INFO(t << " tokens, " << k << " to " << n);
@@ -63,7 +64,7 @@ TEST_CASE("a weight gradient written over NaN has the bits of one added to zeros
 
 TEST_CASE("embedding and its gradient match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const auto& [tokens, vocabulary, hidden] : {MatrixSizes{1, 1, 1}, {37, 11, 30}, {300, 101, 200}}) {
+    for (const auto& [tokens, vocabulary, hidden] : {ProductSizes{1, 1, 1}, {37, 11, 30}, {300, 101, 200}}) {
       INFO(tokens << " tokens of " << vocabulary << ", hidden " << hidden);
       const Values ids = random_ids(tokens, 0, vocabulary, b.random), table = b.draw({vocabulary, hidden});
       const Values dy = b.draw({tokens, hidden}), old = b.draw_f32({vocabulary, hidden});
@@ -113,7 +114,7 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
 }
 
 // Grouped-query, one key head, odd lengths, lengths of and around the blocks that kernels work in, head sizes from 2 to 128.
-const std::vector<AttentionShape> attention_shapes{
+const std::vector<AttentionShape> plain_attention_shapes{
     {1, 1, 1, 1, 2},     {2, 5, 3, 3, 8},   {1, 63, 4, 2, 16},  {1, 64, 2, 1, 32},   {2, 65, 6, 2, 64},  {1, 130, 4, 4, 64},
     {1, 257, 2, 1, 128}, {3, 33, 8, 1, 16}, {2, 128, 4, 2, 64}, {1, 256, 3, 3, 128}, {1, 384, 6, 1, 64}, {1, 384, 4, 2, 128}};
 
@@ -124,7 +125,7 @@ std::string text(const AttentionShape& s) {
 
 TEST_CASE("rotary embedding matches the reference and its inverse undoes it", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape : attention_shapes) {
+    for (const AttentionShape& shape : plain_attention_shapes) {
       INFO(text(shape));
       const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
       const Values table = rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32);
@@ -165,7 +166,7 @@ TEST_CASE("SwiGLU and its gradient match the reference, large gates included", "
 
 TEST_CASE("attention and its gradient match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape : attention_shapes) {
+    for (const AttentionShape& shape : plain_attention_shapes) {
       INFO(text(shape));
       if (b.dtype != DType::f32 && shape.head_dim % 8 != 0) continue;  // cuDNN has no other head sizes
       const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});

@@ -91,7 +91,7 @@ Queries make_queries(Bench& b, const Whole& whole, const Stretch& of) {
 }
 
 // Forward over all keys, then backward.
-void compute(TestRank& r, const Whole& whole, const Stretch& of, const Queries& on, const std::vector<Keys>& keys) {
+void compute_segment(TestRank& r, const Whole& whole, const Stretch& of, const Queries& on, const std::vector<Keys>& keys) {
   std::optional<Tensor> documents;
   if (!whole.sight.documents.data.empty()) documents = on.documents;
   for (std::size_t at = 0; at < keys.size(); ++at) {
@@ -164,7 +164,7 @@ void check_stretches(Bench& b, const Whole& whole, const std::vector<Stretch>& c
   const Values gradient = reference::attention_backward(whole.shape, whole.dout, whole.qkv, whole.sight);
   for (const Stretch& of : cut_queries) {
     const Queries on = make_queries(b, whole, of);
-    b.team.run([&](TestRank& r) { seen ? compute_seen(r, whole, of, on, keys) : compute(r, whole, of, on, keys); });
+    b.team.run([&](TestRank& r) { seen ? compute_seen(r, whole, of, on, keys) : compute_segment(r, whole, of, on, keys); });
     CHECK(relative_error(b.rank.get(on.out), cut(whole.shape, forward.out, of, 0, whole.query_cols())) < b.tolerance);
     CHECK(relative_error(b.rank.get(on.dq), cut(whole.shape, gradient, of, 0, whole.query_cols())) < b.tolerance);
     Values sums(Shape{whole.shape.batch * whole.shape.heads, of.size()});

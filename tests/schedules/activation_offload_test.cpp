@@ -23,14 +23,14 @@ const Case cases[] = {{"gpipe", {1, 1, 12}},       {"gpipe", {3, 1, 12}},     {"
 
 Plan compute_of(const Case& one) { return build_schedule(one.schedule, one.shape); }
 
-int count(const Plan& plan, ActionKind kind) {
+int count_kind(const Plan& plan, ActionKind kind) {
   int all = 0;
   for (const auto& list : plan.stages)
     all += static_cast<int>(std::count_if(list.begin(), list.end(), [kind](const Action& one) { return one.kind == kind; }));
   return all;
 }
 
-std::string fault_of(const std::string& list) {
+std::string offload_fault(const std::string& list) {
   try {
     check_plan(parse_plan("placement: looping\nmicrobatches: 2\nstage 0: " + list + "\n", "plan"));
   } catch (const std::exception& error) {
@@ -47,9 +47,9 @@ TEST_CASE("moves come in pairs around what waits long, and leave the compute as 
     const Plan compute = compute_of(one);
     for (const double fraction : {0.5, 0.8, 1.0}) {
       Plan moved = offload_activations(compute, fraction);
-      CHECK(count(moved, ActionKind::offload) > 0);
-      CHECK(count(moved, ActionKind::offload) == count(moved, ActionKind::reload));
-      CHECK(count(moved, ActionKind::offload) <=
+      CHECK(count_kind(moved, ActionKind::offload) > 0);
+      CHECK(count_kind(moved, ActionKind::offload) == count_kind(moved, ActionKind::reload));
+      CHECK(count_kind(moved, ActionKind::offload) <=
             fraction * one.shape.stages * compute.placement.chunks() * one.shape.microbatches + 1e-9);
       for (std::size_t stage = 0; stage < moved.stages.size(); ++stage) {
         auto list = moved.stages[stage];
@@ -143,16 +143,16 @@ TEST_CASE("moves of a simulation follow one another in each direction, and what 
 }
 
 TEST_CASE("plans that move what is not there, or too late, are refused with what is wrong") {
-  CHECK(fault_of("F0 P0 F1 G0 B0 B1") == "");
-  CHECK_THAT(fault_of("P0 F0 F1 G0 B0 B1"), Contains("P0 comes before F0"));
-  CHECK_THAT(fault_of("F0 P0 P0 F1 G0 B0 B1"), Contains("P0 comes twice"));
-  CHECK_THAT(fault_of("F0 G0 F1 B0 B1"), Contains("G0 comes before P0"));
-  CHECK_THAT(fault_of("F0 P0 G0 G0 F1 B0 B1"), Contains("G0 comes twice"));
-  CHECK_THAT(fault_of("F0 P0 G0 P0 F1 B0 B1"), Contains("P0 comes after G0"));
-  CHECK_THAT(fault_of("F0 P0 F1 B0 B1"), Contains("B0 comes before G0, and what it reads is outside"));
-  CHECK_THAT(fault_of("F0 F1 B0 P0 G0 B1"), Contains("P0 comes after the backward of its microbatch"));
-  CHECK_THAT(fault_of("F0 P2 F1 B0 B1"), Contains("P2: the plan has 2 microbatches"));
-  CHECK_THAT(fault_of("F0 P0 F1 G0 B0 B1\nready: plan-order"), Contains("leave out the plan's ready rule"));
+  CHECK(offload_fault("F0 P0 F1 G0 B0 B1") == "");
+  CHECK_THAT(offload_fault("P0 F0 F1 G0 B0 B1"), Contains("P0 comes before F0"));
+  CHECK_THAT(offload_fault("F0 P0 P0 F1 G0 B0 B1"), Contains("P0 comes twice"));
+  CHECK_THAT(offload_fault("F0 G0 F1 B0 B1"), Contains("G0 comes before P0"));
+  CHECK_THAT(offload_fault("F0 P0 G0 G0 F1 B0 B1"), Contains("G0 comes twice"));
+  CHECK_THAT(offload_fault("F0 P0 G0 P0 F1 B0 B1"), Contains("P0 comes after G0"));
+  CHECK_THAT(offload_fault("F0 P0 F1 B0 B1"), Contains("B0 comes before G0, and what it reads is outside"));
+  CHECK_THAT(offload_fault("F0 F1 B0 P0 G0 B1"), Contains("P0 comes after the backward of its microbatch"));
+  CHECK_THAT(offload_fault("F0 P2 F1 B0 B1"), Contains("P2: the plan has 2 microbatches"));
+  CHECK_THAT(offload_fault("F0 P0 F1 G0 B0 B1\nready: plan-order"), Contains("leave out the plan's ready rule"));
   CHECK_THROWS_WITH(offload_activations(build_schedule("1f1b", {1, 1, 8}), 1), Contains("no activations wait long enough"));
   CHECK_THROWS_WITH(offload_activations(build_schedule("1f1b", {2, 1, 8}), 1), Contains("1f1b with 2 stages"));
   CHECK_THROWS_WITH(offload_activations(build_schedule("1f1b", {8, 1, 8, 4}), 1), Contains("slices stay on the device"));

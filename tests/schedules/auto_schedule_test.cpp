@@ -11,7 +11,7 @@ using namespace pipetrain::schedules;
 
 namespace {
 
-Summary run(const Plan& plan, const AutoRequest& request) {
+Summary run_plan(const Plan& plan, const AutoRequest& request) {
   const auto all = [&](const std::vector<double>& values) {
     return values.size() == 1 ? std::vector<double>(static_cast<std::size_t>(request.stages), values[0]) : values;
   };
@@ -20,7 +20,7 @@ Summary run(const Plan& plan, const AutoRequest& request) {
   return summarize(simulate(plan, costs));
 }
 
-AutoRequest request_for(int stages, int microbatches, double slots) {
+AutoRequest auto_request(int stages, int microbatches, double slots) {
   AutoRequest request;
   request.stages = stages;
   request.microbatches = microbatches;
@@ -43,17 +43,17 @@ TEST_CASE("auto is never worse than any other schedule that fits, and keeps the 
   for (const Times& t : {Times{1, 1, 1}, Times{18, 21, 11}})
     for (const int p : {1, 2, 4})
       for (const double slots : {1.0, p / 2.0 + 1, 1.0 * p, 2.0 * p - 1}) {
-        AutoRequest request = request_for(p, 10, slots);
+        AutoRequest request = auto_request(p, 10, slots);
         request.forward = {t.f}, request.input_grad = {t.i}, request.weight_grad = {t.w};
         request.edges.assign(static_cast<std::size_t>(p), {0.05 * t.f});
         const Plan plan = build_auto(request);
-        const Summary found = run(plan, request);
+        const Summary found = run_plan(plan, request);
         CAPTURE(p, slots);
         CHECK_NOTHROW(validate(plan));
         CHECK(most_held(found) <= slots + 1e-9);
         for (const ScheduleInfo& info : all_schedules()) {
           if (info.uses_costs) continue;
-          const Summary other = run(info.build({p, info.default_chunks, 10}), request);
+          const Summary other = run_plan(info.build({p, info.default_chunks, 10}), request);
           CAPTURE(info.name);
           if (most_held(other) <= slots) CHECK(found.makespan <= other.makespan * (1 + 1e-9));
         }
@@ -65,7 +65,7 @@ TEST_CASE("auto's plans are valid for every number of stages, in every order") {
     for (int microbatches = 1; microbatches <= 24; ++microbatches)
       for (const int chunks : {1, 2})
         for (const double slots : {1.0, 1.0 * stages}) {
-          AutoRequest request = request_for(stages, microbatches, slots);
+          AutoRequest request = auto_request(stages, microbatches, slots);
           request.max_chunks = chunks;
           request.forward = {1.5};
           request.edges.assign(static_cast<std::size_t>(stages), {0.1});
@@ -78,7 +78,7 @@ TEST_CASE("auto's plans are valid for every number of stages, in every order") {
 }
 
 TEST_CASE("auto judges by costs that chunks do not share evenly where they are given") {
-  AutoRequest request = request_for(4, 12, 4);
+  AutoRequest request = auto_request(4, 12, 4);
   request.max_chunks = 2;
   request.costs = [](const Placement& placement) {
     Costs costs = Costs::uniform(placement, 1, 1, 1);
@@ -92,20 +92,20 @@ TEST_CASE("auto judges by costs that chunks do not share evenly where they are g
 }
 
 TEST_CASE("auto uses memory between two schedules, and stages of uneven cost") {
-  AutoRequest request = request_for(4, 24, 5.5);
+  AutoRequest request = auto_request(4, 24, 5.5);
   request.max_chunks = 1;
   request.forward = {18}, request.input_grad = {21}, request.weight_grad = {11};
-  CHECK(run(build_auto(request), request).makespan < run(build_schedule("zb-h1", {4, 1, 24}), request).makespan);
-  request = request_for(4, 24, 4);
+  CHECK(run_plan(build_auto(request), request).makespan < run_plan(build_schedule("zb-h1", {4, 1, 24}), request).makespan);
+  request = auto_request(4, 24, 4);
   request.max_chunks = 1;
   request.forward = {1, 1, 1, 1.6};
-  const Summary found = run(build_auto(request), request);
-  CHECK(found.makespan < run(build_schedule("1f1b", {4, 1, 24}), request).makespan);
+  const Summary found = run_plan(build_auto(request), request);
+  CHECK(found.makespan < run_plan(build_schedule("1f1b", {4, 1, 24}), request).makespan);
   CHECK(found.makespan >= 24 * 3.6);
 }
 
 TEST_CASE("auto with one chunk leaves stages whole, and gives the same plan again") {
-  AutoRequest request = request_for(3, 7, 3);
+  AutoRequest request = auto_request(3, 7, 3);
   request.max_chunks = 1;
   const Plan a = build_auto(request), b = build_auto(request);
   CHECK(a.placement.chunks() == 1);
@@ -113,9 +113,9 @@ TEST_CASE("auto with one chunk leaves stages whole, and gives the same plan agai
 }
 
 TEST_CASE("auto refuses what makes no sense") {
-  CHECK_THROWS_AS(build_auto(request_for(0, 1, 1)), std::invalid_argument);
-  CHECK_THROWS_AS(build_auto(request_for(2, 4, 0.5)), std::invalid_argument);
-  AutoRequest request = request_for(3, 4, 3);
+  CHECK_THROWS_AS(build_auto(auto_request(0, 1, 1)), std::invalid_argument);
+  CHECK_THROWS_AS(build_auto(auto_request(2, 4, 0.5)), std::invalid_argument);
+  AutoRequest request = auto_request(3, 4, 3);
   request.forward = {1, 2};
   CHECK_THROWS_AS(build_auto(request), std::invalid_argument);
   request.forward = {std::nan("")};

@@ -20,7 +20,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-std::string fault_of(const std::string& lists, const std::string& more = "") {
+std::string braid_fault(const std::string& lists, const std::string& more = "") {
   try {
     parse_plan("schedule: hand\nmicrobatches: 3\n" + more + lists, "plan.txt");
   } catch (const PlanFileError& error) {
@@ -30,7 +30,7 @@ std::string fault_of(const std::string& lists, const std::string& more = "") {
 }
 
 // F, I and W of a stage take 1, and F and I the communication on top.
-Costs costs_of(const Plan& plan, double communication, int collectives = 16) {
+Costs braid_costs(const Plan& plan, double communication, int collectives = 16) {
   const auto stages = static_cast<std::size_t>(plan.placement.stages());
   StageTimes times;
   times.forward.assign(stages, 1 + communication);
@@ -42,13 +42,13 @@ Costs costs_of(const Plan& plan, double communication, int collectives = 16) {
   return times.costs(plan);
 }
 
-Summary simulated(const Plan& plan, double communication) {
-  return summarize(simulate(plan, costs_of(plan, communication), {.room = QueueRoom::all}));
+Summary simulated_braids(const Plan& plan, double communication) {
+  return summarize(simulate(plan, braid_costs(plan, communication), {.room = QueueRoom::all}));
 }
 
-double makespan(const std::string& name, int stages, int microbatches, double communication) {
+double braided_makespan(const std::string& name, int stages, int microbatches, double communication) {
   const ScheduleInfo* info = find_schedule(name);
-  return simulated(build_schedule(name, {stages, info->default_chunks, microbatches}), communication).makespan;
+  return simulated_braids(build_schedule(name, {stages, info->default_chunks, microbatches}), communication).makespan;
 }
 
 }  // namespace
@@ -66,18 +66,18 @@ TEST_CASE("a braid is written with a plus") {
 }
 
 TEST_CASE("what cannot be braided is refused with the place") {
-  CHECK(fault_of("stage 0: F0 F1+B0 F2+B1 B2\n") == "");
-  CHECK(fault_of("stage 0: F0 F1+F2 B0 B1 B2\n") == "");
-  CHECK_THAT(fault_of("stage 0: F0+B0 F1 F2 B1 B2\n"),
+  CHECK(braid_fault("stage 0: F0 F1+B0 F2+B1 B2\n") == "");
+  CHECK(braid_fault("stage 0: F0 F1+F2 B0 B1 B2\n") == "");
+  CHECK_THAT(braid_fault("stage 0: F0+B0 F1 F2 B1 B2\n"),
              Contains("plan.txt:3: stage 0: F0+B0 is no braid") && Contains("such as F3+B1"));
-  CHECK_THAT(fault_of("stage 0: F0 F1 B0+F2 B1 B2\n"), Contains("B0+F2 is no braid"));
-  CHECK_THAT(fault_of("stage 0: F0 F1 F2 B0 B1 B2+N O\n"), Contains("B2+N is no braid"));
-  CHECK_THAT(fault_of("stage 0: F0 F1+B0+F2 B1 B2\n"), Contains("\"B0+F2\" is not an action"));
-  CHECK_THAT(fault_of("stage 0: F0 F1+ B0 F2 B1 B2\n"), Contains("\"\" is not an action"));
-  CHECK_THAT(fault_of("stage 0: F0 F1+B0 F2 B1 B2\n", "ready: forward-first\n"), Contains("leave its ready rule out"));
-  CHECK_THAT(fault_of("stage 0: F0.0 F0.1 B0.1 F1.0+B0.0 F1.1 B1.1 B1.0 F2.0 F2.1 B2.1 B2.0\n", "slices: 2\n"),
+  CHECK_THAT(braid_fault("stage 0: F0 F1 B0+F2 B1 B2\n"), Contains("B0+F2 is no braid"));
+  CHECK_THAT(braid_fault("stage 0: F0 F1 F2 B0 B1 B2+N O\n"), Contains("B2+N is no braid"));
+  CHECK_THAT(braid_fault("stage 0: F0 F1+B0+F2 B1 B2\n"), Contains("\"B0+F2\" is not an action"));
+  CHECK_THAT(braid_fault("stage 0: F0 F1+ B0 F2 B1 B2\n"), Contains("\"\" is not an action"));
+  CHECK_THAT(braid_fault("stage 0: F0 F1+B0 F2 B1 B2\n", "ready: forward-first\n"), Contains("leave its ready rule out"));
+  CHECK_THAT(braid_fault("stage 0: F0.0 F0.1 B0.1 F1.0+B0.0 F1.1 B1.1 B1.0 F2.0 F2.1 B2.1 B2.0\n", "slices: 2\n"),
              Contains("slices, which are not braided"));
-  CHECK_THAT(fault_of("stage 0: F0 P0 F1 G0 F2+B0 B1 B2\n"), Contains("P0 moves activations"));
+  CHECK_THAT(braid_fault("stage 0: F0 P0 F1 G0 F2+B0 B1 B2\n"), Contains("P0 moves activations"));
   Plan plan = build_schedule("braided-v", {2, 2, 8});
   CHECK_THROWS_WITH(offload_activations(plan, 1), Contains("braids"));
   plan.braids[0].front() = 1000;
@@ -86,10 +86,10 @@ TEST_CASE("what cannot be braided is refused with the place") {
 
 // Stage 1 needs F1 of stage 0 for its gradient of microbatch 0, and stage 0 the gradient for F1.
 TEST_CASE("a braid that waits for itself is a deadlock, and its parts alone are not") {
-  CHECK(fault_of("stage 0: F0 F1 B0 F2 B1 B2\nstage 1: F0 F1 B0 F2 B1 B2\n") == "");
-  CHECK_THAT(fault_of("stage 0: F0 F1+B0 F2 B1 B2\nstage 1: F0 F1 B0 F2 B1 B2\n"),
+  CHECK(braid_fault("stage 0: F0 F1 B0 F2 B1 B2\nstage 1: F0 F1 B0 F2 B1 B2\n") == "");
+  CHECK_THAT(braid_fault("stage 0: F0 F1+B0 F2 B1 B2\nstage 1: F0 F1 B0 F2 B1 B2\n"),
              Contains("deadlocks") && Contains("stage 0 B0 waits for its gradient from stage 1"));
-  CHECK(fault_of("stage 0: F0 F1 F2+B0 B1 B2\nstage 1: F0 F1 B0 F2 B1 B2\n") == "");
+  CHECK(braid_fault("stage 0: F0 F1 F2+B0 B1 B2\nstage 1: F0 F1 B0 F2 B1 B2\n") == "");
 }
 
 TEST_CASE("a stage launches a braid once both of its actions can run, and counts it as one of those that run ahead") {
@@ -156,7 +156,7 @@ TEST_CASE("braids of any kind end with exactly the proven slots, in random messa
       driver.run([&](std::size_t n) { return random() % n; });
       REQUIRE(driver.all_done());
     }
-    REQUIRE_NOTHROW(simulated(plan, 0.3));
+    REQUIRE_NOTHROW(simulated_braids(plan, 0.3));
   }
   CHECK(braided > 1000);
 }
@@ -186,7 +186,7 @@ TEST_CASE("the parts of a braid alternate, and each one's collectives hide behin
 TEST_CASE("a simulated braid waits for both inputs, and its critical path is unbroken") {
   const Plan plan =
       parse_plan("schedule: hand\nmicrobatches: 3\nstage 0: F0 F1 F2+B0 B1 B2\nstage 1: F0 B0 F1 F2+B1 B2\n", "plan.txt");
-  const Timeline timeline = simulate(plan, costs_of(plan, 0.5, 1));
+  const Timeline timeline = simulate(plan, braid_costs(plan, 0.5, 1));
   const Span &forward = timeline.stages[0][2], &backward = timeline.stages[0][3];
   CHECK(forward.begins_braid);
   CHECK(forward.waited_for == WaitedFor::gradient);
@@ -211,16 +211,16 @@ TEST_CASE("braided-v is dualpipe-v where nothing is communicated, and faster tha
     for (const int m : {1, p, 2 * p, 4 * p}) {
       const Plan plan = build_schedule("braided-v", {p, 2, m}), pairs = build_schedule("dualpipe-v", {p, 2, m});
       CHECK(plan.stages == pairs.stages);
-      CHECK(simulated(plan, 0).makespan == Approx(simulated(pairs, 0).makespan));
+      CHECK(simulated_braids(plan, 0).makespan == Approx(simulated_braids(pairs, 0).makespan));
     }
   for (const int p : {1, 2, 4, 8})
     for (const int m : {4 * p, 8 * p})
       for (const double communication : {0.05, 0.1, 0.2, 0.5}) {
         CAPTURE(p, m, communication);
-        const double braided = makespan("braided-v", p, m, communication);
+        const double braided = braided_makespan("braided-v", p, m, communication);
         for (const char* other : {"1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "zb-v", "dualpipe-v", "v-half"})
-          CHECK(braided < makespan(other, p, m, communication));
-        const Summary summary = simulated(build_schedule("braided-v", {p, 2, m}), communication);
+          CHECK(braided < braided_makespan(other, p, m, communication));
+        const Summary summary = simulated_braids(build_schedule("braided-v", {p, 2, m}), communication);
         for (const StageSummary& stage : summary.stages) CHECK(stage.peak_activations <= p + 0.5);
       }
 }
@@ -233,13 +233,14 @@ TEST_CASE("a single stage braids all but its first forwards and its last backwar
   }
   const int m = 16;
   const double communication = 0.2;  // in 16 parts of each action, of which the last is waited for
-  const double left = makespan("braided-v", 1, m, communication) - makespan("braided-v", 1, m, 0);
-  CHECK(left < 0.2 * (makespan("1f1b", 1, m, communication) - makespan("1f1b", 1, m, 0)));
+  const double left = braided_makespan("braided-v", 1, m, communication) - braided_makespan("braided-v", 1, m, 0);
+  CHECK(left < 0.2 * (braided_makespan("1f1b", 1, m, communication) - braided_makespan("1f1b", 1, m, 0)));
 }
 
 TEST_CASE("most of what is communicated in the steady state is hidden") {
   const int p = 4, m = 64;
-  const double communication = 0.2, exposed = makespan("dualpipe-v", p, m, communication) - makespan("dualpipe-v", p, m, 0);
-  const double left = makespan("braided-v", p, m, communication) - makespan("braided-v", p, m, 0);
+  const double communication = 0.2,
+               exposed = braided_makespan("dualpipe-v", p, m, communication) - braided_makespan("dualpipe-v", p, m, 0);
+  const double left = braided_makespan("braided-v", p, m, communication) - braided_makespan("braided-v", p, m, 0);
   CHECK(left < 0.25 * exposed);
 }

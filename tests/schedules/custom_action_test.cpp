@@ -25,7 +25,7 @@ const std::string lists =
 
 Plan plan_of(const std::string& text) { return parse_plan(text, "plan.txt"); }
 
-std::string error_of(const std::string& text) {
+std::string custom_error(const std::string& text) {
   try {
     plan_of(text);
   } catch (const PlanFileError& error) {
@@ -34,7 +34,7 @@ std::string error_of(const std::string& text) {
   return "";
 }
 
-Costs costs_of(const Plan& plan, std::vector<double> custom) {
+Costs custom_costs(const Plan& plan, std::vector<double> custom) {
   Costs costs = Costs::uniform(plan.placement, 1, 1, 1);
   costs.custom = std::move(custom);
   return costs;
@@ -70,34 +70,35 @@ TEST_CASE("custom actions survive the way to text and back") {
 }
 
 TEST_CASE("what custom actions say must be possible, and a wrong one is named") {
-  CHECK_THAT(error_of(head + lists), Contains("stage 0: X0 is a custom action, and the plan does not say of what name"));
-  CHECK_THAT(error_of(head + customs + "custom X4: late\n" + lists), Contains("custom X3 is expected here, not \"X4\""));
-  CHECK_THAT(error_of(head + "custom X0: a of 0:F0\n" + lists), Contains("\"of\" is neither \"after\" nor \"uses\""));
-  CHECK_THAT(error_of(head + "custom X0: a after F0\n" + lists), Contains("\"F0\" is not an action of a stage such as 0:F0"));
-  CHECK_THAT(error_of(head + "custom X0:\n" + lists), Contains("custom X0 has no name"));
-  CHECK_THAT(error_of(head + customs + "custom X3: lost\n" + lists), Contains("X3 (lost) is in no stage's list"));
-  CHECK_THAT(error_of(head + customs + "stage 0: X0 F0 F1 B0 X2 B1 N O\nstage 1: F0 B0 X1 F1 X1 B1 N O\n"),
+  CHECK_THAT(custom_error(head + lists), Contains("stage 0: X0 is a custom action, and the plan does not say of what name"));
+  CHECK_THAT(custom_error(head + customs + "custom X4: late\n" + lists), Contains("custom X3 is expected here, not \"X4\""));
+  CHECK_THAT(custom_error(head + "custom X0: a of 0:F0\n" + lists), Contains("\"of\" is neither \"after\" nor \"uses\""));
+  CHECK_THAT(custom_error(head + "custom X0: a after F0\n" + lists),
+             Contains("\"F0\" is not an action of a stage such as 0:F0"));
+  CHECK_THAT(custom_error(head + "custom X0:\n" + lists), Contains("custom X0 has no name"));
+  CHECK_THAT(custom_error(head + customs + "custom X3: lost\n" + lists), Contains("X3 (lost) is in no stage's list"));
+  CHECK_THAT(custom_error(head + customs + "stage 0: X0 F0 F1 B0 X2 B1 N O\nstage 1: F0 B0 X1 F1 X1 B1 N O\n"),
              Contains("stage 1: X1 comes twice"));
-  CHECK_THAT(error_of(head + customs + "stage 0: X0 F0 F1 B0 X2 B1 N O\nstage 1: X0 F0 B0 F1 X1 B1 N O\n"),
+  CHECK_THAT(custom_error(head + customs + "stage 0: X0 F0 F1 B0 X2 B1 N O\nstage 1: X0 F0 B0 F1 X1 B1 N O\n"),
              Contains("X0 is of stage"));
-  CHECK_THAT(error_of(head + "custom X0: a after 1:W0\nstage 0: X0 F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n"),
+  CHECK_THAT(custom_error(head + "custom X0: a after 1:W0\nstage 0: X0 F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n"),
              Contains("X0 (a) is after 1:W0, which is not in the plan"));
-  CHECK_THAT(error_of(head + "custom X0: a after 0:F0\nstage 0: X0 F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n"),
+  CHECK_THAT(custom_error(head + "custom X0: a after 0:F0\nstage 0: X0 F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n"),
              Contains("X0 (a) comes before 0:F0, which it waits for"));
   CHECK_THAT(
-      error_of(head + "custom X0: a uses nic\ncustom X1: b uses nic\nstage 0: X1 X0 F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n"),
+      custom_error(head + "custom X0: a uses nic\ncustom X1: b uses nic\nstage 0: X1 X0 F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n"),
       Contains("X1 (b) comes before 0:X0, which it waits for"));
-  CHECK_THAT(error_of(head + "ready: backward-first\n" + customs + lists), Contains("leave its rule out"));
-  CHECK_THAT(error_of(head + customs + "stage 0: X0 F0 F1 B0 X2 B1 N O\nstage 1: F0 B0 F1 B1 N O X1\n"),
+  CHECK_THAT(custom_error(head + "ready: backward-first\n" + customs + lists), Contains("leave its rule out"));
+  CHECK_THAT(custom_error(head + customs + "stage 0: X0 F0 F1 B0 X2 B1 N O\nstage 1: F0 B0 F1 B1 N O X1\n"),
              Contains("X1 comes after O"));
 }
 
 TEST_CASE("custom actions that wait for each other are a deadlock, and it is shown") {
-  CHECK_THAT(error_of(head + "custom X0: a after 1:F0\nstage 0: X0 F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n"),
+  CHECK_THAT(custom_error(head + "custom X0: a after 1:F0\nstage 0: X0 F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n"),
              Contains("the plan deadlocks") && Contains("stage 0 X0 waits for F0 of stage 1") &&
                  Contains("stage 1 F0 waits for its activation from stage 0"));
-  CHECK_THAT(error_of(head + "custom X0: a uses nic\ncustom X1: b uses nic\n"
-                             "stage 0: F0 F1 B0 B1 X0\nstage 1: F0 X1 B0 F1 B1\n"),
+  CHECK_THAT(custom_error(head + "custom X0: a uses nic\ncustom X1: b uses nic\n"
+                                 "stage 0: F0 F1 B0 B1 X0\nstage 1: F0 X1 B0 F1 B1\n"),
              Contains("the plan deadlocks") && Contains("stage 1 X1 waits for X0 of stage 0"));
 }
 
@@ -105,15 +106,15 @@ TEST_CASE("the simulator runs custom actions after what they are after, one hold
   const Plan plan = plan_of(head + customs + lists);
   // Stage 0: X0 to 0.5, F0 to 1.5, F1 to 2.5, B0 from 4.5 (stage 1: F0 to 2.5, B0 to 4.5) to 6.5. X2 shares the nic with X1,
   // which is after B0 and ends at 9.5; F1 of stage 1 ended at 5.5.
-  const Timeline timeline = simulate(plan, costs_of(plan, {0.5, 3, 0.25}));
+  const Timeline timeline = simulate(plan, custom_costs(plan, {0.5, 3, 0.25}));
   CHECK(customs_in(timeline) == "X0 0-0.5 X2 9.5-9.75 X1 6.5-9.5 ");
   for (const auto& spans : timeline.stages)
     for (const Span& span : spans)
       if (is_custom(span.action.kind) && span.action.microbatch > 0) CHECK(span.waited_for == WaitedFor::partner);
   const auto path = critical_path(timeline);
   CHECK(timeline.stages[static_cast<std::size_t>(path.front().stage)][path.front().index].start == 0);
-  CHECK_THROWS_AS(simulate(plan, costs_of(plan, {1})), std::invalid_argument);
-  CHECK(simulate(plan, costs_of(plan, {})).stages[0].size() == 8);  // they take no time, and stand where they stood
+  CHECK_THROWS_AS(simulate(plan, custom_costs(plan, {1})), std::invalid_argument);
+  CHECK(simulate(plan, custom_costs(plan, {})).stages[0].size() == 8);  // they take no time, and stand where they stood
   CHECK_THAT(draw_terminal(timeline, 120), Contains("X1"));
 }
 

@@ -17,7 +17,7 @@ Timeline timeline_of(const char* name, const ScheduleShape& shape) {
   return simulate(plan, Costs::uniform(plan.placement, 1, 1, 1));
 }
 
-std::size_t count(const std::string& text, const std::string& what) {
+std::size_t count_text(const std::string& text, const std::string& what) {
   std::size_t found = 0;
   for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++found;
   return found;
@@ -54,15 +54,15 @@ TEST_CASE("rows, traces and pages hold every action") {
   const Timeline timeline = timeline_of("zb-h1", {3, 1, 4});
   const std::size_t actions = 3 * 3 * 4;
   const std::string csv = written(write_csv, timeline);
-  CHECK(count(csv, "\n") == actions + 1);
+  CHECK(count_text(csv, "\n") == actions + 1);
   CHECK_THAT(csv, Contains("stage,action,kind,chunk,microbatch,start,end,waited_for\n0,F0,F,0,0,0,1,nothing\n"));
   const std::string trace = written(write_chrome_trace, timeline, 1000.0);
-  CHECK(count(trace, "\"ph\":\"X\"") == actions);
+  CHECK(count_text(trace, "\"ph\":\"X\"") == actions);
   CHECK_THAT(trace, Contains("\"name\":\"I0\",\"cat\":\"I\",\"ts\":3000,\"dur\":1000"));
   const std::string svg = written(write_svg, timeline, 800);
-  CHECK(count(svg, "<title>") == actions);
+  CHECK(count_text(svg, "<title>") == actions);
   const std::string html = written(write_html, timeline, summarize(timeline));
-  CHECK(count(html, "[\"W\",0,") == 12);
+  CHECK(count_text(html, "[\"W\",0,") == 12);
   CHECK_THAT(html, Contains("<canvas") && !Contains("http"));
 }
 

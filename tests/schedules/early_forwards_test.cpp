@@ -12,7 +12,7 @@ namespace {
 
 constexpr SlotLife life{ActionKind::input_grad, ActionKind::weight_grad};
 
-std::string next_text(StageProtocol& protocol) {
+std::string next_early(StageProtocol& protocol) {
   const auto action = protocol.next();
   return action ? to_string(*action) : "";
 }
@@ -35,53 +35,53 @@ StageProtocol before_the_verdict(int microbatches = 2, NextStep next = NextStep:
   return stage;
 }
 
-const Action f0{ActionKind::forward, 0, 0}, f1{ActionKind::forward, 0, 1}, v{ActionKind::preview, 0, -1},
+const Action early_f0{ActionKind::forward, 0, 0}, f1{ActionKind::forward, 0, 1}, v{ActionKind::preview, 0, -1},
     o{ActionKind::optimizer, 0, -1};
 
 }  // namespace
 
 TEST_CASE("forwards of the coming step follow a preview, and a verdict that confirms it keeps them") {
   StageProtocol stage = before_the_verdict();
-  CHECK(next_text(stage) == "V");
+  CHECK(next_early(stage) == "V");
   CHECK_FALSE(stage.is_early());
-  CHECK(next_text(stage) == "F0");
+  CHECK(next_early(stage) == "F0");
   CHECK(stage.is_early());
-  CHECK(next_text(stage).empty());  // two run
+  CHECK(next_early(stage).empty());  // two run
   stage.completed(v);
   CHECK_FALSE(stage.verdict(true, true));
-  CHECK(next_text(stage) == "O");
-  CHECK(stage.step_of(f0) == StepOf::coming);
-  CHECK(stage.running() == std::vector<Action>{o, f0});
-  stage.completed(f0);
-  CHECK(next_text(stage) == "F1");
+  CHECK(next_early(stage) == "O");
+  CHECK(stage.step_of(early_f0) == StepOf::coming);
+  CHECK(stage.running() == std::vector<Action>{o, early_f0});
+  stage.completed(early_f0);
+  CHECK(next_early(stage) == "F1");
   CHECK(stage.is_early());
   CHECK_FALSE(stage.step_done());
   stage.completed(o);
   CHECK(stage.step_done());
-  CHECK(next_text(stage).empty());  // backwards wait for the step
+  CHECK(next_early(stage).empty());  // backwards wait for the step
   stage.begin_step();
-  CHECK(next_text(stage) == "B0");
+  CHECK(next_early(stage) == "B0");
   CHECK(stage.step_of(f1) == StepOf::running);
 }
 
 TEST_CASE("another verdict takes early forwards back, which run again once they have completed") {
   for (const bool apply : {true, false}) {
     StageProtocol stage = before_the_verdict();
-    for (const char* text : {"V", "F0"}) CHECK(next_text(stage) == text);
+    for (const char* text : {"V", "F0"}) CHECK(next_early(stage) == text);
     stage.completed(v);
-    CHECK(next_text(stage) == "F1");
+    CHECK(next_early(stage) == "F1");
     CHECK(stage.verdict(apply, !apply));  // what is not applied confirms nothing
-    CHECK(next_text(stage).empty());
+    CHECK(next_early(stage).empty());
     CHECK(stage.step_of(f1) == StepOf::taken_back);
-    stage.completed(f0);
+    stage.completed(early_f0);
     if (apply) {
-      CHECK(next_text(stage) == "O");
+      CHECK(next_early(stage) == "O");
       stage.completed(o);
     }
-    CHECK(next_text(stage).empty());
+    CHECK(next_early(stage).empty());
     CHECK_FALSE(stage.step_done());
     stage.completed(f1);
-    for (const char* text : {"F0", "F1"}) CHECK(next_text(stage) == text);
+    for (const char* text : {"F0", "F1"}) CHECK(next_early(stage) == text);
     CHECK(stage.step_done());
     CHECK(stage.step_of(f1) == StepOf::coming);
   }
@@ -89,10 +89,10 @@ TEST_CASE("another verdict takes early forwards back, which run again once they 
 
 TEST_CASE("a stage that hears the verdict first needs no preview, nor one that is to wait for it") {
   StageProtocol stage = before_the_verdict(), waiting = before_the_verdict(2, NextStep::after_verdict);
-  CHECK(next_text(waiting).empty());
+  CHECK(next_early(waiting).empty());
   for (StageProtocol* one : {&stage, &waiting}) {
     CHECK(one->verdict(true, false));
-    for (const char* text : {"O", "F0"}) CHECK(next_text(*one) == text);
+    for (const char* text : {"O", "F0"}) CHECK(next_early(*one) == text);
   }
 }
 
@@ -113,17 +113,17 @@ TEST_CASE("an activation that is taken back arrives again") {
   CHECK(stage.verdict(false));
   stage.input_taken_back(0, 0);
   CHECK_THROWS_AS(stage.input_taken_back(0, 0), std::logic_error);
-  CHECK(next_text(stage).empty());
+  CHECK(next_early(stage).empty());
   CHECK(stage.input_arrived(InputKind::activation, 0, 0) == StepOf::coming);
-  CHECK(next_text(stage) == "F0");
+  CHECK(next_early(stage) == "F0");
 }
 
 TEST_CASE("a step that was not announced cannot follow early forwards, and only planned steps of training are followed") {
   StageProtocol stage = before_the_verdict();
-  for (const char* text : {"V", "F0"}) CHECK(next_text(stage) == text);
-  for (const Action& action : {v, f0}) stage.completed(action);
+  for (const char* text : {"V", "F0"}) CHECK(next_early(stage) == text);
+  for (const Action& action : {v, early_f0}) stage.completed(action);
   stage.verdict(true, true);
-  CHECK(next_text(stage) == "O");
+  CHECK(next_early(stage) == "O");
   CHECK_THROWS_AS(stage.begin_step(StepKind::evaluation), std::logic_error);
 
   const auto plan = std::make_shared<const Plan>(with_end_of_step(build_schedule("1f1b", {2, 1, 4}), {}));

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/draw.hpp"
 #include "schedules/plan_text.hpp"
@@ -29,7 +30,7 @@ std::string golden_text(const Plan& plan) {
 }  // namespace
 
 TEST_CASE("the plans are those in golden/") {
-  const std::string folder = std::string(PIPETRAIN_TEST_DATA) + "/schedules/golden/";
+  const std::string folder = pipetrain::test_data() + "/schedules/golden/";
   for (const ScheduleInfo& info : all_schedules()) {
     if (info.uses_costs) continue;  // it may find better ones
     const std::string path = folder + std::string(info.name) + ".txt";
@@ -45,7 +46,7 @@ TEST_CASE("the plans are those in golden/") {
 }
 
 TEST_CASE("the picture in README.md is what the tool draws") {
-  std::ifstream file(std::string(PIPETRAIN_TEST_DATA) + "/../docs/zb-h1.svg");
+  std::ifstream file(pipetrain::test_data() + "/../docs/zb-h1.svg");
   std::stringstream picture, drawn;
   picture << file.rdbuf();
   const Plan plan = build_schedule("zb-h1", {4, 1, 8});
@@ -54,7 +55,7 @@ TEST_CASE("the picture in README.md is what the tool draws") {
 }
 
 TEST_CASE("docs/schedules.md shows every schedule as it is") {
-  std::ifstream file(std::string(PIPETRAIN_TEST_DATA) + "/../docs/schedules.md");
+  std::ifstream file(pipetrain::test_data() + "/../docs/schedules.md");
   std::stringstream page;
   page << file.rdbuf();
   for (const ScheduleInfo& info : all_schedules()) {

@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-std::string error_of(const std::string& text, bool is_csv = false) {
+std::string plan_error(const std::string& text, bool is_csv = false) {
   try {
     is_csv ? parse_pytorch_csv(text, "plan.csv") : parse_plan(text, "plan.txt");
   } catch (const PlanFileError& error) {
@@ -79,20 +79,21 @@ TEST_CASE("PyTorch's pairs, communication and empty cells are understood") {
 }
 
 TEST_CASE("a fault in a plan file is told with file, line, action and rule") {
-  CHECK(error_of(header(1, "stage 0: F0 Bx\n")) == "plan.txt:5: \"Bx\" is not an action such as F0, 1B3 or N");
-  CHECK(error_of(header(2, "stage 0: F0 B0\n")) == "plan.txt:5: stage 0: F1 is missing");
-  CHECK_THAT(error_of(header(2, "# fine so far\nstage 0: F0 F1 B1 B0\n")), Contains("plan.txt:6: stage 0: B1 comes before B0"));
-  CHECK_THAT(error_of(header(1, "stage 0: F0 B0\nstage 0: F0 B0\n")), Contains("plan.txt:6: stage 1 is expected"));
-  CHECK_THAT(error_of(header(1, "stage 0: 1F0\n")), Contains("plan.txt:5") && Contains("1F0"));
-  CHECK_THAT(error_of("schedule 1f1b\n"), Contains("plan.txt:1:"));
-  CHECK_THAT(error_of("colour: red\n"), Contains("plan.txt:1: unknown key \"colour\""));
-  CHECK_THAT(error_of("microbatches: -1\n"), Contains("plan.txt:1: microbatches must be a number"));
-  CHECK_THAT(error_of("placement: round\n"), Contains("neither looping nor v-shape"));
-  CHECK_THAT(error_of("ready: never\n"), Contains("never"));
-  CHECK_THAT(error_of("colo\tu\rr: red\n"), Contains("plan.txt:1: unknown key \"colo?u?r\""));
-  CHECK_THAT(error_of(""), Contains("no stages"));
-  CHECK_THAT(error_of("stage 0: F0 B0\n"), Contains("microbatches"));
-  CHECK_THAT(error_of(header(2, "stage 0: F0 B0 F1 B1\nstage 1: F0 F1 B0 B1\n")), Contains("plan.txt:5: the plan deadlocks"));
+  CHECK(plan_error(header(1, "stage 0: F0 Bx\n")) == "plan.txt:5: \"Bx\" is not an action such as F0, 1B3 or N");
+  CHECK(plan_error(header(2, "stage 0: F0 B0\n")) == "plan.txt:5: stage 0: F1 is missing");
+  CHECK_THAT(plan_error(header(2, "# fine so far\nstage 0: F0 F1 B1 B0\n")),
+             Contains("plan.txt:6: stage 0: B1 comes before B0"));
+  CHECK_THAT(plan_error(header(1, "stage 0: F0 B0\nstage 0: F0 B0\n")), Contains("plan.txt:6: stage 1 is expected"));
+  CHECK_THAT(plan_error(header(1, "stage 0: 1F0\n")), Contains("plan.txt:5") && Contains("1F0"));
+  CHECK_THAT(plan_error("schedule 1f1b\n"), Contains("plan.txt:1:"));
+  CHECK_THAT(plan_error("colour: red\n"), Contains("plan.txt:1: unknown key \"colour\""));
+  CHECK_THAT(plan_error("microbatches: -1\n"), Contains("plan.txt:1: microbatches must be a number"));
+  CHECK_THAT(plan_error("placement: round\n"), Contains("neither looping nor v-shape"));
+  CHECK_THAT(plan_error("ready: never\n"), Contains("never"));
+  CHECK_THAT(plan_error("colo\tu\rr: red\n"), Contains("plan.txt:1: unknown key \"colo?u?r\""));
+  CHECK_THAT(plan_error(""), Contains("no stages"));
+  CHECK_THAT(plan_error("stage 0: F0 B0\n"), Contains("microbatches"));
+  CHECK_THAT(plan_error(header(2, "stage 0: F0 B0 F1 B1\nstage 1: F0 F1 B0 B1\n")), Contains("plan.txt:5: the plan deadlocks"));
 }
 
 TEST_CASE("a plan may be written with any blanks, comments and line ends") {
@@ -104,14 +105,15 @@ TEST_CASE("a plan may be written with any blanks, comments and line ends") {
 }
 
 TEST_CASE("a plan beyond what is simulated is refused before it is kept") {
-  CHECK_THAT(error_of("microbatches: 16777217\nstage 0: F0 B0\n"),
+  CHECK_THAT(plan_error("microbatches: 16777217\nstage 0: F0 B0\n"),
              Contains("pp 1 x chunks 1 x microbatches 16777217 is more than 16777216"));
-  CHECK_THAT(error_of("chunks: 32767\nmicrobatches: 1\nstage 0: F0 B0\nstage 1: F0 B0\n"),
+  CHECK_THAT(plan_error("chunks: 32767\nmicrobatches: 1\nstage 0: F0 B0\nstage 1: F0 B0\n"),
              Contains("the plan has 4 actions for pp 2 x chunks 32767"));
-  CHECK_THAT(error_of("1048575F0\n", true), Contains("chunks a rank are too many"));
-  CHECK_THAT(error_of("0F1073741823\n", true), Contains("microbatches 1073741824 is more than"));
-  CHECK_THAT(error_of("microbatches: 1\nmicrobatches: 2\nstage 0: F0 B0\n"), Contains("plan.txt:2: microbatches stands twice"));
-  CHECK_THAT(error_of("microbatches: 1\nstage 0: " + std::string(100000, 'F') + "\n"),
+  CHECK_THAT(plan_error("1048575F0\n", true), Contains("chunks a rank are too many"));
+  CHECK_THAT(plan_error("0F1073741823\n", true), Contains("microbatches 1073741824 is more than"));
+  CHECK_THAT(plan_error("microbatches: 1\nmicrobatches: 2\nstage 0: F0 B0\n"),
+             Contains("plan.txt:2: microbatches stands twice"));
+  CHECK_THAT(plan_error("microbatches: 1\nstage 0: " + std::string(100000, 'F') + "\n"),
              Contains("plan.txt:2: ") && Contains("is longer than any word of a plan"));
   for (const auto& [begin, unit, fault] :
        {std::tuple{"", "stage 0:\n", "at most 65536 stages"}, std::tuple{"stage 0: ", "F0 ", "at most 67108864 actions"}}) {
@@ -122,14 +124,14 @@ TEST_CASE("a plan beyond what is simulated is refused before it is kept") {
 }
 
 TEST_CASE("a fault in a CSV is told too, also PyTorch's backward in reverse") {
-  CHECK(error_of("0F0,0F1,0B1,0B0\n", true) ==
+  CHECK(plan_error("0F0,0F1,0B1,0B0\n", true) ==
         "plan.csv:1: stage 0: B1 comes before B0; a chunk must keep the order of microbatches");
-  CHECK_THAT(error_of("0F0,0X0\n", true), Contains("plan.csv:1: \"0X0\" is not an action"));
-  CHECK_THAT(error_of("0F0,0B0\n0F0,1F0,1B0\n", true), Contains("plan.csv:2: virtual stage 0 acts on rank 1"));
-  CHECK_THAT(error_of("(0F0;0B0)PAIR\n", true), Contains("OVERLAP_F_B"));
-  CHECK_THAT(error_of("0F99999999999\n", true), Contains("plan.csv:1"));
-  CHECK_THAT(error_of("\n", true), Contains("no actions"));
-  CHECK_THAT(error_of("0F0\n1F0\n2F0\n\n3F0,4F0\n", true), Contains("5 virtual stages"));
+  CHECK_THAT(plan_error("0F0,0X0\n", true), Contains("plan.csv:1: \"0X0\" is not an action"));
+  CHECK_THAT(plan_error("0F0,0B0\n0F0,1F0,1B0\n", true), Contains("plan.csv:2: virtual stage 0 acts on rank 1"));
+  CHECK_THAT(plan_error("(0F0;0B0)PAIR\n", true), Contains("OVERLAP_F_B"));
+  CHECK_THAT(plan_error("0F99999999999\n", true), Contains("plan.csv:1"));
+  CHECK_THAT(plan_error("\n", true), Contains("no actions"));
+  CHECK_THAT(plan_error("0F0\n1F0\n2F0\n\n3F0,4F0\n", true), Contains("5 virtual stages"));
 }
 
 TEST_CASE("broken plan files never do anything but throw PlanFileError") {
@@ -141,6 +143,6 @@ TEST_CASE("broken plan files never do anything but throw PlanFileError") {
     for (int i = 0; i < 3; ++i)
       text[random() % text.size()] = static_cast<char>(random() % 2 == 0 ? random() % 256 : "FBIW019,;:()\n "[random() % 14]);
     CAPTURE(text);
-    CHECK_NOTHROW(error_of(text, is_csv));
+    CHECK_NOTHROW(plan_error(text, is_csv));
   }
 }

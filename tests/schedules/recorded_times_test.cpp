@@ -10,7 +10,7 @@ using namespace pipetrain::schedules;
 
 namespace {
 
-Costs costs_of(const Placement& placement, double p2p, double slow_stage = 1) {
+Costs recorded_costs(const Placement& placement, double p2p, double slow_stage = 1) {
   std::vector<double> forward, input_grad, weight_grad;
   for (int stage = 0; stage < placement.stages(); ++stage) {
     const double factor = stage == 1 ? slow_stage : 1;
@@ -49,7 +49,7 @@ TEST_CASE("a step's own times give the step back, for every schedule") {
       INFO(schedule.name << " p2p " << p2p);
       const Plan plan = with_end_of_step(build_schedule(schedule.name, {4, schedule.default_chunks, 8}), {.sum_tied = true});
       const auto needs = validate(plan);
-      const Timeline run = simulate(plan, costs_of(plan.placement, p2p), needs);
+      const Timeline run = simulate(plan, recorded_costs(plan.placement, p2p), needs);
       check_same(again(plan, needs, recorded_times(plan, needs, {}, run)), run);
     }
   }
@@ -61,7 +61,7 @@ TEST_CASE("a step with custom actions gives its times back too") {
       "stage 0: F0 F1 B0 X0 B1 N O\nstage 1: F0 B0 F1 X1 B1 N O\n",
       "plan.txt");
   const auto needs = validate(plan);
-  Costs costs = costs_of(plan.placement, 0.3);
+  Costs costs = recorded_costs(plan.placement, 0.3);
   costs.custom = {2.5, 0.7};
   const Timeline run = simulate(plan, costs, needs);
   check_same(again(plan, needs, recorded_times(plan, needs, {}, run)), run);
@@ -72,16 +72,16 @@ TEST_CASE("a stage's factor gives the step of a stage that is so much slower") {
     INFO(schedule.name);
     const Plan plan = build_schedule(schedule.name, {3, schedule.default_chunks, 6});
     const auto needs = validate(plan);
-    RecordedTimes times = recorded_times(plan, needs, {}, simulate(plan, costs_of(plan.placement, 0), needs));
+    RecordedTimes times = recorded_times(plan, needs, {}, simulate(plan, recorded_costs(plan.placement, 0), needs));
     times.scale_stage(1, 1.5);
-    check_same(again(plan, needs, times), simulate(plan, costs_of(plan.placement, 0, 1.5), needs));
+    check_same(again(plan, needs, times), simulate(plan, recorded_costs(plan.placement, 0, 1.5), needs));
   }
 }
 
 TEST_CASE("a link's factor is that of its messages, both ways, and of no others") {
   const Plan plan = build_schedule("1f1b", {3, 1, 6});
   const auto needs = validate(plan);
-  RecordedTimes times = recorded_times(plan, needs, {}, simulate(plan, costs_of(plan.placement, 0.5), needs));
+  RecordedTimes times = recorded_times(plan, needs, {}, simulate(plan, recorded_costs(plan.placement, 0.5), needs));
   const auto before = times.transfers();
   CHECK(before[0] == Approx(0.5));
   CHECK(before[1] == Approx(0.5));
@@ -89,12 +89,12 @@ TEST_CASE("a link's factor is that of its messages, both ways, and of no others"
   CHECK(times.transfers()[0] == Approx(0.25));
   CHECK(times.transfers()[1] == Approx(0.5));
   CHECK(summarize(again(plan, needs, times)).makespan <
-        summarize(simulate(plan, costs_of(plan.placement, 0.5), needs)).makespan);
+        summarize(simulate(plan, recorded_costs(plan.placement, 0.5), needs)).makespan);
 }
 
 TEST_CASE("times of another plan are refused") {
   const Plan plan = build_schedule("1f1b", {2, 1, 4}), other = build_schedule("gpipe", {2, 1, 4});
   const auto needs = validate(plan);
-  const Timeline run = simulate(other, costs_of(other.placement, 0));
+  const Timeline run = simulate(other, recorded_costs(other.placement, 0));
   CHECK_THROWS_AS(recorded_times(plan, needs, {}, run), std::invalid_argument);
 }

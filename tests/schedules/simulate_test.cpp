@@ -24,7 +24,7 @@ struct Run {
   double over_ideal;
 };
 
-Run run(const char* name, const ScheduleShape& shape, const Times& t, Order order = Order::planned) {
+Run run_named(const char* name, const ScheduleShape& shape, const Times& t, Order order = Order::planned) {
   const Plan plan = build_schedule(name, shape);
   const Costs costs = Costs::uniform(plan.placement, t.f, t.i, t.w);
   SimulationOptions options;
@@ -82,7 +82,7 @@ TEST_CASE("gpipe and 1f1b wait (p - 1)(F + I + W)") {
       for (const int m : {2 * p, 3 * p + 1})
         for (const char* name : {"gpipe", "1f1b"})
           for (const auto order : {Order::planned, Order::ready}) {
-            const Run result = run(name, {p, 1, m}, t, order);
+            const Run result = run_named(name, {p, 1, m}, t, order);
             CHECK(result.over_ideal == Approx((p - 1) * (t.f + t.i + t.w)).margin(1e-9));
             CHECK(result.summary.stages[0].peak_activations == (std::string(name) == "gpipe" ? m : p));
           }
@@ -93,10 +93,10 @@ TEST_CASE("interleaved waits 1f1b's time over v, and holds p + (p - 1) / v") {
     for (const int p : {2, 4, 8})
       for (const int v : {2, 3, 4})
         for (const int m : {2 * p, 4 * p}) {
-          const Run result = run("interleaved", {p, v, m}, t);
+          const Run result = run_named("interleaved", {p, v, m}, t);
           CHECK(result.over_ideal == Approx((p - 1) * (t.f + t.i + t.w) / v));
           CHECK(result.summary.stages[0].peak_activations == Approx(p + (p - 1.0) / v));
-          CHECK(run("looped-bfs", {p, v, m}, t).over_ideal == Approx((p - 1) * (t.f + t.i + t.w) / v));
+          CHECK(run_named("looped-bfs", {p, v, m}, t).over_ideal == Approx((p - 1) * (t.f + t.i + t.w) / v));
         }
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("interleaved waits no longer where p does not divide m, and holds as l
   for (const int p : {2, 3, 4, 8})
     for (const int v : {2, 3, 4})
       for (int m = 2 * p; m <= 3 * p; ++m) {
-        const Run result = run("interleaved", {p, v, m}, {});
+        const Run result = run_named("interleaved", {p, v, m}, {});
         CHECK(result.over_ideal == Approx((p - 1) * 3.0 / v));
         const int longest_group = (m + m / p - 1) / (m / p);
         CHECK(result.summary.stages[0].peak_activations == Approx((2.0 * (p - 1) + (v - 1) * longest_group + 1) / v));
@@ -117,7 +117,7 @@ TEST_CASE("zb-h1 waits (p - 1)(F + I - W) and holds p") {
   for (const Times& t : all_times)
     for (const int p : {2, 4, 8})
       for (const int m : {2 * p, 24}) {
-        const Run result = run("zb-h1", {p, 1, m}, t);
+        const Run result = run_named("zb-h1", {p, 1, m}, t);
         CHECK(result.over_ideal == Approx((p - 1) * (t.i + std::max(0.0, t.f - t.w))));
         CHECK(largest_peak(result.summary) == p);
       }
@@ -126,11 +126,11 @@ TEST_CASE("zb-h1 waits (p - 1)(F + I - W) and holds p") {
 TEST_CASE("zb-h2 and zb-v never wait in between at F = I = W") {
   for (const int p : {2, 3, 4, 8})
     for (const int m : {2 * p, 3 * p, 24}) {
-      const Run h2 = run("zb-h2", {p, 1, m}, {});
+      const Run h2 = run_named("zb-h2", {p, 1, m}, {});
       CHECK(h2.over_ideal == Approx(p - 1));
       CHECK(h2.summary.span_bubble == Approx(0).margin(1e-9));
       CHECK(largest_peak(h2.summary) == 2 * p - 1);
-      const Run v = run("zb-v", {p, 2, m}, {});
+      const Run v = run_named("zb-v", {p, 2, m}, {});
       CHECK(v.over_ideal == Approx((p - 1) / 2.0));
       CHECK(v.summary.span_bubble == Approx(0).margin(1e-9));
       CHECK(largest_peak(v.summary) == p);
@@ -144,13 +144,13 @@ TEST_CASE("the V schedules hold what they promise") {
   };
   for (const Want& want : {Want{"v-half", 3, 5}, Want{"v-min", 2, 4}, Want{"dualpipe-v", 4.5, 8.5}, Want{"zb-v", 4, 8}}) {
     CAPTURE(want.name);
-    CHECK(largest_peak(run(want.name, {4, 2, 24}, {}).summary) == want.at_4);
-    CHECK(largest_peak(run(want.name, {8, 2, 24}, {}).summary) == want.at_8);
+    CHECK(largest_peak(run_named(want.name, {4, 2, 24}, {}).summary) == want.at_4);
+    CHECK(largest_peak(run_named(want.name, {8, 2, 24}, {}).summary) == want.at_8);
   }
   for (int p = 3; p <= 12; ++p) {
     CAPTURE(p);
-    const Run half = run("v-half", {p, 2, 3 * p}, {}), min = run("v-min", {p, 2, 3 * p}, {}),
-              dual = run("dualpipe-v", {p, 2, 3 * p}, {});
+    const Run half = run_named("v-half", {p, 2, 3 * p}, {}), min = run_named("v-min", {p, 2, 3 * p}, {}),
+              dual = run_named("dualpipe-v", {p, 2, 3 * p}, {});
     CHECK(half.over_ideal == Approx((3 * p - (p % 2 == 0 ? 5 : 4)) / 2.0));
     CHECK(largest_peak(half.summary) == p / 2 + 1);
     CHECK(min.over_ideal == Approx(2 * p - 2.5));
@@ -160,8 +160,8 @@ TEST_CASE("the V schedules hold what they promise") {
   }
   // They trade time for memory: less memory, more waiting, but less than 1f1b's.
   for (const int p : {4, 8}) {
-    CHECK(run("v-half", {p, 2, 24}, {}).over_ideal < run("v-min", {p, 2, 24}, {}).over_ideal);
-    CHECK(run("v-min", {p, 2, 24}, {}).over_ideal < run("1f1b", {p, 1, 24}, {}).over_ideal);
+    CHECK(run_named("v-half", {p, 2, 24}, {}).over_ideal < run_named("v-min", {p, 2, 24}, {}).over_ideal);
+    CHECK(run_named("v-min", {p, 2, 24}, {}).over_ideal < run_named("1f1b", {p, 1, 24}, {}).over_ideal);
   }
 }
 

@@ -19,7 +19,7 @@ Plan sliced(const std::string& name, int stages, int chunks, int microbatches, i
   return build_schedule(name, {stages, chunks, microbatches, slices});
 }
 
-std::string fault_of(const std::string& lists, int slices = 2) {
+std::string slices_fault(const std::string& lists, int slices = 2) {
   const std::string header =
       "schedule: hand\nplacement: looping\nchunks: 1\nmicrobatches: 2\nslices: " + std::to_string(slices);
   try {
@@ -30,7 +30,7 @@ std::string fault_of(const std::string& lists, int slices = 2) {
   return "";
 }
 
-Summary simulated(const Plan& plan, double attention = 0) {
+Summary simulated_slices(const Plan& plan, double attention = 0) {
   Costs costs = Costs::uniform(plan.placement, 1, 1, 1);
   costs.slices = plan.slices;
   for (auto& stage : costs.chunks)
@@ -70,17 +70,17 @@ TEST_CASE("plans with slices survive the way to text and back") {
 }
 
 TEST_CASE("what a plan's slices cannot be is refused with the place") {
-  CHECK(fault_of("F0.0 F0.1 B0.1 B0.0 F1.0 F1.1 B1.1 B1.0") == "");
-  CHECK(fault_of("F0.0 F0.1 I0.1 I0.0 W0.1 W0.0 F1.0 F1.1 B1.1 B1.0") == "");
-  CHECK_THAT(fault_of("F0.1 F0.0 B0.1 B0.0 F1.0 F1.1 B1.1 B1.0"), Contains("F0.1 comes before F0.0"));
-  CHECK_THAT(fault_of("F0.0 F0.1 B0.0 B0.1 F1.0 F1.1 B1.1 B1.0"),
+  CHECK(slices_fault("F0.0 F0.1 B0.1 B0.0 F1.0 F1.1 B1.1 B1.0") == "");
+  CHECK(slices_fault("F0.0 F0.1 I0.1 I0.0 W0.1 W0.0 F1.0 F1.1 B1.1 B1.0") == "");
+  CHECK_THAT(slices_fault("F0.1 F0.0 B0.1 B0.0 F1.0 F1.1 B1.1 B1.0"), Contains("F0.1 comes before F0.0"));
+  CHECK_THAT(slices_fault("F0.0 F0.1 B0.0 B0.1 F1.0 F1.1 B1.1 B1.0"),
              Contains("B0.0 comes before B0.1") && Contains("F of their slices up and B, I and W down"));
-  CHECK_THAT(fault_of("F0.0 F0.1 I0.1 I0.0 W0.0 W0.1 F1.0 F1.1 B1.1 B1.0"), Contains("W0.0 comes before W0.1"));
-  CHECK_THAT(fault_of("F0.0 B0.1 F0.1 B0.0 F1.0 F1.1 B1.1 B1.0"), Contains("B0.1 comes before F0.1"));
-  CHECK_THAT(fault_of("F0.0 F0.1 B0.1 B0.0 F1.0 F1.1 B1.1"), Contains("B1.0 is missing"));
-  CHECK_THAT(fault_of("F0.0 F0.1 P0.0 G0.0 B0.1 B0.0 F1.0 F1.1 B1.1 B1.0"), Contains("P0.0 moves activations"));
-  CHECK_THAT(fault_of("F0 F1 B0 B1"), Contains("\"F0\" is not an action such as F0.1"));
-  CHECK_THAT(fault_of("F0.0 F0.1 B0.1 B0.0\nslices: 3"), Contains("slices"));
+  CHECK_THAT(slices_fault("F0.0 F0.1 I0.1 I0.0 W0.0 W0.1 F1.0 F1.1 B1.1 B1.0"), Contains("W0.0 comes before W0.1"));
+  CHECK_THAT(slices_fault("F0.0 B0.1 F0.1 B0.0 F1.0 F1.1 B1.1 B1.0"), Contains("B0.1 comes before F0.1"));
+  CHECK_THAT(slices_fault("F0.0 F0.1 B0.1 B0.0 F1.0 F1.1 B1.1"), Contains("B1.0 is missing"));
+  CHECK_THAT(slices_fault("F0.0 F0.1 P0.0 G0.0 B0.1 B0.0 F1.0 F1.1 B1.1 B1.0"), Contains("P0.0 moves activations"));
+  CHECK_THAT(slices_fault("F0 F1 B0 B1"), Contains("\"F0\" is not an action such as F0.1"));
+  CHECK_THAT(slices_fault("F0.0 F0.1 B0.1 B0.0\nslices: 3"), Contains("slices"));
   Plan plan = sliced("1f1b", 2, 1, 2, 2);
   plan.ready_rule = ReadyRule::backward_first;
   CHECK_THROWS_WITH(validate(plan), Contains("there is no ready rule"));
@@ -95,7 +95,7 @@ TEST_CASE("a stage holds a microbatch's slices and one more for each stage behin
       for (int stage = 0; stage < stages; ++stage) {
         const auto& chunk = needs[static_cast<std::size_t>(stage)].chunks.front();
         CHECK(chunk.peak_activations == slices + stages - 1 - stage);
-        CHECK(simulated(plan).stages[static_cast<std::size_t>(stage)].peak_activations ==
+        CHECK(simulated_slices(plan).stages[static_cast<std::size_t>(stage)].peak_activations ==
               Approx((slices + stages - 1.0 - stage) / slices));
       }
     }
@@ -119,20 +119,21 @@ TEST_CASE("plans with slices come to their end with the slots of validate() in w
 }
 
 TEST_CASE("slices shrink the bubble as many microbatches would, and growing attention costs some of that") {
-  const double whole = simulated(build_schedule("1f1b", {8, 1, 16})).bubble_fraction;
+  const double whole = simulated_slices(build_schedule("1f1b", {8, 1, 16})).bubble_fraction;
   double before = whole;
   for (const int slices : {2, 4, 8}) {
     const Plan plan = sliced("1f1b", 8, 1, 16, slices);
-    const double bubble = simulated(plan).bubble_fraction;
+    const double bubble = simulated_slices(plan).bubble_fraction;
     CHECK(bubble == Approx(7.0 / (16 * slices + 7)));
     CHECK(bubble < before);
     before = bubble;
-    CHECK(simulated(plan, 0.5).bubble_fraction > bubble);
-    CHECK(simulated(plan, 0.5).bubble_fraction < whole);
+    CHECK(simulated_slices(plan, 0.5).bubble_fraction > bubble);
+    CHECK(simulated_slices(plan, 0.5).bubble_fraction < whole);
     // The microbatch takes what it took.
-    CHECK(simulated(plan, 0.5).stages.front().busy == Approx(16 * 3));
+    CHECK(simulated_slices(plan, 0.5).stages.front().busy == Approx(16 * 3));
   }
-  CHECK(simulated(sliced("interleaved", 8, 2, 16, 8)).bubble_fraction < simulated(sliced("1f1b", 8, 1, 16, 8)).bubble_fraction);
+  CHECK(simulated_slices(sliced("interleaved", 8, 2, 16, 8)).bubble_fraction <
+        simulated_slices(sliced("1f1b", 8, 1, 16, 8)).bubble_fraction);
 }
 
 TEST_CASE("drawings name slices") {

@@ -96,7 +96,7 @@ std::vector<int> random_caps(const Shape& shape, std::mt19937& random) {
   return caps;
 }
 
-SolverRequest request_for(int stages, int microbatches, double slots, std::int64_t iterations = 20'000) {
+SolverRequest solver_request(int stages, int microbatches, double slots, std::int64_t iterations = 20'000) {
   SolverRequest request;
   request.problem.stages = stages;
   request.problem.microbatches = microbatches;
@@ -106,7 +106,7 @@ SolverRequest request_for(int stages, int microbatches, double slots, std::int64
   return request;
 }
 
-double makespan(const Plan& plan, const AutoRequest& request) {
+double solved_makespan(const Plan& plan, const AutoRequest& request) {
   return summarize(simulate(plan, costs_on(request, plan.placement), {.room = request.room})).makespan;
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("the solver finds the best of all orders of small pipelines, and says 
   std::mt19937 random(2);
   for (const auto& [stages, microbatches] : {std::pair{2, 3}, {3, 3}, {4, 2}})
     for (const double slots : {1.0, 2.0, 3.0}) {
-      SolverRequest request = request_for(stages, microbatches, slots, 10'000'000);
+      SolverRequest request = solver_request(stages, microbatches, slots, 10'000'000);
       request.problem.max_chunks = 1;
       const Costs costs = random_costs(Placement::looping(stages, 1), random);
       request.problem.costs = [&](const Placement&) { return costs; };
@@ -152,7 +152,7 @@ TEST_CASE("the solver finds the best of all orders of small pipelines, and says 
       CHECK(solved.makespan == Approx(best_of_all(problem)).epsilon(1e-9));
       CHECK(solved.ended == SolverEnd::proved);
       CHECK(solved.gap() == Approx(0).margin(1e-9));
-      CHECK(makespan(solved.plan, request.problem) == solved.makespan);
+      CHECK(solved_makespan(solved.plan, request.problem) == solved.makespan);
     }
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("the solver never loses to another schedule within the same slots, nor
   for (const int stages : {1, 2, 4, 6})
     for (const double slots : {1.0, 2.0, 3.5, 6.0})
       for (const QueueRoom room : {QueueRoom::all, QueueRoom::reserved}) {
-        SolverRequest request = request_for(stages, 9, slots);
+        SolverRequest request = solver_request(stages, 9, slots);
         request.problem.room = room;
         for (auto* times : {&request.problem.forward, &request.problem.input_grad, &request.problem.weight_grad}) {
           times->clear();
@@ -173,16 +173,16 @@ TEST_CASE("the solver never loses to another schedule within the same slots, nor
         REQUIRE(solved.plan.stages.size() == static_cast<std::size_t>(stages));
         CHECK_NOTHROW(validate(solved.plan));
         CHECK(fits(solved.plan, request.problem));
-        CHECK(makespan(solved.plan, request.problem) == solved.makespan);
+        CHECK(solved_makespan(solved.plan, request.problem) == solved.makespan);
         CHECK(solved.bound <= solved.makespan);
-        CHECK(solved.makespan <= makespan(build_auto(request.problem), request.problem) * (1 + 1e-9));
+        CHECK(solved.makespan <= solved_makespan(build_auto(request.problem), request.problem) * (1 + 1e-9));
         for (const ScheduleInfo& info : all_schedules()) {
           if (info.uses_costs) continue;
           const Plan other = info.build({stages, info.default_chunks, 9});
           CAPTURE(info.name);
           if (!fits(other, request.problem)) continue;
-          CHECK(solved.makespan <= makespan(other, request.problem) * (1 + 1e-9));
-          CHECK(solved.bound <= makespan(other, request.problem) * (1 + 1e-9));
+          CHECK(solved.makespan <= solved_makespan(other, request.problem) * (1 + 1e-9));
+          CHECK(solved.bound <= solved_makespan(other, request.problem) * (1 + 1e-9));
         }
       }
 }
@@ -213,11 +213,11 @@ TEST_CASE("words end when the simulator says, and never where they wait for each
 }
 
 TEST_CASE("the solver gains where memory is short, the same again, and stops at its limits") {
-  SolverRequest request = request_for(8, 16, 4, 400'000);
+  SolverRequest request = solver_request(8, 16, 4, 400'000);
   request.problem.max_chunks = 1;
   const Solved once = solve(request), again = solve(request);
   CHECK(once.plan.stages == again.plan.stages);
-  CHECK(once.makespan < makespan(build_auto(request.problem), request.problem) * 0.95);
+  CHECK(once.makespan < solved_makespan(build_auto(request.problem), request.problem) * 0.95);
   CHECK(once.iterations <= 400'000);
   request.problem.microbatches = 32;
   request.iterations = std::numeric_limits<std::int64_t>::max();
@@ -235,10 +235,10 @@ TEST_CASE("the solver by its name alone plans every shape") {
 }
 
 TEST_CASE("the solver refuses what makes no sense") {
-  CHECK_THROWS_AS(solve(request_for(0, 1, 1)), std::invalid_argument);
-  CHECK_THROWS_AS(solve(request_for(2, 4, 0.5)), std::invalid_argument);
-  CHECK_THROWS_AS(solve(request_for(2, 4, 2, 0)), std::invalid_argument);
-  SolverRequest request = request_for(2, 4, 2, std::numeric_limits<std::int64_t>::max());
+  CHECK_THROWS_AS(solve(solver_request(0, 1, 1)), std::invalid_argument);
+  CHECK_THROWS_AS(solve(solver_request(2, 4, 0.5)), std::invalid_argument);
+  CHECK_THROWS_AS(solve(solver_request(2, 4, 2, 0)), std::invalid_argument);
+  SolverRequest request = solver_request(2, 4, 2, std::numeric_limits<std::int64_t>::max());
   CHECK_THROWS_AS(solve(request), std::invalid_argument);  // no limit
   request.seconds = std::nan("");
   CHECK_THROWS_AS(solve(request), std::invalid_argument);

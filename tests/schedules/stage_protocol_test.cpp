@@ -17,7 +17,7 @@ std::shared_ptr<const Plan> shared_plan(const char* name, const ScheduleShape& s
   return std::make_shared<const Plan>(with_end_of_step(build_schedule(name, shape), end));
 }
 
-std::string next_text(StageProtocol& protocol) {
+std::string next_planned(StageProtocol& protocol) {
   const auto action = protocol.next();
   return action ? to_string(*action) : "";
 }
@@ -29,28 +29,28 @@ const Action f0{ActionKind::forward, 0, 0}, f1{ActionKind::forward, 0, 1}, b0{Ac
 
 TEST_CASE("planned: an action waits for its inputs, its credit and room ahead") {
   StageProtocol stage(shared_plan("1f1b", {2, 1, 3}), 0, Order::planned, 1);
-  CHECK(next_text(stage).empty());
+  CHECK(next_planned(stage).empty());
   CHECK(stage.waiting_for() == "no step has begun");
   stage.begin_step();
   CHECK(stage.waiting_for() == "F0 waits for the activation of microbatch 0 and a free slot for its activation");
   stage.input_arrived(InputKind::activation, 0, 0);
-  CHECK(next_text(stage).empty());
+  CHECK(next_planned(stage).empty());
   CHECK(stage.waiting_for() == "F0 waits for a free slot for its activation");
   stage.credit_returned(InputKind::activation, 0);
   stage.credit_returned(InputKind::activation, 0);
-  CHECK(next_text(stage) == "F0");
+  CHECK(next_planned(stage) == "F0");
   CHECK(stage.in_flight() == 1);
   stage.input_arrived(InputKind::activation, 0, 1);
-  CHECK(next_text(stage).empty());  // one launched action is all it may have
+  CHECK(next_planned(stage).empty());  // one launched action is all it may have
   CHECK(stage.waiting_for() == "launched and not completed: F0");
   stage.completed(f0);
-  CHECK(next_text(stage) == "F1");
+  CHECK(next_planned(stage) == "F1");
   stage.completed(f1);
   CHECK(stage.waiting_for() == "B0 waits for the gradient of microbatch 0");
   stage.input_arrived(InputKind::gradient, 0, 1);
-  CHECK(next_text(stage).empty());
+  CHECK(next_planned(stage).empty());
   stage.input_arrived(InputKind::gradient, 0, 0);
-  CHECK(next_text(stage) == "B0");  // the first virtual stage sends no gradient and needs no credit
+  CHECK(next_planned(stage) == "B0");  // the first virtual stage sends no gradient and needs no credit
 }
 
 TEST_CASE("planned: the last virtual stage needs targets, and its backward no gradient") {
@@ -59,10 +59,10 @@ TEST_CASE("planned: the last virtual stage needs targets, and its backward no gr
   stage.input_arrived(InputKind::activation, 0, 0);
   CHECK(stage.waiting_for() == "F0 waits for the target of microbatch 0");
   stage.input_arrived(InputKind::target, 0, 0);
-  CHECK(next_text(stage) == "F0");
+  CHECK(next_planned(stage) == "F0");
   CHECK(stage.waiting_for() == "B0 waits for a free slot for its gradient");
   stage.credit_returned(InputKind::gradient, 0);
-  CHECK(next_text(stage) == "B0");
+  CHECK(next_planned(stage) == "B0");
 }
 
 TEST_CASE("the optimizer waits for the verdict, and the step ends when all has completed") {
@@ -70,13 +70,13 @@ TEST_CASE("the optimizer waits for the verdict, and the step ends when all has c
   stage.begin_step();
   stage.input_arrived(InputKind::activation, 0, 0);
   stage.input_arrived(InputKind::target, 0, 0);
-  CHECK(next_text(stage) == "F0");
-  CHECK(next_text(stage) == "B0");
-  CHECK(next_text(stage) == "N");
-  CHECK(next_text(stage).empty());
+  CHECK(next_planned(stage) == "F0");
+  CHECK(next_planned(stage) == "B0");
+  CHECK(next_planned(stage) == "N");
+  CHECK(next_planned(stage).empty());
   CHECK(stage.waiting_for() == "O waits for the verdict");
   stage.verdict(true);
-  CHECK(next_text(stage) == "O");
+  CHECK(next_planned(stage) == "O");
   CHECK_FALSE(stage.step_done());
   for (const Action& action : {f0, b0, Action{ActionKind::norm, 0, -1}, Action{ActionKind::optimizer, 0, -1}}) {
     CHECK_FALSE(stage.step_done());
@@ -93,11 +93,11 @@ TEST_CASE("a verdict that skips ends the step without the optimizer, and the nex
       stage.begin_step();
       stage.input_arrived(InputKind::activation, 0, 0);
       stage.input_arrived(InputKind::target, 0, 0);
-      for (const std::string text : {"F0", "B0", "N"}) CHECK(next_text(stage) == text);
+      for (const std::string text : {"F0", "B0", "N"}) CHECK(next_planned(stage) == text);
       for (const Action& action : {f0, b0, Action{ActionKind::norm, 0, -1}}) stage.completed(action);
       CHECK_FALSE(stage.step_done());
       stage.verdict(apply);
-      CHECK(next_text(stage) == (apply ? "O" : ""));
+      CHECK(next_planned(stage) == (apply ? "O" : ""));
       CHECK(stage.step_done() == !apply);
       if (apply) stage.completed({ActionKind::optimizer, 0, -1});
       CHECK(stage.step_done());
@@ -114,15 +114,15 @@ TEST_CASE("inputs of the coming step are kept until it begins, credits outlive s
     for (int step = 0; step < 2; ++step) {
       stage.begin_step();
       stage.input_arrived(InputKind::target, 0, 0);
-      CHECK(next_text(stage) == "F0");
-      CHECK(next_text(stage) == "B0");
+      CHECK(next_planned(stage) == "F0");
+      CHECK(next_planned(stage) == "B0");
       stage.input_arrived(InputKind::activation, 0, 0);  // of the next step
       CHECK_THROWS_WITH(stage.input_arrived(InputKind::activation, 0, 0),
                         Contains("activation of microbatch 0") && Contains("twice"));
-      CHECK(next_text(stage) == "N");
+      CHECK(next_planned(stage) == "N");
       stage.verdict(true);
-      CHECK(next_text(stage) == "O");
-      CHECK(next_text(stage).empty());
+      CHECK(next_planned(stage) == "O");
+      CHECK(next_planned(stage).empty());
     }
   }
 }
@@ -131,17 +131,17 @@ TEST_CASE("after an abort nothing is launched until the next step") {
   StageProtocol stage(shared_plan("gpipe", {1, 1, 2}), 0, Order::planned);
   stage.begin_step();
   for (int m = 0; m < 2; ++m) stage.input_arrived(InputKind::activation, 0, m), stage.input_arrived(InputKind::target, 0, m);
-  CHECK(next_text(stage) == "F0");
+  CHECK(next_planned(stage) == "F0");
   stage.abort();
-  CHECK(next_text(stage).empty());
+  CHECK(next_planned(stage).empty());
   CHECK(stage.step_done());
   stage.completed(f0);
   stage.verdict(false);  // it may have crossed the abort
-  CHECK(next_text(stage).empty());
+  CHECK(next_planned(stage).empty());
   for (int m = 0; m < 2; ++m) stage.input_arrived(InputKind::activation, 0, m), stage.input_arrived(InputKind::target, 0, m);
   stage.begin_step();
-  CHECK(next_text(stage) == "F0");
-  CHECK(next_text(stage) == "F1");
+  CHECK(next_planned(stage) == "F0");
+  CHECK(next_planned(stage) == "F1");
 }
 
 TEST_CASE("events that cannot be are named") {
@@ -173,15 +173,15 @@ TEST_CASE("ready 1f1b: backward first, else forward while fewer than p - stage a
   for (int i = 0; i < 4; ++i) stage.credit_returned(InputKind::activation, 0), stage.credit_returned(InputKind::gradient, 0);
   stage.begin_step();
   for (int m = 0; m < 4; ++m) stage.input_arrived(InputKind::activation, 0, m);
-  CHECK(next_text(stage) == "F0");
-  CHECK(next_text(stage) == "F1");
-  CHECK(next_text(stage).empty());  // p - stage = 2
+  CHECK(next_planned(stage) == "F0");
+  CHECK(next_planned(stage) == "F1");
+  CHECK(next_planned(stage).empty());  // p - stage = 2
   stage.input_arrived(InputKind::gradient, 0, 1);
-  CHECK(next_text(stage).empty());  // microbatch order is kept even when the later gradient is there first
+  CHECK(next_planned(stage).empty());  // microbatch order is kept even when the later gradient is there first
   stage.input_arrived(InputKind::gradient, 0, 0);
-  CHECK(next_text(stage) == "B0");
-  CHECK(next_text(stage) == "B1");
-  CHECK(next_text(stage) == "F2");
+  CHECK(next_planned(stage) == "B0");
+  CHECK(next_planned(stage) == "B1");
+  CHECK(next_planned(stage) == "F2");
 }
 
 TEST_CASE("ready gpipe: forwards first, a backward only when no forward is ready") {
@@ -190,12 +190,12 @@ TEST_CASE("ready gpipe: forwards first, a backward only when no forward is ready
   stage.begin_step();
   stage.input_arrived(InputKind::activation, 0, 0);
   stage.input_arrived(InputKind::activation, 0, 1);
-  CHECK(next_text(stage) == "F0");
+  CHECK(next_planned(stage) == "F0");
   stage.input_arrived(InputKind::gradient, 0, 0);
-  CHECK(next_text(stage) == "F1");
-  CHECK(next_text(stage) == "B0");
+  CHECK(next_planned(stage) == "F1");
+  CHECK(next_planned(stage) == "B0");
   stage.input_arrived(InputKind::activation, 0, 2);
-  CHECK(next_text(stage) == "F2");
+  CHECK(next_planned(stage) == "F2");
 }
 
 namespace {

@@ -26,7 +26,7 @@ namespace {
 
 Action act(std::string_view text) { return parse_action(text).value(); }
 
-std::string fault_of(const Plan& plan) {
+std::string plan_fault(const Plan& plan) {
   try {
     validate(plan);
   } catch (const InvalidPlan& error) {
@@ -80,60 +80,60 @@ TEST_CASE("one stage needs only what its feeders fill") {
 }
 
 TEST_CASE("a dropped, doubled or misplaced action is named") {
-  CHECK(fault_of(two_stages()).empty());
+  CHECK(plan_fault(two_stages()).empty());
   Plan plan = two_stages();  // stage 0: F0 F1 B0 F2 B1 B2 R T N O
   plan.stages[0].erase(plan.stages[0].begin() + 3);
-  CHECK_THAT(fault_of(plan), Contains("stage 0") && Contains("F2"));
+  CHECK_THAT(plan_fault(plan), Contains("stage 0") && Contains("F2"));
   plan = two_stages();
   plan.stages[1].insert(plan.stages[1].begin() + 3, act("B0"));
-  CHECK_THAT(fault_of(plan), Contains("stage 1") && Contains("B0 comes twice"));
+  CHECK_THAT(plan_fault(plan), Contains("stage 1") && Contains("B0 comes twice"));
   plan = two_stages();
   std::swap(plan.stages[0][0], plan.stages[0][1]);
-  CHECK(fault_of(plan) == "stage 0: F1 comes before F0; a chunk must keep the order of microbatches");
+  CHECK(plan_fault(plan) == "stage 0: F1 comes before F0; a chunk must keep the order of microbatches");
   plan = two_stages();
   std::swap(plan.stages[1][0], plan.stages[1][1]);
-  CHECK(fault_of(plan) == "stage 1: B0 comes before F0");
+  CHECK(plan_fault(plan) == "stage 1: B0 comes before F0");
   plan = two_stages();
   plan.stages[0][2] = act("I0");
-  CHECK_THAT(fault_of(plan), Contains("W0 is missing"));
+  CHECK_THAT(plan_fault(plan), Contains("W0 is missing"));
   plan = two_stages();
   plan.stages[0][2] = act("W0");
-  CHECK_THAT(fault_of(plan), Contains("W0 comes before I0"));
+  CHECK_THAT(plan_fault(plan), Contains("W0 comes before I0"));
   plan = two_stages();
   plan.stages[0].push_back(act("F3"));
-  CHECK_THAT(fault_of(plan), Contains("F3"));
+  CHECK_THAT(plan_fault(plan), Contains("F3"));
   plan = two_stages();
   plan.stages[0][0] = act("1F0");
-  CHECK_THAT(fault_of(plan), Contains("1 chunk(s)"));
+  CHECK_THAT(plan_fault(plan), Contains("1 chunk(s)"));
 }
 
 TEST_CASE("the end of the step is checked too") {
   Plan plan = two_stages();
   plan.stages[0].pop_back();
-  CHECK_THAT(fault_of(plan), Contains("O stands 1 times") && Contains("2 times"));
+  CHECK_THAT(plan_fault(plan), Contains("O stands 1 times") && Contains("2 times"));
   plan = two_stages();
   plan.stages[0].erase(plan.stages[0].begin() + 6);
-  CHECK_THAT(fault_of(plan), Contains("R stands 1 times"));
+  CHECK_THAT(plan_fault(plan), Contains("R stands 1 times"));
   plan = two_stages();
   std::swap(plan.stages[0][8], plan.stages[0][9]);
-  CHECK(fault_of(plan) == "stage 0: O comes before N, which the verdict needs");
+  CHECK(plan_fault(plan) == "stage 0: O comes before N, which the verdict needs");
   plan = two_stages();
   std::swap(plan.stages[0][5], plan.stages[0][6]);
-  CHECK_THAT(fault_of(plan), Contains("R comes, but B2 has not come before it"));
+  CHECK_THAT(plan_fault(plan), Contains("R comes, but B2 has not come before it"));
   plan = two_stages();
   std::swap(plan.stages[0][7], plan.stages[0][8]);
-  CHECK_THAT(fault_of(plan), Contains("T comes after N"));
+  CHECK_THAT(plan_fault(plan), Contains("T comes after N"));
   Plan middle = with_end_of_step(build_schedule("1f1b", {3, 1, 1}), {});
   middle.stages[1].insert(middle.stages[1].begin() + 2, act("T"));
-  CHECK_THAT(fault_of(middle), Contains("neither the first nor the last"));
+  CHECK_THAT(plan_fault(middle), Contains("neither the first nor the last"));
   // One stage with both ends of the model adds their gradients at its T: both must be there.
   Plan both = with_end_of_step(build_schedule("zb-v", {1, 2, 1}), {false, false, true});
-  CHECK(fault_of(both).empty());
+  CHECK(plan_fault(both).empty());
   std::swap(both.stages[0][5], both.stages[0][6]);
-  CHECK_THAT(fault_of(both), Contains("T comes, but") && Contains("has not come before it"));
+  CHECK_THAT(plan_fault(both), Contains("T comes, but") && Contains("has not come before it"));
   both = with_end_of_step(build_schedule("zb-v", {2, 2, 1}), {false, false, true});
   both.stages[0].insert(both.stages[0].end() - 2, act("1T"));
-  CHECK_THAT(fault_of(both), Contains("stage 0: 1T is one too many") && Contains("at 0T"));
+  CHECK_THAT(plan_fault(both), Contains("stage 0: 1T is one too many") && Contains("at 0T"));
 }
 
 TEST_CASE("sums at the end of a step keep their order, which is part of the result") {
@@ -145,7 +145,7 @@ TEST_CASE("sums at the end of a step keep their order, which is part of the resu
     const std::string order = wrong;
     for (std::size_t i = 0; i < 3; ++i) list[2 + i] = act(order.substr(2 * i, 1));
     INFO(wrong);
-    CHECK_THAT(fault_of(plan), Contains(fault));
+    CHECK_THAT(plan_fault(plan), Contains(fault));
   }
 }
 
@@ -159,10 +159,10 @@ TEST_CASE("a sum of tied weights amid compute is proved like any other action") 
   };
   // Stage 1 holds the head: it comes to T before its first chunk's B, which stage 0 needs before it can come to T.
   plan.stages = {list("0F0 1F0 1B0 0B0 0T N O"), list("0F0 1F0 1B0 1T 0B0 N O")};
-  CHECK_THAT(fault_of(plan), Contains("deadlocks") && Contains("stage 1 1T waits for T of stage 0") &&
-                                 Contains("stage 0 0B0 waits for its gradient from stage 1"));
+  CHECK_THAT(plan_fault(plan), Contains("deadlocks") && Contains("stage 1 1T waits for T of stage 0") &&
+                                   Contains("stage 0 0B0 waits for its gradient from stage 1"));
   plan.stages[1] = list("0F0 1F0 1B0 0I0 1T 0W0 N O");  // the half that nobody waits for may come after it
-  CHECK(fault_of(plan).empty());
+  CHECK(plan_fault(plan).empty());
   const Timeline timeline = simulate(plan, Costs::uniform(plan.placement, 2, 2, 2));
   CHECK(timeline.stages[1][4].start == timeline.stages[0][3].end);
   CHECK(timeline.stages[1][5].start == timeline.stages[1][4].end);
@@ -223,7 +223,7 @@ TEST_CASE("a dropped action is always caught, and named by its letter") {
     const bool one_t = tied_sum_places(plan.placement).size() == 1;
     RC_PRE(is_compute(dropped.kind) || (dropped.kind == ActionKind::sum_tied ? !one_t : plan.placement.stages() > 1));
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
-    RC_ASSERT(fault_of(plan).find(letter(dropped.kind)) != std::string::npos);
+    RC_ASSERT(plan_fault(plan).find(letter(dropped.kind)) != std::string::npos);
   }));
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("a doubled action is always caught, and named by its letter") {
     const Action doubled = *rc::gen::elementOf(list).as("doubled");
     const auto to = *rc::gen::inRange<std::size_t>(0, list.size() + 1).as("to");
     list.insert(list.begin() + static_cast<std::ptrdiff_t>(to), doubled);
-    RC_ASSERT(fault_of(plan).find(letter(doubled.kind)) != std::string::npos);
+    RC_ASSERT(plan_fault(plan).find(letter(doubled.kind)) != std::string::npos);
   }));
 }
 
@@ -251,7 +251,7 @@ TEST_CASE("actions of one row that are swapped are always caught, and one of the
     RC_PRE(a != b);
     std::swap(list[a], list[b]);
     const int chunks = plan.placement.chunks();
-    const std::string fault = fault_of(plan);
+    const std::string fault = plan_fault(plan);
     RC_ASSERT(fault.find(to_string(list[a], chunks)) != std::string::npos ||
               fault.find(to_string(list[b], chunks)) != std::string::npos);
   }));

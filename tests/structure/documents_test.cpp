@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "structure/source_files.hpp"
 
 namespace fs = std::filesystem;
@@ -16,7 +17,7 @@ using pipetrain::structure::text_of;
 
 namespace {
 
-const fs::path root = PIPETRAIN_SOURCE_DIR;
+const fs::path root = source_folder();
 
 std::vector<std::string> documents() {
   std::vector<std::string> paths = {"README.md", "CONTRIBUTING.md", "bench/README.md"};
@@ -26,7 +27,7 @@ std::vector<std::string> documents() {
 }
 
 // Every match's first group, outside of code blocks.
-std::vector<std::string> found_in(const std::string& document, const std::string& pattern) {
+std::vector<std::string> names_in_document(const std::string& document, const std::string& pattern) {
   const std::regex searched(pattern);
   std::vector<std::string> found;
   bool code = false;
@@ -56,7 +57,7 @@ std::string anchor(const std::string& heading) {
 TEST_CASE("files that documents name are there") {
   for (const std::string& document : documents()) {
     for (
-        const std::string& path : found_in(
+        const std::string& path : names_in_document(
             document,
             R"((?:^|[^\w/.-])((?:tests/|include/)?(?:actors|apps|bench|bindings|comm|core|data|files|model|ops|records|schedules|scripts|tuning)"
             R"()/[\w/.-]*\.(?:cpp|hpp|cu|cuh|py|sh)))")) {
@@ -70,7 +71,7 @@ TEST_CASE("files that documents name are there") {
 
 TEST_CASE("links of documents point to files and headings that are there") {
   for (const std::string& document : documents()) {
-    for (const std::string& link : found_in(document, R"(\]\(([^)\s]+)\))")) {
+    for (const std::string& link : names_in_document(document, R"(\]\(([^)\s]+)\))")) {
       const auto hash = link.find('#');
       const std::string file = link.substr(0, hash);
       if (link.find("://") != std::string::npos || (hash == std::string::npos && file.find('.') == std::string::npos)) {
@@ -81,7 +82,7 @@ TEST_CASE("links of documents point to files and headings that are there") {
       REQUIRE(fs::exists(root / target));
       if (hash == std::string::npos) continue;
       std::set<std::string> anchors;
-      for (const std::string& heading : found_in(target.string(), "^#+ (.*)$")) anchors.insert(anchor(heading));
+      for (const std::string& heading : names_in_document(target.string(), "^#+ (.*)$")) anchors.insert(anchor(heading));
       CHECK(anchors.count(link.substr(hash + 1)) == 1);
     }
   }

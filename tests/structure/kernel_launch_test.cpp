@@ -6,6 +6,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "paths.hpp"
 
 namespace fs = std::filesystem;
 
@@ -27,7 +28,7 @@ std::size_t count(const std::string& text, const std::string& words) {
 
 TEST_CASE("every kernel that may overlap the one before it waits for it, and claims no memory as unchanging") {
   std::size_t kernels = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(PIPETRAIN_SOURCE_DIR) / "ops/cuda")) {
+  for (const auto& entry : fs::directory_iterator(fs::path(source_folder()) / "ops/cuda")) {
     const std::string text = text_of(entry.path());
     // A file starts all its kernels one way.
     if (count(text, "__global__") == 0 || count(text, " launch(stream") == 0) continue;
@@ -38,6 +39,6 @@ TEST_CASE("every kernel that may overlap the one before it waits for it, and cla
   }
   CHECK(kernels > 0);
   for (const char* apart : {"attention.cu", "attention_mma.cu", "attention_mma_backward.cu", "small_gemm.cu"}) {
-    CHECK(count(text_of(fs::path(PIPETRAIN_SOURCE_DIR) / "ops/cuda" / apart), " launch(stream") == 0);
+    CHECK(count(text_of(fs::path(source_folder()) / "ops/cuda" / apart), " launch(stream") == 0);
   }
 }

@@ -1,4 +1,5 @@
 #include "structure/layering.hpp"
+#include "paths.hpp"
 
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ struct Wrong {
 }  // namespace
 
 TEST_CASE("every room includes only what the plan of the house allows") {
-  const auto found = violations(PIPETRAIN_SOURCE_DIR);
+  const auto found = violations(source_folder());
   for (const std::string& violation : found) UNSCOPED_INFO(violation);
   CHECK(found.empty());
 }

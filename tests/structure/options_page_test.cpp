@@ -7,6 +7,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "paths.hpp"
 #include "skip.hpp"
 #include "structure/source_files.hpp"
 
@@ -15,7 +16,7 @@ using pipetrain::structure::text_of;
 
 namespace {
 
-const std::string program = PIPETRAIN_BUILD_DIR "/pipetrain";
+const std::string program = build_folder() + "/pipetrain";
 
 std::string printed_by(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
@@ -28,7 +29,7 @@ std::string printed_by(const std::string& command) {
 
 std::string help_of(const std::string& command) { return printed_by("'" + program + "' " + command + " --help"); }
 
-std::set<std::string> found_in(const std::string& text, const std::string& pattern) {
+std::set<std::string> options_in_text(const std::string& text, const std::string& pattern) {
   const std::regex searched(pattern);
   std::set<std::string> found;
   for (std::sregex_iterator match(text.begin(), text.end(), searched), end; match != end; ++match) found.insert((*match)[1]);
@@ -38,9 +39,9 @@ std::set<std::string> found_in(const std::string& text, const std::string& patte
 // Of pages that people wrote.
 std::string other_pages() {
   std::string text;
-  for (const auto& entry : fs::recursive_directory_iterator(PIPETRAIN_SOURCE_DIR "/docs"))
+  for (const auto& entry : fs::recursive_directory_iterator(source_folder() + "/docs"))
     if (entry.path().extension() == ".md" && entry.path().filename() != "options.md")
-      text += text_of(fs::relative(entry.path(), PIPETRAIN_SOURCE_DIR).string());
+      text += text_of(fs::relative(entry.path(), source_folder()).string());
   return text;
 }
 
@@ -49,7 +50,7 @@ std::set<std::string> all_commands() {
   const std::string help = help_of("");
   const std::size_t begin = help.find("\nOther commands");
   REQUIRE(begin != std::string::npos);
-  std::set<std::string> commands = found_in(help.substr(begin), "([a-z]+)\\s\\(");
+  std::set<std::string> commands = options_in_text(help.substr(begin), "([a-z]+)\\s\\(");
   CHECK(commands.size() >= 10);
   commands.insert("train");
   return commands;
@@ -60,7 +61,7 @@ std::set<std::string> all_commands() {
 TEST_CASE("the page of options is what the program prints of itself") {
   if (!fs::exists(program)) return pipetrain::test::skip("the program is not built");
   INFO("write it again: scripts/options_page.sh build/pipetrain >docs/options.md");
-  CHECK(text_of("docs/options.md") == printed_by("'" PIPETRAIN_SOURCE_DIR "/scripts/options_page.sh' '" + program + "'"));
+  CHECK(text_of("docs/options.md") == printed_by("'" + source_folder() + "/scripts/options_page.sh' '" + program + "'"));
 }
 
 TEST_CASE("every command is on the page of options, and every option is explained on another page") {
@@ -69,7 +70,7 @@ TEST_CASE("every command is on the page of options, and every option is explaine
   for (const std::string& command : all_commands()) {
     INFO(command);
     CHECK(page.find("\n## " + command + "\n") != std::string::npos);
-    const std::set<std::string> options = found_in(help_of(command), "\n  --([a-z0-9-]+)");
+    const std::set<std::string> options = options_in_text(help_of(command), "\n  --([a-z0-9-]+)");
     CHECK(options.size() > 1);
     for (const std::string& option : options) {
       if (option == "help" || option == "version") continue;

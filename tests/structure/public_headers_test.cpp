@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "paths.hpp"
 
 namespace fs = std::filesystem;
 
 namespace {
 
 std::string read(const fs::path& path) {
-  std::ifstream file(fs::path(PIPETRAIN_SOURCE_DIR) / path);
+  std::ifstream file(fs::path(source_folder()) / path);
   REQUIRE(file);
   return {std::istreambuf_iterator<char>(file), {}};
 }

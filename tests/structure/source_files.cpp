@@ -1,4 +1,5 @@
 #include "structure/source_files.hpp"
+#include "paths.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 
 std::vector<std::string> source_files() {
   static const std::set<std::string> extensions{".hpp", ".cpp", ".cu", ".cuh", ".h"};
-  const fs::path root = PIPETRAIN_SOURCE_DIR;
+  const fs::path root = source_folder();
   std::vector<std::string> paths;
   for (const char* folder : {"actors", "apps", "bench", "bindings", "comm", "core", "data", "examples", "files", "include",
                              "model", "ops", "schedules", "tests", "tuning"}) {
@@ -27,7 +28,7 @@ std::vector<std::string> source_files() {
 }
 
 std::string text_of(const std::string& path) {
-  std::ifstream in(fs::path(PIPETRAIN_SOURCE_DIR) / path);
+  std::ifstream in(fs::path(source_folder()) / path);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 

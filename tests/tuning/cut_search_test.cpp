@@ -167,7 +167,7 @@ TEST_CASE("a search of cuts ends at its limit, with the same cut every time") {
 namespace {
 
 // Of GPUs, one a stage.
-LayoutRequest request_of(const std::string& model, int stages) {
+LayoutRequest cut_request(const std::string& model, int stages) {
   LayoutRequest request;
   request.config = preset_config(model);
   request.devices = stages;
@@ -184,7 +184,7 @@ LayoutRequest request_of(const std::string& model, int stages) {
 }  // namespace
 
 TEST_CASE("tune's joint search shortens Llama-3-8B on 8 stages, whose head is heavy, and finds what fits") {
-  LayoutRequest request = request_of("llama3-8b", 8);
+  LayoutRequest request = cut_request("llama3-8b", 8);
   request.global_batch = 32;
   const auto search = [&](double gib, std::int64_t cuts) {
     request.speed.memory_bytes = gib * (1 << 30);
@@ -219,7 +219,7 @@ TEST_CASE("tune's joint search shortens Llama-3-8B on 8 stages, whose head is he
 }
 
 TEST_CASE("orders are made for searched cuts, and cuts for made orders") {
-  LayoutRequest request = request_of("llama3.2-1b", 4);
+  LayoutRequest request = cut_request("llama3.2-1b", 4);
   request.with_auto = true;
   const double by_cost = search_layouts(request, 8).best.front().seconds;
   request.search_cuts = CutLimits{.cuts = 20000};
@@ -233,7 +233,7 @@ TEST_CASE("orders are made for searched cuts, and cuts for made orders") {
 }
 
 TEST_CASE("the search of cuts braids where a run can, and neither on GPUs nor where replicas gather weights") {
-  LayoutRequest request = request_of("llama3.2-1b", 4);
+  LayoutRequest request = cut_request("llama3.2-1b", 4);
   request.devices = 8;
   request.most_tp = 2;
   request.recompute = Recompute::none;
@@ -252,7 +252,7 @@ TEST_CASE("the search of cuts braids where a run can, and neither on GPUs nor wh
 }
 
 TEST_CASE("the solver's layouts keep a cut that was asked for") {
-  LayoutRequest request = request_of("llama3.2-1b", 4);
+  LayoutRequest request = cut_request("llama3.2-1b", 4);
   request.cut = {4, 4, 4, 4, 5, 4, 4, 3};  // of two chunks a stage, where the solver has one
   request.with_auto = true;
   request.solver_seconds = 0.2;

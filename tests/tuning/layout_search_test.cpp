@@ -17,7 +17,7 @@ using namespace pipetrain;
 
 namespace {
 
-LayoutRequest request_of(const std::string& model, int devices) {
+LayoutRequest layout_request(const std::string& model, int devices) {
   LayoutRequest request;
   request.config = preset_config(model);
   request.devices = devices;
@@ -31,7 +31,7 @@ LayoutRequest request_of(const std::string& model, int devices) {
 
 TEST_CASE("tune's bound spares no layout that is among the best") {
   for (const auto& [model, devices] : {std::pair{"tiny", 8}, std::pair{"llama-7b", 8}, std::pair{"llama-13b", 16}}) {
-    const LayoutRequest request = request_of(model, devices);
+    const LayoutRequest request = layout_request(model, devices);
     const auto all = search_layouts(request, 1'000'000).best, ten = search_layouts(request, 10).best;
     REQUIRE(all.size() > 20);
     REQUIRE(ten.size() == 10);
@@ -47,14 +47,14 @@ TEST_CASE("tune's bound spares no layout that is among the best") {
 }
 
 TEST_CASE("tune: faster devices make faster steps, slow links make tensor parallelism dear, little memory drops layouts") {
-  LayoutRequest request = request_of("llama-7b", 8);
+  LayoutRequest request = layout_request("llama-7b", 8);
   const auto usual = search_layouts(request, 1).best.front();
   request.speed.flops *= 2;
   CHECK(search_layouts(request, 1).best.front().seconds < usual.seconds);
-  request = request_of("llama-7b", 8);
+  request = layout_request("llama-7b", 8);
   request.speed.link_rate /= 100;
   for (const auto& ranked : search_layouts(request, 3).best) CHECK(ranked.layout.tp == 1);
-  request = request_of("llama-7b", 8);
+  request = layout_request("llama-7b", 8);
   const auto roomy = search_layouts(request, 1'000'000);
   request.speed.memory_bytes /= 3;
   const auto narrow = search_layouts(request, 1'000'000);
@@ -65,7 +65,7 @@ TEST_CASE("tune: faster devices make faster steps, slow links make tensor parall
 }
 
 TEST_CASE("tune gives braids where ranks exchange much, on CPUs only, and never with weights that replicas divide") {
-  LayoutRequest request = request_of("llama-7b", 8);
+  LayoutRequest request = layout_request("llama-7b", 8);
   request.global_batch = 64;
   request.speed.link_rate /= 4;
   using Sizes = std::tuple<int, int, int, std::int64_t, Recompute>;
@@ -93,7 +93,7 @@ TEST_CASE("tune gives braids where ranks exchange much, on CPUs only, and never 
 }
 
 TEST_CASE("tune: slow links between hosts keep tensor groups inside, and sums of gradients where the batch lets them") {
-  LayoutRequest request = request_of("llama-7b", 16);
+  LayoutRequest request = layout_request("llama-7b", 16);
   const double one_host = search_layouts(request, 1).best.front().seconds;
   request.hosts = 4;
   request.speed.host_link_rate = 1e9;
@@ -106,7 +106,7 @@ TEST_CASE("tune: slow links between hosts keep tensor groups inside, and sums of
 }
 
 TEST_CASE("tune recomputes only where less of it does not fit, and then reaches layouts that nothing else does") {
-  LayoutRequest request = request_of("llama-7b", 4);
+  LayoutRequest request = layout_request("llama-7b", 4);
   request.precision = Precision::bf16();
   request.device = DeviceKind::cuda;
   request.speed.memory_bytes = 46.0 * (1 << 30);
@@ -152,7 +152,7 @@ TEST_CASE("tune recomputes only where less of it does not fit, and then reaches 
 
 TEST_CASE(
     "tune divides the state of replicas, and their weights only where nothing else fits or it saves more than it gathers") {
-  LayoutRequest request = request_of("llama-7b", 8);
+  LayoutRequest request = layout_request("llama-7b", 8);
   request.precision = Precision::bf16();
   request.device = DeviceKind::cuda;
   const auto find = [&](double gib) {
@@ -184,7 +184,7 @@ TEST_CASE(
 }
 
 TEST_CASE("tune: devices that share sequences keep a part of each, divide the state with replicas, and wait for slow links") {
-  LayoutRequest request = request_of("llama3.2-1b", 8);
+  LayoutRequest request = layout_request("llama3.2-1b", 8);
   request.precision = Precision::bf16();
   request.device = DeviceKind::cuda;
   request.sequence = 65'536;
@@ -230,7 +230,7 @@ TEST_CASE("tune: devices that share sequences keep a part of each, divide the st
 }
 
 TEST_CASE("tune's plans of auto are faster than every other schedule of the same sizes, and cost little time") {
-  LayoutRequest request = request_of("llama-13b", 16);
+  LayoutRequest request = layout_request("llama-13b", 16);
   request.with_auto = true;
   const auto all = search_layouts(request, 1'000'000).best;
   std::map<std::tuple<int, int, int, std::int64_t>, double> best;
@@ -255,7 +255,7 @@ TEST_CASE("tune's plans of auto are faster than every other schedule of the same
 
 TEST_CASE(
     "tune's plans of the solver are faster than all others of the same sizes, and tell how far from the best they may be") {
-  LayoutRequest request = request_of("tiny", 4);
+  LayoutRequest request = layout_request("tiny", 4);
   request.global_batch = 32;
   request.speed.flops = 5e10;
   request.speed.latency = 50e-6;
@@ -287,7 +287,7 @@ TEST_CASE("tune counts bf16 on GPUs as runs on them did") {
   // gradients that have had the place of kept values since: an MLP's gate and up, and the residual stream's.
   const double in_place_1b = 512 + 64, in_place_8b = 224 + 32;
   const auto mebibytes = [](const std::string& model, std::int64_t layers, std::int64_t global_batch, std::int64_t microbatch) {
-    LayoutRequest request = request_of(model, 1);
+    LayoutRequest request = layout_request(model, 1);
     if (layers > 0) request.config.layers = layers;
     request.sequence = 4096;
     request.global_batch = global_batch;
@@ -303,13 +303,13 @@ TEST_CASE("tune counts bf16 on GPUs as runs on them did") {
 }
 
 TEST_CASE("tune: bf16 halves what travels and activations, not gradients and the optimizer's state") {
-  LayoutRequest request = request_of("llama-7b", 8);
+  LayoutRequest request = layout_request("llama-7b", 8);
   request.speed.link_rate /= 20;
   const auto full = search_layouts(request, 1).best.front();
   request.precision = Precision::bf16();
   const auto half = search_layouts(request, 1).best.front();
   CHECK(half.seconds < full.seconds);
-  request = request_of("tiny", 1);
+  request = layout_request("tiny", 1);
   request.sequence = 1;  // next to no activations: 16 bytes a parameter, and 2 for the rounded weights
   const auto state = [&] { return static_cast<double>(search_layouts(request, 1).best.front().memory[0]); };
   const double fp32 = state();
@@ -318,7 +318,7 @@ TEST_CASE("tune: bf16 halves what travels and activations, not gradients and the
 }
 
 TEST_CASE("what no layout takes is an error that carries the setting") {
-  LayoutRequest request = request_of("tiny", 7);
+  LayoutRequest request = layout_request("tiny", 7);
   request.global_batch = 3;
   request.config.layers = 1;
   try {
@@ -333,7 +333,7 @@ TEST_CASE("what no layout takes is an error that carries the setting") {
 }
 
 TEST_CASE("tune: steps that begin before the verdict pause less, and the bound spares no layout of theirs") {
-  LayoutRequest request = request_of("tiny", 4);
+  LayoutRequest request = layout_request("tiny", 4);
   request.speed.flops = 5e12;  // forwards that count
   request.zero = 0;
   const auto alone = search_layouts(request, 1'000'000).best;

@@ -21,7 +21,7 @@ using namespace pipetrain::test;
 
 namespace {
 
-Layout braided(Layout layout) {
+Layout braided_on_gpus(Layout layout) {
   layout.schedule = "braided-v";
   layout.chunks = 2;
   return layout;
@@ -47,7 +47,7 @@ TEST_CASE("braids on GPUs follow the golden trajectory with the bits of 1f1b ove
   for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
     const Reference reference = golden_reference(name);
     const auto steps = static_cast<std::int64_t>(reference.loss.size());
-    TrainJob plain = golden_job(name, {1, 2}), braids = golden_job(name, braided({2, 2}));
+    TrainJob plain = golden_job(name, {1, 2}), braids = golden_job(name, braided_on_gpus({2, 2}));
     if (!on_gpus(plain, 1)) return;
     on_gpus(braids, 1);
     INFO(name);
@@ -74,8 +74,8 @@ void check_bits(const Precision& precision) {
     INFO(numbers_name(precision) << ", large " << large);
     const RunRecord one = record({1, 2});
     CHECK((record({.pp = 2, .tp = 2, .schedule = "zb-v", .chunks = 2}) == one));
-    CHECK((record(braided({1, 2})) == one));
-    for (int rerun = 0; rerun < 3; ++rerun) CHECK((record(braided({2, 2})) == one));
+    CHECK((record(braided_on_gpus({1, 2})) == one));
+    for (int rerun = 0; rerun < 3; ++rerun) CHECK((record(braided_on_gpus({2, 2})) == one));
   }
 }
 
@@ -101,8 +101,8 @@ TEST_CASE("evaluations and steps that begin early go with braids on GPUs", "[gpu
     return all;
   };
   const auto expected = losses({2, 2}, false);
-  CHECK(losses(braided({2, 2}), false) == expected);
-  CHECK(losses(braided({2, 2}), true) == expected);
+  CHECK(losses(braided_on_gpus({2, 2}), false) == expected);
+  CHECK(losses(braided_on_gpus({2, 2}), true) == expected);
 }
 
 TEST_CASE("braids on GPUs give the bits of one stage in every layout", "[gpu][braids]") {
@@ -118,7 +118,7 @@ TEST_CASE("braids on GPUs give the bits of one stage in every layout", "[gpu][br
       ModelConfig config = half_config();
       config.kv_heads = layout.tp == 4 ? 4 : 2;
       TrainJob plain = random_job(config, 128, 8 * layout.dp, one),
-               braids = random_job(config, 128, 8 * layout.dp, braided(layout));
+               braids = random_job(config, 128, 8 * layout.dp, braided_on_gpus(layout));
       if (!on_gpus(plain, 1, precision)) return;
       on_gpus(braids, 1, precision);
       INFO(numbers_name(precision) << ", " << to_string(layout));
@@ -145,7 +145,7 @@ TEST_CASE("a failure among braids on GPUs ends the run with its cause named and 
   if (!needs_gpus(cuda_device_count())) return;
   for (const bool large : {false, true}) {
     const auto make = [large] {
-      TrainJob job = large ? large_job(braided({2, 2, 1, 2})) : small_job(braided({2, 2}));
+      TrainJob job = large ? large_job(braided_on_gpus({2, 2, 1, 2})) : small_job(braided_on_gpus({2, 2}));
       on_gpus(job, 1, Precision::bf16());
       return job;
     };

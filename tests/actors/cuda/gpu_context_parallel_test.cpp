@@ -24,7 +24,7 @@ using schedules::Order;
 
 namespace {
 
-Layout with_cp(int cp, Layout layout = {}) {
+Layout with_gpu_ring(int cp, Layout layout = {}) {
   layout.cp = cp;
   return layout;
 }
@@ -37,13 +37,13 @@ ModelConfig config_of(std::int64_t head_dim) {
 }
 
 // Sequences of `sequence` tokens, of which a rate that rises moves no sign.
-TrainJob job_of(const ModelConfig& config, std::int64_t sequence, const Layout& layout) {
+TrainJob ring_job(const ModelConfig& config, std::int64_t sequence, const Layout& layout) {
   TrainJob job = random_job(config, sequence, 4, layout);
   job.learning_rate.warmup_steps = 10;
   return job;
 }
 
-std::optional<RunRecord> run_on_gpu(TrainJob job, const Precision& precision, std::int64_t steps, int gpus = 1) {
+std::optional<RunRecord> run_ring_on_gpu(TrainJob job, const Precision& precision, std::int64_t steps, int gpus = 1) {
   if (!computes(precision) || !on_gpus(job, gpus, precision)) return std::nullopt;
   if (precision == Precision::fp16()) job.loss_scale = {.dynamic = true, .initial = 1024};
   return run(std::move(job), steps);
@@ -59,7 +59,7 @@ std::vector<std::string> transports_on_one_gpu() {
 }
 
 // Losses and norms: in the first step gradients of the same weights, then of weights that rounding in other places has moved.
-void check_close(const RunRecord& a, const RunRecord& b, double loss, double norm) {
+void check_close_rings(const RunRecord& a, const RunRecord& b, double loss, double norm) {
   constexpr std::size_t compared = 4;
   REQUIRE(std::min(a.loss.size(), b.loss.size()) >= compared);
   for (std::size_t step = 0; step < compared; ++step) {
@@ -78,15 +78,15 @@ TEST_CASE("ranks on a GPU that share sequences follow the golden trajectories in
   for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
     const Reference reference = golden_reference(name);
     const auto steps = static_cast<std::int64_t>(reference.loss.size());
-    for (const Layout& layout : {with_cp(2), with_cp(4), with_cp(2, {1, 2}), with_cp(2, {1, 1, 2})}) {
+    for (const Layout& layout : {with_gpu_ring(2), with_gpu_ring(4), with_gpu_ring(2, {1, 2}), with_gpu_ring(2, {1, 1, 2})}) {
       INFO(name << " " << to_string(layout));
-      const auto first = run_on_gpu(golden_job(name, layout), Precision::fp32(), steps);
+      const auto first = run_ring_on_gpu(golden_job(name, layout), Precision::fp32(), steps);
       if (!first) return;
       check_golden(*first, reference);
       if (layout.tp * layout.dp > 1 && name != "llama3_tiny") continue;
       Layout other = layout;
       other.pp = 2;
-      CHECK((run_on_gpu(golden_job(name, other), Precision::fp32(), steps) == first));
+      CHECK((run_ring_on_gpu(golden_job(name, other), Precision::fp32(), steps) == first));
     }
   }
 }
@@ -94,19 +94,20 @@ TEST_CASE("ranks on a GPU that share sequences follow the golden trajectories in
 TEST_CASE("every schedule and every way to keep state gives the same bits of ranks on a GPU that share sequences",
           "[gpu][context]") {
   const auto on_gpu = [](const Layout& layout, const Offload& offload = {}) {
-    TrainJob job = job_of(config_of(64), 512, layout);
+    TrainJob job = ring_job(config_of(64), 512, layout);
     job.offload = offload;
-    return run_on_gpu(std::move(job), Precision::bf16(), 3);
+    return run_ring_on_gpu(std::move(job), Precision::bf16(), 3);
   };
-  const Layout two = with_cp(2, {2});
+  const Layout two = with_gpu_ring(2, {2});
   const auto first = on_gpu(two);
   if (!first) return;
   CHECK((on_gpu(two) == first));
   Layout full = two, states = two, divided = two, gathered = two, late = two, ready = two;
   full.recompute = Recompute::full, states.zero = 1, divided.zero = 2, gathered.zero = 3, late.schedule = "zb-h1",
   ready.order = Order::ready;
-  for (const Layout& same : {with_cp(2, {4}), with_cp(2, {2, 1, 1, 1, "interleaved", 2}), with_cp(2, {2, 1, 1, 1, "zb-v", 2}),
-                             with_cp(2, {2, 1, 1, 1, "gpipe"}), full, states, divided, gathered, late, ready}) {
+  for (const Layout& same :
+       {with_gpu_ring(2, {4}), with_gpu_ring(2, {2, 1, 1, 1, "interleaved", 2}), with_gpu_ring(2, {2, 1, 1, 1, "zb-v", 2}),
+        with_gpu_ring(2, {2, 1, 1, 1, "gpipe"}), full, states, divided, gathered, late, ready}) {
     INFO(to_string(same));
     CHECK((on_gpu(same) == first));
   }
@@ -118,18 +119,18 @@ TEST_CASE("activations that leave a GPU and a loss in chunks give the same bits 
   const auto on_gpu = [](const Layout& layout) {
     TrainJob job = random_job(config_of(64), 512, 12, layout);
     job.learning_rate.warmup_steps = 10;
-    return run_on_gpu(std::move(job), Precision::bf16(), 4);
+    return run_ring_on_gpu(std::move(job), Precision::bf16(), 4);
   };
-  Layout stays = with_cp(2, {2, 1, 1, 1, "gpipe"}), leaves = stays;
+  Layout stays = with_gpu_ring(2, {2, 1, 1, 1, "gpipe"}), leaves = stays;
   leaves.activations = 1;
   const auto first = on_gpu(stays);
   if (!first) return;
   CHECK((on_gpu(leaves) == first));
 
-  Layout chunked = with_cp(2), deep = with_cp(2, {2}), alone;
+  Layout chunked = with_gpu_ring(2), deep = with_gpu_ring(2, {2}), alone;
   chunked.loss_chunks = deep.loss_chunks = alone.loss_chunks = 3;
   const auto shared = on_gpu(chunked);
-  check_close(*shared, *on_gpu(alone), 5e-3, 5e-2);
+  check_close_rings(*shared, *on_gpu(alone), 5e-3, 5e-2);
   CHECK((on_gpu(deep) == shared));
 }
 
@@ -142,25 +143,25 @@ TEST_CASE("ranks on a GPU that share sequences learn what one rank learns in 8 a
     double loss = 5e-3, norm = 5e-2;
   };
   const std::vector<Case> cases{
-      {Precision::bf16(), 64, 2, 512, with_cp(2, {1, 1, 1, 2})},
-      {Precision::bf16(), 128, 1, 1024, with_cp(4)},
-      {Precision::bf16(), 128, 4, 512, with_cp(2, {1, 2})},
-      {Precision::bf16(), 64, 2, 488, with_cp(2)},  // of lengths that Hopper's kernel does not take
-      {Precision::fp16(), 64, 2, 512, with_cp(2)},
-      {Precision::fp8(), 64, 2, 512, with_cp(2), 2e-2, 0.1},
+      {Precision::bf16(), 64, 2, 512, with_gpu_ring(2, {1, 1, 1, 2})},
+      {Precision::bf16(), 128, 1, 1024, with_gpu_ring(4)},
+      {Precision::bf16(), 128, 4, 512, with_gpu_ring(2, {1, 2})},
+      {Precision::bf16(), 64, 2, 488, with_gpu_ring(2)},  // of lengths that Hopper's kernel does not take
+      {Precision::fp16(), 64, 2, 512, with_gpu_ring(2)},
+      {Precision::fp8(), 64, 2, 512, with_gpu_ring(2), 2e-2, 0.1},
   };
   for (const auto& [precision, head_dim, kv_heads, sequence, layout, loss, norm] : cases) {
     ModelConfig config = config_of(head_dim);
     config.kv_heads = kv_heads;
     const auto on_gpu = [&, precision = precision, sequence = sequence](const Layout& of) {
-      return run_on_gpu(job_of(config, sequence, of), precision, 6);
+      return run_ring_on_gpu(ring_job(config, sequence, of), precision, 6);
     };
     Layout whole = layout, deep = layout;
     whole.cp = 1, deep.pp = 2;
     const auto one = on_gpu(whole), shared = on_gpu(layout);
     if (!one) continue;
     INFO(numbers_name(precision) << ", heads of " << head_dim << ", " << sequence << " tokens, " << to_string(layout));
-    check_close(*shared, *one, loss, norm);
+    check_close_rings(*shared, *one, loss, norm);
     CHECK((on_gpu(layout) == shared));
     CHECK((on_gpu(deep) == shared));
   }
@@ -169,7 +170,7 @@ TEST_CASE("ranks on a GPU that share sequences learn what one rank learns in 8 a
 TEST_CASE("an evaluation finds the same loss on a GPU whoever shares sequences, and steps may begin before the verdict",
           "[gpu][context]") {
   const auto evaluated = [](int cp, int pp, bool early) {
-    TrainJob job = job_of(config_of(64), 512, with_cp(cp, {.pp = pp}));
+    TrainJob job = ring_job(config_of(64), 512, with_gpu_ring(cp, {.pp = pp}));
     on_gpus(job, 1, Precision::bf16());
     job.evaluation = split_dataset(job.dataset, 0.1, 3).evaluation;
     job.post_validation = early;
@@ -191,7 +192,7 @@ TEST_CASE("an evaluation finds the same loss on a GPU whoever shares sequences, 
 TEST_CASE("a GPU keeps an Nth of the activations of sequences that N ranks share", "[gpu][context]") {
   std::size_t before = 0;
   for (const int cp : {1, 2, 4}) {
-    TrainJob job = job_of(config_of(64), 1024, with_cp(cp));
+    TrainJob job = ring_job(config_of(64), 1024, with_gpu_ring(cp));
     if (!on_gpus(job, 1, Precision::bf16())) return;
     const auto estimated = estimate_job(job).devices;
     Trainer trainer(std::move(job));
@@ -205,8 +206,10 @@ TEST_CASE("a GPU keeps an Nth of the activations of sequences that N ranks share
 }
 
 TEST_CASE("GPUs that share sequences give the bits of ranks that share a GPU", "[gpu][context]") {
-  for (const Layout& layout : {with_cp(2), with_cp(4), with_cp(2, {2}), with_cp(2, {1, 2})}) {
-    const auto on = [&](int gpus) { return run_on_gpu(job_of(config_of(64), 1024, layout), Precision::bf16(), 3, gpus); };
+  for (const Layout& layout : {with_gpu_ring(2), with_gpu_ring(4), with_gpu_ring(2, {2}), with_gpu_ring(2, {1, 2})}) {
+    const auto on = [&](int gpus) {
+      return run_ring_on_gpu(ring_job(config_of(64), 1024, layout), Precision::bf16(), 3, gpus);
+    };
     const auto apart = on(layout.cp * layout.pp * layout.tp);
     if (!apart) continue;
     INFO(to_string(layout));
@@ -216,7 +219,7 @@ TEST_CASE("GPUs that share sequences give the bits of ranks that share a GPU", "
 
 TEST_CASE("a rank that fails on a GPU ends the others that share its sequences", "[gpu][context]") {
   for (const int rank : {0, 1, 3}) {
-    TrainJob job = job_of(config_of(64), 512, with_cp(2, {2}));
+    TrainJob job = ring_job(config_of(64), 512, with_gpu_ring(2, {2}));
     if (!on_gpus(job, 1, Precision::bf16())) return;
     job.fault = Fault{rank, 2, FaultKind::raise};
     Trainer trainer(std::move(job));
@@ -233,15 +236,16 @@ TEST_CASE("processes that share sequences on a GPU follow the golden trajectorie
     Layout layout;
   };
   for (const std::string& transport : transports_on_one_gpu()) {
-    for (const auto& [golden, processes, layout] :
-         std::vector<Case>{{"llama3_tiny", 2, with_cp(2)}, {"gpt2_tiny", 4, with_cp(2, {2})}, {"llama2_tiny", 2, with_cp(4)}}) {
+    for (const auto& [golden, processes, layout] : std::vector<Case>{{"llama3_tiny", 2, with_gpu_ring(2)},
+                                                                     {"gpt2_tiny", 4, with_gpu_ring(2, {2})},
+                                                                     {"llama2_tiny", 2, with_gpu_ring(4)}}) {
       if (transport == "nccl" && layout.cp > 2) continue;  // NCCL refuses two ranks of a process on one GPU
       const TinyRun tiny{.golden = golden, .layout = layout};
       INFO(transport << ", " << processes << " processes: " << to_string(tiny));
       const Reference reference = golden_reference(golden);
       // By sockets, in turns of a GPU, a step takes seconds.
       const auto all = static_cast<std::int64_t>(reference.loss.size()), steps = transport == "nccl" ? 2 : all;
-      const auto one = run_on_gpu(golden_job(golden, layout), Precision::fp32(), steps);
+      const auto one = run_ring_on_gpu(golden_job(golden, layout), Precision::fp32(), steps);
       Followers followers(processes, tiny, {"TEST_ON_GPU=" + transport});
       TrainJob job = followers.job();
       share_gpu(job, transport);
@@ -261,7 +265,7 @@ TEST_CASE("a process that is killed ends the one that shares its sequences on a 
           "[gpu][context][processes]") {
   for (const std::string& transport : transports_on_one_gpu()) {
     INFO(transport);
-    Followers followers(2, {.golden = "llama3_tiny", .layout = with_cp(2)}, {"TEST_ON_GPU=" + transport});
+    Followers followers(2, {.golden = "llama3_tiny", .layout = with_gpu_ring(2)}, {"TEST_ON_GPU=" + transport});
     TrainJob job = followers.job();
     share_gpu(job, transport);
     const auto control = job.processes->control;

@@ -16,7 +16,7 @@ using namespace pipetrain::test;
 
 namespace {
 
-Layout sliced(int slices, Layout layout = {}) {
+Layout sliced_on_gpus(int slices, Layout layout = {}) {
   layout.slices = slices;
   return layout;
 }
@@ -40,7 +40,7 @@ class Apart final : public Dataset {
 };
 
 // Sequences of `sequence` tokens, of which a rate that rises moves no sign.
-TrainJob job_of(std::int64_t sequence, const Layout& layout) {
+TrainJob sliced_job(std::int64_t sequence, const Layout& layout) {
   ModelConfig config = half_config();
   config.max_positions = 1024;
   TrainJob job = random_job(config, sequence, 4, layout);
@@ -48,14 +48,14 @@ TrainJob job_of(std::int64_t sequence, const Layout& layout) {
   return job;
 }
 
-std::optional<RunRecord> run_on_gpu(TrainJob job, const Precision& precision, std::int64_t steps) {
+std::optional<RunRecord> run_slices_on_gpu(TrainJob job, const Precision& precision, std::int64_t steps) {
   if (!on_gpus(job, 1, precision)) return std::nullopt;
   if (precision == Precision::fp16()) job.loss_scale = {.dynamic = true, .initial = 1024};
   return run(std::move(job), steps);
 }
 
 // Losses and norms, which rounding in other places moves.
-void check_close(const RunRecord& a, const RunRecord& b, double loss, double norm) {
+void check_close_gpu_slices(const RunRecord& a, const RunRecord& b, double loss, double norm) {
   REQUIRE(a.loss.size() == b.loss.size());
   for (std::size_t step = 0; step < a.loss.size(); ++step) {
     INFO("step " << step + 1 << ": " << a.loss[step] << " and " << b.loss[step] << ", norms " << a.grad_norm[step] << " and "
@@ -73,14 +73,14 @@ TEST_CASE("slices on one GPU follow the golden trajectories in fp32, to the bit 
     const Reference reference = golden_reference(name);
     const auto steps = static_cast<std::int64_t>(reference.loss.size());
     for (const int slices : {2, 4}) {
-      const auto first = run_on_gpu(golden_job(name, sliced(slices)), Precision::fp32(), steps);
+      const auto first = run_slices_on_gpu(golden_job(name, sliced_on_gpus(slices)), Precision::fp32(), steps);
       if (!first) return;
       INFO(name << ", " << slices << " slices");
       check_golden(*first, reference);
       for (const Layout& layout : {Layout{}, Layout{2}, Layout{4}, Layout{2, 1, 1, 1, "interleaved", 2}}) {
         if (name == "llama2_tiny" && layout.chunks > 1) continue;
         INFO(to_string(layout));
-        CHECK((run_on_gpu(golden_job(name, sliced(slices, layout)), Precision::fp32(), steps) == first));
+        CHECK((run_slices_on_gpu(golden_job(name, sliced_on_gpus(slices, layout)), Precision::fp32(), steps) == first));
       }
     }
   }
@@ -102,28 +102,28 @@ TEST_CASE("slices on one GPU in 16 bits give what whole sequences give, the same
   selective.recompute = Recompute::selective, full.recompute = Recompute::full;
   for (const auto& [precision, sequence, slices] : cases) {
     const auto on_gpu = [&, precision = precision, sequence = sequence](const Layout& layout) {
-      return run_on_gpu(job_of(sequence, layout), precision, 6);
+      return run_slices_on_gpu(sliced_job(sequence, layout), precision, 6);
     };
     const Layout one{1, 1, 1, 2};
-    const auto whole = on_gpu(one), first = on_gpu(sliced(slices, one));
+    const auto whole = on_gpu(one), first = on_gpu(sliced_on_gpus(slices, one));
     if (!whole) return;
     INFO(numbers_name(precision) << ", " << slices << " slices of " << sequence);
-    check_close(*first, *whole, 5e-3, 5e-2);
+    check_close_gpu_slices(*first, *whole, 5e-3, 5e-2);
     for (const Layout& same :
          {one, Layout{2, 1, 1, 2}, Layout{4, 1, 1, 2}, Layout{2, 1, 1, 2, "interleaved", 2}, selective, full}) {
       INFO(to_string(same));
-      CHECK((on_gpu(sliced(slices, same)) == first));
+      CHECK((on_gpu(sliced_on_gpus(slices, same)) == first));
     }
     for (const Layout& ranks : {Layout{1, 2, 1, 2}, Layout{2, 1, 2, 1}}) {
       INFO(to_string(ranks));
-      check_close(*on_gpu(sliced(slices, ranks)), *whole, 5e-3, 5e-2);
+      check_close_gpu_slices(*on_gpu(sliced_on_gpus(slices, ranks)), *whole, 5e-3, 5e-2);
     }
   }
 }
 
 TEST_CASE("an evaluation in slices on a GPU has the loss of whole sequences, and leaves no trace", "[gpu][slices]") {
   const auto evaluated = [](int slices, int pp) {
-    TrainJob job = job_of(512, sliced(slices, {.pp = pp}));
+    TrainJob job = sliced_job(512, sliced_on_gpus(slices, {.pp = pp}));
     on_gpus(job, 1, Precision::bf16());
     job.evaluation = split_dataset(job.dataset, 0.1, 3).evaluation;
     Trainer trainer(std::move(job));
@@ -143,9 +143,9 @@ TEST_CASE("an evaluation in slices on a GPU has the loss of whole sequences, and
 TEST_CASE("slices on a GPU whose states are divided or lie in host memory give the bits of those that are not",
           "[gpu][slices]") {
   const auto on_gpu = [](const Layout& layout, const Offload& offload) {
-    TrainJob job = job_of(512, sliced(4, layout));
+    TrainJob job = sliced_job(512, sliced_on_gpus(4, layout));
     job.offload = offload;
-    return run_on_gpu(std::move(job), Precision::bf16(), 4);
+    return run_slices_on_gpu(std::move(job), Precision::bf16(), 4);
   };
   for (Layout layout : {Layout{2, 1, 1, 2}, Layout{2, 1, 2, 1}}) {
     const auto expected = on_gpu(layout, {});
@@ -180,24 +180,24 @@ TEST_CASE("slices on one GPU drop what whole sequences drop and keep their docum
   for (const Case& one : cases) {
     for (const auto& [dropout, isolated] : {std::pair{0.1, false}, {0.0, true}, {0.1, true}}) {
       const auto on_gpu = [&, dropout = dropout, isolated = isolated](const Layout& layout) {
-        TrainJob job = job_of(one.sequence, layout);
+        TrainJob job = sliced_job(one.sequence, layout);
         job.config.dropout = {.embedding = dropout, .attention = dropout, .residual = dropout};
         if (isolated) job.dataset = std::make_shared<Apart>(job.dataset);
-        return run_on_gpu(std::move(job), one.precision, 4);
+        return run_slices_on_gpu(std::move(job), one.precision, 4);
       };
       const Layout plain{1, 1, 1, 2};
-      const auto whole = on_gpu(plain), first = on_gpu(sliced(one.slices, plain));
+      const auto whole = on_gpu(plain), first = on_gpu(sliced_on_gpus(one.slices, plain));
       if (!whole) return;
       INFO(numbers_name(one.precision) << ", " << one.slices << " slices of " << one.sequence << ", dropout " << dropout
                                        << (isolated ? ", documents apart" : ""));
-      check_close(*first, *whole, one.loss, one.norm);
+      check_close_gpu_slices(*first, *whole, one.loss, one.norm);
       for (const Layout& same : {plain, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "interleaved", 2}, selective, full}) {
         INFO(to_string(same));
-        CHECK((on_gpu(sliced(one.slices, same)) == first));
+        CHECK((on_gpu(sliced_on_gpus(one.slices, same)) == first));
       }
       for (const Layout& ranks : {Layout{1, 2, 1, 2}, Layout{2, 1, 2, 1}}) {
         INFO(to_string(ranks));
-        check_close(*on_gpu(sliced(one.slices, ranks)), *whole, one.loss, one.norm);
+        check_close_gpu_slices(*on_gpu(sliced_on_gpus(one.slices, ranks)), *whole, one.loss, one.norm);
       }
     }
   }

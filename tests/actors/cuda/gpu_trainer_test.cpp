@@ -36,7 +36,7 @@ void check_golden_on(int gpus, const std::vector<Layout>& layouts) {
 
 // A run whose rate rises over ten steps. At the full rate from the first step on, Adam's first updates change every weight by
 // its rate, whatever the gradient's size: a rounding that turns a sign then moves the loss by several per cent.
-TrainJob gentle_job(const ModelConfig& config, const Layout& layout) {
+TrainJob gentle_gpu_job(const ModelConfig& config, const Layout& layout) {
   TrainJob job = random_job(config, 128, 8, layout);
   job.learning_rate.warmup_steps = 10;
   return job;
@@ -48,7 +48,7 @@ void check_follows(const ModelConfig& config, const Precision& precision, const 
   RunRecord first;
   for (const int gpus : {1, 2}) {
     for (const Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
-      TrainJob job = gentle_job(config, layout);
+      TrainJob job = gentle_gpu_job(config, layout);
       if (!computes(precision) || !on_gpus(job, gpus, precision)) continue;
       if (precision == Precision::fp16()) job.loss_scale = {.dynamic = true, .initial = 65536};
       INFO(numbers_name(precision) << ", tied " << config.tied_embeddings << ", " << to_string(layout) << " on " << gpus
@@ -203,7 +203,7 @@ TEST_CASE("bf16, fp16 and fp8 follow fp32, and are the same to the bit over pp w
   ModelConfig config = half_config();
   for (const bool tied : {false, true}) {
     config.tied_embeddings = tied;
-    TrainJob exact = gentle_job(config, {1, 1, 1, 2});
+    TrainJob exact = gentle_gpu_job(config, {1, 1, 1, 2});
     if (!on_gpus(exact, 1)) return;
     const RunRecord reference = run(std::move(exact), 30);
     for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()})
@@ -217,7 +217,7 @@ void check_follows_over_ranks(const Precision& precision, bool sequence_parallel
   for (const int gpus : {1, 2}) {
     for (Layout layout : {Layout{1, 2, 1, 2}, Layout{2, 2, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}}) {
       layout.sequence_parallel = sequence_parallel;
-      TrainJob job = gentle_job(half_config(), layout);
+      TrainJob job = gentle_gpu_job(half_config(), layout);
       if (!on_gpus(job, gpus, precision)) continue;
       INFO(numbers_name(precision) << ", " << to_string(layout) << " on " << gpus << " GPUs");
       const RunRecord record = run(std::move(job), 30);
@@ -234,7 +234,7 @@ void check_follows_over_ranks(const Precision& precision, bool sequence_parallel
 TEST_CASE("fp8 over tensor-parallel ranks follows fp32, and is the same to the bit over pp and GPUs", "[gpu]") {
   if (!needs_gpus(cuda_device_count())) return;
   if (!computes(Precision::fp8())) return skip("this GPU does not multiply in 8 bits");
-  TrainJob exact = gentle_job(half_config(), {1, 1, 1, 2});
+  TrainJob exact = gentle_gpu_job(half_config(), {1, 1, 1, 2});
   on_gpus(exact, 1);
   const RunRecord reference = run(std::move(exact), 30);
   for (const Precision& precision : {Precision::fp8(), Precision::fp8_of_blocks()})

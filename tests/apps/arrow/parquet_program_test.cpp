@@ -1,5 +1,6 @@
 // Parquet files on the command line: every command that reads data takes them as it takes JSON lines.
 #include "apps/pipetrain_program.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 using Catch::Matchers::Contains;
@@ -16,7 +17,7 @@ struct TwoFiles {
     for (int i = 0; i < 200; ++i) rows += "{\"text\": \"row " + std::to_string(i * i) + " of them\\nwith \\u00e9t\\u00e9\"}\n";
     json = folder.write("rows.jsonl", rows).string();
     parquet = (folder.path() / "rows.parquet").string();
-    REQUIRE(run_program(PIPETRAIN_WRITE_PARQUET, "'" + json + "' '" + parquet + "' zstd 64 1000").status == 0);
+    REQUIRE(run_program(parquet_writer(), "'" + json + "' '" + parquet + "' zstd 64 1000").status == 0);
   }
 };
 
@@ -49,7 +50,7 @@ TEST_CASE("a run on Parquet is the run on the same JSON lines, evaluated and res
 
 TEST_CASE("tokenize writes the same ids from Parquet as from JSON lines") {
   const TwoFiles files;
-  const std::string gpt2 = PIPETRAIN_TEST_DATA "/data/tokenizers/fixtures/gpt2.json";
+  const std::string gpt2 = test_data() + "/data/tokenizers/fixtures/gpt2.json";
   const auto tokens_of = [&](const std::string& file) {
     const std::string out = (files.folder.path() / "rows.tokens").string();
     const Result result = run("tokenize --tokenizer '" + gpt2 + "' --data '" + file + "' --out '" + out + "'");

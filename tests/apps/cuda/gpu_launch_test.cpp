@@ -12,6 +12,7 @@
 #include "catch.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "core/device.hpp"
+#include "paths.hpp"
 #include "skip.hpp"
 #include "temp_folder.hpp"
 
@@ -20,13 +21,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Learned {
+struct LearnedOnGpus {
   std::vector<std::pair<double, double>> metrics;  // loss and norm of each step
   std::string weights;
-  bool operator==(const Learned&) const = default;
+  bool operator==(const LearnedOnGpus&) const = default;
 };
 
-Learned train(const std::string& command, const std::string& layout) {
+LearnedOnGpus train_on_gpus(const std::string& command, const std::string& layout) {
   const TempFolder folder;
   const fs::path metrics = folder.path() / "metrics.jsonl", save = folder.path() / "run";
   const Result result = run(command + " --device cuda --deterministic on --layers 4 --steps 4 --lr 1e-3 " + layout +
@@ -35,7 +36,7 @@ Learned train(const std::string& command, const std::string& layout) {
                             metrics.string() + "' --save '" + save.string() + "'");
   INFO(command << " " << layout << ": " << result.err);
   REQUIRE(result.status == 0);
-  Learned learned;
+  LearnedOnGpus learned;
   std::ifstream lines(metrics);
   for (std::string line; std::getline(lines, line);) {
     const auto step = nlohmann::json::parse(line);
@@ -53,13 +54,13 @@ TEST_CASE("processes with a GPU each learn what one process with both learns, to
        {"--pp 2", "--dp 2", "--pp 2 --schedule interleaved --chunks 2", "--pp 2 --schedule zb-v", "--pp 2 --order ready",
         "--dp 2 --zero 1", "--dp 2 --zero 2 --microbatches 1", "--dp 2 --zero 3", "--tp 2", "--tp 2 --sequence-parallel off",
         "--model gpt2 --tp 2 --seq-len 1024 --microbatch 2"}) {  // the last one's tensors travel in pieces
-    const Learned alone = train("", layout);
+    const LearnedOnGpus alone = train_on_gpus("", layout);
     REQUIRE(alone.metrics.size() == 4);
     for (const std::string transport : {"ipc", "nccl", "nccl-send"}) {
       if (transport != "ipc" && !has_nccl()) continue;
       if (transport == "nccl-send" && describe_nccl().find("which puts") == std::string::npos) continue;  // nccl is the same
       INFO(transport << " " << layout);
-      CHECK(train("launch --nproc 2 --transport " + transport, layout) == alone);
+      CHECK(train_on_gpus("launch --nproc 2 --transport " + transport, layout) == alone);
     }
   }
 }
@@ -67,7 +68,7 @@ TEST_CASE("processes with a GPU each learn what one process with both learns, to
 TEST_CASE("processes with a GPU each write the text of one process with both", "[gpu][launch]") {
   if (!test::needs_gpus(cuda_device_count(), 2)) return;
   const std::string options =
-      "generate --device cuda --model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny --prompt 'The river' --max-new-tokens 60 ";
+      "generate --device cuda --model " + test_data() + "/golden/llama3_tiny --prompt 'The river' --max-new-tokens 60 ";
   for (const std::string how : {"--precision fp32 --pp 2", "--pp 2", "--tp 2", "--tp 2 --temperature 1.2 --seed 3"}) {
     const Result alone = run(options + how);
     REQUIRE(alone.status == 0);

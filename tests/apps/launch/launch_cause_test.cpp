@@ -14,7 +14,7 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 ProcessEnd ended(int process, int status) { return {.process = process, .status = status}; }
-ProcessEnd told(int process, int status, ErrorKind kind, const std::string& line) {
+ProcessEnd told_end(int process, int status, ErrorKind kind, const std::string& line) {
   ProcessEnd end = ended(process, status);
   end.failure = kind;
   end.line = line;
@@ -37,7 +37,7 @@ TEST_CASE("processes that ended well have no cause") {
 }
 
 TEST_CASE("a process that a signal ended is the cause, whatever the others say of it") {
-  const auto lost = [](int process) { return told(process, 1, ErrorKind::peer_lost, "process 2 went away"); };
+  const auto lost = [](int process) { return told_end(process, 1, ErrorKind::peer_lost, "process 2 went away"); };
   const auto found = cause({killed(2, SIGKILL), lost(1), lost(0)});
   REQUIRE(found);
   CHECK(found->status == 1);
@@ -48,7 +48,7 @@ TEST_CASE("a process that a signal ended is the cause, whatever the others say o
 
 TEST_CASE("a process that a signal asked to stop before it could answer stops the run, which is not started again") {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
-    const auto found = cause({killed(1, signal), told(0, 1, ErrorKind::peer_lost, "process 1 went away")});
+    const auto found = cause({killed(1, signal), told_end(0, 1, ErrorKind::peer_lost, "process 1 went away")});
     REQUIRE(found);
     CHECK(found->status == 128 + signal);
     CHECK(found->kind == ErrorKind::aborted);
@@ -59,25 +59,25 @@ TEST_CASE("a process that a signal asked to stop before it could answer stops th
 TEST_CASE("a stopped process is the cause, though launch has to end it") {
   ProcessEnd stopped = killed(1, SIGSTOP);
   stopped.stopped = true;
-  const auto found = cause({told(0, 1, ErrorKind::peer_lost, "process 1 is silent"), stopped});
+  const auto found = cause({told_end(0, 1, ErrorKind::peer_lost, "process 1 is silent"), stopped});
   REQUIRE(found);
   CHECK_THAT(found->line, StartsWith("process 1 was stopped by SIGSTOP"));
 }
 
 TEST_CASE("the cause that process 0 knows comes before what others say") {
-  const auto found = cause({told(2, 1, ErrorKind::out_of_memory, "mine"), told(1, 1, ErrorKind::peer_lost, "lost"),
-                            told(0, 1, ErrorKind::out_of_memory, "rank 2: no memory")});
+  const auto found = cause({told_end(2, 1, ErrorKind::out_of_memory, "mine"), told_end(1, 1, ErrorKind::peer_lost, "lost"),
+                            told_end(0, 1, ErrorKind::out_of_memory, "rank 2: no memory")});
   REQUIRE(found);
   CHECK(found->line == "rank 2: no memory");
   CHECK(found->kind == ErrorKind::out_of_memory);
   // Unless it only knows that somebody went away.
-  CHECK(cause({told(2, 2, ErrorKind::input, "no such file"), told(0, 1, ErrorKind::peer_lost, "lost")})->line ==
+  CHECK(cause({told_end(2, 2, ErrorKind::input, "no such file"), told_end(0, 1, ErrorKind::peer_lost, "lost")})->line ==
         "no such file");
-  CHECK(cause({told(2, 2, ErrorKind::input, "no such file"), told(0, 1, ErrorKind::peer_lost, "lost")})->status == 2);
+  CHECK(cause({told_end(2, 2, ErrorKind::input, "no such file"), told_end(0, 1, ErrorKind::peer_lost, "lost")})->status == 2);
 }
 
 TEST_CASE("a process that ends without a word is the cause of what the others say") {
-  const auto found = cause({ended(1, 3), told(0, 1, ErrorKind::peer_lost, "lost")});
+  const auto found = cause({ended(1, 3), told_end(0, 1, ErrorKind::peer_lost, "lost")});
   REQUIRE(found);
   CHECK(found->line == "process 1 ended with status 3");
   CHECK(found->status == 3);
@@ -85,7 +85,7 @@ TEST_CASE("a process that ends without a word is the cause of what the others sa
 
 TEST_CASE("where all of this host tell that another went away, that is told") {
   const auto found =
-      cause({told(3, 1, ErrorKind::peer_lost, "process 0 on host b"), told(2, 1, ErrorKind::peer_lost, "the same")});
+      cause({told_end(3, 1, ErrorKind::peer_lost, "process 0 on host b"), told_end(2, 1, ErrorKind::peer_lost, "the same")});
   REQUIRE(found);
   CHECK(found->line == "process 0 on host b");
 }
@@ -99,7 +99,7 @@ TEST_CASE("a run that signals stopped needs no error") {
 }
 
 TEST_CASE("processes that a signal to the launch ended have not failed, nor have those who miss them") {
-  const auto lost = told(0, 1, ErrorKind::peer_lost, "process 1 went away");
+  const auto lost = told_end(0, 1, ErrorKind::peer_lost, "process 1 went away");
   for (const auto& ends : {std::vector{killed(1, SIGTERM), killed(0, SIGTERM)},
                            {killed(1, SIGTERM), lost},
                            {lost, killed(1, SIGINT)},
@@ -114,7 +114,7 @@ TEST_CASE("processes that a signal to the launch ended have not failed, nor have
   CHECK_FALSE(cause({killed(1, SIGTERM), ended(0, 143)}, SIGTERM)->unsaid);
   CHECK_THAT(cause({killed(1, SIGKILL), killed(0, SIGTERM)}, SIGTERM)->line, StartsWith("process 1 was ended by SIGKILL"));
   CHECK(cause({killed(1, SIGTERM), ended(0, 3)}, SIGTERM)->line == "process 0 ended with status 3");
-  CHECK(cause({killed(1, SIGTERM), told(0, 2, ErrorKind::input, "no such file")}, SIGTERM)->line == "no such file");
+  CHECK(cause({killed(1, SIGTERM), told_end(0, 2, ErrorKind::input, "no such file")}, SIGTERM)->line == "no such file");
 }
 
 TEST_CASE("reports of a process are read as they were written, and nothing else") {

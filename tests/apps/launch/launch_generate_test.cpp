@@ -11,6 +11,7 @@
 #include "bench/faults/marked_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 using bench::ProcessMark;
@@ -18,8 +19,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string llama =
-    "generate --device cpu --threads 1 --model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny --max-new-tokens 24 ";
+const std::string launch_llama =
+    "generate --device cpu --threads 1 --model " + test_data() + "/golden/llama3_tiny --max-new-tokens 24 ";
 
 // As many prompts as nobody waits for, and one text after the other.
 std::string many_prompts(const TempFolder& folder) {
@@ -29,7 +30,7 @@ std::string many_prompts(const TempFolder& folder) {
   return file;
 }
 
-std::size_t count(const std::string& text, const std::string& part) {
+std::size_t count_of_text(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
   return found;
@@ -39,7 +40,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 class LiveText {
  public:
   explicit LiveText(const std::string& options)
-      : run_("launch " + options + " " + llama + "--prompts " + many_prompts(folder_), mark_.variable(), out()) {
+      : run_("launch " + options + " " + launch_llama + "--prompts " + many_prompts(folder_), mark_.variable(), out()) {
     run_.wait_until([&] { return read_file(out()).size() > 100; });
   }
   const ProcessMark& mark() const { return mark_; }
@@ -66,7 +67,7 @@ TEST_CASE("processes write the text that one process writes, to the letter", "[l
   for (const std::string& how : {prompts, prompts + drawn + " --json"}) {
     for (const auto& [processes, layout] : runs) {
       INFO(processes << " processes, " << layout << how);
-      const std::string options = llama + layout + how;
+      const std::string options = launch_llama + layout + how;
       const Result alone = run(options);
       const ProcessMark mark;
       const Result together = run("launch --nproc " + std::string(processes) + " " + options, mark.variable());
@@ -74,14 +75,14 @@ TEST_CASE("processes write the text that one process writes, to the letter", "[l
       CHECK(together.status == 0);
       CHECK(alone.out.size() > 20);
       CHECK(together.out == alone.out);
-      CHECK(count(together.err, "72 tokens in ") == 1);
+      CHECK(count_of_text(together.err, "72 tokens in ") == 1);
       CHECK(mark.all_gone());
     }
   }
 }
 
 TEST_CASE("the word generate stands anywhere among launch's options", "[launch]") {
-  const std::string options = "--pp 2 --prompt generate --device cpu --model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny";
+  const std::string options = "--pp 2 --prompt generate --device cpu --model " + test_data() + "/golden/llama3_tiny";
   const Result alone = run("generate " + options);
   CHECK(run("launch --nproc 2 generate " + options).out == alone.out);
   CHECK(run("launch generate --nproc=2 " + options).out == alone.out);
@@ -90,7 +91,7 @@ TEST_CASE("the word generate stands anywhere among launch's options", "[launch]"
 }
 
 TEST_CASE("processes that other launchers start generate together", "[launch]") {
-  const std::string options = llama + "--pp 2 --prompt 'The river'";
+  const std::string options = launch_llama + "--pp 2 --prompt 'The river'";
   const auto port = std::to_string(HeldPort(0).port());
   const std::string place = " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port;
   const TempFolder folder;
@@ -114,7 +115,7 @@ TEST_CASE("a process that is killed while text is written is named", "[launch]")
     INFO(text.run().err());
     CHECK_THAT(text.run().err(),
                Contains("error: process " + std::to_string(process) + " (rank") && Contains("was ended by SIGKILL"));
-    CHECK(count(text.run().err(), "pipetrain: error: ") == 1);
+    CHECK(count_of_text(text.run().err(), "pipetrain: error: ") == 1);
   }
 }
 
@@ -129,8 +130,8 @@ TEST_CASE("a signal to the launch, or to any process, ends text after its token"
     }
     INFO(process << ": " << text.run().err());
     CHECK(text.mark().all_gone());
-    CHECK(count(text.run().err(), "stopped by SIGINT") == 1);
-    CHECK(count(text.run().err(), "error") == 0);
+    CHECK(count_of_text(text.run().err(), "stopped by SIGINT") == 1);
+    CHECK(count_of_text(text.run().err(), "error") == 0);
   }
 }
 
@@ -140,14 +141,14 @@ TEST_CASE("what is wrong with text of several processes is told in one line", "[
     INFO(line);
     CHECK(line.substr(0, begin.size()) == begin);
   };
-  const std::string given = llama + "--prompt x ";
+  const std::string given = launch_llama + "--prompt x ";
   check("launch " + given, "--nproc: is missing");
   check("launch --nproc 3 " + given + "--pp 2", "--nproc 3: 3 processes for 2 ranks");
   check("launch --nproc 2 --restart 1 " + given + "--pp 2", "--restart: unknown option");
   check("launch --nproc 2 --dp 2 " + given, "--dp: unknown option");
   check("launch --nproc 2 --tp 3 " + given, "--tp 3: ");
   check("launch --nproc 2 --pp 2 " + given + "--max-new-tokens 128", "--max-new-tokens 128: the longest prompt has 1 token");
-  check("launch --nproc 2 --pp 2 " + llama + "--prompts no/such", "--prompts no/such: ");
+  check("launch --nproc 2 --pp 2 " + launch_llama + "--prompts no/such", "--prompts no/such: ");
   check("launch --nproc 2 --pp 19 " + given,
         "--pp: the model's 16 attention and MLP blocks, two a layer, are too few for 19 stages");
   check("launch --nproc 2 --pp 2 " + given + "--chat llama3", "--chat llama3: a chat needs a tokenizer");
@@ -157,7 +158,7 @@ TEST_CASE("text of several processes stops when nobody reads it any more", "[lau
   const TempFolder folder;
   const ProcessMark mark;
   const Result result = run_program("/bin/sh",
-                                    "-c '\"" PIPETRAIN_PROGRAM "\" launch --nproc 2 --pp 2 " + llama + "--prompts " +
+                                    "-c '\"" + program_path() + "\" launch --nproc 2 --pp 2 " + launch_llama + "--prompts " +
                                         many_prompts(folder) + " | head -c 1 > /dev/null'",
                                     mark.variable());
   CHECK(result.status == 0);

@@ -25,17 +25,17 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-const std::string small = "--device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 4 ";
-const std::string for_ever = small + "--steps 1000000 --log-interval 1000000 ";
+const std::string small_launch = "--device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 4 ";
+const std::string for_ever = small_launch + "--steps 1000000 --log-interval 1000000 ";
 
-struct Learned {
+struct LearnedByLaunch {
   std::vector<std::pair<double, double>> metrics;  // loss and norm of each step
   std::string weights;
-  bool operator==(const Learned&) const = default;
+  bool operator==(const LearnedByLaunch&) const = default;
 };
 
-Learned learned(const fs::path& folder) {
-  Learned result;
+LearnedByLaunch learned(const fs::path& folder) {
+  LearnedByLaunch result;
   std::ifstream lines(folder / "metrics.jsonl");
   for (std::string line; std::getline(lines, line);) {
     const auto step = nlohmann::json::parse(line);
@@ -45,15 +45,16 @@ Learned learned(const fs::path& folder) {
   return result;
 }
 
-std::string outputs(const fs::path& folder) {
+std::string model_outputs(const fs::path& folder) {
   return " --metrics '" + (folder / "metrics.jsonl").string() + "' --save '" + (folder / "run").string() + "' ";
 }
 
 // Of a run that ends by itself. `command` begins with "launch" or is empty.
-Learned train(const std::string& command, const std::string& options, const std::string& variables = "") {
+LearnedByLaunch train_launched(const std::string& command, const std::string& options, const std::string& variables = "") {
   const TempFolder folder;
   const ProcessMark mark;
-  const Result result = run(command + " " + small + options + outputs(folder.path()), variables + " " + mark.variable());
+  const Result result =
+      run(command + " " + small_launch + options + model_outputs(folder.path()), variables + " " + mark.variable());
   INFO(command << " " << options << ": " << result.err);
   CHECK(result.status == 0);
   CHECK(mark.all_gone());
@@ -68,7 +69,7 @@ bool is_listened_at(int port) {
   return read_file("/proc/net/tcp").find(entry) != std::string::npos;
 }
 
-std::size_t count(const std::string& text, const std::string& part) {
+std::size_t count_of_lines(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
   return found;
@@ -77,10 +78,10 @@ std::size_t count(const std::string& text, const std::string& part) {
 // Checks that a launch with this fault ends with one message, this status, and nothing left. Returns stderr.
 std::string failed(const std::string& options, const std::string& fault, int status = 1) {
   const ProcessMark mark;
-  const Result result = run("launch " + small + options, "PIPETRAIN_FAULT=" + fault + " " + mark.variable());
+  const Result result = run("launch " + small_launch + options, "PIPETRAIN_FAULT=" + fault + " " + mark.variable());
   INFO(options << ": " << result.err);
   CHECK(result.status == status);
-  CHECK(count(result.err, "pipetrain: error: ") == 1);
+  CHECK(count_of_lines(result.err, "pipetrain: error: ") == 1);
   CHECK(result.out.empty());
   CHECK(mark.all_gone());
   return result.err;
@@ -113,11 +114,11 @@ std::string host() {
 
 TEST_CASE("processes of a pipeline learn what one process learns, to the bit", "[launch]") {
   const std::string options = "--pp 4 --steps 4 ";
-  const Learned alone = train("", options);
+  const LearnedByLaunch alone = train_launched("", options);
   REQUIRE(alone.metrics.size() == 4);
   for (const char* nproc : {"1", "2", "3", "4"}) {
     INFO(nproc << " processes");
-    CHECK(train("launch --nproc " + std::string(nproc), options) == alone);
+    CHECK(train_launched("launch --nproc " + std::string(nproc), options) == alone);
   }
 }
 
@@ -141,10 +142,10 @@ TEST_CASE("processes of other layouts learn what one process learns, to the bit"
                                        {"--cp 2 --pp 2 --steps 3", {"2", "4"}},
                                        {"--pp 4 --dp 2 --steps 3", {"8"}}};
   for (const Layout& layout : layouts) {
-    const Learned alone = train("", layout.options);
+    const LearnedByLaunch alone = train_launched("", layout.options);
     for (const char* nproc : layout.processes) {
       INFO(layout.options << " in " << nproc);
-      CHECK(train("launch --nproc " + std::string(nproc), layout.options) == alone);
+      CHECK(train_launched("launch --nproc " + std::string(nproc), layout.options) == alone);
     }
   }
 }
@@ -175,7 +176,7 @@ TEST_CASE("a process that is killed is named, with who waited", "[launch]") {
     INFO(err);
     CHECK_THAT(err, Contains("error: process " + number + " (rank " + number + ", stage " + number + ") on host " + host() +
                              " was ended by SIGKILL"));
-    CHECK(count(err, "pipetrain: error: ") == 1);
+    CHECK(count_of_lines(err, "pipetrain: error: ") == 1);
     CHECK_THAT(err, Contains("stage 2: "));
   }
 }
@@ -188,7 +189,7 @@ TEST_CASE("a process that is stopped is named, and ended", "[launch]") {
     CHECK(launch.mark().all_gone());
     INFO(launch.run().err());
     CHECK_THAT(launch.run().err(), Contains("error: process " + std::to_string(process)) && Contains("was stopped by SIGSTOP"));
-    CHECK(count(launch.run().err(), "pipetrain: error: ") == 1);
+    CHECK(count_of_lines(launch.run().err(), "pipetrain: error: ") == 1);
   }
 }
 
@@ -211,8 +212,8 @@ TEST_CASE("a signal to the launch, or to any process, stops the run after its st
     }
     INFO(process << ": " << launch.run().err());
     CHECK(launch.mark().all_gone());
-    CHECK(count(launch.run().err(), "stopped by SIGTERM after step ") == 1);
-    CHECK(count(launch.run().err(), "error") == 0);
+    CHECK(count_of_lines(launch.run().err(), "stopped by SIGTERM after step ") == 1);
+    CHECK(count_of_lines(launch.run().err(), "error") == 0);
     CHECK(names_in(folder.path() / "run").size() == 1);
   }
 }
@@ -236,17 +237,17 @@ TEST_CASE("SIGUSR1 to the launch, or to any process, tells who waits for whom in
 
 TEST_CASE("a run that is started again learns what an undisturbed one learns", "[launch]") {
   const std::string options = "--pp 2 --steps 6 --save-interval 2 ";
-  const Learned alone = train("", options);
+  const LearnedByLaunch alone = train_launched("", options);
   for (const char* fault : {"1:4:exit", "0:4:exit", "1:4:throw"}) {
     INFO(fault);
     const TempFolder folder;
     const ProcessMark mark;
-    const Result result = run("launch --nproc 2 --restart 1 " + small + options + outputs(folder.path()),
+    const Result result = run("launch --nproc 2 --restart 1 " + small_launch + options + model_outputs(folder.path()),
                               std::string("PIPETRAIN_FAULT=") + fault + " " + mark.variable());
     INFO(result.err);
     CHECK(result.status == 0);
-    CHECK(count(result.err, "the run starts again from its last checkpoint (restart 1 of 1)") == 1);
-    CHECK(count(result.err, "pipetrain: error: ") == 0);
+    CHECK(count_of_lines(result.err, "the run starts again from its last checkpoint (restart 1 of 1)") == 1);
+    CHECK(count_of_lines(result.err, "pipetrain: error: ") == 0);
     CHECK(mark.all_gone());
     CHECK(learned(folder.path()) == alone);
   }
@@ -256,47 +257,47 @@ TEST_CASE("what fails each time is not started again for ever", "[launch]") {
   const TempFolder folder;
   const std::string save = "--save '" + (folder.path() / "run").string() + "' ";
   // Wrong input, and a number that is none, would be the same again.
-  Result result = run("launch --nproc 2 --pp 2 --restart 5 --steps 3 " + save + small, "PIPETRAIN_FAULT=1:2:nan");
+  Result result = run("launch --nproc 2 --pp 2 --restart 5 --steps 3 " + save + small_launch, "PIPETRAIN_FAULT=1:2:nan");
   CHECK(result.status == 1);
-  CHECK(count(result.err, "starts again") == 0);
-  result =
-      run("launch --nproc 2 --pp 2 --restart 5 --steps 3 --data '" + folder.path().string() + "/none.txt' " + save + small);
+  CHECK(count_of_lines(result.err, "starts again") == 0);
+  result = run("launch --nproc 2 --pp 2 --restart 5 --steps 3 --data '" + folder.path().string() + "/none.txt' " + save +
+               small_launch);
   CHECK(result.status == 2);
-  CHECK(count(result.err, "starts again") == 0);
-  CHECK(count(result.err, "\n") == 1);
+  CHECK(count_of_lines(result.err, "starts again") == 0);
+  CHECK(count_of_lines(result.err, "\n") == 1);
 }
 
 TEST_CASE("processes that launchers start train together", "[launch]") {
-  const std::string options = small + "--pp 2 --steps 2 ";
+  const std::string options = small_launch + "--pp 2 --steps 2 ";
   const TempFolder folder;
   const ProcessMark mark;
   const auto port = std::to_string(HeldPort(0).port());
   LiveRun second(options, mark.variable() + " RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port);
-  const Result first =
-      run(options + outputs(folder.path()), mark.variable() + " RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port);
+  const Result first = run(options + model_outputs(folder.path()),
+                           mark.variable() + " RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port);
   INFO(first.err << second.err());
   CHECK(first.status == 0);
   CHECK(second.end_by(0) == 0);
   CHECK(second.err().empty());
-  CHECK(learned(folder.path()) == train("", "--pp 2 --steps 2"));
+  CHECK(learned(folder.path()) == train_launched("", "--pp 2 --steps 2"));
 }
 
 TEST_CASE("two launches on one host stand for two hosts", "[launch]") {
   const auto port = std::to_string(HeldPort(0).port());
-  const std::string options = small + "--pp 4 --steps 3 --nproc 2 --nnodes 2 --master 127.0.0.1:" + port;
+  const std::string options = small_launch + "--pp 4 --steps 3 --nproc 2 --nnodes 2 --master 127.0.0.1:" + port;
   const TempFolder folder;
   const ProcessMark mark;
   LiveRun second("launch --node-rank 1 " + options, mark.variable());
-  const Result first = run("launch --node-rank 0 " + options + outputs(folder.path()), mark.variable());
+  const Result first = run("launch --node-rank 0 " + options + model_outputs(folder.path()), mark.variable());
   INFO(first.err << second.err());
   CHECK(first.status == 0);
   CHECK(second.end_by(0) == 0);
   CHECK(mark.all_gone());
-  CHECK(learned(folder.path()) == train("", "--pp 4 --steps 3"));
+  CHECK(learned(folder.path()) == train_launched("", "--pp 4 --steps 3"));
 }
 
 TEST_CASE("processes that do not fit together end at once, in one line each", "[launch]") {
-  const std::string options = "--pp 2 --steps 2 --nnodes 2 " + small;
+  const std::string options = "--pp 2 --steps 2 --nnodes 2 " + small_launch;
   for (const auto& [one, two, name] :
        {std::tuple("--lr 1e-3", "--lr 1e-4", "lr "), std::tuple("", "--adam-eps 1e-7", "adam-eps "),
         std::tuple("--pack documents", "--pack isolated", "pack "), std::tuple("", "--text-keys a,b", "text-keys "),
@@ -306,49 +307,49 @@ TEST_CASE("processes that do not fit together end at once, in one line each", "[
     const Result second = run(options + master + "--node-rank 1 " + two);
     INFO(second.err << first.err());
     CHECK(second.status == 2);
-    CHECK(count(second.err, "\n") == 1);
+    CHECK(count_of_lines(second.err, "\n") == 1);
     CHECK_THAT(second.err, Contains(std::string("error: --") + name));
     CHECK(first.end_by(0) == 2);  // long before --rendezvous-timeout
-    CHECK(count(first.err(), "\n") == 1);
+    CHECK(count_of_lines(first.err(), "\n") == 1);
     CHECK_THAT(first.err(), Contains("error: process 1 ") && Contains(std::string("was refused: ") + name));
   }
 }
 
 TEST_CASE("a dry run refuses what a run refuses because ranks of one stage are in several processes", "[launch]") {
-  const std::string divided = "launch --nproc 2 --tp 2 --dp 3 --pp 3 " + small;
+  const std::string divided = "launch --nproc 2 --tp 2 --dp 3 --pp 3 " + small_launch;
   for (const std::string dry : {"--dry-run", "--steps 1"}) {
     CHECK_THAT(refused(divided + "--order ready " + dry), Contains("--order ready: the ranks of a stage run in several"));
     CHECK_THAT(refused(divided + "--post-validation on " + dry), Contains("--post-validation on: needs all tensor-parallel"));
   }
-  CHECK(run("launch --nproc 2 --tp 2 --dp 2 --pp 3 --order ready --dry-run " + small).status == 0);
+  CHECK(run("launch --nproc 2 --tp 2 --dp 2 --pp 3 --order ready --dry-run " + small_launch).status == 0);
 }
 
 TEST_CASE("a process with another token is refused, and the others go on waiting", "[launch]") {
   const std::string options =
       "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 2 --master 127.0.0.1:" + std::to_string(HeldPort(0).port()) + " " +
-      small;
+      small_launch;
   LiveRun first(options + "--node-rank 0", "PIPETRAIN_TOKEN=a");
   const Result second = run(options + "--node-rank 1", "PIPETRAIN_TOKEN=b");
   INFO(second.err << first.err());
   CHECK(second.status == 2);
-  CHECK(count(second.err, "\n") == 1);
+  CHECK(count_of_lines(second.err, "\n") == 1);
   CHECK_THAT(second.err, Contains("token"));
   CHECK(first.end_by(0) == 1);
-  CHECK(count(first.err(), "\n") == 1);
+  CHECK(count_of_lines(first.err(), "\n") == 1);
   CHECK_THAT(first.err(), Contains("process 1") && Contains("did not join"));
 }
 
 TEST_CASE("a process that does not come, and an address in use, are named", "[launch]") {
   const HeldPort port(0);
   const std::string options =
-      small + "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 1 --master 127.0.0.1:" + std::to_string(port.port());
+      small_launch + "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 1 --master 127.0.0.1:" + std::to_string(port.port());
   Result result = run(options + " --node-rank 0");
   CHECK(result.status == 1);
   CHECK_THAT(result.err, Contains("error: process 1 of the run's 2 did not join"));
   result = run(options + " --node-rank 1");
   CHECK(result.status == 1);
   CHECK_THAT(result.err, Contains("error: process 0 was not reached at 127.0.0.1"));
-  LiveRun waits(small +
+  LiveRun waits(small_launch +
                 "--pp 2 --nnodes 2 --node-rank 0 --rendezvous-timeout 30 --master 127.0.0.1:" + std::to_string(port.port()));
   waits.wait_until([&] { return is_listened_at(port.port()); });
   result = run(options + " --node-rank 0");
@@ -359,9 +360,9 @@ TEST_CASE("a process that does not come, and an address in use, are named", "[la
 
 TEST_CASE("wrong input of one process is told once, and ends all", "[launch]") {
   const ProcessMark mark;
-  const Result result = run("launch --nproc 2 --pp 2 --steps 2 --data /nowhere/at-all.txt " + small, mark.variable());
+  const Result result = run("launch --nproc 2 --pp 2 --steps 2 --data /nowhere/at-all.txt " + small_launch, mark.variable());
   CHECK(result.status == 2);
-  CHECK(count(result.err, "\n") == 1);
+  CHECK(count_of_lines(result.err, "\n") == 1);
   CHECK_THAT(result.err, Contains("/nowhere/at-all.txt"));
   CHECK(mark.all_gone());
 }

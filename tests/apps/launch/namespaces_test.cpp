@@ -8,6 +8,7 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 #include "skip.hpp"
 
 using namespace pipetrain;
@@ -16,7 +17,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const fs::path page = fs::path(PIPETRAIN_TEST_DATA).parent_path() / "docs" / "multi-node.md";
+const fs::path page = fs::path(test_data()).parent_path() / "docs" / "multi-node.md";
 
 // What stands between ``` and ``` under this heading.
 std::string block_under(const std::string& heading) {
@@ -40,7 +41,7 @@ Result follow_page(const std::string& wire) {
   const TempFolder folder;
   const fs::path file = folder.path() / "page.sh";
   std::ofstream(file) << script;
-  const std::string path = fs::path(PIPETRAIN_PROGRAM).parent_path().string();
+  const std::string path = fs::path(program_path()).parent_path().string();
   const Result result = run_program("/usr/bin/timeout", "90 sh '" + file.string() + "'", "PATH='" + path + "':$PATH");
   static_cast<void>(std::system("ip netns del a 2> /dev/null; ip netns del b 2> /dev/null"));
   return result;

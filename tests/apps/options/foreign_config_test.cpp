@@ -23,7 +23,7 @@ TrainOptions from(const std::string& name, const std::string& content, Words wor
   return parse_train_options(words, {}, {.gpus = 8, .cores = 8});
 }
 
-std::string error_of(const std::string& name, const std::string& content, const Words& words = {}) {
+std::string foreign_error(const std::string& name, const std::string& content, const Words& words = {}) {
   try {
     from(name, content, words);
   } catch (const Error& error) {
@@ -131,7 +131,7 @@ TEST_CASE("a DeepSpeed file's optimizer on the CPU is offloaded") {
 }
 
 TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its key") {
-  const auto answer = [](const std::string& rest) { return error_of("ds.json", "{\n" + batch + "\n" + rest + "}"); };
+  const auto answer = [](const std::string& rest) { return foreign_error("ds.json", "{\n" + batch + "\n" + rest + "}"); };
   CHECK_THAT(answer(R"("optimizer": {"type": "Lion"})"),
              StartsWith("ds.json:3: optimizer.type: Lion is not so here: the optimizer is AdamW"));
   CHECK_THAT(answer(R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9]}})"),
@@ -183,19 +183,19 @@ TEST_CASE("sharded replicas of other systems are --zero here") {
 }
 
 TEST_CASE("what a torchtitan file asks for that is not so here is refused by its key, but for what the command line gives") {
-  CHECK_THAT(error_of("tt.toml", "[training]\ndataset = 'c4'\n"),
+  CHECK_THAT(foreign_error("tt.toml", "[training]\ndataset = 'c4'\n"),
              StartsWith("tt.toml:2: training.dataset: data is files here: give --data PATH"));
   const TempFolder folder;
   CHECK(from("tt.toml", "[training]\ndataset = 'c4'\n", {"--data", folder.write("x.txt", "hello").string()})
             .run.data.inputs.size() == 1);
   CHECK(from("tt.toml", "[parallelism]\ncontext_parallel_degree = 2\n", {"--device", "cpu"}).run.layout.cp == 2);
-  CHECK_THAT(error_of("tt.toml", "[parallelism]\ncontext_parallel_degree = 0\n"), Contains("tt.toml:2: "));
-  CHECK_THAT(error_of("tt.toml", "[parallelism]\ndata_parallel_shard_degree = -1\n"), Contains("number of replicas"));
-  CHECK_THAT(error_of("tt.toml", "[parallelism]\ndata_parallel_shard_degree = 2\ndata_parallel_replicate_degree = 2\n"),
+  CHECK_THAT(foreign_error("tt.toml", "[parallelism]\ncontext_parallel_degree = 0\n"), Contains("tt.toml:2: "));
+  CHECK_THAT(foreign_error("tt.toml", "[parallelism]\ndata_parallel_shard_degree = -1\n"), Contains("number of replicas"));
+  CHECK_THAT(foreign_error("tt.toml", "[parallelism]\ndata_parallel_shard_degree = 2\ndata_parallel_replicate_degree = 2\n"),
              Contains("sharded replicas are not built"));
-  CHECK_THAT(error_of("tt.toml",
-                      "[training]\nlocal_batch_size = 3\n[parallelism]\npipeline_parallel_degree = "
-                      "2\npipeline_parallel_microbatch_size = 2\n"),
+  CHECK_THAT(foreign_error("tt.toml",
+                           "[training]\nlocal_batch_size = 3\n[parallelism]\npipeline_parallel_degree = "
+                           "2\npipeline_parallel_microbatch_size = 2\n"),
              Contains("is no multiple of pipeline_parallel_microbatch_size"));
   const std::string text = folder.write("a.txt", "hello").string();
   const TrainOptions evaluates =
@@ -204,9 +204,9 @@ TEST_CASE("what a torchtitan file asks for that is not so here is refused by its
   CHECK(evaluates.run.evaluation.interval == 20);
   CHECK(evaluates.run.evaluation.inputs.size() == 1);
   CHECK(!from("tt.toml", "[validation]\nenable = false\nfreq = 20\n[training]\nsteps = 3\n", {}).run.evaluation.wanted());
-  CHECK_THAT(error_of("tt.toml", "[training]\nsteps = 3\n[validation]\nenable = true\nsteps = 10\n"),
+  CHECK_THAT(foreign_error("tt.toml", "[training]\nsteps = 3\n[validation]\nenable = true\nsteps = 10\n"),
              Contains("an evaluation takes all of its data"));
-  CHECK_THAT(error_of("tt.toml", "[training]\nfoo = 1\n"), Contains("training.foo: is no key of torchtitan's"));
+  CHECK_THAT(foreign_error("tt.toml", "[training]\nfoo = 1\n"), Contains("training.foo: is no key of torchtitan's"));
 }
 
 TEST_CASE("Megatron-LM's number of layers to recompute is ours where its method recomputes the first ones") {
@@ -251,18 +251,18 @@ TEST_CASE("a line of Megatron-LM's arguments says the same here") {
   REQUIRE(evaluates.run.evaluation.inputs.size() == 1);
   CHECK(evaluates.run.evaluation.interval == 100);
 
-  CHECK_THAT(error_of("m.args", "--split 949,50,1"),
+  CHECK_THAT(foreign_error("m.args", "--split 949,50,1"),
              Contains("split: 949,50,1 is not so here: the share of the samples to evaluate"));
-  CHECK_THAT(error_of("m.args", "--lr 1\n--num-layers 16\n"),
+  CHECK_THAT(foreign_error("m.args", "--lr 1\n--num-layers 16\n"),
              StartsWith("m.args:2: num-layers: the model's shape comes from --model"));
-  CHECK_THAT(error_of("m.args", "--eval-iters 10"),
+  CHECK_THAT(foreign_error("m.args", "--eval-iters 10"),
              Contains("eval-iters: 10 is not so here: an evaluation takes all of its data"));
-  CHECK_THAT(error_of("m.args", "--lr $LR"), Contains("m.args:1: holds a shell's variable"));
-  CHECK_THAT(error_of("m.args", "torchrun pretrain.py --lr 1"), Contains("m.args:1: torchrun: arguments begin with --"));
-  CHECK_THAT(error_of("m.args", "--lr '1"), Contains("a quote is not closed"));
-  CHECK_THAT(error_of("m.args", "--lr 1 2"), Contains("m.args:1: "));
-  CHECK_THAT(error_of("m.args", "--moe-router-topk 2"), Contains("moe-router-topk: is no key of Megatron-LM's"));
-  CHECK_THAT(error_of("m.args", "--flash-attention"), EndsWith("known here; this is always on here, leave it out"));
+  CHECK_THAT(foreign_error("m.args", "--lr $LR"), Contains("m.args:1: holds a shell's variable"));
+  CHECK_THAT(foreign_error("m.args", "torchrun pretrain.py --lr 1"), Contains("m.args:1: torchrun: arguments begin with --"));
+  CHECK_THAT(foreign_error("m.args", "--lr '1"), Contains("a quote is not closed"));
+  CHECK_THAT(foreign_error("m.args", "--lr 1 2"), Contains("m.args:1: "));
+  CHECK_THAT(foreign_error("m.args", "--moe-router-topk 2"), Contains("moe-router-topk: is no key of Megatron-LM's"));
+  CHECK_THAT(foreign_error("m.args", "--flash-attention"), EndsWith("known here; this is always on here, leave it out"));
 }
 
 TEST_CASE("the options of a run are saved as a file that asks for the same run") {

@@ -5,6 +5,7 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;
@@ -13,12 +14,13 @@ using Catch::Matchers::EndsWith;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --microbatches 1 ";
+const std::string small_options = "--device cpu --seq-len 8 --microbatches 1 ";
 
 // A model, a checkpoint of it, and one of every other file that is read.
 struct Inputs {
   Inputs() {
-    const Result trained = run(small + "--layers 1 --steps 2 --save " + place + "run --profile " + place + "costs.json");
+    const Result trained =
+        run(small_options + "--layers 1 --steps 2 --save " + place + "run --profile " + place + "costs.json");
     INFO(trained.err);
     REQUIRE(trained.status == 0);
     fs::rename(place + "run/model", place + "m");
@@ -51,7 +53,8 @@ TEST_CASE("an output over an input is refused, whatever it is called") {
   fs::create_symlink("../blob", at + "m/model.safetensors");
   const std::string before = inputs.all_bytes();
 
-  const std::string model = small + "--model " + at + "m ", load = small + "--layers 1 --load " + at + "run/step-00000002 ";
+  const std::string model = small_options + "--model " + at + "m ",
+                    load = small_options + "--layers 1 --load " + at + "run/step-00000002 ";
   for (const std::string output : {"--metrics ", "--trace ", "--profile "}) {
     for (const std::string file : {"m/config.json", "link/config.json", "hard.json", "blob", "m/model.safetensors"})
       CHECK_THAT(refused(model + output + at + file), Contains(output + at) && Contains("--model reads"));
@@ -59,10 +62,11 @@ TEST_CASE("an output over an input is refused, whatever it is called") {
                EndsWith("lies in the folder that --model reads; give a place outside it"));
     CHECK_THAT(refused(load + output + at + "run/step-00000002/state.json"), Contains(output) && Contains("--load reads"));
   }
-  const std::string data = small + "--data " + at + "d " + at + "b.txt:2 ";
+  const std::string data = small_options + "--data " + at + "d " + at + "b.txt:2 ";
   for (const std::string file : {"d/a.txt", "d/new.txt", "b.txt", "link.txt"})
     CHECK_THAT(refused(data + "--metrics " + at + file), Contains("--data reads"));
-  CHECK_THAT(refused(small + "--config " + at + "c.toml --trace " + at + "c.toml"), Contains("--config reads there too"));
+  CHECK_THAT(refused(small_options + "--config " + at + "c.toml --trace " + at + "c.toml"),
+             Contains("--config reads there too"));
   CHECK_THAT(refused("--device cpu --pp 2 --schedule " + at + "plan.txt --trace " + at + "plan.txt"),
              Contains("--schedule reads there too"));
   CHECK_THAT(refused("simulate --schedule " + at + "plan.txt --plan-out " + at + "plan.txt"),
@@ -79,25 +83,26 @@ TEST_CASE("a folder to save to that would damage what is read is refused") {
   const Inputs inputs;
   const std::string& at = inputs.place;
   const std::string before = inputs.all_bytes();
-  const std::string model = small + "--model " + at + "m ", load = small + "--layers 1 --load " + at + "run/step-00000002 ";
+  const std::string model = small_options + "--model " + at + "m ",
+                    load = small_options + "--layers 1 --load " + at + "run/step-00000002 ";
   CHECK_THAT(refused(model + "--save " + at + "m"), Contains("--save") && Contains("--model reads there too"));
   CHECK_THAT(refused(load + "--save " + at + "run/step-00000002"), Contains("--load reads there too"));
   CHECK_THAT(refused(load + "--save " + at + "run/step-00000002/x/y"), Contains("lies in the checkpoint that --load reads"));
-  CHECK_THAT(refused(small + "--data " + at + "d --save " + at + "d"), Contains("--data reads there too"));
+  CHECK_THAT(refused(small_options + "--data " + at + "d --save " + at + "d"), Contains("--data reads there too"));
   for (const std::string file : {"step-00000002/state.json", "step-00000009/x", "model/x", ".pipetrain.lock"}) {
     const fs::path path = at + "run/" + file;
     if (!fs::exists(path.parent_path())) continue;
-    CHECK_THAT(refused(small + "--layers 1 --resume --save " + at + "run --metrics " + path.string()),
+    CHECK_THAT(refused(small_options + "--layers 1 --resume --save " + at + "run --metrics " + path.string()),
                Contains("lies where --save writes its model and checkpoints"));
   }
-  CHECK_THAT(refused(small + "--save /"), Contains("is the root of the file system; give a folder of its own"));
+  CHECK_THAT(refused(small_options + "--save /"), Contains("is the root of the file system; give a folder of its own"));
   CHECK(inputs.all_bytes() == before);
 
   fs::rename(at + "m", at + "run/model");
-  CHECK_THAT(refused(small + "--resume --model " + at + "run/model --save " + at + "run"),
+  CHECK_THAT(refused(small_options + "--resume --model " + at + "run/model --save " + at + "run"),
              Contains("would replace") && Contains("which --model reads"));
-  CHECK(run(small + "--steps 1 --model " + at + "run/model --save " + at + "other --metrics " + at + "other.jsonl").status ==
-        0);
+  CHECK(run(small_options + "--steps 1 --model " + at + "run/model --save " + at + "other --metrics " + at + "other.jsonl")
+            .status == 0);
 }
 
 TEST_CASE("two outputs on one file, or one where stdout goes, are refused") {
@@ -114,7 +119,7 @@ TEST_CASE("two outputs on one file, or one where stdout goes, are refused") {
 
   fs::create_symlink("/proc/self/fd/1", at + "stdout");
   const auto own_stdout = [&](const std::string& options) {
-    const auto script = folder.write("script.sh", "'" PIPETRAIN_PROGRAM "' simulate " + options + " > " + at + "out\n");
+    const auto script = folder.write("script.sh", "'" + program_path() + "' simulate " + options + " > " + at + "out\n");
     return run_program("/bin/bash", script.string());
   };
   CHECK_THAT(own_stdout("--csv " + at + "out").err, Contains("--csv " + at + "out: stdout goes there too"));

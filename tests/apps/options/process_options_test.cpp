@@ -21,7 +21,7 @@ const Environment torchrun = {
     {"RANK", "1"},          {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"},
     {"MASTER_PORT", "4000"}};
 
-TrainOptions parse(Words words, const Environment& environment = {}, const Machine& machine = {0, 8}) {
+TrainOptions parse_processes(Words words, const Environment& environment = {}, const Machine& machine = {0, 8}) {
   return parse_train_options(words, environment, machine);
 }
 
@@ -36,7 +36,7 @@ std::string refusal(const Call& call) {
   return "";
 }
 std::string refused(const Words& words, const Environment& environment = {}) {
-  return refusal([&] { parse(words, environment); });
+  return refusal([&] { parse_processes(words, environment); });
 }
 std::string launch_refused(const Words& words, const Environment& environment = {}) {
   return refusal([&] { parse_launch_options(words, environment, {0, 8}); });
@@ -45,16 +45,16 @@ std::string launch_refused(const Words& words, const Environment& environment = 
 }  // namespace
 
 TEST_CASE("a run has one process unless something says more") {
-  const auto processes = parse({"--pp", "2"}).processes;
+  const auto processes = parse_processes({"--pp", "2"}).processes;
   CHECK(!processes.several());
   CHECK(processes.leads());
   CHECK(processes.timeout == std::chrono::seconds(300));
-  CHECK(!parse({"--pp", "2", "--nnodes", "1", "--node-rank", "0", "--transport", "inproc"}).processes.several());
+  CHECK(!parse_processes({"--pp", "2", "--nnodes", "1", "--node-rank", "0", "--transport", "inproc"}).processes.several());
 }
 
 TEST_CASE("one process on every node is placed by hand") {
-  const auto processes = parse({"--pp", "2", "--nnodes", "2", "--node-rank", "1", "--master", "localhost:4000",
-                                "--rendezvous-timeout", "7", "--transport", "ucx"})
+  const auto processes = parse_processes({"--pp", "2", "--nnodes", "2", "--node-rank", "1", "--master", "localhost:4000",
+                                          "--rendezvous-timeout", "7", "--transport", "ucx"})
                              .processes;
   CHECK(processes.process == 1);
   CHECK(processes.processes == 2);
@@ -66,32 +66,32 @@ TEST_CASE("one process on every node is placed by hand") {
 }
 
 TEST_CASE("a launcher's environment places the process, and the master can be given beside it") {
-  auto processes = parse({"--pp", "2"}, torchrun).processes;
+  auto processes = parse_processes({"--pp", "2"}, torchrun).processes;
   CHECK(processes.process == 1);
   CHECK(processes.processes == 2);
   CHECK(processes.local == 1);
   CHECK(processes.locals == 2);
   CHECK(processes.master.port == 4000);
-  processes = parse({"--pp", "2", "--master", "127.0.0.1:5000"}, torchrun).processes;
+  processes = parse_processes({"--pp", "2", "--master", "127.0.0.1:5000"}, torchrun).processes;
   CHECK(processes.master.port == 5000);
-  processes = parse({"--pp", "4", "--nnodes", "4", "--master", "localhost"}, {{"PMIX_RANK", "3"}}).processes;
+  processes = parse_processes({"--pp", "4", "--nnodes", "4", "--master", "localhost"}, {{"PMIX_RANK", "3"}}).processes;
   CHECK(processes.process == 3);
   CHECK(processes.processes == 4);
   CHECK(processes.master.port == 29500);
 }
 
 TEST_CASE("the cores of a host are shared by the ranks on it") {
-  CHECK(parse({"--pp", "2"}, torchrun).run.devices.threads == 4);
+  CHECK(parse_processes({"--pp", "2"}, torchrun).run.devices.threads == 4);
   Environment far = torchrun;
   far["LOCAL_RANK"] = "0";
   far["LOCAL_WORLD_SIZE"] = "1";
-  CHECK(parse({"--pp", "2"}, far).run.devices.threads == 8);
+  CHECK(parse_processes({"--pp", "2"}, far).run.devices.threads == 8);
 }
 
 TEST_CASE("ranks take the GPUs of their host in order") {
   const Words four = {"--pp", "4", "--device", "cuda"};
   const auto gpus = [&](const Environment& environment, int visible, Words words) {
-    return parse(std::move(words), environment, {visible, 8}).run.devices.gpus;
+    return parse_processes(std::move(words), environment, {visible, 8}).run.devices.gpus;
   };
   // The second process's ranks are 2 and 3.
   CHECK(gpus(torchrun, 4, four) == std::vector<int>{2, 3});
@@ -160,7 +160,7 @@ TEST_CASE("only loopback does without a token") {
 
   const Words far = {"--pp", "2", "--nnodes", "2", "--node-rank", "0", "--master", "10.0.0.1:1"};
   CHECK_THAT(refused(far), StartsWith("--master 10.0.0.1:1: 10.0.0.1 is reached from other hosts, so the run needs a token"));
-  CHECK(parse(far, {{"PIPETRAIN_TOKEN", "secret"}}).processes.token == "secret");
+  CHECK(parse_processes(far, {{"PIPETRAIN_TOKEN", "secret"}}).processes.token == "secret");
 
   const TempFolder folder;
   const std::string file = (folder.path() / "token").string();
@@ -170,7 +170,7 @@ TEST_CASE("only loopback does without a token") {
   std::ofstream(file) << "\n";
   CHECK_THAT(refused(with_file), Contains("its first line must be the run's token"));
   std::ofstream(file) << "from file\n";
-  CHECK(parse(with_file, {{"PIPETRAIN_TOKEN", "secret"}}).processes.token == "from file");
+  CHECK(parse_processes(with_file, {{"PIPETRAIN_TOKEN", "secret"}}).processes.token == "from file");
 }
 
 TEST_CASE("pipetrain launch checks the run and its processes at once") {
@@ -213,12 +213,12 @@ TEST_CASE("a run that is started again goes on from what it has saved, without t
   std::filesystem::create_directories(other);
   const Words words = {"--save", save, "--load", other};
   const Environment again = {{launch_variable, "0/1 0/1 1 127.0.0.1 29500"}, {"PIPETRAIN_FAULT", "0:1:throw"}};
-  auto options = parse(words, again);
+  auto options = parse_processes(words, again);
   CHECK(!options.run.saving.resume);  // it has saved nothing
   CHECK(options.run.saving.load == other);
   CHECK(!options.run.fault);
   std::filesystem::create_directories(save + "/step-00000002");
-  options = parse(words, again);
+  options = parse_processes(words, again);
   CHECK(options.run.saving.resume);
   CHECK(!options.run.saving.load);
 }

@@ -27,14 +27,14 @@ Words words(const std::string& line) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-TrainOptions parse(const Words& arguments, const Environment& environment = {}, const Machine& machine = no_gpu) {
+TrainOptions parse_train(const Words& arguments, const Environment& environment = {}, const Machine& machine = no_gpu) {
   return parse_train_options(arguments, environment, machine);
 }
 
 }  // namespace
 
 TEST_CASE("defaults are the contract's") {
-  const TrainOptions options = parse({});
+  const TrainOptions options = parse_train({});
   CHECK(options.run.model.name == "tiny");
   CHECK_FALSE(options.run.model.load_weights);
   CHECK_FALSE(options.run.model.layers);
@@ -76,7 +76,7 @@ TEST_CASE("options reach their places") {
   TempFolder folder;
   const std::string data = folder.write("a.txt", "text").string();
   const std::string dir = folder.path().string();
-  const TrainOptions options = parse(words(
+  const TrainOptions options = parse_train(words(
       "--model llama2-7b --layers 2 --data " + data + ":2 " + data +
       ":1 --shuffle off --seed 7 --pp 2 --tp=4 --dp 3 --order ready " +
       "--steps 10 --epochs 2 --lr 1e-3 --min-lr 1e-4 --lr-schedule linear --warmup-ratio 0.1 --clip-grad 0 --device cpu " +
@@ -110,28 +110,28 @@ TEST_CASE("options reach their places") {
   CHECK(rate.kind == LearningRate::Kind::linear);
   CHECK(rate.warmup_steps == 2);
   CHECK(rate.total_steps == 15);
-  CHECK(parse({"--data", data, "--data", data}).run.data.inputs.size() == 2);
-  CHECK(parse({"--pp", "2", "--pp", "3"}).run.layout.pp == 3);  // the last one counts, so that scripts can add to a line
+  CHECK(parse_train({"--data", data, "--data", data}).run.data.inputs.size() == 2);
+  CHECK(parse_train({"--pp", "2", "--pp", "3"}).run.layout.pp == 3);  // the last one counts, so that scripts can add to a line
 }
 
 TEST_CASE("checkpoint options and switches reach their places, once they are built") {
   TempFolder folder;
   const std::string dir = folder.path().string();
   const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
-  if (built("save-interval")) CHECK(parse({"--save", dir, "--save-interval", "5"}).run.saving.interval == 5);
-  if (built("save-keep")) CHECK(parse({"--save", dir, "--save-keep", "2"}).run.saving.keep == 2);
-  if (built("load")) CHECK(*parse({"--load", dir}).run.saving.load == dir);
-  if (built("dry-run")) CHECK(parse({"--dry-run"}).dry_run);
+  if (built("save-interval")) CHECK(parse_train({"--save", dir, "--save-interval", "5"}).run.saving.interval == 5);
+  if (built("save-keep")) CHECK(parse_train({"--save", dir, "--save-keep", "2"}).run.saving.keep == 2);
+  if (built("load")) CHECK(*parse_train({"--load", dir}).run.saving.load == dir);
+  if (built("dry-run")) CHECK(parse_train({"--dry-run"}).dry_run);
   if (built("resume")) {
-    CHECK(parse({"--save", dir, "--resume"}).run.saving.resume);
-    CHECK(parse({"--save", dir}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
-    CHECK_FALSE(parse({"--save", dir, "--resume=off"}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
+    CHECK(parse_train({"--save", dir, "--resume"}).run.saving.resume);
+    CHECK(parse_train({"--save", dir}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
+    CHECK_FALSE(parse_train({"--save", dir, "--resume=off"}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
   }
 }
 
 TEST_CASE("the batch sizes that are not given follow from the others") {
   const auto sizes = [](Words words) {
-    const BatchShape shape = parse(words).run.batch;
+    const BatchShape shape = parse_train(words).run.batch;
     return std::vector<std::int64_t>{shape.dp, shape.microbatches, shape.microbatch};
   };
   using Sizes = std::vector<std::int64_t>;
@@ -150,7 +150,7 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
                                       "schedule = \"gpipe\"\nlog_interval = 3\n")
                                .string();
   const TrainOptions options =
-      parse({"--config", toml, "--pp", "4"}, {{"PIPETRAIN_PP", "3"}, {"PIPETRAIN_TP", "4"}, {"PIPETRAIN_SEQ_LEN", "17"}});
+      parse_train({"--config", toml, "--pp", "4"}, {{"PIPETRAIN_PP", "3"}, {"PIPETRAIN_TP", "4"}, {"PIPETRAIN_SEQ_LEN", "17"}});
   CHECK(options.run.layout.pp == 4);
   CHECK(options.run.layout.tp == 4);
   CHECK(options.run.batch.dp == 2);
@@ -165,7 +165,7 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
                                .write("run.json", R"({"pp": 2, "lr": 0.01, "steps": null, "data": ["a.txt:1", "b.txt:2"],
     "shuffle": false, "seq_len": 12})")
                                .string();
-  const TrainOptions from_json = parse({}, {{"PIPETRAIN_CONFIG", json}, {"PIPETRAIN_DP", ""}});
+  const TrainOptions from_json = parse_train({}, {{"PIPETRAIN_CONFIG", json}, {"PIPETRAIN_DP", ""}});
   CHECK(from_json.run.layout.pp == 2);
   CHECK(from_json.run.batch.dp == 1);
   CHECK(from_json.run.learning_rate.peak == 0.01);
@@ -174,22 +174,23 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   CHECK(from_json.run.data.seq_len == 12);
   CHECK_FALSE(from_json.run.samples.shuffle);
 
-  const TrainOptions two = parse({"--device", "cpu"}, {{"PIPETRAIN_DATA", "a.txt b.txt"}, {"PIPETRAIN_FAULT", "0:1:nan"}});
+  const TrainOptions two =
+      parse_train({"--device", "cpu"}, {{"PIPETRAIN_DATA", "a.txt b.txt"}, {"PIPETRAIN_FAULT", "0:1:nan"}});
   CHECK(two.run.data.inputs.size() == 2);
   CHECK(two.notes.empty());
-  const auto note = [](const char* name) { return parse({"--device", "cpu"}, {{name, "2"}}).notes.at(0); };
+  const auto note = [](const char* name) { return parse_train({"--device", "cpu"}, {{name, "2"}}).notes.at(0); };
   const std::string passed_over = " is no option of pipetrain and is passed over; ";
   CHECK(note("PIPETRAIN_PPP") == "the environment variable PIPETRAIN_PPP" + passed_over + "did you mean PIPETRAIN_PP?");
   CHECK(note("PIPETRAIN_PP_SIZE") == "the environment variable PIPETRAIN_PP_SIZE" + passed_over + "here it is PIPETRAIN_PP");
-  CHECK_THROWS_AS(parse({}, {{"PIPETRAIN_ZERO", "2"}}), pipetrain::Error);  // of one replica
-  CHECK(parse({}, {{"PIPETRAIN_LOSS_SCALE", "2"}}).run.loss_scale.initial == 2);
+  CHECK_THROWS_AS(parse_train({}, {{"PIPETRAIN_ZERO", "2"}}), pipetrain::Error);  // of one replica
+  CHECK(parse_train({}, {{"PIPETRAIN_LOSS_SCALE", "2"}}).run.loss_scale.initial == 2);
 }
 
 TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
   const TempFolder folder;
   const auto from = [&](const std::string& name, const std::string& content, Words words = {}) {
     words.insert(words.end(), {"--config", folder.write(name, content).string()});
-    return parse(words, {}, four_gpus);
+    return parse_train(words, {}, four_gpus);
   };
   const TrainOptions options = from("ds.json", R"({"pp": 2, "clip_grad": 0.5, "fp16": {"enabled": false, "loss_scale": 0},
       "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "none"}, "overlap_comm": true},
@@ -207,85 +208,85 @@ TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
 }
 
 TEST_CASE("what is offloaded, and where to") {
-  CHECK_FALSE(parse({"--zero", "0", "--offload", "off"}).run.offload.any());
-  CHECK_FALSE(parse({"--offload", "none"}).run.offload.any());
-  CHECK(parse({"--offload", "optimizer"}).run.offload == Offload{.optimizer = true});
-  CHECK(parse({"--offload", "optimizer", "--offload-to", "d"}).run.offload == Offload{.optimizer = true, .folder = "d"});
-  const RunSettings weights = parse({"--offload", "optimizer,parameters", "--zero-prefetch", "3"}).run;
+  CHECK_FALSE(parse_train({"--zero", "0", "--offload", "off"}).run.offload.any());
+  CHECK_FALSE(parse_train({"--offload", "none"}).run.offload.any());
+  CHECK(parse_train({"--offload", "optimizer"}).run.offload == Offload{.optimizer = true});
+  CHECK(parse_train({"--offload", "optimizer", "--offload-to", "d"}).run.offload == Offload{.optimizer = true, .folder = "d"});
+  const RunSettings weights = parse_train({"--offload", "optimizer,parameters", "--zero-prefetch", "3"}).run;
   CHECK(weights.offload == Offload{.optimizer = true, .parameters = true});
   CHECK(weights.zero == Zero{.stage = 0, .prefetch = 3});
-  CHECK(parse({"--offload", "parameters", "--dp", "2", "--zero", "3"}).run.zero.stage == 3);
-  CHECK(parse({"--offload", "gradients"}).run.offload == Offload{.gradients = true});
-  CHECK(parse({"--offload", "activations,optimizer", "--activation-offload-fraction", "0.5"}).run.offload ==
+  CHECK(parse_train({"--offload", "parameters", "--dp", "2", "--zero", "3"}).run.zero.stage == 3);
+  CHECK(parse_train({"--offload", "gradients"}).run.offload == Offload{.gradients = true});
+  CHECK(parse_train({"--offload", "activations,optimizer", "--activation-offload-fraction", "0.5"}).run.offload ==
         Offload{.optimizer = true, .activations = true, .activation_fraction = 0.5});
 }
 
 TEST_CASE("dropout is a share below 1, and the model's own where it is not given") {
-  CHECK_FALSE(parse({}).run.model.dropout);
-  CHECK(parse({"--dropout", "0.25"}).run.model.dropout == 0.25);
-  CHECK(parse({"--dropout", "0"}).run.model.dropout == 0.0);
-  for (const char* wrong : {"1", "-0.1", "nan", "x"}) CHECK_THROWS_AS(parse({"--dropout", wrong}), pipetrain::Error);
+  CHECK_FALSE(parse_train({}).run.model.dropout);
+  CHECK(parse_train({"--dropout", "0.25"}).run.model.dropout == 0.25);
+  CHECK(parse_train({"--dropout", "0"}).run.model.dropout == 0.0);
+  for (const char* wrong : {"1", "-0.1", "nan", "x"}) CHECK_THROWS_AS(parse_train({"--dropout", wrong}), pipetrain::Error);
 }
 
 TEST_CASE("names with underscores, words after switches and words in capitals are understood") {
-  CHECK(parse({"--seq_len", "8", "--log_interval=3"}).run.data.seq_len == 8);
-  CHECK(parse({"--dry_run", "true", "--pp", "2"}).run.layout.pp == 2);
-  CHECK_FALSE(parse({"--dry-run", "off"}).dry_run);
-  CHECK(parse({"--dry-run", "on"}).dry_run);
-  CHECK(parse({"--dry-run=True"}).dry_run);
-  CHECK_FALSE(parse({"--shuffle", "OFF"}).run.samples.shuffle);
-  CHECK(parse({"--warmup-ratio", "1"}).run.learning_rate.warmup_ratio == 1);
+  CHECK(parse_train({"--seq_len", "8", "--log_interval=3"}).run.data.seq_len == 8);
+  CHECK(parse_train({"--dry_run", "true", "--pp", "2"}).run.layout.pp == 2);
+  CHECK_FALSE(parse_train({"--dry-run", "off"}).dry_run);
+  CHECK(parse_train({"--dry-run", "on"}).dry_run);
+  CHECK(parse_train({"--dry-run=True"}).dry_run);
+  CHECK_FALSE(parse_train({"--shuffle", "OFF"}).run.samples.shuffle);
+  CHECK(parse_train({"--warmup-ratio", "1"}).run.learning_rate.warmup_ratio == 1);
 }
 
 TEST_CASE("lists in a file are what commas are on the command line, and auto is the default of a number") {
   TempFolder folder;
   const std::string toml = folder.write("run.toml", "devices = [3, 1]\npp = 2\nlr = \"auto\"\n").string();
-  const TrainOptions options = parse({"--config", toml}, {}, four_gpus);
+  const TrainOptions options = parse_train({"--config", toml}, {}, four_gpus);
   CHECK(options.run.devices.gpus == std::vector<int>{3, 1});
   CHECK(options.run.learning_rate.peak == 3e-4);
 }
 
 TEST_CASE("recomputation has three modes") {
-  CHECK(parse({"--recompute", "none"}).run.numerics.recompute == Recompute::none);
-  CHECK(parse({"--recompute", "selective"}).run.numerics.recompute == Recompute::selective);
-  CHECK(parse({}, {{"PIPETRAIN_RECOMPUTE", "full"}}).run.numerics.recompute == Recompute::full);
-  CHECK_FALSE(parse({"--recompute", "full"}).run.numerics.recompute_layers);
-  CHECK(parse({}).run.numerics.loss_chunks == 1);
-  CHECK(parse({"--loss-chunks", "8"}).run.numerics.loss_chunks == 8);
-  CHECK(parse({"--recompute", "full", "--recompute-num-layers", "6"}).run.numerics.recompute_layers == 6);
+  CHECK(parse_train({"--recompute", "none"}).run.numerics.recompute == Recompute::none);
+  CHECK(parse_train({"--recompute", "selective"}).run.numerics.recompute == Recompute::selective);
+  CHECK(parse_train({}, {{"PIPETRAIN_RECOMPUTE", "full"}}).run.numerics.recompute == Recompute::full);
+  CHECK_FALSE(parse_train({"--recompute", "full"}).run.numerics.recompute_layers);
+  CHECK(parse_train({}).run.numerics.loss_chunks == 1);
+  CHECK(parse_train({"--loss-chunks", "8"}).run.numerics.loss_chunks == 8);
+  CHECK(parse_train({"--recompute", "full", "--recompute-num-layers", "6"}).run.numerics.recompute_layers == 6);
 }
 
 TEST_CASE("GPUs are taken when there are enough") {
-  const TrainOptions gpu = parse({"--pp", "2", "--tp", "2"}, {}, four_gpus);
+  const TrainOptions gpu = parse_train({"--pp", "2", "--tp", "2"}, {}, four_gpus);
   CHECK(gpu.run.devices.kind == DeviceKind::cuda);
   CHECK(gpu.run.devices.gpus == std::vector<int>{0, 1, 2, 3});
   CHECK(gpu.run.numerics.precision == Precision::bf16());
   CHECK(gpu.run.numerics.deterministic);
   CHECK(gpu.notes.empty());
-  CHECK_FALSE(parse({"--deterministic", "off"}, {}, four_gpus).run.numerics.deterministic);
-  const auto fp8 = parse({"--precision", "fp8", "--num-layers-at-start-in-bf16", "2"}, {}, four_gpus).run.numerics;
+  CHECK_FALSE(parse_train({"--deterministic", "off"}, {}, four_gpus).run.numerics.deterministic);
+  const auto fp8 = parse_train({"--precision", "fp8", "--num-layers-at-start-in-bf16", "2"}, {}, four_gpus).run.numerics;
   CHECK(fp8.precision == Precision::fp8());
   CHECK(fp8.bf16_layers.at_start == 2);
   CHECK(fp8.bf16_layers.at_end == 0);
   CHECK(fp8.deterministic);
   const auto recipe = [](const char* name) {
-    return parse({"--precision", "fp8", "--fp8-recipe", name}, {}, four_gpus).run.numerics.precision;
+    return parse_train({"--precision", "fp8", "--fp8-recipe", name}, {}, four_gpus).run.numerics.precision;
   };
   CHECK(recipe("tensorwise") == Precision::fp8());
   CHECK(recipe("blockwise") == Precision::fp8_of_blocks());
-  CHECK(parse({"--pp", "2", "--devices", "3,1"}, {}, four_gpus).run.devices.gpus == std::vector<int>{3, 1});
-  const TrainOptions cpu = parse({"--pp", "5"}, {}, four_gpus);
+  CHECK(parse_train({"--pp", "2", "--devices", "3,1"}, {}, four_gpus).run.devices.gpus == std::vector<int>{3, 1});
+  const TrainOptions cpu = parse_train({"--pp", "5"}, {}, four_gpus);
   CHECK(cpu.run.devices.kind == DeviceKind::cpu);
   CHECK(cpu.run.devices.threads == 1);
   REQUIRE(cpu.notes.size() == 1);
   CHECK(cpu.notes[0] == "pp 5 x tp 1 x dp 1 takes 5 GPUs, and 4 are visible: using the CPU");
-  CHECK(parse({"--device", "cpu", "--pp", "2"}, {}, four_gpus).run.devices.threads == 4);
+  CHECK(parse_train({"--device", "cpu", "--pp", "2"}, {}, four_gpus).run.devices.threads == 4);
 }
 
 TEST_CASE("a CPU computes in bf16 and fp16, and a run is told where its processor has no instructions for them") {
   for (const DType type : {DType::bf16, DType::f16}) {
     const std::string name = type == DType::bf16 ? "bf16" : "fp16";
-    const auto options = parse({"--precision", name, "--device", "cpu"});
+    const auto options = parse_train({"--precision", name, "--device", "cpu"});
     CHECK(options.run.numerics.precision.compute == type);
     const std::string note = name + " on this CPU: products are widened to fp32, which is slower than --precision fp32";
     CHECK(std::count(options.notes.begin(), options.notes.end(), note) == (half_products(type).native ? 0 : 1));
@@ -306,7 +307,7 @@ TEST_CASE("help names every option of the contract") {
 }
 
 TEST_CASE("a loss scale is dynamic in fp16, and of other runs as it is given") {
-  const auto scale = [](Words words) { return parse(words, {}, four_gpus).run.loss_scale; };
+  const auto scale = [](Words words) { return parse_train(words, {}, four_gpus).run.loss_scale; };
   CHECK(scale({}) == LossScaleSettings{});
   CHECK(scale({"--precision", "fp16"}) == LossScaleSettings{true, 65536, 1000, 2, 1});
   CHECK(scale({"--precision", "fp16", "--loss-scale", "512"}) == LossScaleSettings{.initial = 512});

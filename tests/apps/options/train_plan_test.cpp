@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string small = "--device cpu --threads 1 --layers 2 --seq-len 16 --microbatch 2 ";
+const std::string small_plan = "--device cpu --threads 1 --layers 2 --seq-len 16 --microbatch 2 ";
 
 // Losses and norms of every step.
 std::vector<std::pair<double, double>> losses(const fs::path& metrics) {
@@ -34,16 +34,16 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-Trained train(const std::string& arguments) {
+Trained train_plan(const std::string& arguments) {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "metrics").string();
-  const Result result = run(small + arguments + " --steps 3 --save " + save + " --metrics " + metrics);
+  const Result result = run(small_plan + arguments + " --steps 3 --save " + save + " --metrics " + metrics);
   INFO(arguments << ": " << result.err);
   REQUIRE(result.status == 0);
   return {losses(metrics), read_file(save + "/model/model.safetensors")};
 }
 
-std::string wrong(const std::string& arguments) { return pipetrain::refused(small + arguments); }
+std::string wrong(const std::string& arguments) { return pipetrain::refused(small_plan + arguments); }
 
 using Catch::Matchers::Contains;
 
@@ -53,16 +53,16 @@ TEST_CASE("a plan written by simulate trains to the bits of the schedule that it
   for (const std::string schedule : {"1f1b", "interleaved", "zb-v"}) {
     const TempFolder folder;
     const std::string shape = " --pp 2 --microbatches 4";
-    const Trained by_name = train("--schedule " + schedule + shape);
+    const Trained by_name = train_plan("--schedule " + schedule + shape);
     REQUIRE(by_name.steps.size() == 3);
-    const std::string dry = run(small + "--dry-run --schedule " + schedule + shape).out;
+    const std::string dry = run(small_plan + "--dry-run --schedule " + schedule + shape).out;
     for (const char* ending : {".txt", ".csv"}) {
       const std::string file = (folder.path() / (schedule + ending)).string();
       INFO(file);
       REQUIRE(run("simulate --schedule " + schedule + shape + " --plan-out " + file).status == 0);
-      CHECK((train("--schedule " + file) == by_name));  // pp, chunks and microbatches are the plan's
-      CHECK(run(small + "--dry-run --schedule " + file).out == dry);
-      if (std::string(ending) == ".txt") CHECK((train("--order ready --schedule " + file) == by_name));
+      CHECK((train_plan("--schedule " + file) == by_name));  // pp, chunks and microbatches are the plan's
+      CHECK(run(small_plan + "--dry-run --schedule " + file).out == dry);
+      if (std::string(ending) == ".txt") CHECK((train_plan("--order ready --schedule " + file) == by_name));
     }
   }
 }
@@ -75,11 +75,11 @@ TEST_CASE("a run goes on from a checkpoint with a plan from a file, to the bit")
                                                                                "stage 0: F0 F1 F2 B0 F3 B1 B2 B3\n"
                                                                                "stage 1: F0 B0 F1 I1 F2 W1 B2 F3 B3\n")
                                                                         .string();
-  const Trained whole = train("--pp 1 --microbatches 4");
-  CHECK((train("--schedule " + file) == whole));
-  const std::string resumed = small + "--schedule " + file + " --resume --save " + save;
+  const Trained whole = train_plan("--pp 1 --microbatches 4");
+  CHECK((train_plan("--schedule " + file) == whole));
+  const std::string resumed = small_plan + "--schedule " + file + " --resume --save " + save;
   // The learning rate follows from all steps, so the first part must be a stopped run of three.
-  REQUIRE(run(small + "--pp 1 --microbatches 4 --steps 3 --save-interval 2 --save " + save).status == 0);
+  REQUIRE(run(small_plan + "--pp 1 --microbatches 4 --steps 3 --save-interval 2 --save " + save).status == 0);
   fs::remove_all(save + "/step-00000003");
   fs::remove_all(save + "/model");
   const Result rest = run(resumed + " --steps 3");
@@ -93,7 +93,7 @@ TEST_CASE("a plan from a file runs in its own order, and ends its step as it say
   const TempFolder folder;
   const auto order_of = [&](const std::string& plan, const std::string& more = "") {
     const std::string file = folder.write("plan.txt", plan).string(), trace = (folder.path() / "trace.json").string();
-    const Result result = run(small + more + "--steps 1 --schedule " + file + " --trace " + trace);
+    const Result result = run(small_plan + more + "--steps 1 --schedule " + file + " --trace " + trace);
     INFO(result.err);
     REQUIRE(result.status == 0);
     std::vector<std::pair<double, std::string>> events;

@@ -6,6 +6,7 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;
@@ -13,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
+const std::string small_on_full_disk = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
 // The lines that say what went wrong.
 int errors_in(const std::string& text) {
@@ -39,8 +40,8 @@ TEST_CASE("a record of a run for which the disk has no room is one line and stat
                                                                 {"profile", "p.json", 1}}) {
     const TempFolder folder;
     const std::string place = (folder.path() / name).string();
-    const Result result =
-        run(small + "--steps 40 --log-interval 100 --" + option + " " + place, "ulimit -f " + std::to_string(blocks) + ";");
+    const Result result = run(small_on_full_disk + "--steps 40 --log-interval 100 --" + option + " " + place,
+                              "ulimit -f " + std::to_string(blocks) + ";");
     INFO(option << ": " << result.err);
     CHECK(result.status == 2);
     CHECK(errors_in(result.err) == 1);
@@ -53,7 +54,7 @@ TEST_CASE("a record of a run for which the disk has no room is one line and stat
 
 TEST_CASE("what the other commands write is there whole, or not at all") {
   const TempFolder folder;
-  const std::string place = folder.path().string() + "/", tokenizer = PIPETRAIN_TEST_DATA "/data/tokenizers/fixtures/gpt2.json";
+  const std::string place = folder.path().string() + "/", tokenizer = test_data() + "/data/tokenizers/fixtures/gpt2.json";
   for (const std::string& command :
        {"tokenize --tokenizer " + tokenizer + " --out " + place + "x.tokens", "simulate --pp 4 --html " + place + "x.html",
         "simulate --pp 4 --csv " + place + "x.csv",
@@ -68,7 +69,7 @@ TEST_CASE("what the other commands write is there whole, or not at all") {
 TEST_CASE("a folder for which the disk has no room leaves nothing, and an older one stays") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), out = (folder.path() / "out").string();
-  REQUIRE(run(small + "--steps 2 --save " + save).status == 0);
+  REQUIRE(run(small_on_full_disk + "--steps 2 --save " + save).status == 0);
   const std::string command = "export --load " + save + "/step-00000002 --out " + out;
   const auto fails = [&] {
     const Result result = run(command, "ulimit -f 100;");

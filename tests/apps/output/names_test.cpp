@@ -5,6 +5,7 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 #include "schedules/utf8.hpp"
 
 using namespace pipetrain;
@@ -61,7 +62,7 @@ TEST_CASE("a command that tune gives for a name that is not UTF-8 runs as it sta
   REQUIRE(tuned.status == 0);
   const std::string command = nlohmann::json::parse(tuned.out)[0]["command"];
   CHECK_THAT(command, Contains("$'") && Contains("na\\xefve"));
-  const auto script = folder.write("run.sh", "pipetrain() { '" PIPETRAIN_PROGRAM "' \"$@\"; }\n" + command + " --dry-run\n");
+  const auto script = folder.write("run.sh", "pipetrain() { '" + program_path() + "' \"$@\"; }\n" + command + " --dry-run\n");
   CHECK(run_program("/bin/bash", script.string()).status == 0);
 }
 

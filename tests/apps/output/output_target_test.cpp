@@ -9,6 +9,7 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;
@@ -18,28 +19,28 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 3 ";
+const std::string small_target = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 3 ";
 
 // Every output option, with a command that gives it.
-const std::vector<std::pair<std::string, std::string>> outputs = {
+const std::vector<std::pair<std::string, std::string>> output_options = {
     {"simulate --pp 2 --csv", ".csv"},    {"simulate --pp 2 --svg", ".svg"},      {"simulate --pp 2 --html", ".html"},
-    {"simulate --pp 2 --trace", ".json"}, {"simulate --pp 2 --plan-out", ".txt"}, {small + "--metrics", ".jsonl"},
-    {small + "--trace", ".json"},         {small + "--profile", ".json"},
+    {"simulate --pp 2 --trace", ".json"}, {"simulate --pp 2 --plan-out", ".txt"}, {small_target + "--metrics", ".jsonl"},
+    {small_target + "--trace", ".json"},  {small_target + "--profile", ".json"},
 };
 
-int lines(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+int lines_in(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
 // Runs a script of bash, whose own stdout and stderr are seen.
 Result script(const TempFolder& folder, const std::string& text) {
   return run_program("/bin/bash", folder.write("script.sh", "cd " + folder.path().string() + "\n" + text).string());
 }
 
-const std::string program = "timeout -s KILL 60 '" PIPETRAIN_PROGRAM "' ";
+const std::string program = "timeout -s KILL 60 '" + program_path() + "' ";
 
 }  // namespace
 
 TEST_CASE("an output that is a link stays one, and what it leads to is written") {
-  for (const auto& [command, ending] : outputs) {
+  for (const auto& [command, ending] : output_options) {
     for (const bool there : {true, false}) {
       const TempFolder folder;
       fs::create_directories(folder.path() / "real/deep");
@@ -61,7 +62,7 @@ TEST_CASE("an output that is a link stays one, and what it leads to is written")
 }
 
 TEST_CASE("an output that is a pipe is written to, never replaced") {
-  for (const auto& [command, ending] : outputs) {
+  for (const auto& [command, ending] : output_options) {
     const TempFolder folder;
     const std::string pipe = "pipe" + ending;
     const Result result = script(folder, "mkfifo " + pipe + "\ncat " + pipe + " > got &\n" + program + command + " " + pipe +
@@ -92,12 +93,12 @@ TEST_CASE("an output that is an open descriptor goes where that one stands, what
 TEST_CASE("metrics to stdout stand beside what else goes there, each line once") {
   const TempFolder folder;
   fs::create_symlink("/proc/self/fd/1", folder.path() / "stdout");
-  const std::string train = program + small + "--metrics stdout ";
+  const std::string train = program + small_target + "--metrics stdout ";
   folder.write("out", "before\n");
   REQUIRE(script(folder, train + "> out\n" + train + ">> out\n").status == 0);
   const std::string out = read_file(folder.path() / "out");
   INFO(out);
-  CHECK(lines(out) == 8);  // three steps and the result, twice
+  CHECK(lines_in(out) == 8);  // three steps and the result, twice
   CHECK_THAT(out, StartsWith(R"({"step":1,)") && Contains("\n3 steps, loss ") && Contains("\n{\"step\":3,"));
   REQUIRE(script(folder, "echo before > out\n" + train + ">> out\n").status == 0);
   CHECK_THAT(read_file(folder.path() / "out"), StartsWith("before\n{\"step\":1,"));
@@ -132,9 +133,10 @@ TEST_CASE("what cannot be written is refused before anything runs") {
   fs::create_symlink("/proc/self/fd/0", folder.path() / "stdin");
   fs::create_symlink(".", folder.path() / "folder");
   for (const std::string option : {"--metrics ", "--trace "}) {
-    CHECK_THAT(refused(small + option + place + "circle"), Contains("circle: cannot be written (Too many levels"));
-    CHECK_THAT(refused(small + option + place + "astray"), Contains("there is no folder") && Contains("gone; make it first"));
-    CHECK_THAT(refused(small + option + place + "folder"), EndsWith("is a folder; give a file"));
+    CHECK_THAT(refused(small_target + option + place + "circle"), Contains("circle: cannot be written (Too many levels"));
+    CHECK_THAT(refused(small_target + option + place + "astray"),
+               Contains("there is no folder") && Contains("gone; make it first"));
+    CHECK_THAT(refused(small_target + option + place + "folder"), EndsWith("is a folder; give a file"));
   }
   CHECK_THAT(refused("simulate --svg " + place + "stdin < /dev/null"), Contains("cannot be written (Bad file descriptor)"));
   CHECK(names_in(folder.path()) == std::vector<std::string>{"astray", "circle", "folder", "stdin"});

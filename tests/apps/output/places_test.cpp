@@ -10,6 +10,7 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;
@@ -17,7 +18,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 1 ";
+const std::string small_places = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 1 ";
 
 // Root may write to every folder but those that the kernel makes up.
 const std::string nowhere = "/proc/self/nowhere";
@@ -25,7 +26,7 @@ const std::string nowhere = "/proc/self/nowhere";
 }  // namespace
 
 TEST_CASE("outputs that cannot be written are refused with what to do") {
-  const std::string tokenizer = PIPETRAIN_TEST_DATA "/data/tokenizers/fixtures/gpt2.json";
+  const std::string tokenizer = test_data() + "/data/tokenizers/fixtures/gpt2.json";
   std::vector<std::string> commands = {"simulate --svg",
                                        "simulate --html",
                                        "simulate --csv",
@@ -33,11 +34,11 @@ TEST_CASE("outputs that cannot be written are refused with what to do") {
                                        "simulate --plan-out",
                                        "doctor --measure",
                                        "tune --devices 1 --global-batch 1 --device cpu --plans",
-                                       "export --load " PIPETRAIN_TEST_DATA " --out",
+                                       "export --load " + test_data() + " --out",
                                        "tokenize --tokenizer " + tokenizer + " --out"};
   for (const char* record :
        {"--save", "--metrics", "--record", "--report", "--profile", "--trace", "--tensorboard", "--save-config"})
-    commands.push_back(small + record);
+    commands.push_back(small_places + record);
   for (const std::string& command : commands) {
     const std::string option = command.substr(command.rfind("--"));
     for (const std::string& place : {nowhere + "/x.tokens", std::string(300, 'x') + ".tokens"}) {
@@ -53,17 +54,17 @@ TEST_CASE("inputs that are not there, or lead round in a circle, are refused wit
   const std::string place = folder.path().string() + "/";
   for (const char* ending : {"", ".txt", ".json", ".toml", ".jsonl"})
     fs::create_symlink(std::string("circle") + ending, place + "circle" + ending);
-  const std::string llama = "--model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny ";
-  for (const std::string& command : {small + "--data circle.txt",
-                                     small + "--data circle",
-                                     small + "--model circle",
-                                     small + "--load circle",
-                                     small + "--tokenizer circle",
-                                     small + "--tokenizer circle.json",
-                                     small + "--config circle.toml",
-                                     small + "--schedule circle.txt",
-                                     small + "--order replay:circle",
-                                     small + "--eval-data circle.jsonl",
+  const std::string llama = "--model " + test_data() + "/golden/llama3_tiny ";
+  for (const std::string& command : {small_places + "--data circle.txt",
+                                     small_places + "--data circle",
+                                     small_places + "--model circle",
+                                     small_places + "--load circle",
+                                     small_places + "--tokenizer circle",
+                                     small_places + "--tokenizer circle.json",
+                                     small_places + "--config circle.toml",
+                                     small_places + "--schedule circle.txt",
+                                     small_places + "--order replay:circle",
+                                     small_places + "--eval-data circle.jsonl",
                                      std::string("simulate --costs circle.json"),
                                      std::string("generate --prompt x --model circle"),
                                      "generate " + llama + "--prompts circle",
@@ -75,7 +76,7 @@ TEST_CASE("inputs that are not there, or lead round in a circle, are refused wit
                                      std::string("compare circle circle"),
                                      std::string("launch --nproc 2 --pp 2 --token-file circle")}) {
     const Result result =
-        run_program("/bin/sh", "-c 'cd " + place + " && exec timeout -s KILL 60 " PIPETRAIN_PROGRAM " " + command + "'");
+        run_program("/bin/sh", "-c 'cd " + place + " && exec timeout -s KILL 60 " + program_path() + " " + command + "'");
     INFO(command << ": " << result.out << result.err);
     CHECK(result.status == 2);
     CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
@@ -91,15 +92,15 @@ TEST_CASE("a folder of data or of a model in which a name leads round in a circl
   fs::create_directories(in("model"));
   fs::create_symlink("config.json", in("model/config.json"));
   const std::string circle = "Too many levels of symbolic links); its links lead round in a circle: correct them";
-  CHECK(refused(small + "--data " + in("data")) == in("data/b.txt") + ": cannot be opened (" + circle);
-  CHECK_THAT(refused(small + "--model " + in("model")),
+  CHECK(refused(small_places + "--data " + in("data")) == in("data/b.txt") + ": cannot be opened (" + circle);
+  CHECK_THAT(refused(small_places + "--model " + in("model")),
              Contains(in("model/config.json") + ": cannot be read: Too many levels"));
-  CHECK_THAT(refused("tokenize --out " + in("x.tokens") +
-                     " --tokenizer " PIPETRAIN_TEST_DATA "/data/tokenizers/fixtures/gpt2.json --data " + in("data")),
+  CHECK_THAT(refused("tokenize --out " + in("x.tokens") + " --tokenizer " + test_data() +
+                     "/data/tokenizers/fixtures/gpt2.json --data " + in("data")),
              Contains(in("data/b.txt")));
   fs::create_directories(in("loop"));
   fs::create_symlink("..", in("loop/up.txt"));  // a folder, of which only files count
-  CHECK_THAT(refused(small + "--data " + in("loop")), Contains("the folder holds no file of"));
+  CHECK_THAT(refused(small_places + "--data " + in("loop")), Contains("the folder holds no file of"));
 }
 
 TEST_CASE("a token's file without an end, or whose writer never comes, is refused at once") {
@@ -117,7 +118,7 @@ TEST_CASE("a token's file without an end, or whose writer never comes, is refuse
 TEST_CASE("damaged files of a model, a checkpoint and a tokenizer are refused with what to do") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), model = save + "/model/", step = save + "/step-00000001/";
-  REQUIRE(run(small + "--save " + save).status == 0);
+  REQUIRE(run(small_places + "--save " + save).status == 0);
   const auto damaged = [&](const std::string& file, const std::string& bytes, const std::string& command) {
     const std::string before = read_file(file);
     std::ofstream(file, std::ios::binary) << bytes;
@@ -129,7 +130,7 @@ TEST_CASE("damaged files of a model, a checkpoint and a tokenizer are refused wi
     std::ofstream(file, std::ios::binary) << before;
   };
   const std::string from_model = "--steps 1 --device cpu --microbatches 1 --seq-len 8 --model " + save + "/model",
-                    from_step = small + "--load " + save + "/step-00000001";
+                    from_step = small_places + "--load " + save + "/step-00000001";
   for (const std::string& bytes : {std::string(), std::string("{"), std::string("\0\0\0", 3), std::string(5000, '\xff')}) {
     damaged(model + "config.json", bytes, from_model);
     damaged(model + "model.safetensors", bytes, from_model);
@@ -138,6 +139,6 @@ TEST_CASE("damaged files of a model, a checkpoint and a tokenizer are refused wi
     damaged(step + "rank-00000.safetensors", bytes, from_step);
     damaged(step + "rank-00000.safetensors", bytes, "export --out " + save + "/out --load " + save + "/step-00000001");
     const std::string tokenizer = folder.write("tokenizer.json", "{}").string();
-    damaged(tokenizer, bytes, small + "--tokenizer " + tokenizer);
+    damaged(tokenizer, bytes, small_places + "--tokenizer " + tokenizer);
   }
 }

@@ -6,6 +6,7 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "paths.hpp"
 #include "skip.hpp"
 
 using namespace pipetrain;
@@ -15,7 +16,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
+const std::string small_files = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
 // The steps that a metrics file tells about.
 std::vector<int> steps(const fs::path& metrics) {
@@ -30,7 +31,7 @@ std::vector<int> steps(const fs::path& metrics) {
 TEST_CASE("a limit on the size of files is told with its remedy, and leaves nothing half-written") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), picture = (folder.path() / "x.svg").string();
-  const Result trained = run(small + "--steps 4 --save-interval 2 --save " + save, "ulimit -f 100;");
+  const Result trained = run(small_files + "--steps 4 --save-interval 2 --save " + save, "ulimit -f 100;");
   CHECK(trained.status == 1);
   CHECK_THAT(trained.err, Contains("\npipetrain: error: --save " + save + ": " + save + "/step-00000002/rank-0000") &&
                               Contains("File too large; raise ulimit -f, or save to another disk"));
@@ -41,7 +42,8 @@ TEST_CASE("a limit on the size of files is told with its remedy, and leaves noth
 TEST_CASE("a step that is skipped says so in the metrics and in its line") {
   const TempFolder folder;
   const fs::path metrics = folder.path() / "m";
-  const Result trained = run(small + "--steps 3 --log-interval 1 --metrics " + metrics.string(), "PIPETRAIN_FAULT=0:2:skip");
+  const Result trained =
+      run(small_files + "--steps 3 --log-interval 1 --metrics " + metrics.string(), "PIPETRAIN_FAULT=0:2:skip");
   REQUIRE(trained.status == 0);
   std::ifstream file(metrics);
   std::vector<bool> skipped;
@@ -55,9 +57,9 @@ TEST_CASE("results that cannot be written to stdout are an error") {
   const fs::path err = folder.path() / "err";
   for (const std::string& command :
        {std::string("simulate --json"), std::string("simulate"), std::string("doctor"), std::string("--version"),
-        std::string("--help"), small + "--dry-run", small + "--steps 1"}) {
+        std::string("--help"), small_files + "--dry-run", small_files + "--steps 1"}) {
     for (const char* target : {"> /dev/full", ">&-"}) {
-      const std::string line = "'" PIPETRAIN_PROGRAM "' " + command + " 2> '" + err.string() + "' " + target;
+      const std::string line = "'" + program_path() + "' " + command + " 2> '" + err.string() + "' " + target;
       const int status = std::system(line.c_str());
       INFO(line << ": " << read_file(err));
       REQUIRE(WIFEXITED(status));
@@ -65,7 +67,7 @@ TEST_CASE("results that cannot be written to stdout are an error") {
       CHECK_THAT(read_file(err), Contains("pipetrain: error: stdout: the results cannot be written"));
     }
   }
-  const int status = std::system("'" PIPETRAIN_PROGRAM "' --pp 0 2> /dev/full");
+  const int status = std::system(("'" + program_path() + "' --pp 0 2> /dev/full").c_str());
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 2);
 }
@@ -73,9 +75,9 @@ TEST_CASE("results that cannot be written to stdout are an error") {
 TEST_CASE("a reader of results that wants no more of them is no error") {
   const TempFolder folder;
   for (const char* command : {"simulate --pp 4 --microbatches 64 --schedule all --json", "--help",
-                              "generate --prompt x --model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny 2>/dev/null"}) {
+                              "generate --prompt x --model " + test_data() + "/golden/llama3_tiny 2>/dev/null"}) {
     const auto script =
-        folder.write("run.sh", std::string("'" PIPETRAIN_PROGRAM "' ") + command + " | true\nexit ${PIPESTATUS[0]}\n");
+        folder.write("run.sh", std::string("'" + program_path() + "' ") + command + " | true\nexit ${PIPESTATUS[0]}\n");
     for (int run = 0; run < 5; ++run) {  // the reader goes before, between and after the writes
       const Result result = run_program("/bin/bash", script.string());
       CHECK(result.status == 0);
@@ -88,7 +90,7 @@ TEST_CASE("notes that cannot be written fail nothing") {
   for (const char* command : {"simulate --pp 2 --microbatches 2", "--device cpu --layers 2 --dry-run"}) {
     CAPTURE(command);
     const int status = std::system(
-        (std::string("PIPETRAIN_UNKNOWN=1 '" PIPETRAIN_PROGRAM "' ") + command + " > /dev/null 2> /dev/full").c_str());
+        (std::string("PIPETRAIN_UNKNOWN=1 '" + program_path() + "' ") + command + " > /dev/null 2> /dev/full").c_str());
     CHECK(WEXITSTATUS(status) == 0);
   }
 }
@@ -96,7 +98,7 @@ TEST_CASE("notes that cannot be written fail nothing") {
 TEST_CASE("a reader of progress that goes away does not end the run") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
-  const auto script = folder.write("run.sh", "'" PIPETRAIN_PROGRAM "' " + small + "--steps 50 --save " + save +
+  const auto script = folder.write("run.sh", "'" + program_path() + "' " + small_files + "--steps 50 --save " + save +
                                                  " 2>&1 > /dev/null | head -c 1\nexit ${PIPESTATUS[0]}\n");
   CHECK(run_program("/bin/bash", script.string()).status == 0);
   CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000050"});
@@ -105,9 +107,9 @@ TEST_CASE("a reader of progress that goes away does not end the run") {
 TEST_CASE("metrics that nobody reads any more end the run with a line") {
   const TempFolder folder;
   const std::string pipe = (folder.path() / "pipe").string();
-  const auto script = folder.write("run.sh", "mkfifo " + pipe + "\nhead -c 300 " + pipe +
-                                                 " > /dev/null &\ntimeout -s KILL 60 '" PIPETRAIN_PROGRAM "' " + small +
-                                                 "--steps 2000 --metrics " + pipe + "\n");
+  const auto script =
+      folder.write("run.sh", "mkfifo " + pipe + "\nhead -c 300 " + pipe + " > /dev/null &\ntimeout -s KILL 60 '" +
+                                 program_path() + "' " + small_files + "--steps 2000 --metrics " + pipe + "\n");
   const Result result = run_program("/bin/bash", script.string());
   CHECK(result.status == 2);
   CHECK_THAT(result.err, Contains("pipetrain: error: --metrics " + pipe + ": cannot be written (Broken pipe)"));
@@ -120,10 +122,10 @@ TEST_CASE("a large data file that is cut short under a run ends it with a line")
   const std::string data = folder.write("rows.jsonl", rows).string(), metrics = (folder.path() / "metrics").string();
   const std::string out = (folder.path() / "out").string();  // where drafts would be left
   fs::create_directory(out);
-  const auto script = folder.write("run.sh", "timeout -s KILL 60 '" PIPETRAIN_PROGRAM "' " + small + "--steps 100000 --data " +
-                                                 data + " --metrics " + metrics + " --save " + out + " --trace " + out +
-                                                 "/trace.json & child=$!\nfor i in $(seq 300); do [ -s " + metrics +
-                                                 " ] && break; sleep 0.1; done\ntruncate -s 100 " + data + "\nwait $child\n");
+  const auto script = folder.write(
+      "run.sh", "timeout -s KILL 60 '" + program_path() + "' " + small_files + "--steps 100000 --data " + data + " --metrics " +
+                    metrics + " --save " + out + " --trace " + out + "/trace.json & child=$!\nfor i in $(seq 300); do [ -s " +
+                    metrics + " ] && break; sleep 0.1; done\ntruncate -s 100 " + data + "\nwait $child\n");
   const Result result = run_program("/bin/bash", script.string());
   CHECK(result.status == 2);
   CHECK_THAT(result.err, Contains("pipetrain: error: a data file was cut short while it was in use"));
@@ -133,7 +135,7 @@ TEST_CASE("a large data file that is cut short under a run ends it with a line")
 TEST_CASE("a trace that cannot be written does not cost what was learned") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
-  const Result result = run(small + "--steps 2 --trace /dev/full --save " + save);
+  const Result result = run(small_files + "--steps 2 --trace /dev/full --save " + save);
   CHECK(result.status == 2);
   CHECK_THAT(result.err, Contains("pipetrain: error: --trace /dev/full: cannot be written"));
   CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002"});
@@ -142,38 +144,38 @@ TEST_CASE("a trace that cannot be written does not cost what was learned") {
 TEST_CASE("a folder with another run's checkpoints is refused before anything is computed") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
-  REQUIRE(run(small + "--steps 4 --save-interval 2 --save " + save).status == 0);
+  REQUIRE(run(small_files + "--steps 4 --save-interval 2 --save " + save).status == 0);
   const auto before = names_in(save);
-  CHECK(refused(small + "--steps 3 --seed 1 --save-keep 1 --save " + save) ==
+  CHECK(refused(small_files + "--steps 3 --seed 1 --save-keep 1 --save " + save) ==
         "--save " + save +
             ": holds checkpoints of another run, the newest step-00000004; go on from it with its settings and resume, or "
             "give another folder");
-  CHECK_THAT(refused(small + "--load " + save + "/step-00000002 --save " + save), Contains("the newest step-00000004"));
+  CHECK_THAT(refused(small_files + "--load " + save + "/step-00000002 --save " + save), Contains("the newest step-00000004"));
   CHECK(names_in(save) == before);
 
   const std::string other = (folder.path() / "other").string();
-  CHECK(run(small + "--steps 5 --resume --save " + save).status == 0);
-  CHECK(run(small + "--steps 6 --load " + save + "/step-00000005 --save " + save).status == 0);
-  CHECK(run(small + "--steps 5 --load " + save + "/step-00000002 --save " + other).status == 0);
-  CHECK(run(small + "--steps 2 --resume --save " + (folder.path() / "empty").string()).status == 0);
+  CHECK(run(small_files + "--steps 5 --resume --save " + save).status == 0);
+  CHECK(run(small_files + "--steps 6 --load " + save + "/step-00000005 --save " + save).status == 0);
+  CHECK(run(small_files + "--steps 5 --load " + save + "/step-00000002 --save " + other).status == 0);
+  CHECK(run(small_files + "--steps 2 --resume --save " + (folder.path() / "empty").string()).status == 0);
 }
 
 TEST_CASE("--resume takes the newest checkpoint that is complete, and says what it passed over") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
-  REQUIRE(run(small + "--steps 3 --save-interval 1 --save " + save).status == 0);
+  REQUIRE(run(small_files + "--steps 3 --save-interval 1 --save " + save).status == 0);
   const std::string newest = save + "/step-00000003";
   SECTION("a file is missing") {
     fs::remove(newest + "/" + std::string(GENERATE("rank-00000.safetensors", "state.json", "config.json")));
   }
   SECTION("a file is cut short") { fs::resize_file(newest + "/rank-00000.safetensors", 5000); }
   fs::create_directories(save + "/step-00000009.partial/x");
-  const Result resumed = run(small + "--steps 4 --resume --save " + save);
+  const Result resumed = run(small_files + "--steps 4 --resume --save " + save);
   INFO(resumed.err);
   CHECK(resumed.status == 0);
   CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("going on after step 2"));
   CHECK_FALSE(fs::exists(save + "/step-00000009.partial"));
-  CHECK_THAT(refused(small + "--load " + newest), Contains(newest));
+  CHECK_THAT(refused(small_files + "--load " + newest), Contains(newest));
 }
 
 TEST_CASE("a run goes on with the same data only") {
@@ -181,8 +183,8 @@ TEST_CASE("a run goes on with the same data only") {
   const std::string save = (folder.path() / "run").string();
   const std::string text = folder.write("a.txt", std::string(500, 'a')).string();
   const std::string other = folder.write("b.txt", std::string(500, 'b')).string();
-  REQUIRE(run(small + "--steps 2 --data " + text + " --save " + save).status == 0);
-  const std::string go_on = small + "--steps 3 --resume --save " + save;
+  REQUIRE(run(small_files + "--steps 2 --data " + text + " --save " + save).status == 0);
+  const std::string go_on = small_files + "--steps 3 --resume --save " + save;
   CHECK_THAT(refused(go_on + " --data " + other), Contains("was made with other data"));
   CHECK_THAT(refused(go_on + " --shuffle off --data " + text), Contains("shuffle on, this run has off"));
   CHECK_THAT(refused(go_on + " --layers 2 --data " + text), Contains("give the model, and the number of layers"));
@@ -193,12 +195,12 @@ TEST_CASE("a run goes on with the same data only") {
 TEST_CASE("metrics of a run that goes on have every step once") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
-  const std::string options = small + "--steps 6 --save-interval 2 --save " + save + " --metrics " + metrics;
+  const std::string options = small_files + "--steps 6 --save-interval 2 --save " + save + " --metrics " + metrics;
   CHECK(run(options, "PIPETRAIN_FAULT=0:4:throw").status == 1);
   CHECK(steps(metrics) == std::vector<int>{1, 2, 3});
   CHECK(run(options + " --resume").status == 0);
   CHECK(steps(metrics) == std::vector<int>{1, 2, 3, 4, 5, 6});
-  CHECK_THAT(refused(small + "--steps 7 --resume --save " + save + " --metrics /dev/full"),
+  CHECK_THAT(refused(small_files + "--steps 7 --resume --save " + save + " --metrics /dev/full"),
              StartsWith("--metrics /dev/full: "));
 }
 
@@ -230,7 +232,7 @@ const char* const less_than_the_model = "ulimit -v 4000000;";
 
 TEST_CASE("too few threads are one line") {
   if (!starts_under(little)) return;
-  const Result threads = run(small + "--tp 8 --pp 2", little);
+  const Result threads = run(small_files + "--tp 8 --pp 2", little);
   CHECK(threads.status == 1);
   CHECK_THAT(threads.err, Contains("pipetrain: error: the host") && Contains("threads") && Contains("ulimit"));
 }
@@ -239,7 +241,7 @@ TEST_CASE("whatever a limit on memory leaves no room for, the run succeeds or en
   for (int kib = 60'000; kib < 500'000; kib += 40'000) {
     const std::string limit = "ulimit -v " + std::to_string(kib) + ";";
     if (run("--version", limit).status != 0) continue;  // libraries give up in words of their own before the program begins
-    const Result result = run(small + "--pp 2 --steps 1", limit);
+    const Result result = run(small_files + "--pp 2 --steps 1", limit);
     if (result.status == 0) continue;
     INFO(kib << ": " << result.err);
     CHECK(result.status == 1);

@@ -17,7 +17,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 1 ";
+const std::string small_unfinished = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 1 ";
 
 using Names = std::vector<std::string>;
 
@@ -25,7 +25,7 @@ using Names = std::vector<std::string>;
 struct WritingRun {
   explicit WritingRun(const std::string& options = "")
       : made(::mkfifo((folder.path() / "pipe").c_str(), 0600)),
-        run(small + options + " --trace " + trace() + " --profile " + (folder.path() / "pipe").string()) {
+        run(small_unfinished + options + " --trace " + trace() + " --profile " + (folder.path() / "pipe").string()) {
     REQUIRE(made == 0);
     run.wait_until([&] { return left() == Names{draft()}; });
   }
@@ -71,9 +71,9 @@ TEST_CASE("a run removes the drafts that killed runs left of its files, and no o
   CHECK(killed.left() == Names{abandoned});
   live.folder.write(abandoned, "");
 
-  CHECK(run(small + "--trace " + killed.trace()).status == 0);
+  CHECK(run(small_unfinished + "--trace " + killed.trace()).status == 0);
   CHECK(killed.left() == Names{"trace.json"});
-  CHECK(run(small + "--trace " + live.trace()).status == 0);
+  CHECK(run(small_unfinished + "--trace " + live.trace()).status == 0);
   Names expected = others;
   expected.insert(expected.end(), {live.draft(), "trace.json"});
   std::sort(expected.begin(), expected.end());

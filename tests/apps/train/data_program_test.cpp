@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-const std::string small = "--device cpu --threads 1 --layers 2 --steps 2 --microbatches 2 --shuffle off ";
+const std::string small_data = "--device cpu --threads 1 --layers 2 --steps 2 --microbatches 2 --shuffle off ";
 
 struct Step {
   double loss = 0, grad_norm = 0;
@@ -24,13 +24,13 @@ struct Step {
 };
 
 // Of a run on these lines as a .jsonl file.
-std::vector<Step> trained(const std::vector<std::string>& rows, const std::string& options) {
+std::vector<Step> trained_rows(const std::vector<std::string>& rows, const std::string& options) {
   const TempFolder folder;
   const auto data = folder.path() / "rows.jsonl", metrics = folder.path() / "metrics.jsonl";
   std::ofstream file(data);
   for (const std::string& row : rows) file << row << "\n";
   file.close();
-  const Result result = run(small + options + " --data '" + data.string() + "' --metrics '" + metrics.string() + "'");
+  const Result result = run(small_data + options + " --data '" + data.string() + "' --metrics '" + metrics.string() + "'");
   INFO(options << ": " << result.err);
   REQUIRE(result.status == 0);
   std::vector<Step> steps;
@@ -57,21 +57,21 @@ std::string sum(int i) { return std::to_string(i) + "+" + std::to_string(7 * i) 
 TEST_CASE("isolated documents train alike on every pipeline, and not like documents that see each other") {
   const auto rows = rows_of(40, [](int i) { return json{{"text", "A text, number " + sum(i)}}; });
   const std::string length = "--seq-len 48 ";
-  const auto isolated = trained(rows, length + "--pack isolated");
-  CHECK(trained(rows, length + "--pack isolated --pp 2") == isolated);
-  CHECK(trained(rows, length + "--pack isolated --pp 2 --schedule zb-v") == isolated);
-  const auto documents = trained(rows, length + "--pack documents");
-  CHECK(trained(rows, length) == documents);
+  const auto isolated = trained_rows(rows, length + "--pack isolated");
+  CHECK(trained_rows(rows, length + "--pack isolated --pp 2") == isolated);
+  CHECK(trained_rows(rows, length + "--pack isolated --pp 2 --schedule zb-v") == isolated);
+  const auto documents = trained_rows(rows, length + "--pack documents");
+  CHECK(trained_rows(rows, length) == documents);
   CHECK(isolated[0].loss != documents[0].loss);
   CHECK(isolated[0].tokens < documents[0].tokens);  // what a document begins with is nothing to learn
 }
 
 TEST_CASE("each text is a sample of its own where nothing is packed") {
   const auto rows = rows_of(8, [](int i) { return json{{"text", "Text " + sum(100 + i)}}; });
-  const auto steps = trained(rows, "--pack none");
+  const auto steps = trained_rows(rows, "--pack none");
   CHECK(steps[0].tokens == 2 * std::ssize("Text " + sum(100)));  // all but the first byte, and what ends the text
-  CHECK(trained(rows, "--pack none --pp 2") == steps);
-  CHECK(refused(small + "--pack none") ==
+  CHECK(trained_rows(rows, "--pack none --pp 2") == steps);
+  CHECK(refused(small_data + "--pack none") ==
         "--pack none: the text that ships inside is one document, too long for a sample; pack documents");
 }
 
@@ -80,10 +80,10 @@ TEST_CASE("the texts of several keys are one document") {
     return json{{"first", "Add " + sum(i)}, {"second", std::to_string(8 * i)}, {"id", i}};
   });
   const auto texts = rows_of(60, [](int i) { return json{{"text", "Add " + sum(i) + "\n" + std::to_string(8 * i)}}; });
-  const auto steps = trained(texts, "--seq-len 32");
-  CHECK(trained(pairs, "--seq-len 32 --text-keys first,second") == steps);
-  CHECK(trained(pairs, "--seq-len 32 --text-keys first,second --pp 2") == steps);
-  CHECK(trained(pairs, "--seq-len 32 --text-keys second,first") != steps);
+  const auto steps = trained_rows(texts, "--seq-len 32");
+  CHECK(trained_rows(pairs, "--seq-len 32 --text-keys first,second") == steps);
+  CHECK(trained_rows(pairs, "--seq-len 32 --text-keys first,second --pp 2") == steps);
+  CHECK(trained_rows(pairs, "--seq-len 32 --text-keys second,first") != steps);
 }
 
 TEST_CASE("a chat is learned in the template that is named, and only its answers count") {
@@ -92,13 +92,13 @@ TEST_CASE("a chat is learned in the template that is named, and only its answers
         {"messages",
          {{{"role", "user"}, {"content", sum(100 + i)}}, {{"role", "assistant"}, {"content", std::to_string(8 * (100 + i))}}}}};
   });
-  const auto chatml = trained(rows, "--chat-template chatml");
+  const auto chatml = trained_rows(rows, "--chat-template chatml");
   CHECK(chatml[0].tokens == 2 * std::ssize(std::string("800<|im_end|>")));
-  CHECK(trained(rows, "--chat-template chatml --pp 2") == chatml);
-  CHECK(trained(rows, "--chat-template llama2")[0].tokens == 2 * std::ssize(std::string(" 800 </s>")));
+  CHECK(trained_rows(rows, "--chat-template chatml --pp 2") == chatml);
+  CHECK(trained_rows(rows, "--chat-template llama2")[0].tokens == 2 * std::ssize(std::string(" 800 </s>")));
   const TempFolder folder;
   const auto data = folder.path() / "chats.jsonl";
   std::ofstream(data) << rows[0] << "\n";
-  CHECK_THAT(refused(small + "--data '" + data.string() + "'"),
+  CHECK_THAT(refused(small_data + "--data '" + data.string() + "'"),
              Contains("chats.jsonl:1") && Contains("name the chat template"));
 }

@@ -15,13 +15,13 @@ using nlohmann::json;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 2 ";
+const std::string small_evaluation = "--device cpu --seq-len 8 --layers 1 --microbatches 2 ";
 
 struct Lines {
   std::vector<json> steps, evaluations;
 };
 
-Lines lines_of(const std::filesystem::path& file) {
+Lines evaluation_lines(const std::filesystem::path& file) {
   Lines lines;
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -31,13 +31,13 @@ Lines lines_of(const std::filesystem::path& file) {
   return lines;
 }
 
-Lines trained(const std::string& arguments) {
+Lines trained_lines(const std::string& arguments) {
   const TempFolder folder;
   const auto file = folder.path() / "m.jsonl";
-  const Result result = run(small + arguments + " --metrics " + file.string());
+  const Result result = run(small_evaluation + arguments + " --metrics " + file.string());
   INFO(result.err);
   REQUIRE(result.status == 0);
-  return lines_of(file);
+  return evaluation_lines(file);
 }
 
 }  // namespace
@@ -45,13 +45,13 @@ Lines trained(const std::string& arguments) {
 TEST_CASE("a run evaluates every so many steps and at its end, and tells it everywhere") {
   const TempFolder folder;
   const auto at = [&](const char* name) { return (folder.path() / name).string(); };
-  const Result result = run(small + "--pp 2 --steps 5 --split 0.01 --eval-interval 2 --save " + at("run") + " --metrics " +
-                            at("m.jsonl") + " --report " + at("run.html") + " --tensorboard " + at("logs"));
+  const Result result = run(small_evaluation + "--pp 2 --steps 5 --split 0.01 --eval-interval 2 --save " + at("run") +
+                            " --metrics " + at("m.jsonl") + " --report " + at("run.html") + " --tensorboard " + at("logs"));
   INFO(result.err);
   REQUIRE(result.status == 0);
   CHECK_THAT(result.out, Contains(", evaluation "));
   CHECK_THAT(result.err, Contains("step 2: evaluation loss ") && Contains("perplexity") && Contains("samples in "));
-  const Lines lines = lines_of(at("m.jsonl"));
+  const Lines lines = evaluation_lines(at("m.jsonl"));
   REQUIRE(lines.evaluations.size() == 3);
   CHECK(lines.evaluations[0]["step"] == 2);
   CHECK(lines.evaluations[1]["step"] == 4);
@@ -72,7 +72,7 @@ TEST_CASE("a run evaluates every so many steps and at its end, and tells it ever
 TEST_CASE("without an interval a run evaluates after each epoch") {
   const TempFolder folder;
   const std::string text = folder.write("train.txt", std::string(64, 'a') + "b").string();  // 8 samples
-  const Lines lines = trained("--data " + text + " --eval-data " + text + " --epochs 3");
+  const Lines lines = trained_lines("--data " + text + " --eval-data " + text + " --epochs 3");
   CHECK(lines.steps.size() == 12);
   REQUIRE(lines.evaluations.size() == 3);
   for (std::size_t epoch = 0; epoch < 3; ++epoch) CHECK(lines.evaluations[epoch]["step"] == 4 * (epoch + 1));
@@ -86,21 +86,21 @@ TEST_CASE("evaluating changes no bit of the training, and what is kept for it is
     for (const json& line : lines.steps) values.push_back(line["loss"]);
     return values;
   };
-  const std::vector<double> plain = losses(trained("--steps 3"));
-  CHECK(losses(trained("--steps 3 --eval-interval 1 --eval-data " + text)) == plain);
-  CHECK(losses(trained("--steps 3 --split 0.5")) != plain);
-  CHECK(losses(trained("--steps 3 --split 0")) == plain);
+  const std::vector<double> plain = losses(trained_lines("--steps 3"));
+  CHECK(losses(trained_lines("--steps 3 --eval-interval 1 --eval-data " + text)) == plain);
+  CHECK(losses(trained_lines("--steps 3 --split 0.5")) != plain);
+  CHECK(losses(trained_lines("--steps 3 --split 0")) == plain);
 }
 
 TEST_CASE("a run that goes on has every evaluation once") {
   const TempFolder folder;
   const std::string metrics = (folder.path() / "m.jsonl").string();
-  const std::string command = small + "--split 0.01 --eval-interval 2 --lr-schedule constant --save " +
+  const std::string command = small_evaluation + "--split 0.01 --eval-interval 2 --lr-schedule constant --save " +
                               (folder.path() / "run").string() + " --metrics " + metrics;
   REQUIRE(run(command + " --steps 4 --save-interval 2").status == 0);
   std::filesystem::remove_all(folder.path() / "run" / "step-00000004");
   REQUIRE(run(command + " --steps 6 --resume").status == 0);
-  const Lines lines = lines_of(metrics);
+  const Lines lines = evaluation_lines(metrics);
   CHECK(lines.steps.size() == 6);
   REQUIRE(lines.evaluations.size() == 3);
   CHECK(lines.evaluations[1]["step"] == 4);

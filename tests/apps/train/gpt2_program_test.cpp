@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "llmc_file.hpp"
 #include "model/weights/full_tensors.hpp"
+#include "paths.hpp"
 
 using nlohmann::json;
 using pipetrain::read_file;
@@ -18,16 +19,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path golden = fs::path(PIPETRAIN_TEST_DATA) / "golden/gpt2_tiny";
+const fs::path golden_gpt2 = fs::path(test_data()) / "golden/gpt2_tiny";
 // The name of a folder whose model drops a tenth of the attention's weights.
 std::string write_with_dropout(const TempFolder& folder) {
-  json config = json::parse(std::ifstream(golden / "config.json"));
+  json config = json::parse(std::ifstream(golden_gpt2 / "config.json"));
   config["attn_pdrop"] = 0.1;
   folder.write("config.json", config.dump());
   return folder.path().string();
 }
 
-const std::string small = " --device cpu --threads 1 --seq-len 16 --lr-schedule constant --init random --layers 2";
+const std::string small_gpt2 = " --device cpu --threads 1 --seq-len 16 --lr-schedule constant --init random --layers 2";
 
 }  // namespace
 
@@ -36,7 +37,7 @@ TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to")
   const std::string model = "--model " + write_with_dropout(folder);
   const auto losses = [&](const std::string& arguments) {
     const fs::path metrics = outputs.path() / "metrics.jsonl";
-    const auto result = run(model + small + " --steps 2 --metrics " + metrics.string() + " " + arguments);
+    const auto result = run(model + small_gpt2 + " --steps 2 --metrics " + metrics.string() + " " + arguments);
     INFO(result.err);
     REQUIRE(result.status == 0);
     std::vector<double> all;
@@ -58,16 +59,17 @@ TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to")
 TEST_CASE("a model file of llm.c trains, in any layout, and writes as the folder that it was made from") {
   using namespace pipetrain;
   const TempFolder folder;
-  const ModelConfig config = read_hf_config(golden);
+  const ModelConfig config = read_hf_config(golden_gpt2);
   const std::string file =
       folder
-          .write("model_00000100.bin",
-                 LlmcFileWriter(config, test::load_all(*hf_weights(config, golden), config)).bytes(3, config.vocabulary + 64))
+          .write(
+              "model_00000100.bin",
+              LlmcFileWriter(config, test::load_all(*hf_weights(config, golden_gpt2), config)).bytes(3, config.vocabulary + 64))
           .string();
   const auto losses = [&](const std::string& model, const std::string& layout) {
     const fs::path metrics = folder.path() / "metrics.jsonl";
     const auto result = run("--model " + model + " --device cpu --threads 1 --steps 2 --metrics " + metrics.string() +
-                            " --data " + (golden / "train.jsonl").string() + layout);
+                            " --data " + (golden_gpt2 / "train.jsonl").string() + layout);
     INFO(result.err);
     REQUIRE(result.status == 0);
     std::vector<double> all;
@@ -76,13 +78,13 @@ TEST_CASE("a model file of llm.c trains, in any layout, and writes as the folder
     return all;
   };
   for (const char* layout : {" --microbatches 4", " --pp 2 --tp 2 --microbatches 4"})
-    CHECK(losses(file, layout) == losses(golden.string(), layout));
+    CHECK(losses(file, layout) == losses(golden_gpt2.string(), layout));
 
   const std::string prompt = " --device cpu --max-new-tokens 8 --prompt abc";
   const auto written = run("generate --model " + file + prompt);
   INFO(written.err);
   CHECK(written.status == 0);
-  CHECK(written.out == run("generate --model " + golden.string() + prompt).out);
+  CHECK(written.out == run("generate --model " + golden_gpt2.string() + prompt).out);
 }
 
 TEST_CASE("what tune and simulate say of a GPT-2 made with dropout holds") {
@@ -97,13 +99,13 @@ TEST_CASE("what tune and simulate say of a GPT-2 made with dropout holds") {
 
   const TempFolder records;
   const std::string profile = (records.path() / "profile.json").string();
-  REQUIRE(run(model + small + " --pp 2 --steps 1 --profile " + profile).status == 0);
+  REQUIRE(run(model + small_gpt2 + " --pp 2 --steps 1 --profile " + profile).status == 0);
   CHECK(run("simulate " + model + " --layers 2 --costs " + profile).status == 0);
 }
 
 TEST_CASE("tune plans in fp32 where bf16 on GPUs has no heads of a GPT-2's size, and refuses a bf16 that is asked for") {
   const TempFolder folder;
-  json config = json::parse(std::ifstream(golden / "config.json"));
+  json config = json::parse(std::ifstream(golden_gpt2 / "config.json"));
   config["n_embd"] = 96;
   folder.write("config.json", config.dump());
   const std::string tune = "tune --devices 2 --device cuda --memory 80 --model " + folder.path().string();
@@ -118,7 +120,7 @@ TEST_CASE("tune plans in fp32 where bf16 on GPUs has no heads of a GPT-2's size,
 TEST_CASE("a GPT-2 with dropout goes on from its checkpoint to the same bits, in other stages") {
   const TempFolder folder;
   const auto train = [&](const std::string& name, const std::string& arguments) {
-    const auto result = run("--model " + golden.string() + small + " --dropout 0.1 --tp 2 --save " +
+    const auto result = run("--model " + golden_gpt2.string() + small_gpt2 + " --dropout 0.1 --tp 2 --save " +
                             (folder.path() / name).string() + " " + arguments);
     INFO(result.err);
     CHECK(result.status == 0);

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 16 --layers 2 --pp 2 --microbatches 3 ";
+const std::string small_offload = "--device cpu --seq-len 16 --layers 2 --pp 2 --microbatches 3 ";
 const std::string everything =
     "--offload optimizer,parameters,gradients --offload-to " + std::filesystem::temp_directory_path().string();
 
@@ -56,8 +56,8 @@ TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports
   std::ofstream(text) << std::string(200, 'a') << " some words to be read " << std::string(200, 'b');
   const auto trained = [&](const std::string& name, const std::string& first, const std::string& second) {
     const std::string at = folder.path() / name;
-    const std::string run =
-        small + "--dp 2 --eval-data " + text + " --eval-interval 2 --save-interval 2 --metrics " + at + ".jsonl --save " + at;
+    const std::string run = small_offload + "--dp 2 --eval-data " + text + " --eval-interval 2 --save-interval 2 --metrics " +
+                            at + ".jsonl --save " + at;
     succeeded(run + " --steps 2 " + first);
     succeeded(run + " --steps 4 --resume " + second);
     succeeded("export --load " + at + "/step-00000004 --out " + at + "-model");
@@ -76,27 +76,30 @@ TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports
 
 TEST_CASE("offloading that cannot be is one line") {
   const std::string to = " --offload-to " + std::filesystem::temp_directory_path().string();
-  CHECK_THAT(refused(small + "--offload parameters"), StartsWith("--offload parameters: a CPU's memory is the host's already"));
-  CHECK_THAT(refused(small + "--offload parameters --order ready" + to), Contains("the run's order is ready; use planned"));
+  CHECK_THAT(refused(small_offload + "--offload parameters"),
+             StartsWith("--offload parameters: a CPU's memory is the host's already"));
+  CHECK_THAT(refused(small_offload + "--offload parameters --order ready" + to),
+             Contains("the run's order is ready; use planned"));
   const TempFolder folder;
   const std::string missing = (folder.path() / "missing").string(), file = folder.write("file", "").string();
-  CHECK_THAT(refused(small + "--offload parameters --offload-to /proc"),
+  CHECK_THAT(refused(small_offload + "--offload parameters --offload-to /proc"),
              StartsWith("--offload-to /proc: its file system has no direct I/O"));
-  CHECK(refused(small + "--offload parameters --offload-to " + missing) ==
+  CHECK(refused(small_offload + "--offload parameters --offload-to " + missing) ==
         "--offload-to " + missing +
             ": no file can be made in it (No such file or directory); make it first, or give another folder");
-  CHECK(refused(small + "--offload parameters", "PIPETRAIN_OFFLOAD_TO=" + file) ==
+  CHECK(refused(small_offload + "--offload parameters", "PIPETRAIN_OFFLOAD_TO=" + file) ==
         "PIPETRAIN_OFFLOAD_TO: --offload-to " + file +
             ": no file can be made in it (Not a directory); give a folder that can be written");
   if (::geteuid() != 0) {
     const TempFolder closed;
     std::filesystem::permissions(closed.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-    CHECK(refused(small + "--offload parameters --offload-to " + closed.path().string()) ==
+    CHECK(refused(small_offload + "--offload parameters --offload-to " + closed.path().string()) ==
           "--offload-to " + closed.path().string() +
               ": no file can be made in it (Permission denied); give a folder that can be written");
   }
-  CHECK_THAT(refused(small + "--model llama2-70b --init random --layers 80 --offload parameters,optimizer,gradients" + to),
-             Contains("make room, or take another disk"));
+  CHECK_THAT(
+      refused(small_offload + "--model llama2-70b --init random --layers 80 --offload parameters,optimizer,gradients" + to),
+      Contains("make room, or take another disk"));
 }
 
 TEST_CASE("a model of ten times what memory has room for without trains with all of it on a disk", "[slow]") {

@@ -11,7 +11,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 2 --microbatches 4 --pp 2 ";
+const std::string small_report = "--device cpu --seq-len 8 --layers 2 --microbatches 4 --pp 2 ";
 
 nlohmann::json data_of(const fs::path& page) {
   const std::string text = read_file(page), begin = "const data = ";
@@ -24,7 +24,7 @@ nlohmann::json data_of(const fs::path& page) {
 TEST_CASE("a report tells a run's curves, steps beside the simulated one, memory, settings and host") {
   const TempFolder folder;
   const fs::path page = folder.path() / "report.html";
-  const Result trained = run(small + "--steps 5 --schedule zb-h1 --peak-tflops 0.5 --report " + page.string());
+  const Result trained = run(small_report + "--steps 5 --schedule zb-h1 --peak-tflops 0.5 --report " + page.string());
   INFO(trained.err);
   REQUIRE(trained.status == 0);
   CHECK_THAT(trained.err, Contains("MFU is a share of 0.5 TFLOP/s a device: given by --peak-tflops") && Contains("  MFU "));
@@ -47,8 +47,8 @@ TEST_CASE("a report tells a run's curves, steps beside the simulated one, memory
 TEST_CASE("a report says how a run failed, and goes on with the curves of a run that is resumed") {
   const TempFolder folder;
   const std::string page = (folder.path() / "r.html").string(), metrics = (folder.path() / "m").string(),
-                    command = small + "--save-interval 2 --save " + (folder.path() / "run").string() + " --metrics " + metrics +
-                              " --report " + page + " --steps 6";
+                    command = small_report + "--save-interval 2 --save " + (folder.path() / "run").string() + " --metrics " +
+                              metrics + " --report " + page + " --steps 6";
   CHECK(run(command, "PIPETRAIN_FAULT=0:4:throw").status == 1);
   const auto failed = data_of(page);
   CHECK(failed["state"] == "failed");
@@ -66,8 +66,8 @@ TEST_CASE("a report says how a run failed, and goes on with the curves of a run 
 TEST_CASE("a report that cannot be written is refused before the run, and peaks that are none") {
   const TempFolder folder;
   const std::string there = folder.path().string();
-  CHECK_THAT(refused(small + "--report " + there), Contains("is a folder; give a file"));
-  CHECK_THAT(refused(small + "--report " + there + "/none/r.html"), Contains("there is no folder"));
-  CHECK_THAT(refused(small + "--report " + there + "/r --trace " + there + "/r"), Contains("give each its own place"));
-  CHECK_THAT(refused(small + "--peak-tflops 0"), Contains("--peak-tflops 0"));
+  CHECK_THAT(refused(small_report + "--report " + there), Contains("is a folder; give a file"));
+  CHECK_THAT(refused(small_report + "--report " + there + "/none/r.html"), Contains("there is no folder"));
+  CHECK_THAT(refused(small_report + "--report " + there + "/r --trace " + there + "/r"), Contains("give each its own place"));
+  CHECK_THAT(refused(small_report + "--peak-tflops 0"), Contains("--peak-tflops 0"));
 }

@@ -14,6 +14,7 @@
 #include "data/dataset.hpp"
 #include "data/fingerprint.hpp"
 #include "older_checkpoint.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;
@@ -22,7 +23,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
+const std::string small_resume = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
 void replace_in(const fs::path& file, const std::string& old, const std::string& text) {
   std::string content = read_file(file);
@@ -34,14 +35,14 @@ void replace_in(const fs::path& file, const std::string& old, const std::string&
 // A run of this many steps that saved each of the last `saves`.
 struct SavedRun {
   explicit SavedRun(int steps, const std::string& options = "") {
-    const Result result = run(small + "--save-interval 1 --steps " + std::to_string(steps) + " --metrics " + metrics +
+    const Result result = run(small_resume + "--save-interval 1 --steps " + std::to_string(steps) + " --metrics " + metrics +
                               " --save " + save + " " + options);
     INFO(result.err);
     REQUIRE(result.status == 0);
   }
   std::string checkpoint(int step) const { return save + "/step-0000000" + std::to_string(step); }
   std::string go_on(int steps) const {
-    return small + "--steps " + std::to_string(steps) + " --resume --metrics " + metrics + " --save " + save;
+    return small_resume + "--steps " + std::to_string(steps) + " --resume --metrics " + metrics + " --save " + save;
   }
   // All that the run left, and when it was last changed.
   std::vector<std::string> left() const {
@@ -76,7 +77,7 @@ void make_format_2(const fs::path& checkpoint, const std::vector<DataInput>& inp
 // The program as a user whom permissions bind; root is freed of them by two capabilities.
 Result run_bound(const std::string& arguments) {
   if (::geteuid() != 0) return run(arguments);
-  return run_program("/usr/bin/setpriv", "--bounding-set=-dac_override,-dac_read_search '" PIPETRAIN_PROGRAM "' " + arguments);
+  return run_program("/usr/bin/setpriv", "--bounding-set=-dac_override,-dac_read_search '" + program_path() + "' " + arguments);
 }
 
 // Whether permissions bind a program that is run so.
@@ -124,7 +125,7 @@ TEST_CASE("a resumed run passes over a damaged checkpoint, whatever is damaged, 
     file.put(static_cast<char>(byte ^ 4));
     named = "rank-00000.safetensors: tensor exp_avg_sq/";
   }
-  CHECK_THAT(refused(small + "--load " + newest.string()), Contains(named) && Contains("take another checkpoint"));
+  CHECK_THAT(refused(small_resume + "--load " + newest.string()), Contains(named) && Contains("take another checkpoint"));
   const Result resumed = run(saved.go_on(4));
   INFO(resumed.err);
   CHECK(resumed.status == 0);
@@ -167,7 +168,7 @@ TEST_CASE("a resumed run fails where checkpoints cannot be read") {
 
 TEST_CASE("the weights of a damaged checkpoint begin no new run") {
   const SavedRun saved(1);
-  const std::string begin = small + "--steps 1 --model " + saved.checkpoint(1);
+  const std::string begin = small_resume + "--steps 1 --model " + saved.checkpoint(1);
   REQUIRE(run(begin).status == 0);
   const fs::path weights = saved.checkpoint(1) + "/rank-00000.safetensors";
   std::fstream(weights, std::ios::in | std::ios::out | std::ios::binary)
@@ -202,7 +203,7 @@ TEST_CASE("checkpoints of earlier versions are gone on from with a note, or pass
   for (const int step : {3, 4}) fs::remove_all(saved.checkpoint(step));
   CHECK_THAT(refused(saved.go_on(4) + " --seed 5"),
              Contains("none that resume can go on from") && Contains("step-00000002: was made with seed 0, this run has 5"));
-  CHECK_THAT(refused(small + "--load " + saved.checkpoint(1) + " --data " +
+  CHECK_THAT(refused(small_resume + "--load " + saved.checkpoint(1) + " --data " +
                      saved.folder.write("a.txt", std::string(500, 'a')).string()),
              Contains("was made with other data"));
 }
@@ -213,7 +214,7 @@ TEST_CASE("a resumed run passes over a checkpoint without checksums whose step c
   for (const std::string step : {"-1", "0", "1.5", "1", "4611686018427387904"}) {
     const std::string state = saved.checkpoint(2) + "/state.json", whole = read_file(state);
     replace_in(state, "\"step\": 2", "\"step\": " + step);
-    CHECK_THAT(refused(small + "--load " + saved.checkpoint(2)), Contains(saved.checkpoint(2)) && Contains("step"));
+    CHECK_THAT(refused(small_resume + "--load " + saved.checkpoint(2)), Contains(saved.checkpoint(2)) && Contains("step"));
     CHECK_THAT(run(saved.go_on(2) + " --dry-run").err, Contains("step-00000002 is passed over: "));
     std::ofstream(state) << whole;
   }
@@ -264,13 +265,13 @@ TEST_CASE("a run that ended because it had learned has nothing left to do") {
 
 TEST_CASE("who wants to use the folder of a finished run is told how to go on") {
   const SavedRun saved(2);
-  const std::string again = small + "--save " + saved.save;
+  const std::string again = small_resume + "--save " + saved.save;
   CHECK(refused(again + " --steps 2") == "--save " + saved.save +
                                              ": this run has finished there, with step-00000002; go on from it with more "
                                              "steps and resume, or give another folder");
   CHECK_THAT(refused(again + " --steps 9"), Contains("holds checkpoints of this run, the newest step-00000002; go on from it"));
   CHECK_THAT(refused(again + " --steps 2 --seed 7"), Contains("holds checkpoints of another run, the newest step-00000002"));
-  CHECK_THAT(refused(small + "--load " + saved.save),
+  CHECK_THAT(refused(small_resume + "--load " + saved.save),
              StartsWith("--load " + saved.save + ": is a folder of 2 checkpoints; give one of them, such as " + saved.save +
                         "/step-00000002"));
 }
@@ -294,7 +295,8 @@ TEST_CASE("a checkpoint that cannot be removed whole does not keep its name, and
 TEST_CASE("a run that is killed while it saves goes on from the newest checkpoint, with every step once") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
-  const std::string options = small + "--save-interval 1 --save-keep 2 --resume --save " + save + " --metrics " + metrics;
+  const std::string options =
+      small_resume + "--save-interval 1 --save-keep 2 --resume --save " + save + " --metrics " + metrics;
   const auto saving = [&] {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(save, ignored))

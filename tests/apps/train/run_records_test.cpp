@@ -17,7 +17,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-void train(const std::string& arguments) {
+void train_recorded(const std::string& arguments) {
   const auto result = pipetrain::run("--device cpu " + arguments);
   INFO(arguments << ": " << result.err);
   REQUIRE(result.status == 0);
@@ -29,7 +29,7 @@ struct ProfiledRun {
   json profile;
 
   ProfiledRun() {
-    train(
+    train_recorded(
         "--pp 2 --dp 2 --zero 1 --threads 1 --recompute full --recompute-num-layers 1 --schedule zb-h1 --microbatches 4 "
         "--steps 3 --profile " +
         at("zb.json") + " --trace " + at("trace.json"));
@@ -50,7 +50,7 @@ TEST_CASE("a run's trace has every action, in the form that the file's name says
   std::size_t events = 0;
   for (const auto& event : trace["traceEvents"]) events += event["ph"] == "X" ? 1 : 0;
   CHECK(events == 3 * 4 * (4 * 3 + 3));  // steps x stages of all replicas x (F, I, W; R, N, O)
-  for (const char* drawn : {"run.html", "run.svg"}) train("--pp 2 --microbatches 2 --steps 1 --trace " + zb.at(drawn));
+  for (const char* drawn : {"run.html", "run.svg"}) train_recorded("--pp 2 --microbatches 2 --steps 1 --trace " + zb.at(drawn));
   CHECK_THAT(read_file(zb.at("run.html")), Contains("[\"O\",0,-1,") && Contains("</html>"));
   CHECK_THAT(read_file(zb.at("run.svg")), Contains("<title>B1: ") && Contains("</svg>"));
 }
@@ -104,7 +104,7 @@ TEST_CASE("a profile serves every layout of its model, and says when it is not t
   CHECK(run("--schedule 1f1b " + zb.costs(gathering)).status == 0);
   CHECK_THAT(wrong("--schedule 1f1b --order ready " + zb.costs(gathering)),
              Contains("--order ready: the profile is of a run with --zero 3"));
-  train("--pp 2 --steps 1 --profile " + zb.at("1f1b.json"));
+  train_recorded("--pp 2 --steps 1 --profile " + zb.at("1f1b.json"));
   CHECK(simulated("--schedule zb-h1 --costs " + zb.at("1f1b.json")).size() == 1);
   CHECK(simulated("--schedule gpipe --costs " + zb.at("1f1b.json")).size() == 1);
 }
@@ -125,7 +125,7 @@ TEST_CASE("a profile tells the cut of its run, and what other cuts would take") 
   CHECK_THAT(all.err, Contains("zb-v is left out: --cut 3,5 is of 2 virtual stages, and it has 4"));
 
   // A run at that cut is predicted as itself, and takes the level cut's prediction from its own blocks.
-  train("--pp 2 --steps 2 --schedule zb-h1 --microbatches 4 --cut 7,1 --profile " + zb.at("cut.json"));
+  train_recorded("--pp 2 --steps 2 --schedule zb-h1 --microbatches 4 --cut 7,1 --profile " + zb.at("cut.json"));
   const std::string cut = " --schedule zb-h1 --costs " + zb.at("cut.json");
   CHECK(json::parse(read_file(zb.at("cut.json")))["layout"]["cut"] == json::array({7, 1}));
   CHECK(simulated(cut) == simulated("--cut 7,1" + cut));
@@ -148,7 +148,7 @@ TEST_CASE("a profile of ranks that share sequences predicts layouts in which the
   const TempFolder folder;
   const auto at = [&](const std::string& name) { return (folder.path() / name).string(); };
   const auto profiled = [&](const std::string& layout, const std::string& name) {
-    train(layout + " --threads 1 --seq-len 64 --microbatches 4 --steps 3 --profile " + at(name));
+    train_recorded(layout + " --threads 1 --seq-len 64 --microbatches 4 --steps 3 --profile " + at(name));
     return json::parse(read_file(at(name)));
   };
   const json whole = profiled("--pp 2 --schedule zb-h1", "whole.json");

@@ -13,7 +13,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
+const std::string small_lock = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
 // Hangs in a step after the one that it waits for.
 std::unique_ptr<LiveRun> hanging_run(const std::string& arguments, int step) {
@@ -27,15 +27,16 @@ std::unique_ptr<LiveRun> hanging_run(const std::string& arguments, int step) {
 TEST_CASE("a second live run is refused in a folder that another saves to, until that one ends or is killed") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
-  const std::string second = small + "--steps 4 --resume --save " + save;
-  const auto first = hanging_run(small + "--save-interval 2 --save " + save, 3);
+  const std::string second = small_lock + "--steps 4 --resume --save " + save;
+  const auto first = hanging_run(small_lock + "--save-interval 2 --save " + save, 3);
   first->wait_until([&] { return fs::exists(save + "/step-00000002"); });
 
   CHECK(refused(second) == "--save " + save + ": another run (process " + std::to_string(first->process()) +
                                ") is saving there; wait until it ends, or give another folder");
-  CHECK_THAT(refused(small + "--steps 4 --resume", "PIPETRAIN_SAVE=" + save), StartsWith("PIPETRAIN_SAVE: --save " + save));
+  CHECK_THAT(refused(small_lock + "--steps 4 --resume", "PIPETRAIN_SAVE=" + save),
+             StartsWith("PIPETRAIN_SAVE: --save " + save));
   CHECK(run(second + " --dry-run").status == 0);
-  CHECK(run(small + "--steps 1 --save " + save + "2").status == 0);
+  CHECK(run(small_lock + "--steps 1 --save " + save + "2").status == 0);
 
   first->end_by(SIGKILL);
   const Result resumed = run(second);
@@ -48,18 +49,18 @@ TEST_CASE("a second live run is refused in a folder that another saves to, until
 TEST_CASE("a folder that nothing is saved to yet is held too") {
   const TempFolder folder;
   const std::string save = (folder.path() / "deep/run").string();
-  const auto first = hanging_run(small + "--save " + save, 1);
-  CHECK_THAT(refused(small + "--steps 1 --save " + save + "/"), Contains("is saving there"));
+  const auto first = hanging_run(small_lock + "--save " + save, 1);
+  CHECK_THAT(refused(small_lock + "--steps 1 --save " + save + "/"), Contains("is saving there"));
   first->end_by(SIGKILL);
-  CHECK(run(small + "--steps 1 --save " + save).status == 0);
+  CHECK(run(small_lock + "--steps 1 --save " + save).status == 0);
   CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000001"});
 }
 
 TEST_CASE("a run that saves nothing leaves no folder, and a dry run never makes one") {
   const TempFolder folder;
   const std::string save = (folder.path() / "deep/run").string();
-  CHECK(run(small + "--steps 1 --data " + folder.write("a.txt", "").string() + " --save " + save).status == 2);
-  CHECK(run(small + "--dry-run --save " + save).status == 0);
+  CHECK(run(small_lock + "--steps 1 --data " + folder.write("a.txt", "").string() + " --save " + save).status == 2);
+  CHECK(run(small_lock + "--dry-run --save " + save).status == 0);
   CHECK(names_in(folder.path()) == std::vector<std::string>{"a.txt"});
 }
 

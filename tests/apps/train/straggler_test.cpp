@@ -11,7 +11,7 @@ using pipetrain::run;
 namespace {
 
 // Lines of stderr that tell of a slow stage, each with the end of its line before it.
-std::string told(const std::string& err) {
+std::string told_lines(const std::string& err) {
   std::string lines;
   for (std::size_t begin = 0; begin < err.size();) {
     const std::size_t end = std::min(err.find('\n', begin), err.size());
@@ -23,7 +23,7 @@ std::string told(const std::string& err) {
 }
 
 // Actions of well below a millisecond; what else the machine does makes none of them three times longer 8 steps in a row.
-const std::string small =
+const std::string small_straggler =
     "--device cpu --threads 1 --layers 2 --seq-len 16 --pp 2 --microbatches 2 --steps 40 --watch-slow 200 --watch-slow-steps 8 "
     "--log-interval 100 ";
 
@@ -31,12 +31,12 @@ const std::string small =
 
 TEST_CASE("a rank that becomes slow is told once, with its stage, in one process and over several") {
   for (const char* how : {"", "launch --nproc 2 "}) {
-    const Result slow = run(how + small + "--dp 2", "PIPETRAIN_FAULT=3:12:slow");
+    const Result slow = run(how + small_straggler + "--dp 2", "PIPETRAIN_FAULT=3:12:slow");
     INFO(how << slow.err);
     CHECK(slow.status == 0);
-    const std::string lines = told(slow.err);
+    const std::string lines = told_lines(slow.err);
     CHECK(std::count(lines.begin(), lines.end(), '\n') == 1);
     CHECK_THAT(lines, Contains("step 19: stage 1, tp rank 0, replica 1 has computed for"));
-    CHECK(told(run(how + small + "--dp 2").err).empty());
+    CHECK(told_lines(run(how + small_straggler + "--dp 2").err).empty());
   }
 }

@@ -17,7 +17,7 @@ using Catch::Matchers::EndsWith;
 
 namespace {
 
-const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 2 ";
+const std::string small_tensorboard = "--device cpu --seq-len 8 --layers 1 --microbatches 2 ";
 
 // One line "TAG STEP:VALUE STEP:VALUE ..." a scalar, as TensorBoard's own loader gives them.
 constexpr const char* read_events = R"(
@@ -58,12 +58,12 @@ std::string line_of(const std::string& text, const std::string& tag) {
 TEST_CASE("event files lie beside a run, one for each start, and are whole after every step") {
   const TempFolder folder;
   const std::string logs = (folder.path() / "logs").string(), save = " --save " + (folder.path() / "run").string();
-  REQUIRE(run(small + "--steps 2 --tensorboard " + logs + save).status == 0);
+  REQUIRE(run(small_tensorboard + "--steps 2 --tensorboard " + logs + save).status == 0);
   REQUIRE(names_in(logs).size() == 1);
   const std::string first = read_file(fs::path(logs) / names_in(logs)[0]);
   for (const char* tag : {"loss", "grad_norm", "lr", "tokens_per_second", "bubble", "memory_bytes", "skipped"})
     CHECK_THAT(first, Contains(tag));
-  REQUIRE(run(small + "--steps 3 --resume --tensorboard " + logs + save).status == 0);
+  REQUIRE(run(small_tensorboard + "--steps 3 --resume --tensorboard " + logs + save).status == 0);
   REQUIRE(names_in(logs).size() == 2);
   CHECK(read_file(fs::path(logs) / names_in(logs)[0]) == first);
 }
@@ -71,25 +71,27 @@ TEST_CASE("event files lie beside a run, one for each start, and are whole after
 TEST_CASE("a folder for events that cannot be used is refused before the run") {
   const TempFolder folder;
   const std::string file = folder.write("file", "x").string(), save = (folder.path() / "run").string();
-  CHECK_THAT(refused(small + "--tensorboard " + file), Contains("--tensorboard " + file + ": ") && Contains("is not a folder"));
-  CHECK_THAT(refused(small + "--tensorboard " + save + " --save " + save), Contains("give each its own place"));
-  CHECK_THAT(refused(small + "--tensorboard " + save + "/model --save " + save), Contains("--save writes its model"));
+  CHECK_THAT(refused(small_tensorboard + "--tensorboard " + file),
+             Contains("--tensorboard " + file + ": ") && Contains("is not a folder"));
+  CHECK_THAT(refused(small_tensorboard + "--tensorboard " + save + " --save " + save), Contains("give each its own place"));
+  CHECK_THAT(refused(small_tensorboard + "--tensorboard " + save + "/model --save " + save),
+             Contains("--save writes its model"));
 }
 
 TEST_CASE("a run that is refused, or fails before its first step has ended, leaves no folder for events") {
   const TempFolder folder;
   const std::string logs = " --tensorboard " + (folder.path() / "deep" / "logs").string();
-  CHECK_THAT(refused(small + "--metrics /dev/full" + logs), Contains("--metrics /dev/full: "));
-  CHECK_THAT(refused(small + "--pp 100" + logs), Contains("too few for 100 stages"));
-  CHECK(run(small + "--steps 2" + logs, "PIPETRAIN_FAULT=0:1:throw").status == 1);
-  CHECK(run(small + "--steps 2" + logs, "ulimit -f 0;").status == 2);
+  CHECK_THAT(refused(small_tensorboard + "--metrics /dev/full" + logs), Contains("--metrics /dev/full: "));
+  CHECK_THAT(refused(small_tensorboard + "--pp 100" + logs), Contains("too few for 100 stages"));
+  CHECK(run(small_tensorboard + "--steps 2" + logs, "PIPETRAIN_FAULT=0:1:throw").status == 1);
+  CHECK(run(small_tensorboard + "--steps 2" + logs, "ulimit -f 0;").status == 2);
   CHECK(names_in(folder.path()).empty());
 }
 
 TEST_CASE("a disk that fills up under the events ends the run as under its metrics") {
   const TempFolder folder;
   const std::string logs = (folder.path() / "logs").string();
-  const Result result = run(small + "--steps 50 --log-interval 50 --tensorboard " + logs, "ulimit -f 2;");
+  const Result result = run(small_tensorboard + "--steps 50 --log-interval 50 --tensorboard " + logs, "ulimit -f 2;");
   CHECK(result.status == 2);
   CHECK_THAT(result.err, Contains("\npipetrain: error: --tensorboard " + logs + ": " + logs + "/events.out.tfevents.") &&
                              EndsWith("cannot be written: File too large; raise ulimit -f, or save to another disk\n"));
@@ -100,7 +102,8 @@ TEST_CASE("the real TensorBoard reads every step, also of a run that was killed 
   if (!has_tensorboard()) return;
   const TempFolder folder;
   const std::string logs = (folder.path() / "logs").string(), save = " --save " + (folder.path() / "run").string();
-  const std::string run_to = small + "--lr-schedule constant --save-interval 2 --tensorboard " + logs + save + " --steps ";
+  const std::string run_to =
+      small_tensorboard + "--lr-schedule constant --save-interval 2 --tensorboard " + logs + save + " --steps ";
   CHECK(run(run_to + "5", "PIPETRAIN_FAULT=0:4:exit").status != 0);
   {  // a record that a kill cut short
     std::ofstream torn(fs::path(logs) / names_in(logs)[0], std::ios::app);

@@ -41,7 +41,7 @@ struct Work {
 };
 
 template <class T>
-void draw(Buffer& buffer, std::uint64_t seed) {
+void draw_values(Buffer& buffer, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<T> normal;
   T* values = static_cast<T*>(buffer.data());
@@ -66,7 +66,7 @@ class Rank {
     come_ = make(device, work, work.rows);
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       const std::uint64_t from = seed * 1000 + static_cast<unsigned>(rank) * 10 + i;
-      work.dtype == DType::f64 ? draw<double>(buffers_[i], from) : draw<float>(buffers_[i], from);
+      work.dtype == DType::f64 ? draw_values<double>(buffers_[i], from) : draw_values<float>(buffers_[i], from);
     }
   }
 

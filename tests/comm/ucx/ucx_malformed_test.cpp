@@ -77,7 +77,7 @@ struct Wrong {
   Bytes header, data;
 };
 
-Wrong draw(Random& random, const UcxPeers& peers) {
+Wrong draw_wrong(Random& random, const UcxPeers& peers) {
   Wrong wrong{kinds[random() % std::size(kinds)], {}, random_bytes(random, 64)};
   if (random() % 3 == 0) {
     wrong.header = random_bytes(random, 120);
@@ -109,7 +109,7 @@ void attack(ControlPlane& control) {
   peers.wait_connected({0});
   Random random(14);
   std::vector<Wrong> all;
-  for (int i = 0; i < messages; ++i) all.push_back(draw(random, peers));
+  for (int i = 0; i < messages; ++i) all.push_back(draw_wrong(random, peers));
   std::atomic<int> left = messages;
   for (const Wrong& wrong : all) {
     worker.post([&] {

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/dataset.hpp"
+#include "paths.hpp"
 #include "run_program.hpp"
 #include "temp_folder.hpp"
 
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-DatasetOptions options_for(const fs::path& path) {
+DatasetOptions parquet_options(const fs::path& path) {
   DatasetOptions options;
   options.inputs = {{path, std::nullopt}};
   options.vocabulary = 1000;
@@ -137,7 +138,7 @@ std::string lines_of(const Form& form, std::mt19937& random, int rows) {
   return lines;
 }
 
-std::string error_of(const DatasetOptions& options) {
+std::string parquet_error(const DatasetOptions& options) {
   try {
     open_dataset(options);
   } catch (const Error& error) {
@@ -159,8 +160,8 @@ struct Layout {
 fs::path write_parquet(const fs::path& path, const std::string& lines, const Layout& layout = {}) {
   const TempFolder folder;
   const Result result = run_program(
-      PIPETRAIN_WRITE_PARQUET, fmt::format("'{}' '{}' {} {} {} {}", folder.write("rows.jsonl", lines).string(), path.string(),
-                                           layout.codec, layout.rows_in_group, layout.page_bytes, layout.type));
+      parquet_writer(), fmt::format("'{}' '{}' {} {} {} {}", folder.write("rows.jsonl", lines).string(), path.string(),
+                                    layout.codec, layout.rows_in_group, layout.page_bytes, layout.type));
   INFO(result.err);
   REQUIRE(result.status == 0);
   return path;
@@ -174,7 +175,7 @@ TEST_CASE("rows of a Parquet file are the samples that they are in JSON lines") 
   const Form form = GENERATE(from_range(forms()));
   INFO(form.name);
   const std::string lines = lines_of(form, random, 60);
-  DatasetOptions options = options_for(folder.write("rows.jsonl", lines));
+  DatasetOptions options = parquet_options(folder.write("rows.jsonl", lines));
   form.change(options);
   const Everything expected = read_all(options);
   options.inputs = {{folder.path() / "rows.parquet", std::nullopt}};
@@ -188,18 +189,18 @@ TEST_CASE("Parquet files of every compression are read") {
   const TempFolder folder;
   std::mt19937 random(6);
   const std::string lines = lines_of(forms()[0], random, 100);
-  const Everything expected = read_all(options_for(folder.write("rows.jsonl", lines)));
+  const Everything expected = read_all(parquet_options(folder.write("rows.jsonl", lines)));
   for (const char* codec : {"uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4_raw"}) {
     INFO(codec);
-    CHECK(read_all(options_for(write_parquet(folder.path() / "rows.parquet", lines, {.codec = codec, .rows_in_group = 30}))) ==
-          expected);
+    CHECK(read_all(parquet_options(
+              write_parquet(folder.path() / "rows.parquet", lines, {.codec = codec, .rows_in_group = 30}))) == expected);
   }
 }
 
 TEST_CASE("Parquet files are read in folders, by wildcards, with weights, and beside JSON lines") {
   const TempFolder folder;
   std::mt19937 random(7);
-  DatasetOptions json = options_for(folder.path() / "json"), parquet = options_for(folder.path() / "parquet");
+  DatasetOptions json = parquet_options(folder.path() / "json"), parquet = parquet_options(folder.path() / "parquet");
   for (const char* name : {"a", "b", "c"}) {
     const std::string lines = lines_of(forms()[0], random, 20);
     folder.write(fmt::format("json/{}.jsonl", name), lines);
@@ -221,7 +222,7 @@ TEST_CASE("texts of a dictionary, large texts, bytes, and every width of integer
   const auto expect = [&](const std::string& type, const std::string& lines) {
     INFO(type);
     const fs::path file = write_parquet(folder.path() / "rows.parquet", lines, {.rows_in_group = 2, .type = type});
-    CHECK(read_all(options_for(file)) == read_all(options_for(folder.write("rows.jsonl", lines))));
+    CHECK(read_all(parquet_options(file)) == read_all(parquet_options(folder.write("rows.jsonl", lines))));
   };
   for (const char* type : {"large_string", "binary", "large_binary", "dictionary"})
     expect(std::string("text=") + type,
@@ -240,7 +241,7 @@ TEST_CASE("long texts and rows of many parts are read", "[slow]") {
   for (int i = 0; i < 12; ++i) lines += Json{{"text", random_text(random, i % 4 == 0 ? 2'000'000 : 100'000)}}.dump() + "\n";
   for (int i = 0; i < 9000; ++i) lines += Json{{"text", std::to_string(i)}}.dump() + "\n";
   const fs::path file = write_parquet(folder.path() / "rows.parquet", lines, {.rows_in_group = 5000});
-  DatasetOptions options = options_for(file);
+  DatasetOptions options = parquet_options(file);
   options.sequence_length = 100'000;
   const Everything found = read_all(options);
   options.inputs = {{folder.write("rows.jsonl", lines), std::nullopt}};
@@ -251,14 +252,14 @@ TEST_CASE("a message's fields that are null are not there") {
   const TempFolder folder;
   const fs::path file = folder.path() / "rows.parquet";
   const std::string user = R"({"role":"user","content":"u"})";
-  DatasetOptions options = options_for(file);
+  DatasetOptions options = parquet_options(file);
   options.chat_template = "chatml";
   write_parquet(file, R"({"messages":[)" + user + R"(,{"role":"assistant","content":"a","name":null}]})");
   CHECK(open_dataset(options)->size() == 1);
   write_parquet(file, R"({"messages":[)" + user + R"(,{"role":"assistant","content":"a","name":"b"}]})");
-  CHECK_THAT(error_of(options), Contains("rows.parquet:1: messages[1] has \"name\", which is not read"));
+  CHECK_THAT(parquet_error(options), Contains("rows.parquet:1: messages[1] has \"name\", which is not read"));
   write_parquet(file, R"({"messages":[)" + user + R"(,{"role":"assistant","content":null}]})");
-  CHECK_THAT(error_of(options), Contains("rows.parquet:1: messages[1] has no \"content\""));
+  CHECK_THAT(parquet_error(options), Contains("rows.parquet:1: messages[1] has no \"content\""));
 }
 
 TEST_CASE("what is wrong with a row of a Parquet file is told with its number") {
@@ -285,11 +286,11 @@ TEST_CASE("what is wrong with a row of a Parquet file is told with its number") 
        {"null labels", R"({"input_ids":[1,2],"labels":[1,2]})", R"({"input_ids":[1,2],"labels":null})", R"("labels" is null)"},
        {"nothing to learn", R"({"input_ids":[1,2],"labels":[1,2]})", R"({"input_ids":[1,2],"labels":[-100,-100]})",
         "no label of this row counts"}}));
-  DatasetOptions options = options_for(file);
+  DatasetOptions options = parquet_options(file);
   options.chat_template = "chatml";
   INFO(name);
   write_parquet(file, fmt::format("{}\n{}\n{}\n{}\n", good, good, bad, good), {.rows_in_group = 2});
-  CHECK_THAT(error_of(options), StartsWith(fmt::format("rows.parquet:3: {}", why)));
+  CHECK_THAT(parquet_error(options), StartsWith(fmt::format("rows.parquet:3: {}", why)));
 }
 
 TEST_CASE("what a Parquet file's columns hold is checked before its rows") {
@@ -330,7 +331,7 @@ TEST_CASE("what a Parquet file's columns hold is checked before its rows") {
         R"(:1: this row has both "text" and "prompt")"}}));
   INFO(name);
   write_parquet(file, rows);
-  CHECK_THAT(error_of(options_for(file)), StartsWith(fmt::format("rows.parquet{}{}", *why == ':' ? "" : ": ", why)));
+  CHECK_THAT(parquet_error(parquet_options(file)), StartsWith(fmt::format("rows.parquet{}{}", *why == ':' ? "" : ": ", why)));
 }
 
 TEST_CASE("Parquet files that are damaged, of another kind, or not to be read are refused") {
@@ -339,7 +340,9 @@ TEST_CASE("Parquet files that are damaged, of another kind, or not to be read ar
   const fs::path file = folder.path() / "rows.parquet";
   write_parquet(file, lines_of(forms()[1], random, 50), {.codec = "zstd"});
   const std::string whole = read_file(file);
-  const auto error = [&](const std::string& bytes) { return error_of(options_for(folder.write("rows.parquet", bytes))); };
+  const auto error = [&](const std::string& bytes) {
+    return parquet_error(parquet_options(folder.write("rows.parquet", bytes)));
+  };
   CHECK(error(whole) == "no error");
   CHECK_THAT(error(""), StartsWith("rows.parquet: is empty"));
   CHECK_THAT(error("{\"text\": \"abc\"}"), StartsWith("rows.parquet: is not a Parquet file"));
@@ -367,14 +370,15 @@ TEST_CASE("Parquet files that are damaged, of another kind, or not to be read ar
   // The codec of a column's metadata, Snappy, becomes LZO.
   CHECK_THAT(changed({.codec = "snappy"}, "\x15\x02\x16", "\x15\x06\x16"),
              StartsWith("rows.parquet: the column \"text\" is compressed by lzo, which this Arrow does not read"));
-  CHECK_THAT(error_of(options_for(folder.write("rows.parquet.gz", whole))), Contains("a file of this kind cannot be read"));
+  CHECK_THAT(parquet_error(parquet_options(folder.write("rows.parquet.gz", whole))),
+             Contains("a file of this kind cannot be read"));
 }
 
 TEST_CASE("Parquet files without room for their rows are refused") {
   const TempFolder folder;
   write_parquet(folder.path() / "rows.parquet", "{\"text\":\"some text\"}");
   ::setenv("TMPDIR", (folder.path() / "none").c_str(), 1);
-  const std::string why = error_of(options_for(folder.path() / "rows.parquet"));
+  const std::string why = parquet_error(parquet_options(folder.path() / "rows.parquet"));
   ::unsetenv("TMPDIR");
   CHECK_THAT(why, StartsWith("rows.parquet: cannot be unpacked into"));
 }

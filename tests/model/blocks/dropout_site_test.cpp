@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::int64_t batch = 3, sequence = 24, hidden = 20;
 
-class Rank {
+class DropoutRank {
  public:
-  Rank() { ops_->set_workspace(workspace_); }
+  DropoutRank() { ops_->set_workspace(workspace_); }
 
   // Of this rank's rows of a microbatch of ones: `tokens` of each sequence, spread over the group.
   std::vector<float> drop(const SequencePart& part, std::int64_t tokens, const TensorParallel& tp) {
@@ -47,7 +47,7 @@ class Rank {
 }  // namespace
 
 TEST_CASE("slices of sequences, and the parts that ranks share of them, drop what whole sequences drop there") {
-  Rank one;
+  DropoutRank one;
   const std::vector<float> whole = one.drop({}, sequence, {});
   for (const int cp : {1, 2}) {
     for (const int tp : {1, 3}) {

@@ -32,9 +32,9 @@ std::vector<float> draw(std::int64_t count, unsigned seed) {
 }
 
 // A rank's device, and tensors on it that are written and read as floats.
-class Rank {
+class RingRank {
  public:
-  explicit Rank(DType dtype) : dtype_(dtype), ops_(make_cpu_ops(*stream_)) { ops_->set_workspace(workspace_); }
+  explicit RingRank(DType dtype) : dtype_(dtype), ops_(make_cpu_ops(*stream_)) { ops_->set_workspace(workspace_); }
 
   Tensor put(const std::vector<float>& values, std::int64_t cols) {
     const Tensor tensor = make({static_cast<std::int64_t>(values.size()) / cols, cols}, dtype_);
@@ -99,7 +99,7 @@ std::vector<std::int32_t> begins_of(const Case& of) {
   return begins;
 }
 
-std::optional<Tensor> put(Rank& rank, const std::vector<std::int32_t>& numbers) {
+std::optional<Tensor> put(RingRank& rank, const std::vector<std::int32_t>& numbers) {
   const Tensor tensor = rank.make({std::ssize(numbers)}, DType::i32);
   std::copy(numbers.begin(), numbers.end(), tensor.as<std::int32_t>());
   return tensor;
@@ -117,7 +117,7 @@ void attend(const Case& of, const Tensors& made, const auto& forward, const auto
                                  .dropout = of.dropout});
 }
 
-Tensors tensors_of(Rank& rank, const AttentionShape& shape, const std::vector<float>& qkv, const std::vector<float>& dout) {
+Tensors tensors_of(RingRank& rank, const AttentionShape& shape, const std::vector<float>& qkv, const std::vector<float>& dout) {
   const std::int64_t query_cols = shape.heads * shape.head_dim;
   Tensors made;
   made.qkv = rank.put(qkv, shape.packed_cols());
@@ -143,7 +143,7 @@ std::vector<float> rows_of(const Case& of, const ContextPart& part, const std::v
 }
 
 // The largest difference of a rank's rows from those of the whole.
-double stray(const Case& of, int rank, const Rank& one, const Tensor& whole, const Rank& parted, const Tensor& part) {
+double stray(const Case& of, int rank, const RingRank& one, const Tensor& whole, const RingRank& parted, const Tensor& part) {
   const std::int64_t own = of.shape.sequence / of.ranks, cols = whole.cols();
   double most = 0;
   for (std::int64_t row = 0; row < part.rows(); ++row) {
@@ -162,7 +162,7 @@ void check(const Case& of, double tolerance) {
                 << " dropped");
   const auto qkv = draw(of.shape.tokens() * of.shape.packed_cols(), 1),
              dout = draw(of.shape.tokens() * of.shape.heads * of.shape.head_dim, 2);
-  Rank one(of.dtype);
+  RingRank one(of.dtype);
   Tensors whole = tensors_of(one, of.shape, qkv, dout);
   if (of.document > 0) whole.documents = put(one, begins_of(of));
   attend(
@@ -172,11 +172,11 @@ void check(const Case& of, double tolerance) {
   AttentionShape own = of.shape;
   own.sequence /= of.ranks;
   auto groups = make_inprocess_groups(of.ranks);
-  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::unique_ptr<RingRank>> ranks;
   std::vector<Tensors> parts;
   for (int number = 0; number < of.ranks; ++number) {
     const auto at = static_cast<std::size_t>(number);
-    Rank& rank = *ranks.emplace_back(std::make_unique<Rank>(of.dtype));
+    RingRank& rank = *ranks.emplace_back(std::make_unique<RingRank>(of.dtype));
     rank.join(std::move(groups[at]));
     const ContextPart part{number, of.ranks};
     Tensors& made = parts.emplace_back(tensors_of(rank, own, rows_of(of, part, qkv), rows_of(of, part, dout)));

@@ -2,6 +2,7 @@
 
 #include "model/costs.hpp"
 #include "model/families/config_fixture.hpp"
+#include "paths.hpp"
 
 namespace pipetrain {
 namespace {
@@ -23,7 +24,7 @@ json llama_json() {
           {"hidden_act", "silu"}};
 }
 
-std::string error_with(const std::string& key, const json& value) { return config_error(llama_json(), key, value); }
+std::string llama_error_with(const std::string& key, const json& value) { return config_error(llama_json(), key, value); }
 
 TEST_CASE("presets have the published numbers of parameters") {
   const auto [name, count] = GENERATE(table<std::string, std::int64_t>({{"llama-7b", 6'738'415'616},
@@ -63,7 +64,7 @@ TEST_CASE("an unknown preset names the nearest") {
 }
 
 TEST_CASE("a Hugging Face folder's configuration is read") {
-  const ModelConfig config = read_hf_config(PIPETRAIN_TEST_DATA "/golden/llama3_tiny");
+  const ModelConfig config = read_hf_config(test_data() + "/golden/llama3_tiny");
   CHECK(config.hidden == 64);
   CHECK(config.layers == 8);
   CHECK(config.heads == 8);
@@ -163,37 +164,38 @@ TEST_CASE("linear scaling and the default are read") {
 TEST_CASE("a missing key is named with its file") {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
                           "max_position_embeddings", "rms_norm_eps"}) {
-    CHECK(error_with(key, "remove") ==
+    CHECK(llama_error_with(key, "remove") ==
           "key \"" + std::string(key) + "\" is missing; a Llama model needs it: add it, or copy the file again");
   }
 }
 
 TEST_CASE("wrong values are named with what is right") {
-  CHECK(error_with("hidden_size", 0) == "\"hidden_size\" is 0; it must be a whole number from 1 to 16777216");
-  CHECK(error_with("hidden_size", -64) == "\"hidden_size\" is -64; it must be a whole number from 1 to 16777216");
-  CHECK(error_with("hidden_size", 64.5) == "\"hidden_size\" is 64.5; it must be a whole number from 1 to 16777216");
-  CHECK(error_with("hidden_size", "64") == "\"hidden_size\" is \"64\"; it must be a whole number from 1 to 16777216");
-  CHECK(error_with("vocab_size", std::numeric_limits<std::uint64_t>::max())
+  CHECK(llama_error_with("hidden_size", 0) == "\"hidden_size\" is 0; it must be a whole number from 1 to 16777216");
+  CHECK(llama_error_with("hidden_size", -64) == "\"hidden_size\" is -64; it must be a whole number from 1 to 16777216");
+  CHECK(llama_error_with("hidden_size", 64.5) == "\"hidden_size\" is 64.5; it must be a whole number from 1 to 16777216");
+  CHECK(llama_error_with("hidden_size", "64") == "\"hidden_size\" is \"64\"; it must be a whole number from 1 to 16777216");
+  CHECK(llama_error_with("vocab_size", std::numeric_limits<std::uint64_t>::max())
             .starts_with("\"vocab_size\" is 18446744073709551615"));
-  CHECK(error_with("num_hidden_layers", 1'000'000) ==
+  CHECK(llama_error_with("num_hidden_layers", 1'000'000) ==
         "\"num_hidden_layers\" is 1000000; it must be a whole number from 1 to 10000");
-  CHECK(error_with("rms_norm_eps", -1e-5) == "\"rms_norm_eps\" is -1e-05; it must be a number above 0");
-  CHECK(error_with("rope_theta", 0) == "\"rope_theta\" is 0; it must be a number above 0");
-  CHECK(error_with("tie_word_embeddings", "yes") == "\"tie_word_embeddings\" is \"yes\"; it must be true or false");
-  CHECK(error_with("num_key_value_heads", 3) ==
+  CHECK(llama_error_with("rms_norm_eps", -1e-5) == "\"rms_norm_eps\" is -1e-05; it must be a number above 0");
+  CHECK(llama_error_with("rope_theta", 0) == "\"rope_theta\" is 0; it must be a number above 0");
+  CHECK(llama_error_with("tie_word_embeddings", "yes") == "\"tie_word_embeddings\" is \"yes\"; it must be true or false");
+  CHECK(llama_error_with("num_key_value_heads", 3) ==
         "\"num_key_value_heads\" is 3; it must be a divisor of num_attention_heads (8)");
-  CHECK(error_with("num_attention_heads", 12)
+  CHECK(llama_error_with("num_attention_heads", 12)
             .starts_with("\"hidden_size\" is 64; it must be a multiple of num_attention_heads (12)"));
-  CHECK(error_with("head_dim", 7).find("rotary embedding needs an even one") != std::string::npos);
-  CHECK(error_with("head_dim", 4'000'000).starts_with("\"num_attention_heads\" is 8; it must be at most 4"));
-  CHECK(error_with("head_dim", 2'000'000).empty());
-  CHECK(error_with("eos_token_id", 320) == "\"eos_token_id\" is 320; it must be a token id below the vocabulary size 320");
-  CHECK(error_with("rope_scaling", "llama3") == "\"rope_scaling\" is \"llama3\"; it must be an object");
-  CHECK(error_with("rope_scaling", {{"type", "yarn"}}) ==
+  CHECK(llama_error_with("head_dim", 7).find("rotary embedding needs an even one") != std::string::npos);
+  CHECK(llama_error_with("head_dim", 4'000'000).starts_with("\"num_attention_heads\" is 8; it must be at most 4"));
+  CHECK(llama_error_with("head_dim", 2'000'000).empty());
+  CHECK(llama_error_with("eos_token_id", 320) ==
+        "\"eos_token_id\" is 320; it must be a token id below the vocabulary size 320");
+  CHECK(llama_error_with("rope_scaling", "llama3") == "\"rope_scaling\" is \"llama3\"; it must be an object");
+  CHECK(llama_error_with("rope_scaling", {{"type", "yarn"}}) ==
         "\"rope_scaling.type\" is \"yarn\"; it must be \"default\", \"linear\" or \"llama3\"");
-  CHECK(error_with("rope_scaling", {{"type", "llama3"}, {"factor", 8}}) ==
+  CHECK(llama_error_with("rope_scaling", {{"type", "llama3"}, {"factor", 8}}) ==
         "key \"rope_scaling.low_freq_factor\" is missing; a Llama model needs it: add it, or copy the file again");
-  CHECK(error_with("rope_scaling", {{"type", "linear"}, {"factor", 0.5}}) ==
+  CHECK(llama_error_with("rope_scaling", {{"type", "linear"}, {"factor", 0.5}}) ==
         "\"rope_scaling.factor\" is 0.5; it must be at least 1");
 }
 
@@ -208,18 +210,18 @@ TEST_CASE("models beyond what is built are refused, not trained wrongly") {
   const std::string known =
       "known: llama (LlamaForCausalLM or LlamaForSequenceClassification), gpt2 (GPT2LMHeadModel or "
       "GPT2ForSequenceClassification)";
-  CHECK(error_with("model_type", "mistral") == "unknown architecture \"mistral\"; " + known);
-  CHECK(error_with("architectures", {"LlamaForQuestionAnswering"}) ==
+  CHECK(llama_error_with("model_type", "mistral") == "unknown architecture \"mistral\"; " + known);
+  CHECK(llama_error_with("architectures", {"LlamaForQuestionAnswering"}) ==
         "unknown architecture \"LlamaForQuestionAnswering\"; " + known + "; only these heads are built");
-  CHECK(error_with("model_type", "gpt2") ==
+  CHECK(llama_error_with("model_type", "gpt2") ==
         "\"architectures\" is [\"LlamaForCausalLM\"]; it must be [\"GPT2LMHeadModel\"] for model_type \"gpt2\"");
-  CHECK(error_with("attention_bias", true).starts_with("\"attention_bias\" is true: biases are not built"));
-  CHECK(error_with("mlp_bias", true).starts_with("\"mlp_bias\" is true: biases are not built"));
-  CHECK(error_with("hidden_act", "gelu") == "\"hidden_act\" is \"gelu\"; it must be \"silu\"");
-  CHECK(error_with("attention_dropout", 1) == "\"attention_dropout\" is 1; it must be a number from 0 to below 1");
-  CHECK(error_with("quantization_config", {{"bits", 4}}).starts_with("\"quantization_config\" is set"));
-  CHECK(error_with("pretraining_tp", 2).empty());
-  CHECK(error_with("partial_rotary_factor", 0.5).starts_with("\"partial_rotary_factor\" is 0.5; it must be 1"));
+  CHECK(llama_error_with("attention_bias", true).starts_with("\"attention_bias\" is true: biases are not built"));
+  CHECK(llama_error_with("mlp_bias", true).starts_with("\"mlp_bias\" is true: biases are not built"));
+  CHECK(llama_error_with("hidden_act", "gelu") == "\"hidden_act\" is \"gelu\"; it must be \"silu\"");
+  CHECK(llama_error_with("attention_dropout", 1) == "\"attention_dropout\" is 1; it must be a number from 0 to below 1");
+  CHECK(llama_error_with("quantization_config", {{"bits", 4}}).starts_with("\"quantization_config\" is set"));
+  CHECK(llama_error_with("pretraining_tp", 2).empty());
+  CHECK(llama_error_with("partial_rotary_factor", 0.5).starts_with("\"partial_rotary_factor\" is 0.5; it must be 1"));
   json twice = llama_json();
   twice["rope_theta"] = 1e4;
   twice["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};

@@ -1,4 +1,5 @@
 #include "model/families/config_fixture.hpp"
+#include "paths.hpp"
 
 namespace pipetrain {
 namespace {
@@ -19,7 +20,7 @@ json gpt2_json() {
           {"attn_pdrop", 0}};
 }
 
-std::string error_with(const std::string& key, const json& value) { return config_error(gpt2_json(), key, value); }
+std::string gpt2_error_with(const std::string& key, const json& value) { return config_error(gpt2_json(), key, value); }
 
 TEST_CASE("GPT-2's presets have the published sizes") {
   const auto [name, hidden, layers, heads] = GENERATE(table<std::string, int, int, int>(
@@ -42,7 +43,7 @@ TEST_CASE("GPT-2's presets have the published sizes") {
 }
 
 TEST_CASE("a Hugging Face folder's GPT-2 configuration is read") {
-  const ModelConfig config = read_hf_config(PIPETRAIN_TEST_DATA "/golden/gpt2_tiny");
+  const ModelConfig config = read_hf_config(test_data() + "/golden/gpt2_tiny");
   CHECK(config.family == Family::gpt2);
   CHECK(config.norm == NormKind::layer);
   CHECK(config.positions == PositionKind::learned);
@@ -134,7 +135,7 @@ TEST_CASE("what is written of a GPT-2 says for each key that changes the model w
 
 TEST_CASE("a missing key of GPT-2 is named with its file") {
   for (const char* key : {"n_embd", "n_layer", "n_head", "n_positions", "vocab_size", "layer_norm_epsilon"}) {
-    CHECK(error_with(key, "remove") ==
+    CHECK(gpt2_error_with(key, "remove") ==
           "key \"" + std::string(key) + "\" is missing; a GPT-2 model needs it: add it, or copy the file again");
   }
   json neither = gpt2_json();
@@ -156,36 +157,36 @@ TEST_CASE("each place of a GPT-2 has a share of dropout; absent keys stand for a
     text.erase(key);
     expected.*rate = 0.1;
     CHECK(parse_config(text).dropout == expected);
-    CHECK(error_with(key, "0") == "\"" + key + "\" is \"0\"; it must be a number from 0 to below 1");
-    CHECK(error_with(key, 1.5) == "\"" + key + "\" is 1.5; it must be a number from 0 to below 1");
+    CHECK(gpt2_error_with(key, "0") == "\"" + key + "\" is \"0\"; it must be a number from 0 to below 1");
+    CHECK(gpt2_error_with(key, 1.5) == "\"" + key + "\" is 1.5; it must be a number from 0 to below 1");
   }
 }
 
 TEST_CASE("wrong values of GPT-2 are named with what is right") {
-  CHECK(error_with("n_embd", 66) == "\"n_embd\" is 66; it must be a multiple of n_head (4)");
-  CHECK(error_with("n_head", 0) == "\"n_head\" is 0; it must be a whole number from 1 to 16777216");
-  CHECK(error_with("n_inner", 0) == "\"n_inner\" is 0; it must be a whole number from 1 to 16777216");
-  CHECK(error_with("n_layer", 1'000'000) == "\"n_layer\" is 1000000; it must be a whole number from 1 to 10000");
-  CHECK(error_with("layer_norm_epsilon", 0) == "\"layer_norm_epsilon\" is 0; it must be a number above 0");
-  CHECK(error_with("tie_word_embeddings", 1) == "\"tie_word_embeddings\" is 1; it must be true or false");
-  CHECK(error_with("bos_token_id", 320) == "\"bos_token_id\" is 320; it must be a token id below the vocabulary size 320");
+  CHECK(gpt2_error_with("n_embd", 66) == "\"n_embd\" is 66; it must be a multiple of n_head (4)");
+  CHECK(gpt2_error_with("n_head", 0) == "\"n_head\" is 0; it must be a whole number from 1 to 16777216");
+  CHECK(gpt2_error_with("n_inner", 0) == "\"n_inner\" is 0; it must be a whole number from 1 to 16777216");
+  CHECK(gpt2_error_with("n_layer", 1'000'000) == "\"n_layer\" is 1000000; it must be a whole number from 1 to 10000");
+  CHECK(gpt2_error_with("layer_norm_epsilon", 0) == "\"layer_norm_epsilon\" is 0; it must be a number above 0");
+  CHECK(gpt2_error_with("tie_word_embeddings", 1) == "\"tie_word_embeddings\" is 1; it must be true or false");
+  CHECK(gpt2_error_with("bos_token_id", 320) == "\"bos_token_id\" is 320; it must be a token id below the vocabulary size 320");
 }
 
 TEST_CASE("GPT-2 models beyond what is built are refused, not trained wrongly") {
-  CHECK(error_with("activation_function", "relu") ==
+  CHECK(gpt2_error_with("activation_function", "relu") ==
         "\"activation_function\" is \"relu\"; it must be \"gelu_new\" or \"gelu_pytorch_tanh\" (others are not built)");
-  CHECK(error_with("activation_function", "gelu").starts_with("\"activation_function\" is \"gelu\"; "));  // the exact form
-  CHECK(error_with("scale_attn_weights", false) ==
+  CHECK(gpt2_error_with("activation_function", "gelu").starts_with("\"activation_function\" is \"gelu\"; "));  // the exact form
+  CHECK(gpt2_error_with("scale_attn_weights", false) ==
         "\"scale_attn_weights\" is false; it must be true (attention without a scale is not built)");
   for (const std::string key : {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"}) {
-    CHECK(error_with(key, true) == "\"" + key + "\" is true; it must be false (it is not built)");
+    CHECK(gpt2_error_with(key, true) == "\"" + key + "\" is true; it must be false (it is not built)");
   }
-  CHECK(error_with("quantization_config", {{"bits", 4}}) ==
+  CHECK(gpt2_error_with("quantization_config", {{"bits", 4}}) ==
         "\"quantization_config\" is set; use the model's unquantized weights");
-  const std::string refusal = error_with("architectures", {"GPT2DoubleHeadsModel"});
+  const std::string refusal = gpt2_error_with("architectures", {"GPT2DoubleHeadsModel"});
   CHECK(refusal.starts_with("unknown architecture \"GPT2DoubleHeadsModel\"; known: "));
   CHECK(refusal.ends_with("; only these heads are built"));
-  CHECK(error_with("model_type", "llama") ==
+  CHECK(gpt2_error_with("model_type", "llama") ==
         "\"architectures\" is [\"GPT2LMHeadModel\"]; it must be [\"LlamaForCausalLM\"] for model_type \"llama\"");
 }
 

@@ -8,12 +8,13 @@
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights_fixture.hpp"
+#include "paths.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain {
 namespace {
 
-ModelConfig gpt2_config(bool tied = true) { return small_config(tied, Family::gpt2); }
+ModelConfig small_gpt2_config(bool tied = true) { return small_config(tied, Family::gpt2); }
 
 const BlockParameters& block_of(const ParameterLayout& layout, BlockKind kind) {
   for (const BlockParameters& block : layout.blocks) {
@@ -33,7 +34,7 @@ std::vector<Parameter> named(const ParameterLayout& layout, const std::string& n
 }  // namespace
 
 TEST_CASE("a rank's heads of GPT-2's query, key and value are slices of one tensor, stacked") {
-  const ModelConfig config = gpt2_config();  // 8 heads of 4
+  const ModelConfig config = small_gpt2_config();  // 8 heads of 4
   const ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 1, 2);
   const std::vector<StoredTensor>& tensors = block_of(layout, BlockKind::attention).tensors;
   REQUIRE(tensors.size() == 6);
@@ -58,7 +59,7 @@ TEST_CASE("a rank's heads of GPT-2's query, key and value are slices of one tens
 }
 
 TEST_CASE("the ranks' slices of GPT-2's tensors cover each element once, replicated ones on every rank") {
-  const ModelConfig config = gpt2_config(GENERATE(false, true));
+  const ModelConfig config = small_gpt2_config(GENERATE(false, true));
   for (const int tp_size : {1, 2, 4}) {
     std::map<std::string, std::vector<int>> covered;
     for (const NamedShape& tensor : logical_tensors(config)) {
@@ -99,7 +100,7 @@ TEST_CASE("GPT-2's presets have the published numbers of parameters") {
 }
 
 TEST_CASE("a slice goes to its place in the full tensor and back") {
-  const ModelConfig config = gpt2_config();
+  const ModelConfig config = small_gpt2_config();
   std::map<std::string, std::vector<float>> tensors, expected = load_all(*random_weights(config, 4), config);
   for (int rank = 0; rank < 4; ++rank) {
     for (const Parameter& parameter : layout_parameters(config, {blocks_of(config)}, rank, 4).parameters) {
@@ -113,19 +114,19 @@ TEST_CASE("a slice goes to its place in the full tensor and back") {
 }
 
 TEST_CASE("a GPT-2 folder's weights load in slices, and a saved one reads back bit by bit") {
-  const fs::path golden = fs::path(PIPETRAIN_TEST_DATA) / "golden/gpt2_tiny";
+  const fs::path golden = fs::path(test_data()) / "golden/gpt2_tiny";
   const ModelConfig config = read_hf_config(golden);
   check_slices(*hf_weights(config, golden), config);
 
   const TempFolder folder;
-  const ModelConfig small = gpt2_config(GENERATE(false, true));
+  const ModelConfig small = small_gpt2_config(GENERATE(false, true));
   save(small, folder.path() / "model");
   CHECK(read_hf_config(folder.path() / "model") == small);
   CHECK(load_all(*hf_weights(small, folder.path() / "model"), small) == load_all(*random_weights(small, 1), small));
 }
 
 TEST_CASE("GPT-2 files without the head leave out the names' beginning, and old ones keep causal masks") {
-  const ModelConfig config = gpt2_config();
+  const ModelConfig config = small_gpt2_config();
   const TempFolder folder;
   std::vector<NamedShape> tensors;
   for (NamedShape tensor : logical_tensors(config)) {
@@ -146,7 +147,7 @@ TEST_CASE("GPT-2 files without the head leave out the names' beginning, and old 
 }
 
 TEST_CASE("GPT-2's random biases are 0, and what ends in the residual stream is smaller by the root of twice the layers") {
-  ModelConfig config = gpt2_config();
+  ModelConfig config = small_gpt2_config();
   config.hidden = 128;
   config.intermediate = 512;
   config.init_std = 0.5;

@@ -6,6 +6,7 @@
 #include "model/error_text.hpp"
 #include "model/families/config_fixture.hpp"
 #include "model/weights/weights_fixture.hpp"
+#include "paths.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain {
@@ -13,10 +14,10 @@ namespace {
 
 using nlohmann::json;
 
-const fs::path golden = fs::path(PIPETRAIN_TEST_DATA) / "golden";
+const fs::path golden_labels = fs::path(test_data()) / "golden";
 
 json classifier(const std::string& name) {
-  json text = json::parse(hf_config_text(read_hf_config(golden / name)));
+  json text = json::parse(hf_config_text(read_hf_config(golden_labels / name)));
   text["architectures"] = {name == "gpt2_tiny" ? "GPT2ForSequenceClassification" : "LlamaForSequenceClassification"};
   return text;
 }
@@ -27,7 +28,7 @@ ModelConfig parsed(const json& text) {
   return read_hf_config(folder.path());
 }
 
-std::string error_with(const std::string& key, const json& value) {
+std::string labels_error_with(const std::string& key, const json& value) {
   json text = classifier("gpt2_tiny");
   text[key] = value;
   const std::string error = input_error([&] { parsed(text); });
@@ -36,14 +37,14 @@ std::string error_with(const std::string& key, const json& value) {
 }
 
 TEST_CASE("Hugging Face's classifiers are read, with two classes where nothing is said") {
-  const ModelConfig config = read_hf_config(golden / "gpt2_classify_tiny");
+  const ModelConfig config = read_hf_config(golden_labels / "gpt2_classify_tiny");
   CHECK(config.labels == std::vector<std::string>{"LABEL_0", "LABEL_1"});
   CHECK(config.classifies());
   CHECK(config.outputs() == 2);
   CHECK_FALSE(config.tied_embeddings);  // whatever the file says: nothing is tied to the head
   CHECK(config.pad_id == 0);
-  CHECK_FALSE(read_hf_config(golden / "gpt2_tiny").classifies());
-  CHECK_NOTHROW(hf_weights(config, golden / "gpt2_classify_tiny"));
+  CHECK_FALSE(read_hf_config(golden_labels / "gpt2_tiny").classifies());
+  CHECK_NOTHROW(hf_weights(config, golden_labels / "gpt2_classify_tiny"));
   CHECK(logical_tensors(config).back().name == "score.weight");
   CHECK(logical_tensors(config).back().shape == Shape{2, 64});
 }
@@ -66,11 +67,12 @@ TEST_CASE("the classes' names and number read back as they were written") {
 }
 
 TEST_CASE("classes that are none, one or not single are refused by their key") {
-  CHECK(error_with("num_labels", 1) == "\"num_labels\" is 1; it must be of 2 to 65536 classes (regression is not built)");
-  CHECK(error_with("id2label", {{"0", "a"}, {"2", "b"}}).starts_with("\"id2label\" is {"));
-  CHECK(error_with("id2label", {{"0", "a"}, {"1", 5}}).starts_with("\"id2label\" is {"));
-  CHECK(error_with("id2label", {"a", "b"}).starts_with("\"id2label\" is ["));
-  CHECK(error_with("problem_type", "regression").starts_with("\"problem_type\" is \"regression\"; it must be "));
+  CHECK(labels_error_with("num_labels", 1) ==
+        "\"num_labels\" is 1; it must be of 2 to 65536 classes (regression is not built)");
+  CHECK(labels_error_with("id2label", {{"0", "a"}, {"2", "b"}}).starts_with("\"id2label\" is {"));
+  CHECK(labels_error_with("id2label", {{"0", "a"}, {"1", 5}}).starts_with("\"id2label\" is {"));
+  CHECK(labels_error_with("id2label", {"a", "b"}).starts_with("\"id2label\" is ["));
+  CHECK(labels_error_with("problem_type", "regression").starts_with("\"problem_type\" is \"regression\"; it must be "));
   json text = classifier("gpt2_tiny");
   text["id2label"] = {{"0", "a"}, {"1", "b"}};
   text["num_labels"] = 3;
@@ -79,17 +81,17 @@ TEST_CASE("classes that are none, one or not single are refused by their key") {
 
 TEST_CASE("a language model's folder with a new head has its own weights, and a head that follows from the seed") {
   for (const std::string name : {"gpt2_tiny", "llama2_tiny", "llama3_tiny"}) {
-    const ModelConfig language = read_hf_config(golden / name), config = with_new_head(language, 3);
+    const ModelConfig language = read_hf_config(golden_labels / name), config = with_new_head(language, 3);
     CHECK(config.outputs() == 3);
     CHECK(config.pad_id == config.eos_id);
-    const auto plain = load_all(*hf_weights(language, golden / name), language);
-    const auto weights = load_all(*hf_weights(config, golden / name, 5), config);
+    const auto plain = load_all(*hf_weights(language, golden_labels / name), language);
+    const auto weights = load_all(*hf_weights(config, golden_labels / name, 5), config);
     CHECK(weights.at("score.weight") == load_all(*random_weights(config, 5), config).at("score.weight"));
-    CHECK(weights.at("score.weight") != load_all(*hf_weights(config, golden / name, 6), config).at("score.weight"));
+    CHECK(weights.at("score.weight") != load_all(*hf_weights(config, golden_labels / name, 6), config).at("score.weight"));
     for (const auto& [tensor, values] : weights)
       if (tensor != "score.weight") CHECK(values == plain.at(tensor));
     CHECK_FALSE(weights.contains("lm_head.weight"));
-    CHECK_THAT(input_error([&] { hf_weights(config, golden / name); }),
+    CHECK_THAT(input_error([&] { hf_weights(config, golden_labels / name); }),
                Catch::Matchers::Contains("tensor score.weight is missing"));
     CHECK(matmul_parameter_count(config) == matmul_parameter_count(language) + (3 - language.vocabulary) * language.hidden);
   }

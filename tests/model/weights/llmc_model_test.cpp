@@ -7,6 +7,7 @@
 #include "model/weights/llmc_model.hpp"
 #include "model/weights/stored_model.hpp"
 #include "model/weights/weights_fixture.hpp"
+#include "paths.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain {
@@ -14,7 +15,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-const fs::path golden = fs::path(PIPETRAIN_TEST_DATA) / "golden/gpt2_tiny";
+const fs::path golden_llmc = fs::path(test_data()) / "golden/gpt2_tiny";
 
 // With the lower half of each float cut off.
 Tensors as_bf16(Tensors tensors) {
@@ -29,7 +30,7 @@ Tensors as_bf16(Tensors tensors) {
   return tensors;
 }
 
-ModelConfig gpt2_config() {
+ModelConfig llmc_gpt2_config() {
   ModelConfig config = small_config(true, Family::gpt2);
   config.intermediate = 4 * config.hidden;
   return config;
@@ -38,10 +39,10 @@ ModelConfig gpt2_config() {
 }  // namespace
 
 TEST_CASE("a model file of llm.c has the weights of the folder that it was made from, whole and in slices") {
-  const ModelConfig config = read_hf_config(golden);
+  const ModelConfig config = read_hf_config(golden_llmc);
   const TempFolder folder;
   const std::int32_t version = GENERATE(3, 5);
-  Tensors tensors = load_all(*hf_weights(config, golden), config);
+  Tensors tensors = load_all(*hf_weights(config, golden_llmc), config);
   if (version == 5) tensors = as_bf16(tensors);
   const fs::path file = folder.write("model.bin", LlmcFileWriter(config, tensors).bytes(version, config.vocabulary + 64));
 
@@ -62,11 +63,11 @@ TEST_CASE("a model file of llm.c has the weights of the folder that it was made 
         tensors.at("transformer.h.2.mlp.c_fc.weight"));
   const ModelConfig classes = with_new_head(read, 3);
   CHECK(load_all(*stored_weights(classes, file, 5), classes).at("score.weight") ==
-        load_all(*stored_weights(classes, golden, 5), classes).at("score.weight"));
+        load_all(*stored_weights(classes, golden_llmc, 5), classes).at("score.weight"));
 }
 
 TEST_CASE("the published sizes of llm.c have GPT-2's end of text") {
-  ModelConfig config = gpt2_config();
+  ModelConfig config = llmc_gpt2_config();
   config.vocabulary = 50257;
   config.layers = 1;
   const TempFolder folder;
@@ -76,7 +77,7 @@ TEST_CASE("the published sizes of llm.c have GPT-2's end of text") {
 }
 
 TEST_CASE("a damaged model file of llm.c is refused with what is wrong") {
-  const ModelConfig config = gpt2_config();
+  const ModelConfig config = llmc_gpt2_config();
   const TempFolder folder;
   const std::string whole = LlmcFileWriter(config, load_all(*random_weights(config, 1), config)).bytes(3, config.vocabulary);
   const auto error = [&](const std::string& bytes) {
@@ -124,7 +125,7 @@ TEST_CASE("what other programs wrote as Python objects is told by name, with wha
   const fs::path pickle = folder.write("model_optim_rng.pt", "");
   CHECK_THAT(input_error([&] { read_stored_config(pickle); }), Contains("Megatron-LM"));
   // A folder whose weights alone are Python objects has a configuration all the same.
-  fs::copy_file(golden / "config.json", folder.path() / "config.json");
+  fs::copy_file(golden_llmc / "config.json", folder.path() / "config.json");
   fs::remove(pickle);
   folder.write("pytorch_model.bin", "");
   const ModelConfig config = read_stored_config(folder.path());

@@ -6,6 +6,7 @@
 #include "model/error_text.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights_fixture.hpp"
+#include "paths.hpp"
 #include "run_program.hpp"
 #include "temp_folder.hpp"
 
@@ -13,7 +14,7 @@ namespace pipetrain {
 namespace {
 
 TEST_CASE("a Hugging Face folder's weights load in slices") {
-  const fs::path folder = fs::path(PIPETRAIN_TEST_DATA) / "golden" / GENERATE("llama2_tiny", "llama3_tiny");
+  const fs::path folder = fs::path(test_data()) / "golden" / GENERATE("llama2_tiny", "llama3_tiny");
   const ModelConfig config = read_hf_config(folder);
   check_slices(*hf_weights(config, folder), config);
 }
@@ -22,7 +23,7 @@ const std::string of_one_model = "; give the weights and the config.json of one 
 const std::string again = "; correct the index, or copy it again";
 
 TEST_CASE("fewer layers than the folder has may be kept") {
-  const fs::path folder = fs::path(PIPETRAIN_TEST_DATA) / "golden/llama2_tiny";
+  const fs::path folder = fs::path(test_data()) / "golden/llama2_tiny";
   ModelConfig config = read_hf_config(folder);
   config.layers = 3;
   CHECK_NOTHROW(hf_weights(config, folder));

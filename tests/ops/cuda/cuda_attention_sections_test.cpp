@@ -22,17 +22,17 @@ Tensor sequences_of(const Tensor& all, std::int64_t batch, std::int64_t first, s
   return some;
 }
 
-struct Inputs {
+struct SectionInputs {
   Tensor qkv, dout, out, log_sum_exp;
   std::optional<Tensor> documents, cos_sin;
 };
 
-Inputs inputs_of(Bench& b, const Work& work, Ops& ops) {
+SectionInputs inputs_of(Bench& b, const Work& work, Ops& ops) {
   const AttentionShape& shape = work.shape;
-  Inputs in{.qkv = b.put(b.draw({shape.tokens(), shape.packed_cols()})),
-            .dout = b.put(b.draw({shape.tokens(), shape.heads * shape.head_dim})),
-            .out = b.poisoned({shape.tokens(), shape.heads * shape.head_dim}),
-            .log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32)};
+  SectionInputs in{.qkv = b.put(b.draw({shape.tokens(), shape.packed_cols()})),
+                   .dout = b.put(b.draw({shape.tokens(), shape.heads * shape.head_dim})),
+                   .out = b.poisoned({shape.tokens(), shape.heads * shape.head_dim}),
+                   .log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32)};
   if (work.has_documents) {
     Values begins({shape.batch, shape.sequence});
     for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
@@ -46,7 +46,7 @@ Inputs inputs_of(Bench& b, const Work& work, Ops& ops) {
 }
 
 // Of so many sequences at a time.
-std::vector<unsigned char> gradient_of(Bench& b, const Work& work, const Inputs& in, Ops& ops, std::int64_t count) {
+std::vector<unsigned char> gradient_of(Bench& b, const Work& work, const SectionInputs& in, Ops& ops, std::int64_t count) {
   const Tensor dqkv = b.poisoned(in.qkv.shape);
   AttentionShape shape = work.shape;
   shape.batch = count;
@@ -77,7 +77,7 @@ TEST_CASE("GPU attention's backward has the same bits in sections as in one, and
       TestTeam team(*backend, 1);
       Bench b{team, team[0], DType::bf16, backend->tolerance(DType::bf16)};
       const auto ops = make_cuda_ops(b.rank.stream(), true);
-      const Inputs in = inputs_of(b, work, *ops);
+      const SectionInputs in = inputs_of(b, work, *ops);
       const auto together = gradient_of(b, work, in, *ops, shape.batch);
       CHECK((gradient_of(b, work, in, *ops, shape.batch) == together));
       CHECK((gradient_of(b, work, in, *ops, 1) == together));

@@ -16,7 +16,7 @@
 namespace pipetrain::testing {
 namespace {
 
-Fp8Matrix make_matrix(TestRank& rank, const Shape& shape, Fp8Scales scales) {
+Fp8Matrix make_block_matrix(TestRank& rank, const Shape& shape, Fp8Scales scales) {
   Fp8Matrix matrix;
   matrix.scales = scales;
   matrix.rows = rank.poisoned(shape, DType::e4m3);
@@ -55,7 +55,7 @@ double scale_at(const Values& scales, Fp8Scales kind, std::int64_t row, std::int
 }
 
 // What the 8 bits of a layout stand for.
-Values meant(TestRank& rank, const Fp8Operand& operand) {
+Values meant_by_blocks(TestRank& rank, const Fp8Operand& operand) {
   Values values = rank.get(operand.values);
   const Values scales = rank.get(operand.scale);
   for (std::int64_t row = 0; row < values.rows(); ++row) {
@@ -121,7 +121,7 @@ TEST_CASE("GPU rounding to 8 bits with scales of tiles and blocks, in both layou
       INFO(to_string(shape) << (scales == Fp8Scales::tiles ? " tiles" : " blocks"));
       const Values x = uneven_values(shape, random, 1e-3);
       const Tensor tx = rank.put(x, DType::bf16);
-      const Fp8Matrix both = make_matrix(rank, shape, scales), again = make_matrix(rank, shape, scales);
+      const Fp8Matrix both = make_block_matrix(rank, shape, scales), again = make_block_matrix(rank, shape, scales);
       Fp8Matrix only_rows = again, only_cols = again;
       only_rows.cols = only_rows.col_scales = {};
       only_cols.rows = only_cols.row_scales = {};
@@ -151,14 +151,14 @@ TEST_CASE("GPU rounding with scales of tiles and blocks makes NaN of those alone
       x.data.assign(x.data.size(), 1);
       x(5, 130) = bad;
       const Tensor tx = rank.put(x, DType::bf16);
-      const Fp8Matrix matrix = make_matrix(rank, x.shape, scales);
+      const Fp8Matrix matrix = make_block_matrix(rank, x.shape, scales);
       team.run([&](TestRank& r) { r.ops().quantise({.x = tx, .out = matrix}); });
       const auto count_nan = [](const Values& values) {
         return std::count_if(values.data.begin(), values.data.end(), [](double value) { return std::isnan(value); });
       };
       const std::int64_t numbers = scales == Fp8Scales::tiles ? fp8_block : fp8_block * fp8_block;
-      CHECK(count_nan(meant(rank, rows(matrix))) == numbers);
-      CHECK(count_nan(meant(rank, cols(matrix))) == numbers);
+      CHECK(count_nan(meant_by_blocks(rank, rows(matrix))) == numbers);
+      CHECK(count_nan(meant_by_blocks(rank, cols(matrix))) == numbers);
     }
   }
 }
@@ -179,12 +179,12 @@ TEST_CASE("GPU products with scales of tiles and blocks: forward, input and weig
                             .dy = uneven_values({t, n}, random, 1e-3),
                             .residual = random_values({t, n}, random, DType::bf16),
                             .old = random_values({n, k}, random, DType::f32, 1e-3),
-                            .qx = make_matrix(rank, {t, k}, Fp8Scales::tiles),
-                            .qw = make_matrix(rank, {n, k}, Fp8Scales::blocks),
-                            .qdy = make_matrix(rank, {t, n}, Fp8Scales::tiles)};
+                            .qx = make_block_matrix(rank, {t, k}, Fp8Scales::tiles),
+                            .qw = make_block_matrix(rank, {n, k}, Fp8Scales::blocks),
+                            .qdy = make_block_matrix(rank, {t, n}, Fp8Scales::tiles)};
       linear.run(team);
       const auto product = [&](const Fp8Operand& a, const Fp8Operand& b) {
-        return reference::matmul(MatmulKind::forward, meant(rank, a), meant(rank, b));
+        return reference::matmul(MatmulKind::forward, meant_by_blocks(rank, a), meant_by_blocks(rank, b));
       };
       const Values forward = product(rows(linear.qx), rows(linear.qw));
       const Values of_weight = product(cols(linear.qdy), cols(linear.qx));
@@ -220,7 +220,8 @@ TEST_CASE("GPU products with scales of tiles and blocks keep what one scale a te
   grow(x, -8), grow(w, 8);
   const Tensor tx = rank.put(x, DType::bf16), tw = rank.put(w, DType::bf16);
   const Tensor by_blocks = rank.poisoned({t, n}, DType::f32), by_tensor = rank.poisoned({t, n}, DType::f32);
-  const Fp8Matrix tiles = make_matrix(rank, x.shape, Fp8Scales::tiles), blocks = make_matrix(rank, w.shape, Fp8Scales::blocks);
+  const Fp8Matrix tiles = make_block_matrix(rank, x.shape, Fp8Scales::tiles),
+                  blocks = make_block_matrix(rank, w.shape, Fp8Scales::blocks);
   const auto whole = [&](const Shape& shape) {
     return Fp8Matrix{.rows = rank.poisoned(shape, DType::e4m3), .scale = rank.poisoned({2}, DType::f32)};
   };
@@ -260,7 +261,8 @@ TEST_CASE("GPU products with scales of tiles and blocks, summed over ranks", "[g
         Rank& own = mine(r);
         own.x = r.put(uneven_values({tokens, k}, random, 1), DType::bf16);
         own.w = r.put(uneven_values({n, k}, random, 0.02), DType::bf16);
-        own.tiles = make_matrix(r, {tokens, k}, Fp8Scales::tiles), own.blocks = make_matrix(r, {n, k}, Fp8Scales::blocks);
+        own.tiles = make_block_matrix(r, {tokens, k}, Fp8Scales::tiles),
+        own.blocks = make_block_matrix(r, {n, k}, Fp8Scales::blocks);
         own.out = r.poisoned({r.tp(sequence_parallel).shard_rows(tokens), n}, DType::bf16);
       }
       team.run([&](TestRank& r) {
@@ -272,8 +274,8 @@ TEST_CASE("GPU products with scales of tiles and blocks, summed over ranks", "[g
       Values product({tokens, n});
       for (int rank = 0; rank < ranks; ++rank) {
         TestRank& r = team[rank];
-        product = plus(product,
-                       reference::matmul(MatmulKind::forward, meant(r, rows(mine(r).tiles)), meant(r, rows(mine(r).blocks))));
+        product = plus(product, reference::matmul(MatmulKind::forward, meant_by_blocks(r, rows(mine(r).tiles)),
+                                                  meant_by_blocks(r, rows(mine(r).blocks))));
       }
       for (int rank = 0; rank < ranks; ++rank) {
         TestRank& r = team[rank];

@@ -15,7 +15,7 @@
 namespace pipetrain::testing {
 namespace {
 
-Fp8Matrix make_matrix(TestRank& rank, const Shape& shape, DType type) {
+Fp8Matrix make_fp8_matrix(TestRank& rank, const Shape& shape, DType type) {
   return {rank.poisoned(shape, type), rank.poisoned({shape[1], round_up_to_fp8(shape[0])}, type),
           rank.poisoned({2}, DType::f32)};
 }
@@ -27,7 +27,7 @@ double largest_of(const Values& values) {
 }
 
 // What the 8 bits stand for.
-Values meant(TestRank& rank, const Tensor& values, const Tensor& scale) {
+Values meant_by_scale(TestRank& rank, const Tensor& values, const Tensor& scale) {
   return scaled(rank.get(values), rank.get(scale).data[0]);
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("GPU rounding to 8 bits, in both layouts", "[gpu]") {
       INFO(to_string(shape) << " " << to_string(type));
       const Values x = random_values(shape, random, DType::bf16, 1e-3);
       const Tensor tx = rank.put(x, DType::bf16);
-      const Fp8Matrix both = make_matrix(rank, shape, type), again = make_matrix(rank, shape, type);
+      const Fp8Matrix both = make_fp8_matrix(rank, shape, type), again = make_fp8_matrix(rank, shape, type);
       const Fp8Matrix cols{{}, again.cols, again.scale};
       team.run([&](TestRank& r) {
         r.ops().quantise({.x = tx, .out = both});
@@ -84,9 +84,9 @@ TEST_CASE("GPU rounding to 8 bits of zeros, of very small numbers and of what is
     x(5, 7) = one;
     if (std::isinf(one)) x(0, 0) = 1;
     const Tensor tx = rank.put(x, DType::bf16);
-    const Fp8Matrix matrix = make_matrix(rank, shape, DType::e5m2);
+    const Fp8Matrix matrix = make_fp8_matrix(rank, shape, DType::e5m2);
     team.run([&](TestRank& r) { r.ops().quantise({.x = tx, .out = matrix}); });
-    return std::pair(meant(rank, matrix.rows, matrix.scale), meant(rank, matrix.cols, matrix.scale));
+    return std::pair(meant_by_scale(rank, matrix.rows, matrix.scale), meant_by_scale(rank, matrix.cols, matrix.scale));
   };
   CHECK(largest_of(rounded_with(0).first) == 0);
   for (const double small : {0x1p-100, -0x1p-126}) {
@@ -117,12 +117,13 @@ TEST_CASE("GPU products of matrices of 8 bits: forward, input and weight gradien
                           .dy = random_values({t, n}, random, DType::bf16, 1e-5),
                           .residual = random_values({t, n}, random, DType::bf16),
                           .old = random_values({n, k}, random, DType::f32, 1e-3),
-                          .qx = make_matrix(rank, {t, k}, DType::e4m3),
-                          .qw = make_matrix(rank, {n, k}, DType::e4m3),
-                          .qdy = make_matrix(rank, {t, n}, DType::e5m2)};
+                          .qx = make_fp8_matrix(rank, {t, k}, DType::e4m3),
+                          .qw = make_fp8_matrix(rank, {n, k}, DType::e4m3),
+                          .qdy = make_fp8_matrix(rank, {t, n}, DType::e5m2)};
     linear.run(team);
-    const Values x = meant(rank, linear.qx.rows, linear.qx.scale), w = meant(rank, linear.qw.rows, linear.qw.scale),
-                 dy = meant(rank, linear.qdy.rows, linear.qdy.scale);
+    const Values x = meant_by_scale(rank, linear.qx.rows, linear.qx.scale),
+                 w = meant_by_scale(rank, linear.qw.rows, linear.qw.scale),
+                 dy = meant_by_scale(rank, linear.qdy.rows, linear.qdy.scale);
     CHECK(relative_error(x, linear.x) < 0.05);
     CHECK(relative_error(dy, linear.dy) < 0.1);
     const Values forward = reference::matmul(MatmulKind::forward, x, w), of_weight = reference::weight_grad(dy, x);
@@ -163,7 +164,7 @@ void check_summed_products(const OpsBackend& backend, const ScatterSizes& sizes,
     Rank& own = mine(r);
     own.x = r.put(random_values({tokens, k}, random, DType::bf16, 1 + 10 * rank), DType::bf16);
     own.w = r.put(random_values({n, k}, random, DType::bf16, 0.02), DType::bf16);
-    own.qx = make_matrix(r, {tokens, k}, DType::e4m3), own.qw = make_matrix(r, {n, k}, DType::e4m3);
+    own.qx = make_fp8_matrix(r, {tokens, k}, DType::e4m3), own.qw = make_fp8_matrix(r, {n, k}, DType::e4m3);
     own.sum = r.put(rows_of(residual, r), DType::bf16);
     own.alone = r.poisoned(own.sum.shape, DType::bf16);
   }
@@ -178,8 +179,8 @@ void check_summed_products(const OpsBackend& backend, const ScatterSizes& sizes,
   Values product({tokens, n});
   for (int rank = 0; rank < ranks; ++rank) {
     const Rank& own = mine(team[rank]);
-    product = plus(product, reference::matmul(MatmulKind::forward, meant(team[rank], own.qx.rows, own.qx.scale),
-                                              meant(team[rank], own.qw.rows, own.qw.scale)));
+    product = plus(product, reference::matmul(MatmulKind::forward, meant_by_scale(team[rank], own.qx.rows, own.qx.scale),
+                                              meant_by_scale(team[rank], own.qw.rows, own.qw.scale)));
   }
   for (int rank = 0; rank < ranks; ++rank) {
     TestRank& r = team[rank];

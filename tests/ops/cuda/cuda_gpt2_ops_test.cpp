@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::int64_t first_token = 5;
 
-struct Inputs {
+struct Gpt2Inputs {
   Values x, dy, residual, w, bias, table;
   std::int64_t sequence;
 
-  Inputs(Bench& b, const Shape& shape)
+  Gpt2Inputs(Bench& b, const Shape& shape)
       : x(b.draw(shape)),
         dy(b.draw(shape)),
         residual(b.draw(shape)),
@@ -33,7 +33,7 @@ struct Outputs {
   }
 };
 
-Outputs compute(Bench& b, const Inputs& in) {
+Outputs compute_gpt2(Bench& b, const Gpt2Inputs& in) {
   const Shape& shape = in.x.shape;
   const Values zero(Shape{shape[1]});
   const Tensor x = b.put(in.x), dy = b.put(in.dy), residual = b.put(in.residual), w = b.put(in.w), bias = b.put(in.bias);
@@ -75,7 +75,7 @@ Outputs compute(Bench& b, const Inputs& in) {
   return out;
 }
 
-void check(Bench& b, const Inputs& in, const Outputs& out) {
+void check(Bench& b, const Gpt2Inputs& in, const Outputs& out) {
   const auto error = [&](const Tensor& got, const Values& expected) { return relative_error(b.rank.get(got), expected); };
   const auto forward = reference::layer_norm(in.x, in.w, in.bias, 1e-5);
   const auto grads = reference::layer_norm_backward(in.dy, in.x, in.w, 1e-5);
@@ -109,10 +109,10 @@ TEST_CASE("GPU LayerNorm, GELU, biases and positions at full size, the same bits
     if (b.rank.device().id().kind != DeviceKind::cuda) return;
     for (const Shape& shape : {Shape{2000, 1600}, Shape{4096, 768}, Shape{301, 8192}, Shape{65, 16384}, Shape{1030, 3001}}) {
       INFO(to_string(shape));
-      const Inputs in(b, shape);
-      const Outputs out = compute(b, in);
+      const Gpt2Inputs in(b, shape);
+      const Outputs out = compute_gpt2(b, in);
       check(b, in, out);
-      CHECK((bytes_of(b, compute(b, in)) == bytes_of(b, out)));
+      CHECK((bytes_of(b, compute_gpt2(b, in)) == bytes_of(b, out)));
     }
   });
 }

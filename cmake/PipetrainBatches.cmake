@@ -1,0 +1,117 @@
+# How the build reads headers few times: sources are compiled in batches (unity builds), each with a precompiled header.
+#
+# A batch is a generated file that includes up to PIPETRAIN_BATCH_SIZE sources. It names them relative to the repository, so that it
+# is the same text in every clone and ccache finds what another clone compiled; CMake's own UNITY_BUILD writes absolute paths.
+# What two sources of one target define in anonymous namespaces must therefore have different names.
+# -DPIPETRAIN_BATCHES=OFF (the preset "plain") compiles every source by itself and without precompiled headers.
+option(PIPETRAIN_BATCHES "Compile sources in batches and with precompiled headers" ON)
+set(PIPETRAIN_BATCH_SIZE 12 CACHE STRING "The largest number of sources in one batch")
+mark_as_advanced(PIPETRAIN_BATCH_SIZE)
+
+# pipetrain_sources(TARGET [TOGETHER files...] SOURCES files...): adds the sources to the target, the .cpp files in batches. A source
+# that has compile options or definitions of its own stays single. Those of TOGETHER make a batch of their own, so that the compiler
+# can inline their calls of each other.
+function(pipetrain_sources target)
+  cmake_parse_arguments(ARG "" "" "TOGETHER;SOURCES" ${ARGN})
+  set(together "")
+  set(batched "")
+  foreach(source IN LISTS ARG_SOURCES)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
+    file(RELATIVE_PATH name ${CMAKE_CURRENT_SOURCE_DIR} ${source})
+    pipetrain_is_single(${source} single)
+    target_sources(${target} PRIVATE ${source})
+    if(NOT single)
+      set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)  # editors see it; its batch compiles it
+      if(name IN_LIST ARG_TOGETHER)
+        list(APPEND together ${source})
+      else()
+        list(APPEND batched ${source})
+      endif()
+    endif()
+  endforeach()
+  if(together)
+    pipetrain_add_batch(${target} together ${together})
+  endif()
+  list(SORT batched)
+  list(LENGTH batched count)
+  math(EXPR batches "(${count} + ${PIPETRAIN_BATCH_SIZE} - 1) / ${PIPETRAIN_BATCH_SIZE}")
+  set(begin 0)
+  while(begin LESS count)  # of equal size, but for one
+    math(EXPR size "(${count} - ${begin} + ${batches} - 1) / ${batches}")
+    list(SUBLIST batched ${begin} ${size} sources)
+    pipetrain_add_batch(${target} ${batches} ${sources})
+    math(EXPR begin "${begin} + ${size}")
+    math(EXPR batches "${batches} - 1")
+  endwhile()
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+endfunction()
+
+function(pipetrain_add_batch target label)
+  set(text "")
+  foreach(source IN LISTS ARGN)
+    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
+    string(APPEND text "#include \"${name}\"\n")
+  endforeach()
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${target}_${label}.cpp)
+  file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)  # keeps its time when the text is the same
+  target_sources(${target} PRIVATE ${file})
+endfunction()
+
+function(pipetrain_is_single source result)
+  set(${result} ON PARENT_SCOPE)
+  if(NOT PIPETRAIN_BATCHES OR NOT source MATCHES "\\.cpp$")
+    return()
+  endif()
+  foreach(property COMPILE_OPTIONS COMPILE_DEFINITIONS)
+    get_source_file_property(value ${source} ${property})
+    if(value)
+      return()
+    endif()
+  endforeach()
+  set(${result} OFF PARENT_SCOPE)
+endfunction()
+
+set(pipetrain_standard_headers <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cstdint> <cstring> <filesystem> <functional>
+  <map> <memory> <mutex> <optional> <span> <string> <string_view> <thread> <utility> <vector>)
+
+# pipetrain_precompile(TARGET KIND): compiles the target's C++ sources with the precompiled header of that kind, which all targets of
+# the kind share: one costs as much as several batches save. Kinds: "library", position-independent, with fmt where the target links it;
+# "program"; "test", a program with Catch2.
+function(pipetrain_precompile target kind)
+  get_target_property(links ${target} LINK_LIBRARIES)
+  if(kind STREQUAL "library" AND "fmt::fmt" IN_LIST links)
+    set(kind fmt_library)
+  endif()
+  if(NOT PIPETRAIN_BATCHES)
+    return()
+  endif()
+  if(NOT TARGET pipetrain_precompiled_${kind})
+    pipetrain_add_precompiled(pipetrain_precompiled_${kind} ${kind})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM pipetrain_precompiled_${kind})
+endfunction()
+
+function(pipetrain_add_precompiled name kind)
+  set(source ${PROJECT_BINARY_DIR}/precompiled/${kind}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "" @ONLY)
+  add_library(${name} OBJECT ${source})
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  pipetrain_warnings(${name})  # -Wpedantic changes what the compiler predefines, and so must be the same in both
+  set(headers ${pipetrain_standard_headers})
+  if(kind MATCHES "library")
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
+  if(NOT kind STREQUAL "library")
+    target_link_libraries(${name} PRIVATE fmt::fmt)
+    list(APPEND headers <fmt/format.h>)
+  endif()
+  if(kind STREQUAL "test")
+    find_path(catch2_all catch2/catch_all.hpp)
+    if(catch2_all)
+      list(APPEND headers <catch2/catch_all.hpp>)
+    else()
+      list(APPEND headers <catch2/catch.hpp>)
+    endif()
+  endif()
+  target_precompile_headers(${name} PRIVATE ${headers})
+endfunction()
