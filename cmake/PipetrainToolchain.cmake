@@ -3,10 +3,17 @@
 # The compiler's time grows by a sixth from -O2 to -O3, which only loops over numbers repay: rooms that have such loops ask for -O3.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
-find_program(PIPETRAIN_CCACHE ccache)
-if(PIPETRAIN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${PIPETRAIN_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${PIPETRAIN_CCACHE})
+# ccache finds what any clone has compiled: paths below the repository are relative for it, and no object knows its clone's folder.
+# Its sloppiness lets it take precompiled headers: it then trusts that no macro of a command line changes what such a header means,
+# and none does, and that nothing depends on __TIME__. -DPIPETRAIN_CCACHE=OFF compiles without it.
+option(PIPETRAIN_CCACHE "Compile through ccache where it is installed" ON)
+find_program(CCACHE_PROGRAM ccache)
+mark_as_advanced(CCACHE_PROGRAM)
+if(PIPETRAIN_CCACHE AND CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 
 function(pipetrain_warnings target)

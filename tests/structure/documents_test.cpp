@@ -17,7 +17,7 @@ using pipetrain::structure::text_of;
 
 namespace {
 
-const fs::path root = source_folder();
+const fs::path root = pipetrain::source_folder();
 
 std::vector<std::string> documents() {
   std::vector<std::string> paths = {"README.md", "CONTRIBUTING.md", "bench/README.md"};

@@ -26,10 +26,10 @@ std::string code_of(const fs::path& file) {
 std::vector<std::string> sources() {
   std::vector<std::string> paths;
   for (const char* room : {"ops", "model", "actors", "apps"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_folder()) / room)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(pipetrain::source_folder()) / room)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cpp" && extension != ".hpp" && extension != ".cu" && extension != ".cuh") continue;
-      paths.push_back(fs::relative(entry.path(), source_folder()).generic_string());
+      paths.push_back(fs::relative(entry.path(), pipetrain::source_folder()).generic_string());
     }
   }
   std::sort(paths.begin(), paths.end());
@@ -42,7 +42,7 @@ TEST_CASE("only the files that docs/add-a-model.md lists tell model families apa
   const std::set<std::string> of_gpt2{"model/families/gpt2.cpp", "model/families/families.cpp", "model/families/presets.cpp"};
   std::set<std::string> found;
   for (const std::string& path : sources()) {
-    const std::string code = code_of(fs::path(source_folder()) / path);
+    const std::string code = code_of(fs::path(pipetrain::source_folder()) / path);
     // The default of a configuration is a Llama.
     const bool names_one = code.find("Family::gpt2") != std::string::npos || code.find("gpt2_family") != std::string::npos;
     const bool compares = code.find(".family ==") != std::string::npos || code.find(".family !=") != std::string::npos ||

@@ -39,8 +39,8 @@ class Installation {
  public:
   Installation()
       : root_(fs::temp_directory_path() / ("pipetrain install " + std::to_string(::getpid()))) {  // a space, on purpose
-    const Result installed =
-        run(cmake() + " --install '" + build_folder() + "' --component development --prefix '" + prefix().string() + "'");
+    const Result installed = run(cmake() + " --install '" + pipetrain::build_folder() + "' --component development --prefix '" +
+                                 prefix().string() + "'");
     INFO(installed.output);
     REQUIRE(installed.status == 0);
   }
@@ -51,7 +51,7 @@ class Installation {
   // Configures, builds and runs tests/structure/consumer for the component; the output is the program's.
   Result consume(const std::string& component, const std::string& options = "") const {
     const std::string folder = "'" + (root_ / component).string() + "'";
-    const std::string source = "'" + source_folder() + "/tests/structure/consumer'";
+    const std::string source = "'" + pipetrain::source_folder() + "/tests/structure/consumer'";
     const Result built =
         run(cmake() + " -G Ninja -S " + source + " -B " + folder + " -DCMAKE_PREFIX_PATH='" + prefix().string() +
             "' -DCOMPONENT=" + component + ' ' + options + " && " + cmake() + " --build " + folder);
@@ -63,8 +63,8 @@ class Installation {
     const std::string program = "'" + (root_ / "c_pipeline").string() + "'", lib = library_folder().string();
     // pkg-config escapes blanks for the shell, hence eval.
     const std::string config = "PKG_CONFIG_PATH='" + lib + "/pkgconfig' pkg-config --cflags --libs pipetrain";
-    const Result built = run("flags=$(" + config + ") && eval \"cc -std=c11 -Wall -Wextra -Werror '" + source_folder() +
-                             "/examples/c_pipeline.c' -o " + program + " $flags\"");
+    const Result built = run("flags=$(" + config + ") && eval \"cc -std=c11 -Wall -Wextra -Werror '" +
+                             pipetrain::source_folder() + "/examples/c_pipeline.c' -o " + program + " $flags\"");
     return built.status == 0 ? run("LD_LIBRARY_PATH='" + lib + "' " + program) : built;
   }
 
@@ -72,7 +72,7 @@ class Installation {
   Result run_examples(const std::string& page) const {
     const fs::path source = root_ / "examples";
     fs::create_directories(source);
-    fs::copy_file(source_folder() + "/tests/structure/consumer/CMakeLists.txt", source / "CMakeLists.txt");
+    fs::copy_file(pipetrain::source_folder() + "/tests/structure/consumer/CMakeLists.txt", source / "CMakeLists.txt");
     std::ofstream(source / "training.cpp") << program_of(page);
     const std::string folder = "'" + (source / "build").string() + "'";
     const Result built = run(cmake() + " -G Ninja -S '" + source.string() + "' -B " + folder + " -DCMAKE_PREFIX_PATH='" +
@@ -109,7 +109,7 @@ class Installation {
       if (entry.path().filename() == "libpipetrain.so") return entry.path().parent_path();
     return prefix() / "lib";
   }
-  static std::string cmake() { return "'" + cmake_program() + "'"; }
+  static std::string cmake() { return "'" + pipetrain::cmake_program() + "'"; }
 
   fs::path root_;
 };
@@ -191,7 +191,7 @@ TEST_CASE("only public headers are installed, under include/pipetrain by room", 
 }
 
 TEST_CASE("the examples of docs/api.md build and run against an installation", "[install]") {
-  const Result result = installation().run_examples(read_file(source_folder() + "/docs/api.md"));
+  const Result result = installation().run_examples(read_file(pipetrain::source_folder() + "/docs/api.md"));
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK(result.output.find("27 0.111111") != std::string::npos);

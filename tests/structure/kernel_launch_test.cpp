@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string text_of(const fs::path& file) {
+std::string kernel_text(const fs::path& file) {
   std::ostringstream text;
   text << std::ifstream(file).rdbuf();
   return text.str();
@@ -28,8 +28,8 @@ std::size_t count(const std::string& text, const std::string& words) {
 
 TEST_CASE("every kernel that may overlap the one before it waits for it, and claims no memory as unchanging") {
   std::size_t kernels = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(source_folder()) / "ops/cuda")) {
-    const std::string text = text_of(entry.path());
+  for (const auto& entry : fs::directory_iterator(fs::path(pipetrain::source_folder()) / "ops/cuda")) {
+    const std::string text = kernel_text(entry.path());
     // A file starts all its kernels one way.
     if (count(text, "__global__") == 0 || count(text, " launch(stream") == 0) continue;
     INFO(entry.path());
@@ -39,6 +39,6 @@ TEST_CASE("every kernel that may overlap the one before it waits for it, and cla
   }
   CHECK(kernels > 0);
   for (const char* apart : {"attention.cu", "attention_mma.cu", "attention_mma_backward.cu", "small_gemm.cu"}) {
-    CHECK(count(text_of(fs::path(source_folder()) / "ops/cuda" / apart), " launch(stream") == 0);
+    CHECK(count(kernel_text(fs::path(pipetrain::source_folder()) / "ops/cuda" / apart), " launch(stream") == 0);
   }
 }

@@ -49,7 +49,7 @@ struct Wrong {
 }  // namespace
 
 TEST_CASE("every room includes only what the plan of the house allows") {
-  const auto found = violations(source_folder());
+  const auto found = violations(pipetrain::source_folder());
   for (const std::string& violation : found) UNSCOPED_INFO(violation);
   CHECK(found.empty());
 }

@@ -16,7 +16,7 @@ using pipetrain::structure::text_of;
 
 namespace {
 
-const std::string program = build_folder() + "/pipetrain";
+const std::string program = pipetrain::build_folder() + "/pipetrain";
 
 std::string printed_by(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
@@ -39,9 +39,9 @@ std::set<std::string> options_in_text(const std::string& text, const std::string
 // Of pages that people wrote.
 std::string other_pages() {
   std::string text;
-  for (const auto& entry : fs::recursive_directory_iterator(source_folder() + "/docs"))
+  for (const auto& entry : fs::recursive_directory_iterator(pipetrain::source_folder() + "/docs"))
     if (entry.path().extension() == ".md" && entry.path().filename() != "options.md")
-      text += text_of(fs::relative(entry.path(), source_folder()).string());
+      text += text_of(fs::relative(entry.path(), pipetrain::source_folder()).string());
   return text;
 }
 
@@ -61,7 +61,8 @@ std::set<std::string> all_commands() {
 TEST_CASE("the page of options is what the program prints of itself") {
   if (!fs::exists(program)) return pipetrain::test::skip("the program is not built");
   INFO("write it again: scripts/options_page.sh build/pipetrain >docs/options.md");
-  CHECK(text_of("docs/options.md") == printed_by("'" + source_folder() + "/scripts/options_page.sh' '" + program + "'"));
+  CHECK(text_of("docs/options.md") ==
+        printed_by("'" + pipetrain::source_folder() + "/scripts/options_page.sh' '" + program + "'"));
 }
 
 TEST_CASE("every command is on the page of options, and every option is explained on another page") {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string read(const fs::path& path) {
-  std::ifstream file(fs::path(source_folder()) / path);
+  std::ifstream file(fs::path(pipetrain::source_folder()) / path);
   REQUIRE(file);
   return {std::istreambuf_iterator<char>(file), {}};
 }
