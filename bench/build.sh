@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# How long pipetrain takes to build, to test and to check, in clones of the commit that is checked out, each with caches of its
-# own. All rows take more than an hour on two cores.
+# How long pipetrain takes to build, to test and to check, in clones of the commit that is checked out, each with
+# caches of its own. All rows take more than an hour on two cores.
 #   ./dev bench build [--runs N] [ROW...]        rows: objects first-step test touch pip ci ci-cached
 # shellcheck disable=SC2317  # rows are called by their names
 set -euo pipefail
+export LC_ALL=C # of the decimal points that it reads
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 all_rows=(objects first-step test touch pip ci ci-cached) # in this order, since some go on where others ended
@@ -78,8 +79,8 @@ report() {
   echo "{\"bench\":\"build $1\",\"value\":$value,\"unit\":\"$4\",\"limit\":$3,\"pass\":$pass}"
 }
 
-# timed ROW FOLDER COMMAND...: runs it in the folder and adds its seconds to the row's values; its last lines are shown when it
-# fails. In a function that is given, set -e does not hold.
+# timed ROW FOLDER COMMAND...: runs it in the folder and adds its seconds to the row's values; its last lines are
+# shown when it fails. In a function that is given, set -e does not hold.
 timed() {
   local row=$1 folder=$2 begin=$EPOCHREALTIME
   shift 2
@@ -98,13 +99,17 @@ clone() {
   git clone -q "$root" "$work/$1" && git -C "$work/$1" checkout -q --detach "$commit"
 }
 
-# The clone in which the program has been built, as a newcomer has it, and its cache. Built here where no row has done so.
+# The clone in which the program has been built, as a newcomer has it, and its cache. Built here where no row has done
+# so.
 use_built() {
   export CCACHE_DIR=$work/newcomer-ccache
   if [[ -x $work/newcomer/build/pipetrain ]]; then return; fi
   rm -rf "$work/newcomer"
   clone newcomer
-  (cd "$work/newcomer" && ./dev build --yes) >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2 && die 'the program cannot be built'; }
+  if ! (cd "$work/newcomer" && ./dev build --yes) >"$work/log" 2>&1; then
+    tail -n 40 "$work/log" >&2
+    die 'the program cannot be built'
+  fi
 }
 
 measure_objects() {

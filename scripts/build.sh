@@ -5,12 +5,12 @@
 # shellcheck source=scripts/progress.sh
 source "$root/scripts/progress.sh"
 
-# What a step of a build takes of one core, in the mean over the program and its tests (g++ 12 at 2 to 3 GHz, nothing cached).
-# Only the announcement counts with it.
+# What a step of a build takes of one core, in the mean over the program and its tests (g++ 12 at 2 to 3 GHz, nothing
+# cached). Only the announcement counts with it.
 core_seconds_per_step=3.5
 
-# on or off, or empty, with which a folder keeps what it was configured with. Not left to pipetrain, to which a variable of
-# this beginning is an option.
+# on or off, or empty, with which a folder keeps what it was configured with. Not left to pipetrain, to which a
+# variable of this beginning is an option.
 ccache_wish=${PIPETRAIN_CCACHE-}
 unset PIPETRAIN_CCACHE
 
@@ -28,8 +28,9 @@ check_preset() {
   if [[ " $* " != *" $name "* ]]; then die "--preset '$name' is none of: $*"; fi
 }
 
-# build_targets PRESET [ninja targets...]: brings the preset's folder up to date, all of it without targets. Everything is printed
-# on stderr, and nothing when there is nothing to do, so that a program started next has both streams to itself.
+# build_targets PRESET [ninja targets...]: brings the preset's folder up to date, all of it without targets.
+# Everything is printed on stderr, and nothing when there is nothing to do, so that a program started next has both
+# streams to itself.
 build_targets() {
   local preset=$1 folder steps once=''
   shift
@@ -45,7 +46,8 @@ build_targets() {
   exec 9>&-
 }
 
-# open_folder PRESET FOLDER: locks and configures it, and has ninja's rules brought up to date, of which it counts its steps.
+# open_folder PRESET FOLDER: locks and configures it, and has ninja's rules brought up to date, of which it counts its
+# steps.
 open_folder() {
   local preset=$1 folder=$2
   mkdir -p "$folder"
@@ -76,7 +78,9 @@ configure() {
   if [[ -e $cache ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
     rm -rf "$cache" "$folder/CMakeFiles" # the repository was moved or copied
   fi
-  if [[ -e $folder/build.ninja && -e $cache && $cache -nt $root/CMakePresets.json ]] && has_ccache_wish "$cache"; then return; fi
+  if [[ -e $folder/build.ninja && -e $cache && $cache -nt $root/CMakePresets.json ]] && has_ccache_wish "$cache"; then
+    return
+  fi
   echo "dev: configuring ${folder#"$root"/}" >&2
   if ! (cd "$root" && cmake --preset "$preset" "${options[@]}") >"$log" 2>&1; then
     cat "$log" >&2
@@ -95,8 +99,8 @@ has_ccache_wish() {
   esac
 }
 
-# How many steps ninja would take. The file of its rules goes by another name for this: under its own, ninja would count no
-# further than the check whether it is up to date.
+# How many steps ninja would take. The file of its rules goes by another name for this: under its own, ninja would
+# count no further than the check whether it is up to date.
 count_steps() {
   local folder=$1 output
   shift

@@ -78,8 +78,8 @@ check_pragma_once() {
   return "$bad"
 }
 
-# check_headers ALL: whether each header compiles with nothing before it; without ALL, those that changed. The preset plain has a
-# target checkheaders, of one file a header; headers that need what is not built here are not among them.
+# check_headers ALL: whether each header compiles with nothing before it; without ALL, those that changed. The preset
+# plain has a target checkheaders, of one file a header; headers that need what is not built here are not among them.
 check_headers() {
   local name='headers compile alone' all=$1 targets=(checkheaders) header known
   if [[ $all == no ]]; then
@@ -109,8 +109,8 @@ check_headers() {
   fi
 }
 
-# Headers that differ from the commit where this branch left origin/main, or else from the commit before the newest one; those
-# not yet committed are among them.
+# Headers that differ from the commit where this branch left origin/main, or else from the commit before the newest
+# one; those not yet committed are among them.
 changed_headers() {
   local base
   base=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse -q --verify HEAD~1 || git rev-parse HEAD)

@@ -36,8 +36,9 @@ exact_time() {
 step_mark=$'\037'
 ninja_status="${step_mark}%f/%t${step_mark}"
 
-# Reads ninja's output. Its steps become the line drawn in place, or, without a terminal, a line each tenth of a long build. What
-# compilers and ninja say goes to stderr as it is; the words with which CMake and ninja tell that all is well are left out.
+# Reads ninja's output. Its steps become the line drawn in place, or, without a terminal, a line each tenth of a long
+# build. What compilers and ninja say goes to stderr as it is; the words with which CMake and ninja tell that all is
+# well are left out.
 show_steps() {
   local line tenth=0
   trap '' INT # Ctrl-C ends ninja, whose last words are still to be read

@@ -13,8 +13,8 @@ source "$root/scripts/test_slots.sh"
 
 test_seconds=1800 # of one program, or of one of its shards; longer is a hang
 
-# Programs that run while nothing else does. A single case that must is tagged [alone] instead: one that measures time, or whose
-# names the whole machine shares (network namespaces).
+# Programs that run while nothing else does. A single case that must is tagged [alone] instead: one that measures
+# time, or whose names the whole machine shares (network namespaces).
 alone_programs=(
   test_comm # a process that says nothing for 1.5 s counts as lost, and some cases keep every core busy
 )
@@ -95,7 +95,9 @@ run_tests() {
   if [[ $durations == yes ]]; then show_durations "$work/durations"; fi
   if ((passed + failed == 0)); then echo 'dev: no test case matches' >&2; fi
   if ((skipped)); then echo "$skipped skipped; those of GPUs need ./dev test --preset cuda on a machine with GPUs"; fi
-  if [[ $slow_choice == [0-9] ]]; then echo "of the slow cases, tenth $slow_choice ran; again: ./dev test --slow-tenth $slow_choice"; fi
+  if [[ $slow_choice == [0-9] ]]; then
+    echo "of the slow cases, tenth $slow_choice ran; again: ./dev test --slow-tenth $slow_choice"
+  fi
   if ((left_out)); then echo "$left_out slow cases were left out; ./dev test --slow runs them too"; fi
   echo "building and running took $(exact_time "$SECONDS")"
   echo "$passed passed, $failed failed"
@@ -106,5 +108,5 @@ run_tests() {
 show_durations() {
   if [[ ! -s $1 ]]; then return; fi
   echo '== slowest cases'
-  sort -t $'\t' -k1,1gr "$1" | awk -F '\t' 'NR <= 50 { printf "%8.2f s  %s: %s\n", $1, $2, $3 }'
+  LC_ALL=C sort -t $'\t' -k1,1gr "$1" | awk -F '\t' 'NR <= 50 { printf "%8.2f s  %s: %s\n", $1, $2, $3 }'
 }

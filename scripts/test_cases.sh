@@ -65,21 +65,23 @@ slow_left_out() {
   done
 }
 
-# list_cases PROGRAM FILTER...: names of the cases that the filters match together, as Catch2 v2 lists them, else as v3 does. v2
-# ends with their number for a status.
+# list_cases PROGRAM FILTER...: names of the cases that the filters match together, as Catch2 v2 lists them, else as
+# v3 does. v2 ends with their number for a status.
 list_cases() {
   local program=$1 names status=0
   shift
   names=$("$program" --list-test-names-only "$@" 2>/dev/null </dev/null) || status=$?
-  if [[ -z $names && $status -ne 0 ]]; then names=$("$program" --list-tests --verbosity quiet "$@" </dev/null) || return; fi
+  if [[ -z $names && $status -ne 0 ]]; then
+    names=$("$program" --list-tests --verbosity quiet "$@" </dev/null) || return
+  fi
   if [[ -n $names ]]; then sed -E 's/^"(#.*)"$/\1/' <<<"$names"; fi # both quote a name that begins so
 }
 
 # As a file of names has them, for --input-file: in quotes, with a backslash before what is special inside.
 quote_cases() { sed -E 's/[\\,"]/\\&/g; s/.*/"&"/'; }
 
-# add_jobs PROGRAM NAMES SHARDS ALONE TITLE: the names' cases as that many jobs of about equal time, as far as durations are
-# known. Cases that follow each other stay together: those of one file may share what they prepare.
+# add_jobs PROGRAM NAMES SHARDS ALONE TITLE: the names' cases as that many jobs of about equal time, as far as
+# durations are known. Cases that follow each other stay together: those of one file may share what they prepare.
 add_jobs() {
   local program=$1 names=$2 shards=$3 alone=$4 title=$5 first=${#job_program[@]} number=0 seconds parts
   parts=$(awk -F '\t' -v program="${1##*/}" -v shards="$shards" -v first="$first" -v work="$work" '

@@ -2,7 +2,8 @@
 # Runs the jobs of ./dev test, several at a time, and counts. Sourced by scripts/test.sh.
 # shellcheck disable=SC2154,SC2034  # shares variables with scripts/test.sh
 
-# run_jobs FOLDER WORK: adds to passed, failed and skipped. What a job prints is printed whole, in the order of the jobs.
+# run_jobs FOLDER WORK: adds to passed, failed and skipped. What a job prints is printed whole, in the order of the
+# jobs.
 run_jobs() {
   local folder=$1 work=$2 queue=() next=0 printed=0 finished=0 job status
   local -A process_of=() done_with=()
@@ -44,7 +45,7 @@ order_of_jobs() {
   done
   for job in "${!job_program[@]}"; do
     if [[ ${job_alone[job]} == no ]]; then echo "$job ${job_seconds[job]}"; fi
-  done | if [[ $known_durations == /dev/null ]]; then cat; else sort -s -k2,2gr; fi | cut -d ' ' -f 1
+  done | if [[ $known_durations == /dev/null ]]; then cat; else LC_ALL=C sort -s -k2,2gr; fi | cut -d ' ' -f 1
 }
 
 # "dev: running 812 cases of 14 programs, 2 at a time, about 6 minutes": the time is that of the last runs.

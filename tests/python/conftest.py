@@ -5,7 +5,8 @@ import zlib
 
 def pytest_addoption(parser):
     choices = ["all", "none", *"0123456789"]
-    parser.addoption("--slow", choices=choices, default="all", help="which slow cases run; a number: that tenth of them")
+    text = "which slow cases run; a number: that tenth of them"
+    parser.addoption("--slow", choices=choices, default="all", help=text)
 
 
 def pytest_collection_modifyitems(config, items):
