@@ -5,7 +5,7 @@
 # shellcheck source=scripts/python.sh
 source "$root/scripts/python.sh"
 
-bench_names=(actors c_api python replay cpu simulate gpu checkpoint tokenizer ucx processes kill faults fuzz)
+bench_names=(build actors c_api python replay cpu simulate gpu checkpoint tokenizer ucx processes kill faults fuzz)
 
 # A benchmark is bench/NAME.cpp, a program, or bench/NAME.sh, a script that finds the pipetrain program in $BENCH_PROGRAM and
 # bench_NAME, where there is one, beside it. Set BENCH_PROGRAM (to a bundle's bin/pipetrain) to build nothing and measure that.
@@ -22,6 +22,7 @@ command_bench() {
   fi
   shift
   if [[ " ${bench_names[*]} " != *" $name "* ]]; then die "bench: '$name' is none of: ${bench_names[*]}"; fi
+  if [[ $name == build ]]; then exec bash "$root/bench/build.sh" "$@"; fi # it builds clones
   if [[ $name == gpu || ($name == processes && ${1-} == cuda) ]]; then preset=cuda; fi
   if [[ $name == fuzz ]]; then # what it finds, the sanitizers see; it needs no other program
     preset=asan targets=()

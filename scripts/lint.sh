@@ -3,12 +3,14 @@
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
 command_lint() {
-  local assume=${1-}
-  case $assume in
-    '') ;;
-    --yes) assume_yes=yes ;;
-    *) die "lint: unknown option '$assume'; see ./dev help" ;;
-  esac
+  local all_headers=no option
+  for option in "$@"; do
+    case $option in
+      --yes) assume_yes=yes ;;
+      --all-headers) all_headers=yes ;;
+      *) die "lint: unknown option '$option'; see ./dev help" ;;
+    esac
+  done
   ensure_packages "${build_packages[@]}" "${lint_packages[@]}"
   cd "$root" || exit
   local failures=0 cpp=() headers=() scripts=() text=()
@@ -23,6 +25,7 @@ command_lint() {
   check 'shellcheck' shellcheck -x "${scripts[@]}"
   build_targets cpu test_structure
   check 'layers' "$root/build/tests/test_structure" '~[install]'
+  check_headers "$all_headers"
   note_long_files "${cpp[@]}"
 
   if ((failures)); then
@@ -73,6 +76,48 @@ check_pragma_once() {
     fi
   done
   return "$bad"
+}
+
+# check_headers ALL: whether each header compiles with nothing before it; without ALL, those that changed. The preset
+# plain has a target checkheaders, of one file a header; headers that need what is not built here are not among them.
+check_headers() {
+  local name='headers compile alone' all=$1 targets=(checkheaders) header known
+  if [[ $all == no ]]; then
+    mapfile -t targets < <(changed_headers)
+    if ((${#targets[@]} == 0)); then
+      echo "ok      $name (none changed)"
+      return
+    fi
+    # Its messages are shown as they come, like those of every build.
+    if ! (open_folder plain "$root/build-plain") || ! known=$(ninja -C "$root/build-plain" -t targets all); then
+      targets=()
+    else
+      mapfile -t targets < <(for header in "${targets[@]}"; do
+        if grep -q "^checkheaders/$header\.ok:" <<<"$known"; then echo "checkheaders/$header.ok"; fi
+      done)
+      if ((${#targets[@]} == 0)); then
+        echo "ok      $name (none that is built here changed)"
+        return
+      fi
+    fi
+  fi
+  if ((${#targets[@]})) && (build_targets plain "${targets[@]}"); then
+    echo "ok      $name"
+  else
+    echo "FAILED  $name; the messages are above"
+    failures=$((failures + 1))
+  fi
+}
+
+# Headers that differ from the commit where this branch left origin/main, or else from the commit before the newest
+# one; those not yet committed are among them.
+changed_headers() {
+  local base
+  base=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse -q --verify HEAD~1 || git rev-parse HEAD)
+  {
+    git diff --name-only --diff-filter=d "$base" -- '*.hpp'
+    git ls-files --others --exclude-standard -- '*.hpp'
+  } | sort -u
 }
 
 # check_absent PATTERN FILES...

@@ -8,6 +8,7 @@ untested_distributions=(debian:13 ubuntu:22.04 ubuntu:24.04)
 
 build_packages=(
   g++ cmake ninja-build    # the compiler and the build
+  ccache                   # what was compiled before
   libcaf-dev               # actors
   libdnnl-dev              # matrix products
   libfmt-dev               # text

@@ -3,7 +3,7 @@
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
 # Builds the module in build/python with what pip fetches into build/python-venv, and runs tests/python. Adds to passed, failed and
-# skipped. PyTorch is never fetched: its tests run where the system's Python has it.
+# skipped, and to left_out what $slow_choice leaves out. PyTorch is never fetched: its tests run where the system's Python has it.
 run_python_tests() {
   local folder=$1 venv=$1/python-venv report=$1/python-tests.xml status=0
   echo '== python'
@@ -17,9 +17,11 @@ run_python_tests() {
     failed=$((failed + 1))
     return
   fi
-  rm -f "$report"
-  PYTHONPATH=$folder/python PIPETRAIN_PROGRAM=$folder/pipetrain timeout --foreground -k 10 "$test_seconds" \
-    "$venv/bin/python" -m pytest -q -p no:cacheprovider --junitxml="$report" "$root/tests/python" </dev/null || status=$?
+  rm -f "$report" "$folder/python-left-out.txt"
+  PYTHONPATH=$folder/python PIPETRAIN_PROGRAM=$folder/pipetrain TEST_LEFT_OUT_FILE=$folder/python-left-out.txt \
+    timeout --foreground -k 10 "$test_seconds" "$venv/bin/python" -m pytest -q -p no:cacheprovider --slow="$slow_choice" \
+    --junitxml="$report" "$root/tests/python" </dev/null || status=$?
+  if [[ -s $folder/python-left-out.txt ]]; then left_out=$((left_out + $(<"$folder/python-left-out.txt"))); fi
   if [[ -s $report && $(<"$report") =~ errors=\"([0-9]+)\"\ failures=\"([0-9]+)\"\ skipped=\"([0-9]+)\"\ tests=\"([0-9]+)\" ]]; then
     local bad=$((BASH_REMATCH[1] + BASH_REMATCH[2])) left=${BASH_REMATCH[3]} all=${BASH_REMATCH[4]}
     passed=$((passed + all - bad - left)) failed=$((failed + bad)) skipped=$((skipped + left))

@@ -1,10 +1,13 @@
 // The main function of every test program. Beside Catch2's own report it keeps a small file for whoever started the program
 // (named by TEST_COUNTS_FILE, none if unset): the test case under way, so that a crash or a hang has a name, and at the
 // end "PASSED FAILED SKIPPED" test cases. Read so and not from the printed summary, whose words differ between Catch2 v2 and
-// v3, and which counts cases that skip() ended as passed.
+// v3, and which counts cases that skip() ended as passed. To the file that TEST_DURATIONS_FILE names it adds a line a test
+// case: seconds, the program's name and the case's, with tabs between.
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -21,6 +24,9 @@ using ListenerBase = Catch::TestEventListenerBase;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+std::string program_name;
 bool case_skips = false;  // the test case under way has called skip()
 
 class CountsFile : public ListenerBase {
@@ -29,11 +35,17 @@ class CountsFile : public ListenerBase {
 
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
     case_skips = false;
-    write("running " + std::string(info.name));
+    case_name_ = info.name;
+    begin_ = Clock::now();
+    write("running " + case_name_);
   }
 
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
     if (case_skips && stats.totals.assertions.total() == 0) ++skipped_;
+    if (const char* path = std::getenv("TEST_DURATIONS_FILE")) {
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+      std::ofstream(path, std::ios::app) << seconds << '\t' << program_name << '\t' << case_name_ << '\n';
+    }
   }
 
   void testRunEnded(const Catch::TestRunStats& stats) override {
@@ -44,6 +56,8 @@ class CountsFile : public ListenerBase {
 
  private:
   std::size_t skipped_ = 0;
+  std::string case_name_;
+  Clock::time_point begin_;
 
   static void write(const std::string& line) {
     if (const char* path = std::getenv("TEST_COUNTS_FILE")) std::ofstream(path) << line << '\n';
@@ -73,5 +87,6 @@ bool needs_gpus(int present, int wanted) {
 int main(int argc, char** argv) {
   // The program under test keeps ignoring what it inherits as ignored, as when the tests run in the background of a script.
   for (const int number : {SIGINT, SIGHUP}) std::signal(number, SIG_DFL);
+  program_name = std::filesystem::path(argv[0]).filename().string();
   return Catch::Session().run(argc, argv);
 }

@@ -52,7 +52,7 @@ std::string alone() { return run("--pp 2 --device cpu --steps 20").out; }
 
 }  // namespace
 
-TEST_CASE("two hosts train as the page about several hosts says", "[launch][slow]") {
+TEST_CASE("two hosts train as the page about several hosts says", "[launch][slow][alone]") {
   if (!can_make_namespaces()) return test::skip("needs root, ip netns, and no namespaces called a and b");
   const std::string expected = alone();
   const Result result = follow_page("");
@@ -60,7 +60,7 @@ TEST_CASE("two hosts train as the page about several hosts says", "[launch][slow
   CHECK(result.out == expected);
 }
 
-TEST_CASE("hosts whose link delays and loses packets learn the same", "[launch][slow]") {
+TEST_CASE("hosts whose link delays and loses packets learn the same", "[launch][slow][alone]") {
   if (!can_make_namespaces()) return test::skip("needs root, ip netns, and no namespaces called a and b");
   const std::string wire = "tc -n a qdisc add dev wire-a root netem delay 2ms loss 1%";
   REQUIRE_THAT(read_file(page), Contains(wire));
