@@ -79,9 +79,9 @@ check_pragma_once() {
 }
 
 # check_headers ALL: whether each header compiles with nothing before it; without ALL, those that changed. The preset
-# plain has a target checkheaders, of one file a header; headers that need what is not built here are not among them.
+# plain has a target checkheaders, of one object a header; headers that need what is not built here are not among them.
 check_headers() {
-  local name='headers compile alone' all=$1 targets=(checkheaders) header known
+  local name='headers compile alone' all=$1 targets=(checkheaders) header object known
   if [[ $all == no ]]; then
     mapfile -t targets < <(changed_headers)
     if ((${#targets[@]} == 0)); then
@@ -93,7 +93,8 @@ check_headers() {
       targets=()
     else
       mapfile -t targets < <(for header in "${targets[@]}"; do
-        if grep -q "^checkheaders/$header\.ok:" <<<"$known"; then echo "checkheaders/$header.ok"; fi
+        object=CMakeFiles/checkheaders.dir/checkheaders/$header.cpp.o
+        if grep -q "^$object:" <<<"$known"; then echo "$object"; fi
       done)
       if ((${#targets[@]} == 0)); then
         echo "ok      $name (none that is built here changed)"

@@ -9,11 +9,11 @@
 
 namespace pipetrain::simulate_program {
 
-inline Result run(const std::string& arguments) { return pipetrain::run("simulate " + arguments); }
+inline Result simulate(const std::string& arguments) { return pipetrain::run("simulate " + arguments); }
 
 // What it prints of schedules that it must be able to simulate.
 inline nlohmann::json simulated(const std::string& arguments) {
-  const Result result = run(arguments + " --json");
+  const Result result = simulate(arguments + " --json");
   INFO(arguments << ": " << result.err);
   REQUIRE(result.status == 0);
   return nlohmann::json::parse(result.out);

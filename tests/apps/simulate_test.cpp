@@ -12,7 +12,7 @@ using nlohmann::json;
 using pipetrain::read_file;
 using pipetrain::Result;
 using pipetrain::TempFolder;
-using pipetrain::simulate_program::run;
+using pipetrain::simulate_program::simulate;
 using pipetrain::simulate_program::simulated;
 using pipetrain::simulate_program::wrong;
 namespace fs = std::filesystem;
@@ -66,7 +66,7 @@ TEST_CASE("simulate: edges between hosts have times of their own") {
                                      std::pair("--hosts 2", "--hosts 2: needs what tells their links apart"),
                                      std::pair("--host-latency 1", "--host-latency 1: is of edges between hosts"),
                                      std::pair("--hosts 2 --host-bandwidth 1", "needs --message-bytes too")}) {
-    const Result result = run(std::string("--pp 4 ") + options);
+    const Result result = simulate(std::string("--pp 4 ") + options);
     CHECK(result.status == 2);
     CHECK_THAT(result.err, Contains(why));
   }
@@ -120,7 +120,7 @@ TEST_CASE("simulate: costs per stage, messages, slots and chunks") {
     for (std::size_t stage = 0; stage < 4; ++stage)
       CHECK(plan[0]["peak_activations"][stage].get<double>() <= slots[2 * stage] - '0');
   }
-  CHECK_THAT(run("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots 2").out, Contains("* holds more"));
+  CHECK_THAT(simulate("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots 2").out, Contains("* holds more"));
   for (const auto& [slots, fits] : {std::pair{"2", false}, {"4", true}})
     CHECK(simulated("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots " + std::string(slots))[0]["fits_memory_slots"] ==
           fits);
@@ -138,7 +138,7 @@ TEST_CASE("simulate: messages take latency and bytes over bandwidth, on each edg
   CHECK(time("interleaved --pp 3 --p2p 0.1,0.2,0.4") == Approx(9 + 2 * (2 * 0.3 + 0.4)));  // twice down the stages
   CHECK(time("interleaved --pp 2 --p2p 0.1") == Approx(6 + 2 * 3 * 0.1));
   CHECK(time("zb-v --pp 3 --p2p 0.1,0.2") == Approx(6.5 + 4 * 0.3));  // turns round: no edge back
-  const Result all = run("--pp 4 --microbatches 4 --schedule all --p2p 0,0,1 --json");
+  const Result all = simulate("--pp 4 --microbatches 4 --schedule all --p2p 0,0,1 --json");
   CHECK(all.status == 0);
   CHECK(json::parse(all.out).size() == 10);
   CHECK_THAT(all.err, Contains("interleaved is left out: --p2p says nothing of the edge from the last stage back"));
@@ -171,7 +171,7 @@ TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end 
   CHECK(makespan("--optimizer 2 --publish-weights 4,0") == Approx(makespan("--optimizer 2") + 1));
   CHECK(makespan("--publish-weights 0,2") == Approx(makespan("")));  // stage 1 has nothing to do before
   CHECK(simulated("--pp 2 --microbatches 4 --schedule zb-v --sum-tied 1 --norm 1")[0]["actions"] == 2 * 24 + 1 + 2 * 2);
-  const Result drawn = run("--pp 2 --microbatches 2 --schedule 1f1b --reduce-grads 1 --optimizer 1");
+  const Result drawn = simulate("--pp 2 --microbatches 2 --schedule 1f1b --reduce-grads 1 --optimizer 1");
   CHECK_THAT(drawn.out, Contains("+"));
 }
 
@@ -186,13 +186,13 @@ TEST_CASE("simulate: jitter is the same for the same seed and grows the p95") {
 }
 
 TEST_CASE("simulate draws tables and a timeline in 80 columns") {
-  const Result result = run("--pp 4 --microbatches 8 --schedule 1f1b");
+  const Result result = simulate("--pp 4 --microbatches 8 --schedule 1f1b");
   CHECK(result.status == 0);
   CHECK(result.err.empty());
   CHECK_THAT(result.out, Contains("\n0 F0F1F2F3............B0  F4B1"));
   for (const char* arguments :
        {"--pp 4 --microbatches 8", "--pp 48 --microbatches 48 --schedule all", "--schedule zb-v --jitter 0.1"}) {
-    std::istringstream lines(run(arguments).out);
+    std::istringstream lines(simulate(arguments).out);
     for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
   }
 }
@@ -201,8 +201,8 @@ TEST_CASE("simulate writes its files whole, and none when something is wrong") {
   const TempFolder folder;
   const auto at = [&](const char* name) { return (folder.path() / name).string(); };
   const std::string shape = "--pp 2 --microbatches 4 --schedule zb-v ";
-  const Result result = run(shape + "--svg " + at("a.svg") + " --html " + at("a.html") + " --trace " + at("a.json") +
-                            " --csv " + at("a.csv") + " --plan-out " + at("a.txt"));
+  const Result result = simulate(shape + "--svg " + at("a.svg") + " --html " + at("a.html") + " --trace " + at("a.json") +
+                                 " --csv " + at("a.csv") + " --plan-out " + at("a.txt"));
   REQUIRE(result.status == 0);
   CHECK_THAT(read_file(at("a.svg")), Contains("</svg>"));
   CHECK_THAT(read_file(at("a.html")), Contains("</html>"));
@@ -216,7 +216,7 @@ TEST_CASE("simulate writes its files whole, and none when something is wrong") {
 
   // Plans come back as what they were, in both formats.
   CHECK(simulated("--schedule " + at("a.txt")) == simulated(shape));
-  REQUIRE(run(shape + "--plan-out " + at("zb-v.csv")).status == 0);
+  REQUIRE(simulate(shape + "--plan-out " + at("zb-v.csv")).status == 0);
   CHECK(simulated("--schedule " + at("zb-v.csv")) == simulated(shape));
 
   const TempFolder empty;
@@ -293,8 +293,8 @@ TEST_CASE("simulate shows how far the solver's plan can be from the best, and wr
   CHECK(one["solver"]["ended"] == "iterations");
   CHECK(one["gap"].get<double>() > 0);
   CHECK(one["gap"].get<double>() == Approx(1 - one["bound"].get<double>() / one["makespan"].get<double>()));
-  CHECK_THAT(run(open + "--solver-seconds 0.05").out, Contains("solver: no order takes less than") && Contains("gap"));
-  CHECK_THAT(run("--pp 3 --microbatches 3 --schedule solver").out, Contains("the best order there is"));
+  CHECK_THAT(simulate(open + "--solver-seconds 0.05").out, Contains("solver: no order takes less than") && Contains("gap"));
+  CHECK_THAT(simulate("--pp 3 --microbatches 3 --schedule solver").out, Contains("the best order there is"));
   for (const auto& row : simulated("--pp 2 --microbatches 4 --schedule all")) CHECK(row["schedule"] != "solver");
   CHECK(wrong("--schedule 1f1b --solver-seconds 3") ==
         "--solver-seconds 3: only the schedule solver takes it; add --schedule solver");
@@ -321,7 +321,7 @@ TEST_CASE("simulate takes the smallest and the largest times that it allows") {
 
 TEST_CASE("simulate tells a critical path where the end of the step takes no time") {
   for (const std::string end : {"--verdict 1", "--norm 1", "--reduce-grads 0", "--sum-tied 0", "--sum-tied 0 --verdict 1"}) {
-    const Result result = run("--pp 3 --microbatches 4 --schedule all " + end);
+    const Result result = simulate("--pp 3 --microbatches 4 --schedule all " + end);
     INFO(end);
     CHECK(result.status == 0);
     CHECK_THAT(result.out, Contains("critical path"));
@@ -399,7 +399,7 @@ TEST_CASE("simulate predicts what steps that begin before the verdict leave of t
   CHECK_THAT(refusal("--publish-weights 1"), Contains("leave out --publish-weights"));
   CHECK_THAT(refusal("--jitter 0.1"), Contains("without jitter"));
   CHECK_THAT(refusal("--schedule braided-v --tp-comm 0.2"), Contains("what braids hide"));
-  const Result all = run("--pp 4 --microbatches 8 --schedule all --tp-comm 0.2 --post-validation on");
+  const Result all = simulate("--pp 4 --microbatches 8 --schedule all --tp-comm 0.2 --post-validation on");
   CHECK(all.status == 0);
   CHECK_THAT(all.err, Contains("braided-v is simulated for one step alone: what braids hide"));
   CHECK_THAT(all.out, Contains("zb-v: steps that follow each other"));

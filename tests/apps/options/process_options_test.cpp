@@ -35,7 +35,7 @@ std::string refusal(const Call& call) {
   }
   return "";
 }
-std::string refused(const Words& words, const Environment& environment = {}) {
+std::string refused_processes(const Words& words, const Environment& environment = {}) {
   return refusal([&] { parse_processes(words, environment); });
 }
 std::string launch_refused(const Words& words, const Environment& environment = {}) {
@@ -108,35 +108,38 @@ TEST_CASE("ranks take the GPUs of their host in order") {
   dry.push_back("--dry-run");
   CHECK(gpus(torchrun, 4, dry) == std::vector<int>{0, 1, 2, 3});
   CHECK_THAT(refusal([&] { gpus(second_host, 8, dry); }), StartsWith("--dry-run: of a run on several hosts' GPUs"));
-  CHECK_THAT(refused({"--pp", "4", "--device", "cuda"}, torchrun), Contains("takes 4 GPUs"));
-  CHECK_THAT(refused({"--pp", "4", "--device", "cuda"}, second_host), Contains("takes 2 GPUs on this host"));
+  CHECK_THAT(refused_processes({"--pp", "4", "--device", "cuda"}, torchrun), Contains("takes 4 GPUs"));
+  CHECK_THAT(refused_processes({"--pp", "4", "--device", "cuda"}, second_host), Contains("takes 2 GPUs on this host"));
 }
 
 TEST_CASE("places that make no sense are refused with the option") {
-  CHECK_THAT(refused({"--nnodes", "2", "--pp", "2"}), StartsWith("--nnodes 2: --node-rank is missing"));
-  CHECK_THAT(refused({"--nnodes", "2", "--node-rank", "0", "--pp", "2"}),
+  CHECK_THAT(refused_processes({"--nnodes", "2", "--pp", "2"}), StartsWith("--nnodes 2: --node-rank is missing"));
+  CHECK_THAT(refused_processes({"--nnodes", "2", "--node-rank", "0", "--pp", "2"}),
              StartsWith("--nnodes 2: --master HOST:PORT is missing"));
-  CHECK_THAT(refused({"--nnodes", "2", "--node-rank", "2", "--master", "localhost", "--pp", "2"}),
+  CHECK_THAT(refused_processes({"--nnodes", "2", "--node-rank", "2", "--master", "localhost", "--pp", "2"}),
              StartsWith("--node-rank 2: --nnodes is 2"));
-  CHECK_THAT(refused({"--master", "localhost"}), StartsWith("--master localhost: this run has one process"));
-  CHECK_THAT(refused({"--nnodes", "3", "--node-rank", "0", "--master", "localhost", "--pp", "2"}),
+  CHECK_THAT(refused_processes({"--master", "localhost"}), StartsWith("--master localhost: this run has one process"));
+  CHECK_THAT(refused_processes({"--nnodes", "3", "--node-rank", "0", "--master", "localhost", "--pp", "2"}),
              StartsWith("--nnodes 3: 3 processes for 2 ranks"));
-  CHECK_THAT(refused({"--pp", "1"}, torchrun), StartsWith("RANK=1: 2 processes for 1 rank"));
-  CHECK_THAT(refused({"--pp", "2", "--nnodes", "2"}, torchrun),
+  CHECK_THAT(refused_processes({"--pp", "1"}, torchrun), StartsWith("RANK=1: 2 processes for 1 rank"));
+  CHECK_THAT(refused_processes({"--pp", "2", "--nnodes", "2"}, torchrun),
              StartsWith("--nnodes 2: torchrun tells the processes (RANK=1)"));
-  CHECK_THAT(refused({"--pp", "2", "--node-rank", "1"}, torchrun), StartsWith("--node-rank 1: torchrun tells the processes"));
-  CHECK_THAT(refused({"--pp", "4"}, {{"PMIX_RANK", "3"}}), StartsWith("PMIX_RANK=3: PMIx does not tell how many"));
-  CHECK_THAT(refused({"--pp", "4", "--nnodes", "3", "--master", "localhost"}, {{"PMIX_RANK", "3"}}),
+  CHECK_THAT(refused_processes({"--pp", "2", "--node-rank", "1"}, torchrun),
+             StartsWith("--node-rank 1: torchrun tells the processes"));
+  CHECK_THAT(refused_processes({"--pp", "4"}, {{"PMIX_RANK", "3"}}), StartsWith("PMIX_RANK=3: PMIx does not tell how many"));
+  CHECK_THAT(refused_processes({"--pp", "4", "--nnodes", "3", "--master", "localhost"}, {{"PMIX_RANK", "3"}}),
              StartsWith("--nnodes 3: PMIx says that this is process 3"));
-  CHECK_THAT(refused({"--pp", "2"}, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}), StartsWith("RANK=1: torchrun does not tell where"));
-  CHECK_THAT(refused({"--nproc", "2", "--pp", "2"}), StartsWith("--nproc 2: belongs to pipetrain launch"));
-  CHECK_THAT(refused({"--restart", "2"}), StartsWith("--restart 2: belongs to pipetrain launch"));
-  CHECK_THAT(refused({"--transport", "nccl"}), StartsWith("--transport nccl: is between processes, and this run has one"));
-  CHECK_THAT(refused({"--transport", "mpi"}),
+  CHECK_THAT(refused_processes({"--pp", "2"}, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}),
+             StartsWith("RANK=1: torchrun does not tell where"));
+  CHECK_THAT(refused_processes({"--nproc", "2", "--pp", "2"}), StartsWith("--nproc 2: belongs to pipetrain launch"));
+  CHECK_THAT(refused_processes({"--restart", "2"}), StartsWith("--restart 2: belongs to pipetrain launch"));
+  CHECK_THAT(refused_processes({"--transport", "nccl"}),
+             StartsWith("--transport nccl: is between processes, and this run has one"));
+  CHECK_THAT(refused_processes({"--transport", "mpi"}),
              StartsWith("--transport mpi: must be one of auto, inproc, ipc, nccl, nccl-put, nccl-send, ucx"));
-  CHECK_THAT(refused({"--pp", "2", "--transport", "inproc"}, torchrun),
+  CHECK_THAT(refused_processes({"--pp", "2", "--transport", "inproc"}, torchrun),
              StartsWith("--transport inproc: is within one process"));
-  CHECK_THAT(refused({"--rendezvous-timeout", "0"}), StartsWith("--rendezvous-timeout 0: must be at least 1"));
+  CHECK_THAT(refused_processes({"--rendezvous-timeout", "0"}), StartsWith("--rendezvous-timeout 0: must be at least 1"));
 }
 
 TEST_CASE("masters that are no address are refused") {
@@ -149,7 +152,7 @@ TEST_CASE("masters that are no address are refused") {
   CHECK(parse_master("[::1]:77")->host == "::1");
   CHECK(parse_master("[::1]:77")->port == 77);
   CHECK(parse_master("[fe80::1]")->host == "fe80::1");
-  CHECK_THAT(refused({"--nnodes", "2", "--node-rank", "0", "--pp", "2", "--master", "a:b"}),
+  CHECK_THAT(refused_processes({"--nnodes", "2", "--node-rank", "0", "--pp", "2", "--master", "a:b"}),
              StartsWith("--master a:b: must be HOST:PORT"));
 }
 
@@ -159,16 +162,17 @@ TEST_CASE("only loopback does without a token") {
     CHECK(!is_loopback(host));
 
   const Words far = {"--pp", "2", "--nnodes", "2", "--node-rank", "0", "--master", "10.0.0.1:1"};
-  CHECK_THAT(refused(far), StartsWith("--master 10.0.0.1:1: 10.0.0.1 is reached from other hosts, so the run needs a token"));
+  CHECK_THAT(refused_processes(far),
+             StartsWith("--master 10.0.0.1:1: 10.0.0.1 is reached from other hosts, so the run needs a token"));
   CHECK(parse_processes(far, {{"PIPETRAIN_TOKEN", "secret"}}).processes.token == "secret");
 
   const TempFolder folder;
   const std::string file = (folder.path() / "token").string();
   Words with_file = far;
   with_file.insert(with_file.end(), {"--token-file", file});
-  CHECK_THAT(refused(with_file), Contains("--token-file " + file + ": there is no such file; check the path"));
+  CHECK_THAT(refused_processes(with_file), Contains("--token-file " + file + ": there is no such file; check the path"));
   std::ofstream(file) << "\n";
-  CHECK_THAT(refused(with_file), Contains("its first line must be the run's token"));
+  CHECK_THAT(refused_processes(with_file), Contains("its first line must be the run's token"));
   std::ofstream(file) << "from file\n";
   CHECK(parse_processes(with_file, {{"PIPETRAIN_TOKEN", "secret"}}).processes.token == "from file");
 }

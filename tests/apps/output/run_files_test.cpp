@@ -74,10 +74,10 @@ TEST_CASE("results that cannot be written to stdout are an error") {
 
 TEST_CASE("a reader of results that wants no more of them is no error") {
   const TempFolder folder;
-  for (const char* command : {"simulate --pp 4 --microbatches 64 --schedule all --json", "--help",
-                              "generate --prompt x --model " + test_data() + "/golden/llama3_tiny 2>/dev/null"}) {
-    const auto script =
-        folder.write("run.sh", std::string("'" + program_path() + "' ") + command + " | true\nexit ${PIPESTATUS[0]}\n");
+  for (const std::string& command :
+       {std::string("simulate --pp 4 --microbatches 64 --schedule all --json"), std::string("--help"),
+        "generate --prompt x --model " + test_data() + "/golden/llama3_tiny 2>/dev/null"}) {
+    const auto script = folder.write("run.sh", "'" + program_path() + "' " + command + " | true\nexit ${PIPESTATUS[0]}\n");
     for (int run = 0; run < 5; ++run) {  // the reader goes before, between and after the writes
       const Result result = run_program("/bin/bash", script.string());
       CHECK(result.status == 0);

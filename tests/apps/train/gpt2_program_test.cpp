@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path golden_gpt2 = fs::path(test_data()) / "golden/gpt2_tiny";
+const fs::path golden_gpt2 = fs::path(pipetrain::test_data()) / "golden/gpt2_tiny";
 // The name of a folder whose model drops a tenth of the attention's weights.
 std::string write_with_dropout(const TempFolder& folder) {
   json config = json::parse(std::ifstream(golden_gpt2 / "config.json"));

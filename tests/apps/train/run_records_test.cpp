@@ -9,7 +9,7 @@
 using nlohmann::json;
 using pipetrain::read_file;
 using pipetrain::TempFolder;
-using pipetrain::simulate_program::run;
+using pipetrain::simulate_program::simulate;
 using pipetrain::simulate_program::simulated;
 using pipetrain::simulate_program::wrong;
 
@@ -76,7 +76,7 @@ TEST_CASE("a run's profile is what simulate counts, and says how the run compute
   CHECK(runs[0]["actions"] == 2 * (4 * 3 + 3));
   CHECK(simulated("--schedule all " + zb.costs()).size() >= 10);
   CHECK_THAT(
-      run(zb.costs()).out,
+      simulate(zb.costs()).out,
       Contains("MiB") && Contains("predicted step") &&
           Contains(
               "(zb-h1, 4 microbatches, 2 steps; cpu, fp32, recompute full of 1 layer, zero 1, deterministic on, threads 1)"));
@@ -84,7 +84,7 @@ TEST_CASE("a run's profile is what simulate counts, and says how the run compute
   json earlier = zb.profile;  // of a build that did not record how it computed
   for (const char* key : {"precision", "recompute", "recompute_num_layers", "zero", "deterministic", "threads"})
     earlier["layout"].erase(key);
-  CHECK_THAT(run(zb.costs(earlier)).out, Contains("2 steps; cpu) took "));
+  CHECK_THAT(simulate(zb.costs(earlier)).out, Contains("2 steps; cpu) took "));
   json slow = zb.profile;  // what messages and the end of the step took is counted
   slow["p2p"][0] = 1000, slow["stages"][0]["optimizer"] = 500;
   CHECK(simulated("--schedule zb-h1 " + zb.costs(slow))[0]["makespan"].get<double>() > 2500);
@@ -92,7 +92,7 @@ TEST_CASE("a run's profile is what simulate counts, and says how the run compute
 
 TEST_CASE("a profile serves every layout of its model, and says when it is not the one that was run") {
   const ProfiledRun zb;
-  const auto other = run("--schedule zb-v --microbatches 8 " + zb.costs());
+  const auto other = simulate("--schedule zb-v --microbatches 8 " + zb.costs());
   CHECK(other.status == 0);
   CHECK_THAT(other.err, Contains("zb-v: not profiled in this layout") && Contains("(pp 2 x chunks 1, zb-h1)"));
   CHECK(simulated("--pp 1 --schedule 1f1b " + zb.costs())[0]["pp"] == 1);
@@ -101,7 +101,7 @@ TEST_CASE("a profile serves every layout of its model, and says when it is not t
   CHECK_THAT(wrong("--forward 1 " + zb.costs()), Contains("keep one of them"));
   json gathering = zb.profile;
   gathering["layout"]["zero"] = 3;
-  CHECK(run("--schedule 1f1b " + zb.costs(gathering)).status == 0);
+  CHECK(simulate("--schedule 1f1b " + zb.costs(gathering)).status == 0);
   CHECK_THAT(wrong("--schedule 1f1b --order ready " + zb.costs(gathering)),
              Contains("--order ready: the profile is of a run with --zero 3"));
   train_recorded("--pp 2 --steps 1 --profile " + zb.at("1f1b.json"));
@@ -113,14 +113,14 @@ TEST_CASE("a profile tells the cut of its run, and what other cuts would take") 
   const ProfiledRun zb;
   CHECK(zb.profile["layout"]["cut"] == json::array({4, 4}));
   const double level = simulated("--schedule zb-h1 " + zb.costs())[0]["ideal"].get<double>();
-  const auto heavy = run("--schedule zb-h1 --cut 7,1 " + zb.costs());
+  const auto heavy = simulate("--schedule zb-h1 --cut 7,1 " + zb.costs());
   CHECK_THAT(heavy.err, Contains("zb-h1: not profiled in this layout"));
   const json uneven = simulated("--schedule zb-h1 --cut 7,1 " + zb.costs());
   CHECK(uneven[0]["ideal"].get<double>() > level);
   CHECK(simulated("--schedule zb-h1 --cut 4,4 " + zb.costs()) == simulated("--schedule zb-h1 " + zb.costs()));
-  CHECK(run("--schedule zb-h1 --cut 4,4 " + zb.costs()).err.empty());
+  CHECK(simulate("--schedule zb-h1 --cut 4,4 " + zb.costs()).err.empty());
   CHECK(simulated("--schedule zb-v --cut 1,1,1,5 " + zb.costs()).size() == 1);
-  const auto all = run("--schedule all --cut 3,5 " + zb.costs());
+  const auto all = simulate("--schedule all --cut 3,5 " + zb.costs());
   CHECK(all.status == 0);
   CHECK_THAT(all.err, Contains("zb-v is left out: --cut 3,5 is of 2 virtual stages, and it has 4"));
 
@@ -165,7 +165,7 @@ TEST_CASE("a profile of ranks that share sequences predicts layouts in which the
 
   const std::string costs = " --costs " + at("shared.json");
   CHECK(simulated("--schedule zb-h1" + costs)[0]["actions"] == 2 * (4 * 3 + 3));  // F, I, W; R, N, O
-  const auto own = run("--schedule zb-h1" + costs);
+  const auto own = simulate("--schedule zb-h1" + costs);
   CHECK(own.err.empty());
   CHECK_THAT(own.out, Contains("cpu, fp32, recompute none, cp 2, deterministic on, threads 1"));
   CHECK(simulated("--schedule zb-v" + costs)[0]["ideal"].get<double>() > 0);
