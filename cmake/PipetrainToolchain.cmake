@@ -23,6 +23,10 @@ function(pipetrain_warnings target)
     # GCC 12 warns of "literal" + std::string (its bug 105651).
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
   endif()
+  if(PIPETRAIN_BATCHES AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # A batch includes its sources, for which GCC takes them for headers: types of theirs may have anonymous members.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
 endfunction()
 
 # An installed program finds its libraries in the lib/ beside it, also those that its libraries need: only the old kind of run

@@ -54,7 +54,7 @@ class LimitedPool : public arrow::ProxyMemoryPool {
   }
 
  private:
-  arrow::Status check_arrow(std::int64_t more) const {
+  arrow::Status check(std::int64_t more) const {
     if (more <= most_ - bytes_allocated()) return arrow::Status::OK();
     return arrow::Status::OutOfMemory(fmt::format("one part of it takes more than {} MiB", most_ >> 20));
   }
@@ -76,13 +76,13 @@ std::string line_of(const arrow::Status& status) {
   refuse(fmt::format("cannot be read as Parquet ({}); the file is damaged or cut short", line_of(status)));
 }
 
-void check_arrow(const arrow::Status& status) {
+void check(const arrow::Status& status) {
   if (!status.ok()) refuse(status);
 }
 
 template <class T>
 T take(arrow::Result<T> result) {
-  check_arrow(result.status());
+  check(result.status());
   return *std::move(result);
 }
 
@@ -119,9 +119,9 @@ class ParquetRows {
     properties.set_thrift_string_size_limit(most);  // no text and no list of a header has more bytes or parts than the file
     properties.set_thrift_container_size_limit(std::min(most, most_header_parts));
     parquet::arrow::FileReaderBuilder builder;
-    check_arrow(builder.Open(std::make_shared<arrow::io::BufferReader>(buffer), properties));
+    check(builder.Open(std::make_shared<arrow::io::BufferReader>(buffer), properties));
     builder.memory_pool(&pool_);
-    check_arrow(builder.Build(&reader_));
+    check(builder.Build(&reader_));
     choose_columns(reading.text_keys[0]);
     check_columns();
   }
@@ -138,7 +138,7 @@ class ParquetRows {
     while (row_ < rows) {
       const auto batch = take(batches->Next());
       if (batch == nullptr) refuse(fmt::format("has {} rows, not the {} it promises; it is damaged", row_, rows));
-      check_arrow(batch->Validate());
+      check(batch->Validate());
       for (std::int64_t i = 0; i < batch->num_rows() && row_ < rows; ++i, ++row_) {
         add_row(*batch, i, lines);
         if (lines.size() < enough) continue;
@@ -163,7 +163,7 @@ class ParquetRows {
   void choose_columns(const std::string& text_key) {
     if (metadata().is_encryption_algorithm_set()) refuse("is encrypted; write it without encryption");
     std::shared_ptr<arrow::Schema> schema;
-    check_arrow(reader_->GetSchema(&schema));
+    check(reader_->GetSchema(&schema));
     std::string names;
     for (const auto& field : schema->fields()) {
       if (names.size() < 200) names += (names.empty() ? "" : ", ") + field->name();
