@@ -2,22 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/options/operands.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/train/progress.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "files/json_value.hpp"
 #include "records/compare_runs.hpp"
 #include "records/metrics_reader.hpp"
 #include "schedules/utf8.hpp"
 
 namespace pipetrain {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr double gib = std::int64_t{1} << 30;
 
@@ -27,8 +24,8 @@ struct Runs {
 };
 
 template <class Value>
-ordered_json json_of(const std::optional<Value>& value) {
-  return value ? ordered_json(*value) : ordered_json();
+Json json_of(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
 }
 
 // By what the user asked for.
@@ -36,35 +33,37 @@ bool are_equal(const Runs& runs, const RunComparison& found) {
   return runs.tolerance > 0 ? found.equal_within(runs.tolerance) : found.equal_to_the_bit();
 }
 
-ordered_json json_of(const std::filesystem::path& file, const RunFigures& run) {
-  return {{"file", schedules::valid_utf8(file.string())},
-          {"first_step", run.first_step},
-          {"last_step", run.last_step},
-          {"steps", run.steps},
-          {"last_loss", json_of(run.last_loss)},
-          {"seconds", json_of(run.seconds)},
-          {"tokens_per_second", json_of(run.tokens_per_second)},
-          {"tflops_per_device", json_of(run.tflops_per_device)},
-          {"mfu", json_of(run.mfu)},
-          {"bubble", json_of(run.bubble)},
-          {"memory_bytes", json_of(run.memory_bytes)}};
+Json json_of(const std::filesystem::path& file, const RunFigures& run) {
+  return Json::object({{"file", schedules::valid_utf8(file.string())},
+                       {"first_step", run.first_step},
+                       {"last_step", run.last_step},
+                       {"steps", run.steps},
+                       {"last_loss", json_of(run.last_loss)},
+                       {"seconds", json_of(run.seconds)},
+                       {"tokens_per_second", json_of(run.tokens_per_second)},
+                       {"tflops_per_device", json_of(run.tflops_per_device)},
+                       {"mfu", json_of(run.mfu)},
+                       {"bubble", json_of(run.bubble)},
+                       {"memory_bytes", json_of(run.memory_bytes)}});
 }
 
-ordered_json json_of(const LargestDifference& largest) {
-  return {{"relative", largest.relative}, {"step", largest.step > 0 ? ordered_json(largest.step) : ordered_json()}};
+Json json_of(const LargestDifference& largest) {
+  return Json::object({{"relative", largest.relative}, {"step", largest.step > 0 ? Json(largest.step) : Json()}});
 }
 
 void print_json(const Runs& runs, const RunComparison& found) {
-  ordered_json first;
+  Json first;
   if (found.first)
-    first = {{"step", found.first->step},
-             {"value", found.first->value},
-             {"a", json_of(found.first->a)},
-             {"b", json_of(found.first->b)}};
-  ordered_json speed;
+    first = Json::object({{"step", found.first->step},
+                          {"value", found.first->value},
+                          {"a", json_of(found.first->a)},
+                          {"b", json_of(found.first->b)}});
+  Json speed;
   if (found.a.tokens_per_second.value_or(0) > 0 && found.b.tokens_per_second)
     speed = *found.b.tokens_per_second / *found.a.tokens_per_second;
-  const ordered_json object = {
+  const Json largest =
+      Json::object({{"loss", json_of(found.loss)}, {"grad_norm", json_of(found.grad_norm)}, {"lr", json_of(found.lr)}});
+  const Json object = Json::object({
       {"a", json_of(runs.a, found.a)},
       {"b", json_of(runs.b, found.b)},
       {"common_steps", found.common_steps},
@@ -72,10 +71,10 @@ void print_json(const Runs& runs, const RunComparison& found) {
       {"tolerance", runs.tolerance},
       {"equal", are_equal(runs, found)},
       {"first_difference", first},
-      {"largest_difference",
-       {{"loss", json_of(found.loss)}, {"grad_norm", json_of(found.grad_norm)}, {"lr", json_of(found.lr)}}},
-      {"speed_of_b", speed}};
-  fmt::print("{}\n", object.dump(2));
+      {"largest_difference", largest},
+      {"speed_of_b", speed},
+  });
+  fmt::print("{}\n", object.dump({.indent = 2, .order = JsonOrder::as_added}));
 }
 
 std::string shown(std::optional<double> value, double scale, const char* format, const char* unit = "") {
