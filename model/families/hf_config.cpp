@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
@@ -90,8 +91,8 @@ double untied_elements(const ModelConfig& config) {
 
 }  // namespace
 
-ModelConfig read_hf_config(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "config.json";
+ModelConfig read_hf_config(const std::string& folder) {
+  const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
   return parse_hf_config(read_text(file, most_config_bytes), file.string());
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "files/file_pieces.hpp"
 #include "files/json.hpp"
 #include "model/families/family.hpp"
 #include "model/weights/parameter_slice.hpp"

@@ -12,6 +12,7 @@
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "files/file_pieces.hpp"
 #include "files/json.hpp"
 #include "model/weights/float_reading.hpp"
 
