@@ -2,22 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/options/operands.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/train/progress.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "files/json_value.hpp"
 #include "records/compare_runs.hpp"
 #include "records/metrics_reader.hpp"
 #include "schedules/utf8.hpp"
 
 namespace pipetrain {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr double compared_gib = std::int64_t{1} << 30;
 
@@ -27,8 +24,8 @@ struct Runs {
 };
 
 template <class Value>
-ordered_json comparison_json(const std::optional<Value>& value) {
-  return value ? ordered_json(*value) : ordered_json();
+Json comparison_json(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
 }
 
 // By what the user asked for.
@@ -36,47 +33,49 @@ bool are_equal(const Runs& runs, const RunComparison& found) {
   return runs.tolerance > 0 ? found.equal_within(runs.tolerance) : found.equal_to_the_bit();
 }
 
-ordered_json comparison_json(const std::filesystem::path& file, const RunFigures& run) {
-  return {{"file", schedules::valid_utf8(file.string())},
-          {"first_step", run.first_step},
-          {"last_step", run.last_step},
-          {"steps", run.steps},
-          {"last_loss", comparison_json(run.last_loss)},
-          {"seconds", comparison_json(run.seconds)},
-          {"tokens_per_second", comparison_json(run.tokens_per_second)},
-          {"tflops_per_device", comparison_json(run.tflops_per_device)},
-          {"mfu", comparison_json(run.mfu)},
-          {"bubble", comparison_json(run.bubble)},
-          {"memory_bytes", comparison_json(run.memory_bytes)}};
+Json comparison_json(const std::filesystem::path& file, const RunFigures& run) {
+  return Json::object({{"file", schedules::valid_utf8(file.string())},
+                       {"first_step", run.first_step},
+                       {"last_step", run.last_step},
+                       {"steps", run.steps},
+                       {"last_loss", comparison_json(run.last_loss)},
+                       {"seconds", comparison_json(run.seconds)},
+                       {"tokens_per_second", comparison_json(run.tokens_per_second)},
+                       {"tflops_per_device", comparison_json(run.tflops_per_device)},
+                       {"mfu", comparison_json(run.mfu)},
+                       {"bubble", comparison_json(run.bubble)},
+                       {"memory_bytes", comparison_json(run.memory_bytes)}});
 }
 
-ordered_json comparison_json(const LargestDifference& largest) {
-  return {{"relative", largest.relative}, {"step", largest.step > 0 ? ordered_json(largest.step) : ordered_json()}};
+Json comparison_json(const LargestDifference& largest) {
+  return Json::object({{"relative", largest.relative}, {"step", largest.step > 0 ? Json(largest.step) : Json()}});
 }
 
 void print_comparison_json(const Runs& runs, const RunComparison& found) {
-  ordered_json first;
+  Json first;
   if (found.first)
-    first = {{"step", found.first->step},
-             {"value", found.first->value},
-             {"a", comparison_json(found.first->a)},
-             {"b", comparison_json(found.first->b)}};
-  ordered_json speed;
+    first = Json::object({{"step", found.first->step},
+                          {"value", found.first->value},
+                          {"a", comparison_json(found.first->a)},
+                          {"b", comparison_json(found.first->b)}});
+  Json speed;
   if (found.a.tokens_per_second.value_or(0) > 0 && found.b.tokens_per_second)
     speed = *found.b.tokens_per_second / *found.a.tokens_per_second;
-  const ordered_json object = {{"a", comparison_json(runs.a, found.a)},
-                               {"b", comparison_json(runs.b, found.b)},
-                               {"common_steps", found.common_steps},
-                               {"equal_to_the_bit", found.equal_to_the_bit()},
-                               {"tolerance", runs.tolerance},
-                               {"equal", are_equal(runs, found)},
-                               {"first_difference", first},
-                               {"largest_difference",
-                                {{"loss", comparison_json(found.loss)},
-                                 {"grad_norm", comparison_json(found.grad_norm)},
-                                 {"lr", comparison_json(found.lr)}}},
-                               {"speed_of_b", speed}};
-  fmt::print("{}\n", object.dump(2));
+  const Json largest = Json::object({{"loss", comparison_json(found.loss)},
+                                     {"grad_norm", comparison_json(found.grad_norm)},
+                                     {"lr", comparison_json(found.lr)}});
+  const Json object = Json::object({
+      {"a", comparison_json(runs.a, found.a)},
+      {"b", comparison_json(runs.b, found.b)},
+      {"common_steps", found.common_steps},
+      {"equal_to_the_bit", found.equal_to_the_bit()},
+      {"tolerance", runs.tolerance},
+      {"equal", are_equal(runs, found)},
+      {"first_difference", first},
+      {"largest_difference", largest},
+      {"speed_of_b", speed},
+  });
+  fmt::print("{}\n", object.dump({.indent = 2, .order = JsonOrder::as_added}));
 }
 
 std::string shown(std::optional<double> value, double scale, const char* format, const char* unit = "") {

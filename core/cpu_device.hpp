@@ -24,7 +24,7 @@ class CpuDevice : public Device {
   std::unique_ptr<Event> make_timing_event() override { return make_event(); }  // every event keeps its time
   double seconds_between(const Event& begin, const Event& end) const override;
   void align_clock(Stream&) override {}
-  std::chrono::steady_clock::time_point time_of(const Event& event) const override;
+  std::int64_t steady_nanoseconds(const Event& event) const override;
 
   TilePool& tiles() { return tiles_; }
 

@@ -214,12 +214,12 @@ std::unique_ptr<Stream> CpuDevice::make_stream(const std::string& name) { return
 
 std::unique_ptr<Event> CpuDevice::make_event() { return std::make_unique<CpuEvent>(); }
 
-std::chrono::steady_clock::time_point CpuDevice::time_of(const Event& event) const {
-  return static_cast<const CpuEvent&>(event).completed_at();
+std::int64_t CpuDevice::steady_nanoseconds(const Event& event) const {
+  return std::chrono::nanoseconds(static_cast<const CpuEvent&>(event).completed_at().time_since_epoch()).count();
 }
 
 double CpuDevice::seconds_between(const Event& begin, const Event& end) const {
-  return std::chrono::duration<double>(time_of(end) - time_of(begin)).count();
+  return static_cast<double>(steady_nanoseconds(end) - steady_nanoseconds(begin)) / 1e9;
 }
 
 }  // namespace pipetrain

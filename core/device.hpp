@@ -2,8 +2,8 @@
 // events and buffers.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -46,11 +46,11 @@ class Device {
   // Seconds between the latest records of two completed timing events of this device, within some microseconds. Throws Error
   // when a record failed with its stream.
   virtual double seconds_between(const Event& begin, const Event& end) const = 0;
-  // When the latest record of a completed timing event completed, on the host's steady clock: one clock for all devices. A
-  // GPU's own clock drifts from it by some microseconds a second, so align_clock() compares the two; the stream must be idle,
-  // and the host waits some microseconds for it. Not thread-safe, unlike the others. Throws like seconds_between().
+  // When the latest record of a completed timing event completed, in nanoseconds of the host's steady clock: one clock for all
+  // devices. A GPU's own clock drifts from it by some microseconds a second, so align_clock() compares the two; the stream must
+  // be idle, and the host waits some microseconds for it. Not thread-safe, unlike the others. Throws like seconds_between().
   virtual void align_clock(Stream& idle) = 0;
-  virtual std::chrono::steady_clock::time_point time_of(const Event& event) const = 0;
+  virtual std::int64_t steady_nanoseconds(const Event& event) const = 0;
 
  protected:
   Device() = default;

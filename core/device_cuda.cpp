@@ -153,9 +153,10 @@ class CudaDevice : public Device {
     }
   }
 
-  std::chrono::steady_clock::time_point time_of(const Event& event) const override {
+  std::int64_t steady_nanoseconds(const Event& event) const override {
     const std::chrono::duration<double> since(seconds_between(*origin_, event));
-    return origin_time_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(since);
+    const auto time = origin_time_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(since);
+    return std::chrono::nanoseconds(time.time_since_epoch()).count();
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "core/error.hpp"
 
+#include <atomic>
 #include <utility>
 
 #include "core/escape.hpp"
@@ -13,17 +14,39 @@ std::string line_of(const Setting& setting, const std::string& why) {
 
 }  // namespace
 
+struct SharedSetting::Counted {
+  Setting setting;
+  std::atomic<long> owners = 1;
+};
+
+SharedSetting::SharedSetting(Setting setting) : counted_(new Counted{std::move(setting)}) {}
+
+SharedSetting::SharedSetting(const SharedSetting& other) noexcept : counted_(other.counted_) {
+  if (counted_ != nullptr) counted_->owners.fetch_add(1, std::memory_order_relaxed);
+}
+
+SharedSetting& SharedSetting::operator=(const SharedSetting& other) noexcept {
+  SharedSetting copy(other);
+  std::swap(counted_, copy.counted_);
+  return *this;
+}
+
+SharedSetting::~SharedSetting() {
+  // The last owner sees what the others did before it deletes.
+  if (counted_ != nullptr && counted_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete counted_;
+}
+
+const Setting* SharedSetting::get() const noexcept { return counted_ == nullptr ? nullptr : &counted_->setting; }
+
 Error::Error(ErrorKind kind, const std::string& what) : std::runtime_error(escape_controls(what)), kind_(kind) {}
 
 Error::Error(ErrorKind kind, Setting setting, const std::string& why)
-    : std::runtime_error(escape_controls(line_of(setting, why))),
-      kind_(kind),
-      setting_(std::make_shared<const Setting>(std::move(setting))) {}
+    : std::runtime_error(escape_controls(line_of(setting, why))), kind_(kind), setting_(std::move(setting)) {}
 
 Error::Error(ErrorKind kind, const std::string& what, const Setting* setting, bool names_place)
     : std::runtime_error(escape_controls(what)),
       kind_(kind),
-      setting_(setting == nullptr ? nullptr : std::make_shared<const Setting>(*setting)),
+      setting_(setting == nullptr ? SharedSetting() : SharedSetting(*setting)),
       names_place_(names_place) {}
 
 Error Error::at(const std::string& place, ErrorKind kind, const std::string& why) {

@@ -1,7 +1,6 @@
 // The one error type of every room. Library code throws it; only apps/ turns it into an exit status.
 #pragma once
 
-#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -21,6 +20,22 @@ enum class ErrorKind {
 // was given.
 struct Setting {
   std::string name, value;
+};
+
+// A setting, or none, that copies share: copies of an exception must not throw. Thread-safe to copy.
+class SharedSetting {
+ public:
+  SharedSetting() noexcept = default;
+  explicit SharedSetting(Setting setting);
+  SharedSetting(const SharedSetting& other) noexcept;
+  SharedSetting& operator=(const SharedSetting& other) noexcept;
+  ~SharedSetting();
+
+  const Setting* get() const noexcept;  // null for none
+
+ private:
+  struct Counted;
+  Counted* counted_ = nullptr;
 };
 
 // what() is one line a user can act on: what, where, what to do. It may quote files and names that hold anything: control
@@ -44,7 +59,7 @@ class Error : public std::runtime_error {
 
  private:
   ErrorKind kind_;
-  std::shared_ptr<const Setting> setting_;  // shared, because copies of an exception must not throw
+  SharedSetting setting_;
   bool names_place_ = false;
 };
 

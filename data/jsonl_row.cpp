@@ -86,8 +86,8 @@ class RowEvents : public JsonEvents {
  public:
   RowEvents(RowReader& reader, std::deque<std::string>& kept) : reader_(reader), kept_(kept) {}
 
-  void open(nlohmann::json::value_t kind) override {
-    const bool is_array = kind == nlohmann::json::value_t::array;
+  void open(JsonKind kind) override {
+    const bool is_array = kind == JsonKind::array;
     if (depth_ == 0 && is_array) fail_object();
     if (depth_ == 1) open_member(is_array);
     if (depth_ == 2 && is_list()) reader_.list_other(is_array ? "[...]" : "{...}");
@@ -104,7 +104,7 @@ class RowEvents : public JsonEvents {
     if (depth_ == 1) field_ = reader_.key(name);
     if (depth_ == 3 && field_ == Field::messages) message_field_ = reader_.message_key(name);
   }
-  void value(nlohmann::json&& value) override {
+  void value(Json&& value) override {
     if (depth_ == 0) fail_object();
     if (depth_ == 1) take_member(value);
     if (depth_ == 2 && is_list()) take_number(value);
@@ -117,27 +117,26 @@ class RowEvents : public JsonEvents {
  private:
   bool is_list() const { return field_ == Field::ids || field_ == Field::labels; }
   [[noreturn]] void fail_message() const { reader_.wrong_message("has a \"role\" or \"content\" that is not a string"); }
-  std::string_view keep(nlohmann::json& value) { return kept_.emplace_back(std::move(value.get_ref<std::string&>())); }
+  std::string_view keep(Json& value) { return kept_.emplace_back(std::move(value.as_string())); }
   void open_member(bool is_array) {
     if (field_ == Field::other) return;
     if (!is_array || field_ == Field::text || field_ == Field::label) reader_.wrong_kind();
     is_list() ? reader_.begin_list() : reader_.begin_messages();
   }
-  void take_member(nlohmann::json& value) {
+  void take_member(Json& value) {
     if (field_ == Field::other) return;
     if (field_ == Field::text && value.is_string()) return reader_.text(keep(value));
-    if (field_ == Field::label && value.is_number_integer() && !is_large(value))
-      return reader_.label(value.get<std::int64_t>());
+    if (field_ == Field::label && value.is_integer() && !is_large(value)) return reader_.label(value.as_int64());
     reader_.wrong_kind();
   }
-  static bool is_large(const nlohmann::json& value) {
+  static bool is_large(const Json& value) {
     constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();
-    return value.is_number_unsigned() && value.get<std::uint64_t>() > largest;
+    return value.is_unsigned() && value.as_uint64() > largest;
   }
-  void take_number(const nlohmann::json& value) {
-    if (is_large(value)) return reader_.list_large_number(value.get<std::uint64_t>());
-    if (value.is_number_integer()) return reader_.list_number(value.get<std::int64_t>());
-    reader_.list_other(value.dump(-1, ' ', true));
+  void take_number(const Json& value) {
+    if (is_large(value)) return reader_.list_large_number(value.as_uint64());
+    if (value.is_integer()) return reader_.list_number(value.as_int64());
+    reader_.list_other(value.dump({.ascii = true}));
   }
 
   RowReader& reader_;

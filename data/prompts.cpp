@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "core/error.hpp"
@@ -13,16 +12,14 @@
 namespace pipetrain {
 namespace {
 
-using Json = nlohmann::json;
-
 [[noreturn]] void fail(const std::string& place, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", place, why));
 }
 
 std::string text_of(const Json& object, const std::string& key, const std::string& place) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) fail(place, fmt::format("\"{}\" must be there, and be a string", key));
-  return found->get<std::string>();
+  const Json* const found = object.find(key);
+  if (!found || !found->is_string()) fail(place, fmt::format("\"{}\" must be there, and be a string", key));
+  return found->as_string();
 }
 
 std::vector<ChatMessage> messages_of(const Json& list, const std::string& place) {
@@ -40,7 +37,7 @@ Prompt prompt_of_row(std::string_view line, const std::string& place) {
   if (!row.is_object()) fail(place, "must be an object, {\"prompt\": \"...\"} or {\"messages\": [...]}");
   const bool chat = row.contains("messages");
   if (chat == row.contains("prompt")) fail(place, "must have either \"prompt\" or \"messages\"");
-  if (chat) return {"", messages_of(row["messages"], place), place};
+  if (chat) return {"", messages_of(row.at("messages"), place), place};
   return {text_of(row, "prompt", place), {}, place};
 }
 

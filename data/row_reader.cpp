@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "data/sample.hpp"
+#include "files/json_builder.hpp"
 
 namespace pipetrain {
 namespace {
-
-std::string as_json(std::string_view text) { return nlohmann::json(text).dump(-1, ' ', true); }
 
 constexpr RowForm forms[] = {RowForm::text, RowForm::answer, RowForm::messages, RowForm::ids};
 
@@ -33,7 +31,7 @@ std::string RowReader::wanted_rows() {
 
 RowReader::Field RowReader::key(std::string_view key) {
   if (!keys_.insert(std::string(key)).second)
-    throw RowFault{fmt::format("{} appears twice in this row; keep one", as_json(key))};
+    throw RowFault{fmt::format("{} appears twice in this row; keep one", shown_json_key(key))};
   key_bytes_ += key.size();
   if (keys_.size() > most_row_keys || key_bytes_ > most_row_key_bytes)
     throw RowFault{fmt::format("this row has more than {} keys, or {} bytes of them; {}", most_row_keys, most_row_key_bytes,
@@ -95,9 +93,10 @@ void RowReader::begin_message() {
 
 RowReader::MessageField RowReader::message_key(std::string_view key) {
   if (key != "role" && key != "content")
-    wrong_message(fmt::format("has {}, which is not read; give \"role\" and \"content\" only", as_json(key.substr(0, 60))));
+    wrong_message(
+        fmt::format("has {}, which is not read; give \"role\" and \"content\" only", shown_json_key(key.substr(0, 60))));
   bool& seen = key == "role" ? has_role_ : has_text_;
-  if (seen) wrong_message(fmt::format("has {} twice; keep one", as_json(key)));
+  if (seen) wrong_message(fmt::format("has {} twice; keep one", shown_json_key(key)));
   seen = true;
   return key == "role" ? MessageField::role : MessageField::text;
 }
@@ -118,7 +117,8 @@ void RowReader::wrong_message(std::string_view why) const {
 
 void RowReader::wrong_kind() const {
   if (field_ == Field::text)
-    throw RowFault{fmt::format("{} is not a string; write {{{}: \"...\"}}", as_json(last_key_), as_json(last_key_))};
+    throw RowFault{
+        fmt::format("{} is not a string; write {{{}: \"...\"}}", shown_json_key(last_key_), shown_json_key(last_key_))};
   if (field_ == Field::label) throw RowFault{R"("label" is not an integer; write the number of the class, counted from 0)"};
   if (field_ == Field::messages)
     throw RowFault{R"("messages" is not an array of objects; write {"messages": [{"role": "user", "content": "..."}, ...]})"};
@@ -134,7 +134,9 @@ bool RowReader::takes(RowForm form) const {
 }
 
 RowForm RowReader::form() const {
-  const auto name = [&](RowForm form) { return as_json(form == RowForm::text ? wanted_.text_keys.front() : to_string(form)); };
+  const auto name = [&](RowForm form) {
+    return shown_json_key(form == RowForm::text ? wanted_.text_keys.front() : to_string(form));
+  };
   std::vector<RowForm> found;
   for (const RowForm form : forms)
     if (takes(form)) found.push_back(form);
@@ -151,7 +153,7 @@ void RowReader::finish_texts(RowForm form) {
   if (form == RowForm::answer) names = {"prompt", "response"};
   const std::size_t first = form == RowForm::answer ? wanted_.text_keys.size() : 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (!texts_[first + i]) throw RowFault{fmt::format("this row has no {}; add it", as_json(names[i]))};
+    if (!texts_[first + i]) throw RowFault{fmt::format("this row has no {}; add it", shown_json_key(names[i]))};
     row_.texts.push_back(*texts_[first + i]);
   }
 }

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "files/file_pieces.hpp"
+
 namespace pipetrain {
 namespace {
 

@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
-#include <string_view>
 
 #include "core/error.hpp"
 
@@ -50,10 +48,6 @@ class InputFile {
   std::uint64_t size_ = 0;
   int descriptor_ = -1;
 };
-
-// Bytes [begin, begin + bytes) of the file, which must outlive it, in pieces of up to 256 KB: the next piece with each call,
-// valid until the next call, then empty ones.
-std::function<std::string_view()> pieces_of(const InputFile& file, std::uint64_t begin, std::uint64_t bytes);
 
 // The whole text of a file of at most `limit` bytes.
 std::string read_text(const std::filesystem::path& path, std::size_t limit);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "files/json_builder.hpp"
@@ -81,15 +82,15 @@ class Guard : public nlohmann::json_sax<json> {
  public:
   Guard(Cursor& cursor, const JsonLimits& limits, JsonEvents& events) : cursor_(cursor), limits_(limits), events_(events) {}
 
-  bool null() override { return pass(json()); }
-  bool boolean(bool value) override { return pass(json(value)); }
-  bool number_integer(json::number_integer_t value) override { return pass(json(value)); }
-  bool number_unsigned(json::number_unsigned_t value) override { return pass(json(value)); }
-  bool number_float(json::number_float_t value, const std::string&) override { return pass(json(value)); }
-  bool string(std::string& value) override { return pass(json(std::move(value))); }
+  bool null() override { return pass({}); }
+  bool boolean(bool value) override { return pass(value); }
+  bool number_integer(json::number_integer_t value) override { return pass(value); }
+  bool number_unsigned(json::number_unsigned_t value) override { return pass(value); }
+  bool number_float(json::number_float_t value, const std::string&) override { return pass(value); }
+  bool string(std::string& value) override { return pass(std::move(value)); }
   bool binary(json::binary_t&) override { return false; }  // text has none
-  bool start_object(std::size_t) override { return open(json::value_t::object); }
-  bool start_array(std::size_t) override { return open(json::value_t::array); }
+  bool start_object(std::size_t) override { return open(JsonKind::object); }
+  bool start_array(std::size_t) override { return open(JsonKind::array); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
@@ -111,12 +112,12 @@ class Guard : public nlohmann::json_sax<json> {
     if (++values_ > limits_.values && limits_.values != 0)
       throw JsonFault(cursor_.line(), fmt::format("JSON has more than {} values; give the right file", limits_.values));
   }
-  bool pass(json&& value) {
+  bool pass(Json value) {
     count();
     events_.value(std::move(value));
     return true;
   }
-  bool open(json::value_t kind) {
+  bool open(JsonKind kind) {
     count();
     if (++depth_ > limits_.depth)
       throw JsonFault(cursor_.line(), fmt::format("JSON is nested deeper than {} levels; give the right file", limits_.depth));
@@ -140,11 +141,11 @@ class Guard : public nlohmann::json_sax<json> {
 
 class WholeText : public JsonEvents {
  public:
-  void open(json::value_t kind) override { builder_.open(kind); }
+  void open(JsonKind kind) override { builder_.open(kind); }
   void close() override { builder_.close(); }
   void key(std::string&& name, std::size_t line) override { builder_.key(std::move(name), line); }
-  void value(json&& value) override { builder_.value(std::move(value)); }
-  json take() { return builder_.take(); }
+  void value(Json&& value) override { builder_.value(std::move(value)); }
+  Json take() { return builder_.take(); }
 
  private:
   JsonBuilder builder_;
@@ -154,8 +155,8 @@ class Members : public JsonEvents {
  public:
   Members(const JsonLimits& limits, const std::function<bool(JsonMember&&)>& take) : limits_(limits), take_(take) {}
 
-  void open(json::value_t kind) override {
-    if (depth_++ == 0 && kind != json::value_t::object) throw JsonFault(1, not_an_object);
+  void open(JsonKind kind) override {
+    if (depth_++ == 0 && kind != JsonKind::object) throw JsonFault(1, not_an_object);
     if (depth_ == 1) return;
     count();
     builder_.open(kind);
@@ -168,10 +169,10 @@ class Members : public JsonEvents {
   void key(std::string&& name, std::size_t line) override {
     line_ = line;
     if (depth_ > 1) return builder_.key(std::move(name), line);
-    member_ = {std::move(name), json(), line};
+    member_ = {std::move(name), {}, line};
     values_ = 0;
   }
-  void value(json&& value) override {
+  void value(Json&& value) override {
     if (depth_ == 0) throw JsonFault(1, not_an_object);
     count();
     builder_.value(std::move(value));
@@ -222,7 +223,7 @@ void read_json(const JsonPieces& pieces, const JsonPlace& place, const JsonLimit
   }
 }
 
-json parse_json(std::string_view text, const JsonPlace& place, const JsonLimits& limits) {
+Json parse_json(std::string_view text, const JsonPlace& place, const JsonLimits& limits) {
   WholeText events;
   read_json(whole_text(text), place, limits, events);
   return events.take();

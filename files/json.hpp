@@ -6,11 +6,11 @@
 
 #include <cstddef>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "files/json_value.hpp"
 
 namespace pipetrain {
 
@@ -40,10 +40,10 @@ class JsonFault : public Error {
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
-  virtual void open(nlohmann::json::value_t kind) = 0;  // object or array
+  virtual void open(JsonKind kind) = 0;  // object or array
   virtual void close() = 0;
   virtual void key(std::string&& name, std::size_t line) = 0;
-  virtual void value(nlohmann::json&& value) = 0;  // neither object nor array
+  virtual void value(Json&& value) = 0;  // neither object nor array
 };
 // Throws JsonFault. Keys that come twice are for `events` to find.
 void scan_json(const JsonPieces& pieces, const JsonLimits& limits, JsonEvents& events);
@@ -58,11 +58,11 @@ struct JsonPlace {
 void read_json(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits, JsonEvents& events);
 
 // The whole text as one value. Throws Error(input).
-nlohmann::json parse_json(std::string_view text, const JsonPlace& place, const JsonLimits& limits = {});
+Json parse_json(std::string_view text, const JsonPlace& place, const JsonLimits& limits = {});
 
 struct JsonMember {
   std::string key;
-  nlohmann::json value;
+  Json value;
   std::size_t line = 0;  // of the key
 };
 // The members of a text that is one object, each given once it has been read; the limit on values is one for each member.

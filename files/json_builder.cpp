@@ -8,14 +8,12 @@
 
 namespace pipetrain {
 
-using nlohmann::json;
-
-json JsonBuilder::take() {
+Json JsonBuilder::take() {
   is_complete_ = false;
-  return std::exchange(root_, json());
+  return std::exchange(root_, Json());
 }
 
-void JsonBuilder::open(json::value_t kind) { open_.push_back(place(json(kind))); }
+void JsonBuilder::open(JsonKind kind) { open_.push_back(place(kind == JsonKind::object ? Json::object() : Json::array())); }
 
 void JsonBuilder::close() {
   open_.pop_back();
@@ -23,23 +21,21 @@ void JsonBuilder::close() {
 }
 
 void JsonBuilder::key(std::string&& name, std::size_t line) {
-  const auto [member, is_new] = open_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
-  if (!is_new) throw JsonFault(line, fmt::format("key {} appears twice; keep one", shown_json_key(member->first)));
-  member_ = &member->second;
+  member_ = open_.back()->add(std::move(name));
+  if (member_ == nullptr) throw JsonFault(line, fmt::format("key {} appears twice; keep one", shown_json_key(name)));
 }
 
-void JsonBuilder::value(json&& value) {
+void JsonBuilder::value(Json&& value) {
   place(std::move(value));
   is_complete_ = open_.empty();
 }
 
-json* JsonBuilder::place(json&& value) {
+Json* JsonBuilder::place(Json&& value) {
   if (open_.empty()) return &(root_ = std::move(value));
   if (open_.back()->is_object()) return &(*member_ = std::move(value));
-  auto& elements = open_.back()->get_ref<json::array_t&>();
-  return &elements.emplace_back(std::move(value));
+  return &open_.back()->push_back(std::move(value));
 }
 
-std::string shown_json_key(const std::string& key) { return json(key).dump(-1, ' ', true, json::error_handler_t::replace); }
+std::string shown_json_key(std::string_view key) { return Json(key).dump({.ascii = true, .replace = true}); }
 
 }  // namespace pipetrain

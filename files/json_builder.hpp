@@ -2,34 +2,36 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "files/json_value.hpp"
 
 namespace pipetrain {
 
 // Takes the events of one value, from its opening to its close, as JsonEvents gives them. Not thread-safe.
 class JsonBuilder {
  public:
-  void open(nlohmann::json::value_t kind);
+  void open(JsonKind kind);
   void close();
   // Throws JsonFault for a key that comes twice.
   void key(std::string&& name, std::size_t line);
-  void value(nlohmann::json&& value);
+  void value(Json&& value);
 
   bool is_complete() const { return is_complete_; }
-  nlohmann::json take();
+  Json take();
 
  private:
-  nlohmann::json* place(nlohmann::json&& value);
+  Json* place(Json&& value);
 
-  nlohmann::json root_;
-  std::vector<nlohmann::json*> open_;  // each in the one before it
-  nlohmann::json* member_ = nullptr;   // whose key was read last
+  Json root_;
+  std::vector<Json*> open_;  // each in the one before it
+  Json* member_ = nullptr;   // whose key was read last
   bool is_complete_ = false;
 };
 
 // A key as an error shows it: in quotes, with escapes.
-std::string shown_json_key(const std::string& key);
+std::string shown_json_key(std::string_view key);
 
 }  // namespace pipetrain

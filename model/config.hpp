@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,7 +75,7 @@ void set_dropout(ModelConfig& config, double rate);
 ModelConfig preset_config(const std::string& name);
 std::vector<std::string> preset_names();
 // From DIR/config.json, of at most 4 MiB. Throws Error(input) naming the file and the key.
-ModelConfig read_hf_config(const std::filesystem::path& folder);
+ModelConfig read_hf_config(const std::string& folder);
 // The most classes of a head, and the least: one class would be a regression.
 inline constexpr std::int64_t least_labels = 2, most_labels = 65'536;
 // The same model with a new head for that many classes, which are named as Hugging Face names those without names.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "files/json.hpp"
@@ -13,8 +12,6 @@
 namespace pipetrain {
 
 namespace {
-
-using nlohmann::json;
 
 std::string exact(std::optional<double> value) {
   return value && std::isfinite(*value) ? fmt::format("{:.17g}", *value) : "null";
@@ -38,42 +35,42 @@ std::string list(const Values& values) {
   throw Error(ErrorKind::input, fmt::format("{}: {}; give a file that a run wrote as its metrics", place, what));
 }
 
-std::optional<double> number_of(const json& value, const std::string& place, const char* name) {
+std::optional<double> number_of(const Json& value, const std::string& place, const char* name) {
   if (value.is_null()) return {};
   if (!value.is_number()) fail(place, fmt::format("{} is no number", name));
-  return value.get<double>();
+  return value.as_double();
 }
 
 // Nothing where it is null or not there.
-std::optional<double> number(const json& members, const std::string& place, const char* name) {
-  const auto found = members.find(name);
-  return found == members.end() ? std::nullopt : number_of(*found, place, name);
+std::optional<double> number(const Json& members, const std::string& place, const char* name) {
+  const Json* const found = members.find(name);
+  return !found ? std::nullopt : number_of(*found, place, name);
 }
 
-std::int64_t whole(const json& value, const std::string& place, const char* name) {
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() >> 63))
-    fail(place, fmt::format("{} is no whole number", name));
-  return value.get<std::int64_t>();
+std::int64_t whole(const Json& value, const std::string& place, const char* name) {
+  const auto number = value.whole();
+  if (!number) fail(place, fmt::format("{} is no whole number", name));
+  return *number;
 }
 
-std::vector<std::optional<double>> numbers(const json& members, const std::string& place, const char* name) {
+std::vector<std::optional<double>> numbers(const Json& members, const std::string& place, const char* name) {
   std::vector<std::optional<double>> values;
-  const auto found = members.find(name);
-  if (found == members.end() || found->is_null()) return values;
+  const Json* const found = members.find(name);
+  if (!found || found->is_null()) return values;
   if (!found->is_array()) fail(place, fmt::format("{} is no list", name));
-  for (const json& value : *found) values.push_back(number_of(value, place, name));
+  for (const Json& value : *found) values.push_back(number_of(value, place, name));
   return values;
 }
 
-json parse_members(std::string_view line, const std::string& place) {
+Json parse_members(std::string_view line, const std::string& place) {
   constexpr JsonLimits limits{.depth = 4, .values = 100'000};
-  json members = parse_json(line, {place, false}, limits);
+  Json members = parse_json(line, {place, false}, limits);
   if (!members.is_object() || !members.contains("step")) fail(place, "is no line of metrics");
   return members;
 }
 
-std::int64_t metrics_step(const json& members, const std::string& place) {
-  const std::int64_t step = whole(members["step"], place, "step");
+std::int64_t metrics_step(const Json& members, const std::string& place) {
+  const std::int64_t step = whole(members.at("step"), place, "step");
   if (step < 1) fail(place, "step is not from 1 on");
   return step;
 }
@@ -112,7 +109,7 @@ std::optional<std::int64_t> step_of_json_line(std::string_view line) {
 }
 
 std::optional<EvaluationMetrics> parse_evaluation_line(std::string_view line, const std::string& place) {
-  const json members = parse_members(line, place);
+  const Json members = parse_members(line, place);
   if (!members.contains("eval_loss")) return {};
   EvaluationMetrics metrics;
   metrics.step = metrics_step(members, place);
@@ -124,7 +121,7 @@ std::optional<EvaluationMetrics> parse_evaluation_line(std::string_view line, co
 }
 
 std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::string& place) {
-  const json members = parse_members(line, place);
+  const Json members = parse_members(line, place);
   StepMetrics metrics;
   metrics.step = metrics_step(members, place);
   if (!members.contains("loss")) return {};  // an evaluation's
@@ -132,7 +129,7 @@ std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::
   metrics.loss = read("loss");
   metrics.grad_norm = read("grad_norm");
   metrics.lr = read("lr");
-  if (members.contains("tokens")) metrics.tokens = whole(members["tokens"], place, "tokens");
+  if (members.contains("tokens")) metrics.tokens = whole(members.at("tokens"), place, "tokens");
   metrics.seconds = read("seconds").value_or(0);
   metrics.elapsed = read("elapsed").value_or(0);
   metrics.tokens_per_second = read("tokens_per_second");
@@ -144,7 +141,7 @@ std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::
     metrics.memory_bytes.push_back(bytes ? std::optional(static_cast<std::int64_t>(std::clamp(*bytes, 0.0, 9e18)))
                                          : std::nullopt);
   metrics.loss_scale = read("loss_scale");
-  metrics.skipped = members.value("skipped", json()) == true;
+  metrics.skipped = members.contains("skipped") && members.at("skipped") == true;
   metrics.input_wait = read("input_wait");
   metrics.stage_bubble = numbers(members, place, "stage_bubble");
   return metrics;

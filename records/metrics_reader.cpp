@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
+#include "files/file_pieces.hpp"
 
 namespace pipetrain {
 

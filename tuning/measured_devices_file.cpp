@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "core/error.hpp"
@@ -15,28 +14,26 @@ namespace pipetrain {
 
 namespace {
 
-using nlohmann::json;
-
 constexpr int format_version = 1;
 constexpr const char* format_name = "pipetrain devices";
 constexpr std::size_t largest_file = std::size_t{1} << 20;
 
 class Reader {
  public:
-  Reader(const std::filesystem::path& path, const json& file) : path_(path.string()), file_(file) {}
+  Reader(const std::filesystem::path& path, const Json& file) : path_(path.string()), file_(file) {}
 
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(ErrorKind::input, fmt::format("{}: {}; measure the devices anew", path_, what));
   }
-  const json& at(const char* key) const {
+  const Json& at(const char* key) const {
     if (!file_.is_object() || !file_.contains(key)) fail(fmt::format("is no measurement of devices: {} is missing", key));
-    return file_[key];
+    return file_.at(key);
   }
   double number(const char* key, const DeviceRange& range) const {
-    const json& value = at(key);
-    const double number = value.is_number() ? value.get<double>() : 0;
+    const Json& value = at(key);
+    const double number = value.is_number() ? value.as_double() : 0;
     if (!(number >= range.least && number <= range.most))
-      fail(fmt::format("{} is {}, not a number from {} to {}", key, value.dump(-1, ' ', true), range.least, range.most));
+      fail(fmt::format("{} is {}, not a number from {} to {}", key, value.dump({.ascii = true}), range.least, range.most));
     return number;
   }
   std::optional<double> number_or_null(const char* key, const DeviceRange& range) const {
@@ -50,27 +47,27 @@ class Reader {
 
  private:
   std::string path_;
-  const json& file_;
+  const Json& file_;
 };
 
 // Host numbers of processes, in order of their first processes.
 std::vector<int> read_hosts(const Reader& reader) {
-  const json& numbers = reader.at("hosts");
+  const Json& numbers = reader.at("hosts");
   if (!numbers.is_array() || numbers.size() < 2 || numbers.size() > most_measured_processes)
     reader.fail(fmt::format("hosts is no list of 2 to {} numbers, one for each process", most_measured_processes));
   std::vector<int> hosts;
   int next = 0;
-  for (const json& number : numbers) {
-    const bool known = number.is_number_unsigned() && number.get<std::uint64_t>() <= static_cast<std::uint64_t>(next);
-    if (!known) reader.fail(fmt::format("hosts has {}, and hosts count from 0 in order", number.dump(-1, ' ', true)));
-    hosts.push_back(number.get<int>());
+  for (const Json& number : numbers) {
+    const bool known = number.is_unsigned() && number.as_uint64() <= static_cast<std::uint64_t>(next);
+    if (!known) reader.fail(fmt::format("hosts has {}, and hosts count from 0 in order", number.dump({.ascii = true})));
+    hosts.push_back(static_cast<int>(number.as_uint64()));
     if (hosts.back() == next) ++next;
   }
   return hosts;
 }
 
 std::vector<MeasuredLink> read_links(const std::filesystem::path& path, const Reader& reader, std::size_t processes) {
-  const json& entries = reader.at("links");
+  const Json& entries = reader.at("links");
   const std::size_t pairs = processes * (processes - 1) / 2;
   if (!entries.is_array() || entries.size() != pairs)
     reader.fail(fmt::format("links is no list of the {} between {} processes", pairs, processes));
@@ -79,7 +76,7 @@ std::vector<MeasuredLink> read_links(const std::filesystem::path& path, const Re
   for (std::size_t one = 0; one < processes; ++one) {
     for (std::size_t other = one + 1; other < processes; ++other, ++at) {
       const Reader link(path, entries[at]);
-      if (link.at("processes") != json::array({one, other}))
+      if (link.at("processes") != Json::array({one, other}))
         reader.fail(fmt::format("links has at {} another one than that of processes {} and {}", at, one, other));
       links.push_back({link.number("rate", rate_range), link.number("latency", time_range)});
     }
@@ -87,7 +84,7 @@ std::vector<MeasuredLink> read_links(const std::filesystem::path& path, const Re
   return links;
 }
 
-json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 }  // namespace
 
@@ -113,38 +110,39 @@ std::optional<MeasuredLink> MeasuredDevices::between_hosts() const {
 }
 
 void write_measured_devices(std::ostream& out, const MeasuredDevices& devices) {
-  nlohmann::ordered_json file = {{"format", format_name},
-                                 {"version", format_version},
-                                 {"device", devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
-                                 {"devices", devices.count},
-                                 {"threads", devices.threads},
-                                 {"memory_bytes", devices.memory_bytes},
-                                 {"fp32_flops", devices.fp32_flops},
-                                 {"bf16_flops", or_null(devices.bf16_flops)},
-                                 {"memory_rate", devices.memory_rate},
-                                 {"block_overhead", devices.block_overhead},
-                                 {"link_rate", or_null(devices.link_rate)},
-                                 {"latency", or_null(devices.latency)}};
+  Json file = Json::object({{"format", format_name},
+                            {"version", format_version},
+                            {"device", devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                            {"devices", devices.count},
+                            {"threads", devices.threads},
+                            {"memory_bytes", devices.memory_bytes},
+                            {"fp32_flops", devices.fp32_flops},
+                            {"bf16_flops", or_null(devices.bf16_flops)},
+                            {"memory_rate", devices.memory_rate},
+                            {"block_overhead", devices.block_overhead},
+                            {"link_rate", or_null(devices.link_rate)},
+                            {"latency", or_null(devices.latency)}});
   if (!devices.hosts.empty()) {
     file["hosts"] = devices.hosts;
-    auto& links = file["links"] = nlohmann::ordered_json::array();
+    Json& links = file["links"] = Json::array();
     for (int one = 0; one < devices.processes(); ++one) {
       for (int other = one + 1; other < devices.processes(); ++other) {
         const MeasuredLink& link = devices.link(one, other);
-        links.push_back({{"processes", {one, other}}, {"rate", link.rate}, {"latency", link.latency}});
+        links.push_back(
+            Json::object({{"processes", Json::array({one, other})}, {"rate", link.rate}, {"latency", link.latency}}));
       }
     }
   }
-  out << file.dump(1) << "\n";
+  out << file.dump({.indent = 1, .order = JsonOrder::as_added}) << "\n";
 }
 
 MeasuredDevices read_measured_devices(const std::filesystem::path& path) {
-  const json file = parse_json(read_text(path, largest_file), {path.string()});
+  const Json file = parse_json(read_text(path, largest_file), {path.string()});
   const Reader reader(path, file);
   if (reader.at("format") != format_name) reader.fail("is no measurement of devices: its format is another");
   if (reader.at("version") != format_version) reader.fail("was written by another version of pipetrain");
   MeasuredDevices devices;
-  const json& kind = reader.at("device");
+  const Json& kind = reader.at("device");
   if (kind != "cpu" && kind != "cuda") reader.fail("device is neither cpu nor cuda");
   devices.kind = kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
   devices.count = reader.count("devices");

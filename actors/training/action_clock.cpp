@@ -58,8 +58,11 @@ void ActionClock::collect_locked() {
 }
 
 ActionTimes ActionClock::times_of(const Events& events) const {
+  const auto time_of = [this](const Event& event) {
+    return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(device_.steady_nanoseconds(event)));
+  };
   try {
-    return {device_.time_of(*events.start), device_.time_of(*events.end)};
+    return {time_of(*events.start), time_of(*events.end)};
   } catch (const Error&) {  // the device failed: its streams report it
     return {};
   }

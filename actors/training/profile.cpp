@@ -1,12 +1,12 @@
 #include "actors/training/profile.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "actors/training/job_plan.hpp"
 #include "actors/training/stage_memory.hpp"
 #include "actors/training/transfer_times.hpp"
 #include "core/counted.hpp"
+#include "files/json.hpp"
 #include "model/mode_names.hpp"
 
 namespace pipetrain {
@@ -110,7 +110,7 @@ std::vector<schedules::Link> Profile::edges() const {
 
 std::string profile_config(ModelConfig config) {
   config.dropout = {};  // changes little of what is measured
-  return nlohmann::json::parse(hf_config_text(config)).dump();
+  return parse_json(hf_config_text(config), {"config.json"}, {.values = 0}).dump();
 }
 
 ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : placement_(placement_of(job)) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "actors/training/profile.hpp"
@@ -11,8 +10,6 @@
 
 namespace pipetrain {
 namespace {
-
-using nlohmann::json;
 
 constexpr int format_version = 2;
 constexpr const char* format_name = "pipetrain profile";
@@ -48,47 +45,47 @@ class Reader {
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(ErrorKind::input, fmt::format("{}: {}; write the profile anew", file_, what));
   }
-  const json& at(const json& object, const char* key) const {
+  const Json& at(const Json& object, const char* key) const {
     if (!object.is_object() || !object.contains(key)) fail(fmt::format("is not a profile: {} is missing", key));
-    return object[key];
+    return object.at(key);
   }
-  double number(const json& object, const char* key) const { return as_number(at(object, key), key); }
-  double as_number(const json& value, const char* key) const {
-    const double number = value.is_number() ? value.get<double>() : -1;
+  double number(const Json& object, const char* key) const { return as_number(at(object, key), key); }
+  double as_number(const Json& value, const char* key) const {
+    const double number = value.is_number() ? value.as_double() : -1;
     if (number != 0 && !(number >= schedules::smallest_cost && number <= schedules::largest_cost))
-      fail(fmt::format("{} is {}, not 0 or a number from {} to {}", key, value.dump(-1, ' ', true), schedules::smallest_cost,
+      fail(fmt::format("{} is {}, not 0 or a number from {} to {}", key, value.dump({.ascii = true}), schedules::smallest_cost,
                        schedules::largest_cost));
     return number;
   }
-  std::int64_t count(const json& object, const char* key) const {
-    const json& value = at(object, key);
-    if (!value.is_number_integer() || value.get<double>() < 1 || value.get<double>() > 2e9)
-      fail(fmt::format("{} is {}, not a count of at least 1", key, value.dump(-1, ' ', true)));
-    return value.get<std::int64_t>();
+  std::int64_t count(const Json& object, const char* key) const {
+    const Json& value = at(object, key);
+    if (!value.is_integer() || value.as_double() < 1 || value.as_double() > 2e9)
+      fail(fmt::format("{} is {}, not a count of at least 1", key, value.dump({.ascii = true})));
+    return value.as_int64();
   }
-  std::string text(const json& object, const char* key) const {
-    const json& value = at(object, key);
+  std::string text(const Json& object, const char* key) const {
+    const Json& value = at(object, key);
     if (!value.is_string()) fail(fmt::format("{} is not a text", key));
-    return value.get<std::string>();
+    return value.as_string();
   }
-  bool flag(const json& object, const char* key) const {
-    const json& value = at(object, key);
+  bool flag(const Json& object, const char* key) const {
+    const Json& value = at(object, key);
     if (!value.is_boolean()) fail(fmt::format("{} is neither true nor false", key));
-    return value.get<bool>();
+    return value.as_bool();
   }
   // One for each virtual stage; empty where a file of an earlier build has none.
-  Cut cut(const json& layout, int parts) const {
+  Cut cut(const Json& layout, int parts) const {
     Cut counts;
     if (!layout.contains("cut")) return counts;
-    for (const json& count : list(layout, "cut", parts)) {
-      if (!count.is_number_integer() || count.get<double>() < 1 || count.get<double>() > 2e9)
-        fail(fmt::format("cut has {}, not a count of at least 1", count.dump(-1, ' ', true)));
-      counts.push_back(count.get<std::int64_t>());
+    for (const Json& count : list(layout, "cut", parts)) {
+      if (!count.is_integer() || count.as_double() < 1 || count.as_double() > 2e9)
+        fail(fmt::format("cut has {}, not a count of at least 1", count.dump({.ascii = true})));
+      counts.push_back(count.as_int64());
     }
     return counts;
   }
-  const json& list(const json& object, const char* key, int length) const {
-    const json& value = at(object, key);
+  const Json& list(const Json& object, const char* key, int length) const {
+    const Json& value = at(object, key);
     if (!value.is_array() || std::ssize(value) != length) fail(fmt::format("{} is not a list of {}", key, length));
     return value;
   }
@@ -97,7 +94,7 @@ class Reader {
   std::string file_;
 };
 
-ChunkProfile read_chunk(const Reader& reader, const json& object) {
+ChunkProfile read_chunk(const Reader& reader, const Json& object) {
   ChunkProfile chunk;
   for (const auto& [key, member] : chunk_numbers) chunk.*member = reader.number(object, key);
   for (const auto& [key, member] : move_numbers)
@@ -109,7 +106,7 @@ ChunkProfile read_chunk(const Reader& reader, const json& object) {
 }
 
 // Keys that came later than the others: a file of an earlier build has none of them.
-void read_conditions(const Reader& reader, const json& layout, Profile& profile) {
+void read_conditions(const Reader& reader, const Json& layout, Profile& profile) {
   if (!layout.contains("precision")) return;
   profile.precision = reader.text(layout, "precision");
   profile.recompute = reader.text(layout, "recompute");
@@ -127,7 +124,7 @@ void read_conditions(const Reader& reader, const json& layout, Profile& profile)
 }  // namespace
 
 void write_profile(std::ostream& out, const Profile& profile) {
-  nlohmann::ordered_json layout;
+  Json layout;
   for (const auto& [key, member] : layout_sizes) layout[key] = profile.*member;
   for (const auto& [key, member] : layout_switches) layout[key] = profile.*member;
   if (!profile.cut.empty()) layout["cut"] = profile.cut;
@@ -144,36 +141,43 @@ void write_profile(std::ostream& out, const Profile& profile) {
     layout["deterministic"] = *profile.deterministic;
     layout["threads"] = profile.threads;
   }
-  auto stages = nlohmann::ordered_json::array();
+  auto stages = Json::array();
   for (const StageProfile& stage : profile.stages) {
-    auto chunks = nlohmann::ordered_json::array();
+    auto chunks = Json::array();
     for (const ChunkProfile& chunk : stage.chunks) {
-      nlohmann::ordered_json cell;
+      Json cell;
       for (const auto& [key, member] : chunk_numbers) cell[key] = chunk.*member;
       for (const auto& [key, member] : move_numbers)
         if (chunk.*member > 0) cell[key] = chunk.*member;
       chunks.push_back(cell);
     }
-    stages.push_back({{"chunks", chunks}, {"norm", stage.norm}, {"optimizer", stage.optimizer}});
+    stages.push_back(Json::object({{"chunks", chunks}, {"norm", stage.norm}, {"optimizer", stage.optimizer}}));
   }
-  const nlohmann::ordered_json file = {{"format", format_name},      {"version", format_version},
-                                       {"model", profile.model},     {"config", nlohmann::ordered_json::parse(profile.config)},
-                                       {"layout", layout},           {"unit", "seconds"},
-                                       {"steps", profile.steps},     {"step_seconds", profile.step_seconds},
-                                       {"outside", profile.outside}, {"verdict", profile.verdict},
-                                       {"p2p", profile.p2p},         {"stages", stages}};
-  out << file.dump(1, ' ', false, json::error_handler_t::replace) << "\n";  // names of files need not be UTF-8
+  const Json config = parse_json(profile.config, {"config.json"}, {.values = 0});
+  const Json file = Json::object({{"format", format_name},
+                                  {"version", format_version},
+                                  {"model", profile.model},
+                                  {"config", config},
+                                  {"layout", layout},
+                                  {"unit", "seconds"},
+                                  {"steps", profile.steps},
+                                  {"step_seconds", profile.step_seconds},
+                                  {"outside", profile.outside},
+                                  {"verdict", profile.verdict},
+                                  {"p2p", profile.p2p},
+                                  {"stages", stages}});
+  out << file.dump({.indent = 1, .order = JsonOrder::as_added, .replace = true}) << "\n";  // names of files need not be UTF-8
 }
 
 Profile read_profile(const std::filesystem::path& path) {
-  const json file = parse_json(read_text(path, largest_file), {path.string()}, {.values = most_values});
+  const Json file = parse_json(read_text(path, largest_file), {path.string()}, {.values = most_values});
   const Reader reader(path.string());
   if (reader.text(file, "format") != format_name) reader.fail("is not a profile: its format is another");
   if (reader.count(file, "version") != format_version) reader.fail("was written by another version of pipetrain");
   Profile profile;
   profile.model = reader.text(file, "model");
   profile.config = reader.at(file, "config").dump();
-  const json& layout = reader.at(file, "layout");
+  const Json& layout = reader.at(file, "layout");
   for (const auto& [key, member] : layout_sizes) profile.*member = static_cast<int>(reader.count(layout, key));
   for (const auto& [key, member] : layout_switches) profile.*member = reader.flag(layout, key);
   if (profile.chunks > 32767 || (profile.v_shape && profile.chunks != 2)) reader.fail("chunks do not fit the placement");
@@ -186,13 +190,13 @@ Profile read_profile(const std::filesystem::path& path) {
   profile.step_seconds = reader.number(file, "step_seconds");
   profile.outside = reader.number(file, "outside");
   profile.verdict = reader.number(file, "verdict");
-  for (const json& stage : reader.list(file, "stages", profile.pp)) {
+  for (const Json& stage : reader.list(file, "stages", profile.pp)) {
     StageProfile& row = profile.stages.emplace_back();
-    for (const json& chunk : reader.list(stage, "chunks", profile.chunks)) row.chunks.push_back(read_chunk(reader, chunk));
+    for (const Json& chunk : reader.list(stage, "chunks", profile.chunks)) row.chunks.push_back(read_chunk(reader, chunk));
     row.norm = reader.number(stage, "norm");
     row.optimizer = reader.number(stage, "optimizer");
   }
-  for (const json& seconds : reader.list(file, "p2p", profile.pp * profile.chunks - 1))
+  for (const Json& seconds : reader.list(file, "p2p", profile.pp * profile.chunks - 1))
     profile.p2p.push_back(reader.as_number(seconds, "p2p"));
   return profile;
 }

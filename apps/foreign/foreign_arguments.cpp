@@ -4,12 +4,11 @@
 
 #include "apps/foreign/foreign_config.hpp"
 #include "core/error.hpp"
+#include "files/json.hpp"
 
 namespace pipetrain {
 
 namespace {
-
-using nlohmann::json;
 
 struct Word {
   std::string text;
@@ -83,9 +82,13 @@ class Words {
   std::size_t at_ = 0, line_ = 1;
 };
 
-json argument_value(const std::string& word) {
-  const json number = json::parse(word, nullptr, false);
-  return number.is_number() ? number : json(word);
+Json argument_value(const std::string& word) {
+  try {
+    Json number = parse_json(word, {"a word"});
+    if (number.is_number()) return number;
+  } catch (const Error&) {  // it is a text
+  }
+  return word;
 }
 
 }  // namespace
@@ -100,10 +103,10 @@ std::vector<ForeignSetting> parse_argument_text(std::string_view text, const std
     } else if (settings.empty()) {
       fail(path, word.line,
            fmt::format("{}: arguments begin with --; give the part of the line from the first of them on", word.text));
-    } else if (json& value = settings.back().value; value == true) {
+    } else if (Json& value = settings.back().value; value == true) {
       value = argument_value(word.text);
     } else {
-      if (!value.is_array()) value = json::array({value});
+      if (!value.is_array()) value = Json::array({value});
       value.push_back(argument_value(word.text));
     }
   }

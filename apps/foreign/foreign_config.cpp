@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,17 +18,15 @@ namespace pipetrain {
 
 namespace {
 
-using nlohmann::json;
-
 [[noreturn]] void refuse(const ForeignSetting& setting, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}: {}", setting.place, setting.key, why));
 }
 
 // As options take values: "on", "8", "1e-4".
-std::string setting_word(const ForeignSetting& setting, const json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
-  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+std::string setting_word(const ForeignSetting& setting, const Json& value) {
+  if (value.is_string()) return value.as_string();
+  if (value.is_boolean()) return value.as_bool() ? "on" : "off";
+  if (value.is_real()) return fmt::format("{}", value.as_double());
   if (value.is_number()) return value.dump();
   if (value.is_array() && value.empty()) return "[]";
   refuse(setting, "has no single value; write a string, a number, true or false");
@@ -84,7 +83,7 @@ class ForeignFile {
   }
   std::optional<double> number(std::string_view key) {
     const ForeignSetting* setting = find(key);
-    return setting && setting->value.is_number() ? std::optional(setting->value.get<double>()) : std::nullopt;
+    return setting && setting->value.is_number() ? std::optional(setting->value.as_double()) : std::nullopt;
   }
 
   // {"enabled": false} turns off its section. What must be turned on is off where nothing is said.
@@ -113,17 +112,17 @@ class ForeignFile {
   void settle_torchtitan() {
     ForeignSetting *name = find("model.name"), *flavor = find("model.flavor");
     if (name && flavor && name->value.is_string() && flavor->value.is_string())
-      name->value = lower(name->value.get<std::string>() + "-" + flavor->value.get<std::string>());
+      name->value = lower(name->value.as_string() + "-" + flavor->value.as_string());
     drop("model.flavor");
     if (const ForeignSetting* base = find("job.dump_folder"); base && base->value.is_string())
       for (const char* key : {"checkpoint.folder", "metrics.save_tb_folder"})
         if (ForeignSetting* folder = find(key); folder && folder->value.is_string())
-          folder->value = (std::filesystem::path(base->value.get<std::string>()) / folder->value.get<std::string>()).string();
+          folder->value = (std::filesystem::path(base->value.as_string()) / folder->value.as_string()).string();
     if (number("training.global_batch_size") == -1.0) drop("training.global_batch_size");
     if (number("checkpoint.keep_latest_k") == 0.0) drop("checkpoint.keep_latest_k");
     if (ForeignSetting* csv = find("parallelism.pipeline_parallel_schedule_csv"); csv && csv->value == "") drop(csv->key);
     if (ForeignSetting* schedule = find("parallelism.pipeline_parallel_schedule"); schedule && schedule->value.is_string())
-      schedule->value = our_schedule(schedule->value.get<std::string>()).value_or(schedule->value.get<std::string>());
+      schedule->value = our_schedule(schedule->value.as_string()).value_or(schedule->value.as_string());
     settle_torchtitan_rate();
     settle_torchtitan_batch();
     settle_torchtitan_replicas();
@@ -132,14 +131,14 @@ class ForeignFile {
   void settle_torchtitan_replicas() {
     ForeignSetting* shards = find("parallelism.data_parallel_shard_degree");
     if (!shards) return;
-    if (!shards->value.is_number_integer() || shards->value.get<std::int64_t>() < 1)
-      refuse(*shards, "must be the number of replicas that share their state; give it");
-    if (shards->value != 1) {
+    const auto degree = shards->value.whole();
+    if (!degree || *degree < 1) refuse(*shards, "must be the number of replicas that share their state; give it");
+    if (*degree != 1) {
       if (number("parallelism.data_parallel_replicate_degree").value_or(1) > 1)
         refuse(*shards, "replicas of sharded replicas are not built; keep one of the two degrees");
       const ForeignSetting* reshard = find("parallelism.fsdp_reshard_after_forward");
       const std::string where = shards->place + ": " + shards->key;
-      put("dp", {{fmt::format("{}", shards->value.get<std::int64_t>())}, where, shards->place});
+      put("dp", {{fmt::format("{}", *degree)}, where, shards->place});
       put("zero", {{reshard && reshard->value == "never" ? "2" : "3"}, where, shards->place});
       drop("parallelism.data_parallel_replicate_degree");
     }
@@ -150,13 +149,13 @@ class ForeignFile {
     if (!factor) return;
     const auto rate = number("optimizer.lr");
     if (!rate && factor->value != 0) refuse(*factor, "is a share of optimizer.lr, which the file does not give; use --min-lr");
-    if (factor->value.is_number()) factor->value = factor->value.get<double>() * rate.value_or(0);
+    if (factor->value.is_number()) factor->value = factor->value.as_double() * rate.value_or(0);
   }
   void settle_torchtitan_batch() {
     ForeignSetting *local = find("training.local_batch_size"), *each = find("parallelism.pipeline_parallel_microbatch_size");
     if (local && number("parallelism.pipeline_parallel_degree").value_or(1) > 1) {
       const auto size = static_cast<std::int64_t>(number("parallelism.pipeline_parallel_microbatch_size").value_or(1));
-      const auto sequences = local->value.is_number_integer() ? local->value.get<std::int64_t>() : 0;
+      const std::int64_t sequences = local->value.whole().value_or(0);
       if (size < 1 || sequences < 1 || sequences % size != 0)
         refuse(*local, fmt::format("is no multiple of pipeline_parallel_microbatch_size, {}; make it one", size));
       put("microbatches", {{fmt::format("{}", sequences / size)}, local->place + ": " + local->key, local->place});
@@ -175,7 +174,7 @@ class ForeignFile {
   // "--data-path 0.3 a 0.7 b" is a:0.3 b:0.7.
   static void settle_megatron_path(ForeignSetting* path) {
     if (!path || !path->value.is_array() || path->value.size() % 2 != 0) return;
-    json pairs = json::array();
+    Json pairs = Json::array();
     for (std::size_t i = 0; i < path->value.size(); i += 2)
       pairs.push_back(setting_word(*path, path->value[i + 1]) + ":" + setting_word(*path, path->value[i]));
     path->value = std::move(pairs);
@@ -222,7 +221,7 @@ class ForeignFile {
   std::vector<std::string> words_of(const ForeignSetting& setting) {
     if (!setting.value.is_array()) return {setting_word(setting, setting.value)};
     std::vector<std::string> words;
-    for (const json& value : setting.value) words.push_back(setting_word(setting, value));
+    for (const Json& value : setting.value) words.push_back(setting_word(setting, value));
     if (words.empty()) refuse(setting, "is an empty list; give a value or leave it out");
     return words;
   }
@@ -288,7 +287,7 @@ const char* name_of(ForeignSystem system) {
   return names[static_cast<int>(system)];
 }
 
-void add_leaves(const std::string& key, const json& value, const std::string& place, std::vector<ForeignSetting>& settings) {
+void add_leaves(const std::string& key, const Json& value, const std::string& place, std::vector<ForeignSetting>& settings) {
   if (!value.is_object()) {
     settings.push_back({key, value, place});
     return;

@@ -1,12 +1,12 @@
 // Configuration files of DeepSpeed, torchtitan and Megatron-LM as options of ours.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/options/option_layers.hpp"
+#include "files/json_value.hpp"
 
 namespace pipetrain {
 
@@ -16,14 +16,13 @@ const char* name_of(ForeignSystem system);
 // One key of a file: "optimizer.params.lr", its value, and where it stands, "ds.json:3".
 struct ForeignSetting {
   std::string key;
-  nlohmann::json value;
+  Json value;
   std::string place;
 };
 
 // The leaves of a value that may hold others: "optimizer" gives "optimizer.type", "optimizer.params.lr", ... An empty object
 // gives nothing.
-void add_leaves(const std::string& key, const nlohmann::json& value, const std::string& place,
-                std::vector<ForeignSetting>& settings);
+void add_leaves(const std::string& key, const Json& value, const std::string& place, std::vector<ForeignSetting>& settings);
 
 // What the settings of one file ask for here. "auto" and null ask for the default; sections that the file turns off ask for
 // nothing. An option without words must be given by another layer, the command line or the environment: its `where` is the

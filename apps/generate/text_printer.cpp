@@ -2,9 +2,10 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
+
+#include "files/json_value.hpp"
 
 namespace pipetrain {
 namespace {
@@ -51,17 +52,18 @@ void TextPrinter::finish_next() {
 }
 
 std::string TextPrinter::json_line(const Prompt& prompt, const Answer& answer) {
-  nlohmann::ordered_json line;
+  Json line;
   if (prompt.messages.empty()) {
     line["prompt"] = prompt.text;
   } else {
-    line["messages"] = nlohmann::json::array();
-    for (const auto& message : prompt.messages) line["messages"].push_back({{"role", message.role}, {"content", message.text}});
+    line["messages"] = Json::array();
+    for (const auto& message : prompt.messages)
+      line["messages"].push_back(Json::object({{"role", message.role}, {"content", message.text}}));
   }
   line["text"] = answer.text;
   line["tokens"] = answer.tokens;
   line["end"] = *answer.end == SequenceEnd::end_of_text ? "end of text" : "length";
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return line.dump({.order = JsonOrder::as_added, .replace = true});
 }
 
 }  // namespace pipetrain

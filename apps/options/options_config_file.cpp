@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "apps/foreign/foreign_config.hpp"
@@ -28,8 +27,6 @@
 namespace pipetrain {
 
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t largest_file = std::size_t{512} << 10;  // TOML takes up to 150 times its size in memory
 
@@ -61,28 +58,28 @@ void check_dots(const std::string& path, std::string_view text) {
 }
 
 // TOML values become JSON ones, so that one function reads both. Dates become an empty object, which no option takes.
-json to_json(const toml::node& node) {
+Json to_json(const toml::node& node) {
   if (const auto* value = node.as_string()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
   if (const auto* value = node.as_floating_point()) return value->get();
   if (const auto* value = node.as_boolean()) return value->get();
   if (const auto* array = node.as_array()) {
-    json values = json::array();
+    Json values = Json::array();
     for (const toml::node& element : *array) values.push_back(to_json(element));
     return values;
   }
-  json members = json::object();
+  Json members = Json::object();
   if (const auto* members_of = node.as_table())
     for (const auto& [key, member] : *members_of) members[std::string(key.str())] = to_json(member);
   return members;
 }
 
-std::string config_word(const json& value, const std::string& where) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
-  if (value.is_number_integer()) return value.dump();
-  if (value.is_number_float()) {  // dump() would write null for nan
-    const double number = value.get<double>();
+std::string config_word(const Json& value, const std::string& where) {
+  if (value.is_string()) return value.as_string();
+  if (value.is_boolean()) return value.as_bool() ? "on" : "off";
+  if (value.is_integer()) return value.dump();
+  if (value.is_real()) {  // dump() would write null for nan
+    const double number = value.as_double();
     const bool large_integer = std::fabs(number) >= 0x1p63 && std::fabs(number) < 1e25;  // so that its range is what is wrong
     return large_integer ? fmt::format("{:.0f}", number) : fmt::format("{}", number);
   }
@@ -96,18 +93,19 @@ bool takes_number(const OptionSpec& spec) {
 
 // A feature of a DeepSpeed file that is turned off: {"enabled": false}, {"device": "none"}, or {"stage": 0} with nothing
 // offloaded.
-bool is_disabled_section(const json& value) {
+bool is_disabled_section(const Json& value) {
   if (!value.is_object()) return false;
-  if (value.contains("enabled")) return value["enabled"] == false;
-  if (value.contains("device")) return value["device"].is_null() || value["device"] == "none";
-  if (!value.contains("stage") || value["stage"] != 0) return false;
-  return std::all_of(value.items().begin(), value.items().end(), [](const auto& member) {
-    return !member.key().starts_with("offload") || member.value().is_null() || is_disabled_section(member.value());
+  if (value.contains("enabled")) return value.at("enabled") == false;
+  if (value.contains("device")) return value.at("device").is_null() || value.at("device") == "none";
+  if (!value.contains("stage") || value.at("stage") != 0) return false;
+  const auto members = value.items();
+  return std::all_of(members.begin(), members.end(), [](const Json::Item& member) {
+    return !member.key.starts_with("offload") || member.value.is_null() || is_disabled_section(member.value);
   });
 }
 
 // The same in one word, for what is off here unless it is asked for.
-bool is_off_anyway(const std::string& name, const json& value) {
+bool is_off_anyway(const std::string& name, const Json& value) {
   static const std::set<std::string> names = {"fp16",
                                               "bf16",
                                               "bfloat16",
@@ -126,7 +124,7 @@ bool is_off_anyway(const std::string& name, const json& value) {
 // The name under which a bf16 that is turned off waits for settle_bf16().
 constexpr const char* bf16_off = "bf16";
 
-void add_option(const std::vector<OptionSpec>& table, const std::string& place, const std::string& key, const json& value,
+void add_option(const std::vector<OptionSpec>& table, const std::string& place, const std::string& key, const Json& value,
                 RawOptions& options) {
   std::string name = key;
   std::replace(name.begin(), name.end(), '_', '-');
@@ -144,7 +142,7 @@ void add_option(const std::vector<OptionSpec>& table, const std::string& place, 
   RawOption option;
   option.place = place;
   if (value.is_array()) {
-    for (const json& element : value) option.words.push_back(config_word(element, where));
+    for (const Json& element : value) option.words.push_back(config_word(element, where));
     if (option.words.empty()) fail(where, "is an empty list; give a value or leave it out");
     if (!spec->many) option.words = {fmt::format("{}", fmt::join(option.words, ","))};
   } else {

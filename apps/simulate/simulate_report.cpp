@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "files/json_value.hpp"
 
 namespace pipetrain {
 
@@ -32,40 +33,41 @@ const char* end_name(schedules::SolverEnd end) {
   return "?";
 }
 
-nlohmann::ordered_json schedule_json(const SimulatedSchedule& run) {
+Json schedule_json(const SimulatedSchedule& run) {
   const auto per_stage = [&](double schedules::StageSummary::*member) {
-    auto values = nlohmann::ordered_json::array();
+    auto values = Json::array();
     for (const auto& stage : run.summary.stages) values.push_back(stage.*member);
     return values;
   };
-  nlohmann::ordered_json object = {{"schedule", run.name},
-                                   {"pp", run.pp},
-                                   {"chunks", run.chunks},
-                                   {"microbatches", run.microbatches},
-                                   {"makespan", run.summary.makespan},
-                                   {"ideal", run.ideal},
-                                   {"bubble_fraction", run.summary.bubble_fraction},
-                                   {"span_bubble", run.summary.span_bubble},
-                                   {"span", per_stage(&schedules::StageSummary::span)},
-                                   {"idle", per_stage(&schedules::StageSummary::idle)},
-                                   {"peak_activations", per_stage(&schedules::StageSummary::peak_activations)},
-                                   {"actions", run.actions},
-                                   {"valid", true}};  // what is not valid was refused
+  Json object = Json::object({{"schedule", run.name},
+                              {"pp", run.pp},
+                              {"chunks", run.chunks},
+                              {"microbatches", run.microbatches},
+                              {"makespan", run.summary.makespan},
+                              {"ideal", run.ideal},
+                              {"bubble_fraction", run.summary.bubble_fraction},
+                              {"span_bubble", run.summary.span_bubble},
+                              {"span", per_stage(&schedules::StageSummary::span)},
+                              {"idle", per_stage(&schedules::StageSummary::idle)},
+                              {"peak_activations", per_stage(&schedules::StageSummary::peak_activations)},
+                              {"actions", run.actions},
+                              {"valid", true}});  // what is not valid was refused
   if (run.fits) object["fits_memory_slots"] = *run.fits;
   if (run.solver) {
     object["bound"] = run.solver->bound;
     object["gap"] = run.solver->gap;
-    object["solver"] = {{"ended", end_name(run.solver->ended)}, {"iterations", run.solver->iterations}};
+    object["solver"] = Json::object({{"ended", end_name(run.solver->ended)}, {"iterations", run.solver->iterations}});
   }
   if (run.following) {
     const auto json_of_steps = [](const schedules::FollowingSteps& steps) {
-      return nlohmann::ordered_json{{"step", steps.step}, {"bubble_fraction", steps.bubble}};
+      return Json::object({{"step", steps.step}, {"bubble_fraction", steps.bubble}});
     };
-    object["post_validation"] = {{"off", json_of_steps(run.following->off)}, {"on", json_of_steps(run.following->on)}};
+    object["post_validation"] =
+        Json::object({{"off", json_of_steps(run.following->off)}, {"on", json_of_steps(run.following->on)}});
   }
   if (run.jitter)
-    object["jitter"] = {
-        {"runs", run.jitter->runs}, {"seed", run.jitter->seed}, {"median", run.jitter->median}, {"p95", run.jitter->p95}};
+    object["jitter"] = Json::object(
+        {{"runs", run.jitter->runs}, {"seed", run.jitter->seed}, {"median", run.jitter->median}, {"p95", run.jitter->p95}});
   return object;
 }
 
@@ -111,8 +113,7 @@ std::vector<Stretch> stretches(const schedules::Timeline& timeline, const std::v
 std::string simulation_json(const std::vector<SimulatedSchedule>& runs) {
   std::string text = "[";
   for (const auto& run : runs)
-    text +=
-        (text.size() > 1 ? ",\n " : "\n ") + schedule_json(run).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    text += (text.size() > 1 ? ",\n " : "\n ") + schedule_json(run).dump({.order = JsonOrder::as_added, .replace = true});
   return text + "\n]\n";
 }
 

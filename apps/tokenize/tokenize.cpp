@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "apps/output/output_files.hpp"
@@ -14,6 +13,7 @@
 #include "data/dataset.hpp"
 #include "data/token_file.hpp"
 #include "data/tokenize_files.hpp"
+#include "files/json_value.hpp"
 
 namespace pipetrain {
 namespace {
@@ -24,8 +24,7 @@ void show(const Tokenizer& tokenizer, const TokenizedDocuments& documents) {
   std::string text;
   for (std::size_t i = 0; i < documents.ids.size(); ++i) {
     const std::string piece = tokenizer.piece(documents.ids[i]);
-    text += fmt::format("{}\t{}\n", documents.ids[i],
-                        nlohmann::json(piece).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    text += fmt::format("{}\t{}\n", documents.ids[i], Json(piece).dump({.replace = true}));
     if (i + 1 == documents.ends[document]) ++document, text += "\n";
   }
   fmt::print("{}", text);

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "files/json_value.hpp"
 #include "model/costs.hpp"
 #include "model/mode_names.hpp"
 #include "schedules/plan_text.hpp"
@@ -18,8 +18,6 @@
 namespace pipetrain {
 
 namespace {
-
-using json = nlohmann::ordered_json;
 
 constexpr double printed_gib = std::int64_t{1} << 30;
 
@@ -114,28 +112,29 @@ void print_search_json(const TuneOptions& options, const SearchResult& result) {
   std::string text = "[";
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
-    const json object = {{"pp", layout.pp},
-                         {"cp", layout.cp},
-                         {"tp", layout.tp},
-                         {"dp", layout.dp},
-                         {"chunks", layout.chunks},
-                         {"microbatch", layout.microbatch},
-                         {"microbatches", layout.microbatches},
-                         {"schedule", layout.schedule},
-                         {"recompute", name_of(layout.recompute)},
-                         {"recompute_num_layers", layout.recompute_layers ? json(*layout.recompute_layers) : json()},
-                         {"zero", layout.zero.stage},
-                         {"offloaded_activations", layout.offloaded_activations},
-                         {"step_seconds", ranked.seconds},
-                         {"tokens_per_second", tokens_per_second(options, ranked)},
-                         {"bubble", ranked.bubble},
-                         {"gap", ranked.gap ? json(*ranked.gap) : json()},
-                         {"cut", layout.cut.empty() ? json() : json(layout.cut)},
-                         {"step_seconds_by_cost", ranked.seconds_by_cost ? json(*ranked.seconds_by_cost) : json()},
-                         {"cut_gap", ranked.cut_gap ? json(*ranked.cut_gap) : json()},
-                         {"memory_bytes", ranked.memory},
-                         {"command", command_line(options, layout)}};
-    text += (text.size() > 1 ? ",\n " : "\n ") + object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const Json object =
+        Json::object({{"pp", layout.pp},
+                      {"cp", layout.cp},
+                      {"tp", layout.tp},
+                      {"dp", layout.dp},
+                      {"chunks", layout.chunks},
+                      {"microbatch", layout.microbatch},
+                      {"microbatches", layout.microbatches},
+                      {"schedule", layout.schedule},
+                      {"recompute", name_of(layout.recompute)},
+                      {"recompute_num_layers", layout.recompute_layers ? Json(*layout.recompute_layers) : Json()},
+                      {"zero", layout.zero.stage},
+                      {"offloaded_activations", layout.offloaded_activations},
+                      {"step_seconds", ranked.seconds},
+                      {"tokens_per_second", tokens_per_second(options, ranked)},
+                      {"bubble", ranked.bubble},
+                      {"gap", ranked.gap ? Json(*ranked.gap) : Json()},
+                      {"cut", layout.cut.empty() ? Json() : Json(layout.cut)},
+                      {"step_seconds_by_cost", ranked.seconds_by_cost ? Json(*ranked.seconds_by_cost) : Json()},
+                      {"cut_gap", ranked.cut_gap ? Json(*ranked.cut_gap) : Json()},
+                      {"memory_bytes", ranked.memory},
+                      {"command", command_line(options, layout)}});
+    text += (text.size() > 1 ? ",\n " : "\n ") + object.dump({.order = JsonOrder::as_added, .replace = true});
   }
   fmt::print("{}\n]\n", text);
 }

@@ -64,7 +64,7 @@ std::string one_rule() {
 }
 
 void use_rules(std::string_view bytes) {
-  const nlohmann::json type = {{"type", "Precompiled"}};
+  const Json type = Json::object({{"type", "Precompiled"}});
   const Charsmap rules(bytes, Component("tokenizer.json", "normalizer", type));
   std::string text(1, '\0');
   for (int first = 0; first < 256; ++first) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 
 #include "core/error.hpp"
+#include "files/json.hpp"
 #include "model/config.hpp"
 
 namespace pipetrain::bench {
@@ -71,17 +71,17 @@ RunFigures read_metrics(const std::filesystem::path& file, int warmup) {
   std::vector<double> seconds, rates, flops, bubbles;
   int lines = 0;
   for (std::string text; std::getline(in, text); ++lines) {
-    const auto line = nlohmann::json::parse(text);
-    const double took = line.at("seconds");
+    const Json line = parse_json(text, {file.string()});
+    const double took = line.at("seconds").as_double();
     if (lines == 0) {
-      figures.start = line.at("elapsed").get<double>() - took;
-      figures.memory = line.at("memory_bytes").get<std::vector<double>>();
+      figures.start = line.at("elapsed").as_double() - took;
+      for (const Json& bytes : line.at("memory_bytes")) figures.memory.push_back(bytes.as_double());
     }
     if (lines < warmup) continue;
     seconds.push_back(took);
-    rates.push_back(line.at("tokens_per_second_per_device"));
-    flops.push_back(line.at("tflops_per_device"));
-    bubbles.push_back(line.at("bubble"));
+    rates.push_back(line.at("tokens_per_second_per_device").as_double());
+    flops.push_back(line.at("tflops_per_device").as_double());
+    bubbles.push_back(line.at("bubble").as_double());
   }
   if (seconds.empty())
     throw Error(ErrorKind::input, fmt::format("{}: has {} steps, not more than {} to warm up", file.string(), lines, warmup));

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "bench/gpu/our_run.hpp"
 #include "core/process_group.hpp"
+#include "files/json.hpp"
 #include "model/block_plan.hpp"
 #include "model/blocks/fp8_memory.hpp"
 #include "model/config.hpp"
@@ -168,16 +168,17 @@ void measure_limit(OpBench& bench, const Row& row, std::vector<LimitOp>& ops, do
 }
 
 std::string to_json(const std::vector<LimitOp>& ops) {
-  auto list = nlohmann::json::array();
+  auto list = Json::array();
   for (const LimitOp& op : ops)
-    list.push_back({{"name", op.name}, {"flops", op.flops}, {"calls", op.calls}, {"seconds", op.seconds}});
+    list.push_back(Json::object({{"name", op.name}, {"flops", op.flops}, {"calls", op.calls}, {"seconds", op.seconds}}));
   return list.dump();
 }
 
 std::vector<LimitOp> limit_from_json(const std::string& text) {
   std::vector<LimitOp> ops;
-  for (const auto& op : nlohmann::json::parse(text))
-    ops.push_back({op.at("name"), op.at("flops"), op.at("calls"), op.at("seconds")});
+  for (const Json& op : parse_json(text, {"the operations' times", false}))
+    ops.push_back(
+        {op.at("name").as_string(), op.at("flops").as_double(), op.at("calls").as_double(), op.at("seconds").as_double()});
   return ops;
 }
 

@@ -4,13 +4,13 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "actors/training/train_job.hpp"
 #include "apps/options/train_options.hpp"
 #include "bench/gpu/our_run.hpp"
 #include "core/device.hpp"
+#include "files/json.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain::bench {
@@ -170,23 +170,26 @@ StepMeasures measure_step(const Row& row, const Schedule& schedule, const std::f
 
 std::string to_json(const StepMeasures& measures) {
   const TimeShares& shares = measures.shares;
-  const nlohmann::json json = {{"seconds", shares.seconds},
-                               {"matrices", shares.matrices},
-                               {"attention", shares.attention},
-                               {"elementwise", shares.elementwise},
-                               {"communication", shares.communication},
-                               {"bubble", shares.bubble},
-                               {"host", shares.host},
-                               {"launch_bound", shares.launch_bound},
-                               {"taken", measures.taken}};
+  const Json json = Json::object({{"seconds", shares.seconds},
+                                  {"matrices", shares.matrices},
+                                  {"attention", shares.attention},
+                                  {"elementwise", shares.elementwise},
+                                  {"communication", shares.communication},
+                                  {"bubble", shares.bubble},
+                                  {"host", shares.host},
+                                  {"launch_bound", shares.launch_bound},
+                                  {"taken", measures.taken}});
   return json.dump();
 }
 
 StepMeasures measures_from_json(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  return {{json.at("seconds"), json.at("matrices"), json.at("attention"), json.at("elementwise"), json.at("communication"),
-           json.at("bubble"), json.at("host"), json.at("launch_bound")},
-          json.at("taken")};
+  const Json json = parse_json(text, {"a step's measures", false});
+  const auto number = [&](const char* name) { return json.at(name).as_double(); };
+  StepMeasures measures;
+  measures.shares = {number("seconds"),       number("matrices"), number("attention"), number("elementwise"),
+                     number("communication"), number("bubble"),   number("host"),      number("launch_bound")};
+  for (const Json& bytes : json.at("taken")) measures.taken.push_back(bytes.as_double());
+  return measures;
 }
 
 }  // namespace pipetrain::bench

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.hpp"
+#include "files/json.hpp"
 #include "model/config.hpp"
 
 namespace pipetrain::bench {
@@ -48,13 +48,13 @@ std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& varia
 RunFigures read_peer(const std::string& output, const Row& row, const PeerVariant& variant) {
   const auto at = output.find("RESULT {");
   if (at == std::string::npos) throw Error(ErrorKind::input, "the peer printed no line that begins with RESULT");
-  const auto line = nlohmann::json::parse(output.substr(at + 7, output.find('\n', at) - at - 7));
+  const Json line = parse_json(output.substr(at + 7, output.find('\n', at) - at - 7), {"the peer's result", false});
   RunFigures figures;
   figures.variant = row.pp > 1 || variant.async_tp ? to_string(variant) : "";
-  figures.seconds = {line.at("sec_step"), line.at("spread").at(0), line.at("spread").at(1)};
-  figures.tokens_per_second = line.at("tok_s_gpu");
-  figures.tflops = line.at("tflops_gpu");
-  for (const double gib : line.at("mem_gib").get<std::vector<double>>()) figures.memory.push_back(gib * (1 << 30));
+  figures.seconds = {line.at("sec_step").as_double(), line.at("spread")[0].as_double(), line.at("spread")[1].as_double()};
+  figures.tokens_per_second = line.at("tok_s_gpu").as_double();
+  figures.tflops = line.at("tflops_gpu").as_double();
+  for (const Json& gib : line.at("mem_gib")) figures.memory.push_back(gib.as_double() * (1 << 30));
   figures.memory_without_state = most_without_state(figures.memory, peer_state_bytes(row, variant));
   return figures;
 }

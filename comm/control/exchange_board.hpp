@@ -7,10 +7,10 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "comm/control/asio.hpp"
 #include "comm/control_plane.hpp"
 
 namespace pipetrain::control {

@@ -7,14 +7,12 @@
 
 namespace pipetrain {
 
-using nlohmann::json;
-
-Component::Component(std::string file, std::string part, const json& value)
+Component::Component(std::string file, std::string part, const Json& value)
     : file_(std::move(file)), part_(std::move(part)), place_(fmt::format("{}: {}", file_, part_)), value_(&value) {
   if (!value.is_object()) fail("is no JSON object");
-  const json* type = find("type");
+  const Json* type = find("type");
   if (type == nullptr || !type->is_string()) fail("has no \"type\"");
-  type_ = type->get<std::string>();
+  type_ = type->as_string();
   place_ += " " + (type_.size() > 60 ? "of an unknown type" : type_);
 }
 
@@ -31,37 +29,35 @@ void Component::fail_type(std::string_view known) const {
               fmt::format("{}: this type of {} is not supported; give a tokenizer with {}", place_, part_, known));
 }
 
-const json* Component::find(const char* key) const {
-  const auto found = value_->find(key);
-  return found == value_->end() || found->is_null() ? nullptr : &*found;
+const Json* Component::find(const char* key) const {
+  const Json* const found = value_->find(key);
+  return found == nullptr || found->is_null() ? nullptr : found;
 }
 
-const json& Component::get(const char* key) const {
-  const json* value = find(key);
+const Json& Component::get(const char* key) const {
+  const Json* value = find(key);
   if (value == nullptr) fail(fmt::format("\"{}\" is missing", key));
   return *value;
 }
 
 bool Component::flag(const char* key, bool otherwise) const {
-  const json* value = find(key);
+  const Json* value = find(key);
   if (value == nullptr) return otherwise;
   if (!value->is_boolean()) fail(fmt::format("\"{}\" is neither true nor false", key));
-  return value->get<bool>();
+  return value->as_bool();
 }
 
 std::int64_t Component::integer(const char* key, std::int64_t least, std::int64_t most) const {
-  const json& value = get(key);
-  if (!value.is_number_integer() ||
-      (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(most)) ||
-      value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
-    fail(fmt::format("\"{}\" is no integer from {} to {}", key, least, most));
-  return value.get<std::int64_t>();
+  const Json& value = get(key);
+  const auto number = value.whole();
+  if (!number || *number < least || *number > most) fail(fmt::format("\"{}\" is no integer from {} to {}", key, least, most));
+  return *number;
 }
 
 std::string Component::text(const char* key) const {
-  const json& value = get(key);
+  const Json& value = get(key);
   if (!value.is_string()) fail(fmt::format("\"{}\" is not a string", key));
-  return value.get<std::string>();
+  return value.as_string();
 }
 
 std::string Component::text_or(const char* key, const std::string& otherwise) const {
@@ -76,27 +72,27 @@ char32_t Component::character(const char* key) const {
 }
 
 Regex Component::pattern(const char* key) const {
-  const json& value = get(key);
-  if (value.is_string()) return Regex::literal(value.get<std::string>(), place_);
-  if (value.is_object() && value.size() == 1 && value.begin()->is_string()) {
-    if (value.begin().key() == "String") return Regex::literal(value.begin()->get<std::string>(), place_);
-    if (value.begin().key() == "Regex") return Regex(value.begin()->get<std::string>(), place_);
+  const Json& value = get(key);
+  if (value.is_string()) return Regex::literal(value.as_string(), place_);
+  if (const auto members = value.items(); members.size() == 1 && members[0].value.is_string()) {
+    if (members[0].key == "String") return Regex::literal(members[0].value.as_string(), place_);
+    if (members[0].key == "Regex") return Regex(members[0].value.as_string(), place_);
   }
   fail(fmt::format(R"("{}" is neither {{"String": "..."}} nor {{"Regex": "..."}})", key));
 }
 
 std::string Component::literal_pattern(const char* key) const {
-  const json& value = get(key);
-  if (value.is_string()) return value.get<std::string>();
-  const auto text = value.is_object() ? value.find("String") : value.end();
-  return value.is_object() && text != value.end() && text->is_string() ? text->get<std::string>() : "";
+  const Json& value = get(key);
+  if (value.is_string()) return value.as_string();
+  const Json* const text = value.find("String");
+  return text && text->is_string() ? text->as_string() : "";
 }
 
 std::vector<Component> Component::parts(const char* key) const {
-  const json& list = get(key);
+  const Json& list = get(key);
   if (!list.is_array()) fail(fmt::format("\"{}\" is no array", key));
   std::vector<Component> parts;
-  for (const json& part : list) parts.emplace_back(file_, part_, part);
+  for (const Json& part : list) parts.emplace_back(file_, part_, part);
   return parts;
 }
 

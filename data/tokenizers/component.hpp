@@ -2,12 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizers/regex.hpp"
+#include "files/json_value.hpp"
 
 namespace pipetrain {
 
@@ -18,7 +18,7 @@ inline constexpr const char* tokenizer_file_remedy = "correct the file, or copy 
 class Component {
  public:
   // `part` is "normalizer", "pre_tokenizer", ...; the value must outlive this.
-  Component(std::string file, std::string part, const nlohmann::json& value);
+  Component(std::string file, std::string part, const Json& value);
 
   const std::string& type() const { return type_; }
   const std::string& place() const { return place_; }  // "FILE: pre_tokenizer Split"
@@ -27,9 +27,9 @@ class Component {
   std::int64_t integer(const char* key, std::int64_t least, std::int64_t most) const;
   std::string text(const char* key) const;
   std::string text_or(const char* key, const std::string& otherwise) const;
-  char32_t character(const char* key) const;          // a text of one
-  const nlohmann::json* find(const char* key) const;  // null where it is missing or null
-  const nlohmann::json& get(const char* key) const;
+  char32_t character(const char* key) const;  // a text of one
+  const Json* find(const char* key) const;    // null where it is missing or null
+  const Json& get(const char* key) const;
   // {"String": "..."} or {"Regex": "..."}
   Regex pattern(const char* key) const;
   std::string literal_pattern(const char* key) const;  // empty for a Regex
@@ -45,7 +45,7 @@ class Component {
 
  private:
   std::string file_, part_, type_, place_;
-  const nlohmann::json* value_;
+  const Json* value_;
 };
 
 }  // namespace pipetrain

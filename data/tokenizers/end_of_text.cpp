@@ -17,14 +17,14 @@ std::string read_end_name(const fs::path& folder) {
     std::error_code ignored;
     if (!fs::exists(file, ignored)) continue;
     constexpr std::size_t most = std::size_t{64} << 20;
-    const nlohmann::json all = parse_json(read_text(file, most), {file.string()});
+    const Json all = parse_json(read_text(file, most), {file.string()});
     if (!all.is_object())
       throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; {}", file.string(), tokenizer_file_remedy));
-    const auto token = all.find("eos_token");
-    if (token == all.end() || token->is_null()) continue;
-    if (token->is_string()) return token->get<std::string>();
+    const Json* const token = all.find("eos_token");
+    if (!token || token->is_null()) continue;
+    if (token->is_string()) return token->as_string();
     if (token->is_object() && token->contains("content") && token->at("content").is_string())
-      return token->at("content").get<std::string>();
+      return token->at("content").as_string();
     throw Error(ErrorKind::input, fmt::format("{}: \"eos_token\" is neither a string nor an object with \"content\"; {}",
                                               file.string(), tokenizer_file_remedy));
   }

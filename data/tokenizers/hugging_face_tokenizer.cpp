@@ -14,33 +14,31 @@
 
 namespace pipetrain {
 
-using nlohmann::json;
-
 namespace {
 
 [[noreturn]] void fail(const std::string& file, const std::string& what) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", file, what));
 }
 
-AddedToken read_added_token(const json& value, const std::string& file) {
+AddedToken read_added_token(const Json& value, const std::string& file) {
   const auto wrong = [&] {
     fail(file, "\"added_tokens\" holds what is no object with \"id\", \"content\" and true or false; " +
                    std::string(tokenizer_file_remedy));
   };
   if (!value.is_object()) wrong();
   AddedToken token;
-  const auto content = value.find("content"), id = value.find("id");
-  if (content == value.end() || !content->is_string() || id == value.end() || !id->is_number_unsigned()) wrong();
-  token.content = content->get<std::string>();
-  if (id->get<std::uint64_t>() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
+  const Json *const content = value.find("content"), *const id = value.find("id");
+  if (!content || !content->is_string() || !id || !id->is_unsigned()) wrong();
+  token.content = content->as_string();
+  if (id->as_uint64() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
     fail(file, fmt::format("the id of the added token {} is above {}; {}", token.content, Vocabulary::most_ids - 1,
                            tokenizer_file_remedy));
-  token.id = id->get<std::int32_t>();
+  token.id = static_cast<std::int32_t>(id->as_uint64());
   const auto flag = [&](const char* name, bool otherwise) {
-    const auto found = value.find(name);
-    if (found == value.end()) return otherwise;
+    const Json* const found = value.find(name);
+    if (!found) return otherwise;
     if (!found->is_boolean()) wrong();
-    return found->get<bool>();
+    return found->as_bool();
   };
   token.single_word = flag("single_word", false);
   token.left_strip = flag("lstrip", false);
@@ -50,12 +48,12 @@ AddedToken read_added_token(const json& value, const std::string& file) {
   return token;
 }
 
-std::vector<AddedToken> read_added_tokens(const json& parts, const std::string& file) {
+std::vector<AddedToken> read_added_tokens(const Json& parts, const std::string& file) {
   std::vector<AddedToken> tokens;
-  const auto list = parts.find("added_tokens");
-  if (list == parts.end() || list->is_null()) return tokens;
+  const Json* const list = parts.find("added_tokens");
+  if (!list || list->is_null()) return tokens;
   if (!list->is_array()) fail(file, fmt::format("\"added_tokens\" is no array; {}", tokenizer_file_remedy));
-  for (const json& value : *list) tokens.push_back(read_added_token(value, file));
+  for (const Json& value : *list) tokens.push_back(read_added_token(value, file));
   return tokens;
 }
 
@@ -76,8 +74,8 @@ void check_ids(const TokenizerParts& parts, const std::string& file) {
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& file, const std::string& end_name) {
   TokenizerFile read = read_tokenizer_file(text, file);
   const auto component = [&](const char* name) -> std::optional<Component> {
-    const auto found = read.parts.find(name);
-    if (found == read.parts.end() || found->is_null()) return std::nullopt;
+    const Json* const found = read.parts.find(name);
+    if (!found || found->is_null()) return std::nullopt;
     return Component(file, name, *found);
   };
   TokenizerParts parts;
@@ -117,15 +115,15 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(std::string_view vocabulary, st
            fmt::format("a merge is not two pieces with a space between; {}", tokenizer_file_remedy));
   }
   // What GPT-2's tokenizer is beside these two files.
-  static const json gpt2 = {{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-                            {"decoder", {{"type", "ByteLevel"}}},
-                            {"model", {{"type", "BPE"}}}};
+  static const Json gpt2 = Json::object({{"pre_tokenizer", Json::object({{"type", "ByteLevel"}, {"add_prefix_space", false}})},
+                                         {"decoder", Json::object({{"type", "ByteLevel"}})},
+                                         {"model", Json::object({{"type", "BPE"}})}});
   TokenizerParts parts;
-  parts.pre_tokenizers = make_pre_tokenizers(Component(file, "pre_tokenizer", gpt2["pre_tokenizer"])).steps;
-  parts.decoders = make_decoders(Component(file, "decoder", gpt2["decoder"]));
+  parts.pre_tokenizers = make_pre_tokenizers(Component(file, "pre_tokenizer", gpt2.at("pre_tokenizer"))).steps;
+  parts.decoders = make_decoders(Component(file, "decoder", gpt2.at("decoder")));
   parts.has_decoder = true;
   parts.vocabulary = read.vocabulary;
-  parts.model = make_model(Component(merges_file, "model", gpt2["model"]), read, true);
+  parts.model = make_model(Component(merges_file, "model", gpt2.at("model")), read, true);
   if (const auto end = read.vocabulary->find("<|endoftext|>"))
     parts.added.push_back({.content = "<|endoftext|>", .id = *end, .special = true});
   Checksum content;

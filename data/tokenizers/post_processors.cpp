@@ -7,37 +7,37 @@
 namespace pipetrain {
 namespace {
 
-using nlohmann::json;
-
-std::int32_t checked_id(const Component& component, const json& value) {
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
+std::int32_t checked_id(const Component& component, const Json& value) {
+  if (!value.is_unsigned() || value.as_uint64() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
     component.fail(fmt::format("an id is no integer from 0 to {}", Vocabulary::most_ids - 1));
-  return value.get<std::int32_t>();
+  return static_cast<std::int32_t>(value.as_uint64());
 }
 
 // {"id": "<s>", "ids": [1], ...} in "special_tokens"
-void put_special(const Component& component, const json& name, std::vector<std::int32_t>& ids) {
-  const json& specials = component.get("special_tokens");
+void put_special(const Component& component, const Json& name, std::vector<std::int32_t>& ids) {
+  const Json& specials = component.get("special_tokens");
   if (!name.is_string() || !specials.is_object()) component.fail("\"special_tokens\" is no object, or a token has no name");
-  const auto special = specials.find(name.get<std::string>());
-  if (special == specials.end() || !special->is_object() || !special->contains("ids") || !special->at("ids").is_array())
-    component.fail(fmt::format("\"special_tokens\" has no ids for {}", name.get<std::string>()));
-  for (const json& id : special->at("ids")) ids.push_back(checked_id(component, id));
+  const Json* const special = specials.find(name.as_string());
+  if (!special || !special->is_object() || !special->contains("ids") || !special->at("ids").is_array())
+    component.fail(fmt::format("\"special_tokens\" has no ids for {}", name.as_string()));
+  for (const Json& id : special->at("ids")) ids.push_back(checked_id(component, id));
 }
 
 // [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, ...]
 SurroundingTokens from_template(const Component& component) {
   SurroundingTokens tokens;
   bool text = false;
-  const json& parts = component.get("single");
+  const Json& parts = component.get("single");
   if (!parts.is_array()) component.fail("\"single\" is no array");
-  for (const json& part : parts) {
-    if (!part.is_object() || part.size() != 1 || !part.begin()->is_object() || !part.begin()->contains("id"))
+  for (const Json& part : parts) {
+    const auto members = part.items();
+    if (members.size() != 1 || !members[0].value.contains("id"))
       component.fail("a part of \"single\" is neither a SpecialToken nor a Sequence");
-    const json& id = part.begin()->at("id");
-    if (part.begin().key() == "SpecialToken") {
+    const auto& [kind, settings] = members[0];
+    const Json& id = settings.at("id");
+    if (kind == "SpecialToken") {
       put_special(component, id, text ? tokens.after : tokens.before);
-    } else if (part.begin().key() == "Sequence" && id == "A" && !text) {
+    } else if (kind == "Sequence" && id == "A" && !text) {
       text = true;
     } else {
       component.fail_unsupported("\"single\" is supported with special tokens around one Sequence A only");
@@ -49,7 +49,7 @@ SurroundingTokens from_template(const Component& component) {
 
 // ["<s>", 1]
 std::int32_t pair_id(const Component& component, const char* key) {
-  const json& pair = component.get(key);
+  const Json& pair = component.get(key);
   if (!pair.is_array() || pair.size() != 2) component.fail(fmt::format("\"{}\" is not a token and its id", key));
   return checked_id(component, pair[1]);
 }

@@ -29,13 +29,14 @@ Around read_around(const fs::path& folder) {
   const fs::path file = folder / "tokenizer_config.json";
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return around;
-  const nlohmann::json all = parse_json(read_text(file, std::size_t{64} << 20), {file.string()});
+  const Json all = parse_json(read_text(file, std::size_t{64} << 20), {file.string()});
   const auto read = [&](const char* name, bool& flag) {
-    if (!all.is_object() || !all.contains(name) || all[name].is_null()) return;
-    if (!all[name].is_boolean())
+    const Json* const value = all.find(name);
+    if (!value || value->is_null()) return;
+    if (!value->is_boolean())
       throw Error(ErrorKind::input,
                   fmt::format("{}: \"{}\" is neither true nor false; {}", file.string(), name, tokenizer_file_remedy));
-    flag = all[name].get<bool>();
+    flag = value->as_bool();
   };
   read("add_bos_token", around.begin);
   read("add_eos_token", around.end);

@@ -13,9 +13,6 @@
 namespace pipetrain {
 namespace {
 
-using nlohmann::json;
-using Kind = json::value_t;
-
 // Reads a number as Hugging Face's library does: its digits as one integer, times a power of ten. The result can be off by the
 // last bit, which decides between segmentations of equal probability.
 double as_library_reads(double score) {
@@ -47,9 +44,9 @@ class VocabularyReader {
  public:
   VocabularyReader(Vocabulary& vocabulary, std::vector<double>& scores) : vocabulary_(vocabulary), scores_(scores) {}
 
-  void open(Kind kind, int depth) {
-    if (depth == 0) is_list_ = kind == Kind::array;
-    if (depth > 1 || (depth == 1 && (!is_list_ || kind != Kind::array))) fail();
+  void open(JsonKind kind, int depth) {
+    if (depth == 0) is_list_ = kind == JsonKind::array;
+    if (depth > 1 || (depth == 1 && (!is_list_ || kind != JsonKind::array))) fail();
     elements_ = 0;
   }
   void close(int depth) {
@@ -59,13 +56,13 @@ class VocabularyReader {
     line_ = line;
     piece_ = std::move(name);
   }
-  void value(json&& value, int depth) {
+  void value(Json&& value, int depth) {
     if (depth == 0) throw damaged(line_, "the vocabulary is neither an object nor an array");
     if (depth == 1 && !is_list_) return add_id(value);
     if (depth != 2 || ++elements_ > 2) fail();
     if (elements_ == 1) {
       if (!value.is_string()) fail();
-      piece_ = std::move(value.get_ref<std::string&>());
+      piece_ = std::move(value.as_string());
     } else {
       add_score(value);
     }
@@ -76,23 +73,25 @@ class VocabularyReader {
     throw damaged(line_, is_list_ ? R"(the vocabulary's elements are not all ["piece", score])"
                                   : R"(the vocabulary's members are not all "piece": id)");
   }
-  void add_id(const json& id) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
+  void add_id(const Json& id) {
+    if (!id.is_unsigned() || id.as_uint64() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
       throw damaged(line_, fmt::format("the id of piece {} is no integer from 0 to {}", shown_json_key(piece_.substr(0, 60)),
                                        Vocabulary::most_ids - 1));
     if (vocabulary_.find(piece_))
       throw JsonFault(line_, fmt::format("piece {} appears twice; keep one", shown_json_key(piece_.substr(0, 60))));
-    if (!vocabulary_.add(piece_, id.get<std::int32_t>()))
-      throw damaged(line_, fmt::format("pieces {} and {} have the same id {}", shown_json_key(piece_.substr(0, 60)),
-                                       shown_json_key(std::string(vocabulary_.piece(id.get<std::int32_t>())).substr(0, 60)),
-                                       id.get<std::int32_t>()));
+    if (!vocabulary_.add(piece_, static_cast<std::int32_t>(id.as_uint64())))
+      throw damaged(
+          line_,
+          fmt::format("pieces {} and {} have the same id {}", shown_json_key(piece_.substr(0, 60)),
+                      shown_json_key(std::string(vocabulary_.piece(static_cast<std::int32_t>(id.as_uint64()))).substr(0, 60)),
+                      static_cast<std::int32_t>(id.as_uint64())));
   }
-  void add_score(const json& score) {
+  void add_score(const Json& score) {
     if (!score.is_number()) fail();
     if (vocabulary_.size() == Vocabulary::most_ids)
       throw damaged(line_, fmt::format("the vocabulary has more than {} pieces", Vocabulary::most_ids));
     vocabulary_.add(piece_, vocabulary_.size());
-    scores_.push_back(as_library_reads(score.get<double>()));
+    scores_.push_back(as_library_reads(score.as_double()));
   }
 
   Vocabulary& vocabulary_;
@@ -108,8 +107,8 @@ class MergesReader {
  public:
   explicit MergesReader(MergeList& merges) : merges_(merges) {}
 
-  void open(Kind kind, int depth) {
-    if (kind != Kind::array || depth > 1) fail();
+  void open(JsonKind kind, int depth) {
+    if (kind != JsonKind::array || depth > 1) fail();
     pair_.clear();
   }
   void close(int depth) {
@@ -117,11 +116,11 @@ class MergesReader {
     if (pair_.size() != 2) fail();
     merges_.add(pair_[0], pair_[1]);
   }
-  void value(json&& value, int depth) {
+  void value(Json&& value, int depth) {
     if (!value.is_string() || depth == 0 || depth > 2 || pair_.size() == 2) fail();
     if (depth == 2) {
-      pair_.push_back(std::move(value.get_ref<std::string&>()));
-    } else if (!merges_.add_line(value.get_ref<const std::string&>())) {
+      pair_.push_back(std::move(value.as_string()));
+    } else if (!merges_.add_line(value.as_string())) {
       fail();
     }
     if (depth == 1) pair_.clear();
@@ -143,8 +142,8 @@ class FileEvents : public JsonEvents {
  public:
   explicit FileEvents(TokenizerFile& file) : vocabulary_(*file.vocabulary, file.scores), merges_(file.merges) {}
 
-  void open(Kind kind) override {
-    if (depth_ == 0 && kind != Kind::object) throw damaged(1, "not a JSON object");
+  void open(JsonKind kind) override {
+    if (depth_ == 0 && kind != JsonKind::object) throw damaged(1, "not a JSON object");
     if (reader_ != Reader::rest) {
       const int depth = depth_ - 2;
       reader_ == Reader::vocabulary ? vocabulary_.open(kind, depth) : merges_.open(kind, depth);
@@ -171,10 +170,10 @@ class FileEvents : public JsonEvents {
     if (large && name == "merges") reader_ = Reader::merges;
     merges_.begin(line);
     rest_.key(std::move(name), line);
-    if (reader_ != Reader::rest) rest_.value(json());  // its place: a second one is a key that comes twice
+    if (reader_ != Reader::rest) rest_.value(Json());  // its place: a second one is a key that comes twice
     if (reader_ == Reader::vocabulary) vocabulary_.key("", line);
   }
-  void value(json&& value) override {
+  void value(Json&& value) override {
     if (depth_ == 0) throw damaged(1, "not a JSON object");
     if (reader_ == Reader::rest) {
       count();
@@ -184,7 +183,7 @@ class FileEvents : public JsonEvents {
                                   : merges_.value(std::move(value), depth_ - 2);
   }
 
-  json take_rest() { return rest_.take(); }
+  Json take_rest() { return rest_.take(); }
 
  private:
   enum class Reader { rest, vocabulary, merges };
@@ -206,13 +205,13 @@ class FileEvents : public JsonEvents {
 class VocabularyEvents : public JsonEvents {
  public:
   explicit VocabularyEvents(VocabularyReader& reader) : reader_(reader) {}
-  void open(Kind kind) override {
-    if (depth_ == 0 && kind != Kind::object) throw damaged(1, "not a JSON object");
+  void open(JsonKind kind) override {
+    if (depth_ == 0 && kind != JsonKind::object) throw damaged(1, "not a JSON object");
     reader_.open(kind, depth_++);
   }
   void close() override { reader_.close(--depth_); }
   void key(std::string&& name, std::size_t line) override { reader_.key(std::move(name), line); }
-  void value(json&& value) override { reader_.value(std::move(value), depth_); }
+  void value(Json&& value) override { reader_.value(std::move(value), depth_); }
 
  private:
   VocabularyReader& reader_;

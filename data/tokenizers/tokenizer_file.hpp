@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,7 +32,7 @@ class MergeList {
 };
 
 struct TokenizerFile {
-  nlohmann::json parts;  // all but what is below
+  Json parts;  // all but what is below
   std::shared_ptr<Vocabulary> vocabulary = std::make_shared<Vocabulary>();
   std::vector<double> scores;  // of a Unigram model, by id
   MergeList merges;

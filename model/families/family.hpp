@@ -1,7 +1,6 @@
 // What a model family is: one FamilySpec, in the file of its name. families.cpp lists them; nothing else tells families apart.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -31,7 +30,7 @@ struct FamilySpec {
   // naming the key, also for what is not built.
   void (*read)(const HfConfigReader& config, ModelConfig& model);
   // All but what every family has. Hugging Face reads the whole back as the same model.
-  void (*write)(const ModelConfig& config, nlohmann::json& text);
+  void (*write)(const ModelConfig& config, Json& text);
   // block_tensors() of this family's models.
   std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const Block& block);
 };

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
@@ -17,18 +15,19 @@ std::vector<std::int32_t> end_ids_of(const fs::path& file, std::int64_t vocabula
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return {};
   constexpr std::size_t most = std::size_t{4} << 20;
-  const nlohmann::json all = parse_json(read_text(file, most), {file.string()});
+  const Json all = parse_json(read_text(file, most), {file.string()});
   if (!all.is_object())
     throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; correct the file, or copy it again", file.string()));
-  const auto found = all.find("eos_token_id");
-  if (found == all.end() || found->is_null()) return {};
-  const nlohmann::json list = found->is_array() ? *found : nlohmann::json::array({*found});
+  const Json* const found = all.find("eos_token_id");
+  if (!found || found->is_null()) return {};
+  const Json list = found->is_array() ? *found : Json::array({*found});
   std::vector<std::int32_t> ids;
-  for (const nlohmann::json& id : list) {
-    if (!id.is_number_integer() || id < 0 || id >= vocabulary)
+  for (const Json& id : list) {
+    const auto number = id.whole();
+    if (!number || *number < 0 || *number >= vocabulary)
       throw Error(ErrorKind::input, fmt::format("{}: eos_token_id: {} is no token id below the vocabulary's {}; correct it",
                                                 file.string(), id.dump(), vocabulary));
-    ids.push_back(id.get<std::int32_t>());
+    ids.push_back(static_cast<std::int32_t>(*number));
   }
   return ids;
 }

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "model/families/family.hpp"
 
 namespace pipetrain {
 namespace {
-
-using nlohmann::json;
 
 struct DropoutKey {
   const char* key;
@@ -51,7 +48,7 @@ void read_gpt2(const HfConfigReader& config, ModelConfig& model) {
   for (const auto& [key, rate] : dropout_keys) model.dropout.*rate = config.share_or(key, 0.1);
 }
 
-void write_gpt2(const ModelConfig& config, json& text) {
+void write_gpt2(const ModelConfig& config, Json& text) {
   text["n_embd"] = config.hidden;
   text["n_layer"] = config.layers;
   text["n_head"] = config.heads;

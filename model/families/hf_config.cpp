@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <filesystem>
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
@@ -15,8 +15,6 @@
 
 namespace pipetrain {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t most_config_bytes = std::size_t{4} << 20;
 constexpr double most_parameters = 1e14;  // with the other limits, counts of parameters and operations fit 64 bits
@@ -40,9 +38,9 @@ std::vector<std::string> read_architectures(const HfConfigReader& config) {
   std::vector<std::string> names;
   if (!config.has("architectures")) return names;
   if (!config.value("architectures").is_array()) config.refuse_value("architectures", "a list of names");
-  for (const json& name : config.value("architectures")) {
+  for (const Json& name : config.value("architectures")) {
     if (!name.is_string()) config.refuse_value("architectures", "a list of names");
-    names.push_back(name.get<std::string>());
+    names.push_back(name.as_string());
   }
   return names;
 }
@@ -93,13 +91,13 @@ double untied_elements(const ModelConfig& config) {
 
 }  // namespace
 
-ModelConfig read_hf_config(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "config.json";
+ModelConfig read_hf_config(const std::string& folder) {
+  const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
   return parse_hf_config(read_text(file, most_config_bytes), file.string());
 }
 
 ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
-  const json parsed = parse_json(text, {name});
+  const Json parsed = parse_json(text, {name});
   if (!parsed.is_object())
     throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; correct the file, or copy it again", name));
   const auto [family, classifies] = read_family(HfConfigReader(parsed, name, "transformer"));
@@ -125,11 +123,11 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
 }
 
 std::string hf_config_text(const ModelConfig& config) {
-  const auto token = [](const std::optional<std::int64_t>& id) { return id.has_value() ? json(*id) : json(nullptr); };
+  const auto token = [](const std::optional<std::int64_t>& id) { return id.has_value() ? Json(*id) : Json(nullptr); };
   const FamilySpec& family = spec_of(config.family);
-  json text;
+  Json text;
   family.write(config, text);
-  text["architectures"] = {config.classifies() ? family.classifier : family.architecture};
+  text["architectures"] = Json::array({config.classifies() ? family.classifier : family.architecture});
   if (config.classifies()) {
     write_labels(config.labels, text);
     text["pad_token_id"] = token(config.pad_id);
@@ -143,7 +141,7 @@ std::string hf_config_text(const ModelConfig& config) {
   text["use_cache"] = true;
   // transformers 4 reads the first, 5 the second.
   text["torch_dtype"] = text["dtype"] = "float32";
-  return text.dump(2) + "\n";
+  return text.dump({.indent = 2}) + "\n";
 }
 
 }  // namespace pipetrain

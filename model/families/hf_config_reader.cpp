@@ -8,8 +8,6 @@
 
 namespace pipetrain {
 
-using nlohmann::json;
-
 void HfConfigReader::refuse(const std::string& what) const {
   throw Error(ErrorKind::input, fmt::format("{}: {}", file_, what));
 }
@@ -19,14 +17,14 @@ void HfConfigReader::refuse(const std::string& key, const std::string& what) con
 }
 
 void HfConfigReader::refuse_value(const std::string& key, const std::string& rule) const {
-  std::string shown = object_.at(key).dump(-1, ' ', true, json::error_handler_t::replace);
+  std::string shown = object_.at(key).dump({.ascii = true, .replace = true});
   if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
   refuse(key, fmt::format("is {}; it must be {}", shown, rule));
 }
 
 bool HfConfigReader::has(const std::string& key) const {
-  const auto found = object_.find(key);
-  return found != object_.end() && !found->is_null();
+  const Json* const found = object_.find(key);
+  return found && !found->is_null();
 }
 
 void HfConfigReader::require(const std::string& key) const {
@@ -36,52 +34,53 @@ void HfConfigReader::require(const std::string& key) const {
 
 std::int64_t HfConfigReader::count(const std::string& key, std::int64_t most) const {
   require(key);
-  const json& value = object_.at(key);
-  if (!value.is_number_integer() || value < 1 || value > most) {
+  const auto number = object_.at(key).whole();
+  if (!number || *number < 1 || *number > most) {
     refuse_value(key, fmt::format("a whole number from 1 to {}", most));
   }
-  return value.get<std::int64_t>();
+  return *number;
 }
 
 double HfConfigReader::positive(const std::string& key) const {
   require(key);
-  const json& value = object_.at(key);
-  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0) {
+  const Json& value = object_.at(key);
+  if (!value.is_number() || !std::isfinite(value.as_double()) || value.as_double() <= 0) {
     refuse_value(key, "a number above 0");
   }
-  return value.get<double>();
+  return value.as_double();
 }
 
 double HfConfigReader::share_or(const std::string& key, double otherwise) const {
   if (!has(key)) return otherwise;
-  const json& value = object_.at(key);
-  if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() >= 1) {
+  const Json& value = object_.at(key);
+  if (!value.is_number() || !(value.as_double() >= 0) || value.as_double() >= 1) {
     refuse_value(key, "a number from 0 to below 1");
   }
-  return value.get<double>();
+  return value.as_double();
 }
 
 bool HfConfigReader::flag_or(const std::string& key, bool otherwise) const {
   if (!has(key)) return otherwise;
   if (!object_.at(key).is_boolean()) refuse_value(key, "true or false");
-  return object_.at(key).get<bool>();
+  return object_.at(key).as_bool();
 }
 
 std::string HfConfigReader::text_or(const std::string& key, const std::string& otherwise) const {
   if (!has(key)) return otherwise;
   if (!object_.at(key).is_string()) refuse_value(key, "a text");
-  return object_.at(key).get<std::string>();
+  return object_.at(key).as_string();
 }
 
 std::optional<std::int64_t> HfConfigReader::token(const std::string& key, std::int64_t vocabulary) const {
   if (!has(key)) return std::nullopt;
-  const json& value = object_.at(key);
+  const Json& value = object_.at(key);
   if (value.is_array() && value.empty()) return std::nullopt;
-  const json& first = value.is_array() ? value.front() : value;
-  if (!first.is_number_integer() || first < 0 || first >= vocabulary) {
+  const Json& first = value.is_array() ? value[0] : value;
+  const auto id = first.whole();
+  if (!id || *id < 0 || *id >= vocabulary) {
     refuse_value(key, fmt::format("a token id below the vocabulary size {}", vocabulary));
   }
-  return first.get<std::int64_t>();
+  return id;
 }
 
 HfConfigReader HfConfigReader::inner(const std::string& key) const {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+
+#include "files/json_value.hpp"
 
 namespace pipetrain {
 
@@ -15,7 +16,7 @@ class HfConfigReader {
   static constexpr std::int64_t most_of_anything = std::int64_t{1} << 24;
 
   // `model` as errors name it: "a Llama model needs it".
-  HfConfigReader(const nlohmann::json& object, std::string file, std::string model, std::string prefix = "")
+  HfConfigReader(const Json& object, std::string file, std::string model, std::string prefix = "")
       : object_(object), file_(std::move(file)), model_(std::move(model)), prefix_(std::move(prefix)) {}
 
   [[noreturn]] void refuse(const std::string& what) const;
@@ -25,7 +26,7 @@ class HfConfigReader {
 
   bool has(const std::string& key) const;
   void require(const std::string& key) const;
-  const nlohmann::json& value(const std::string& key) const { return object_.at(key); }
+  const Json& value(const std::string& key) const { return object_.at(key); }
 
   std::int64_t count(const std::string& key, std::int64_t most = most_of_anything) const;
   double positive(const std::string& key) const;
@@ -39,7 +40,7 @@ class HfConfigReader {
   HfConfigReader inner(const std::string& key) const;
 
  private:
-  const nlohmann::json& object_;
+  const Json& object_;
   std::string file_, model_, prefix_;
 };
 

@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 namespace pipetrain {
 namespace {
-
-using nlohmann::json;
 
 std::vector<std::string> unnamed_labels(std::int64_t count) {
   std::vector<std::string> labels;
@@ -21,15 +17,15 @@ void check_count(const HfConfigReader& config, const char* key, std::int64_t cou
 }
 
 std::vector<std::string> named_labels(const HfConfigReader& config) {
-  const json& names = config.value("id2label");
+  const Json& names = config.value("id2label");
   const auto refuse = [&] { config.refuse_value("id2label", "an object of the names of classes 0, 1, ..."); };
   if (!names.is_object()) refuse();
   check_count(config, "id2label", static_cast<std::int64_t>(names.size()));
   std::vector<std::string> labels;
   for (std::size_t label = 0; label < names.size(); ++label) {
-    const auto name = names.find(std::to_string(label));
-    if (name == names.end() || !name->is_string()) refuse();
-    labels.push_back(name->get<std::string>());
+    const Json* const name = names.find(std::to_string(label));
+    if (!name || !name->is_string()) refuse();
+    labels.push_back(name->as_string());
   }
   return labels;
 }
@@ -49,7 +45,7 @@ std::vector<std::string> read_labels(const HfConfigReader& config) {
   return labels;
 }
 
-void write_labels(const std::vector<std::string>& labels, json& text) {
+void write_labels(const std::vector<std::string>& labels, Json& text) {
   text["num_labels"] = labels.size();
   for (std::size_t label = 0; label < labels.size(); ++label) {
     text["id2label"][std::to_string(label)] = labels[label];

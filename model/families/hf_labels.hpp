@@ -1,8 +1,6 @@
 // What a Hugging Face config.json says of the classes of sequence classification.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "model/config.hpp"
 #include "model/families/hf_config_reader.hpp"
 
@@ -12,6 +10,6 @@ namespace pipetrain {
 // key, also for what is not built: regression and several classes at once.
 std::vector<std::string> read_labels(const HfConfigReader& config);
 // Adds id2label, label2id and num_labels.
-void write_labels(const std::vector<std::string>& labels, nlohmann::json& text);
+void write_labels(const std::vector<std::string>& labels, Json& text);
 
 }  // namespace pipetrain

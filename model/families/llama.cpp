@@ -2,14 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "model/families/family.hpp"
 
 namespace pipetrain {
 namespace {
-
-using nlohmann::json;
 
 // Throws where something of the model is beyond what is built.
 void refuse_unbuilt_llama(const HfConfigReader& config) {
@@ -53,8 +50,8 @@ constexpr const char* full_attention = "full_attention";
 // Where a file says of what type each layer is, all must attend to everything.
 void check_layer_types(const HfConfigReader& config) {
   if (!config.has("layer_types")) return;
-  const json& types = config.value("layer_types");
-  const auto is_full = [](const json& type) { return type == full_attention; };
+  const Json& types = config.value("layer_types");
+  const auto is_full = [](const Json& type) { return type == full_attention; };
   if (!types.is_array() || !std::all_of(types.begin(), types.end(), is_full))
     config.refuse_value("layer_types", fmt::format("a list of \"{}\" only (other layers are not built)", full_attention));
 }
@@ -62,12 +59,12 @@ void check_layer_types(const HfConfigReader& config) {
 // The settings under the key: one object, or as transformers 5 writes them too, one for each type of layer, under its name.
 HfConfigReader rope_settings(const HfConfigReader& config, const char* key) {
   const HfConfigReader rope = config.inner(key);
-  const json& members = config.value(key);
-  const auto is_type = [](const json& member) { return member.is_object(); };
+  const auto members = config.value(key).items();
+  const auto is_type = [](const Json::Item& item) { return item.value.is_object(); };
   if (std::none_of(members.begin(), members.end(), is_type)) return rope;
-  for (const auto& [name, member] : members.items()) {
-    if (!is_type(member) && !member.is_null()) rope.refuse_value(name, "an object, as the other members are");
-    if (is_type(member) && name != full_attention)
+  for (const auto& [name, member] : members) {
+    if (!member.is_object() && !member.is_null()) rope.refuse_value(name, "an object, as the other members are");
+    if (member.is_object() && name != full_attention)
       rope.refuse(name, fmt::format("sets layers of a type that is not built; known: {}", full_attention));
   }
   return rope.inner(full_attention);
@@ -124,9 +121,9 @@ void read_sizes(const HfConfigReader& config, ModelConfig& model) {
   }
 }
 
-json rope_json(const ModelConfig& config) {
+Json rope_json(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
-  json rope = json::object();
+  Json rope = Json::object();
   switch (scaling.kind) {
     case RopeScaling::Kind::none:
       rope["rope_type"] = "default";
@@ -155,7 +152,7 @@ void read_llama(const HfConfigReader& config, ModelConfig& model) {
   model.dropout.attention = config.share_or("attention_dropout", 0);
 }
 
-void write_llama(const ModelConfig& config, json& text) {
+void write_llama(const ModelConfig& config, Json& text) {
   text["hidden_size"] = config.hidden;
   text["num_hidden_layers"] = config.layers;
   text["num_attention_heads"] = config.heads;
@@ -169,9 +166,9 @@ void write_llama(const ModelConfig& config, json& text) {
   text["attention_dropout"] = config.dropout.attention;
   text["mlp_bias"] = false;
   // transformers 4 reads rope_theta and rope_scaling, 5 rope_parameters.
-  const json rope = rope_json(config);
+  const Json rope = rope_json(config);
   text["rope_theta"] = config.rope_theta;
-  text["rope_scaling"] = config.rope_scaling.kind == RopeScaling::Kind::none ? json(nullptr) : rope;
+  text["rope_scaling"] = config.rope_scaling.kind == RopeScaling::Kind::none ? Json(nullptr) : rope;
   text["rope_parameters"] = rope;
   text["rope_parameters"]["rope_theta"] = config.rope_theta;
 }

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.hpp"
+#include "files/file_pieces.hpp"
 #include "files/json.hpp"
 #include "model/families/family.hpp"
 #include "model/weights/parameter_slice.hpp"
@@ -28,10 +28,10 @@ using WeightMap = std::map<std::string, std::string>;
 // Takes the weight_map out of an index, whose other members say nothing that is needed.
 class IndexReader : public JsonEvents {
  public:
-  void open(nlohmann::json::value_t kind) override {
+  void open(JsonKind kind) override {
     if (depth_ == 2 && in_map_) refuse_file();
     ++depth_;
-    in_map_ = in_map_ || (depth_ == 2 && key_ == map_key && kind == nlohmann::json::value_t::object);
+    in_map_ = in_map_ || (depth_ == 2 && key_ == map_key && kind == JsonKind::object);
     found_ = found_ || in_map_;
   }
   void close() override {
@@ -42,15 +42,15 @@ class IndexReader : public JsonEvents {
     if (depth_ == 1 && found_ && name == map_key) throw JsonFault(line, "key \"weight_map\" appears twice; keep one");
     if (depth_ == 1 || in_map_) key_ = std::move(name);
   }
-  void value(nlohmann::json&& value) override {
+  void value(Json&& value) override {
     if (!in_map_) return;
     if (!value.is_string()) refuse_file();
-    auto name = value.get<std::string>();
+    auto name = value.as_string();
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos) {
       throw JsonFault(
           line_, fmt::format("tensor {}: file {} is not the name of a file in this folder; correct the index, or copy it again",
-                             key_, value.dump(-1, ' ', true)));
+                             key_, value.dump({.ascii = true})));
     }
     if (!map_.emplace(key_, std::move(name)).second)
       throw JsonFault(line_, fmt::format("tensor {} appears twice; keep one", key_));

@@ -7,20 +7,17 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "files/file_pieces.hpp"
 #include "files/json.hpp"
 #include "model/weights/float_reading.hpp"
 
 namespace pipetrain {
 namespace {
-
-using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
@@ -56,10 +53,8 @@ std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& shape, 
   return bytes;
 }
 
-bool is_offset(const json& value) { return value.is_number_unsigned(); }
-bool is_dim(const json& value) {
-  return value.is_number_unsigned() && value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
-}
+bool is_offset(const Json& value) { return value.is_unsigned(); }
+bool is_dim(const Json& value) { return value.is_unsigned() && value.whole(); }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text;
@@ -115,25 +110,26 @@ void SafetensorsReader::read_header() {
   });
 }
 
-SafetensorsReader::Entry SafetensorsReader::read_entry(const std::string& name, const nlohmann::json& value) const {
+SafetensorsReader::Entry SafetensorsReader::read_entry(const std::string& name, const Json& value) const {
   const auto refuse_tensor = [&](const std::string& what) { refuse(fmt::format("tensor {}: {}", name, what)); };
   if (!value.is_object()) refuse_tensor("its header entry is not an object");
-  const auto dtype = value.find("dtype"), shape = value.find("shape"), offsets = value.find("data_offsets");
-  if (dtype == value.end() || !dtype->is_string()) refuse_tensor("no dtype");
-  if (shape == value.end() || !shape->is_array() || !std::all_of(shape->begin(), shape->end(), is_dim)) {
+  const Json *const dtype = value.find("dtype"), *const shape = value.find("shape"),
+                    *const offsets = value.find("data_offsets");
+  if (!dtype || !dtype->is_string()) refuse_tensor("no dtype");
+  if (!shape || !shape->is_array() || !std::all_of(shape->begin(), shape->end(), is_dim)) {
     refuse_tensor("its shape is not a list of whole numbers");
   }
   if (shape->size() > most_dimensions) {
     refuse_tensor(fmt::format("its shape has {} dimensions, more than the {} supported", shape->size(), most_dimensions));
   }
-  if (offsets == value.end() || !offsets->is_array() || offsets->size() != 2 ||
-      !std::all_of(offsets->begin(), offsets->end(), is_offset)) {
+  if (!offsets || !offsets->is_array() || offsets->size() != 2 || !std::all_of(offsets->begin(), offsets->end(), is_offset)) {
     refuse_tensor("its data_offsets are not two whole numbers");
   }
-  Entry entry{dtype->get<std::string>(), shape->get<std::vector<std::int64_t>>(), 0, 0};
-  const std::uint64_t begin = offsets->at(0).get<std::uint64_t>(), end = offsets->at(1).get<std::uint64_t>();
+  Entry entry{dtype->as_string(), {}, 0, 0};
+  for (const Json& dim : *shape) entry.shape.push_back(dim.as_int64());
+  const std::uint64_t begin = (*offsets)[0].as_uint64(), end = (*offsets)[1].as_uint64();
   const std::uint64_t element_bytes = dtype_bytes(entry.dtype);
-  if (element_bytes == 0) refuse_tensor(fmt::format("unknown dtype {}", dtype->dump(-1, ' ', true)));
+  if (element_bytes == 0) refuse_tensor(fmt::format("unknown dtype {}", dtype->dump({.ascii = true})));
   const auto bytes = byte_count(entry.shape, element_bytes);
   if (!bytes) refuse_tensor(fmt::format("the size of shape {} overflows", shape_text(entry.shape)));
   if (begin > end || end > file_.size() - data_begin_) {
@@ -196,9 +192,9 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
   std::uint64_t offset = 0;
   for (const NamedShape& tensor : tensors) {
     const std::uint64_t end = offset + static_cast<std::uint64_t>(tensor.shape.elements()) * bytes_of(type);
-    json shape = json::array();
+    Json shape = Json::array();
     for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
-    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", json(tensor.name).dump(),
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", Json(tensor.name).dump(),
                         safetensors_name(type), shape.dump(), offset, end);
     offset = end;
   }

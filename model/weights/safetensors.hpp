@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +19,8 @@
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
+
+class Json;
 
 // Reading is thread-safe. Every failure is an Error(input) naming the file and the tensor.
 class SafetensorsReader {
@@ -47,7 +48,7 @@ class SafetensorsReader {
  private:
   [[noreturn]] void refuse(const std::string& what, const char* remedy = "copy the file again, or save the model again") const;
   void read_header();
-  Entry read_entry(const std::string& name, const nlohmann::json& value) const;
+  Entry read_entry(const std::string& name, const Json& value) const;
 
   InputFile file_;
   std::uint64_t data_begin_ = 0;

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/folder_draft.hpp"
+#include "files/json.hpp"
 #include "model/weights/companion_files.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
@@ -65,9 +65,9 @@ void write_text(const fs::path& path, const std::string& text) {
 }
 
 std::string config_text(const ModelConfig& config, SavedType type) {
-  nlohmann::json text = nlohmann::json::parse(hf_config_text(config));
+  Json text = parse_json(hf_config_text(config), {"config.json"}, {.values = 0});
   for (const char* key : {"torch_dtype", "dtype"}) text[key] = transformers_name(type);
-  return text.dump(2) + "\n";
+  return text.dump({.indent = 2}) + "\n";
 }
 
 std::uint64_t bytes_in(const NamedShape& tensor, SavedType type) {
@@ -97,8 +97,7 @@ void write_weights(const fs::path& folder, const std::vector<NamedShape>& tensor
     write_tensors(folder / "model.safetensors", tensors, fill, options.type);
     return;
   }
-  nlohmann::ordered_json map = nlohmann::ordered_json::object();
-  auto& places = map.get_ref<nlohmann::ordered_json::object_t&>();
+  Json places = Json::object();
   std::uint64_t total = 0;
   for (std::size_t shard = 0; shard < begins.size(); ++shard) {
     const std::size_t begin = begins[shard], end = shard + 1 < begins.size() ? begins[shard + 1] : tensors.size();
@@ -107,12 +106,12 @@ void write_weights(const fs::path& folder, const std::vector<NamedShape>& tensor
     write_tensors(
         folder / name, {at(begin), at(end)}, [&](std::size_t i, float* out) { fill(begin + i, out); }, options.type);
     for (std::size_t i = begin; i < end; ++i) {
-      places.emplace_back(tensors[i].name, name);
+      places[tensors[i].name] = name;
       total += bytes_in(tensors[i], options.type);
     }
   }
-  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-  write_text(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+  const Json index = Json::object({{"metadata", Json::object({{"total_size", total}})}, {"weight_map", std::move(places)}});
+  write_text(folder / "model.safetensors.index.json", index.dump({.indent = 2, .order = JsonOrder::as_added}) + "\n");
 }
 
 }  // namespace

@@ -27,3 +27,21 @@ TEST_CASE("an error that is about no setting has none, and copies of errors cann
   CHECK(Error(ErrorKind::numeric, "the loss is NaN").setting() == nullptr);
   CHECK(std::is_nothrow_copy_constructible_v<Error>);
 }
+
+TEST_CASE("the copies of an error share its setting, which lives as long as one of them") {
+  const Setting* shared = nullptr;
+  Error kept(ErrorKind::internal, "another");
+  {
+    const Error first(ErrorKind::input, {"tp", "3"}, "use 2");
+    Error second = first;
+    kept = second;
+    second = Error(ErrorKind::input, {"pp", "5"}, "use 4");
+    CHECK(second.setting()->name == "pp");
+    shared = first.setting();
+  }
+  CHECK(kept.setting() == shared);
+  CHECK(kept.setting()->value == "3");
+  const Error& itself = kept;
+  kept = itself;
+  CHECK(kept.setting()->name == "tp");
+}

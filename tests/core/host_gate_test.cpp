@@ -1,5 +1,6 @@
 #include "core/host_gate.hpp"
 
+#include <chrono>
 #include <thread>
 
 #include "catch.hpp"

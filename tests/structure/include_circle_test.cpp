@@ -1,9 +1,7 @@
 // No header includes itself through others. The compiler does not tell: #pragma once hides it, until the order of two includes
 // decides whether a file compiles.
 #include <map>
-#include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,18 +15,14 @@ namespace {
 using Includes = std::map<std::string, std::vector<std::string>>;  // by file, of ours
 
 Includes includes_of_repository() {
-  static const std::regex include(R"re(\s*#\s*include\s*"([^"]+)".*)re");
   const std::vector<std::string> files = source_files();
   const std::set<std::string> known(files.begin(), files.end());
   Includes includes;
   for (const std::string& file : files) {
-    std::istringstream lines(text_of(file));
-    std::smatch match;
-    for (std::string line; std::getline(lines, line);) {
-      if (!std::regex_match(line, match, include)) continue;
+    for (const Include& include : includes_of(file)) {
       // Tests include from the root and from tests/.
-      for (const std::string& name : {match[1].str(), "tests/" + match[1].str()})
-        if (known.count(name) > 0) includes[file].push_back(name);
+      for (const std::string& name : {include.name, "tests/" + include.name})
+        if (include.in_quotes && known.count(name) > 0) includes[file].push_back(name);
     }
   }
   return includes;

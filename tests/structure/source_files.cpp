@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <set>
+#include <sstream>
 
 namespace pipetrain::structure {
 
@@ -16,7 +18,7 @@ std::vector<std::string> source_files() {
   const fs::path root = source_folder();
   std::vector<std::string> paths;
   for (const char* folder : {"actors", "apps", "bench", "bindings", "comm", "core", "data", "examples", "files", "include",
-                             "model", "ops", "schedules", "tests", "tuning"}) {
+                             "model", "ops", "records", "schedules", "tests", "tuning"}) {
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       if (extensions.count(entry.path().extension().string()) > 0)
@@ -30,6 +32,17 @@ std::vector<std::string> source_files() {
 std::string text_of(const std::string& path) {
   std::ifstream in(fs::path(source_folder()) / path);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<Include> includes_of(const std::string& path) {
+  static const std::regex include(R"re(\s*#\s*include\s*([<"])([^>"]+)[>"].*)re");
+  std::vector<Include> includes;
+  std::istringstream lines(text_of(path));
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("include") != line.npos && std::regex_match(line, match, include))
+      includes.push_back({match[2].str(), match[1].str() == "\""});
+  return includes;
 }
 
 }  // namespace pipetrain::structure

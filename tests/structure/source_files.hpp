@@ -10,4 +10,11 @@ namespace pipetrain::structure {
 std::vector<std::string> source_files();
 std::string text_of(const std::string& path);
 
+// An #include line: the name as it stands there, and whether in quotes, as our own headers are, or in angle brackets.
+struct Include {
+  std::string name;
+  bool in_quotes;
+};
+std::vector<Include> includes_of(const std::string& path);
+
 }  // namespace pipetrain::structure

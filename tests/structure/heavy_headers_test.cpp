@@ -1,0 +1,110 @@
+// A header of tens of thousands of lines is reached by few source files: each costs seconds of every build. The others get by
+// with a header of ours that does not include it.
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "structure/source_files.hpp"
+
+using namespace pipetrain::structure;
+
+namespace {
+
+struct HeavyHeader {
+  std::string begin;  // of its name, and of the names of its parts
+  std::size_t limit;  // source files that may reach it
+  std::string instead;
+};
+
+const std::vector<HeavyHeader>& heavy_headers() {
+  static const std::vector<HeavyHeader> table = {
+      {"nlohmann/", 2, "files/json.hpp, which reads JSON, or files/json_value.hpp, whose Json::dump() writes it"},
+      {"simdjson.h", 2, "data/jsonl_row.hpp or data/tokenizers/utf8.hpp"},
+      {"CLI/", 1, "apps/options/option_layers.hpp"},
+      {"toml++/", 1, "apps/options/option_layers.hpp"},
+      {"boost/asio", 6, "comm/control_plane.hpp"},
+      {"caf/", 15, "actors/engine/pipeline.hpp"},
+      {"cudnn_frontend", 1, "ops/cuda/attention_cudnn.hpp"},
+      {"nanobind/", 7, "a header of bindings/host"},
+  };
+  return table;
+}
+
+// What each file of the product includes, by its name.
+using Includes = std::map<std::string, std::vector<Include>>;
+
+bool is_product(const std::string& path) {
+  for (const char* other : {"tests/", "bench/", "examples/"})
+    if (path.starts_with(other)) return false;
+  return true;
+}
+
+Includes product_includes() {
+  Includes includes;
+  for (const std::string& path : source_files())
+    if (is_product(path)) includes[path] = includes_of(path);
+  return includes;
+}
+
+// "a.cpp -> b.hpp -> boost/asio.hpp", or "" where the file reaches no such header.
+std::string way_to(const HeavyHeader& header, const Includes& includes, const std::string& from, std::set<std::string>& seen) {
+  if (!seen.insert(from).second) return "";
+  const auto found = includes.find(from);
+  if (found == includes.end()) return "";
+  for (const Include& include : found->second) {
+    if (include.name.starts_with(header.begin)) return from + " -> " + include.name;
+    if (!include.in_quotes) continue;
+    const std::string rest = way_to(header, includes, include.name, seen);
+    if (!rest.empty()) return from + " -> " + rest;
+  }
+  return "";
+}
+
+// One for each source file that reaches the header.
+std::vector<std::string> ways_to(const HeavyHeader& header, const Includes& includes) {
+  std::vector<std::string> ways;
+  for (const auto& [path, _] : includes) {
+    if (!path.ends_with(".cpp") && !path.ends_with(".cu")) continue;
+    std::set<std::string> seen;
+    const std::string way = way_to(header, includes, path, seen);
+    if (!way.empty()) ways.push_back(way);
+  }
+  return ways;
+}
+
+// Empty where the limit holds.
+std::string complaint(const HeavyHeader& header, const Includes& includes) {
+  const std::vector<std::string> ways = ways_to(header, includes);
+  if (ways.size() <= header.limit) return "";
+  std::string text = std::to_string(ways.size()) + " source files reach " + header.begin + ", more than " +
+                     std::to_string(header.limit) + "; include " + header.instead + " instead:";
+  for (const std::string& way : ways) text += "\n  " + way;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("few source files reach each heavy header") {
+  const Includes includes = product_includes();
+  CHECK(includes.size() > 700);
+  for (const HeavyHeader& header : heavy_headers()) {
+    CHECK(complaint(header, includes) == "");
+    CHECK(!ways_to(header, includes).empty());  // a header that nobody includes any more leaves the table
+  }
+}
+
+TEST_CASE("the count of heavy headers follows includes, and names the files and what to include instead") {
+  const Includes includes = {{"a.cpp", {{"own.hpp", true}, {"vector", false}}},
+                             {"b.cpp", {{"heavy/all.hpp", false}}},
+                             {"c.cu", {{"other.hpp", true}}},
+                             {"own.hpp", {{"other.hpp", true}, {"inner.hpp", true}}},
+                             {"inner.hpp", {{"own.hpp", true}, {"heavy/part.hpp", false}}},
+                             {"other.hpp", {{"heavy.hpp", true}}}};
+  CHECK(complaint({"heavy/", 2, "facade.hpp"}, includes) == "");
+  CHECK(complaint({"heavy/", 1, "facade.hpp"}, includes) ==
+        "2 source files reach heavy/, more than 1; include facade.hpp instead:\n"
+        "  a.cpp -> own.hpp -> inner.hpp -> heavy/part.hpp\n"
+        "  b.cpp -> heavy/all.hpp");
+}
