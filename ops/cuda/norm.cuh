@@ -112,16 +112,27 @@ __global__ void __launch_bounds__(1024)
 
 inline int round_to_warps(std::int64_t threads) { return static_cast<int>(ceil_div<std::int64_t>(threads, 32) * 32); }
 
-// Calls body(Constant<N>, threads): the fewest packs N a thread, at least `wanted`, so that at most `limit` threads make a row.
-template <class Body>
-void with_packs(const char* what, std::int64_t packs, int wanted, int limit, Body body) {
-  const auto fits = [&](int n) { return n >= wanted && ceil_div<std::int64_t>(packs, n) <= limit; };
-  const auto threads = [&](int n) { return round_to_warps(ceil_div<std::int64_t>(packs, n)); };
-  if (packs > 2 * 32 && packs <= 3 * 32) return body(Constant<3>{}, 32);  // a warp by itself, most of it at work
-  if (fits(1)) return body(Constant<1>{}, threads(1));
-  if (fits(2)) return body(Constant<2>{}, threads(2));
-  if (fits(4)) return body(Constant<4>{}, threads(4));
-  if (fits(8)) return body(Constant<8>{}, threads(8));
+constexpr int most_packs = 8;  // that a thread holds of a row
+
+// Calls body(Constant<N>, threads): the fewest packs N a thread, from `least` to `most`, so that at most `limit` threads make a
+// row. Kernels are compiled for these N alone.
+template <int least, int most, class Body>
+void with_packs(const char* what, std::int64_t packs, int limit, Body body) {
+  const auto starts = [&](auto n) {
+    constexpr int N = decltype(n)::value;
+    if constexpr (N >= least && N <= most) {
+      const std::int64_t threads = ceil_div<std::int64_t>(packs, N);
+      if (threads > limit) return false;
+      body(n, round_to_warps(threads));
+      return true;
+    } else {
+      return false;
+    }
+  };
+  if constexpr (least <= 3 && most >= 3) {  // a warp by itself, most of it at work
+    if (packs > 2 * 32 && packs <= 3 * 32) return body(Constant<3>{}, 32);
+  }
+  if (starts(Constant<1>{}) || starts(Constant<2>{}) || starts(Constant<4>{}) || starts(Constant<8>{})) return;
   throw Error(ErrorKind::unavailable,
               std::string(what) + " on GPUs: the hidden size is too large; a multiple of 8 up to 32768 works");
 }
@@ -150,13 +161,15 @@ void norm_forward(cudaStream_t stream, const char* what, const LayerNormArgs& ar
     // Short rows take a warp each, which needs no barrier; longer ones several packs a thread, so that enough loads are in
     // flight.
     const bool warps = cols / W < 256;
-    with_packs(what, cols / W, warps ? 1 : 4, warps ? 32 : 1024, [&](auto n, int threads) {
+    const auto start = [&](auto n, int threads) {
       const int rows_each = warps ? 4 : 1;
       launch(stream, norm_kernel<centered, T, TW, W, decltype(n)::value>, blocks_for(rows, rows_each), dim3(threads, rows_each),
              0, data_of<T>(args.x), data_of<TW>(args.weight), data_of<TW>(args.bias), args.eps,
              NormOutput<T>{data_of<T>(args.y), data_of<float>(args.mean), data_of<float>(args.inv_std), largest}, rows,
              static_cast<int>(cols));
-    });
+    };
+    if (warps) return with_packs<1, most_packs>(what, cols / W, 32, start);
+    with_packs<4, most_packs>(what, cols / W, 1024, start);
   });
 }
 

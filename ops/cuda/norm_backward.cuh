@@ -223,14 +223,14 @@ inline std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t cols, i
 }
 
 // For elements of these types, W at once. mean and dbias: without memory unless centered. residual_sums of args: where
-// sums_residual. Rows: how rows come.
-template <bool centered, bool sums_residual, template <class, int, int> class Rows, class T, class TW, int W>
+// sums_residual. Rows: how rows come. most: packs a thread.
+template <bool centered, bool sums_residual, template <class, int, int> class Rows, int most, class T, class TW, int W>
 void launch_norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors,
                           void* scratch) {
   const std::int64_t rows = args.x.rows();
   const auto cols = static_cast<int>(args.x.cols());
   auto* partial = static_cast<float*>(scratch);
-  with_packs(what, cols / W, backward_packs, backward_threads, [&](auto n, int threads) {
+  with_packs<backward_packs, most>(what, cols / W, backward_threads, [&](auto n, int threads) {
     constexpr int N = decltype(n)::value;
     const dim3 block(threads, std::clamp(backward_threads_of<N> / threads, 1, threads == 32 ? max_warps : max_teams));
     const auto blocks = static_cast<int>(std::min<std::int64_t>(ceil_div<std::int64_t>(rows, block.y), multiprocessors));
@@ -258,7 +258,7 @@ void norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwar
                    void* scratch) {
   if (args.x.rows() == 0) return;
   with_norm_types(what, args.x, args.weight, aligned16(args), [&](auto t, auto tw, auto w) {
-    launch_norm_backward<centered, sums_residual, NextRow, typename decltype(t)::type, typename decltype(tw)::type,
+    launch_norm_backward<centered, sums_residual, NextRow, most_packs, typename decltype(t)::type, typename decltype(tw)::type,
                          decltype(w)::value>(stream, what, args, multiprocessors, scratch);
   });
 }

@@ -76,6 +76,8 @@ struct BulkRows {
   int slot = 0, parity = 0;  // of the row that is taken next
 };
 
+// A thread holds two packs, or three of a row that a warp takes by itself.
+constexpr int bulk_most_packs = 3;
 // Of the columns that two packs a thread hold, and so of at least one team's rows.
 constexpr std::int64_t most_columns = backward_packs * backward_threads * full_width<bf16>;
 static_assert(rows_ahead * 3 * most_columns * sizeof(bf16) <= 227 * 1024);
@@ -86,9 +88,9 @@ void backward(cudaStream_t stream, const LayerNormBackwardArgs& args, int multip
   constexpr const char* what = "layer_norm_backward";
   constexpr int W = full_width<T>;
   if (args.residual_sums) {
-    launch_norm_backward<true, true, BulkRows, T, TW, W>(stream, what, args, multiprocessors, scratch);
+    launch_norm_backward<true, true, BulkRows, bulk_most_packs, T, TW, W>(stream, what, args, multiprocessors, scratch);
   } else {
-    launch_norm_backward<true, false, BulkRows, T, TW, W>(stream, what, args, multiprocessors, scratch);
+    launch_norm_backward<true, false, BulkRows, bulk_most_packs, T, TW, W>(stream, what, args, multiprocessors, scratch);
   }
 }
 
