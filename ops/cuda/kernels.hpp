@@ -26,13 +26,17 @@ inline bool sees_all_keys(const SegmentShape& s) { return s.first_key + s.keys <
 
 // rmsnorm.cu
 void rms_norm(cudaStream_t stream, const RmsNormArgs& args);
+// rmsnorm_backward.cu
 std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
 void rms_norm_backward(cudaStream_t stream, const RmsNormBackwardArgs& args, int multiprocessors, void* scratch);
 
 // layernorm.cu
 void layer_norm(cudaStream_t stream, const LayerNormArgs& args);
+// layernorm_backward.cu
 std::size_t layer_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
 void layer_norm_backward(cudaStream_t stream, const LayerNormBackwardArgs& args, int multiprocessors, void* scratch);
+// layernorm_residual_sums.cu: layer_norm_backward() of args with residual_sums
+void layer_norm_backward_with_sums(cudaStream_t stream, const LayerNormBackwardArgs& args, int multiprocessors, void* scratch);
 
 // partials.cu: first [cols] += the sums of partial [shares, cols]; with second, of partial [shares, 2, cols], and so on. In an
 // order that depends on the number of shares only.
