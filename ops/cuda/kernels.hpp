@@ -89,7 +89,7 @@ struct EmbeddingGradArgs {
 };
 void embedding_grad(cudaStream_t stream, const EmbeddingGradArgs& args, int multiprocessors, void* scratch);
 
-// attention.cu: any head size up to 256
+// attention.cu, attention_gradients.cu: any head size up to 256
 void attention(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);
 std::size_t attention_backward_scratch(const AttentionShape& shape);  // bytes
 void attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);

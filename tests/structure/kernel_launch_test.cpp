@@ -38,7 +38,8 @@ TEST_CASE("every kernel that may overlap the one before it waits for it, and cla
     kernels += count(text, "__global__");
   }
   CHECK(kernels > 0);
-  for (const char* apart : {"attention.cu", "attention_mma.cu", "attention_mma_backward.cu", "small_gemm.cu"}) {
+  for (const char* apart :
+       {"attention.cu", "attention_gradients.cu", "attention_mma.cu", "attention_mma_backward.cu", "small_gemm.cu"}) {
     CHECK(count(kernel_text(fs::path(pipetrain::source_folder()) / "ops/cuda" / apart), " launch(stream") == 0);
   }
 }
