@@ -69,9 +69,23 @@ if(PIPETRAIN_CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_COMPILER ${PIPETRAIN_NVCC})
   endif()
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 90)  # H100, H200
+  # Each architecture takes the time of compiling the kernels again. "90" holds machine code for H100 and H200 and also PTX, which takes
+  # no time and a twelfth of the object's size, and which the driver of a newer GPU compiles when the program starts: with "90-real" no
+  # kernel would run there. The kernels of ops/cuda/hopper/ are compiled for 9.0 alone, whatever this says.
+  set(PIPETRAIN_CUDA_ARCHITECTURES 90 CACHE STRING
+    "Architectures that the kernels are compiled for, in the form of CMAKE_CUDA_ARCHITECTURES, such as 90;100; none below 90")
+  string(REGEX MATCHALL "[0-9]+" architectures "${PIPETRAIN_CUDA_ARCHITECTURES}")
+  foreach(architecture IN LISTS architectures)
+    if(architecture LESS 90)
+      message(FATAL_ERROR "PIPETRAIN_CUDA_ARCHITECTURES is '${PIPETRAIN_CUDA_ARCHITECTURES}', but GPUs below 9.0 cannot start a kernel "
+                          "before the one in front of it has ended (griddepcontrol), as ours do: leave ${architecture} out")
+    endif()
+  endforeach()
+  if(CMAKE_CUDA_ARCHITECTURES AND NOT CMAKE_CUDA_ARCHITECTURES STREQUAL PIPETRAIN_CUDA_ARCHITECTURES)
+    message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES is '${CMAKE_CUDA_ARCHITECTURES}', but pipetrain compiles its kernels for what "
+                        "PIPETRAIN_CUDA_ARCHITECTURES says, '${PIPETRAIN_CUDA_ARCHITECTURES}': set that one")
   endif()
+  set(CMAKE_CUDA_ARCHITECTURES ${PIPETRAIN_CUDA_ARCHITECTURES})
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one runtime in the process, shared with cuDNN
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc compiles C++20
