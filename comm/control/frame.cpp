@@ -27,7 +27,7 @@ std::array<std::byte, header_bytes> header_of(const Frame& frame) {
   writer.number(frame.from);
   writer.number(frame.to);
   writer.number(static_cast<std::uint32_t>(frame.payload.size()));
-  std::array<std::byte, header_bytes> header;
+  std::array<std::byte, header_bytes> header{};
   assert(writer.data().size() == header.size());
   std::copy(writer.data().begin(), writer.data().end(), header.begin());
   return header;

@@ -33,7 +33,7 @@ const std::vector<HeavyHeader>& heavy_headers() {
 }
 
 // What each file of the product includes, by its name.
-using Includes = std::map<std::string, std::vector<Include>>;
+using IncludesOfFile = std::map<std::string, std::vector<Include>>;
 
 bool is_product(const std::string& path) {
   for (const char* other : {"tests/", "bench/", "examples/"})
@@ -41,15 +41,16 @@ bool is_product(const std::string& path) {
   return true;
 }
 
-Includes product_includes() {
-  Includes includes;
+IncludesOfFile product_includes() {
+  IncludesOfFile includes;
   for (const std::string& path : source_files())
     if (is_product(path)) includes[path] = includes_of(path);
   return includes;
 }
 
 // "a.cpp -> b.hpp -> boost/asio.hpp", or "" where the file reaches no such header.
-std::string way_to(const HeavyHeader& header, const Includes& includes, const std::string& from, std::set<std::string>& seen) {
+std::string way_to(const HeavyHeader& header, const IncludesOfFile& includes, const std::string& from,
+                   std::set<std::string>& seen) {
   if (!seen.insert(from).second) return "";
   const auto found = includes.find(from);
   if (found == includes.end()) return "";
@@ -63,7 +64,7 @@ std::string way_to(const HeavyHeader& header, const Includes& includes, const st
 }
 
 // One for each source file that reaches the header.
-std::vector<std::string> ways_to(const HeavyHeader& header, const Includes& includes) {
+std::vector<std::string> ways_to(const HeavyHeader& header, const IncludesOfFile& includes) {
   std::vector<std::string> ways;
   for (const auto& [path, _] : includes) {
     if (!path.ends_with(".cpp") && !path.ends_with(".cu")) continue;
@@ -75,7 +76,7 @@ std::vector<std::string> ways_to(const HeavyHeader& header, const Includes& incl
 }
 
 // Empty where the limit holds.
-std::string complaint(const HeavyHeader& header, const Includes& includes) {
+std::string complaint(const HeavyHeader& header, const IncludesOfFile& includes) {
   const std::vector<std::string> ways = ways_to(header, includes);
   if (ways.size() <= header.limit) return "";
   std::string text = std::to_string(ways.size()) + " source files reach " + header.begin + ", more than " +
@@ -87,7 +88,7 @@ std::string complaint(const HeavyHeader& header, const Includes& includes) {
 }  // namespace
 
 TEST_CASE("few source files reach each heavy header") {
-  const Includes includes = product_includes();
+  const IncludesOfFile includes = product_includes();
   CHECK(includes.size() > 700);
   for (const HeavyHeader& header : heavy_headers()) {
     CHECK(complaint(header, includes) == "");
@@ -96,12 +97,12 @@ TEST_CASE("few source files reach each heavy header") {
 }
 
 TEST_CASE("the count of heavy headers follows includes, and names the files and what to include instead") {
-  const Includes includes = {{"a.cpp", {{"own.hpp", true}, {"vector", false}}},
-                             {"b.cpp", {{"heavy/all.hpp", false}}},
-                             {"c.cu", {{"other.hpp", true}}},
-                             {"own.hpp", {{"other.hpp", true}, {"inner.hpp", true}}},
-                             {"inner.hpp", {{"own.hpp", true}, {"heavy/part.hpp", false}}},
-                             {"other.hpp", {{"heavy.hpp", true}}}};
+  const IncludesOfFile includes = {{"a.cpp", {{"own.hpp", true}, {"vector", false}}},
+                                   {"b.cpp", {{"heavy/all.hpp", false}}},
+                                   {"c.cu", {{"other.hpp", true}}},
+                                   {"own.hpp", {{"other.hpp", true}, {"inner.hpp", true}}},
+                                   {"inner.hpp", {{"own.hpp", true}, {"heavy/part.hpp", false}}},
+                                   {"other.hpp", {{"heavy.hpp", true}}}};
   CHECK(complaint({"heavy/", 2, "facade.hpp"}, includes) == "");
   CHECK(complaint({"heavy/", 1, "facade.hpp"}, includes) ==
         "2 source files reach heavy/, more than 1; include facade.hpp instead:\n"
