@@ -70,7 +70,7 @@ double microseconds_per_action(Way way) {
   check(pipetrain_pipeline_create(&request, &pipeline));
   std::vector<double> times;
   for (int i = 1; i <= 60; ++i) {
-    const pipetrain_step step{sizeof(pipetrain_step), i, 0, 1, 0};
+    const pipetrain_step step{sizeof(pipetrain_step), i, 0, 1, 0, 0};
     const auto start = std::chrono::steady_clock::now();
     check(pipetrain_pipeline_step(pipeline, &step, nullptr, nullptr));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -86,8 +86,8 @@ class Enumeration {
     ++found_.looked_at;
     const auto placement =
         info.uses_costs ? Placement::looping(layout.pp, 1) : info.build({layout.pp, layout.chunks, 1}).placement;
-    constexpr double never = std::numeric_limits<double>::infinity();
-    double bound = never, state = never;  // the least over the ways to recompute and to divide state
+    constexpr double unbounded = std::numeric_limits<double>::infinity();
+    double bound = unbounded, state = unbounded;  // the least over the ways to recompute and to divide state
     for (Layout with : variants_.all(layout)) {
       state = std::min(state, costs_.most_state_bytes(with, placement));
       bound = std::min(bound, costs_.bound(with, placement));

@@ -68,11 +68,11 @@ struct LayoutRequest {
 struct Layout {
   int pp = 1, tp = 1, dp = 1, chunks = 1;
   std::int64_t microbatch = 1, microbatches = 1;
-  std::string schedule;
+  std::string schedule{};
   Recompute recompute = Recompute::none;
-  Zero zero;
+  Zero zero{};
   std::optional<std::int64_t> recompute_layers = {};  // of each chunk; else all
-  std::shared_ptr<const schedules::Plan> plan;        // of auto and the solver: the compute of a step
+  std::shared_ptr<const schedules::Plan> plan{};      // of auto and the solver: the compute of a step
   double offloaded_activations = 0;                   // fraction, see schedules::offload_activations()
   Cut cut = {};                                       // empty: by cost
   int cp = 1;

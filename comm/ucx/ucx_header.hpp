@@ -30,7 +30,7 @@ struct UcxDataHeader {
   DType dtype = DType::f32;
   Shape shape;
   bool in_place = false;  // the sender has written the slot's own memory, and no data come with this
-  std::string note;       // of the slot; with its first lane
+  std::string note{};     // of the slot; with its first lane
 
   void write(WireWriter& to) const;
   // Nothing for bytes that are no such header.

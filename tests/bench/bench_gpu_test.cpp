@@ -19,7 +19,7 @@ namespace {
 
 // Where it was built, or beside this program, as in a bundle.
 std::string program() {
-  if (std::filesystem::exists(bench_gpu_path())) return bench_gpu_path();
+  if (std::filesystem::exists(pipetrain::bench_gpu_path())) return pipetrain::bench_gpu_path();
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "bench_gpu").string();
 }
 
