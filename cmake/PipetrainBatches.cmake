@@ -73,6 +73,9 @@ function(pipetrain_is_single source result)
   set(${result} OFF PARENT_SCOPE)
 endfunction()
 
+# Tests run once for each time that they are compiled, and most of their time is spent in the rooms that they test.
+set(pipetrain_test_optimization $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+
 set(pipetrain_standard_headers <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cstdint> <cstring> <filesystem> <functional>
   <map> <memory> <mutex> <optional> <span> <string> <string_view> <thread> <utility> <vector>)
 
@@ -99,7 +102,9 @@ function(pipetrain_add_precompiled kind)
   file(CONFIGURE OUTPUT ${source} CONTENT "" @ONLY)
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${source})
   target_compile_features(${target} PRIVATE cxx_std_20)
-  if(NOT kind STREQUAL "test")
+  if(kind STREQUAL "test")
+    target_compile_options(${target} PRIVATE ${pipetrain_test_optimization})
+  else()
     pipetrain_warnings(${target})  # -Wpedantic changes what the compiler predefines, and so must be the same in both
   endif()
   set(headers ${pipetrain_standard_headers})

@@ -20,6 +20,9 @@ struct Values {
   explicit Values(const Shape& s) : shape(s), data(static_cast<std::size_t>(s.elements()), 0.0) {}
   std::int64_t rows() const { return shape[0]; }
   std::int64_t cols() const { return rows() == 0 ? 0 : shape.elements() / rows(); }
+  // Where a row's values begin that follow each other from this column on: for inner loops, since each index costs a division.
+  double* at(std::int64_t row, std::int64_t col) { return data.data() + row * cols() + col; }
+  const double* at(std::int64_t row, std::int64_t col) const { return data.data() + row * cols() + col; }
   double& operator()(std::int64_t row, std::int64_t col) { return data[static_cast<std::size_t>(row * cols() + col)]; }
   double operator()(std::int64_t row, std::int64_t col) const { return data[static_cast<std::size_t>(row * cols() + col)]; }
 };

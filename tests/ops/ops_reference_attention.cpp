@@ -26,8 +26,9 @@ struct Place {
 };
 
 double dot(const Place& a, const Place& b, std::int64_t count) {
+  const double *x = a.matrix.at(a.row, a.col), *y = b.matrix.at(b.row, b.col);
   double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += a.matrix(a.row, a.col + i) * b.matrix(b.row, b.col + i);
+  for (std::int64_t i = 0; i < count; ++i) sum += x[i] * y[i];
   return sum;
 }
 
@@ -115,9 +116,9 @@ Attention attention(const AttentionShape& shape, const Values& qkv, const Sight&
         const auto kept = factors(sight.dropout, {b, head, s});
         for (std::int64_t j = 0; j <= s; ++j) {
           const auto jj = static_cast<std::size_t>(j);
-          for (std::int64_t i = 0; i < shape.head_dim; ++i) {
-            result.out(at.row(b, s), at.q(head) + i) += p[jj] * kept[jj] * qkv(at.row(b, j), at.v(head) + i);
-          }
+          const double* value = qkv.at(at.row(b, j), at.v(head));
+          double* out = result.out.at(at.row(b, s), at.q(head));
+          for (std::int64_t i = 0; i < shape.head_dim; ++i) out[i] += p[jj] * kept[jj] * value[i];
         }
       }
     }
@@ -145,10 +146,14 @@ Values attention_backward(const AttentionShape& shape, const Values& dout, const
         for (std::int64_t j = 0; j <= s; ++j) {
           const auto jj = static_cast<std::size_t>(j);
           const double ds = p[jj] * (dp[jj] - mean) * scale;
+          const double *q = qkv.at(at.row(b, s), at.q(head)), *k = qkv.at(at.row(b, j), at.k(head));
+          const double* out = dout.at(at.row(b, s), at.q(head));
+          double *dq = grad.at(at.row(b, s), at.q(head)), *dk = grad.at(at.row(b, j), at.k(head));
+          double* dv = grad.at(at.row(b, j), at.v(head));
           for (std::int64_t i = 0; i < shape.head_dim; ++i) {
-            grad(at.row(b, s), at.q(head) + i) += ds * qkv(at.row(b, j), at.k(head) + i);
-            grad(at.row(b, j), at.k(head) + i) += ds * qkv(at.row(b, s), at.q(head) + i);
-            grad(at.row(b, j), at.v(head) + i) += p[jj] * kept[jj] * dout(at.row(b, s), at.q(head) + i);
+            dq[i] += ds * k[i];
+            dk[i] += ds * q[i];
+            dv[i] += p[jj] * kept[jj] * out[i];
           }
         }
       }
