@@ -19,15 +19,19 @@ endif()
 function(pipetrain_warnings target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor>)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    # GCC 12 warns of "literal" + std::string, in several words (its bug 105651).
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow
-      -Wno-stringop-overread>)
+  pipetrain_no_false_warnings(${target})
+endfunction()
+
+function(pipetrain_no_false_warnings target)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
   endif()
-  if(PIPETRAIN_BATCHES AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # A batch includes its sources, for which GCC takes them for headers: types of theirs may have anonymous members.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  # A batch includes its sources, which GCC therefore takes for headers, whose types may have no anonymous members.
+  set(options -Wno-subobject-linkage)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)  # its bug 105651: it warns of "literal" + std::string, in several words
+    list(APPEND options -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
   endif()
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 endfunction()
 
 # An installed program finds its libraries in the lib/ beside it, also those that its libraries need: only the old kind of run

@@ -98,12 +98,12 @@ EdgeEnd::~EdgeEnd() {
 }
 
 double actor_latency(EdgePair& pair, std::size_t bytes, int rounds) {
-  constexpr int warm_up = 100;
+  constexpr int unmeasured = 100;
   caf::actor_system_config config;
   let_idle_threads_sleep(config);  // as the engine has it
   caf::actor_system system(config);
   std::promise<double> done;
-  const int expected = warm_up + rounds + 1;
+  const int expected = unmeasured + rounds + 1;
   const auto answerer = system.spawn([&](caf::event_based_actor* self) -> caf::behavior {
     auto times = std::make_shared<std::vector<double>>();
     auto last = std::make_shared<Clock::time_point>(Clock::now());
@@ -114,7 +114,7 @@ double actor_latency(EdgePair& pair, std::size_t bytes, int rounds) {
       const auto count = static_cast<int>(times->size());
       if (!pair.leads() || count < expected) pair.deliver(slot);
       if (count < expected) return;
-      times->erase(times->begin(), times->begin() + warm_up);
+      times->erase(times->begin(), times->begin() + unmeasured);
       done.set_value(pair.leads() ? median(*times) / 2 : 0);
       self->quit();
     }};
