@@ -3,12 +3,12 @@
 namespace pipetrain {
 namespace {
 
-void write_shape(WireWriter& out, const Shape& shape) {
+void write_edge_shape(WireWriter& out, const Shape& shape) {
   out.number(static_cast<std::uint8_t>(shape.rank()));
   for (int axis = 0; axis < shape.rank(); ++axis) out.number(shape[axis]);
 }
 
-Shape read_shape(WireReader& in) {
+Shape read_edge_shape(WireReader& in) {
   const int rank = in.number<std::uint8_t>();
   if (rank > Shape::max_rank) WireReader::refuse("a shape of too many axes");
   std::int64_t dims[Shape::max_rank] = {};
@@ -41,7 +41,7 @@ void write(WireWriter& out, const Delivery& delivery) {
   out.number(static_cast<std::int32_t>(delivery.slot));
   out.number(static_cast<std::int32_t>(delivery.microbatch));
   out.list(delivery.lanes, [&](const Delivery::LaneContent& lane) {
-    write_shape(out, lane.shape);
+    write_edge_shape(out, lane.shape);
     out.number(lane.record);
   });
   out.text(delivery.note);
@@ -54,7 +54,7 @@ Delivery read_delivery(WireReader& in) {
   delivery.microbatch = in.number<std::int32_t>();
   for (std::size_t lanes = in.count(5); lanes > 0; --lanes) {
     Delivery::LaneContent lane;
-    lane.shape = read_shape(in);
+    lane.shape = read_edge_shape(in);
     lane.record = in.number<std::uint32_t>();
     delivery.lanes.push_back(lane);
   }
@@ -82,7 +82,7 @@ void write(WireWriter& out, const EdgeOffer& offer) {
   out.number(offer.from);
   out.list(offer.slots, [&](const std::vector<EdgeOffer::LaneOffer>& lanes) {
     out.list(lanes, [&](const EdgeOffer::LaneOffer& lane) {
-      write_shape(out, lane.shape);
+      write_edge_shape(out, lane.shape);
       out.number(lane.dtype);
       out.number(lane.capacity);
       out.number(lane.rank);
@@ -99,7 +99,7 @@ EdgeOffer read_edge_offer(WireReader& in) {
   for (auto& lanes : offer.slots) {
     lanes.resize(in.count(14));
     for (EdgeOffer::LaneOffer& lane : lanes) {
-      lane.shape = read_shape(in);
+      lane.shape = read_edge_shape(in);
       lane.dtype = in.choice(DType::i32);
       lane.capacity = in.number<std::uint64_t>();
       lane.rank = in.number<std::int32_t>();

@@ -12,21 +12,21 @@
 namespace pipetrain {
 namespace {
 
-[[noreturn]] void fail(const std::string& place, const std::string& why) {
+[[noreturn]] void fail_prompt(const std::string& place, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", place, why));
 }
 
 std::string text_of(const Json& object, const std::string& key, const std::string& place) {
   const Json* const found = object.find(key);
-  if (!found || !found->is_string()) fail(place, fmt::format("\"{}\" must be there, and be a string", key));
+  if (!found || !found->is_string()) fail_prompt(place, fmt::format("\"{}\" must be there, and be a string", key));
   return found->as_string();
 }
 
 std::vector<ChatMessage> messages_of(const Json& list, const std::string& place) {
-  if (!list.is_array()) fail(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
+  if (!list.is_array()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
   std::vector<ChatMessage> messages;
   for (const Json& message : list) {
-    if (!message.is_object()) fail(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
+    if (!message.is_object()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
     messages.push_back({text_of(message, "role", place), text_of(message, "content", place)});
   }
   return messages;
@@ -34,9 +34,9 @@ std::vector<ChatMessage> messages_of(const Json& list, const std::string& place)
 
 Prompt prompt_of_row(std::string_view line, const std::string& place) {
   const Json row = parse_json(line, {place, false});
-  if (!row.is_object()) fail(place, "must be an object, {\"prompt\": \"...\"} or {\"messages\": [...]}");
+  if (!row.is_object()) fail_prompt(place, "must be an object, {\"prompt\": \"...\"} or {\"messages\": [...]}");
   const bool chat = row.contains("messages");
-  if (chat == row.contains("prompt")) fail(place, "must have either \"prompt\" or \"messages\"");
+  if (chat == row.contains("prompt")) fail_prompt(place, "must have either \"prompt\" or \"messages\"");
   if (chat) return {"", messages_of(row.at("messages"), place), place};
   return {text_of(row, "prompt", place), {}, place};
 }
@@ -54,11 +54,11 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     at = end + 1;
     const std::string place = fmt::format("{}:{}", file.string(), prompts.size() + 1);
-    if (line.empty()) fail(place, "the line is empty; a prompt has text");
+    if (line.empty()) fail_prompt(place, "the line is empty; a prompt has text");
     prompts.push_back(rows ? prompt_of_row(line, place) : Prompt{std::string(line), {}, place});
-    if (prompts.back().text.empty() && prompts.back().messages.empty()) fail(place, "the prompt is empty; give it text");
+    if (prompts.back().text.empty() && prompts.back().messages.empty()) fail_prompt(place, "the prompt is empty; give it text");
   }
-  if (prompts.empty()) fail(file.string(), "there is no prompt in it; give one a line");
+  if (prompts.empty()) fail_prompt(file.string(), "there is no prompt in it; give one a line");
   return prompts;
 }
 

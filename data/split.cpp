@@ -18,11 +18,11 @@ namespace {
 constexpr std::uint64_t split_key = 0x73706c6974;
 
 // Those of the whole's samples that are drawn, or all others.
-class SplitPart : public Dataset {
+class PartOfSplit : public Dataset {
  public:
   using Indices = std::shared_ptr<const std::vector<std::int64_t>>;  // ascending
 
-  SplitPart(std::shared_ptr<const Dataset> whole, Indices drawn, bool has_drawn)
+  PartOfSplit(std::shared_ptr<const Dataset> whole, Indices drawn, bool has_drawn)
       : Dataset(whole->sequence_length()), whole_(std::move(whole)), drawn_(std::move(drawn)), has_drawn_(has_drawn) {}
 
   std::int64_t size() const override { return has_drawn_ ? std::ssize(*drawn_) : whole_->size() - std::ssize(*drawn_); }
@@ -78,7 +78,7 @@ DataSplit split_dataset(std::shared_ptr<const Dataset> whole, double share, std:
   const Permutation order(size, derive_key(seed, split_key));
   for (std::size_t i = 0; i < drawn->size(); ++i) (*drawn)[i] = order(static_cast<std::int64_t>(i));
   std::sort(drawn->begin(), drawn->end());
-  return {std::make_shared<SplitPart>(whole, drawn, false), std::make_shared<SplitPart>(whole, drawn, true)};
+  return {std::make_shared<PartOfSplit>(whole, drawn, false), std::make_shared<PartOfSplit>(whole, drawn, true)};
 }
 
 }  // namespace pipetrain

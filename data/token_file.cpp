@@ -32,7 +32,7 @@ std::uint64_t checksum_of(const Header& header) { return checksum(&header, offse
 
 std::uint64_t padding_behind(std::uint64_t bytes) { return (8 - bytes % 8) % 8; }
 
-[[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
+[[noreturn]] void fail_token_file(const std::filesystem::path& path, const std::string& what) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", path.string(), what));
 }
 
@@ -40,22 +40,25 @@ Header read_header(const MappedFile& file) {
   Header header;
   const std::string_view bytes = file.bytes();
   const auto& path = file.path();
-  if (bytes.size() < sizeof header) fail(path, "is too short for a token file; write it again with tokenize");
+  if (bytes.size() < sizeof header) fail_token_file(path, "is too short for a token file; write it again with tokenize");
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != magic) fail(path, "does not begin with PIPETOKS: it is no token file; write one with tokenize");
+  if (header.magic != magic)
+    fail_token_file(path, "does not begin with PIPETOKS: it is no token file; write one with tokenize");
   if (header.version != version)
-    fail(path, fmt::format("is a token file of version {}; this build reads version {}; write it again with tokenize",
-                           header.version, version));
-  if (header.header != checksum_of(header)) fail(path, "its header is damaged (wrong checksum); write it again with tokenize");
+    fail_token_file(path,
+                    fmt::format("is a token file of version {}; this build reads version {}; write it again with tokenize",
+                                header.version, version));
+  if (header.header != checksum_of(header))
+    fail_token_file(path, "its header is damaged (wrong checksum); write it again with tokenize");
   if (header.width != 2 && header.width != 4)
-    fail(path, fmt::format("its ids have {} bytes; 2 or 4 are read; write it again with tokenize", header.width));
+    fail_token_file(path, fmt::format("its ids have {} bytes; 2 or 4 are read; write it again with tokenize", header.width));
   const std::uint64_t room = bytes.size() - sizeof header;
   if (header.tokens == 0 || header.tokens > room / header.width || header.documents > room / 8 || header.documents == 0)
-    fail(path, "has fewer ids or documents than its header says; write it again with tokenize");
+    fail_token_file(path, "has fewer ids or documents than its header says; write it again with tokenize");
   const std::uint64_t ids = header.tokens * header.width;
   if (ids + padding_behind(ids) + header.documents * 8 != room)
-    fail(path, fmt::format("has {} bytes, but its header describes {}; write it again with tokenize", bytes.size(),
-                           sizeof header + ids + padding_behind(ids) + header.documents * 8));
+    fail_token_file(path, fmt::format("has {} bytes, but its header describes {}; write it again with tokenize", bytes.size(),
+                                      sizeof header + ids + padding_behind(ids) + header.documents * 8));
   return header;
 }
 
@@ -108,7 +111,7 @@ std::unique_ptr<TokenStream> open_token_file(const std::filesystem::path& path, 
   const Header header = read_header(*file);
   const std::string_view content = file->bytes().substr(sizeof header);
   if (file->bytes().size() <= most_bytes_checked_at_once && checksum(content.data(), content.size()) != header.content)
-    fail(path, "its ids are damaged (wrong checksum); write it again with tokenize");
+    fail_token_file(path, "its ids are damaged (wrong checksum); write it again with tokenize");
   const std::uint64_t ids = header.tokens * header.width;
   const char* const ends = content.data() + ids + padding_behind(ids);
   const auto end = [ends](std::int64_t document) {

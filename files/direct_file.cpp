@@ -21,8 +21,8 @@ namespace pipetrain {
 namespace {
 
 // `what` cannot be done for the reason `error` (errno), and what to do about it.
-[[noreturn]] void fail_write(const std::filesystem::path& folder, const std::string& what, int error, ErrorKind kind,
-                             const char* remedy) {
+[[noreturn]] void fail_direct_write(const std::filesystem::path& folder, const std::string& what, int error, ErrorKind kind,
+                                    const char* remedy) {
   throw WriteError(kind, folder, fmt::format("{} ({}); {}", what, std::generic_category().message(error), remedy));
 }
 
@@ -36,8 +36,8 @@ int open_nameless(const std::filesystem::path& folder) {
     throw WriteError(ErrorKind::input, folder,
                      "its file system has no direct I/O on files without a name; give a folder on a local disk (ext4, xfs, "
                      "btrfs)");
-  fail_write(folder, "no file can be made in it", error, kind_of_write_failure(error),
-             error == ENOENT ? "make it first, or give another folder" : "give a folder that can be written");
+  fail_direct_write(folder, "no file can be made in it", error, kind_of_write_failure(error),
+                    error == ENOENT ? "make it first, or give another folder" : "give a folder that can be written");
 }
 
 // Where the file system cannot reserve, a full disk is found by the write that meets it.
@@ -46,12 +46,12 @@ void reserve(int descriptor, const std::filesystem::path& folder, std::size_t by
   if (bytes == 0) return;
   if (::fallocate(descriptor, 0, 0, length) != 0 && errno != EOPNOTSUPP) {
     const int error = errno;
-    fail_write(folder, fmt::format("{} MiB cannot be reserved on its disk", bytes >> 20), error, kind_of_write_failure(error),
-               another_disk);
+    fail_direct_write(folder, fmt::format("{} MiB cannot be reserved on its disk", bytes >> 20), error,
+                      kind_of_write_failure(error), another_disk);
   }
   if (::ftruncate(descriptor, length) != 0) {
     const int error = errno;
-    fail_write(folder, "a file cannot be made longer", error, kind_of_write_failure(error), another_disk);
+    fail_direct_write(folder, "a file cannot be made longer", error, kind_of_write_failure(error), another_disk);
   }
 }
 
@@ -63,8 +63,9 @@ class DirectFile::Requests {
   explicit Requests(const std::filesystem::path& folder) {
     const int error = -io_uring_queue_init(depth, &ring_, 0);
     if (error != 0)
-      fail_write(folder, "this kernel refuses io_uring, which moves states to disks", error, ErrorKind::unavailable,
-                 "allow it (kernel.io_uring_disabled, or the container's seccomp profile), or offload nothing to a disk");
+      fail_direct_write(
+          folder, "this kernel refuses io_uring, which moves states to disks", error, ErrorKind::unavailable,
+          "allow it (kernel.io_uring_disabled, or the container's seccomp profile), or offload nothing to a disk");
     std::iota(spare_.begin(), spare_.end(), std::size_t{0});
   }
   ~Requests() { io_uring_queue_exit(&ring_); }
@@ -174,13 +175,14 @@ void DirectFile::write(std::size_t begin, const void* source, std::size_t bytes)
   // The kernel only reads from it.
   const int error = writes_->run({descriptor_, true, begin, static_cast<char*>(const_cast<void*>(source)), bytes});
   if (error != 0)
-    fail_write(folder_, "the disk does not take what the run moves to it", error, kind_of_write_failure(error), another_disk);
+    fail_direct_write(folder_, "the disk does not take what the run moves to it", error, kind_of_write_failure(error),
+                      another_disk);
 }
 
 std::size_t free_disk_bytes(const std::filesystem::path& folder) {
   struct statvfs space {};
   if (::statvfs(folder.c_str(), &space) != 0)
-    fail_write(folder, "there is no such folder", errno, ErrorKind::input, "make it first, or give another");
+    fail_direct_write(folder, "there is no such folder", errno, ErrorKind::input, "make it first, or give another");
   return static_cast<std::size_t>(space.f_bavail) * space.f_frsize;
 }
 

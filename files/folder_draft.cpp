@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
+[[noreturn]] void refuse_draft(const fs::path& path, const std::string& what) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", path.string(), what));
 }
 
@@ -32,7 +32,7 @@ fs::path resolved(const fs::path& folder) {
   if (!error) real = fs::weakly_canonical(real, error);
   if (error) refuse_write(folder, "cannot be written", error);
   if (!real.has_filename()) real = real.parent_path();
-  if (!real.has_filename()) refuse(folder, "is not the name of a folder to write; give one");
+  if (!real.has_filename()) refuse_draft(folder, "is not the name of a folder to write; give one");
   return real;
 }
 

@@ -17,7 +17,7 @@ const char* name_of(JsonKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-[[noreturn]] void refuse(JsonKind kind, const char* wanted) {
+[[noreturn]] void refuse_json(JsonKind kind, const char* wanted) {
   throw JsonMisuse(fmt::format("a JSON value is {}, not {}", name_of(kind), wanted));
 }
 
@@ -77,7 +77,7 @@ void Json::release() noexcept {
 }
 
 bool Json::as_bool() const {
-  if (!is_boolean()) refuse(kind_, "a boolean");
+  if (!is_boolean()) refuse_json(kind_, "a boolean");
   return held_.boolean;
 }
 
@@ -90,28 +90,28 @@ std::optional<std::int64_t> Json::whole() const noexcept {
 
 std::int64_t Json::as_int64() const {
   const auto number = whole();
-  if (!number) refuse(kind_, "an integer of 64 bits with a sign");
+  if (!number) refuse_json(kind_, "an integer of 64 bits with a sign");
   return *number;
 }
 
 std::uint64_t Json::as_uint64() const {
-  if (!is_unsigned() && !(kind_ == JsonKind::integer && held_.integer >= 0)) refuse(kind_, "an integer from 0 on");
+  if (!is_unsigned() && !(kind_ == JsonKind::integer && held_.integer >= 0)) refuse_json(kind_, "an integer from 0 on");
   return is_unsigned() ? held_.unsigned_integer : static_cast<std::uint64_t>(held_.integer);
 }
 
 double Json::as_double() const {
-  if (!is_number()) refuse(kind_, "a number");
+  if (!is_number()) refuse_json(kind_, "a number");
   if (is_real()) return held_.real;
   return is_unsigned() ? static_cast<double>(held_.unsigned_integer) : static_cast<double>(held_.integer);
 }
 
 const std::string& Json::as_string() const {
-  if (!is_string()) refuse(kind_, "a string");
+  if (!is_string()) refuse_json(kind_, "a string");
   return *held_.string;
 }
 
 std::string& Json::as_string() {
-  if (!is_string()) refuse(kind_, "a string");
+  if (!is_string()) refuse_json(kind_, "a string");
   return *held_.string;
 }
 
@@ -123,14 +123,14 @@ std::size_t Json::size() const noexcept {
 const Json* Json::begin() const noexcept { return is_array() ? held_.array->data() : nullptr; }
 
 const Json& Json::operator[](std::size_t index) const {
-  if (!is_array()) refuse(kind_, "an array");
+  if (!is_array()) refuse_json(kind_, "an array");
   if (index >= size()) throw JsonMisuse(fmt::format("a JSON array of {} has no element {}", size(), index));
   return (*held_.array)[index];
 }
 
 Json& Json::push_back(Json value) {
   if (is_null()) *this = array();
-  if (!is_array()) refuse(kind_, "an array");
+  if (!is_array()) refuse_json(kind_, "an array");
   return held_.array->emplace_back(std::move(value));
 }
 
@@ -141,7 +141,7 @@ const Json* Json::find(std::string_view key) const noexcept {
 }
 
 const Json& Json::at(std::string_view key) const {
-  if (!is_object()) refuse(kind_, "an object");
+  if (!is_object()) refuse_json(kind_, "an object");
   const Json* const found = find(key);
   if (found == nullptr) refuse_key(key);
   return *found;
@@ -149,14 +149,14 @@ const Json& Json::at(std::string_view key) const {
 
 Json& Json::operator[](std::string_view key) {
   if (is_null()) *this = object();
-  if (!is_object()) refuse(kind_, "an object");
+  if (!is_object()) refuse_json(kind_, "an object");
   auto& members = held_.object->members;
   const auto found = members.find(key);
   return found != members.end() ? found->second.value : *add(std::string(key));
 }
 
 Json* Json::add(std::string&& key) {
-  if (!is_object()) refuse(kind_, "an object");
+  if (!is_object()) refuse_json(kind_, "an object");
   auto& members = held_.object->members;
   const std::size_t place = members.size();
   const auto [member, is_new] = members.try_emplace(std::move(key));

@@ -7,13 +7,11 @@
 
 #include "core/buffer.hpp"
 #include "core/error.hpp"
+#include "model/arena_views.hpp"
 #include "model/block_plan.hpp"
 
 namespace pipetrain {
 namespace {
-
-// Aligned in a 16-bit arena too, and so in an fp32 one.
-std::size_t align_elements(std::size_t elements) { return align_up(elements * size_of(DType::bf16)) / size_of(DType::bf16); }
 
 // "1, 2, 4 or 8": the sizes that divide all of the counts.
 std::string working_sizes(std::int64_t common_divisor) {

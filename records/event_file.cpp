@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view name_begin = "events.out.tfevents.";
 
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double now_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 // The latest SECONDS of event files in the folder; 0 where there are none.
 std::int64_t latest_of(const fs::path& folder) {
@@ -53,10 +53,11 @@ EventFile::EventFile(const fs::path& folder, std::int64_t steps_done) {
       throw Error(ErrorKind::input, Setting{"tensorboard", folder.string()},
                   fmt::format("cannot be made ({}); give another folder", error.message()));
     constexpr std::int64_t ten_digits = 9'999'999'999;  // more would no longer sort by name
-    const auto seconds = std::min(std::max(static_cast<std::int64_t>(now()), latest_of(folder) + 1), ten_digits);
+    const auto seconds = std::min(std::max(static_cast<std::int64_t>(now_seconds()), latest_of(folder) + 1), ten_digits);
     path_ = folder / fmt::format("{}{:010}.{}.{}", name_begin, seconds, host_name(), ::getpid());
     file_.emplace(path_);
-    const std::string begin = framed_record(version_event(now())) + framed_record(start_event(now(), steps_done + 1));
+    const std::string begin =
+        framed_record(version_event(now_seconds())) + framed_record(start_event(now_seconds(), steps_done + 1));
     file_->write(begin.data(), begin.size());
   } catch (...) {
     take_back();
@@ -76,7 +77,7 @@ void EventFile::take_back() noexcept {
 }
 
 void EventFile::write(std::int64_t step, const std::vector<Scalar>& scalars) {
-  const std::string record = framed_record(scalars_event(now(), step, scalars));
+  const std::string record = framed_record(scalars_event(now_seconds(), step, scalars));
   file_->write(record.data(), record.size());
   has_steps_ = true;
 }

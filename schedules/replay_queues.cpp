@@ -4,7 +4,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr std::size_t input_kinds = 3;
+constexpr std::size_t queue_input_kinds = 3;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ ReplayQueues::ReplayQueues(const RecordedRun& run)
 
 QueueState* ReplayQueues::find(int pipeline, int virtual_stage, InputKind kind) {
   const std::size_t place =
-      input_kinds * (static_cast<std::size_t>(pipeline) * virtual_stages_ + static_cast<std::size_t>(virtual_stage));
+      queue_input_kinds * (static_cast<std::size_t>(pipeline) * virtual_stages_ + static_cast<std::size_t>(virtual_stage));
   const int index = places_[place + static_cast<std::size_t>(kind)];
   return index < 0 ? nullptr : &queues_[static_cast<std::size_t>(index)];
 }

@@ -8,7 +8,7 @@ namespace pipetrain {
 
 namespace {
 
-[[noreturn]] void refuse(std::int64_t global, const std::string& why) {
+[[noreturn]] void refuse_batch(std::int64_t global, const std::string& why) {
   throw Error(ErrorKind::input, {"global-batch", std::to_string(global)}, why);
 }
 
@@ -22,11 +22,11 @@ std::int64_t divide(std::int64_t global, std::int64_t dp, const Factor& other) {
   const std::int64_t unit = dp * other.size;
   if (global % unit == 0 && global / unit <= largest_batch_factor) return global / unit;
   if (global % unit == 0)
-    refuse(global, fmt::format("needs more than {} microbatches a step; make it smaller", largest_batch_factor));
+    refuse_batch(global, fmt::format("needs more than {} microbatches a step; make it smaller", largest_batch_factor));
   const std::int64_t below = global / unit * unit;
   const std::string near = below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
-  refuse(global, fmt::format("{} sequences cannot be split into dp {} x {} {} = {}; use a multiple of it, such as {}", global,
-                             dp, other.name, other.size, unit, near));
+  refuse_batch(global, fmt::format("{} sequences cannot be split into dp {} x {} {} = {}; use a multiple of it, such as {}",
+                                   global, dp, other.name, other.size, unit, near));
 }
 
 }  // namespace
@@ -40,9 +40,10 @@ BatchShape resolve_batch(const BatchSettings& settings, int pp, int dp) {
   else if (!settings.microbatch)
     shape.microbatch = divide(global, dp, {"microbatches", shape.microbatches});
   else if (shape.global_batch() != global)
-    refuse(global, fmt::format("must be microbatch x microbatches x dp, which is {} x {} x {} = {}; leave one of them out, or "
-                               "make them agree",
-                               shape.microbatch, shape.microbatches, dp, shape.global_batch()));
+    refuse_batch(global,
+                 fmt::format("must be microbatch x microbatches x dp, which is {} x {} x {} = {}; leave one of them out, or "
+                             "make them agree",
+                             shape.microbatch, shape.microbatches, dp, shape.global_batch()));
   return shape;
 }
 

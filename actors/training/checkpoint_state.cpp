@@ -19,12 +19,12 @@ namespace fs = std::filesystem;
 
 // The checksums of a large model's tensors take some 200 KB; these limits are those of about 8,000 layers. What is read takes
 // at most 64 MB beside its strings.
-constexpr std::size_t most_bytes = std::size_t{64} << 20, most_values = 250'000;
+constexpr std::size_t most_bytes = std::size_t{64} << 20, most_state_values = 250'000;
 constexpr std::size_t checksum_digits = 16;
 
 std::string to_text(std::uint64_t checksum) { return fmt::format("{:0{}x}", checksum, checksum_digits); }
 
-[[noreturn]] void refuse(const fs::path& file, const std::string& why) {
+[[noreturn]] void refuse_checkpoint(const fs::path& file, const std::string& why) {
   throw Error(ErrorKind::input,
               fmt::format("{}: is not a checkpoint's state ({}); take another checkpoint", file.string(), why));
 }
@@ -68,7 +68,7 @@ std::size_t value_count(const Json& value) {
 std::int64_t whole_number(const Json& parent, const char* key, std::int64_t least, const fs::path& file) {
   const Json& value = parent.at(key);
   const auto number = value.whole();
-  if (!number || *number < least) refuse(file, fmt::format("{} is {}", key, value.dump()));
+  if (!number || *number < least) refuse_checkpoint(file, fmt::format("{} is {}", key, value.dump()));
   return *number;
 }
 
@@ -77,7 +77,7 @@ std::uint64_t checksum_in(const Json& value, const fs::path& file) {
   std::uint64_t sum = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), sum, 16);
   if (digits.size() != checksum_digits || error != std::errc() || end != digits.data() + digits.size())
-    refuse(file, "a checksum is not of 16 hexadecimal digits");
+    refuse_checkpoint(file, "a checksum is not of 16 hexadecimal digits");
   return sum;
 }
 
@@ -85,7 +85,7 @@ CheckpointChecksums checksums_in(const Json& value, const fs::path& file) {
   CheckpointChecksums checksums;
   for (const auto& [name, entry] : value.at("files").items()) {
     if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..")
-      refuse(file, fmt::format("{} is not the name of a file in this folder", shown_json_key(name)));
+      refuse_checkpoint(file, fmt::format("{} is not the name of a file in this folder", shown_json_key(name)));
     if (entry.is_string()) {
       checksums.small_files[name] = checksum_in(entry, file);
       continue;
@@ -95,7 +95,7 @@ CheckpointChecksums checksums_in(const Json& value, const fs::path& file) {
     sums.header = checksum_in(entry.at("header"), file);
     for (const auto& [tensor, sum] : entry.at("tensors").items()) sums.tensors[tensor] = checksum_in(sum, file);
   }
-  if (!checksums.small_files.contains("config.json")) refuse(file, "it has no checksum of config.json");
+  if (!checksums.small_files.contains("config.json")) refuse_checkpoint(file, "it has no checksum of config.json");
   return checksums;
 }
 
@@ -106,7 +106,7 @@ Json to_json(const LossScaleState& state) {
 LossScaleState loss_scale_in(const Json& value, const fs::path& file) {
   LossScaleState state;
   state.scale = value.at("scale").as_double();
-  if (!(state.scale > 0)) refuse(file, fmt::format("the loss scale is {}", value.at("scale").dump()));
+  if (!(state.scale > 0)) refuse_checkpoint(file, fmt::format("the loss scale is {}", value.at("scale").dump()));
   state.good_steps = whole_number(value, "good_steps", 0, file);
   state.overflows = whole_number(value, "overflows", 0, file);
   return state;
@@ -117,7 +117,7 @@ CheckpointState state_in(const Json& value, const fs::path& file) {
   state.step = whole_number(value, "step", 1, file);
   state.applied_steps = whole_number(value, "applied_steps", 0, file);
   if (state.applied_steps > state.step)
-    refuse(file, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
+    refuse_checkpoint(file, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
   state.first_loss = value.at("first_loss").as_double();
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").as_double();
   if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
@@ -142,7 +142,8 @@ CheckpointFormat format_in(const Json& value, const fs::path& file) {
   // One damaged bit must not make the one format of the other.
   const bool has_checksums = value.contains("checksum") && value.contains("checksums");
   const bool has_some = value.contains("checksum") || value.contains("checksums");
-  if (format != CheckpointFormat::without_checksums ? !has_checksums : has_some) refuse(file, "its checksums are damaged");
+  if (format != CheckpointFormat::without_checksums ? !has_checksums : has_some)
+    refuse_checkpoint(file, "its checksums are damaged");
   return format;
 }
 
@@ -165,10 +166,10 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
   value["data"] = state.data;
   value["checksums"] = to_json(manifest.checksums.value());
   std::string text = value.dump({.indent = 1, .order = JsonOrder::as_added}) + "\n";
-  if (text.size() > most_bytes || value_count(value) > most_values)
+  if (text.size() > most_bytes || value_count(value) > most_state_values)
     throw Error(ErrorKind::input, fmt::format("{}: the model has more tensors than the state of a checkpoint may tell of ({} "
                                               "bytes, {} values); train a model of fewer layers",
-                                              file.string(), most_bytes, most_values));
+                                              file.string(), most_bytes, most_state_values));
   const std::size_t place = own_checksum_place(text);
   text.replace(place, checksum_digits, own_checksum(text, place));
   OutputFile out(file);
@@ -184,16 +185,16 @@ CheckpointManifest read_manifest(const fs::path& file) {
                                               "another checkpoint",
                                               file.string()));
   try {
-    const Json value = parse_json(text, {file.string()}, {.depth = 6, .values = most_values});
+    const Json value = parse_json(text, {file.string()}, {.depth = 6, .values = most_state_values});
     CheckpointManifest manifest;
     manifest.format = format_in(value, file);
     if (manifest.format != CheckpointFormat::without_checksums && place == std::string::npos)
-      refuse(file, "its checksums are damaged");
+      refuse_checkpoint(file, "its checksums are damaged");
     manifest.state = state_in(value, file);
     if (value.contains("checksums")) manifest.checksums = checksums_in(value.at("checksums"), file);
     return manifest;
   } catch (const JsonMisuse&) {
-    refuse(file, "a key is missing, or has a wrong value");
+    refuse_checkpoint(file, "a key is missing, or has a wrong value");
   }
 }
 

@@ -8,7 +8,7 @@
 namespace pipetrain {
 namespace {
 
-[[noreturn]] void refuse(const TrainJob& job, const std::string& why) {
+[[noreturn]] void refuse_context(const TrainJob& job, const std::string& why) {
   throw Error(ErrorKind::input, {"cp", fmt::format("{}", job.layout.cp)}, why);
 }
 
@@ -18,9 +18,9 @@ bool isolates(const std::shared_ptr<const Dataset>& data) { return data && data-
 void check_devices(const TrainJob& job) {
   if (job.devices.kind == DeviceKind::cpu) return;
   if (isolates(job.dataset) || isolates(job.evaluation))
-    refuse(job, "documents that do not see each other are not built for GPUs with it yet; use pack documents, or cp 1");
-  if (job.config.dropout.any()) refuse(job, "dropout is not built for GPUs with it yet; use dropout 0, or cp 1");
-  if (job.layout.slices > 1) refuse(job, "slices are not built for GPUs with it yet; use slices 1, or cp 1");
+    refuse_context(job, "documents that do not see each other are not built for GPUs with it yet; use pack documents, or cp 1");
+  if (job.config.dropout.any()) refuse_context(job, "dropout is not built for GPUs with it yet; use dropout 0, or cp 1");
+  if (job.layout.slices > 1) refuse_context(job, "slices are not built for GPUs with it yet; use slices 1, or cp 1");
 }
 
 }  // namespace
@@ -30,8 +30,9 @@ void check_context_parallel(const TrainJob& job) {
   if (cp == 1) return;
   const std::int64_t sequence = job.dataset->sequence_length(), chunks = sequence_chunks(job);
   if (sequence % chunks != 0)
-    refuse(job, fmt::format(
-                    "sequences of {} tokens cannot be cut into {}2 x {} equal chunks; use a seq-len that is a multiple of {}",
+    refuse_context(
+        job,
+        fmt::format("sequences of {} tokens cannot be cut into {}2 x {} equal chunks; use a seq-len that is a multiple of {}",
                     sequence, job.layout.slices > 1 ? fmt::format("{} x ", job.layout.slices) : "", cp, chunks));
   check_devices(job);
 }

@@ -12,7 +12,7 @@
 namespace pipetrain {
 namespace {
 
-const std::map<std::string_view, FaultKind> kinds = {
+const std::map<std::string_view, FaultKind> fault_kinds = {
     {"throw", FaultKind::raise},       {"exit", FaultKind::exit}, {"hang", FaultKind::hang}, {"nan", FaultKind::nan},
     {"oom", FaultKind::out_of_memory}, {"skip", FaultKind::skip}, {"slow", FaultKind::slow}};
 
@@ -30,8 +30,8 @@ Fault parse_fault(const std::string& text) {
   const auto first = view.find(':'), second = view.find(':', first == view.npos ? first : first + 1);
   if (second != view.npos && read_number(view.substr(0, first), 0, fault.rank) &&
       read_number<std::int64_t>(view.substr(first + 1, second - first - 1), 1, fault.step)) {
-    const auto kind = kinds.find(view.substr(second + 1));
-    if (kind != kinds.end()) {
+    const auto kind = fault_kinds.find(view.substr(second + 1));
+    if (kind != fault_kinds.end()) {
       fault.kind = kind->second;
       return fault;
     }

@@ -14,7 +14,7 @@
 namespace pipetrain {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::input, {"precision", "fp8"}, why); }
+[[noreturn]] void refuse_fp8(const std::string& why) { throw Error(ErrorKind::input, {"precision", "fp8"}, why); }
 
 void check_bf16_layers(const TrainJob& job) {
   const auto& [at_start, at_end] = job.numerics.bf16_layers;
@@ -33,9 +33,9 @@ void check_sizes(const ModelConfig& config, int tp) {
   const auto misfit = fp8_misfit(config, tp);
   if (!misfit) return;
   const bool over_ranks = !fp8_misfit(config, 1);
-  refuse(fmt::format("the model's {} is {}{}, and products in 8 bits need multiples of {}; use bf16{}", misfit->what,
-                     misfit->size, over_ranks ? fmt::format(" over {} ranks", tp) : "", fp8_multiple,
-                     over_ranks ? ", or a smaller tp" : ""));
+  refuse_fp8(fmt::format("the model's {} is {}{}, and products in 8 bits need multiples of {}; use bf16{}", misfit->what,
+                         misfit->size, over_ranks ? fmt::format(" over {} ranks", tp) : "", fp8_multiple,
+                         over_ranks ? ", or a smaller tp" : ""));
 }
 
 // Tiles lie in columns of as many scales as a microbatch has tokens, of which products take multiples of 4.
@@ -55,7 +55,7 @@ void check_tokens(const TrainJob& job) {
 void check_fp8(const TrainJob& job) {
   check_bf16_layers(job);
   if (!job.numerics.precision.fp8_products) return;
-  if (job.devices.kind != DeviceKind::cuda) refuse("products in 8 bits are not built on the CPU; use fp32");
+  if (job.devices.kind != DeviceKind::cuda) refuse_fp8("products in 8 bits are not built on the CPU; use fp32");
   check_sizes(job.config, job.layout.tp);
   check_tokens(job);
   const std::vector<int> first{0};
@@ -63,7 +63,7 @@ void check_fp8(const TrainJob& job) {
     const std::string name = cuda_device_name(gpu);
     if (name.empty()) continue;  // opening it says that it is not there
     if (!cuda_multiplies_fp8(gpu))
-      refuse(fmt::format("GPU {} ({}) does not multiply in 8 bits as Hopper GPUs do; use bf16", gpu, name));
+      refuse_fp8(fmt::format("GPU {} ({}) does not multiply in 8 bits as Hopper GPUs do; use bf16", gpu, name));
   }
 }
 

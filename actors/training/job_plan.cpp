@@ -16,11 +16,12 @@ using schedules::Action;
 using schedules::ActionKind;
 using schedules::Plan;
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::input, why); }
+[[noreturn]] void refuse_plan(const std::string& why) { throw Error(ErrorKind::input, why); }
 
 void check_size(const char* what, int plan, std::int64_t job) {
   if (plan != job)
-    refuse("the plan has " + std::to_string(plan) + " " + what + ", the run " + std::to_string(job) + "; make them the same");
+    refuse_plan("the plan has " + std::to_string(plan) + " " + what + ", the run " + std::to_string(job) +
+                "; make them the same");
 }
 
 bool has(const Plan& plan, ActionKind kind) {
@@ -40,8 +41,8 @@ bool ends_its_step(const Plan& plan) {
 void check_end_of_step(const Plan& plan, const schedules::EndOfStep& end) {
   const auto check = [&](ActionKind kind, bool needed, const char* what, const char* rule) {
     if (has(plan, kind) == needed) return;
-    refuse(std::string("the plan has ") + (needed ? "no " : "") + letter(kind) + " (" + what + "), which this run " +
-           (needed ? "needs" : "has no use for") + ": " + rule + "; leave out all of R, S, T, N and O to have them added");
+    refuse_plan(std::string("the plan has ") + (needed ? "no " : "") + letter(kind) + " (" + what + "), which this run " +
+                (needed ? "needs" : "has no use for") + ": " + rule + "; leave out all of R, S, T, N and O to have them added");
   };
   check(ActionKind::reduce_grads, end.reduce_grads, "sum gradients over replicas", "it belongs to dp > 1 or cp > 1");
   check(ActionKind::sum_replicated, end.sum_replicated, "sum what sequence parallelism replicates", "it belongs to tp > 1");
@@ -90,13 +91,13 @@ Plan plan_of(const TrainJob& job) {
     check_size("slices of each microbatch", plan.slices, job.layout.slices);
     check_size("microbatches", plan.microbatches / plan.slices, job.batch.microbatches);
     if (!plan.custom.empty())
-      refuse("the plan has custom actions, X0 (" + plan.custom.front().name +
-             "), which only the compute of an embedding program knows; leave them out");
+      refuse_plan("the plan has custom actions, X0 (" + plan.custom.front().name +
+                  "), which only the compute of an embedding program knows; leave them out");
     if (!ends_its_step(plan)) return with_end_of_step(with_moves(job, plan), end);
     check_end_of_step(plan, end);
     return with_moves(job, plan);
   } catch (const std::invalid_argument& error) {
-    refuse(error.what());
+    refuse_plan(error.what());
   }
 }
 

@@ -15,7 +15,9 @@ using schedules::ActionKind;
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorKind::input, {"post-validation", "on"}, what); }
+[[noreturn]] void refuse_post_validation(const std::string& what) {
+  throw Error(ErrorKind::input, {"post-validation", "on"}, what);
+}
 
 bool has_action(const std::vector<StageTrace>& stages, ActionKind kind) {
   return std::any_of(stages.begin(), stages.end(), [kind](const StageTrace& stage) {
@@ -31,24 +33,25 @@ double seconds(std::chrono::steady_clock::duration time) { return std::chrono::d
 void check_post_validation(const TrainJob& job) {
   if (!job.post_validation) return;
   if (job.layout.order != schedules::Order::planned)
-    refuse("needs the planned order, in which it is known what the coming step begins with; leave out order");
+    refuse_post_validation("needs the planned order, in which it is known what the coming step begins with; leave out order");
   if (job.layout.replayed || job.recorder)
-    refuse("has no records: they hold one step at a time; leave out record and replay, or turn it off");
+    refuse_post_validation("has no records: they hold one step at a time; leave out record and replay, or turn it off");
   if (job.zero.stage > 0)
-    refuse(
+    refuse_post_validation(
         "keeps the weights that forwards read whole on every replica, which zero 1 to 3 divide or publish behind the verdict; "
         "use zero 0, or turn it off");
   if (job.offload.any())
-    refuse(
+    refuse_post_validation(
         "rewrites the weights that forwards read on the device, and offload moves states between steps; leave out one of them");
   if (job.numerics.precision.fp8_products)
-    refuse("is not built for fp8, whose weights are quantised once a step; use bf16, or turn it off");
-  if (job.layout.plan && !job.layout.plan->custom.empty()) refuse("is not built for plans with custom actions; turn it off");
+    refuse_post_validation("is not built for fp8, whose weights are quantised once a step; use bf16, or turn it off");
+  if (job.layout.plan && !job.layout.plan->custom.empty())
+    refuse_post_validation("is not built for plans with custom actions; turn it off");
 }
 
 void check_post_validation(const TrainJob& job, const Mesh& stages) {
   if (job.post_validation && stages.shape().tp > 1)
-    refuse(
+    refuse_post_validation(
         "needs all tensor-parallel ranks of a stage in one process, because they must begin early together; give each process "
         "whole stages, or turn it off");
 }

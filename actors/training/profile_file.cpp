@@ -15,7 +15,7 @@ constexpr int format_version = 2;
 constexpr const char* format_name = "pipetrain profile";
 // Enough for 25,000 chunks.
 constexpr std::size_t largest_file = std::size_t{8} << 20;
-constexpr std::size_t most_values = 300'000;
+constexpr std::size_t most_profile_values = 300'000;
 
 constexpr std::pair<const char*, double ChunkProfile::*> chunk_numbers[] = {{"forward", &ChunkProfile::forward},
                                                                             {"backward", &ChunkProfile::backward},
@@ -170,7 +170,7 @@ void write_profile(std::ostream& out, const Profile& profile) {
 }
 
 Profile read_profile(const std::filesystem::path& path) {
-  const Json file = parse_json(read_text(path, largest_file), {path.string()}, {.values = most_values});
+  const Json file = parse_json(read_text(path, largest_file), {path.string()}, {.values = most_profile_values});
   const Reader reader(path.string());
   if (reader.text(file, "format") != format_name) reader.fail("is not a profile: its format is another");
   if (reader.count(file, "version") != format_version) reader.fail("was written by another version of pipetrain");

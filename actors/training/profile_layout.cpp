@@ -20,8 +20,8 @@ using schedules::Placement;
 namespace {
 
 // Of blocks, by what they compute: the four of BlockKind, and again those that recompute less than the run's others.
-constexpr std::size_t block_kinds = 4, kinds = 2 * block_kinds;
-using ByKind = std::array<double, kinds>;
+constexpr std::size_t block_kinds = 4, kinds_of_blocks = 2 * block_kinds;
+using ByKind = std::array<double, kinds_of_blocks>;
 using Parts = std::vector<std::vector<Block>>;               // [virtual stage]
 using KindsOfParts = std::vector<std::vector<std::size_t>>;  // [virtual stage], one a block
 
@@ -49,8 +49,8 @@ Numerics numerics_of(const Profile& profile) {
 }
 
 // Solves a x = b for a symmetric positive definite matrix, by Cholesky's decomposition.
-ByKind solve(std::array<ByKind, kinds> a, ByKind b) {
-  for (std::size_t i = 0; i < kinds; ++i) {
+ByKind solve(std::array<ByKind, kinds_of_blocks> a, ByKind b) {
+  for (std::size_t i = 0; i < kinds_of_blocks; ++i) {
     for (std::size_t j = 0; j <= i; ++j) {
       double sum = a[i][j];
       for (std::size_t k = 0; k < j; ++k) sum -= a[i][k] * a[j][k];
@@ -59,8 +59,8 @@ ByKind solve(std::array<ByKind, kinds> a, ByKind b) {
     for (std::size_t k = 0; k < i; ++k) b[i] -= a[i][k] * b[k];
     b[i] /= a[i][i];
   }
-  for (std::size_t i = kinds; i-- > 0;) {
-    for (std::size_t k = i + 1; k < kinds; ++k) b[i] -= a[k][i] * b[k];
+  for (std::size_t i = kinds_of_blocks; i-- > 0;) {
+    for (std::size_t k = i + 1; k < kinds_of_blocks; ++k) b[i] -= a[k][i] * b[k];
     b[i] /= a[i][i];
   }
   return b;
@@ -78,20 +78,20 @@ class BlockTimes {
     const double scale = std::accumulate(seconds.begin(), seconds.end(), 0.0) / counted;
     if (!(scale > 0)) return;  // was not measured
     for (double& share : per_kind_) share *= scale;
-    std::array<ByKind, kinds> a{};
+    std::array<ByKind, kinds_of_blocks> a{};
     ByKind b{};
-    for (std::size_t kind = 0; kind < kinds; ++kind) a[kind][kind] = b[kind] = drawn_to_shares;
+    for (std::size_t kind = 0; kind < kinds_of_blocks; ++kind) a[kind][kind] = b[kind] = drawn_to_shares;
     for (std::size_t v = 0; v < parts.size(); ++v) {
       if (!(seconds[v] > 0)) continue;
       ByKind row{};  // of seconds[v], by kind
       for (const std::size_t kind : parts[v]) row[kind] += per_kind_[kind] / seconds[v];
-      for (std::size_t i = 0; i < kinds; ++i) {
+      for (std::size_t i = 0; i < kinds_of_blocks; ++i) {
         b[i] += row[i];
-        for (std::size_t j = 0; j < kinds; ++j) a[i][j] += row[i] * row[j];
+        for (std::size_t j = 0; j < kinds_of_blocks; ++j) a[i][j] += row[i] * row[j];
       }
     }
     const ByKind factor = solve(a, b);
-    for (std::size_t kind = 0; kind < kinds; ++kind) per_kind_[kind] *= std::max(factor[kind], 0.0);
+    for (std::size_t kind = 0; kind < kinds_of_blocks; ++kind) per_kind_[kind] *= std::max(factor[kind], 0.0);
     for (std::size_t v = 0; v < parts.size(); ++v) {
       double sum = 0;
       for (const std::size_t kind : parts[v]) sum += per_kind_[kind];
@@ -134,7 +134,7 @@ struct Flops {
 
 Flops flops_of(const ModelConfig& config, std::int64_t sequence, const Numerics& numerics) {
   Flops flops;
-  for (std::size_t k = 0; k < kinds; ++k) {
+  for (std::size_t k = 0; k < kinds_of_blocks; ++k) {
     const Block block{static_cast<BlockKind>(k % block_kinds), 0};
     const Recompute recompute = k < block_kinds ? numerics.recompute : lighter(numerics.recompute);
     const double all = block_flops_per_token(config, block, sequence), products = block_flops_per_token(config, block, 0);
@@ -239,7 +239,7 @@ class Relayout {
 
   Compute measured_compute() const {
     ByKind backward{};
-    for (std::size_t k = 0; k < kinds; ++k) backward[k] = flops_.input_grad[k] + flops_.weight_grad[k];
+    for (std::size_t k = 0; k < kinds_of_blocks; ++k) backward[k] = flops_.input_grad[k] + flops_.weight_grad[k];
     const bool was_split = measured_.splits_backward();
     const auto whole = [&](const ChunkProfile& chunk) {
       return was_split ? chunk.input_grad + chunk.weight_grad : chunk.backward;

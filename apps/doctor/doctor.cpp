@@ -117,7 +117,7 @@ bool on_command_line(const OptionValues& values, const char* name) {
   return values.given(name) && values.where(name).starts_with("--");
 }
 
-ProcessOptions processes_of(const OptionValues& values, const Environment& environment) {
+ProcessOptions measuring_processes(const OptionValues& values, const Environment& environment) {
   const ProcessOptions processes = read_processes(values, environment, std::numeric_limits<std::int64_t>::max());
   if (processes.processes > most_measured_processes)
     throw Error(ErrorKind::input, fmt::format("{}: {} processes are more than the {} whose links are measured two by two; "
@@ -144,7 +144,7 @@ int gpu_of(const OptionValues& values, const ProcessOptions& processes, int gpus
 MeasureRequest read_measure(const OptionValues& values, const Environment& environment, const std::filesystem::path& file) {
   MeasureRequest request;
   request.file = file;
-  request.processes = processes_of(values, environment);
+  request.processes = measuring_processes(values, environment);
   const Machine machine = this_machine();
   const auto choice = values.choice("device", {"auto", "cpu", "cuda"}).value_or(0);
   if (choice == 2 && machine.gpus == 0) values.fail("device", "no GPU is visible; use cpu");

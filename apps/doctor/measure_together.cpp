@@ -39,7 +39,7 @@ std::vector<int> hosts_of(const ControlPlane& control) {
   return hosts;
 }
 
-void write(WireWriter& to, const std::optional<double>& number) {
+void write_measurement(WireWriter& to, const std::optional<double>& number) {
   to.flag(number.has_value());
   to.number(number.value_or(0));
 }
@@ -55,7 +55,7 @@ Bytes to_bytes(const MeasuredDevices& devices) {
   to.number(static_cast<std::int32_t>(devices.count));
   for (const double number : {devices.memory_bytes, devices.fp32_flops, devices.memory_rate, devices.block_overhead})
     to.number(number);
-  for (const auto& number : {devices.bf16_flops, devices.link_rate, devices.latency}) write(to, number);
+  for (const auto& number : {devices.bf16_flops, devices.link_rate, devices.latency}) write_measurement(to, number);
   return std::move(to).data();
 }
 

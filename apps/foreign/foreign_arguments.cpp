@@ -15,7 +15,7 @@ struct Word {
   std::size_t line;
 };
 
-[[noreturn]] void fail(const std::string& path, std::size_t line, const std::string& why) {
+[[noreturn]] void fail_arguments(const std::string& path, std::size_t line, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}:{}: {}", path, line, why));
 }
 
@@ -55,7 +55,7 @@ class Words {
       if (c == '\'' || c == '"') {
         word.text += quoted(c);
       } else if (c == '$' || c == '`') {
-        fail(path_, line_, "holds a shell's variable; write its value");
+        fail_arguments(path_, line_, "holds a shell's variable; write its value");
       } else if (c == '\\' && at_ + 1 < text_.size()) {
         if (text_[at_ + 1] == '\n') break;
         word.text += text_[at_ + 1];
@@ -69,7 +69,7 @@ class Words {
   }
   std::string quoted(char quote) {
     const std::size_t begin = at_ + 1, end = text_.find(quote, begin);
-    if (end == text_.npos) fail(path_, line_, "a quote is not closed");
+    if (end == text_.npos) fail_arguments(path_, line_, "a quote is not closed");
     const std::string_view inside = text_.substr(begin, end - begin);
     if (quote == '"' && inside.find('$') != inside.npos) fail(path_, line_, "holds a shell's variable; write its value");
     for (const char c : inside) line_ += c == '\n';
@@ -101,8 +101,9 @@ std::vector<ForeignSetting> parse_argument_text(std::string_view text, const std
       settings.push_back({word.text.substr(2, equals - 2), true, fmt::format("{}:{}", path, word.line)});
       if (equals < word.text.size()) settings.back().value = argument_value(word.text.substr(equals + 1));
     } else if (settings.empty()) {
-      fail(path, word.line,
-           fmt::format("{}: arguments begin with --; give the part of the line from the first of them on", word.text));
+      fail_arguments(
+          path, word.line,
+          fmt::format("{}: arguments begin with --; give the part of the line from the first of them on", word.text));
     } else if (Json& value = settings.back().value; value == true) {
       value = argument_value(word.text);
     } else {

@@ -30,20 +30,20 @@ namespace {
 
 constexpr std::size_t largest_file = std::size_t{512} << 10;  // TOML takes up to 150 times its size in memory
 
-[[noreturn]] void fail(const std::string& where, const std::string& why) {
+[[noreturn]] void fail_config(const std::string& where, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", where, why));
 }
 
 std::string read_options(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) fail("--config " + path, "is a folder; give a .toml or .json file");
+  if (std::filesystem::is_directory(path, ignored)) fail_config("--config " + path, "is a folder; give a .toml or .json file");
   try {
     std::string text = read_text(path, largest_file);
     if (!text.empty()) return text;
   } catch (const Error& error) {
     throw Error(error.kind(), "--config " + std::string(error.what()));
   }
-  fail("--config " + path, "is empty; give a .toml or .json file with options");
+  fail_config("--config " + path, "is empty; give a .toml or .json file with options");
 }
 
 // toml++ makes a table for every dot of a key and frees them one inside the other: a key of a million dots overflows the stack.
@@ -52,7 +52,7 @@ void check_dots(const std::string& path, std::string_view text) {
   for (std::size_t line = 1; !text.empty(); ++line) {
     const std::string_view here = text.substr(0, text.find('\n'));
     if (std::count(here.begin(), here.end(), '.') > most_dots)
-      fail(fmt::format("{}:{}", path, line), fmt::format("has more than {} dots in a line; break it up", most_dots));
+      fail_config(fmt::format("{}:{}", path, line), fmt::format("has more than {} dots in a line; break it up", most_dots));
     text.remove_prefix(std::min(here.size() + 1, text.size()));
   }
 }
@@ -83,7 +83,7 @@ std::string config_word(const Json& value, const std::string& where) {
     const bool large_integer = std::fabs(number) >= 0x1p63 && std::fabs(number) < 1e25;  // so that its range is what is wrong
     return large_integer ? fmt::format("{:.0f}", number) : fmt::format("{}", number);
   }
-  fail(where, "has no single value; write a string, a number, true or false");
+  fail_config(where, "has no single value; write a string, a number, true or false");
 }
 
 bool takes_number(const OptionSpec& spec) {
@@ -136,20 +136,20 @@ void add_option(const std::vector<OptionSpec>& table, const std::string& place, 
   }
   if (!spec) fail_unknown_option(table, name, fmt::format("{}: {}", place, key));
   if (name == "config" || name == "help" || name == "version")
-    fail(fmt::format("{}: {}", place, key), "cannot stand in a file; give it on the command line");
+    fail_config(fmt::format("{}: {}", place, key), "cannot stand in a file; give it on the command line");
   if (value.is_null() || (value == "auto" && takes_number(*spec))) return;  // DeepSpeed's word for the default
   const std::string where = fmt::format("{}: {}", place, key);
   RawOption option;
   option.place = place;
   if (value.is_array()) {
     for (const Json& element : value) option.words.push_back(config_word(element, where));
-    if (option.words.empty()) fail(where, "is an empty list; give a value or leave it out");
+    if (option.words.empty()) fail_config(where, "is an empty list; give a value or leave it out");
     if (!spec->many) option.words = {fmt::format("{}", fmt::join(option.words, ","))};
   } else {
     option.words = {config_word(value, where)};
   }
   option.where = fmt::format("{} = {}", where, fmt::join(option.words, " "));
-  if (!options.emplace(name, std::move(option)).second) fail(where, "stands twice in this file; keep one");
+  if (!options.emplace(name, std::move(option)).second) fail_config(where, "stands twice in this file; keep one");
 }
 
 // bf16 is what a GPU computes in here unless told otherwise: where a file turns it off, and names no precision, fp32 is meant.
@@ -158,7 +158,7 @@ void settle_bf16(const std::vector<OptionSpec>& table, RawOptions& options) {
   if (off.empty() || !find_option(table, "precision")) return;
   const auto [precision, added] = options.try_emplace("precision", off.mapped());
   if (!added && precision->second.words.back() == "bf16")
-    fail(off.mapped().where, "this file's precision is bf16; keep one of them");
+    fail_config(off.mapped().where, "this file's precision is bf16; keep one of them");
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ RawOptions read_toml(const std::vector<OptionSpec>& table, const std::string& pa
     for (const auto& [key, node] : file)
       add_option(table, fmt::format("{}:{}", path, node.source().begin.line), std::string(key.str()), to_json(node), options);
   } catch (const toml::parse_error& error) {
-    fail(fmt::format("{}:{}", path, error.source().begin.line), fmt::format("is not TOML ({})", error.description()));
+    fail_config(fmt::format("{}:{}", path, error.source().begin.line), fmt::format("is not TOML ({})", error.description()));
   }
   return options;
 }
@@ -228,8 +228,9 @@ RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::str
   if (ending == ".args" || ending == ".txt")
     return foreign_options(table, ForeignSystem::megatron, parse_argument_text(text, path));
   if (ending != ".json" && ending != ".toml")
-    fail("--config " + path,
-         "the ending is neither .toml nor .json, nor .args as of Megatron-LM's arguments; name the file after what it is");
+    fail_config(
+        "--config " + path,
+        "the ending is neither .toml nor .json, nor .args as of Megatron-LM's arguments; name the file after what it is");
   RawOptions options = ending == ".json" ? read_json(table, path, text) : read_toml(table, path, text);
   settle_bf16(table, options);
   return options;

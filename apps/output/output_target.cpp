@@ -30,7 +30,7 @@ constexpr int most_links = 40;  // as the kernel follows
 constexpr int reader_look_ms = 50;
 constexpr std::chrono::seconds patience_after_signal{2};
 
-[[noreturn]] void fail(const std::string& option, const fs::path& path, const std::string& why) {
+[[noreturn]] void fail_target(const std::string& option, const fs::path& path, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("--{} {}: {}", option, path.string(), why));
 }
 
@@ -80,7 +80,7 @@ class Patience {
 }  // namespace
 
 void fail_write(const std::string& option, const fs::path& path, int error) {
-  fail(option, path, fmt::format("cannot be written ({}); check the disk and the permissions", std::strerror(error)));
+  fail_target(option, path, fmt::format("cannot be written ({}); check the disk and the permissions", std::strerror(error)));
 }
 
 OutputTarget output_target(const std::string& option, const fs::path& path) {
@@ -92,8 +92,8 @@ OutputTarget output_target(const std::string& option, const fs::path& path) {
       return {path, at, {}};
     }
     if (S_ISREG(info.st_mode)) return {path, at, {}};
-    if (S_ISDIR(info.st_mode)) fail(option, path, "is a folder; give a file");
-    if (S_ISSOCK(info.st_mode)) fail(option, path, "is a socket; give a file or a pipe");
+    if (S_ISDIR(info.st_mode)) fail_target(option, path, "is a folder; give a file");
+    if (S_ISSOCK(info.st_mode)) fail_target(option, path, "is a socket; give a file or a pipe");
     if (!S_ISLNK(info.st_mode)) return {path, {}, {}};
     if (is_in_proc(at)) return {path, {}, own_descriptor(at)};
     std::error_code error;

@@ -20,7 +20,7 @@ namespace pipetrain {
 namespace {
 
 constexpr std::size_t longest_word = 200, longest_line = 1000;
-constexpr int pipe_look_ms = 50, patience_ms = 2000;
+constexpr int pipe_look_ms = 50, pipe_patience_ms = 2000;
 std::string line_begin;
 
 // Bytes of the character that the text begins with; 0 where it begins with none, or with one that controls a terminal.
@@ -51,8 +51,8 @@ bool is_ready(int wait_ms) {
 // Waits for a reader, but for one that has kept a stopping run for long.
 bool wait_until_ready() {
   static std::atomic<int> waited{0};
-  while (!is_ready(waited < patience_ms ? pipe_look_ms : 0)) {
-    if (waited >= patience_ms) return false;
+  while (!is_ready(waited < pipe_patience_ms ? pipe_look_ms : 0)) {
+    if (waited >= pipe_patience_ms) return false;
     if (stop_signal() != 0) waited += pipe_look_ms;
   }
   return true;

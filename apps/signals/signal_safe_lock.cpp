@@ -5,7 +5,7 @@
 namespace pipetrain {
 namespace {
 
-constexpr int patience_ms = 2000;
+constexpr int lock_patience_ms = 2000;
 
 // poll() is async-signal-safe; the library's sleeps need not be.
 void sleep_one_ms() { ::poll(nullptr, 0, 1); }
@@ -36,7 +36,7 @@ void SignalSafeLock::unlock() {
 
 bool SignalSafeLock::lock_for_good() {
   for (int waited = 0; state_ != State::held_for_good && !take(State::held_for_good); ++waited) {
-    if (waited == patience_ms) return false;
+    if (waited == lock_patience_ms) return false;
     sleep_one_ms();
   }
   return true;

@@ -16,7 +16,7 @@ namespace pipetrain {
 namespace {
 
 // The files of text that --data names, folders in their files.
-std::vector<std::filesystem::path> read_data(const OptionValues& values) {
+std::vector<std::filesystem::path> read_tokenized_data(const OptionValues& values) {
   std::vector<std::filesystem::path> files;
   for (const std::string& input : values.list("data")) {
     for (auto& file : list_data_files(input)) {
@@ -53,7 +53,7 @@ TokenizeOptions parse_tokenize_options(const std::vector<std::string>& arguments
   const OptionValues values(gather_options(tokenize_option_table(), arguments, environment, options.notes));
   if (!values.given("tokenizer")) values.fail("tokenizer", "is needed: the tokenizer that turns text into ids; give its path");
   options.tokenizer = *values.text("tokenizer");
-  placing_errors(values.places(), [&] { options.data = read_data(values); });
+  placing_errors(values.places(), [&] { options.data = read_tokenized_data(values); });
   options.show = values.on_off("show").value_or(false);
   options.out = output_file(values, "out");
   if (!options.out && !options.show) values.fail("out", "is needed: the file to write; give it, or --show to print the ids");

@@ -27,11 +27,11 @@ constexpr const char* file_name = ".pipetrain.lock";
 SignalSafeLock held_lock;
 const SaveLock* held = nullptr;
 
-[[noreturn]] void fail(const fs::path& folder, const std::string& what) {
+[[noreturn]] void fail_lock(const fs::path& folder, const std::string& what) {
   throw Error(ErrorKind::input, {"save", folder.string()}, what);
 }
 
-[[noreturn]] void fail_write(const fs::path& folder, const std::string& reason, int error) {
+[[noreturn]] void fail_lock_write(const fs::path& folder, const std::string& reason, int error) {
   throw Error(kind_of_write_failure(error),
               fmt::format("--save {}: cannot be written ({}); check the disk and the permissions", folder.string(), reason));
 }
@@ -86,10 +86,10 @@ bool SaveLock::take(std::vector<std::string>& notes) {
   std::error_code error;
   const std::vector<fs::path> made = make_folders(folder_, error);
   made_.insert(made_.end(), made.begin(), made.end());
-  if (error) fail_write(folder_, error.message(), error.value());
+  if (error) fail_lock_write(folder_, error.message(), error.value());
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0 && errno == ENOENT && !fs::exists(folder_)) return false;
-  if (descriptor_ < 0) fail_write(folder_, fmt::format("{}: {}", file_name, std::strerror(errno)), errno);
+  if (descriptor_ < 0) fail_lock_write(folder_, fmt::format("{}: {}", file_name, std::strerror(errno)), errno);
   const struct flock range = whole_file();
   if (::fcntl(descriptor_, F_SETLK, &range) == 0) {
     if (is_there(descriptor_, file_)) return true;
@@ -97,8 +97,8 @@ bool SaveLock::take(std::vector<std::string>& notes) {
     return false;
   }
   if (errno == EAGAIN || errno == EACCES)
-    fail(folder_, fmt::format("another run{} is saving there; wait until it ends, or give another folder",
-                              process_holding(descriptor_)));
+    fail_lock(folder_, fmt::format("another run{} is saving there; wait until it ends, or give another folder",
+                                   process_holding(descriptor_)));
   notes.push_back(fmt::format("--save {}: the file system has no locks ({}): see that no other run saves there",
                               folder_.string(), std::strerror(errno)));
   return true;

@@ -199,7 +199,7 @@ void save_config(const TrainOptions& options) {
 }
 
 // The page of a run that failed says so. Its cause has been told: a page that cannot be written does not hide it.
-void report_failure(StepOutputs& outputs, const RunFailed& failure) {
+void report_training_failure(StepOutputs& outputs, const RunFailed& failure) {
   try {
     outputs.finish_report(RunState::failed, failure.what());
   } catch (const Error& error) {
@@ -283,7 +283,7 @@ int run_train(const TrainOptions& options) {
   } catch (const RunFailed& failure) {
     if (!joined || joined->is_to_tell(failure)) print_waiting(failure);
     print_error(failure.what(), failure.kind());
-    if (outputs) report_failure(*outputs, failure);
+    if (outputs) report_training_failure(*outputs, failure);
     const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
     const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
     if (!failure.everything_stopped()) {

@@ -14,7 +14,7 @@ namespace pipetrain::c_api {
 
 namespace {
 
-pipetrain_step to_c(const StepInfo& step) {
+pipetrain_step step_to_c(const StepInfo& step) {
   return {sizeof(pipetrain_step), step.step,
           step.microbatches,      step.tokens,
           step.learning_rate,     step.kind == schedules::StepKind::evaluation};
@@ -42,7 +42,7 @@ class Callbacks {
   }
 
   void begin_step(const StepInfo& info) const {
-    const pipetrain_step step = to_c(info);
+    const pipetrain_step step = step_to_c(info);
     if (table_.begin_step != nullptr) check_callback(table_.begin_step(table_.user, &step), "begin_step");
   }
 
@@ -139,7 +139,7 @@ class CallbackSource : public InputSource {
       : fill_(request.fill), user_(request.user), replica_(replica) {}
 
   void fill(schedules::InputKind kind, const StepInfo& info, int microbatch, Slot& slot) override {
-    const pipetrain_step step = to_c(info);
+    const pipetrain_step step = step_to_c(info);
     auto* filled = static_cast<pipetrain_slot*>(slot.owner.get());
     check_callback(fill_(user_, replica_, static_cast<int32_t>(kind), &step, microbatch, filled), "fill");
     const std::string fault = content_fault(*filled);

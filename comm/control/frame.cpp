@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t magic = 0x63'74'70'8e;  // no text, so that programs of other protocols are told apart at once
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorKind::peer_lost, "it sent " + what); }
+[[noreturn]] void refuse_frame(const std::string& what) { throw Error(ErrorKind::peer_lost, "it sent " + what); }
 
 }  // namespace
 
@@ -67,21 +67,21 @@ void FrameReader::clear() {
 void FrameReader::begin_frame() {
   WireReader reader(std::span<const std::byte>(buffer_).subspan(begin_, header_bytes));
   begin_ += header_bytes;
-  if (reader.number<std::uint32_t>() != magic) refuse("what is no message of pipetrain");
+  if (reader.number<std::uint32_t>() != magic) refuse_frame("what is no message of pipetrain");
   Frame frame;
   frame.version = reader.number<std::uint16_t>();
-  if (version_ && frame.version != *version_) refuse("a message of another version");
+  if (version_ && frame.version != *version_) refuse_frame("a message of another version");
   const auto kind = reader.number<std::uint8_t>(), channel = reader.number<std::uint8_t>();
-  if (kind > static_cast<std::uint8_t>(FrameKind::left)) refuse("a message of an unknown kind");
-  if (channel > static_cast<std::uint8_t>(Channel::run)) refuse("a message for an unknown channel");
+  if (kind > static_cast<std::uint8_t>(FrameKind::left)) refuse_frame("a message of an unknown kind");
+  if (channel > static_cast<std::uint8_t>(Channel::run)) refuse_frame("a message for an unknown channel");
   frame.kind = static_cast<FrameKind>(kind);
   frame.channel = static_cast<Channel>(channel);
   frame.from = reader.number<std::uint16_t>();
   frame.to = reader.number<std::uint16_t>();
   const std::size_t length = reader.number<std::uint32_t>();
   if (length > most_payload_)
-    refuse("a message of " + std::to_string(length) + " bytes, where at most " + std::to_string(most_payload_) +
-           " are allowed");
+    refuse_frame("a message of " + std::to_string(length) + " bytes, where at most " + std::to_string(most_payload_) +
+                 " are allowed");
   frame.payload.resize(length);
   partial_ = std::move(frame);
   filled_ = 0;

@@ -33,7 +33,7 @@ std::string memory_scope() { return kernel_name() + name_space("ipc"); }
 // The numbers of processes (pid) and the monotonic clock (time) belong to namespaces, too.
 std::string machine_name() { return memory_scope() + name_space("net") + name_space("pid") + name_space("time"); }
 
-void write(WireWriter& writer, const ProcessInfo& info) {
+void write_process(WireWriter& writer, const ProcessInfo& info) {
   writer.number(static_cast<std::int32_t>(info.process));
   writer.text(info.host);
   writer.text(info.machine);
@@ -75,7 +75,7 @@ Hello hello_of(const Rendezvous& rendezvous) {
 
 Bytes to_bytes(const Hello& hello) {
   WireWriter writer;
-  write(writer, hello.info);
+  write_process(writer, hello.info);
   writer.number(static_cast<std::int32_t>(hello.processes));
   writer.text(hello.program);
   writer.list(hello.settings, [&](const auto& setting) {
@@ -127,7 +127,7 @@ Refusal read_refusal(std::span<const std::byte> payload) {
 
 Bytes to_bytes(const std::vector<ProcessInfo>& all) {
   WireWriter writer;
-  writer.list(all, [&](const ProcessInfo& info) { write(writer, info); });
+  writer.list(all, [&](const ProcessInfo& info) { write_process(writer, info); });
   return std::move(writer).data();
 }
 

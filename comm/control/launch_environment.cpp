@@ -14,7 +14,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-[[noreturn]] void fail(const std::string& where, const std::string& why) {
+[[noreturn]] void fail_environment(const std::string& where, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", where, why));
 }
 
@@ -36,7 +36,7 @@ std::optional<int> number_of(const Variables& variables, const char* name) {
   const std::string* text = find_variable(variables, name);
   if (!text) return std::nullopt;
   const auto value = number(*text);
-  if (!value) fail(given(variables, name), "must be a number of at least 0; the launcher sets it");
+  if (!value) fail_environment(given(variables, name), "must be a number of at least 0; the launcher sets it");
   return value;
 }
 
@@ -52,11 +52,12 @@ constexpr Names slurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LO
 
 void check_place(const Variables& variables, const Names& names, const LaunchPlace& place) {
   if (place.process >= place.processes)
-    fail(place.where, fmt::format("{} says that there are {} processes, counted from 0", given(variables, names.processes),
-                                  place.processes));
+    fail_environment(place.where, fmt::format("{} says that there are {} processes, counted from 0",
+                                              given(variables, names.processes), place.processes));
   if (place.local_processes > 0 && place.local >= place.local_processes)
-    fail(given(variables, names.local), fmt::format("{} says that there are {} of them, counted from 0",
-                                                    given(variables, names.local_processes), place.local_processes));
+    fail_environment(given(variables, names.local),
+                     fmt::format("{} says that there are {} of them, counted from 0", given(variables, names.local_processes),
+                                 place.local_processes));
 }
 
 // Both the number of the process and how many there are must be told.
@@ -76,7 +77,8 @@ std::optional<LaunchPlace> read(const Variables& variables, const Names& names) 
 
 std::uint16_t port_of(const std::string& where, std::string_view text) {
   const auto port = number(text);
-  if (!port || *port < 1 || *port > std::numeric_limits<std::uint16_t>::max()) fail(where, "must be a port from 1 to 65535");
+  if (!port || *port < 1 || *port > std::numeric_limits<std::uint16_t>::max())
+    fail_environment(where, "must be a port from 1 to 65535");
   return static_cast<std::uint16_t>(*port);
 }
 
@@ -136,7 +138,7 @@ std::optional<LaunchPlace> read_launch(const Variables& variables) {
   for (std::size_t i = 0; i < words.size() && i < 5; ++i)
     if (const auto value = number(words[i])) numbers.push_back(*value);
   if (words.size() != 7 || numbers.size() != 5 || numbers[0] >= numbers[1] || numbers[2] >= numbers[3])
-    fail(given(variables, launch_variable), "is for pipetrain launch to set; leave it out");
+    fail_environment(given(variables, launch_variable), "is for pipetrain launch to set; leave it out");
   LaunchPlace place;
   place.launcher = "pipetrain launch";
   place.where = fmt::format("{} {}", place.launcher, words[0]);
@@ -181,11 +183,11 @@ std::string first_slurm_host(const std::string& list) {
   const std::size_t end = list.find_first_of(",[");
   const std::string name = list.substr(0, end);
   if (end == std::string::npos || list[end] == ',') {
-    if (name.empty()) fail(list, "is no list of hosts, such as node[01-04]");
+    if (name.empty()) fail_environment(list, "is no list of hosts, such as node[01-04]");
     return name;
   }
   const std::size_t close = list.find(']', end), digits = list.find_first_of("-,]", end);
-  if (close == std::string::npos || digits == end + 1) fail(list, "is no list of hosts, such as node[01-04]");
+  if (close == std::string::npos || digits == end + 1) fail_environment(list, "is no list of hosts, such as node[01-04]");
   const std::size_t next = list.find(',', close);
   return name + list.substr(end + 1, digits - end - 1) +
          list.substr(close + 1, next == std::string::npos ? next : next - close - 1);

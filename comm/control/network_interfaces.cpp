@@ -14,7 +14,7 @@ namespace pipetrain {
 namespace {
 
 // Empty for what is no address of the internet, or of this link only.
-std::string address_of(const sockaddr* address) {
+std::string interface_address(const sockaddr* address) {
   if (!address) return "";
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (address->sa_family == AF_INET)
@@ -32,7 +32,7 @@ std::vector<NetworkInterface> network_interfaces() {
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all(first, ::freeifaddrs);
   std::vector<NetworkInterface> others, loopback;
   for (const ifaddrs* entry = first; entry; entry = entry->ifa_next) {
-    const std::string address = address_of(entry->ifa_addr);
+    const std::string address = interface_address(entry->ifa_addr);
     if (address.empty() || (entry->ifa_flags & IFF_UP) == 0) continue;
     ((entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : others).push_back({entry->ifa_name, address});
   }

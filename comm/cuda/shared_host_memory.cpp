@@ -15,7 +15,7 @@
 namespace pipetrain {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
+[[noreturn]] void fail_shared_memory(const std::string& what) {
   throw Error(ErrorKind::unavailable,
               "memory that processes of this host share: " + what + ": " + std::strerror(errno) +
                   "; containers need an IPC namespace and a /dev/shm in common, or choose another transport");
@@ -31,11 +31,11 @@ std::string random_name() {
 std::shared_ptr<SharedHostMemory> SharedHostMemory::create(std::size_t bytes, int device) {
   const std::shared_ptr<SharedHostMemory> memory(new SharedHostMemory(random_name(), bytes));
   const int file = ::shm_open(memory->name_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
-  if (file < 0) fail("making " + memory->name_);
+  if (file < 0) fail_shared_memory("making " + memory->name_);
   memory->linked_ = true;
   if (::ftruncate(file, static_cast<off_t>(bytes)) != 0) {
     ::close(file);
-    fail("sizing " + memory->name_);
+    fail_shared_memory("sizing " + memory->name_);
   }
   memory->map(file, device);
   return memory;
@@ -44,7 +44,7 @@ std::shared_ptr<SharedHostMemory> SharedHostMemory::create(std::size_t bytes, in
 std::shared_ptr<SharedHostMemory> SharedHostMemory::open(const std::string& name, std::size_t bytes, int device) {
   const std::shared_ptr<SharedHostMemory> memory(new SharedHostMemory(name, bytes));
   const int file = ::shm_open(name.c_str(), O_RDWR, 0600);
-  if (file < 0) fail("opening " + name);
+  if (file < 0) fail_shared_memory("opening " + name);
   struct stat found {};
   if (::fstat(file, &found) != 0 || static_cast<std::size_t>(found.st_size) < bytes) {
     ::close(file);
@@ -57,7 +57,7 @@ std::shared_ptr<SharedHostMemory> SharedHostMemory::open(const std::string& name
 void SharedHostMemory::map(int file, int device) {
   void* mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   ::close(file);
-  if (mapped == MAP_FAILED) fail("mapping " + name_);
+  if (mapped == MAP_FAILED) fail_shared_memory("mapping " + name_);
   host_ = static_cast<char*>(mapped);
   cuda_check(cudaSetDevice(device), "choosing the device", device);
   cuda_check(cudaHostRegister(host_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped), "registering shared memory",

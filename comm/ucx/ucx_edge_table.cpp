@@ -96,7 +96,7 @@ Described read_description(std::span<const std::byte> bytes) {
   return described;
 }
 
-[[noreturn]] void refuse(EdgeId edge, const std::string& why) {
+[[noreturn]] void refuse_edge(EdgeId edge, const std::string& why) {
   throw Error(ErrorKind::internal, "edge " + std::to_string(edge) + ": " + why);
 }
 
@@ -104,15 +104,15 @@ Described read_description(std::span<const std::byte> bytes) {
 const EndDescription& other_end(const std::map<EdgeId, EndDescription>& ends, EdgeId edge, int process, int self) {
   const auto found = ends.find(edge);
   if (found == ends.end() || found->second.other != self) {
-    refuse(edge, "process " + std::to_string(process) + " has not the other end of what process " + std::to_string(self) +
-                     " has one end of");
+    refuse_edge(edge, "process " + std::to_string(process) + " has not the other end of what process " + std::to_string(self) +
+                          " has one end of");
   }
   return found->second;
 }
 
 void check_devices(const EdgeSender& end) {
   for (const Device* device : end.devices) {
-    if (device->id().kind != DeviceKind::cpu) refuse(end.edge, "UCX carries the memory of CPUs only");
+    if (device->id().kind != DeviceKind::cpu) refuse_edge(end.edge, "UCX carries the memory of CPUs only");
   }
 }
 
@@ -175,8 +175,8 @@ void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
 UcxSendingEdge make_sending(EdgeSender end, const EndDescription& receiver, std::optional<std::int64_t> pid) {
   check_devices(end);
   if (receiver.lane.size() != end.devices.size()) {
-    refuse(end.edge,
-           std::to_string(end.devices.size()) + " ranks send, and " + std::to_string(receiver.lane.size()) + " receive");
+    refuse_edge(end.edge,
+                std::to_string(end.devices.size()) + " ranks send, and " + std::to_string(receiver.lane.size()) + " receive");
   }
   UcxSendingEdge edge;
   edge.end = std::move(end);
@@ -190,7 +190,7 @@ UcxSendingEdge make_sending(EdgeSender end, const EndDescription& receiver, std:
 UcxReceivingEdge make_receiving(EdgeReceiver end, const EndDescription& sender) {
   const std::size_t lanes = end.slots.empty() ? 0 : end.slots.front()->lanes.size();
   if (sender.lanes != lanes) {
-    refuse(end.edge, std::to_string(sender.lanes) + " ranks send, and " + std::to_string(lanes) + " receive");
+    refuse_edge(end.edge, std::to_string(sender.lanes) + " ranks send, and " + std::to_string(lanes) + " receive");
   }
   UcxReceivingEdge edge;
   edge.places.resize(end.slots.size());
@@ -274,7 +274,8 @@ std::shared_ptr<UcxEdgeTable> make_edge_table(const ControlPlane& control, const
   for (const Bytes& bytes : described) all.push_back(read_description(bytes));
   const int self = control.process();
   const auto of = [&](int process, EdgeId edge) -> const Described& {
-    if (process < 0 || process >= control.processes() || process == self) refuse(edge, "no other process is at its other end");
+    if (process < 0 || process >= control.processes() || process == self)
+      refuse_edge(edge, "no other process is at its other end");
     return all[static_cast<std::size_t>(process)];
   };
   auto table = std::make_shared<UcxEdgeTable>();

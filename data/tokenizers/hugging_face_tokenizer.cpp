@@ -16,14 +16,14 @@ namespace pipetrain {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& file, const std::string& what) {
+[[noreturn]] void fail_tokenizer(const std::string& file, const std::string& what) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", file, what));
 }
 
 AddedToken read_added_token(const Json& value, const std::string& file) {
   const auto wrong = [&] {
-    fail(file, "\"added_tokens\" holds what is no object with \"id\", \"content\" and true or false; " +
-                   std::string(tokenizer_file_remedy));
+    fail_tokenizer(file, "\"added_tokens\" holds what is no object with \"id\", \"content\" and true or false; " +
+                             std::string(tokenizer_file_remedy));
   };
   if (!value.is_object()) wrong();
   AddedToken token;
@@ -31,8 +31,8 @@ AddedToken read_added_token(const Json& value, const std::string& file) {
   if (!content || !content->is_string() || !id || !id->is_unsigned()) wrong();
   token.content = content->as_string();
   if (id->as_uint64() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
-    fail(file, fmt::format("the id of the added token {} is above {}; {}", token.content, Vocabulary::most_ids - 1,
-                           tokenizer_file_remedy));
+    fail_tokenizer(file, fmt::format("the id of the added token {} is above {}; {}", token.content, Vocabulary::most_ids - 1,
+                                     tokenizer_file_remedy));
   token.id = static_cast<std::int32_t>(id->as_uint64());
   const auto flag = [&](const char* name, bool otherwise) {
     const Json* const found = value.find(name);
@@ -52,7 +52,7 @@ std::vector<AddedToken> read_added_tokens(const Json& parts, const std::string& 
   std::vector<AddedToken> tokens;
   const Json* const list = parts.find("added_tokens");
   if (!list || list->is_null()) return tokens;
-  if (!list->is_array()) fail(file, fmt::format("\"added_tokens\" is no array; {}", tokenizer_file_remedy));
+  if (!list->is_array()) fail_tokenizer(file, fmt::format("\"added_tokens\" is no array; {}", tokenizer_file_remedy));
   for (const Json& value : *list) tokens.push_back(read_added_token(value, file));
   return tokens;
 }
@@ -62,8 +62,8 @@ void check_ids(const TokenizerParts& parts, const std::string& file) {
     const bool added =
         std::any_of(parts.added.begin(), parts.added.end(), [id](const AddedToken& token) { return token.id == id; });
     if (!added && !parts.vocabulary->has(id))
-      fail(file, fmt::format("post_processor: its token {} is neither in the vocabulary nor an added token; {}", id,
-                             tokenizer_file_remedy));
+      fail_tokenizer(file, fmt::format("post_processor: its token {} is neither in the vocabulary nor an added token; {}", id,
+                                       tokenizer_file_remedy));
   };
   for (const std::int32_t id : parts.around.before) check(id);
   for (const std::int32_t id : parts.around.after) check(id);
@@ -90,7 +90,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
     parts.has_decoder = true;
   }
   const auto model = component("model");
-  if (!model) fail(file, "it has no \"model\"; give a tokenizer.json of Hugging Face's library");
+  if (!model) fail_tokenizer(file, "it has no \"model\"; give a tokenizer.json of Hugging Face's library");
   parts.vocabulary = read.vocabulary;
   parts.model = make_model(*model, read, splits.byte_level);
   parts.content = checksum(text.data(), text.size());
@@ -111,8 +111,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(std::string_view vocabulary, st
     ++line_number;
     if (line.empty() || line.starts_with("#version")) continue;
     if (!read.merges.add_line(line))
-      fail(fmt::format("{}:{}", merges_file, line_number),
-           fmt::format("a merge is not two pieces with a space between; {}", tokenizer_file_remedy));
+      fail_tokenizer(fmt::format("{}:{}", merges_file, line_number),
+                     fmt::format("a merge is not two pieces with a space between; {}", tokenizer_file_remedy));
   }
   // What GPT-2's tokenizer is beside these two files.
   static const Json gpt2 = Json::object({{"pre_tokenizer", Json::object({{"type", "ByteLevel"}, {"add_prefix_space", false}})},

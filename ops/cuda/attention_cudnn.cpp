@@ -59,11 +59,11 @@ void* head_at(const Tensor& packed, const AttentionShape& shape, std::int64_t he
 }
 
 // Where [batch, heads, rows, D] lies: of each sequence `stride` rows of `cols` columns, the first `rows` of which count.
-struct Rows {
+struct GraphRows {
   std::int64_t heads, rows, stride, cols;
 };
 
-fe::graph::Tensor_attributes tensor(Id id, const char* name, const SegmentShape& s, const Rows& at) {
+fe::graph::Tensor_attributes tensor(Id id, const char* name, const SegmentShape& s, const GraphRows& at) {
   return fe::graph::Tensor_attributes()
       .set_uid(id)
       .set_name(name)
@@ -71,9 +71,9 @@ fe::graph::Tensor_attributes tensor(Id id, const char* name, const SegmentShape&
       .set_stride({at.stride * at.cols, s.head_dim, at.cols, 1});
 }
 
-Rows queries_of(const Layout& of) { return {of.shape.heads, of.shape.queries, of.shape.queries, of.q_cols}; }
-Rows keys_of(const Layout& of) { return {of.shape.kv_heads, of.shape.keys, of.kv_rows, of.kv_cols}; }
-Rows outputs_of(const SegmentShape& s) { return {s.heads, s.queries, s.queries, s.heads * s.head_dim}; }
+GraphRows queries_of(const Layout& of) { return {of.shape.heads, of.shape.queries, of.shape.queries, of.q_cols}; }
+GraphRows keys_of(const Layout& of) { return {of.shape.kv_heads, of.shape.keys, of.kv_rows, of.kv_cols}; }
+GraphRows outputs_of(const SegmentShape& s) { return {s.heads, s.queries, s.queries, s.heads * s.head_dim}; }
 
 fe::graph::Tensor_attributes statistics(const SegmentShape& s) {
   return fe::graph::Tensor_attributes()
@@ -148,7 +148,7 @@ struct CudnnAttention::State {
 
   void describe_backward(fe::graph::Graph& graph, const Layout& layout) const {
     const SegmentShape& s = layout.shape;
-    const Rows queries = queries_of(layout), keys = keys_of(layout), outputs = outputs_of(s);
+    const GraphRows queries = queries_of(layout), keys = keys_of(layout), outputs = outputs_of(s);
     auto [dq, dk, dv] = graph.sdpa_backward(graph.tensor(tensor(q, "q", s, queries)), graph.tensor(tensor(k, "k", s, keys)),
                                             graph.tensor(tensor(v, "v", s, keys)), graph.tensor(tensor(o, "o", s, outputs)),
                                             graph.tensor(tensor(d_o, "do", s, outputs)), graph.tensor(statistics(s)),

@@ -10,7 +10,7 @@ using namespace pipetrain::test;
 
 namespace {
 
-constexpr std::int64_t documents_a_sample = 3, sequence = 24;
+constexpr std::int64_t documents_a_sample = 3, document_sequence = 24;
 
 std::int64_t length_of(std::int64_t document) { return 2 + document * 5 % 7; }
 
@@ -24,7 +24,7 @@ void append(std::int64_t document, Sample& sample) {
 // Some documents a sample, kept apart, or one.
 class Documents final : public Dataset {
  public:
-  explicit Documents(bool packed) : Dataset(sequence), each_(packed ? documents_a_sample : 1), packed_(packed) {}
+  explicit Documents(bool packed) : Dataset(document_sequence), each_(packed ? documents_a_sample : 1), packed_(packed) {}
   std::int64_t size() const override { return 240 / each_; }
   std::uint64_t content() const override { return 0; }
   bool isolates_documents() const override { return packed_; }
@@ -56,7 +56,7 @@ TrainJob documents_job(Family family, bool packed, const Layout& layout) {
   config.vocabulary = 257;
   config.max_positions = 32;
   config.init_std = 0.3;
-  TrainJob job = random_job(config, sequence, packed ? 4 : 4 * documents_a_sample, layout);
+  TrainJob job = random_job(config, document_sequence, packed ? 4 : 4 * documents_a_sample, layout);
   job.dataset = std::make_shared<Documents>(packed);
   job.samples.shuffle = false;
   return job;
