@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "wait_until.hpp"
 
 namespace {
 
@@ -82,13 +83,18 @@ class Turning : public caf::event_based_actor {
   }
 };
 
+// Whether the scheduler's threads have let go of it, so that whoever sends it a message resumes it.
+bool is_idle(const caf::actor& actor) {
+  return dynamic_cast<caf::scheduled_actor&>(*caf::actor_cast<caf::abstract_actor*>(actor)).mailbox().blocked();
+}
+
 template <class Through>
 bool passes_within_the_turn() {
   caf::actor_system_config config;
   pipetrain::let_idle_threads_sleep(config);
   caf::actor_system system(config);
   const caf::actor stage = system.spawn<Turning>(), through = system.spawn<Through>();
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until the scheduler's threads let go of them
+  REQUIRE(pipetrain::test::wait_until([&] { return is_idle(stage) && is_idle(through); }));
   auto within = std::make_shared<std::promise<bool>>();
   auto result = within->get_future();
   caf::anon_send(stage, Begin{through, std::make_shared<std::promise<std::thread::id>>(), std::move(within)});
@@ -108,7 +114,7 @@ std::thread::id last_thread(int passes) {
   caf::scoped_actor self(system);
   for (const auto& [actor, next] : {std::pair(first, second), std::pair(second, first)})
     self->request(actor, caf::infinite, next).receive([] {}, [](const caf::error&) { FAIL("no answer"); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until the scheduler's threads let go of them
+  REQUIRE(pipetrain::test::wait_until([&] { return is_idle(first) && is_idle(second); }));
   auto last = std::make_shared<std::promise<std::thread::id>>();
   auto result = last->get_future();
   pipetrain::ActorRunner(system).send(first, Ping{passes, std::move(last)});

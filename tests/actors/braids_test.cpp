@@ -21,6 +21,7 @@
 #include "schedules/validate.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"
+#include "wait_until.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -101,10 +102,7 @@ TEST_CASE("a braid's second action computes while the first one's collective is 
         group.all_reduce(*stream, {&value, {1}, DType::f64}, Reduction::sum);
       };
       if (rank == 1)  // comes late
-        cpu_stream(*stream).enqueue([&] {
-          for (int i = 0; i < 2000 && !computed; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-          gave_up = !computed;
-        });
+        cpu_stream(*stream).enqueue([&] { gave_up = !wait_until([&] { return computed.load(); }); });
       group.run([&] { sum(own[0], rank + 1.0); },
                 [&] {
                   if (rank == 0) cpu_stream(*stream).enqueue([&] { computed = true; });

@@ -205,7 +205,7 @@ TEST_CASE("a broken connection that a stage meets is explained by the process th
         Failure met{ErrorKind::peer_lost, "a connection broke", "stage 1"};
         hub->forge(1, 0, Channel::engine, encode({{}, Failed{met}}));
         std::thread later([&] {
-          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the loss is heard of later than the failure
           hub->kill(2, "no sign of life");
         });
         try {

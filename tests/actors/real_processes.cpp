@@ -10,13 +10,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "actors/training/run_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
 #include "comm/shared_gpus.hpp"
 #include "core/mesh.hpp"
+#include "wait_until.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -133,17 +133,16 @@ void Followers::signal(int process, int signal) { ::kill(children_[static_cast<s
 
 std::vector<std::string> Followers::wait() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto left = [&] {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  };
   std::vector<std::string> ends;
   for (std::size_t i = 0; i < children_.size(); ++i) {
     int status = 0;
-    while (::waitpid(children_[i], &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        ends.push_back("still runs");
-        break;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (!wait_until([&] { return ::waitpid(children_[i], &status, WNOHANG) != 0; }, left())) {
+      ends.push_back("still runs");
+      continue;
     }
-    if (ends.size() > i) continue;
     children_[i] = 0;
     std::ifstream log(logs_[i]);
     std::string line((std::istreambuf_iterator<char>(log)), {});

@@ -49,7 +49,7 @@ TEST_CASE("everybody who asks who waits hears of every stage, though one answers
   auto step = pipeline.start_step({1, 2, 1, 0}, [](const auto&) { return Verdict{}; });
   std::vector<std::future<std::vector<std::string>>> answers;
   for (int i = 0; i < 3; ++i) answers.push_back(std::async(std::launch::async, [&] { return pipeline.waiting(); }));
-  std::this_thread::sleep_for(200ms);  // all have asked, and stage 0 has answered all
+  std::this_thread::sleep_for(100ms);  // all have asked, and stage 0 has answered all
   release.set_value();
   for (auto& answer : answers) {
     const auto lines = answer.get();

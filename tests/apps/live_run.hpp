@@ -5,16 +5,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "catch.hpp"
 #include "paths.hpp"
 #include "run_program.hpp"
+#include "wait_until.hpp"
 
 namespace pipetrain {
 
@@ -39,9 +38,9 @@ class LiveRun {
   pid_t process() const { return process_; }
   std::string err() const { return read_file(err_); }
   void wait_until(const std::function<bool()>& reached) const {
-    for (int tries = 0; tries < 6000 && !reached(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const bool came = test::wait_until(reached);
     INFO(err());
-    REQUIRE(reached());
+    REQUIRE(came);
   }
   // Whether the program has begun and set its handler of this signal.
   bool catches(int number) const {

@@ -1,5 +1,6 @@
 // What the first signal brings about, whatever the program waits for.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,6 +38,11 @@ class UnreadPipe {
     ::ioctl(descriptor_, FIONREAD, &count);
     return count;
   }
+  // Whether poll() tells a writer to wait.
+  bool is_full() const {
+    pollfd ready{descriptor_, POLLOUT, 0};
+    return ::poll(&ready, 1, 0) == 0;
+  }
 
  private:
   int descriptor_ = -1;
@@ -51,7 +57,7 @@ std::size_t lines_of_metrics(const fs::path& file) {
 void wait_until_still(const LiveRun& run, const fs::path& file) {
   std::size_t before = 0;
   run.wait_until([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     const std::size_t now = lines_of_metrics(file);
     return now > 0 && now == std::exchange(before, now);
   });
@@ -85,9 +91,8 @@ TEST_CASE("signals that are ignored from the start stay so") {
   run.wait_until([&] { return lines_of_metrics(metrics) > 2; });
   for (const int number : {SIGINT, SIGHUP}) {
     run.signal(number);
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     const std::size_t before = lines_of_metrics(metrics);
-    run.wait_until([&] { return lines_of_metrics(metrics) > before; });
+    run.wait_until([&] { return lines_of_metrics(metrics) > before + 20; });  // a run that stops would finish one step
   }
   CHECK(run.end_by(SIGTERM) == 143);
 }
@@ -97,7 +102,8 @@ TEST_CASE("a run that waits for a reader of its metrics ends at the first signal
   const std::string pipe = (folder.path() / "pipe").string();
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   LiveRun run(small_signalled + "--steps 5 --metrics " + pipe);
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  run.wait_until([&] { return run.catches(SIGTERM); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it looks for a reader every 50 ms
   CHECK(run.end_by(SIGTERM) == 143);
   CHECK(run.err() == "stopped by SIGTERM\n");
 }
@@ -107,8 +113,8 @@ TEST_CASE("metrics that nobody reads keep no run that is stopped, which is saved
   const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
   const UnreadPipe unread(pipe);
   LiveRun run(small_signalled + "--steps 1000000 --save " + save.string() + " --metrics " + pipe.string());
-  run.wait_until([&] { return unread.bytes() > 4000; });
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  run.wait_until([&] { return unread.is_full(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it comes to the line that finds no room
   CHECK(run.end_by(SIGTERM) == 143);
   CHECK_THAT(run.err(), Contains("--metrics " + pipe.string() + ": nobody read it when the run was stopped by SIGTERM") &&
                             Contains("go on with the same command and --resume"));
@@ -120,8 +126,7 @@ TEST_CASE("a trace that nobody reads keeps no run that is stopped, and costs not
   const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   LiveRun run(small_signalled + "--steps 2 --save " + save.string() + " --trace " + pipe.string());
-  run.wait_until([&] { return fs::exists(save / "model"); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  run.wait_until([&] { return fs::exists(save / "results.json"); });  // the trace comes next
   CHECK(run.end_by(SIGTERM) == 143);
   CHECK_THAT(run.err(), Contains("--trace " + pipe.string() + ": nobody read it when the run was stopped by SIGTERM"));
   CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002"});
@@ -133,6 +138,7 @@ TEST_CASE("progress that nobody reads keeps no run that is stopped, which is sav
   const UnreadPipe unread(pipe);
   LiveRun run(small_signalled + "--steps 1000000 --save " + save.string() + " --metrics " + metrics.string() +
               " > /dev/null 2> " + pipe.string() + " #");  // without the redirections of other runs
+  run.wait_until([&] { return unread.is_full(); });
   wait_until_still(run, metrics);
   CHECK(unread.bytes() > 4000);
   CHECK(run.end_by(SIGTERM) == 143);

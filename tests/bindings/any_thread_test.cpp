@@ -2,22 +2,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
-#include <thread>
 
 #include "bindings/chain.hpp"
 #include "catch.hpp"
+#include "wait_until.hpp"
 
 using namespace pipetrain::test;
 
 namespace {
-
-bool comes(const std::atomic<bool>& flag) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!flag && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  return flag;
-}
 
 // F1 of stage 0 and F0 of stage 1 each wait until the other has begun.
 struct Meeting {
@@ -48,7 +41,8 @@ struct Meeting {
     if (launch->action.kind == PIPETRAIN_F && stage->number < 2 && launch->action.microbatch == 1 - stage->number) {
       auto& begun = stage->meeting->begun;
       begun[static_cast<std::size_t>(stage->number)] = true;
-      if (!comes(begun[static_cast<std::size_t>(1 - stage->number)])) ++stage->meeting->missed;
+      const auto& other = begun[static_cast<std::size_t>(1 - stage->number)];
+      if (!wait_until([&] { return other.load(); })) ++stage->meeting->missed;
     }
     --stage->inside;
     return 0;

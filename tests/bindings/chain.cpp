@@ -41,7 +41,7 @@ double& number(const pipetrain_slot* slot) { return *static_cast<double*>(slot->
 Chain::Chain(const ChainOptions& options) : options_(options) {}
 
 Chain::~Chain() {
-  may_return_ = true;
+  let_return();
   free_pipeline();
   for (Stage& stage : stages_)
     for (std::thread& answer : stage.answers) answer.join();
@@ -142,7 +142,7 @@ bool Chain::does_wrong(const pipetrain_launch& launch, int& code) {
     pipetrain_fail("the second number is broken");
     code = 5;
   }
-  while (options_.fault == Fault::no_return && !may_return_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (options_.fault == Fault::no_return) may_return_.wait(false);
   return true;
 }
 

@@ -5,7 +5,6 @@
 #include <dlpack/dlpack.h>
 
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -56,7 +55,10 @@ class Chain {
   // to skip.
   const std::string& launched() const { return launched_; }
   int tensors_alive() const { return tensors_alive_; }
-  void let_return() { may_return_ = true; }
+  void let_return() {
+    may_return_ = true;
+    may_return_.notify_all();
+  }
 
   // The same training without a pipeline.
   static std::vector<double> reference(int virtual_stages, int microbatches, int steps);

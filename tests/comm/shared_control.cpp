@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "wait_until.hpp"
 
 namespace pipetrain::test {
 
@@ -158,9 +159,10 @@ std::vector<std::string> in_processes(int processes, const std::function<void(in
   for (int process = 0; process < processes; ++process) {
     const pid_t child = children[static_cast<std::size_t>(process)];
     int status = 0;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > limit) kill(child, SIGKILL);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
+    if (!wait_until([&] { return waitpid(child, &status, WNOHANG) != 0; }, left)) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
     }
     const bool expected = std::find(killed.begin(), killed.end(), process) != killed.end();
     if (status != 0 && !expected) {

@@ -24,7 +24,7 @@ void check_gate(Device& device) {
     stream->copy(passed.data(), memory.data(), sizeof(int));
     stream->copy(static_cast<int*>(memory.data()) + 1, passed.data(), sizeof(int));
     stream->record(*copied);
-    if (count % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (count % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     CHECK_FALSE(copied->query());
     numbers[0] = static_cast<int>(count);
     std::thread([&] { gate->open(count); }).join();

@@ -161,13 +161,7 @@ TEST_CASE("100 connections that never show the token neither keep others out nor
   {
     std::jthread waiting([&] { first = control::join_processes(rendezvous_of(0, 2, port), quick_settings()); });
     std::vector<std::unique_ptr<RawPeer>> strangers;
-    while (strangers.size() < 100) {
-      try {
-        strangers.push_back(std::make_unique<RawPeer>(port));
-      } catch (const std::runtime_error&) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));  // nobody listens yet
-      }
-    }
+    while (strangers.size() < 100) strangers.push_back(connect_when_ready(port));
     second = control::join_processes(rendezvous_of(1, 2, port), quick_settings());
     for (const auto& stranger : strangers) CHECK_FALSE(stranger->receive());  // each is closed in the end, and told nothing
   }
@@ -212,13 +206,7 @@ TEST_CASE("a process of the run that sends what it must not is lost, with the re
       std::jthread first([&] { planes[0] = control::join_processes(rendezvous_of(0, 3, port), quick_settings()); });
       planes[2] = nullptr;
       std::jthread second([&] { planes[2] = control::join_processes(rendezvous_of(2, 3, port), quick_settings()); });
-      while (!broken) {
-        try {
-          broken = std::make_unique<RawPeer>(port);
-        } catch (const std::runtime_error&) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        }
-      }
+      broken = connect_when_ready(port);
       broken->greet(rendezvous_of(1, 3, port));
       while (broken->receive()->kind != FrameKind::welcome) {
       }
@@ -262,14 +250,7 @@ TEST_CASE("a process that takes no messages is lost before too many wait for it"
   {
     std::jthread joining([&] { first = control::join_processes(rendezvous_of(0, 2, port), settings); });
     deaf = std::jthread([&] {  // alive, but never reads
-      std::unique_ptr<RawPeer> peer;
-      while (!peer) {
-        try {
-          peer = std::make_unique<RawPeer>(port);
-        } catch (const std::runtime_error&) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        }
-      }
+      const auto peer = connect_when_ready(port);
       peer->greet(rendezvous_of(1, 2, port));
       while (!over) {
         peer->send(Frame{.kind = FrameKind::heartbeat});

@@ -76,11 +76,11 @@ TEST_CASE("a run whose processes are all stopped and go on loses nobody", "[cont
   // This process cannot stop itself in a test; a handler that takes too long stops its I/O thread as well.
   run.plane().on_message(Channel::run, [&](int, auto) {
     for (const int process : others) run.signal(process, SIGSTOP);
-    std::this_thread::sleep_for(2 * quick_settings().silence);
+    std::this_thread::sleep_for(quick_settings().silence + quick_settings().silence / 3);
     for (const int process : others) run.signal(process, SIGCONT);
   });
   run.plane().send(0, Channel::run, {});
-  for (int round = 1; round <= 20; ++round) {
+  for (int round = 1; round <= 10; ++round) {
     for (const int process : others) run.plane().send(process, Channel::transport, bytes_of("echo"));
     REQUIRE(echoes.wait(others.size() * static_cast<std::size_t>(round)).size() ==
             others.size() * static_cast<std::size_t>(round));
@@ -145,7 +145,7 @@ TEST_CASE("a process that comes for a place whose process is gone tries again, a
              Contains("peer lost: process 0 was not reached") && Contains("process 1 (rank 1) on host ") &&
                  Contains("killed or ended"));
   std::jthread restarted([&] { join(next, 1); });
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(milliseconds(60));  // it tries every 20 ms
   planes[0].reset();
   join(next, 0);
   restarted.join();
@@ -158,14 +158,14 @@ TEST_CASE("exchanges wait for a process that is heard of, beyond the rendezvous'
   Planes planes = join_all(3, quick_settings(), [&](Rendezvous& rendezvous) { rendezvous.timeout = limit; });
   std::vector<std::size_t> parts(3);
   in_threads(3, [&](int process) {  // process 0 loads for long
-    if (process == 0) std::this_thread::sleep_for(4 * limit + quick_settings().silence);
+    if (process == 0) std::this_thread::sleep_for(limit + quick_settings().silence);
     parts[process] = planes[process]->exchange("loaded", {}).size();
   });
   CHECK(parts == std::vector<std::size_t>{3, 3, 3});
   std::vector<std::string> errors(2);
   in_threads(3, [&](int process) {
     if (process == 2) {
-      std::this_thread::sleep_for(2 * limit);
+      std::this_thread::sleep_for(limit + limit / 4);
       planes[2].reset();
     } else {
       errors[process] = error_of([&] { planes[process]->exchange("buffers", {}); });

@@ -71,16 +71,6 @@ std::string error_of_changed(const std::function<void(Rendezvous&)>& change) {
   return error;
 }
 
-RawPeer connect_when_ready(std::uint16_t port) {
-  for (;;) {
-    try {
-      return RawPeer(port);
-    } catch (const std::runtime_error&) {
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("a process with another token is refused, and the run goes on waiting for the right one", "[control]") {
@@ -124,12 +114,12 @@ TEST_CASE("processes of runs of another size and of other versions are refused, 
   });
   CHECK_THAT(error, Contains("wrong input: a process was refused: ") && Contains("speaks version 7"));
   error = error_of_first(2, [](std::uint16_t port) {
-    RawPeer peer = connect_when_ready(port);
+    const auto peer = connect_when_ready(port);
     control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
     hello.program = "9.9";
-    peer.send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
-    peer.send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
-    CHECK_THAT(peer.refusal(), Contains("this is pipetrain 9.9, and process 0 of the run is "));
+    peer->send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
+    peer->send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
+    CHECK_THAT(peer->refusal(), Contains("this is pipetrain 9.9, and process 0 of the run is "));
   });
   CHECK_THAT(error, Contains("was refused: this is pipetrain 9.9"));
 }
@@ -142,11 +132,11 @@ TEST_CASE("two processes that claim one place: the later one is refused, and bef
     return error_of([&] { control::join_processes(rendezvous, quick_settings()); });
   };
   const std::string first = error_of_first(3, [&](std::uint16_t port) {
-    RawPeer earlier = connect_when_ready(port);
+    const auto earlier = connect_when_ready(port);
     Rendezvous rendezvous = rendezvous_of(1, 3, port);
     rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
-    earlier.greet(rendezvous);
-    REQUIRE(earlier.receive()->kind == control::FrameKind::accepted);
+    earlier->greet(rendezvous);
+    REQUIRE(earlier->receive()->kind == control::FrameKind::accepted);
     CHECK_THAT(claim(port), Contains("wrong input: " + twice) && Contains("came later"));
   });
   CHECK_THAT(first, Contains("wrong input: process 1 (rank 1) on host ") && Contains("was refused: " + twice));
@@ -166,14 +156,14 @@ TEST_CASE("the place of a process that is lost before the run begins is free aga
   Planes planes(2);
   std::jthread first([&] { planes[0] = control::join_processes(rendezvous_of(0, 2, port), quick_settings()); });
   {
-    RawPeer earlier = connect_when_ready(port);
+    const auto earlier = connect_when_ready(port);
     control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
     hello.info.machine = "another one";  // the run begins only when its clock has been read
-    earlier.send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
-    earlier.send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
-    REQUIRE(earlier.receive()->kind == control::FrameKind::accepted);
+    earlier->send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
+    earlier->send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
+    REQUIRE(earlier->receive()->kind == control::FrameKind::accepted);
+    REQUIRE(earlier->hang_up());  // until process 0 has noticed, the place is taken
   }
-  std::this_thread::sleep_for(milliseconds(100));  // until process 0 has noticed, the place is taken
   planes[1] = control::join_processes(rendezvous_of(1, 2, port), quick_settings());
   first.join();
   leave_all(planes);
@@ -201,9 +191,9 @@ TEST_CASE("a process that dies before the run begins is named with the reason", 
     error = error_of([&] { control::join_processes(rendezvous, quick_settings()); });
   });
   {
-    RawPeer peer = connect_when_ready(port);
-    peer.greet(rendezvous_of(2, 3, port));
-    REQUIRE(peer.receive()->kind == control::FrameKind::accepted);
+    const auto peer = connect_when_ready(port);
+    peer->greet(rendezvous_of(2, 3, port));
+    REQUIRE(peer->receive()->kind == control::FrameKind::accepted);
   }
   first.join();
   CHECK_THAT(error, Contains("process 1 and process 2 (it joined and was lost: ") && Contains("killed or ended"));
@@ -231,21 +221,24 @@ TEST_CASE("an address that is in use, not of this host or unknown is one line", 
 }
 
 TEST_CASE("where nobody listens, or something that is not pipetrain, the attempts end with the time", "[control]") {
-  const auto error_at = [](std::uint16_t port) {
-    Rendezvous rendezvous = rendezvous_of(1, 2, port);
-    rendezvous.timeout = milliseconds(1500);
-    return error_of([&] { control::join_processes(rendezvous, quick_settings()); });
-  };
-  CHECK_THAT(error_at(free_port()),
-             Contains("peer lost: process 0 was not reached at 127.0.0.1:") && Contains("within 1.5 s: Connection refused"));
-  {
-    const std::uint16_t port = free_port();
-    const FakeServer silent(port, {});
-    CHECK_THAT(error_at(port), Contains("no answer within 1 s"));
-  }
-  const std::uint16_t port = free_port();
-  const FakeServer web(port, bytes_of("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"));
-  CHECK_THAT(error_at(port), Contains("it sent what is no message of pipetrain"));
+  auto settings = quick_settings();
+  settings.handshake = milliseconds(500);
+  std::array<std::uint16_t, 3> ports{free_port()};
+  const FakeServer silent(ports[0], {});
+  ports[1] = free_port();
+  const FakeServer web(ports[1], bytes_of("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"));
+  ports[2] = free_port();
+  std::array<std::string, 3> errors;
+  in_threads(3, [&](int i) {
+    const auto at = static_cast<std::size_t>(i);
+    Rendezvous rendezvous = rendezvous_of(1, 2, ports[at]);
+    rendezvous.timeout = milliseconds(1100);
+    errors[at] = error_of([&] { control::join_processes(rendezvous, settings); });
+  });
+  CHECK_THAT(errors[0], Contains("no answer within 0.5 s"));
+  CHECK_THAT(errors[1], Contains("it sent what is no message of pipetrain"));
+  CHECK_THAT(errors[2],
+             Contains("peer lost: process 0 was not reached at 127.0.0.1:") && Contains("within 1.1 s: Connection refused"));
 }
 
 TEST_CASE("the clock of another host is compared with that of process 0", "[control]") {
@@ -253,18 +246,18 @@ TEST_CASE("the clock of another host is compared with that of process 0", "[cont
   std::unique_ptr<ControlPlane> first;
   std::jthread waiting([&] { first = control::join_processes(rendezvous_of(0, 2, port), quick_settings()); });
   const auto behind = std::chrono::hours(5);
-  RawPeer peer = connect_when_ready(port);
+  const auto peer = connect_when_ready(port);
   control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
   hello.info.machine = "another one";
-  peer.send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
-  peer.send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
-  while (const auto frame = peer.receive()) {
+  peer->send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
+  peer->send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
+  while (const auto frame = peer->receive()) {
     if (frame->kind == control::FrameKind::welcome) break;
     if (frame->kind != control::FrameKind::ping) continue;
     WireWriter writer;
     writer.number(static_cast<std::int64_t>(
         std::chrono::nanoseconds((std::chrono::steady_clock::now() - behind).time_since_epoch()).count()));
-    peer.send({.kind = control::FrameKind::pong, .payload = std::move(writer).data()});
+    peer->send({.kind = control::FrameKind::pong, .payload = std::move(writer).data()});
   }
   waiting.join();
   CHECK(std::chrono::abs(first->info(1).clock_offset - behind) < std::chrono::seconds(1));
@@ -299,7 +292,7 @@ TEST_CASE("a process may come before process 0 does", "[control]") {
   const std::uint16_t port = free_port();
   Planes planes(2);
   in_threads(2, [&](int process) {
-    if (process == 0) std::this_thread::sleep_for(milliseconds(300));
+    if (process == 0) std::this_thread::sleep_for(milliseconds(100));  // the other one tries every 20 ms
     planes[process] = control::join_processes(rendezvous_of(process, 2, port), quick_settings());
   });
   leave_all(planes);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "comm/control/control_fixture.hpp"
 #include "comm/control/loopback.hpp"
 #include "core/error.hpp"
+#include "wait_until.hpp"
 
 namespace pipetrain::test {
 RawPeer::RawPeer(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -29,6 +31,29 @@ RawPeer::~RawPeer() { close(); }
 void RawPeer::close() {
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
+}
+
+bool RawPeer::hang_up() {
+  ::shutdown(socket_, SHUT_WR);
+  while (receive()) {
+  }
+  char more = 0;
+  const bool closed = ::recv(socket_, &more, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
+  close();
+  return closed;
+}
+
+std::unique_ptr<RawPeer> connect_when_ready(std::uint16_t port) {
+  std::unique_ptr<RawPeer> peer;
+  const bool listens = wait_until([&] {
+    try {
+      peer = std::make_unique<RawPeer>(port);
+    } catch (const std::runtime_error&) {
+    }
+    return peer != nullptr;
+  });
+  if (!listens) throw std::runtime_error("nobody listens");
+  return peer;
 }
 
 bool RawPeer::send(std::span<const std::byte> bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -28,11 +29,16 @@ class RawPeer {
   // The reason that process 0 gives, or "nothing".
   std::string refusal();
   void close();
+  // As close(), and waits until process 0 has heard of it and closed the connection as well: whether it has within 10 s.
+  bool hang_up();
 
  private:
   int socket_;
   control::FrameReader reader_{control::most_frame_bytes};
 };
+
+// Tries until somebody listens at the port, for at most 30 s.
+std::unique_ptr<RawPeer> connect_when_ready(std::uint16_t port);
 
 // As it travels.
 Bytes bytes_of(const control::Frame& frame);

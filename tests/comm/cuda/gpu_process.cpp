@@ -11,12 +11,12 @@
 #include <filesystem>
 #include <map>
 #include <sstream>
-#include <thread>
 
 #include "comm/control/control_fixture.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "comm/shared_gpus.hpp"
 #include "skip.hpp"
+#include "wait_until.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -64,15 +64,13 @@ pid_t start(const GpuRun& run, int process, std::uint16_t port) {
   return status == 0 ? pid : -1;
 }
 
-int wait_until(pid_t pid, Clock::time_point limit) {
+int end_within(pid_t pid, Clock::time_point limit) {
   int status = 0;
-  while (::waitpid(pid, &status, WNOHANG) == 0) {
-    if (Clock::now() > limit) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, &status, 0);
-      return -99;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - Clock::now());
+  if (!wait_until([&] { return ::waitpid(pid, &status, WNOHANG) != 0; }, left)) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, &status, 0);
+    return -99;
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
@@ -106,7 +104,7 @@ std::vector<int> run_gpu_processes(const GpuRun& run) {
   for (int process = 0; process < run.processes; ++process) pids.push_back(start(run, process, port));
   const auto limit = Clock::now() + run.limit;
   std::vector<int> ends;
-  for (const pid_t pid : pids) ends.push_back(pid < 0 ? -98 : wait_until(pid, limit));
+  for (const pid_t pid : pids) ends.push_back(pid < 0 ? -98 : end_within(pid, limit));
   return ends;
 }
 

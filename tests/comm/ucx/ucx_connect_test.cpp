@@ -19,6 +19,7 @@
 #include "comm/ucx/ucx_worker.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
+#include "wait_until.hpp"
 
 using namespace pipetrain;
 
@@ -83,7 +84,6 @@ void crowd(ControlPlane& control, int connections) {
     }
   });
   const std::vector<int> sockets = shout(place, connections);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   control.exchange("the crowd is there", {});
   control.exchange("done", {});
   for (const int socket : sockets) ::close(socket);
@@ -142,7 +142,7 @@ TEST_CASE("a process that the others reach before it has gone on itself is conne
   for (int late = 0; late < processes; ++late) {
     test::SharedControl shared(processes);
     const auto wrong = test::in_processes(processes, [&](int process) {
-      const auto control = shared.plane(process, std::chrono::milliseconds(process == late ? 150 : 0));
+      const auto control = shared.plane(process, std::chrono::milliseconds(process == late ? 50 : 0));
       const Mesh mesh = test::a_rank_each(processes);
       UcxTransport transport(*control, mesh);
       for (std::uint32_t number = 1; number <= 3; ++number) sum_over_all(transport, process, number);
@@ -161,6 +161,8 @@ TEST_CASE("a hundred connections of strangers do not keep the processes of a run
     if (process == stranger) return crowd(*control, 100);
     const Mesh mesh = test::a_rank_each(run);
     UcxTransport transport(*control, mesh);
+    // It takes in so many strangers only, and drops others for them.
+    if (process == 0) test::require(test::wait_until([&] { return transport.dropped() > 0; }), "no crowd came");
     control->exchange("the crowd is there", {});
     sum_over_all(transport, process, 1, run);
     control->exchange("done", {});

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -14,6 +16,7 @@
 #include "comm/shared_control.hpp"
 #include "comm/ucx/ucx_traffic.hpp"
 #include "comm/ucx/ucx_transport.hpp"
+#include "wait_until.hpp"
 
 using namespace pipetrain;
 using test::a_rank_each;
@@ -46,6 +49,12 @@ class Loss {
 
 const std::vector<TrafficEdge> ring = {
     {.edge = 1, .from = 0, .to = 1}, {.edge = 2, .from = 1, .to = 2}, {.edge = 3, .from = 2, .to = 0}};
+
+bool is_stopped(std::int64_t pid) {
+  std::string number, name, state;
+  std::ifstream("/proc/" + std::to_string(pid) + "/stat") >> number >> name >> state;
+  return state == "T";
+}
 
 }  // namespace
 
@@ -127,7 +136,7 @@ TEST_CASE("nobody waits for a stopped process that is known to be gone") {
           control->exchange("done", {});
         }
         if (process == 1) raise(SIGSTOP);
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        test::require(test::wait_until([&] { return is_stopped(control->info(1).pid); }), "it does not stop");
         shared.call_gone(1);
         const auto start = std::chrono::steady_clock::now();
         transport->abort(std::make_exception_ptr(std::runtime_error("over")));

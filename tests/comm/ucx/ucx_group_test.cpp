@@ -1,6 +1,6 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <exception>
 #include <random>
@@ -14,6 +14,7 @@
 #include "comm/shared_control.hpp"
 #include "comm/ucx/ucx_transport.hpp"
 #include "core/device.hpp"
+#include "wait_until.hpp"
 
 using namespace pipetrain;
 using test::require;
@@ -40,13 +41,17 @@ struct Work {
   std::int64_t rows = 0, cols = 0;
 };
 
+// From -1 to 1, times a power of ten, so that every order of adding has other bits.
+constexpr double scales[] = {0x1p-63 * 1e-4, 0x1p-63 * 1e-3, 0x1p-63 * 1e-2, 0x1p-63 * 1e-1, 0x1p-63,
+                             0x1p-63 * 1e1,  0x1p-63 * 1e2,  0x1p-63 * 1e3,  0x1p-63 * 1e4};
+
 template <class T>
 void draw_values(Buffer& buffer, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::normal_distribution<T> normal;
   T* values = static_cast<T*>(buffer.data());
   for (std::size_t i = 0; i < buffer.bytes() / sizeof(T); ++i) {
-    values[i] = normal(random) * std::pow(T(10), T(static_cast<int>(random() % 9) - 4));
+    const std::uint64_t bits = random();
+    values[i] = static_cast<T>(static_cast<double>(static_cast<std::int64_t>(bits)) * scales[bits % 9]);
   }
 }
 
@@ -202,8 +207,11 @@ TEST_CASE("an aborted group over processes ends the waiting of its ranks with th
     Buffer memory = device->allocate(std::size_t{8} << 20, "test");
     // Process 1 never comes.
     if (process == 0) {
+      std::atomic<bool> begun = false;
+      stream->host_callback([&] { begun = true; });
       group->all_reduce(*stream, {memory.data(), {2 << 20}, DType::f32}, Reduction::sum);
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      require(test::wait_until([&] { return begun.load(); }), "the stream comes to the sum");
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // it sends its parts, and waits
       group->abort(std::make_exception_ptr(std::runtime_error("over")));
       std::string why;
       try {

@@ -1,11 +1,9 @@
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <iterator>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "catch.hpp"
@@ -15,6 +13,7 @@
 #include "comm/ucx/ucx_peers.hpp"
 #include "comm/ucx/ucx_traffic.hpp"
 #include "comm/ucx/ucx_transport.hpp"
+#include "wait_until.hpp"
 
 using namespace pipetrain;
 using test::Traffic;
@@ -120,7 +119,7 @@ void attack(ControlPlane& control) {
                      .done = [&left] { --left; }});
     });
   }
-  while (left > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  test::require(test::wait_until([&] { return left == 0; }), "not all was sent");
   control.exchange("done", {});
 }
 
@@ -133,11 +132,8 @@ void work(ControlPlane& control) {
     Traffic traffic(transport, control.process(), edges);
     traffic.run();
   }
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const std::uint64_t expected = control.process() == 0 ? messages : 0;
-  while (transport.dropped() < expected && std::chrono::steady_clock::now() < limit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  test::wait_until([&] { return transport.dropped() >= expected; });
   control.exchange("done", {});
   test::require(transport.dropped() == expected, std::to_string(transport.dropped()) + " messages were dropped");
 }

@@ -1,9 +1,7 @@
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "catch.hpp"
@@ -13,6 +11,7 @@
 #include "comm/ucx/ucx_peers.hpp"
 #include "comm/ucx/ucx_transport.hpp"
 #include "core/device.hpp"
+#include "wait_until.hpp"
 
 using namespace pipetrain;
 
@@ -52,14 +51,11 @@ class Producer {
                       .bytes = sizeof value,
                       .done = [&sent] { sent = true; }});
     });
-    while (!sent) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    test::require(test::wait_until([&] { return sent.load(); }), "it was not sent");
   }
 
   void wait_for_credits(int count) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (credits_ < count && std::chrono::steady_clock::now() < limit) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    test::wait_until([&] { return credits_ >= count; });
     test::require(credits_ == count, std::to_string(credits_) + " credits came");
   }
 

@@ -1,7 +1,5 @@
 #include <atomic>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "catch.hpp"
@@ -9,6 +7,7 @@
 #include "core/error.hpp"
 #include "cuda_fault.hpp"
 #include "skip.hpp"
+#include "wait_until.hpp"
 
 namespace pipetrain {
 namespace {
@@ -143,7 +142,7 @@ TEST_CASE("a fault of a GPU kernel reaches streams, events and callbacks", "[.][
   stream->host_callback([&] { ++called; });
   stream->record(*after);
   CHECK(after->query());
-  for (int patience = 0; called < 2 && patience < 500; ++patience) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  test::wait_until([&] { return called >= 2; });
   CHECK(called == 2);
 }
 
