@@ -71,7 +71,8 @@ class Words {
     const std::size_t begin = at_ + 1, end = text_.find(quote, begin);
     if (end == text_.npos) fail_arguments(path_, line_, "a quote is not closed");
     const std::string_view inside = text_.substr(begin, end - begin);
-    if (quote == '"' && inside.find('$') != inside.npos) fail(path_, line_, "holds a shell's variable; write its value");
+    if (quote == '"' && inside.find('$') != inside.npos)
+      fail_arguments(path_, line_, "holds a shell's variable; write its value");
     for (const char c : inside) line_ += c == '\n';
     at_ = end + 1;
     return std::string(inside);

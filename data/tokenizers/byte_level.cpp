@@ -23,15 +23,15 @@ struct Table {
     }
   }
 };
-constexpr Table table;
+constexpr Table byte_table;
 
 }  // namespace
 
-char32_t character_of_byte(std::uint8_t byte) { return table.characters[byte]; }
+char32_t character_of_byte(std::uint8_t byte) { return byte_table.characters[byte]; }
 
 std::optional<std::uint8_t> byte_of_character(char32_t code) {
-  if (code >= table.bytes.size() || table.bytes[code] < 0) return std::nullopt;
-  return static_cast<std::uint8_t>(table.bytes[code]);
+  if (code >= byte_table.bytes.size() || byte_table.bytes[code] < 0) return std::nullopt;
+  return static_cast<std::uint8_t>(byte_table.bytes[code]);
 }
 
 std::optional<std::string> bytes_of_piece(std::string_view piece) {
