@@ -7,50 +7,50 @@
 namespace pipetrain::fuzz {
 namespace {
 
-constexpr std::array<std::string_view, 44> numbers = {"0",
-                                                      "-0",
-                                                      "1",
-                                                      "-1",
-                                                      "2",
-                                                      "3",
-                                                      "7",
-                                                      "8",
-                                                      "16",
-                                                      "255",
-                                                      "256",
-                                                      "1024",
-                                                      "32767",
-                                                      "32768",
-                                                      "65535",
-                                                      "65536",
-                                                      "16777215",
-                                                      "16777216",
-                                                      "16777217",
-                                                      "2147483647",
-                                                      "2147483648",
-                                                      "-2147483648",
-                                                      "4294967295",
-                                                      "4294967296",
-                                                      "9007199254740993",
-                                                      "9223372036854775807",
-                                                      "9223372036854775808",
-                                                      "-9223372036854775808",
-                                                      "-9223372036854775809",
-                                                      "18446744073709551615",
-                                                      "18446744073709551616",
-                                                      "0.5",
-                                                      "1.0",
-                                                      "1e308",
-                                                      "-1e308",
-                                                      "1e309",
-                                                      "5e-324",
-                                                      "1e-400",
-                                                      "1e-320",
-                                                      "1E+2",
-                                                      "nan",
-                                                      "inf",
-                                                      "0x10",
-                                                      "99999999999999999999999999999999"};
+constexpr std::array<std::string_view, 44> odd_numbers = {"0",
+                                                          "-0",
+                                                          "1",
+                                                          "-1",
+                                                          "2",
+                                                          "3",
+                                                          "7",
+                                                          "8",
+                                                          "16",
+                                                          "255",
+                                                          "256",
+                                                          "1024",
+                                                          "32767",
+                                                          "32768",
+                                                          "65535",
+                                                          "65536",
+                                                          "16777215",
+                                                          "16777216",
+                                                          "16777217",
+                                                          "2147483647",
+                                                          "2147483648",
+                                                          "-2147483648",
+                                                          "4294967295",
+                                                          "4294967296",
+                                                          "9007199254740993",
+                                                          "9223372036854775807",
+                                                          "9223372036854775808",
+                                                          "-9223372036854775808",
+                                                          "-9223372036854775809",
+                                                          "18446744073709551615",
+                                                          "18446744073709551616",
+                                                          "0.5",
+                                                          "1.0",
+                                                          "1e308",
+                                                          "-1e308",
+                                                          "1e309",
+                                                          "5e-324",
+                                                          "1e-400",
+                                                          "1e-320",
+                                                          "1E+2",
+                                                          "nan",
+                                                          "inf",
+                                                          "0x10",
+                                                          "99999999999999999999999999999999"};
 
 constexpr std::array<std::string_view, 30> pieces = {
     "{}",      "[]",       "[[]]", "{\"a\":1}", "null",         "true", "false", "\"\"", "\"a\"", "\"\\u0000\"", "\"\\ud800\"",
@@ -155,7 +155,7 @@ std::size_t random_times(Random& random) {
 std::string random_piece(Random& random, const std::vector<std::string>& texts, const std::vector<std::string>& dictionary) {
   switch (random.below(4)) {
     case 0:
-      return std::string(numbers[random.below(numbers.size())]);
+      return std::string(odd_numbers[random.below(odd_numbers.size())]);
     case 1:
       return std::string(pieces[random.below(pieces.size())]);
     case 2:
@@ -175,7 +175,7 @@ void replace_token(Random& random, std::string& text, const std::vector<std::str
                    const std::vector<std::string>& dictionary) {
   const Span token = random_token(random, text);
   const bool is_number = std::isdigit(static_cast<unsigned char>(text[token.begin])) != 0;
-  const std::string with = is_number && !random.one_in(4) ? std::string(numbers[random.below(numbers.size())])
+  const std::string with = is_number && !random.one_in(4) ? std::string(odd_numbers[random.below(odd_numbers.size())])
                                                           : random_piece(random, texts, dictionary);
   text.replace(token.begin, token.size(), with);
 }

@@ -109,7 +109,7 @@ struct Course {
 };
 
 // Verdicts: 0 confirms, 1 applies more, 2 skips.
-Course run(const PipelineOptions& options, const std::vector<int>& verdicts, bool early) {
+Course run_course(const PipelineOptions& options, const std::vector<int>& verdicts, bool early) {
   Pipeline pipeline(
       options, [&](StageId id, const schedules::StageNeeds&) { return std::make_shared<TinyModel>(id, options.plan); },
       [](int) { return make_empty_source(); });
@@ -170,7 +170,7 @@ TEST_CASE("forwards that begin early see the weights of the verdict, for every s
       for (const int microbatches : {1, 5}) {
         const auto options = early_options(std::string(schedule.name), stages, microbatches);
         INFO(schedule.name << " pp " << stages << " m " << microbatches);
-        const Course waiting = run(options, verdicts, false), early = run(options, verdicts, true);
+        const Course waiting = run_course(options, verdicts, false), early = run_course(options, verdicts, true);
         CHECK(early.losses == waiting.losses);
         CHECK(waiting.previews == 0);
         previews += early.previews;
@@ -186,7 +186,7 @@ TEST_CASE("several replicas and stages that run further ahead begin early, too")
     auto options = early_options("zb-h2", 3, 6);
     options.replicas = 2;
     options.run_ahead = run_ahead;
-    CHECK(run(options, verdicts, true).losses == run(options, verdicts, false).losses);
+    CHECK(run_course(options, verdicts, true).losses == run_course(options, verdicts, false).losses);
   }
 }
 

@@ -12,9 +12,9 @@ using schedules::ActionKind;
 namespace {
 
 // Reports of a run that never was: the actions of each device take the times given.
-class Steps {
+class WatchedSteps {
  public:
-  explicit Steps(const TrainJob& job) : job_(job) {}
+  explicit WatchedSteps(const TrainJob& job) : job_(job) {}
   double loss = 2, norm = 1;
 
   // slow: this rank's times are multiplied by `factor`.
@@ -61,7 +61,7 @@ class Steps {
 
 TEST_CASE("a stage that computes for longer than simulated is told once, with its rank") {
   const TrainJob job = golden_job("llama3_tiny", {2, 1, 2, 2});
-  Steps steps(job);
+  WatchedSteps steps(job);
   HealthWatch watch(job, {});
   std::vector<std::string> told;
   const auto run = [&](int count, int slow, double factor) {
@@ -81,7 +81,7 @@ TEST_CASE("a stage that computes for longer than simulated is told once, with it
 
 TEST_CASE("a loss that jumps and a norm that grows are told once") {
   const TrainJob job = golden_job("llama3_tiny", {});
-  Steps steps(job);
+  WatchedSteps steps(job);
   HealthWatch watch(job, {});
   const auto add = [&](double loss, double norm) {
     steps.loss = loss, steps.norm = norm;
@@ -101,7 +101,7 @@ TEST_CASE("a loss that jumps and a norm that grows are told once") {
 
 TEST_CASE("limits of 0 turn what is watched off") {
   const TrainJob job = golden_job("llama3_tiny", {});
-  Steps steps(job);
+  WatchedSteps steps(job);
   HealthWatch watch(job, {0, 20, 0, 0});
   for (int step = 0; step < 60; ++step) {
     steps.loss = step == 50 ? 100 : 2, steps.norm = step;

@@ -23,8 +23,8 @@ ModelConfig even_config() {
 
 constexpr MicrobatchShape shape{.batch = 2, .sequence = 64};
 // Of one layer: qkv, attention's output, gate and up, down.
-constexpr std::size_t matrices = 256 * 512 + 256 * 256 + 256 * 1024 + 512 * 256;
-constexpr std::size_t scale = tensor_alignment;  // two numbers
+constexpr std::size_t matrix_elements = 256 * 512 + 256 * 256 + 256 * 1024 + 512 * 256;
+constexpr std::size_t scale_bytes = tensor_alignment;  // two numbers
 
 struct Measured {
   ActivationBytes activations;
@@ -49,10 +49,10 @@ TEST_CASE("in fp8 a stage holds its blocks' matrices in two more layouts, and le
   Numerics bf16{.precision = Precision::bf16()}, fp8{.precision = Precision::fp8()};
   const auto tokens = static_cast<std::size_t>(shape.tokens());
   CHECK(measured(bf16).weights == 0);
-  CHECK(measured(fp8).weights == 3 * (2 * matrices + 4 * scale));
+  CHECK(measured(fp8).weights == 3 * (2 * matrix_elements + 4 * scale_bytes));
   // Both norms' outputs and the MLP's inner columns a byte less, the heads a byte more.
   constexpr std::size_t less = 2 * 256 + 512 - 4 * 64;
-  CHECK(measured(bf16).activations.saved - measured(fp8).activations.saved == 3 * (tokens * less - 4 * scale));
+  CHECK(measured(bf16).activations.saved - measured(fp8).activations.saved == 3 * (tokens * less - 4 * scale_bytes));
 
   // What elementwise passes make again, and what the whole forward does, is not there in either.
   for (const Recompute mode : {Recompute::selective, Recompute::full}) {
@@ -67,15 +67,15 @@ TEST_CASE("in fp8 a tensor-parallel rank holds its part of the matrices, and the
   const auto tokens = static_cast<std::size_t>(shape.tokens());
   for (const bool sequence_parallel : {true, false}) {
     const TensorParallel tp{groups.front().get(), sequence_parallel};
-    CHECK(measured(fp8, tp).weights == 3 * (matrices + 4 * scale));
+    CHECK(measured(fp8, tp).weights == 3 * (matrix_elements + 4 * scale_bytes));
     constexpr std::size_t less = 2 * 256 + 512 / 2 - 4 * 64 / 2;
-    CHECK(measured(bf16, tp).activations.saved - measured(fp8, tp).activations.saved == 3 * (tokens * less - 4 * scale));
+    CHECK(measured(bf16, tp).activations.saved - measured(fp8, tp).activations.saved == 3 * (tokens * less - 4 * scale_bytes));
     // What was gathered is kept where elementwise passes run again, as in bf16.
     const auto selective = [&](Numerics numerics) {
       numerics.recompute = Recompute::selective;
       return measured(numerics, tp).activations.saved;
     };
-    const std::size_t kept_less = sequence_parallel ? 3 * 2 * (tokens * 256 - scale) : 0;
+    const std::size_t kept_less = sequence_parallel ? 3 * 2 * (tokens * 256 - scale_bytes) : 0;
     CHECK(selective(bf16) - selective(fp8) == kept_less);
   }
 }
@@ -91,7 +91,7 @@ TEST_CASE("with scales of tiles and blocks a stage holds those of each layout be
     return of(rows, cols) + of(cols, rows);
   };
   const std::size_t scales = block_bytes(512, 256) + block_bytes(256, 256) + block_bytes(1024, 256) + block_bytes(256, 512);
-  CHECK(measured(blocks).weights == 3 * (2 * matrices + scales));
+  CHECK(measured(blocks).weights == 3 * (2 * matrix_elements + scales));
   // Kept for W: the columns of both norms' outputs, of the heads and of the MLP's inner ones, a scale for 128 tokens of each.
   constexpr std::size_t less = 2 * 256 + 512 - 4 * 64, columns = 2 * 256 + 4 * 64 + 512;
   CHECK(measured(bf16).activations.saved - measured(blocks).activations.saved ==
@@ -100,12 +100,12 @@ TEST_CASE("with scales of tiles and blocks a stage holds those of each layout be
 
 TEST_CASE("blocks whose weights are gathered for each use take turns in 8 bits") {
   const std::size_t mlp = 256 * 1024 + 512 * 256;
-  CHECK(measured({.precision = Precision::fp8()}, {}, true).weights == 2 * mlp + 2 * scale);
+  CHECK(measured({.precision = Precision::fp8()}, {}, true).weights == 2 * mlp + 2 * scale_bytes);
 }
 
 TEST_CASE("layers that stay in bf16 take what they take there") {
   Numerics numerics{.precision = Precision::fp8(), .bf16_layers = {.at_start = 1, .at_end = 1}};
-  CHECK(measured(numerics).weights == 2 * matrices + 4 * scale);
+  CHECK(measured(numerics).weights == 2 * matrix_elements + 4 * scale_bytes);
   numerics.bf16_layers = {.at_start = 0, .at_end = 3};
   CHECK(measured(numerics).weights == 0);
   CHECK(measured(numerics).activations.saved == measured({.precision = Precision::bf16()}).activations.saved);

@@ -8,7 +8,7 @@
 namespace pipetrain::testing {
 namespace {
 
-Values rows(const Values& all, std::int64_t begin, std::int64_t end) {
+Values rows_of(const Values& all, std::int64_t begin, std::int64_t end) {
   Values some({end - begin, all.shape[1]});
   for (std::int64_t row = begin; row < end; ++row)
     for (std::int64_t col = 0; col < all.shape[1]; ++col) some(row - begin, col) = all(row, col);
@@ -35,11 +35,11 @@ TEST_CASE("attention over a cache equals attention over the whole sequence, howe
       for (const std::int64_t run : one.runs) {
         AttentionShape shape = whole;
         shape.sequence = run;
-        const Tensor part = b.put(rows(qkv, first, first + run));
+        const Tensor part = b.put(rows_of(qkv, first, first + run));
         const Tensor out = b.poisoned({run, one.heads * one.head_dim});
         b.team.run(
             [&](TestRank& r) { r.ops().cached_attention(shape, {.qkv = part, .cache = cache, .first = first, .out = out}); });
-        CHECK(relative_error(b.rank.get(out), rows(expected, first, first + run)) < b.tolerance);
+        CHECK(relative_error(b.rank.get(out), rows_of(expected, first, first + run)) < b.tolerance);
         first += run;
       }
     }

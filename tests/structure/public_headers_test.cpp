@@ -45,7 +45,9 @@ PublicHeaders public_headers() {
   return headers;
 }
 
-std::set<std::string> includes_of(const std::string& header) { return all_matches(read(header), R"re(#include "([^"]+)")re"); }
+std::set<std::string> included_by_header(const std::string& header) {
+  return all_matches(read(header), R"re(#include "([^"]+)")re");
+}
 
 }  // namespace
 
@@ -58,7 +60,7 @@ TEST_CASE("programs name at most 15 public headers, and what these include is in
   while (!open.empty()) {
     const std::string header = open.back();
     open.pop_back();
-    for (const std::string& included : includes_of(header))
+    for (const std::string& included : included_by_header(header))
       if (reached.insert(included).second) open.push_back(included);
   }
   std::set<std::string> installed = headers.named;

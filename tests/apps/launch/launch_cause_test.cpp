@@ -22,33 +22,33 @@ ProcessEnd told_end(int process, int status, ErrorKind kind, const std::string& 
 }
 ProcessEnd killed(int process, int signal) { return {.process = process, .signal = signal}; }
 
-std::optional<LaunchCause> cause(const std::vector<ProcessEnd>& ends, int passed_on = 0) {
+std::optional<LaunchCause> cause_of_ends(const std::vector<ProcessEnd>& ends, int passed_on = 0) {
   return first_cause(ends, passed_on, [](int process) { return "process " + std::to_string(process); });
 }
 
 }  // namespace
 
 TEST_CASE("processes that ended well have no cause") {
-  CHECK(!cause({}));
-  CHECK(!cause({ended(1, 0), ended(0, 0)}));
+  CHECK(!cause_of_ends({}));
+  CHECK(!cause_of_ends({ended(1, 0), ended(0, 0)}));
   ProcessEnd behind = killed(1, SIGKILL);
   behind.left_behind = true;
-  CHECK(!cause({ended(0, 0), behind}));
+  CHECK(!cause_of_ends({ended(0, 0), behind}));
 }
 
 TEST_CASE("a process that a signal ended is the cause, whatever the others say of it") {
   const auto lost = [](int process) { return told_end(process, 1, ErrorKind::peer_lost, "process 2 went away"); };
-  const auto found = cause({killed(2, SIGKILL), lost(1), lost(0)});
+  const auto found = cause_of_ends({killed(2, SIGKILL), lost(1), lost(0)});
   REQUIRE(found);
   CHECK(found->status == 1);
   CHECK(found->kind == ErrorKind::peer_lost);
   CHECK_THAT(found->line, StartsWith("process 2 was ended by SIGKILL"));
-  CHECK_THAT(cause({lost(1), killed(0, SIGSEGV)})->line, StartsWith("process 0 was ended by SIGSEGV; this is a bug"));
+  CHECK_THAT(cause_of_ends({lost(1), killed(0, SIGSEGV)})->line, StartsWith("process 0 was ended by SIGSEGV; this is a bug"));
 }
 
 TEST_CASE("a process that a signal asked to stop before it could answer stops the run, which is not started again") {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
-    const auto found = cause({killed(1, signal), told_end(0, 1, ErrorKind::peer_lost, "process 1 went away")});
+    const auto found = cause_of_ends({killed(1, signal), told_end(0, 1, ErrorKind::peer_lost, "process 1 went away")});
     REQUIRE(found);
     CHECK(found->status == 128 + signal);
     CHECK(found->kind == ErrorKind::aborted);
@@ -59,39 +59,42 @@ TEST_CASE("a process that a signal asked to stop before it could answer stops th
 TEST_CASE("a stopped process is the cause, though launch has to end it") {
   ProcessEnd stopped = killed(1, SIGSTOP);
   stopped.stopped = true;
-  const auto found = cause({told_end(0, 1, ErrorKind::peer_lost, "process 1 is silent"), stopped});
+  const auto found = cause_of_ends({told_end(0, 1, ErrorKind::peer_lost, "process 1 is silent"), stopped});
   REQUIRE(found);
   CHECK_THAT(found->line, StartsWith("process 1 was stopped by SIGSTOP"));
 }
 
 TEST_CASE("the cause that process 0 knows comes before what others say") {
-  const auto found = cause({told_end(2, 1, ErrorKind::out_of_memory, "mine"), told_end(1, 1, ErrorKind::peer_lost, "lost"),
-                            told_end(0, 1, ErrorKind::out_of_memory, "rank 2: no memory")});
+  const auto found =
+      cause_of_ends({told_end(2, 1, ErrorKind::out_of_memory, "mine"), told_end(1, 1, ErrorKind::peer_lost, "lost"),
+                     told_end(0, 1, ErrorKind::out_of_memory, "rank 2: no memory")});
   REQUIRE(found);
   CHECK(found->line == "rank 2: no memory");
   CHECK(found->kind == ErrorKind::out_of_memory);
   // Unless it only knows that somebody went away.
-  CHECK(cause({told_end(2, 2, ErrorKind::input, "no such file"), told_end(0, 1, ErrorKind::peer_lost, "lost")})->line ==
+  CHECK(cause_of_ends({told_end(2, 2, ErrorKind::input, "no such file"), told_end(0, 1, ErrorKind::peer_lost, "lost")})->line ==
         "no such file");
-  CHECK(cause({told_end(2, 2, ErrorKind::input, "no such file"), told_end(0, 1, ErrorKind::peer_lost, "lost")})->status == 2);
+  CHECK(
+      cause_of_ends({told_end(2, 2, ErrorKind::input, "no such file"), told_end(0, 1, ErrorKind::peer_lost, "lost")})->status ==
+      2);
 }
 
 TEST_CASE("a process that ends without a word is the cause of what the others say") {
-  const auto found = cause({ended(1, 3), told_end(0, 1, ErrorKind::peer_lost, "lost")});
+  const auto found = cause_of_ends({ended(1, 3), told_end(0, 1, ErrorKind::peer_lost, "lost")});
   REQUIRE(found);
   CHECK(found->line == "process 1 ended with status 3");
   CHECK(found->status == 3);
 }
 
 TEST_CASE("where all of this host tell that another went away, that is told") {
-  const auto found =
-      cause({told_end(3, 1, ErrorKind::peer_lost, "process 0 on host b"), told_end(2, 1, ErrorKind::peer_lost, "the same")});
+  const auto found = cause_of_ends(
+      {told_end(3, 1, ErrorKind::peer_lost, "process 0 on host b"), told_end(2, 1, ErrorKind::peer_lost, "the same")});
   REQUIRE(found);
   CHECK(found->line == "process 0 on host b");
 }
 
 TEST_CASE("a run that signals stopped needs no error") {
-  const auto found = cause({ended(1, 143), ended(0, 143)});
+  const auto found = cause_of_ends({ended(1, 143), ended(0, 143)});
   REQUIRE(found);
   CHECK(found->status == 143);
   CHECK(found->line.empty());
@@ -104,17 +107,18 @@ TEST_CASE("processes that a signal to the launch ended have not failed, nor have
                            {killed(1, SIGTERM), lost},
                            {lost, killed(1, SIGINT)},
                            {killed(1, SIGTERM), ended(0, 0)}}) {
-    const auto found = cause(ends, SIGTERM);
+    const auto found = cause_of_ends(ends, SIGTERM);
     REQUIRE(found);
     CHECK(found->status == 143);
     CHECK(found->kind == ErrorKind::aborted);
     CHECK(found->line.empty());
     CHECK(found->unsaid);
   }
-  CHECK_FALSE(cause({killed(1, SIGTERM), ended(0, 143)}, SIGTERM)->unsaid);
-  CHECK_THAT(cause({killed(1, SIGKILL), killed(0, SIGTERM)}, SIGTERM)->line, StartsWith("process 1 was ended by SIGKILL"));
-  CHECK(cause({killed(1, SIGTERM), ended(0, 3)}, SIGTERM)->line == "process 0 ended with status 3");
-  CHECK(cause({killed(1, SIGTERM), told_end(0, 2, ErrorKind::input, "no such file")}, SIGTERM)->line == "no such file");
+  CHECK_FALSE(cause_of_ends({killed(1, SIGTERM), ended(0, 143)}, SIGTERM)->unsaid);
+  CHECK_THAT(cause_of_ends({killed(1, SIGKILL), killed(0, SIGTERM)}, SIGTERM)->line,
+             StartsWith("process 1 was ended by SIGKILL"));
+  CHECK(cause_of_ends({killed(1, SIGTERM), ended(0, 3)}, SIGTERM)->line == "process 0 ended with status 3");
+  CHECK(cause_of_ends({killed(1, SIGTERM), told_end(0, 2, ErrorKind::input, "no such file")}, SIGTERM)->line == "no such file");
 }
 
 TEST_CASE("reports of a process are read as they were written, and nothing else") {

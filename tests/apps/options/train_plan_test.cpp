@@ -43,7 +43,7 @@ Trained train_plan(const std::string& arguments) {
   return {losses(metrics), read_file(save + "/model/model.safetensors")};
 }
 
-std::string wrong(const std::string& arguments) { return pipetrain::refused(small_plan + arguments); }
+std::string wrong_plan(const std::string& arguments) { return pipetrain::refused(small_plan + arguments); }
 
 using Catch::Matchers::Contains;
 
@@ -115,28 +115,28 @@ TEST_CASE("a plan file that is wrong, or does not go with the run, is one line a
   const TempFolder folder;
   const auto plan = [&](const std::string& text) { return "--schedule " + folder.write("plan.txt", text).string(); };
   const std::string path = (folder.path() / "plan.txt").string(), head = "microbatches: 2\n";
-  CHECK(wrong(plan(head + "stage 0: F0 F1 B1 B0\n")) ==
+  CHECK(wrong_plan(plan(head + "stage 0: F0 F1 B1 B0\n")) ==
         path + ":2: stage 0: B1 comes before B0; a chunk must keep the order of microbatches");
-  CHECK_THAT(wrong(plan(head + "stage 0: F0 Q1\n")), Contains(path + ":2: \"Q1\" is not an action"));
-  CHECK_THAT(wrong(plan(head + "stage 0: F0 X1\n")), Contains(path + ":2: stage 0: X1 is a custom action"));
-  CHECK_THAT(wrong(plan(head + "stage 0: F0 F1 B0\n")), Contains(path + ":2: stage 0: B1 is missing"));
-  CHECK_THAT(wrong("--schedule " + folder.write("plan.csv", "0F0,0F1,0B1,0B0\n").string()),
+  CHECK_THAT(wrong_plan(plan(head + "stage 0: F0 Q1\n")), Contains(path + ":2: \"Q1\" is not an action"));
+  CHECK_THAT(wrong_plan(plan(head + "stage 0: F0 X1\n")), Contains(path + ":2: stage 0: X1 is a custom action"));
+  CHECK_THAT(wrong_plan(plan(head + "stage 0: F0 F1 B0\n")), Contains(path + ":2: stage 0: B1 is missing"));
+  CHECK_THAT(wrong_plan("--schedule " + folder.write("plan.csv", "0F0,0F1,0B1,0B0\n").string()),
              Contains("plan.csv:1: stage 0: B1"));
-  CHECK_THAT(wrong("--schedule " + (folder.path() / "none.csv").string()), Contains("none.csv"));
+  CHECK_THAT(wrong_plan("--schedule " + (folder.path() / "none.csv").string()), Contains("none.csv"));
   const std::string good = plan(head + "stage 0: F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n");
-  CHECK(wrong("--pp 3 " + good) == "--pp 3: the plan " + path + " has pp 2; give the same or leave it out");
-  CHECK_THAT(wrong("--microbatches 3 " + good), Contains("has microbatches 2"));
-  CHECK_THAT(wrong("--chunks 2 " + good), Contains("has chunks 1"));
-  CHECK_THAT(wrong("--global-batch 6 " + good), Contains("which is 2 x 2 x 1 = 4"));
-  CHECK_THAT(wrong("--order ready " + good), Contains("has no rule for what is ready"));
-  CHECK_THAT(wrong("--layers 0 " + good), Contains("must be at least 1"));
+  CHECK(wrong_plan("--pp 3 " + good) == "--pp 3: the plan " + path + " has pp 2; give the same or leave it out");
+  CHECK_THAT(wrong_plan("--microbatches 3 " + good), Contains("has microbatches 2"));
+  CHECK_THAT(wrong_plan("--chunks 2 " + good), Contains("has chunks 1"));
+  CHECK_THAT(wrong_plan("--global-batch 6 " + good), Contains("which is 2 x 2 x 1 = 4"));
+  CHECK_THAT(wrong_plan("--order ready " + good), Contains("has no rule for what is ready"));
+  CHECK_THAT(wrong_plan("--layers 0 " + good), Contains("must be at least 1"));
   const std::string ended = plan(head + "stage 0: F0 F1 B0 B1 N O\nstage 1: F0 B0 F1 B1 N O\n");
-  CHECK_THAT(wrong("--dp 2 " + ended), Contains(path + ": the plan has no R") && Contains("dp > 1"));
-  CHECK_THAT(wrong(plan(head + "stage 0: F0 F1 B0 B1 R N O\n")), Contains("the plan has R") && Contains("dp > 1"));
-  CHECK_THAT(wrong(plan(head + "stage 0: F0 F1 B0 B1 N\n")), Contains("the plan has no O"));
-  CHECK_THAT(wrong(plan(head + "stage 0: F0 F1 B0 B1 T N O\n")), Contains("the plan has T") && Contains("tied"));
+  CHECK_THAT(wrong_plan("--dp 2 " + ended), Contains(path + ": the plan has no R") && Contains("dp > 1"));
+  CHECK_THAT(wrong_plan(plan(head + "stage 0: F0 F1 B0 B1 R N O\n")), Contains("the plan has R") && Contains("dp > 1"));
+  CHECK_THAT(wrong_plan(plan(head + "stage 0: F0 F1 B0 B1 N\n")), Contains("the plan has no O"));
+  CHECK_THAT(wrong_plan(plan(head + "stage 0: F0 F1 B0 B1 T N O\n")), Contains("the plan has T") && Contains("tied"));
   std::string many = "chunks: 5\nmicrobatches: 1\nstage 0:";
   for (int chunk = 0; chunk < 5; ++chunk) many += " " + std::to_string(chunk) + "F0";
   for (int chunk = 4; chunk >= 0; --chunk) many += " " + std::to_string(chunk) + "B0";
-  CHECK_THAT(wrong(plan(many + "\n")), Contains("too few for 5 stages"));
+  CHECK_THAT(wrong_plan(plan(many + "\n")), Contains("too few for 5 stages"));
 }

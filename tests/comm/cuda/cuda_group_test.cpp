@@ -153,7 +153,7 @@ struct CollectiveTensors {
 };
 
 // Equal but for one rounding of the exact value.
-bool close(const std::vector<float>& a, const std::vector<float>& b) {
+bool are_close(const std::vector<float>& a, const std::vector<float>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::fabs(a[i] - b[i]) > std::fabs(b[i]) / 256) return false;
   }
@@ -185,8 +185,8 @@ void check_collectives(Ranks& ranks, int size, const Case& c, std::mt19937& rand
       CHECK((ranks.get(rank, t.reduced[r]) == own));
       CHECK((ranks.get(rank, t.sums[r]) == t.sum));
     } else {
-      CHECK(close(ranks.get(rank, t.reduced[r]), own));
-      CHECK(close(ranks.get(rank, t.sums[r]), t.sum));
+      CHECK(are_close(ranks.get(rank, t.reduced[r]), own));
+      CHECK(are_close(ranks.get(rank, t.sums[r]), t.sum));
     }
   }
 }

@@ -28,7 +28,7 @@ void run_traffic(test::SharedControl& shared, int process, const std::vector<Tra
   test::require(transport.dropped() == 0, "messages were dropped");
 }
 
-void in_threads(int processes, const std::vector<TrafficEdge>& edges, int rounds = 1) {
+void edges_in_threads(int processes, const std::vector<TrafficEdge>& edges, int rounds = 1) {
   test::SharedControl shared(processes);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(processes));
   std::vector<std::thread> threads;
@@ -57,11 +57,11 @@ void in_forks(int processes, const std::vector<TrafficEdge>& edges, bool one_mac
 }  // namespace
 
 TEST_CASE("an edge over UCX carries microbatches of every shape between two transports of one process") {
-  CHECK_NOTHROW(in_threads(2, {{.edge = 7, .from = 0, .to = 1, .slots = 3, .lanes = 2, .microbatches = 50}}));
+  CHECK_NOTHROW(edges_in_threads(2, {{.edge = 7, .from = 0, .to = 1, .slots = 3, .lanes = 2, .microbatches = 50}}));
 }
 
 TEST_CASE("edges over UCX can be opened again after they were closed") {
-  CHECK_NOTHROW(in_threads(2, {{.edge = 7, .from = 0, .to = 1}, {.edge = 9, .from = 1, .to = 0}}, 3));
+  CHECK_NOTHROW(edges_in_threads(2, {{.edge = 7, .from = 0, .to = 1}, {.edge = 9, .from = 1, .to = 0}}, 3));
 }
 
 TEST_CASE("edges over UCX join forked processes") {
