@@ -7,12 +7,12 @@ using schedules::Placement;
 
 namespace {
 
-struct Ran {
+struct TimedRun {
   const char* action;
   int start, end;  // milliseconds
 };
 
-StageTrace trace(int replica, int stage, const std::vector<Ran>& actions) {
+StageTrace trace(int replica, int stage, const std::vector<TimedRun>& actions) {
   StageTrace trace{{replica, stage}, {}};
   const auto at = [](int milliseconds) {
     return std::chrono::steady_clock::time_point(std::chrono::milliseconds(milliseconds));
@@ -36,8 +36,8 @@ TEST_CASE("a message's time is told by who stood idle for it, and only by that")
 
 TEST_CASE("messages of several chunks and replicas each have their own place; those inside a stage take none") {
   // A V: virtual stages 0 and 3 on stage 0, 1 and 2 on stage 1.
-  const std::vector<Ran> first = {{"F0", 0, 10}, {"1F0", 34, 40}, {"1B0", 40, 50}, {"B0", 75, 80}};
-  const std::vector<Ran> second = {{"F0", 11, 20}, {"1F0", 20, 30}, {"1B0", 53, 60}, {"B0", 60, 70}};
+  const std::vector<TimedRun> first = {{"F0", 0, 10}, {"1F0", 34, 40}, {"1B0", 40, 50}, {"B0", 75, 80}};
+  const std::vector<TimedRun> second = {{"F0", 11, 20}, {"1F0", 20, 30}, {"1B0", 53, 60}, {"B0", 60, 70}};
   const auto times =
       transfer_times(Placement::v_shape(2), {trace(0, 0, first), trace(0, 1, second), trace(1, 0, first), trace(1, 1, second)});
   REQUIRE(times.size() == 3);
