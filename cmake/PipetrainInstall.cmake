@@ -20,6 +20,7 @@ endforeach()
 
 install(TARGETS pipetrain_c EXPORT pipetrain-c COMPONENT development LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT pipetrain-c NAMESPACE pipetrain:: DESTINATION ${package_dir} COMPONENT development)
+install(TARGETS pipetrain_c COMPONENT extra EXCLUDE_FROM_ALL LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)  # for their tests
 install(FILES ${PROJECT_SOURCE_DIR}/include/pipetrain/pipetrain.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pipetrain
   COMPONENT development)
 set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -50,7 +50,7 @@ copy_libraries() {
       rm -rf "$folder"
       die "bundle: $name is not installed here"
     fi
-    if [[ $name =~ $host_libraries ]]; then continue; fi
+    if [[ $name =~ $host_libraries || $(readlink -f "$path") == "$(readlink -f "$folder")"/lib/* ]]; then continue; fi
     install -m 644 "$path" "$folder/lib/$name"
     package=$(dpkg-query -S "$(readlink -f "$path")" 2>/dev/null | cut -d: -f1 || true)
     if [[ -n $package && -e /usr/share/doc/$package/copyright ]]; then
