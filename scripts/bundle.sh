@@ -26,6 +26,8 @@ command_bundle() {
   if [[ $extra == yes ]]; then components+=(extra); fi
   mkdir -p "$(dirname "$target")"
   staging=$(mktemp -d "$(dirname "$target")/.bundle.XXXXXX")
+  # shellcheck disable=SC2064  # the folder of now
+  trap "rm -rf '$staging'" EXIT
   chmod 755 "$staging"
   for component in "${components[@]}"; do
     cmake --install "$(build_folder "$preset")" --prefix "$staging" --component "$component" --strip >/dev/null
