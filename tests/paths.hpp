@@ -1,18 +1,18 @@
-// Where the tests find what they read and run, as absolute paths. Only paths.cpp knows them, so that every other object is the same in
-// every clone and a compiler cache finds it there.
+// Where the tests find what they read and run, as absolute paths. Only paths.cpp knows them, so that every other object is the
+// same in every clone and a compiler cache finds it there.
 #pragma once
 
 #include <string>
 
 namespace pipetrain {
 
-std::string test_data();        // the folder tests/
-std::string source_folder();    // the repository
-std::string build_folder();     // what CMake calls the binary directory
-std::string cmake_program();    // cmake itself
-std::string program_path();     // pipetrain
-std::string bench_gpu_path();   // bench_gpu
-std::string c_library_path();   // libpipetrain.so
-std::string parquet_writer();   // tests/data/arrow/writer
+std::string test_data();       // the folder tests/
+std::string source_folder();   // the repository
+std::string build_folder();    // what CMake calls the binary directory
+std::string cmake_program();   // cmake itself
+std::string program_path();    // pipetrain
+std::string bench_gpu_path();  // bench_gpu
+std::string c_library_path();  // libpipetrain.so
+std::string parquet_writer();  // tests/data/arrow/writer
 
 }  // namespace pipetrain
