@@ -87,7 +87,7 @@ function(pipetrain_precompile target kind)
   if(kind STREQUAL "library" AND "fmt::fmt" IN_LIST links)
     set(kind fmt_library)
   endif()
-  if(PIPETRAIN_BATCHES)
+  if(PIPETRAIN_BATCHES AND NOT PIPETRAIN_SANITIZE)  # GCC 12 crashes when a target with a sanitizer has more options than the header
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # so that ccache sees which header it is
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
     endif()
