@@ -1,5 +1,5 @@
-// The kernels of attention.cu and attention_gradients.cu share these tiles of 32 queries by 32 keys in shared memory; eight threads
-// take each row of a tile. Only for .cu files.
+// The kernels of attention.cu and attention_gradients.cu share these tiles of 32 queries by 32 keys in shared memory; eight
+// threads take each row of a tile. Only for .cu files.
 #pragma once
 
 #include "ops/cuda/attention.cuh"
