@@ -21,6 +21,8 @@ void hold_ucx_openings() noexcept {}
 
 void remove_ucx_folder() noexcept {}
 
+void remove_ucx_leftovers() noexcept {}
+
 std::string describe_ucx() { return "none: this build has no UCX"; }
 
 }  // namespace pipetrain

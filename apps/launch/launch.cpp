@@ -22,6 +22,7 @@
 #include "apps/signals/signals.hpp"
 #include "apps/train/train.hpp"
 #include "comm/control/held_port.hpp"
+#include "comm/ucx/ucx_process.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -91,6 +92,7 @@ int run_attempts(const Launched& launched) {
   const ProcessLabels labels(launched.shape, plan.processes);
   for (;; ++plan.attempt) {
     const auto cause = LaunchAttempt(plan, labels).wait();
+    remove_ucx_leftovers();
     if (!cause) return stop_signal() != 0 ? stop_signal_status() : 0;
     if (plan.attempt == launch.restarts || !may_start_again(*cause)) {
       if (!cause->line.empty()) print_error(cause->line);

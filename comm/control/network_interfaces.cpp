@@ -34,7 +34,8 @@ std::vector<NetworkInterface> network_interfaces() {
   for (const ifaddrs* entry = first; entry; entry = entry->ifa_next) {
     const std::string address = interface_address(entry->ifa_addr);
     if (address.empty() || (entry->ifa_flags & IFF_UP) == 0) continue;
-    ((entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : others).push_back({entry->ifa_name, address});
+    const bool is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+    (is_loopback ? loopback : others).push_back({entry->ifa_name, address, is_loopback});
   }
   others.insert(others.end(), loopback.begin(), loopback.end());
   return others;

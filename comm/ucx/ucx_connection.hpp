@@ -10,16 +10,18 @@
 #include <map>
 
 #include "comm/ucx/ucx_peers.hpp"
+#include "comm/ucx/ucx_shared_memory.hpp"
 
 namespace pipetrain {
 
 struct UcxPeers::Connection {
   UcxPeers* owner = nullptr;
   ucp_ep_h endpoint = nullptr;
-  int process = -1;                             // -1: not known yet
-  std::chrono::steady_clock::time_point since;  // it was opened; once that is done, closed
-  void* closing = nullptr;                      // UCX's request to close it, while that is under way
+  int process = -1;
+  std::chrono::steady_clock::time_point closed;
+  void* closing = nullptr;  // UCX's request to close it, while that is under way
   bool failed = false;
+  SharedFile life;    // readable once a process of this machine has ended; none for others
   bool near = false;  // the other process can read this one's memory
   // What the other process is to fetch, by number: to be called once it has.
   std::map<std::uint64_t, std::function<void()>> fetched_by_it;

@@ -9,6 +9,8 @@
 
 namespace pipetrain {
 
+inline constexpr const char* ucx_folders = "/dev/shm";
+
 // UCX makes a file, maps it and removes its name; likewise with segments of System V. A process that is killed in between
 // leaves them behind, with nothing in their names that tells whose they are. Here they lie in a folder that names the process
 // and that it holds a lock on (flock): the kernel lets go of it however the process ends, and whatever namespace it lived in.
@@ -16,7 +18,7 @@ class UcxFolder {
  public:
   // The one of this process, made in `parent` where no worker of it has one. Null where none can be made there: UCX then makes
   // its files in a place of its own. First removes what processes left behind that are certainly dead. Thread-safe.
-  static std::shared_ptr<const UcxFolder> open(const std::filesystem::path& parent = "/dev/shm");
+  static std::shared_ptr<const UcxFolder> open(const std::filesystem::path& parent = ucx_folders);
 
   UcxFolder(const UcxFolder&) = delete;
   UcxFolder& operator=(const UcxFolder&) = delete;

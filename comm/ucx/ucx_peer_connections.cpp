@@ -1,11 +1,13 @@
-// How the processes find each other: who listens, who connects, and for how long one waits for another.
+// How the processes connect to each other, and for how long one waits for another.
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "comm/ucx/ucx_address.hpp"
 #include "comm/ucx/ucx_connection.hpp"
 #include "comm/ucx/ucx_peers.hpp"
 #include "core/error.hpp"
@@ -13,107 +15,69 @@
 namespace pipetrain {
 namespace {
 
-// From connecting to the answer: the other process's thread has nothing else to do than to answer.
-constexpr std::chrono::seconds connect_limit{20};
-// How much later than this process another one may come to where both connect.
-constexpr std::chrono::seconds late_peer_limit{60};
-// Until a process whose connection broke before it answered is asked again.
-constexpr std::chrono::milliseconds retry_pause{100};
-// Connections that have not said the key, beside those of the run, and how long they may take.
-constexpr std::size_t most_strangers = 64;
-constexpr std::chrono::seconds greeting_limit{5};
+// A process that waits looks at least this often whether the other one is gone.
+constexpr std::chrono::milliseconds look_interval{100};
+constexpr const char* ended = "it was killed or ended";
 
 }  // namespace
 
-void UcxPeers::listen(const std::string& address) {
-  const SocketAddress place = parse_address(address);
-  ucp_listener_params_t params{};
-  params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
-  params.sockaddr = place.ucx();
-  params.conn_handler.cb = [](ucp_conn_request_h request, void* self) { static_cast<UcxPeers*>(self)->accept(request); };
-  params.conn_handler.arg = this;
-  const ucs_status_t status = ucp_listener_create(worker_.handle(), &params, &listener_);
-  if (status != UCS_OK) {
-    throw Error(ErrorKind::unavailable, "UCX cannot listen at " + address + ": " + ucs_status_string(status));
-  }
-}
-
-std::unique_ptr<UcxPeers::Connection> UcxPeers::open(ucp_ep_params_t params) {
-  auto connection = std::make_unique<Connection>();
-  connection->owner = this;
-  connection->since = std::chrono::steady_clock::now();
-  params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = [](void* broken, ucp_ep_h, ucs_status_t status) {
-    auto& failing = *static_cast<Connection*>(broken);
-    failing.owner->fail(failing, status);
-  };
-  params.err_handler.arg = connection.get();
-  const ucs_status_t status = ucp_ep_create(worker_.handle(), &params, &connection->endpoint);
-  if (status != UCS_OK) return nullptr;
-  return connection;
-}
-
-// Nobody is turned away by ucp_listener_reject(), which UCX 1.13 does not survive when many come at once.
-void UcxPeers::accept(ucp_conn_request_h request) {
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
-  params.conn_request = request;
-  if (auto connection = open(params)) strangers_.push_back(std::move(connection));
-  worker_.post([this] { close_strangers(); });
-}
-
-// Those that took too long, and the oldest where there are too many: who belongs to the run says so at once, and comes again
-// when its connection was among them.
-void UcxPeers::close_strangers() {
-  const auto oldest = std::chrono::steady_clock::now() - greeting_limit;
-  const std::size_t most = most_strangers + static_cast<std::size_t>(control_.processes());
-  while (!strangers_.empty() && (strangers_.size() > most || strangers_.front()->since < oldest)) {
-    auto gone = std::move(strangers_.front());
-    strangers_.erase(strangers_.begin());
-    count_dropped();
-    close(std::move(gone));
-  }
+std::string UcxPeers::reason_of(const Connection& connection, ucs_status_t status) const {
+  const bool connected = is_connected(connection.process);
+  const bool means_ended = status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT;
+  if (connected && means_ended) return ended;
+  return std::string("its connection broke (") + ucs_status_string(status) + ")" + (connected ? "" : remedy_by_ucx_settings());
 }
 
 void UcxPeers::connect(const std::set<int>& processes) {
   worker_.call([&] {
     for (const int process : processes) {
-      if (process < control_.process() && peers_.count(process) == 0) connect_to(process);
+      if (process != control_.process() && peers_.count(process) == 0) connect_to(process);
     }
   });
 }
 
 void UcxPeers::connect_to(int process) {
-  const SocketAddress place = unpack_address(listeners_[static_cast<std::size_t>(process)]);
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
-  params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
-  params.sockaddr = place.ucx();
-  auto connection = open(params);
-  if (connection == nullptr) {
-    lose(process, "UCX cannot connect to it");
-    return;
-  }
+  auto connection = std::make_unique<Connection>();
+  connection->owner = this;
   connection->process = process;
-  auto& connecting = *(peers_[process] = std::move(connection));
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(addresses_[static_cast<std::size_t>(process)].data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = [](void* broken, ucp_ep_h, ucs_status_t status) {
+    auto& failing = *static_cast<Connection*>(broken);
+    failing.owner->fail(failing, failing.owner->reason_of(failing, status));
+  };
+  params.err_handler.arg = connection.get();
+  const ucs_status_t status = ucp_ep_create(worker_.handle(), &params, &connection->endpoint);
+  if (status != UCS_OK) {
+    return lose(process,
+                std::string("UCX cannot connect to it (") + ucs_status_string(status) + ")" + remedy_by_ucx_settings());
+  }
+  Connection& connecting = *(peers_[process] = std::move(connection));
+  watch(connecting);
   send_own(connecting, UcxMessage::hello, reinterpret_cast<std::uintptr_t>(&probe_), probe_);
+  const auto early = early_.find(process);
+  if (early == early_.end()) return;
+  take_greeting(connecting, early->second);
+  early_.erase(early);
+}
+
+// UCX 1.13 does not notice that a process has ended with which it shares memory. The kernel tells, where it is recent enough;
+// else the control plane does.
+void UcxPeers::watch(Connection& connection) {
+  const ProcessInfo& other = control_.info(connection.process);
+  if (!is_beside(connection.process)) return;
+  connection.life = SharedFile(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(other.pid), 0)));
+  if (connection.life.get() < 0) return;
+  worker_.watch(connection.life.get(), [this, &connection] { fail(connection, ended); });
 }
 
 void UcxPeers::wait_connected(const std::set<int>& processes) {
-  const auto connects = [this](int process) { return process < control_.process(); };
-  const auto connected = [this](int process) {
-    if (to_try_again_.erase(process) > 0) connect_to(process);
-    return is_connected(process);
-  };
+  const auto connected = [this](int process) { return is_connected(process); };
   for (const int process : processes) {
-    const int listens = connects(process) ? process : control_.process();
-    const std::string at = to_string(unpack_address(listeners_[static_cast<std::size_t>(listens)]));
-    if (connects(process)) {
-      wait_for({process}, connected, {connect_limit, "it did not answer at " + at});
-    } else {
-      wait_for({process}, connected, {late_peer_limit, "it did not connect to " + at});
-    }
+    const std::string& address = control_.info(process).address;
+    wait_for({process}, connected, {connect_limit_, "it did not answer" + (address.empty() ? "" : " from " + address)});
   }
 }
 
@@ -132,12 +96,13 @@ void UcxPeers::wait_for(const std::set<int>& processes, const std::function<bool
       if (abort_cause_) std::rethrow_exception(abort_cause_);
       const auto lost = lost_.find(process);
       if (lost != lost_.end()) refuse(process, lost->second);
+      if (control_.is_gone(process)) refuse(process, "it is gone");
       const auto now = std::chrono::steady_clock::now();
       if (now > limit) {
         refuse(process, patience.late + " within " + std::to_string(patience.limit.count()) +
                             " s; see that it runs, and that no firewall is in between");
       }
-      changed_.wait_until(lock, std::min(limit, now + retry_pause), [&] { return news_ != seen; });
+      changed_.wait_until(lock, std::min(limit, now + look_interval), [&] { return news_ != seen; });
     }
   }
 }

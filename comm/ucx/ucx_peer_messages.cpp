@@ -46,10 +46,8 @@ void UcxPeers::on_message(UcxMessage message, Handler handler) {
   param.cb = [](void* to, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
                 const ucp_am_recv_param_t* about) {
     const auto& own = *static_cast<Registration*>(to);
-    const bool has_reply = (about->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
     return own.owner->receive(own, {static_cast<const std::byte*>(header), header_bytes},
-                              UcxPayload(own.owner->worker_.handle(), data, bytes, about->recv_attr),
-                              has_reply ? about->reply_ep : nullptr);
+                              UcxPayload(own.owner->worker_.handle(), data, bytes, about->recv_attr));
   };
   worker_.call([&] {
     check_ucx(ucp_worker_set_am_recv_handler(worker_.handle(), &param), "take messages");
@@ -59,8 +57,7 @@ void UcxPeers::on_message(UcxMessage message, Handler handler) {
 
 // --- in ---
 
-ucs_status_t UcxPeers::receive(const Registration& registration, std::span<const std::byte> header, UcxPayload payload,
-                               ucp_ep_h reply) {
+ucs_status_t UcxPeers::receive(const Registration& registration, std::span<const std::byte> header, UcxPayload payload) {
   UcxPreamble preamble;
   if (header.size() >= sizeof preamble) std::memcpy(&preamble, header.data(), sizeof preamble);
   if (preamble.key != key_ || preamble.from < 0 || preamble.from >= control_.processes()) {
@@ -69,7 +66,7 @@ ucs_status_t UcxPeers::receive(const Registration& registration, std::span<const
   }
   header = header.subspan(sizeof preamble);
   if (is_own(registration.message)) {
-    greet(registration.message, preamble.from, header, reply);
+    receive_own(registration.message, preamble.from, header);
     return UCS_OK;
   }
   if (preamble.fetch != 0) {
@@ -81,53 +78,43 @@ ucs_status_t UcxPeers::receive(const Registration& registration, std::span<const
   return payload.status();
 }
 
-void UcxPeers::greet(UcxMessage message, int process, std::span<const std::byte> header, ucp_ep_h endpoint) {
+void UcxPeers::receive_own(UcxMessage message, int process, std::span<const std::byte> header) {
   OwnHeader content;
-  const bool whole = header.size() == sizeof content;
-  if (whole) std::memcpy(&content, header.data(), sizeof content);
-  if (whole && message == UcxMessage::hello && process > control_.process() && peers_.count(process) == 0 &&
-      admit(process, endpoint)) {
-    probe(*peers_[process], content.first, content.second);
+  if (header.size() != sizeof content || process == control_.process()) return count_dropped();
+  std::memcpy(&content, header.data(), sizeof content);
+  const Greeting greeting{content.first, content.second};
+  const auto peer = peers_.find(process);
+  if (peer == peers_.end()) {
+    if (message != UcxMessage::hello || !early_.emplace(process, greeting).second) count_dropped();
     return;
   }
-  const auto peer = peers_.find(process);
-  if (!whole || message == UcxMessage::hello || peer == peers_.end()) return count_dropped();
   Connection& connection = *peer->second;
-  if (message != UcxMessage::fetched && connection.endpoint != endpoint) return count_dropped();
-  if (message == UcxMessage::welcome) {
-    probe(connection, content.first, content.second);
-    mark_connected(process);
-  } else if (message == UcxMessage::near) {
-    connection.near = true;
-  } else if (message == UcxMessage::fetched) {
-    take_fetched(connection, content.first);
-  } else {
-    if (left_.insert(process).second && !leaving_) send_own(connection, UcxMessage::leave);
-    notify();
+  switch (message) {
+    case UcxMessage::hello:
+      return take_greeting(connection, greeting);
+    case UcxMessage::near:
+      connection.near = true;
+      return;
+    case UcxMessage::fetched:
+      return take_fetched(connection, content.first);
+    default:  // leave
+      if (left_.insert(process).second && !leaving_) send_own(connection, UcxMessage::leave);
+      notify();
   }
 }
 
-bool UcxPeers::admit(int process, ucp_ep_h endpoint) {
-  const auto stranger =
-      std::find_if(strangers_.begin(), strangers_.end(), [=](const auto& one) { return one->endpoint == endpoint; });
-  if (stranger == strangers_.end()) return false;
-  auto& peer = *(peers_[process] = std::move(*stranger));
-  strangers_.erase(stranger);
-  peer.process = process;
-  send_own(peer, UcxMessage::welcome, reinterpret_cast<std::uintptr_t>(&probe_), probe_);
+// Tells the other process when its memory can be read from here: that it holds the value shows that it is this very process.
+void UcxPeers::take_greeting(Connection& connection, const Greeting& greeting) {
+  const int process = connection.process;
+  if (is_connected(process)) return count_dropped();
+  std::uint64_t read = 0;
+  const CrossMemory there{control_.info(process).pid, greeting.address};
+  if (is_beside(process) && read_cross_memory(there, &read, sizeof read) && read == greeting.value)
+    send_own(connection, UcxMessage::near);
   mark_connected(process);
-  return true;
 }
 
 // --- data that are fetched ---
-
-// Sees whether the other process's memory can be read: that it is this very process tells the value.
-void UcxPeers::probe(Connection& connection, std::uint64_t address, std::uint64_t value) {
-  std::uint64_t read = 0;
-  if (!is_beside(connection.process)) return;
-  if (!read_cross_memory({control_.info(connection.process).pid, address}, &read, sizeof read) || read != value) return;
-  send_own(connection, UcxMessage::near);
-}
 
 bool UcxPeers::is_beside(int process) const {
   const std::string& own = control_.info(control_.process()).machine;
@@ -212,8 +199,7 @@ void UcxPeers::send_own(Connection& connection, UcxMessage message, std::uint64_
   WireWriter header = begin_header();
   header.number(first);
   header.number(second);
-  send_on(connection, {.message = message, .header = std::move(header).data()},
-          message == UcxMessage::fetched ? 0 : UCP_AM_SEND_FLAG_REPLY);
+  send_on(connection, {.message = message, .header = std::move(header).data()});
 }
 
 void UcxPeers::send(int process, Outgoing outgoing) {
@@ -233,16 +219,14 @@ void UcxPeers::send(int process, Outgoing outgoing) {
     connection.fetched_by_it.emplace(preamble.fetch, std::move(outgoing.done));
     outgoing = {.message = outgoing.message, .header = std::move(outgoing.header)};
   }
-  send_on(connection, std::move(outgoing), 0);
+  send_on(connection, std::move(outgoing));
 }
 
-void UcxPeers::send_on(Connection& connection, Outgoing outgoing, unsigned flags) {
+void UcxPeers::send_on(Connection& connection, Outgoing outgoing) {
   auto sent = std::make_unique<Sent>(Sent{std::move(outgoing.header), std::move(outgoing.done)});
   ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   param.memory_type = UCS_MEMORY_TYPE_HOST;
-  param.flags = flags;
   if (outgoing.memory != nullptr) {
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
     param.memh = outgoing.memory;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "comm/ucx/ucx_address.hpp"
 #include "comm/ucx/ucx_connection.hpp"
 #include "core/error.hpp"
 
@@ -15,8 +14,6 @@ namespace {
 
 // How long a process that leaves waits until all have heard of it.
 constexpr std::chrono::seconds leave_limit{1};
-// Of connecting to a process, where the connection breaks before it answers.
-constexpr int most_tries = 5;
 // How long UCX may still speak of a connection that is closed.
 constexpr std::chrono::seconds closed_limit{1};
 
@@ -30,25 +27,20 @@ std::uint64_t random_key() {
 
 }  // namespace
 
-UcxPeers::UcxPeers(UcxWorker& worker, ControlPlane& control) : worker_(worker), control_(control), probe_(random_key()) {
-  for (const UcxMessage message :
-       {UcxMessage::hello, UcxMessage::welcome, UcxMessage::near, UcxMessage::fetched, UcxMessage::leave}) {
+UcxPeers::UcxPeers(UcxWorker& worker, ControlPlane& control, std::chrono::seconds connect_limit)
+    : worker_(worker), control_(control), connect_limit_(connect_limit), probe_(random_key()) {
+  for (const UcxMessage message : {UcxMessage::hello, UcxMessage::near, UcxMessage::fetched, UcxMessage::leave}) {
     on_message(message, {});
   }
 }
 
-// Two exchanges, because who has heard where this process listens connects at once, and must find it knowing the key.
+// Two exchanges, because a process that has another one's address greets it at once, and must find it knowing the key.
 void UcxPeers::join() {
   WireWriter key;
   key.number(random_key());
   const auto keys = control_.exchange("ucx key", std::move(key).data());
   key_ = WireReader(keys.front()).number<std::uint64_t>();
-  Bytes mine;
-  worker_.call([&] {
-    listen(own_address(control_));
-    mine = listener_address(listener_);
-  });
-  listeners_ = control_.exchange("ucx listeners", std::move(mine));
+  addresses_ = control_.exchange("ucx addresses", worker_.address());
 }
 
 UcxPeers::~UcxPeers() { leave(); }
@@ -71,11 +63,9 @@ void UcxPeers::leave() noexcept {
   }
   worker_.call([this] {
     for (auto& [process, connection] : std::exchange(peers_, {})) close(std::move(connection));
-    for (auto& connection : std::exchange(strangers_, {})) close(std::move(connection));
     for (const auto& connection : closed_) {
       if (connection->closing != nullptr) ucp_request_free(std::exchange(connection->closing, nullptr));
     }
-    if (listener_ != nullptr) ucp_listener_destroy(listener_);
     for (const auto& registration : handlers_) {
       ucp_am_handler_param_t param{};
       param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
@@ -92,10 +82,12 @@ void UcxPeers::close(std::unique_ptr<Connection> connection) {
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
   connection->failed = true;
+  if (connection->life.get() >= 0) worker_.forget(connection->life.get());
+  connection->life.close();
   forget_fetches(*connection);
   void* request = ucp_ep_close_nbx(connection->endpoint, &param);
   if (UCS_PTR_IS_PTR(request)) connection->closing = request;
-  connection->since = std::chrono::steady_clock::now();
+  connection->closed = std::chrono::steady_clock::now();
   forget_closed();
   closed_.push_back(std::move(connection));
 }
@@ -103,7 +95,7 @@ void UcxPeers::close(std::unique_ptr<Connection> connection) {
 void UcxPeers::forget_closed() {
   const auto oldest = std::chrono::steady_clock::now() - closed_limit;
   std::erase_if(closed_, [oldest](const auto& connection) {
-    if (connection->since > oldest) return false;
+    if (connection->closed > oldest) return false;
     if (connection->closing == nullptr) return true;
     if (ucp_request_check_status(connection->closing) == UCS_INPROGRESS) return false;
     ucp_request_free(connection->closing);
@@ -111,35 +103,20 @@ void UcxPeers::forget_closed() {
   });
 }
 
-// Called by UCX, which still uses the endpoint: it is closed afterwards.
-void UcxPeers::fail(Connection& connection, ucs_status_t status) {
+// May be called by UCX, which still uses the endpoint: it is closed afterwards.
+void UcxPeers::fail(Connection& connection, const std::string& why) {
   if (std::exchange(connection.failed, true)) return;
   const int process = connection.process;
-  const bool connecting = process >= 0 && process < control_.process() && !is_connected(process);
-  const bool again = connecting && ++tries_[process] < most_tries;
-  if (process >= 0 && !again && left_.count(process) == 0) {
-    lose(process, std::string("its connection broke (") + ucs_status_string(status) + ")" +
-                      (is_connected(process) ? "" : remedy_by_ucx_settings()));
-  }
-  worker_.post([this, endpoint = connection.endpoint, process, again] {
-    close_broken(endpoint);
-    if (again) to_try_again_.insert(process);  // whoever waits for it tries, after a pause
-  });
+  if (left_.count(process) == 0) lose(process, why);
+  worker_.post([this, process, endpoint = connection.endpoint] { close_broken(process, endpoint); });
 }
 
-void UcxPeers::close_broken(ucp_ep_h endpoint) {
-  const auto broken = [endpoint](const auto& one) { return one->failed && one->endpoint == endpoint; };
-  const auto stranger = std::find_if(strangers_.begin(), strangers_.end(), broken);
-  const auto peer = std::find_if(peers_.begin(), peers_.end(), [&](const auto& one) { return broken(one.second); });
-  if (stranger != strangers_.end()) {
-    auto gone = std::move(*stranger);
-    strangers_.erase(stranger);
-    close(std::move(gone));
-  } else if (peer != peers_.end()) {
-    auto gone = std::move(peer->second);
-    peers_.erase(peer);
-    close(std::move(gone));
-  }
+void UcxPeers::close_broken(int process, ucp_ep_h endpoint) {
+  const auto peer = peers_.find(process);
+  if (peer == peers_.end() || peer->second->endpoint != endpoint) return;
+  auto gone = std::move(peer->second);
+  peers_.erase(peer);
+  close(std::move(gone));
 }
 
 void UcxPeers::cut(int process) {

@@ -1,8 +1,11 @@
 // The other processes over UCX: one connection to each that this process has to do with, and the messages on it.
 // Large data between processes of one machine are not sent: the receiver reads them from the sender's memory.
 //
-// Every process listens; of two, the one with the higher number connects. Who connects says the run's key first, which only its
-// processes know (the control plane carries it), and every message begins with it: what does not is dropped and counted.
+// The control plane, which only processes with the run's token can join, tells each process the address of the others' UCX
+// workers. Both of two processes connect to the other one and greet it. Every message begins with the run's key, which the
+// control plane carries too: what does not is dropped and counted. There is no UCX listener: UCX 1.13 aborts the process when a
+// stranger sends one bytes that are not UCX's. UCX's TCP device does listen, and closes connections that do not begin as UCX's
+// do.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -32,7 +35,7 @@ namespace pipetrain {
 struct CrossMemory;
 struct UcxPreamble;
 
-enum class UcxMessage : unsigned { hello, welcome, near, fetched, leave, data, credit, group_ready, group_data };
+enum class UcxMessage : unsigned { hello, near, fetched, leave, data, credit, group_ready, group_data };
 
 class UcxPeers {
  public:
@@ -52,7 +55,8 @@ class UcxPeers {
     std::function<void()> done = {};
   };
 
-  UcxPeers(UcxWorker& worker, ControlPlane& control);
+  // connect_limit: how much later than this process another one may come to where both connect.
+  UcxPeers(UcxWorker& worker, ControlPlane& control, std::chrono::seconds connect_limit = std::chrono::seconds(60));
   ~UcxPeers();
   UcxPeers(const UcxPeers&) = delete;
   UcxPeers& operator=(const UcxPeers&) = delete;
@@ -63,13 +67,13 @@ class UcxPeers {
 
   // Before join(); for the whole life.
   void on_message(UcxMessage message, Handler handler);
-  // Listens, and learns from the control plane where the others do: every process calls it at the same time. The others may
-  // connect and send from here on, so that all that takes their messages must be there.
+  // Exchanges the run's key and the addresses of the workers over the control plane: every process calls it at the same time.
+  // The others may connect and send from here on, so that all that takes their messages must be there.
   void join();
   // Begins to connect; the peers must do the same.
   void connect(const std::set<int>& processes);
-  // Blocks until these are connected: 20 s for one that this process connects to, a minute for one that is to connect to this.
-  // Throws Error(peer_lost), or the cause of an abort.
+  // Blocks until these have greeted this process, for the connect limit at most. Throws Error(peer_lost), or the cause of an
+  // abort.
   void wait_connected(const std::set<int>& processes);
 
   struct Patience {
@@ -104,19 +108,19 @@ class UcxPeers {
  private:
   struct Connection;
   struct Registration;
+  // What a process says first: where its memory holds which value, so that the other one sees whether it can read that memory.
+  struct Greeting {
+    std::uint64_t address = 0, value = 0;
+  };
 
-  void listen(const std::string& address);
-  void accept(ucp_conn_request_h request);
   void connect_to(int process);
-  std::unique_ptr<Connection> open(ucp_ep_params_t params);
+  void watch(Connection& connection);
   void close(std::unique_ptr<Connection> connection);
-  void close_strangers();
   void forget_closed();
 
-  ucs_status_t receive(const Registration& registration, std::span<const std::byte> header, UcxPayload payload, ucp_ep_h reply);
-  void greet(UcxMessage message, int process, std::span<const std::byte> header, ucp_ep_h endpoint);
-  bool admit(int process, ucp_ep_h endpoint);
-  void probe(Connection& connection, std::uint64_t address, std::uint64_t value);
+  ucs_status_t receive(const Registration& registration, std::span<const std::byte> header, UcxPayload payload);
+  void receive_own(UcxMessage message, int process, std::span<const std::byte> header);
+  void take_greeting(Connection& connection, const Greeting& greeting);
   UcxPayload payload_elsewhere(const UcxPreamble& preamble);
   bool is_beside(int process) const;
   bool read_memory(int process, const CrossMemory& from, void* to, std::size_t bytes) const;
@@ -124,9 +128,10 @@ class UcxPeers {
   void take_fetched(Connection& connection, std::uint64_t number);
   void forget_fetches(Connection& connection);
   void send_own(Connection& connection, UcxMessage message, std::uint64_t first = 0, std::uint64_t second = 0);
-  void send_on(Connection& connection, Outgoing outgoing, unsigned flags);
-  void fail(Connection& connection, ucs_status_t status);
-  void close_broken(ucp_ep_h endpoint);
+  void send_on(Connection& connection, Outgoing outgoing);
+  std::string reason_of(const Connection& connection, ucs_status_t status) const;
+  void fail(Connection& connection, const std::string& why);
+  void close_broken(int process, ucp_ep_h endpoint);
   void cut_gone();
   bool is_connected(int process) const;
   void mark_connected(int process);
@@ -135,18 +140,16 @@ class UcxPeers {
 
   UcxWorker& worker_;
   ControlPlane& control_;
+  const std::chrono::seconds connect_limit_;
   std::uint64_t key_ = 0;
   const std::uint64_t probe_;     // what others read to see that they can
-  std::vector<Bytes> listeners_;  // address and port, by process
+  std::vector<Bytes> addresses_;  // of the UCX workers, by process
 
   // On the worker's thread.
-  ucp_listener_h listener_ = nullptr;
   std::vector<std::unique_ptr<Registration>> handlers_;
   std::map<int, std::unique_ptr<Connection>> peers_;
-  std::vector<std::unique_ptr<Connection>> strangers_;  // that have not said the key yet
-  std::vector<std::unique_ptr<Connection>> closed_;     // kept, lest UCX still speaks of one
-  std::map<int, int> tries_;                            // of connecting, that broke before the other process answered
-  std::set<int> to_try_again_;
+  std::map<int, Greeting> early_;                                     // of processes that this one has not connected to yet
+  std::vector<std::unique_ptr<Connection>> closed_;                   // kept, lest UCX still speaks of one
   std::map<int, std::vector<std::unique_ptr<MappedMemory>>> mapped_;  // by process
   std::uint64_t last_fetch_ = 0;  // number of the last message that another process is to fetch
   std::set<int> left_;            // that said they leave, or heard that we do

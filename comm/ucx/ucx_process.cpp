@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "comm/ucx/ucx_folder.hpp"
 #include "comm/ucx/ucx_worker.hpp"
 
 namespace pipetrain {
@@ -28,6 +29,8 @@ void hold_ucx_openings() noexcept {
   (void)!openings().try_lock_for(std::chrono::seconds(2));
   remove_ucx_folder();
 }
+
+void remove_ucx_leftovers() noexcept { remove_ucx_leftovers(ucx_folders); }
 
 std::unique_lock<std::timed_mutex> begin_ucx_opening() { return std::unique_lock(openings()); }
 

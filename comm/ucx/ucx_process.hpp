@@ -16,6 +16,10 @@ void hold_ucx_openings() noexcept;
 // Removes that folder alone. Async-signal-safe.
 void remove_ucx_folder() noexcept;
 
+// Removes what this user's processes have left of UCX's shared memory in /dev/shm that have ended. For a program that outlives
+// them.
+void remove_ucx_leftovers() noexcept;
+
 // For UcxWorker: held while it opens.
 std::unique_lock<std::timed_mutex> begin_ucx_opening();
 

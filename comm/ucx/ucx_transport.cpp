@@ -6,6 +6,7 @@
 
 #include "comm/ucx/ucx_edges.hpp"
 #include "comm/ucx/ucx_groups.hpp"
+#include "comm/ucx/ucx_net_devices.hpp"
 #include "comm/ucx/ucx_peers.hpp"
 #include "comm/ucx/ucx_worker.hpp"
 #include "core/error.hpp"
@@ -22,14 +23,18 @@ namespace {
 
 // UCX takes processes of one kernel and IPC namespace for near and joins them by shared memory, but its wake-ups do not cross
 // network namespaces: they would wait for ever. A context has the same transports for all its connections.
-UcxWorker::SharedMemory shared_memory(const ControlPlane& control) {
+bool may_share_memory(const ControlPlane& control) {
   const ProcessInfo& own = control.info(control.process());
   for (int process = 0; process < control.processes(); ++process) {
     const ProcessInfo& other = control.info(process);
     const bool seems_near = !own.memory_scope.empty() && other.memory_scope == own.memory_scope;
-    if (seems_near && other.machine != own.machine) return UcxWorker::SharedMemory::avoided;
+    if (seems_near && other.machine != own.machine) return false;
   }
-  return UcxWorker::SharedMemory::used;
+  return true;
+}
+
+UcxWorker::Reach reach_of(const ControlPlane& control) {
+  return {.shared_memory = may_share_memory(control), .net_devices = ucx_net_devices(control.info(control.process()).address)};
 }
 
 }  // namespace
@@ -37,7 +42,7 @@ UcxWorker::SharedMemory shared_memory(const ControlPlane& control) {
 UcxTransport::UcxTransport(ControlPlane& control, const Mesh& mesh)
     : mesh_(mesh),
       process_(control.process()),
-      worker_(std::make_shared<UcxWorker>(shared_memory(control))),
+      worker_(std::make_shared<UcxWorker>(reach_of(control))),
       peers_(std::make_shared<UcxPeers>(*worker_, control)),
       edges_(std::make_unique<UcxEdges>(*worker_, *peers_, control)),
       groups_(std::make_unique<UcxGroups>(worker_, peers_, control, mesh)) {

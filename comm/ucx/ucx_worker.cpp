@@ -1,6 +1,5 @@
 #include "comm/ucx/ucx_worker.hpp"
 
-#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <ucs/config/global_opts.h>
@@ -47,12 +46,18 @@ void choose_folder(ucp_config_t* config, const UcxFolder* folder) {
   for (const char* name : {"DIR", "POSIX_DIR"}) (void)ucp_config_modify(config, name, folder->path().c_str());
 }
 
-ucp_context_h open_context(UcxWorker::SharedMemory shared_memory, const UcxFolder* folder) {
+// What the user has set wins.
+void limit_reach(ucp_config_t* config, const UcxWorker::Reach& reach) {
+  if (!reach.shared_memory && std::getenv("UCX_TLS") == nullptr) (void)ucp_config_modify(config, "TLS", "^sm");
+  if (reach.net_devices.empty() || std::getenv("UCX_NET_DEVICES") != nullptr) return;
+  check_ucx(ucp_config_modify(config, "NET_DEVICES", reach.net_devices.c_str()), "choose its network devices");
+}
+
+ucp_context_h open_context(const UcxWorker::Reach& reach, const UcxFolder* folder) {
   ucp_config_t* config = nullptr;
   check_ucx(ucp_config_read(nullptr, nullptr, &config), "read its configuration", remedy_by_ucx_settings());
   choose_folder(config, folder);
-  const bool chosen = std::getenv("UCX_TLS") != nullptr;  // what the user has set wins
-  if (shared_memory == UcxWorker::SharedMemory::avoided && !chosen) (void)ucp_config_modify(config, "TLS", "^sm");
+  limit_reach(config, reach);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -82,15 +87,15 @@ void check_ucx(ucs_status_t status, const char* what, const std::string& remedy)
   }
 }
 
-UcxWorker::UcxWorker(SharedMemory shared_memory) {
+UcxWorker::UcxWorker(const Reach& reach) {
   quiet_ucx();
   allow_shared_memory();
   std::promise<void> opened;
   auto result = opened.get_future();
-  thread_ = std::thread([this, shared_memory, &opened] {
+  thread_ = std::thread([this, &reach, &opened] {
     pthread_setname_np(pthread_self(), "ucx");
     try {
-      open(shared_memory);
+      open(reach);
     } catch (...) {
       close();
       opened.set_exception(std::current_exception());
@@ -117,13 +122,13 @@ UcxWorker::~UcxWorker() {
   thread_.join();
 }
 
-void UcxWorker::open(SharedMemory shared_memory) {
+void UcxWorker::open(const Reach& reach) {
   posted_events_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (posted_events_ < 0)
     throw Error(ErrorKind::unavailable, "UCX cannot start: the process has too many files open; raise ulimit -n");
   const auto opening = begin_ucx_opening();
   if (std::getenv("UCX_POSIX_DIR") == nullptr) folder_ = UcxFolder::open();  // what the user has set wins
-  context_ = open_context(shared_memory, folder_.get());
+  context_ = open_context(reach, folder_.get());
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
@@ -159,6 +164,19 @@ void UcxWorker::call(const std::function<void()>& work) {
     }
   });
   done.get_future().get();
+}
+
+Bytes UcxWorker::address() {
+  Bytes copy;
+  call([&] {
+    ucp_address_t* address = nullptr;
+    std::size_t size = 0;
+    check_ucx(ucp_worker_get_address(worker_, &address, &size), "tell its address");
+    const auto* begin = reinterpret_cast<const std::byte*>(address);
+    copy.assign(begin, begin + size);
+    ucp_worker_release_address(worker_, address);
+  });
+  return copy;
 }
 
 void UcxWorker::wake() noexcept {
@@ -202,12 +220,33 @@ void UcxWorker::run() {
 void UcxWorker::sleep() {
   const ucs_status_t armed = ucp_worker_arm(worker_);
   if (armed == UCS_ERR_BUSY) return;
-  pollfd events[] = {{worker_events_, POLLIN, 0}, {posted_events_, POLLIN, 0}};
-  if (poll(events, 2, armed == UCS_OK ? -1 : 10) <= 0) return;  // interrupted, or UCX cannot tell: it is asked again soon
-  if (events[1].revents != 0) {
+  events_.assign({{worker_events_, POLLIN, 0}, {posted_events_, POLLIN, 0}});
+  for (const Watched& watched : watched_) events_.push_back({watched.descriptor, POLLIN, 0});
+  // Where it returns nothing it was interrupted, or UCX cannot tell: then it is asked again soon.
+  if (poll(events_.data(), events_.size(), armed == UCS_OK ? -1 : 10) <= 0) return;
+  if (events_[1].revents != 0) {
     std::uint64_t count;
     (void)!::read(posted_events_, &count, sizeof count);
   }
+  run_readable();
+}
+
+void UcxWorker::run_readable() {
+  std::vector<std::function<void()>> readable;
+  for (std::size_t i = 2; i < events_.size(); ++i) {
+    if (events_[i].revents != 0) readable.push_back(std::move(watched_[i - 2].readable));
+  }
+  if (readable.empty()) return;
+  std::erase_if(watched_, [](const Watched& watched) { return watched.readable == nullptr; });
+  while (ucp_worker_progress(worker_) != 0) {
+  }
+  for (const auto& call : readable) call();
+}
+
+void UcxWorker::watch(int descriptor, std::function<void()> readable) { watched_.push_back({descriptor, std::move(readable)}); }
+
+void UcxWorker::forget(int descriptor) {
+  std::erase_if(watched_, [descriptor](const Watched& watched) { return watched.descriptor == descriptor; });
 }
 
 UcxMemory::UcxMemory(UcxWorker& worker, void* data, std::size_t bytes) : worker_(worker) {

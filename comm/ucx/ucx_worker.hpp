@@ -2,6 +2,7 @@
 // kernel when there is nothing to move and nothing to run.
 #pragma once
 
+#include <poll.h>
 #include <ucp/api/ucp.h>
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "comm/ucx/ucx_folder.hpp"
+#include "core/wire.hpp"
 
 namespace pipetrain {
 
@@ -28,11 +30,15 @@ void check_ucx(ucs_status_t status, const char* what, const std::string& remedy 
 
 class UcxWorker {
  public:
-  // Whether UCX may use shared memory between processes for which it thinks that it can.
-  enum class SharedMemory { used, avoided };
+  // What UCX may use to reach other processes, where the environment does not say otherwise.
+  struct Reach {
+    bool shared_memory = true;     // between processes for which UCX thinks that it can
+    std::string net_devices = {};  // as in UCX_NET_DEVICES; empty: all of them
+  };
 
   // Throws Error(unavailable).
-  explicit UcxWorker(SharedMemory shared_memory = SharedMemory::used);
+  explicit UcxWorker(const Reach& reach);
+  UcxWorker() : UcxWorker(Reach()) {}
   // Runs what was posted, then ends the thread and UCX with it. Endpoints must be closed by then.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
@@ -43,17 +49,26 @@ class UcxWorker {
   // As post(), but waits for it and throws what it throws. Not on the thread itself.
   void call(const std::function<void()>& work);
 
+  // What another process's ucp_ep_create() needs to reach this worker. Not on the thread itself. Throws Error(unavailable).
+  Bytes address();
+
+  // Calls `readable` once, when the descriptor can be read and what UCX had received by then has been taken; until forget().
+  // Both on the thread only.
+  void watch(int descriptor, std::function<void()> readable);
+  void forget(int descriptor);
+
   bool on_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   // On the thread only.
   ucp_worker_h handle() const { return worker_; }
   ucp_context_h context() const { return context_; }
 
  private:
-  void open(SharedMemory shared_memory);
+  void open(const Reach& reach);
   void close() noexcept;
   void run();
   void sleep();
   bool run_posted();
+  void run_readable();
   void wake() noexcept;
 
   std::shared_ptr<const UcxFolder> folder_;  // for UCX's files; null where it makes them elsewhere
@@ -61,6 +76,12 @@ class UcxWorker {
   ucp_worker_h worker_ = nullptr;
   int worker_events_ = -1;  // readable when UCX has something to do
   int posted_events_ = -1;  // readable when somebody posted while the thread slept
+  struct Watched {
+    int descriptor;
+    std::function<void()> readable;
+  };
+  std::vector<Watched> watched_;  // on the thread only
+  std::vector<pollfd> events_;    // of one sleep: UCX's, posted_events_, watched_
   std::mutex mutex_;
   std::vector<std::function<void()>> posted_;
   std::vector<std::function<void()>> running_;  // on the thread only

@@ -49,7 +49,8 @@ class Plane : public ControlPlane {
       info.host = "here";
       info.label = "test";
       info.address = "127.0.0.1";
-      if (region.one_machine) info.machine = "this";
+      info.memory_scope = "kernel";
+      info.machine = region.one_machine ? "this" : std::to_string(other);
       infos_.push_back(info);
     }
   }

@@ -16,6 +16,7 @@
 #include "bench/faults/marked_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
+#include "comm/ucx/ucx_folder_names.hpp"
 
 using namespace pipetrain;
 using bench::ProcessMark;
@@ -169,9 +170,11 @@ TEST_CASE("a failure in one process ends all with one message that names the ran
 TEST_CASE("a process that is killed is named, with who waited", "[launch]") {
   for (const int process : {0, 1}) {
     LiveLaunch launch(for_ever + "--nproc 3 --pp 3");
+    const auto killed = launch.mark().processes(process);
     REQUIRE(launch.mark().signal(process, SIGKILL));
     CHECK(launch.wait() == 1);
     CHECK(launch.mark().all_gone());
+    CHECK(ucx_folders_of(killed.front()) == 0);
     const std::string err = launch.run().err(), number = std::to_string(process);
     INFO(err);
     CHECK_THAT(err, Contains("error: process " + number + " (rank " + number + ", stage " + number + ") on host " + host() +

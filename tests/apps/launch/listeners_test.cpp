@@ -1,0 +1,165 @@
+// The sockets on which a run of several processes listens, and what strangers send to them.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/live_run.hpp"
+#include "apps/pipetrain_program.hpp"
+#include "bench/faults/listening_sockets.hpp"
+#include "bench/faults/marked_processes.hpp"
+#include "catch.hpp"
+#include "skip.hpp"
+
+using namespace pipetrain;
+using bench::ListeningSocket;
+using bench::ProcessMark;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string disturbed_run =
+    "--pp 2 --device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 4 --steps 200 --log-interval 1 ";
+
+// Losses and norms of all steps.
+std::string losses(const fs::path& metrics) {
+  std::string found;
+  std::ifstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) found += line.substr(0, line.find(",\"lr\"")) + "\n";
+  return found;
+}
+
+std::string undisturbed_losses() {
+  const TempFolder folder;
+  const fs::path metrics = folder.path() / "metrics.jsonl";
+  REQUIRE(run(disturbed_run + "--metrics '" + metrics.string() + "'").status == 0);
+  return losses(metrics);
+}
+
+std::vector<ListeningSocket> sockets_of(const ProcessMark& mark) {
+  std::vector<ListeningSocket> all;
+  for (const pid_t process : mark.processes())
+    for (const ListeningSocket& socket : bench::listening_sockets(process)) all.push_back(socket);
+  return all;
+}
+
+// Sends every noise to every socket, and leaves half of the connections open until the next time. Returns how many were taken.
+int send_noise(const std::vector<ListeningSocket>& sockets) {
+  int taken = 0;
+  static std::vector<int> open;
+  for (const int socket : std::exchange(open, {})) ::close(socket);
+  for (const ListeningSocket& socket : sockets) {
+    for (const std::string& noise : bench::noises()) {
+      const int connection = bench::shout(socket, noise);
+      if (connection < 0) continue;
+      if (++taken % 2 == 0)
+        ::close(connection);
+      else
+        open.push_back(connection);
+    }
+  }
+  return taken;
+}
+
+// Two network namespaces with a wire between them. Needs root and ip(8).
+class TwoHosts {
+ public:
+  TwoHosts() : name_(fmt::format("ptl{}", ::getpid() % 100000)) {
+    made_ = ::geteuid() == 0 &&
+            shell(fmt::format(
+                "ip netns add {0}a && ip netns add {0}b && ip link add eth0 netns {0}a type veth peer name eth0 netns {0}b",
+                name_));
+    for (const int host : {0, 1}) {
+      made_ = made_ &&
+              shell(fmt::format("ip -n {0} addr add {1}/24 dev eth0 && ip -n {0} link set eth0 up && ip -n {0} link set lo up",
+                                name(host), address(host)));
+    }
+  }
+  ~TwoHosts() {
+    for (const int host : {0, 1}) shell("ip netns del " + name(host));
+  }
+  TwoHosts(const TwoHosts&) = delete;
+  TwoHosts& operator=(const TwoHosts&) = delete;
+
+  bool made() const { return made_; }
+  std::string name(int host) const { return name_ + (host == 0 ? "a" : "b"); }
+  static std::string address(int host) { return fmt::format("10.79.0.{}", host + 1); }
+
+ private:
+  static bool shell(const std::string& command) { return std::system(("(" + command + ") > /dev/null 2>&1").c_str()) == 0; }
+  std::string name_;
+  bool made_ = false;
+};
+
+bool enter_namespace(const std::string& name) {
+  const int handle = ::open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+  return handle >= 0 && ::setns(handle, CLONE_NEWNET) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a launch on one host listens on loopback only, and strangers' bytes do not disturb it", "[launch][hostile]") {
+  const std::string expected = undisturbed_losses();
+  const TempFolder folder;
+  const ProcessMark mark;
+  const fs::path metrics = folder.path() / "metrics.jsonl";
+  LiveRun launch("launch --nproc 2 " + disturbed_run + "--metrics '" + metrics.string() + "'", mark.variable());
+  launch.wait_until([&] { return launch.err().find("step 1/") != std::string::npos; });
+  const auto sockets = sockets_of(mark);
+  CHECK(sockets.size() >= 2);  // the control plane's of process 0, and one of UCX's in each process
+  for (const ListeningSocket& socket : sockets) CHECK(socket.is_loopback());
+  for (int time = 0; time < 3; ++time) CHECK(send_noise(sockets) > 0);
+  const int status = launch.end_by(0);
+  INFO(launch.err());
+  CHECK(status == 0);
+  CHECK(losses(metrics) == expected);
+}
+
+TEST_CASE("strangers' bytes do not disturb a run of two hosts", "[launch][hostile][alone]") {
+  const TwoHosts hosts;
+  if (!hosts.made()) return test::skip("needs root, and ip netns");
+  const std::string expected = undisturbed_losses();
+  const TempFolder folder;
+  const ProcessMark mark;
+  const fs::path metrics = folder.path() / "metrics.jsonl", program = program_path();
+  // The program is started by ip(8) in each namespace; the noise comes from the other one, and from itself.
+  const auto on_host = [&](int host) {
+    return fmt::format("ip netns exec {} '{}' launch --nproc 1 --nnodes 2 --node-rank {} --master {}:29500 {} {}",
+                       hosts.name(host), program.string(), host, TwoHosts::address(0), disturbed_run,
+                       host == 0 ? "--metrics '" + metrics.string() + "'" : "");
+  };
+  const std::string script =
+      fmt::format("export {} PIPETRAIN_TOKEN=a-token-of-a-test; {} & {}; wait", mark.variable(), on_host(1), on_host(0));
+  const fs::path file = folder.write("run.sh", script), err = folder.path() / "err";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/bin/sh", "sh", "-c", fmt::format("sh '{}' > '{}' 2>&1", file.string(), err.string()).c_str(), nullptr);
+    ::_exit(127);
+  }
+  const bool began = test::wait_until([&] { return read_file(err).find("step 1/") != std::string::npos; });
+  for (const int host : {0, 1}) {
+    const pid_t stranger = ::fork();
+    if (stranger == 0) {
+      const bool inside = enter_namespace(hosts.name(host));
+      int taken = 0;
+      for (int time = 0; inside && time < 3; ++time) taken += send_noise(sockets_of(mark));
+      ::_exit(taken > 0 ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(stranger, &status, 0);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  INFO(read_file(err));
+  CHECK(began);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  CHECK(losses(metrics) == expected);
+}
