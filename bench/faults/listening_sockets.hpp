@@ -3,9 +3,11 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -22,6 +24,11 @@ struct ListeningSocket {
   sockaddr_storage address{};
   socklen_t size = 0;
 
+  std::uint16_t port() const {
+    const bool v4 = address.ss_family == AF_INET;
+    return ntohs(v4 ? reinterpret_cast<const sockaddr_in&>(address).sin_port
+                    : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  }
   bool is_loopback() const {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
     const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
@@ -75,10 +82,15 @@ inline std::vector<ListeningSocket> listening_sockets(pid_t process) {
   return found;
 }
 
-// Opens a connection and sends the bytes; the caller closes it. -1 where nobody takes it.
+// Opens a connection and sends the bytes; the caller closes it. -1 where nobody takes it, within a fifth of a second.
 inline int shout(const ListeningSocket& to, const std::string& bytes) {
-  const int socket = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (::connect(socket, reinterpret_cast<const sockaddr*>(&to.address), to.size) != 0) {
+  const int socket = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  (void)!::connect(socket, reinterpret_cast<const sockaddr*>(&to.address), to.size);
+  pollfd connected{socket, POLLOUT, 0};
+  int error = ETIMEDOUT;
+  socklen_t size = sizeof error;
+  if (::poll(&connected, 1, 200) > 0) ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) {
     ::close(socket);
     return -1;
   }
@@ -86,14 +98,23 @@ inline int shout(const ListeningSocket& to, const std::string& bytes) {
   return socket;
 }
 
+// Whether a connection to it is answered.
+inline bool takes_connections(const ListeningSocket& socket) {
+  const int connection = shout(socket, "");
+  if (connection >= 0) ::close(connection);
+  return connection >= 0;
+}
+
 // What strangers send: to a run each is to be nothing.
 inline std::vector<std::string> noises() {
-  std::vector<std::string> noises = {std::string(64, '\0'),
-                                     std::string(64, '\xff'),
-                                     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-                                     "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-                                     "x",
-                                     std::string(100000, 'x')};
+  std::vector<std::string> noises = {
+      std::string(64, '\0'),
+      std::string(64, '\xff'),
+      "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+      std::string("\x78\x56\x34\x12\xbe\xba\xfe\xca", 8) + std::string(64, '\xff'),  // UCX's own beginning
+      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+      "x",
+      std::string(100000, 'x')};
   for (std::size_t size : {1, 8, 64, 300, 5000}) {
     std::string random;
     for (std::size_t i = 0; i < size; ++i) random += static_cast<char>((i * 2654435761U + size) >> 7U);

@@ -10,6 +10,7 @@
 
 #include "comm/ucx/ucx_connection.hpp"
 #include "comm/ucx/ucx_peers.hpp"
+#include "comm/ucx/ucx_tcp_admission.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -30,6 +31,7 @@ std::string UcxPeers::reason_of(const Connection& connection, ucs_status_t statu
 
 void UcxPeers::connect(const std::set<int>& processes) {
   worker_.call([&] {
+    admission_->open(run_addresses_, [this] { return all_connected(); });
     for (const int process : processes) {
       if (process != control_.process() && peers_.count(process) == 0) connect_to(process);
     }
@@ -120,6 +122,10 @@ void UcxPeers::notify() {
 bool UcxPeers::is_connected(int process) const {
   const std::lock_guard lock(mutex_);
   return connected_.count(process) > 0;
+}
+
+bool UcxPeers::all_connected() const {
+  return std::all_of(peers_.begin(), peers_.end(), [this](const auto& peer) { return is_connected(peer.first); });
 }
 
 void UcxPeers::mark_connected(int process) {

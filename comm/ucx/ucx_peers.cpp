@@ -6,7 +6,9 @@
 #include <chrono>
 #include <utility>
 
+#include "comm/control/network_interfaces.hpp"
 #include "comm/ucx/ucx_connection.hpp"
+#include "comm/ucx/ucx_tcp_admission.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -40,7 +42,18 @@ void UcxPeers::join() {
   key.number(random_key());
   const auto keys = control_.exchange("ucx key", std::move(key).data());
   key_ = WireReader(keys.front()).number<std::uint64_t>();
-  addresses_ = control_.exchange("ucx addresses", worker_.address());
+  worker_.call([this] { admission_ = std::make_unique<UcxTcpAdmission>(worker_); });
+  WireWriter mine;
+  mine.bytes(worker_.address());
+  const auto interfaces = network_interfaces();
+  mine.list(interfaces, [&](const NetworkInterface& one) { mine.text(one.address); });
+  for (const Bytes& offered : control_.exchange("ucx addresses", std::move(mine).data())) {
+    WireReader in(offered);
+    const auto address = in.bytes();
+    addresses_.emplace_back(address.begin(), address.end());
+    for (std::size_t left = in.count(1); left > 0; --left) run_addresses_.insert(in.text());
+  }
+  worker_.call([this] { admission_->open(run_addresses_, [this] { return all_connected(); }); });
 }
 
 UcxPeers::~UcxPeers() { leave(); }
@@ -66,6 +79,7 @@ void UcxPeers::leave() noexcept {
     for (const auto& connection : closed_) {
       if (connection->closing != nullptr) ucp_request_free(std::exchange(connection->closing, nullptr));
     }
+    admission_.reset();
     for (const auto& registration : handlers_) {
       ucp_am_handler_param_t param{};
       param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;

@@ -4,8 +4,8 @@
 // The control plane, which only processes with the run's token can join, tells each process the address of the others' UCX
 // workers. Both of two processes connect to the other one and greet it. Every message begins with the run's key, which the
 // control plane carries too: what does not is dropped and counted. There is no UCX listener: UCX 1.13 aborts the process when a
-// stranger sends one bytes that are not UCX's. UCX's TCP device does listen, and closes connections that do not begin as UCX's
-// do.
+// stranger sends one bytes that are not UCX's. Its TCP device does listen, where the processes are of several machines:
+// ucx_tcp_admission.hpp.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -33,6 +33,7 @@
 namespace pipetrain {
 
 struct CrossMemory;
+class UcxTcpAdmission;
 struct UcxPreamble;
 
 enum class UcxMessage : unsigned { hello, near, fetched, leave, data, credit, group_ready, group_data };
@@ -134,6 +135,7 @@ class UcxPeers {
   void close_broken(int process, ucp_ep_h endpoint);
   void cut_gone();
   bool is_connected(int process) const;
+  bool all_connected() const;
   void mark_connected(int process);
   void lose(int process, const std::string& why);
   [[noreturn]] void refuse(int process, const std::string& why) const;
@@ -142,10 +144,12 @@ class UcxPeers {
   ControlPlane& control_;
   const std::chrono::seconds connect_limit_;
   std::uint64_t key_ = 0;
-  const std::uint64_t probe_;     // what others read to see that they can
-  std::vector<Bytes> addresses_;  // of the UCX workers, by process
+  const std::uint64_t probe_;            // what others read to see that they can
+  std::vector<Bytes> addresses_;         // of the UCX workers, by process
+  std::set<std::string> run_addresses_;  // from which the run's processes connect
 
   // On the worker's thread.
+  std::unique_ptr<UcxTcpAdmission> admission_;
   std::vector<std::unique_ptr<Registration>> handlers_;
   std::map<int, std::unique_ptr<Connection>> peers_;
   std::map<int, Greeting> early_;                                     // of processes that this one has not connected to yet

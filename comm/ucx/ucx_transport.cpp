@@ -21,20 +21,23 @@ std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh&
 
 namespace {
 
-// UCX takes processes of one kernel and IPC namespace for near and joins them by shared memory, but its wake-ups do not cross
-// network namespaces: they would wait for ever. A context has the same transports for all its connections.
-bool may_share_memory(const ControlPlane& control) {
+// Processes of one machine need no network, on which UCX would listen. UCX takes processes of one kernel and IPC namespace for
+// near and joins them by shared memory, but its wake-ups do not cross network namespaces: they would wait for ever. A context
+// has the same transports for all its connections.
+UcxWorker::Reach reach_of(const ControlPlane& control) {
+  using Ways = UcxWorker::Reach::Ways;
   const ProcessInfo& own = control.info(control.process());
+  bool one_machine = !own.machine.empty(), falsely_near = false;
   for (int process = 0; process < control.processes(); ++process) {
     const ProcessInfo& other = control.info(process);
     const bool seems_near = !own.memory_scope.empty() && other.memory_scope == own.memory_scope;
-    if (seems_near && other.machine != own.machine) return false;
+    one_machine = one_machine && other.machine == own.machine;
+    falsely_near = falsely_near || (seems_near && other.machine != own.machine);
   }
-  return true;
-}
-
-UcxWorker::Reach reach_of(const ControlPlane& control) {
-  return {.shared_memory = may_share_memory(control), .net_devices = ucx_net_devices(control.info(control.process()).address)};
+  return {.ways = one_machine    ? Ways::shared_memory
+                  : falsely_near ? Ways::network
+                                 : Ways::all,
+          .net_devices = ucx_net_devices(own.address)};
 }
 
 }  // namespace

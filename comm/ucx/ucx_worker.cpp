@@ -1,20 +1,27 @@
 #include "comm/ucx/ucx_worker.hpp"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <ucs/config/global_opts.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <future>
+#include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "comm/ucx/ucx_process.hpp"
+#include "comm/ucx/ucx_tcp_admission.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -48,7 +55,9 @@ void choose_folder(ucp_config_t* config, const UcxFolder* folder) {
 
 // What the user has set wins.
 void limit_reach(ucp_config_t* config, const UcxWorker::Reach& reach) {
-  if (!reach.shared_memory && std::getenv("UCX_TLS") == nullptr) (void)ucp_config_modify(config, "TLS", "^sm");
+  using Ways = UcxWorker::Reach::Ways;
+  if (reach.ways != Ways::all && std::getenv("UCX_TLS") == nullptr)
+    check_ucx(ucp_config_modify(config, "TLS", reach.ways == Ways::network ? "^sm" : "sm"), "choose its transports");
   if (reach.net_devices.empty() || std::getenv("UCX_NET_DEVICES") != nullptr) return;
   check_ucx(ucp_config_modify(config, "NET_DEVICES", reach.net_devices.c_str()), "choose its network devices");
 }
@@ -67,6 +76,32 @@ ucp_context_h open_context(const UcxWorker::Reach& reach, const UcxFolder* folde
   ucp_config_release(config);
   check_ucx(status, "start", remedy_by_ucx_settings());
   return context;
+}
+
+// Of this process.
+std::set<int> all_listening_sockets() {
+  std::set<int> sockets;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end; !error && entry != end; entry.increment(error)) {
+    const int descriptor = std::atoi(entry->path().filename().c_str());
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0) sockets.insert(descriptor);
+  }
+  return sockets;
+}
+
+// UCX tells other processes the port of its socket. Another thread may have opened one meanwhile, of which it says nothing.
+bool names_port_of(int socket, const Bytes& worker_address) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+  const bool v6 = address.ss_family == AF_INET6;
+  if (!v6 && address.ss_family != AF_INET) return false;
+  const in_port_t port =
+      v6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port : reinterpret_cast<const sockaddr_in&>(address).sin_port;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&port);
+  return std::search(worker_address.begin(), worker_address.end(), bytes, bytes + sizeof port) != worker_address.end();
 }
 
 }  // namespace
@@ -128,12 +163,17 @@ void UcxWorker::open(const Reach& reach) {
     throw Error(ErrorKind::unavailable, "UCX cannot start: the process has too many files open; raise ulimit -n");
   const auto opening = begin_ucx_opening();
   if (std::getenv("UCX_POSIX_DIR") == nullptr) folder_ = UcxFolder::open();  // what the user has set wins
+  const std::set<int> before = all_listening_sockets();
   context_ = open_context(reach, folder_.get());
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
   check_ucx(ucp_worker_create(context_, &params, &worker_), "make a worker", remedy_by_ucx_settings());
   check_ucx(ucp_worker_get_efd(worker_, &worker_events_), "wait for events");
+  const Bytes address = own_address();
+  for (const int socket : all_listening_sockets())
+    if (before.count(socket) == 0 && names_port_of(socket, address)) listening_sockets_.push_back(socket);
+  for (const int socket : listening_sockets_) admit_connections(socket, {});
 }
 
 void UcxWorker::close() noexcept {
@@ -167,15 +207,18 @@ void UcxWorker::call(const std::function<void()>& work) {
 }
 
 Bytes UcxWorker::address() {
-  Bytes copy;
-  call([&] {
-    ucp_address_t* address = nullptr;
-    std::size_t size = 0;
-    check_ucx(ucp_worker_get_address(worker_, &address, &size), "tell its address");
-    const auto* begin = reinterpret_cast<const std::byte*>(address);
-    copy.assign(begin, begin + size);
-    ucp_worker_release_address(worker_, address);
-  });
+  Bytes address;
+  call([&] { address = own_address(); });
+  return address;
+}
+
+Bytes UcxWorker::own_address() {
+  ucp_address_t* address = nullptr;
+  std::size_t size = 0;
+  check_ucx(ucp_worker_get_address(worker_, &address, &size), "tell its address");
+  const auto* begin = reinterpret_cast<const std::byte*>(address);
+  const Bytes copy(begin, begin + size);
+  ucp_worker_release_address(worker_, address);
   return copy;
 }
 

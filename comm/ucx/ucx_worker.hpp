@@ -32,7 +32,8 @@ class UcxWorker {
  public:
   // What UCX may use to reach other processes, where the environment does not say otherwise.
   struct Reach {
-    bool shared_memory = true;     // between processes for which UCX thinks that it can
+    enum class Ways { all, shared_memory, network };
+    Ways ways = Ways::all;
     std::string net_devices = {};  // as in UCX_NET_DEVICES; empty: all of them
   };
 
@@ -52,6 +53,9 @@ class UcxWorker {
   // What another process's ucp_ep_create() needs to reach this worker. Not on the thread itself. Throws Error(unavailable).
   Bytes address();
 
+  // On which UCX's TCP device waits for connections. They take none until UcxTcpAdmission opens them. On the thread only.
+  const std::vector<int>& listening_sockets() const { return listening_sockets_; }
+
   // Calls `readable` once, when the descriptor can be read and what UCX had received by then has been taken; until forget().
   // Both on the thread only.
   void watch(int descriptor, std::function<void()> readable);
@@ -65,6 +69,7 @@ class UcxWorker {
  private:
   void open(const Reach& reach);
   void close() noexcept;
+  Bytes own_address();
   void run();
   void sleep();
   bool run_posted();
@@ -74,6 +79,7 @@ class UcxWorker {
   std::shared_ptr<const UcxFolder> folder_;  // for UCX's files; null where it makes them elsewhere
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
+  std::vector<int> listening_sockets_;
   int worker_events_ = -1;  // readable when UCX has something to do
   int posted_events_ = -1;  // readable when somebody posted while the thread slept
   struct Watched {
