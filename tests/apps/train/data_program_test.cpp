@@ -116,6 +116,7 @@ TEST_CASE("a run skips and counts the steps without a label, and goes on behind 
       "--device cpu --threads 1 --layers 2 --microbatches 1 --microbatch 1 --shuffle off --pack documents "
       "--seq-len 16 --save-interval 1 --log-interval 1 --data '" +
       folder.write("rows.jsonl", rows).string() + "' --save '" + save + "' --metrics '" + metrics + "'";
+  CHECK(run(command + " --steps 4 --dry-run").status == 0);
   const Result first = run(command + " --steps 4");
   INFO(first.err);
   CHECK(first.status == 0);
@@ -133,8 +134,6 @@ TEST_CASE("a run skips and counts the steps without a label, and goes on behind 
     skipped += step.at("skipped") == true ? '-' : 'x';
   }
   CHECK(skipped == "xx--xx");
-  const Result none = run(command + " --steps 6 --dry-run");
-  CHECK(none.status == 0);
 }
 
 TEST_CASE("keys of rows that nobody knows are named in one note") {
