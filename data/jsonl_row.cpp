@@ -16,7 +16,7 @@ namespace {
 namespace dom = simdjson::dom;
 using Field = RowReader::Field;
 
-ValueKind kind_of(const dom::element& value) {
+ValueKind value_kind_of(const dom::element& value) {
   switch (value.type()) {
     case dom::element_type::NULL_VALUE:
       return ValueKind::null;
@@ -57,7 +57,7 @@ void read_messages(const dom::array& messages, RowReader& reader) {
     for (const auto& [key, value] : message) {
       const auto field = reader.message_key(key);
       if (field == RowReader::MessageField::other) {
-        reader.message_other(kind_of(value));
+        reader.message_other(value_kind_of(value));
         continue;
       }
       if (value.is_null()) continue;
@@ -86,7 +86,7 @@ void read_value(Field field, const dom::element& value, RowReader& reader) {
     case Field::mask:
       return value.get(list) ? reader.wrong_kind() : read_list(list, reader);
     default:
-      return reader.other(kind_of(value));
+      return reader.other(value_kind_of(value));
   }
 }
 
@@ -106,7 +106,7 @@ void parse_whole(std::string_view row, RowReader& reader) {
   for (const auto& [key, value] : object) read_value(reader.key(key), value, reader);
 }
 
-ValueKind kind_of(const Json& value) {
+ValueKind value_kind_of(const Json& value) {
   if (value.is_null()) return ValueKind::null;
   if (value.is_string()) return value.as_string().empty() ? ValueKind::empty : ValueKind::other;
   const bool is_one = value.is_number() ? value.as_double() == 1 : value == true;
@@ -163,13 +163,13 @@ class RowEvents : public JsonEvents {
     reader_.message_other(ValueKind::other);
   }
   void take_message_field(Json& value) {
-    if (message_field_ == RowReader::MessageField::other) return reader_.message_other(kind_of(value));
+    if (message_field_ == RowReader::MessageField::other) return reader_.message_other(value_kind_of(value));
     if (value.is_null()) return;
     if (!value.is_string()) fail_message();
     reader_.message_text(message_field_, keep(value));
   }
   void take_member(Json& value) {
-    if (field_ == Field::other) return reader_.other(kind_of(value));
+    if (field_ == Field::other) return reader_.other(value_kind_of(value));
     if (value.is_null()) return;
     if (field_ == Field::text && value.is_string()) return reader_.text(keep(value));
     if (field_ == Field::label && value.is_integer() && !is_large(value)) return reader_.label(value.as_int64());

@@ -138,7 +138,7 @@ const std::vector<KeyGroup>& key_groups() {
   return groups;
 }
 
-std::map<std::string_view, KeyRule> make_rules() {
+std::map<std::string_view, KeyRule> make_key_rules() {
   std::map<std::string_view, KeyRule> rules;
   for (const char* key : harmless_keys) rules[key] = {KeyMeaning::harmless};
   for (const KeyGroup& group : key_groups())
@@ -149,7 +149,7 @@ std::map<std::string_view, KeyRule> make_rules() {
 }  // namespace
 
 KeyRule rule_of_key(std::string_view key) {
-  static const std::map<std::string_view, KeyRule> rules = make_rules();
+  static const std::map<std::string_view, KeyRule> rules = make_key_rules();
   if (const auto found = rules.find(key); found != rules.end()) return found->second;
   if (key == "mask" || key.ends_with("_mask") || key.ends_with("_masks"))
     return {KeyMeaning::content, R"(write "labels" beside "input_ids", with -100 where nothing is to be learned)"};

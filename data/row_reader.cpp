@@ -156,7 +156,7 @@ void RowReader::refuse_unread() const {
   const bool is_text = takes(RowForm::text), is_chosen = is_text && wanted_.text_keys_chosen;
   if (!content_.empty() && !is_chosen)
     throw RowFault{fmt::format("{} is not read: {}{}", shown_json_key(content_.front().key), content_.front().why,
-                               is_text ? "; or name the keys of the text, then others are passed over" : "")};
+                               is_text ? "; or name the keys of the text (text-keys), then others are passed over" : "")};
   if (!weights_.empty())
     throw RowFault{fmt::format("{} is not read: {}", shown_json_key(weights_.front().key), weights_.front().why)};
   if (wanted_.unread == nullptr) return;

@@ -71,7 +71,7 @@ void check_ends(const MappedFile& file) {
 }
 
 // As RowReader takes the key of that name.
-ParquetColumn column_of(std::string_view name, const std::vector<std::string>& text_keys) {
+ParquetColumn parquet_column_of(std::string_view name, const std::vector<std::string>& text_keys) {
   if (std::find(text_keys.begin(), text_keys.end(), name) != text_keys.end()) return ParquetColumn::texts;
   if (name == "prompt" || name == "response") return ParquetColumn::texts;
   if (name == "input_ids" || name == "labels") return ParquetColumn::ids;
@@ -92,7 +92,7 @@ struct Unpacking {
   std::string why;
 
   static ParquetColumn column(void* context, const char* name) {
-    return column_of(name, static_cast<Unpacking*>(context)->text_keys);
+    return parquet_column_of(name, static_cast<Unpacking*>(context)->text_keys);
   }
   static bool write(void* context, const char* data, std::size_t size) {
     auto& self = *static_cast<Unpacking*>(context);
