@@ -81,7 +81,8 @@ TEST_CASE("a step without a label changes nothing of what the steps around it co
   for (const Layout& layout :
        {Layout{}, Layout{4, 1}, Layout{2, 2, 2, 2}, Layout{2, 1, 2, 1, "zb-v", 2}, Layout{.dp = 2, .microbatch = 2, .zero = 1},
         Layout{.pp = 2, .dp = 2, .zero = 3}, Layout{.slices = 2}, Layout{.cp = 2}, Layout{.offload = true},
-        Layout{.pp = 2, .offload = true, .activations = 0.5, .parameters = true, .gradients = true},
+        Layout{.pp = 2, .offload = true, .parameters = true, .gradients = true},
+        Layout{.pp = 2, .schedule = "gpipe", .activations = 0.5},
         Layout{2, 1, 1, 2, "interleaved", 2, schedules::Order::ready}}) {
     INFO(to_string(layout));
     const RunRecord expected = run_labelled("xxx", layout);
