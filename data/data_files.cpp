@@ -24,16 +24,16 @@ struct DataFile {
   bool has_answers() const { return rows && (rows->form == RowForm::answer || rows->form == RowForm::messages); }
 };
 
-DataFiles::DataFiles(const DatasetOptions& options, const Tokenizer* tokenizer, const std::filesystem::path& path)
-    : options_(options), tokenizer_(tokenizer), name_(path.string()) {
+DataFiles::DataFiles(const DatasetOptions& options, const TextReaders& readers, const std::filesystem::path& path)
+    : options_(options), tokenizer_(readers.tokenizer), unread_(readers.unread), name_(path.string()) {
   std::vector<DataFile> files;  // all are looked at before any is read
   for (std::filesystem::path& file : list_data_files(path, options.setting)) {
     DataFile& one = files.emplace_back();
     one.path = std::move(file);
     one.format = format_of(one.path);
-    if (one.format->kind == DataKind::rows) one.rows = peek_jsonl(one.path, options.text_keys);
+    if (one.format->kind == DataKind::rows) one.rows = peek_jsonl(one.path, wanted());
   }
-  if (tokenizer == nullptr && std::any_of(files.begin(), files.end(), [&](const DataFile& file) {
+  if (tokenizer_ == nullptr && std::any_of(files.begin(), files.end(), [&](const DataFile& file) {
         return file.format->kind != DataKind::tokens && !file.has_ids() && (pack_of(file) == Pack::none || file.has_answers());
       }))
     bytes_ = make_byte_tokenizer(options.vocabulary);
@@ -66,7 +66,7 @@ void DataFiles::add(const DataFile& file) {
   const bool is_rows = pack == Pack::none;
   if (file.has_ids()) {
     finish_texts();
-    auto table = open_id_rows(file.path, limits(pack));
+    auto table = open_id_rows(file.path, limits(pack), unread_);
     return is_rows ? add_rows(std::move(table)) : add_stream(stream_of_rows(std::move(table)), false);
   }
   if (file.format->kind == DataKind::tokens) {
@@ -75,9 +75,9 @@ void DataFiles::add(const DataFile& file) {
   }
   if (tokenizer_ == nullptr && !is_rows && !file.has_answers()) {
     finish_texts();
-    return add_stream(file.rows ? open_jsonl_text(file.path, options_.text_keys, options_.vocabulary)
-                                : open_text_file(file.path, options_.vocabulary),
-                      true);
+    return add_stream(
+        file.rows ? open_jsonl_text(file.path, wanted(), options_.vocabulary) : open_text_file(file.path, options_.vocabulary),
+        true);
   }
   const bool as_rows = is_rows || file.has_answers();
   if (as_rows != texts_are_rows_ || pack != texts_pack_) finish_texts();
@@ -112,10 +112,16 @@ RowLimits DataFiles::limits(Pack pack) const {
   return limits;
 }
 
+RowWanted DataFiles::wanted() const {
+  return {.text_keys = options_.text_keys, .text_keys_chosen = options_.text_keys_chosen, .unread = unread_};
+}
+
 TextReading DataFiles::reading() const {
   TextReading reading{.tokenizer = tokenizer_ != nullptr ? tokenizer_ : bytes_.get()};
   reading.threads = options_.threads > 0 ? options_.threads : static_cast<int>(std::thread::hardware_concurrency());
   reading.text_keys = options_.text_keys;
+  reading.text_keys_chosen = options_.text_keys_chosen;
+  reading.unread = unread_;
   reading.chat_template = options_.chat_template;
   if (tokenizer_ == nullptr) reading.between_texts = "\n";
   return reading;

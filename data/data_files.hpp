@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/documents.hpp"
+#include "data/jsonl_row.hpp"
 #include "data/row_table.hpp"
 
 namespace pipetrain {
@@ -16,9 +17,13 @@ struct DataFile;
 // tokenized together.
 class DataFiles {
  public:
-  // Reads all rows that are samples of their own. `options` and the tokenizer, which may be null, must outlive this. Throws
-  // Error(input) as open_dataset().
-  DataFiles(const DatasetOptions& options, const Tokenizer* tokenizer, const std::filesystem::path& path);
+  // What all inputs of a run share; both outlive them.
+  struct TextReaders {
+    const Tokenizer* tokenizer = nullptr;  // null: bytes are tokens
+    UnreadKeys* unread = nullptr;          // of the rows
+  };
+  // Reads all rows that are samples of their own. `options` must outlive this. Throws Error(input) as open_dataset().
+  DataFiles(const DatasetOptions& options, const TextReaders& readers, const std::filesystem::path& path);
 
   std::int64_t longest_row() const;  // what a model reads of the longest such row; 0: there is none
   // Called once.
@@ -40,9 +45,11 @@ class DataFiles {
   void refuse_packing(const DataFile& file) const;
   RowLimits limits(Pack pack) const;
   TextReading reading() const;
+  RowWanted wanted() const;
 
   const DatasetOptions& options_;
   const Tokenizer* tokenizer_;
+  UnreadKeys* unread_;
   std::unique_ptr<Tokenizer> bytes_;  // for rows where there is no tokenizer
   std::string name_;
   std::vector<Run> runs_;

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "data/data_files.hpp"
 #include "data/mixture.hpp"
+#include "data/row_keys.hpp"
 #include "data/tokenize_files.hpp"
 
 namespace pipetrain {
@@ -108,12 +109,13 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   const std::unique_ptr<Tokenizer> tokenizer = open_text_tokenizer(options);
   if (options.inputs.empty()) return open_inside_text(options, tokenizer.get());
   if (options.sequence_length != 0) checked_length(options.sequence_length, options);
+  UnreadKeys unread;
   std::vector<DataFiles> inputs;
   std::vector<double> weights;
   bool weighted = false;
   std::int64_t longest = 0;
   for (const DataInput& input : options.inputs) {
-    inputs.emplace_back(options, tokenizer.get(), input.path);
+    inputs.emplace_back(options, DataFiles::TextReaders{tokenizer.get(), &unread}, input.path);
     longest = std::max(longest, inputs.back().longest_row());
     weights.push_back(input.weight.value_or(1));
     weighted = weighted || input.weight;
@@ -121,6 +123,8 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   const std::int64_t length = choose_sequence_length(options, longest);
   std::vector<std::unique_ptr<Dataset>> parts;
   for (DataFiles& input : inputs) parts.push_back(input.dataset(length));
+  if (const std::string note = unread.note(); options.notes != nullptr && !note.empty())
+    options.notes->push_back(fmt::format("{}: {}", options.setting, note));
   if (!weighted || parts.size() == 1) return concatenate(std::move(parts));
   return mix(std::move(parts), weights, options.shuffle, options.seed);
 }

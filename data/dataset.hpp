@@ -75,12 +75,14 @@ struct DatasetOptions {
   std::int64_t vocabulary = 256;                  // token ids are below this
   std::filesystem::path tokenizer;                // of text, as open_tokenizer() takes it; empty: bytes are tokens
   std::vector<std::string> text_keys = {"text"};  // of rows, in their order
+  bool text_keys_chosen = false;                  // by the user: what else is in rows of such texts is passed over
   std::string chat_template;                      // of rows {"messages"}; empty: as the tokenizer's special tokens tell
   std::optional<Pack> pack;                       // not given: documents for text, none for other rows
   std::int64_t classes = 0;                       // of rows with "label"; 0: labels are the tokens that follow
   int threads = 0;                                // that tokenize; 0: as many as the machine has cores
   bool shuffle = true;                            // a mixture also shuffles inside each of its inputs
   std::uint64_t seed = 0;                         // of a mixture's choices
+  std::vector<std::string>* notes = nullptr;      // gets what users should know of the data, a line each
 };
 
 // Opens and checks every input: every row of a .jsonl or .parquet file is parsed once, here, so that wrong data is found before
@@ -99,9 +101,9 @@ struct DatasetOptions {
 // with probability weight_j / sum, in turn through that input.
 //
 // Throws Error(input) that names file and line for a path that is missing or of an unknown kind, empty data, a row that is not
-// JSON or not of these forms, a tokenizer or a file of tokens that is wrong or has more ids than the vocabulary, a token id
-// that is no integer in [0, vocabulary), a row longer than sequence_length or max_positions, or with nothing to learn, a text
-// of more than 16 MiB in one row, and what cannot be packed so.
+// JSON or not of these forms or says more of its text than is read, a tokenizer or a file of tokens that is wrong or has more
+// ids than the vocabulary, a token id that is no integer in [0, vocabulary), a row longer than sequence_length or
+// max_positions, or with nothing to learn, a text of more than 16 MiB in one row, and what cannot be packed so.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
 // What stands between packed documents: id 256, the first that no byte has, where the vocabulary has it, else a newline.

@@ -24,13 +24,21 @@ Number number_at(std::string_view bytes, std::uint64_t offset) {
   return number;
 }
 
+// A file of data may be called empty alone; of an index that says nothing of what is wrong.
+const fs::path& full_index(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::file_size(path, ignored) == 0)
+    fail_foreign_tokens(path, "is empty, though it is to tell what the file of ids beside it holds; copy both again");
+  return path;
+}
+
 fs::path with_extension(fs::path path, const char* extension) { return path.replace_extension(extension); }
 
 // NAME.idx: "MMIDIDX" and two zeros, u64 version 1, u8 type, u64 sequences, u64 documents, i32 lengths of sequences, i64 where
 // in the .bin each begins, i64 by which sequence each document begins.
 class MegatronIndex {
  public:
-  explicit MegatronIndex(const fs::path& path) : file_(path), bytes_(file_.bytes()) {
+  explicit MegatronIndex(const fs::path& path) : file_(full_index(path)), bytes_(file_.bytes()) {
     if (bytes_.size() < begin_ || bytes_.substr(0, 9) != std::string_view("MMIDIDX\0\0", 9))
       fail_foreign_tokens(path, "does not begin with MMIDIDX: it is no index of Megatron-LM; give its .idx");
     if (const auto version = number_at<std::uint64_t>(bytes_, 9); version != 1)
@@ -47,6 +55,8 @@ class MegatronIndex {
     sequences_ = number_at<std::uint64_t>(bytes_, 18);
     documents_ = number_at<std::uint64_t>(bytes_, 26);
     const std::uint64_t room = bytes_.size() - begin_;
+    if (sequences_ == 0 && room == documents_ * 8)
+      fail_foreign_tokens(path, "is the index of no sequence at all; write the file again from data with text in it");
     if (sequences_ == 0 || sequences_ > room / 12 || documents_ > room / 8 || sequences_ * 12 + documents_ * 8 != room)
       fail_foreign_tokens(path, fmt::format("has {} bytes, which {} sequences and {} documents do not fill; copy it again",
                                             bytes_.size(), sequences_, documents_));
@@ -139,7 +149,7 @@ std::unique_ptr<TokenStream> open_datatrove_file(const fs::path& ds, std::int64_
   std::error_code ignored;
   if (!fs::exists(index_path, ignored))
     fail_foreign_tokens(ds, fmt::format("there is no {} beside it; copy it too", index_path.filename().string()));
-  const auto index = std::make_shared<MappedFile>(index_path);
+  const auto index = std::make_shared<MappedFile>(full_index(index_path));
   auto file = std::make_unique<MappedFile>(ds);
   const std::string_view ends = index->bytes();
   if (ends.size() % 8 != 0)

@@ -11,10 +11,12 @@ namespace {
 
 class IdRows : public RowTable {
  public:
-  IdRows(const std::filesystem::path& path, const RowLimits& limits) : file_(path), limits_(limits) {
+  IdRows(const std::filesystem::path& path, const RowLimits& limits, UnreadKeys* unread)
+      : file_(path), limits_(limits), unread_(unread) {
     Checked checked;
     file_.each_row(0, file_.size(), [&](std::int64_t row) { add(row, checked); });
     content_ = checked.content.value();
+    unread_ = nullptr;  // told of every row
     file_.expect_random_reads();
   }
 
@@ -59,17 +61,18 @@ class IdRows : public RowTable {
     rows_.push_back({row, static_cast<std::int32_t>(tokens), static_cast<std::int32_t>(counted)});
   }
 
-  // Of a row that is right but for its ids, which are read only where there is room for them.
+  // Of a row that is right but for its ids, which are read only where there is room for them. Padding is no part of it.
   std::int64_t length_of(std::int64_t row) const {
     const Row fields = file_.parse(row, wanted({}, {}), RowForm::ids);
-    if (const std::string why = limits_.wrong_length(fields.ids, "input_ids"); !why.empty()) file_.fail(row, why);
-    return fields.ids;
+    const std::string why = limits_.wrong_length(fields.kept, "input_ids");
+    if (!why.empty()) file_.fail(row, fields.wrong ? fields.wrong->line() : why);
+    return fields.kept;
   }
 
   // Whether the row says itself what counts.
   bool read_row(std::int64_t row, std::vector<std::int32_t>& ids, std::vector<std::int32_t>& labels) const {
     const Row fields = file_.parse(row, wanted(ids, labels), RowForm::ids);
-    if (fields.ids != std::ssize(ids))
+    if (fields.kept != std::ssize(ids))
       file_.fail(row, "this row changed while it was in use; leave data files alone during a run");
     if (fields.wrong) file_.fail(row, fields.wrong->line());
     if (const std::string why = limits_.wrong_class(fields.label); !why.empty()) file_.fail(row, why);
@@ -79,23 +82,26 @@ class IdRows : public RowTable {
     } else if (!fields.has_labels) {
       labels = ids;
     }
-    return limits_.classifies() || fields.has_labels;
+    for (std::size_t i = 0; i < fields.left_out.size(); ++i)
+      if (fields.left_out[i]) labels[i] = not_counted;
+    return limits_.classifies() || fields.has_labels || !fields.left_out.empty();
   }
 
   RowWanted wanted(std::span<std::int32_t> ids, std::span<std::int32_t> labels) const {
-    return {.ids = ids, .labels = labels, .vocabulary = limits_.vocabulary};
+    return {.unread = unread_, .ids = ids, .labels = labels, .vocabulary = limits_.vocabulary};
   }
 
   JsonlFile file_;
   RowLimits limits_;
+  UnreadKeys* unread_;  // null once all rows were checked
   std::vector<Place> rows_;
   std::uint64_t content_ = 0;
 };
 
 }  // namespace
 
-std::shared_ptr<const RowTable> open_id_rows(const std::filesystem::path& path, const RowLimits& limits) {
-  return std::make_shared<IdRows>(path, limits);
+std::shared_ptr<const RowTable> open_id_rows(const std::filesystem::path& path, const RowLimits& limits, UnreadKeys* unread) {
+  return std::make_shared<IdRows>(path, limits, unread);
 }
 
 }  // namespace pipetrain

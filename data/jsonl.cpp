@@ -15,8 +15,8 @@ namespace {
 
 class JsonlText : public TokenStream {
  public:
-  JsonlText(const std::filesystem::path& path, const std::vector<std::string>& text_keys, std::int64_t vocabulary)
-      : file_(path, text_keys), wanted_{.text_keys = text_keys}, marker_(end_of_document(vocabulary)) {
+  JsonlText(const std::filesystem::path& path, const RowWanted& wanted, std::int64_t vocabulary)
+      : file_(path, wanted.text_keys), wanted_(wanted), marker_(end_of_document(vocabulary)) {
     std::string joined;
     file_.each_row(0, file_.size(), [&](std::int64_t row) {
       const std::string_view text = text_of(row, joined);
@@ -29,6 +29,7 @@ class JsonlText : public TokenStream {
     });
     if (joints_.empty())
       throw Error(ErrorKind::input, fmt::format("{}: the text of every row is empty; give rows with text", path.string()));
+    wanted_.unread = nullptr;  // told of every row
     file_.expect_random_reads();
   }
 
@@ -79,17 +80,17 @@ class JsonlText : public TokenStream {
 
 }  // namespace
 
-JsonlKind peek_jsonl(const std::filesystem::path& path, const std::vector<std::string>& text_keys) {
-  const JsonlFile file(path, text_keys, 1);
+JsonlKind peek_jsonl(const std::filesystem::path& path, const RowWanted& wanted) {
+  const JsonlFile file(path, wanted.text_keys, 1);
   const std::int64_t row = file.next_row(0);
   if (row < 0) throw Error(ErrorKind::input, fmt::format("{}: has no rows; give a file with data in it", path.string()));
-  const Row fields = file.parse(row, {.text_keys = text_keys});
+  const Row fields = file.parse(row, wanted);
   return {fields.form, fields.label.has_value(), file.where(row)};
 }
 
-std::unique_ptr<TokenStream> open_jsonl_text(const std::filesystem::path& path, const std::vector<std::string>& text_keys,
+std::unique_ptr<TokenStream> open_jsonl_text(const std::filesystem::path& path, const RowWanted& wanted,
                                              std::int64_t vocabulary) {
-  return std::make_unique<JsonlText>(path, text_keys, vocabulary);
+  return std::make_unique<JsonlText>(path, wanted, vocabulary);
 }
 
 }  // namespace pipetrain

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "data/documents.hpp"
 #include "data/jsonl_row.hpp"
@@ -17,11 +16,11 @@ struct JsonlKind {
   std::string first_row;  // "rows.jsonl:1"
 };
 // Throws Error(input) as the readers of rows do.
-JsonlKind peek_jsonl(const std::filesystem::path& path, const std::vector<std::string>& text_keys);
+JsonlKind peek_jsonl(const std::filesystem::path& path, const RowWanted& wanted);
 
 // Rows {"text"}: one document of UTF-8 bytes each, several texts of a row with a newline between; rows with an empty text are
 // passed over. Every row is checked here.
-std::unique_ptr<TokenStream> open_jsonl_text(const std::filesystem::path& path, const std::vector<std::string>& text_keys,
+std::unique_ptr<TokenStream> open_jsonl_text(const std::filesystem::path& path, const RowWanted& wanted,
                                              std::int64_t vocabulary);
 
 }  // namespace pipetrain

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "files/text_encoding.hpp"
 #include "files/unpacked_file.hpp"
 
 namespace pipetrain {
 
 JsonlFile::JsonlFile(const std::filesystem::path& path, const std::vector<std::string>& text_keys, std::int64_t parquet_rows)
-    : file_(is_parquet(path) ? open_parquet(path, text_keys, parquet_rows) : open_unpacked(path)) {}
+    : file_(is_parquet(path) ? open_parquet(path, text_keys, parquet_rows) : open_unpacked(path)) {
+  refuse_utf16(file_.bytes(), path.string());
+}
 
 std::int64_t JsonlFile::next_row(std::int64_t offset) const {
   const std::string_view bytes = file_.bytes();

@@ -11,6 +11,8 @@
 
 namespace pipetrain {
 
+class UnreadKeys;
+
 enum class RowForm {
   text,      // {"text": "..."}, or the keys that are asked for instead of "text"
   answer,    // {"prompt": "...", "response": "..."}
@@ -36,7 +38,9 @@ struct Row {
   std::vector<std::string_view> texts;  // of the keys asked for, in their order; or the prompt and the response
   std::vector<Message> messages;
   std::int64_t ids = 0, labels = 0;   // how many
+  std::int64_t kept = 0;              // of the ids, those in front of padding that a mask names
   bool has_labels = false;            // beside the ids
+  std::vector<bool> left_out;         // by masks, as many as the labels wanted, or none: their labels do not count
   std::optional<std::int64_t> label;  // a class
   std::optional<WrongValue> wrong;    // the first
 };
@@ -49,6 +53,8 @@ struct RowFault {
 // Which keys a program asks for, and where it wants the values of lists: the first of them, as many as there are places.
 struct RowWanted {
   std::vector<std::string> text_keys = {"text"};
+  bool text_keys_chosen = false;  // by the user: what else is in rows of such texts is passed over
+  UnreadKeys* unread = nullptr;   // gets the keys that are passed over though nobody knows them
   std::span<std::int32_t> ids = {}, labels = {};
   std::int64_t vocabulary = 0;  // ids are wrong unless in [0, vocabulary), labels also where they are not_counted
 };
@@ -62,9 +68,10 @@ inline constexpr std::size_t longest_parsed_row = std::size_t{1} << 20;
 inline constexpr std::size_t most_row_keys = 10'000, most_row_key_bytes = std::size_t{1} << 20;
 inline constexpr std::size_t most_row_messages = 10'000;
 
-// Throws RowFault on bad JSON, keys that come twice, too many keys or messages, other forms, forms that are mixed, and a string
-// of more than 16 MiB. Takes up to 16 MB of memory, and for rows of more than 1 MiB with texts, four times their size.
-// Thread-safe.
+// A value that is null is one that the row does not have. Throws RowFault on bad JSON, keys that come twice, too many keys or
+// messages, other forms, forms that are mixed, keys and masks that say more of the text than is read (row_keys.hpp,
+// row_masks.hpp), and a string of more than 16 MiB. Takes up to 16 MB of memory, and for rows of more than 1 MiB with texts,
+// four times their size. Thread-safe.
 Row parse_row(std::string_view row, const RowWanted& wanted, std::size_t longest_parsed = longest_parsed_row);
 
 }  // namespace pipetrain

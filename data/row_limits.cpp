@@ -22,7 +22,11 @@ std::string RowLimits::wrong_length(std::int64_t tokens, std::string_view what) 
 std::string RowLimits::wrong_class(const std::optional<std::int64_t>& label) const {
   if (!classifies())
     return label ? R"(rows with "label" are for classification; give the number of labels, or leave "label" out)" : "";
-  if (!label) return fmt::format("this row has no \"label\"; for classification give one from 0 to {}", classes - 1);
+  if (!label)
+    return fmt::format(
+        "this row has no \"label\", the number of its class from 0 to {}; give one to classify, or leave out the "
+        "number of labels to learn tokens",
+        classes - 1);
   if (*label >= 0 && *label < classes) return "";
   return fmt::format("\"label\" is {}; the labels of {} classes go from 0 to {}", *label, classes, classes - 1);
 }

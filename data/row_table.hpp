@@ -30,9 +30,10 @@ class RowTable {
   std::int64_t most_tokens() const;
 };
 
-// Rows {"input_ids"}, with "labels" or "label": read where they lie. Every row is checked here. Throws Error(input) that names
-// file and line.
-std::shared_ptr<const RowTable> open_id_rows(const std::filesystem::path& path, const RowLimits& limits);
+// Rows {"input_ids"}, with "labels" or "label": read where they lie, without the padding that an "attention_mask" names. Every
+// row is checked here; `unread`, which may be null, gets the keys that nobody knows. Throws Error(input) that names file and
+// line.
+std::shared_ptr<const RowTable> open_id_rows(const std::filesystem::path& path, const RowLimits& limits, UnreadKeys* unread);
 
 // Files .txt, .jsonl and .parquet tokenized into memory: each row, or text file, is a row of the table. Rows with an empty text
 // are passed over where the labels are tokens. Throws Error(input) that names file and line.

@@ -33,7 +33,7 @@ void add_text(std::string_view text, RowEncoder& encoder, TokenizedDocuments& do
 class RowFile {
  public:
   RowFile(const fs::path& path, const TextReading& reading)
-      : file_(path, reading.text_keys), form_(peek_jsonl(path, reading.text_keys).form), reading_(reading) {
+      : file_(path, reading.text_keys), form_(peek_jsonl(path, wanted_of(reading)).form), reading_(reading) {
     const char* why =
         form_ == RowForm::ids ? "have token ids already; give rows of text"
         : reading.only_texts && form_ != RowForm::text
@@ -47,7 +47,7 @@ class RowFile {
     return begin + bytes >= size() ? size() : file_.end_of_row(begin + bytes);
   }
   void encode(std::int64_t begin, std::int64_t end, RowEncoder& encoder, TokenizedDocuments& documents) const {
-    const RowWanted wanted{.text_keys = reading_.text_keys};
+    const RowWanted wanted = wanted_of(reading_);
     file_.each_row(begin, end, [&](std::int64_t offset) {
       const Row row = file_.parse(offset, wanted, form_);
       if (const std::string why = limits().wrong_class(row.label); !why.empty()) file_.fail(offset, why);
@@ -62,6 +62,9 @@ class RowFile {
   }
 
  private:
+  static RowWanted wanted_of(const TextReading& reading) {
+    return {.text_keys = reading.text_keys, .text_keys_chosen = reading.text_keys_chosen, .unread = reading.unread};
+  }
   static bool is_empty(const Row& row) {
     return std::all_of(row.texts.begin(), row.texts.end(), [](std::string_view text) { return text.empty(); });
   }

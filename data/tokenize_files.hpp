@@ -17,6 +17,7 @@
 namespace pipetrain {
 
 class TokenStream;
+class UnreadKeys;
 
 // Documents one behind the other, each with the special tokens that the tokenizer puts around a text and, behind it, the one
 // that ends a text, where it does not put that itself.
@@ -32,6 +33,8 @@ struct TextReading {
   const Tokenizer* tokenizer = nullptr;
   int threads = 1;
   std::vector<std::string> text_keys = {"text"};  // of a row, in their order
+  bool text_keys_chosen = false;                  // by the user: what else is in rows of texts is passed over
+  UnreadKeys* unread = nullptr;                   // gets the keys of rows that nobody knows
   std::string chat_template = {};                 // of rows {"messages"}; empty: as the tokenizer's special tokens tell
   std::string between_texts = {};                 // of one row
   bool only_texts = false;                        // refuses rows that say which of their tokens count

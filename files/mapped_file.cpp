@@ -19,6 +19,9 @@ namespace {
 
 constexpr std::size_t copied_below = 256 * 1024;
 
+// What a clone without Git LFS has in place of a large file: a text of up to 1024 bytes.
+constexpr std::string_view lfs_pointer_begin = "version https://git-lfs.github.com/spec/";
+
 struct Descriptor {
   int fd;
   ~Descriptor() {
@@ -63,6 +66,8 @@ void MappedFile::read_or_map(int fd) {
   if (size < copied_below) {
     copy_ = read_all(fd, size, path_);
     bytes_ = copy_;
+    if (bytes_.starts_with(lfs_pointer_begin))
+      fail(path_, "is a Git LFS pointer in place of the file; run git lfs pull in its repository");
     return;
   }
   map_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -15,8 +15,8 @@ namespace pipetrain {
 struct CheckpointState {
   std::int64_t step = 0;                     // done
   std::int64_t applied_steps = 0;            // of them, those the optimizer applied
-  double first_loss = 0;                     // of step 1
-  std::optional<double> last_loss;           // of this step; checkpoints of format 2 lack it
+  double first_loss = 0;                     // of the first step that had one; 0 where none has yet
+  std::optional<double> last_loss;           // of the last such step; checkpoints of format 2 lack it
   std::optional<LossScaleState> loss_scale;  // where it is dynamic
   // What decides which samples come next: another run that goes on must have the same.
   std::int64_t global_batch = 0, sequence = 0;

@@ -105,6 +105,7 @@ void HealthWatch::watch_stages(const StepReport& report, std::vector<std::string
 }
 
 void HealthWatch::watch_loss(const StepReport& report, std::vector<std::string>& lines) {
+  if (!report.has_loss()) return;
   if (settings_.loss_spike > 0 && losses_.size() >= least_losses) {
     const double middle = median_of_waits(losses_), unit = std::max(deviation(losses_), 1e-3 * std::abs(middle));
     if (report.loss > middle + settings_.loss_spike * unit && told_.insert("loss").second)
@@ -117,6 +118,7 @@ void HealthWatch::watch_loss(const StepReport& report, std::vector<std::string>&
 }
 
 void HealthWatch::watch_norm(const StepReport& report, std::vector<std::string>& lines) {
+  if (!report.has_loss()) return;
   keep(norms_, report.grad_norm, norms_kept);
   if (settings_.norm_growth <= 0 || norms_.size() < norms_kept) return;
   const double now = median_of_waits(norms_);

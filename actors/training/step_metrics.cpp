@@ -35,7 +35,7 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
                          double elapsed) {
   StepMetrics metrics;
   metrics.step = report.step;
-  metrics.loss = report.loss;
+  if (report.has_loss()) metrics.loss = report.loss;
   if (std::isfinite(report.grad_norm)) metrics.grad_norm = report.grad_norm;
   metrics.lr = report.learning_rate;
   metrics.tokens = report.tokens;

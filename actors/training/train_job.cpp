@@ -30,7 +30,8 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   DatasetOptions data;
   data.inputs = settings.data.inputs;
   data.tokenizer = settings.data.tokenizer;
-  if (!settings.data.text_keys.empty()) data.text_keys = settings.data.text_keys;
+  data.text_keys_chosen = !settings.data.text_keys.empty();
+  if (data.text_keys_chosen) data.text_keys = settings.data.text_keys;
   data.pack = settings.data.pack;
   data.chat_template = settings.data.chat_template;
   data.sequence_length = settings.data.seq_len.value_or(0);
@@ -44,8 +45,9 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
 }
 
 // Data to evaluate on has the sequences that the model trains on.
-void open_data(const RunSettings& settings, TrainJob& job) {
+void open_data(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
   DatasetOptions data = data_options(settings, job.config);
+  data.notes = &notes;
   job.dataset = open_dataset(data);
   if (settings.evaluation.split) {
     DataSplit split = split_dataset(std::move(job.dataset), *settings.evaluation.split, settings.samples.seed);
@@ -86,7 +88,7 @@ void complete_plan(TrainJob& job) {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
   TrainJob job;
   job.config = read_model(settings.model);
-  open_data(settings, job);
+  open_data(settings, notes, job);
   job.samples = settings.samples;
   job.layout = settings.layout;
   job.batch = settings.batch;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -71,6 +72,7 @@ class Trainer::Run {
         loss_scale_(job_.loss_scale.dynamic && job_.initial.loss_scale ? LossScale(job_.loss_scale, *job_.initial.loss_scale)
                                                                        : LossScale(job_.loss_scale)),
         first_loss_(job_.first_loss),
+        has_first_loss_(steps_done_ > 0 && (job_.last_loss || job_.first_loss != 0)),  // older checkpoints lack the last one
         last_loss_(job_.last_loss) {
     check_post_validation(job_);
     if (job_.evaluation) evaluator_.emplace(job_, results_);
@@ -101,11 +103,11 @@ class Trainer::Run {
   StepReport step(bool another_follows) {
     const std::int64_t number = steps_done_ + 1;
     const StepInfo info = step_info(number);
-    const auto coming = job_.post_validation && another_follows ? coming_info(number + 1) : std::nullopt;
+    const auto coming = job_.post_validation && another_follows ? std::optional(step_info(number + 1)) : std::nullopt;
     StepReport report;
     report.step = number;
     report.learning_rate = info.learning_rate;
-    report.tokens = counted_tokens(number);
+    report.tokens = samples_->size(number).counted;
     const auto start = std::chrono::steady_clock::now();
     auto outcome = pipeline_->step(
         info, [&](const auto& results) { return decide(results, info, report); }, coming);
@@ -119,8 +121,7 @@ class Trainer::Run {
     report.trace = std::move(outcome.stages);
     steps_done_ = number;
     if (!report.skipped) ++applied_steps_;
-    if (number == 1) first_loss_ = report.loss;
-    last_loss_ = report.loss;
+    if (report.has_loss()) keep_loss(report.loss);
     return report;
   }
 
@@ -173,19 +174,11 @@ class Trainer::Run {
     return state;
   }
 
+  // Of a coming step the loss scale is that of the step before, and not used: backwards wait until it is known.
   StepInfo step_info(std::int64_t step) const {
-    return {step, layout_.plan().microbatches, static_cast<double>(counted_tokens(step)), job_.learning_rate.at(step),
-            loss_scale_.value()};
-  }
-
-  // Its loss scale is that of the step before, and not used: backwards wait until it is known. What is wrong with the step is
-  // told when it begins.
-  std::optional<StepInfo> coming_info(std::int64_t step) const {
-    try {
-      return step_info(step);
-    } catch (const Error&) {
-      return std::nullopt;
-    }
+    // Where no label counts, losses and gradients are 0, and 1 divides them as well as any other number.
+    const auto tokens = std::max<std::int64_t>(samples_->size(step).counted, 1);
+    return {step, layout_.plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(step), loss_scale_.value()};
   }
 
   void add_overlap(const std::vector<StageTrace>& stages, StepReport& report, bool another_announced) {
@@ -196,12 +189,9 @@ class Trainer::Run {
     }
   }
 
-  // What the loss of a step is a mean over.
-  std::int64_t counted_tokens(std::int64_t step) const {
-    const std::int64_t counted = samples_->size(step).counted;
-    if (counted > 0) return counted;
-    throw Error(ErrorKind::input, "no label of step " + std::to_string(step) +
-                                      " counts, so it has no loss; give data with labels to learn in every global batch");
+  void keep_loss(double loss) {
+    if (!std::exchange(has_first_loss_, true)) first_loss_ = loss;
+    last_loss_ = loss;
   }
 
   // The host's memory is that of all processes on it.
@@ -272,11 +262,12 @@ class Trainer::Run {
   MeshCoordinate rank_at(std::size_t rank) const { return layout_.mesh().at(static_cast<int>(rank)); }
 
   Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) {
+    report.grad_norm = results_.grad_norm(results) / info.loss_scale;
+    if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
+    if (!report.has_loss()) return skip_without_labels(report);
     results_.add_losses(results, info.kind, report.loss);
     report.loss /= info.tokens;
     check_finite(report.loss, "loss", info.step);
-    report.grad_norm = results_.grad_norm(results) / info.loss_scale;
-    if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
     report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
     if (loss_scale_.is_dynamic() && !std::isfinite(report.grad_norm)) {
       report.skipped = true;
@@ -289,6 +280,14 @@ class Trainer::Run {
     report.redone = job_.post_validation && (report.skipped || clip != 1);  // if any stage went ahead
     if (report.skipped) return {.apply = false};
     return {true, clip / info.loss_scale, clip == 1};
+  }
+
+  // Its gradients of 0 would still decay weights and moments, and say nothing of the loss scale.
+  Verdict skip_without_labels(StepReport& report) const {
+    report.loss = std::numeric_limits<double>::quiet_NaN();
+    report.skipped = true;
+    report.redone = job_.post_validation;
+    return {.apply = false};
   }
 
   void lower_loss_scale(const StepInfo& info) {
@@ -313,6 +312,7 @@ class Trainer::Run {
   OverlappedBubble overlapped_;
   bool announced_ = false;  // the coming step, to the one before it
   double first_loss_;
+  bool has_first_loss_;  // of this run or of the one before it; the first steps may have none
   std::optional<double> last_loss_;
   std::optional<std::uint64_t> data_;  // its fingerprint, which takes time
 };

@@ -27,12 +27,12 @@ struct DeviceTrace {
 
 struct StepReport {
   std::int64_t step = 0;  // counts from 1
-  double loss = 0;        // mean over the target tokens of the global batch
+  double loss = 0;        // mean over the target tokens of the global batch; NaN where none counts
   double grad_norm = 0;   // global L2 norm before clipping; not finite in a step that was skipped for it
   double learning_rate = 0;
   std::int64_t tokens = 0;           // target tokens of the global batch that count
   std::optional<double> loss_scale;  // of this step; nothing where the loss is not scaled
-  bool skipped = false;              // the optimizer left weights and its states as they were
+  bool skipped = false;              // the optimizer left weights and its states as they were: an overflow, or no loss
   bool redone = false;               // a stage began the coming step from weights that the verdict did not confirm
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
@@ -41,6 +41,8 @@ struct StepReport {
   std::optional<double> input_wait;  // seconds that a first stage may have waited for data; nothing where others read it
   std::vector<StageTrace> trace;     // of each stage's first rank
   std::vector<DeviceTrace> devices;  // in the mesh's order of ranks
+
+  bool has_loss() const { return tokens > 0; }
 };
 
 // One per device, in the mesh's order of ranks.
@@ -66,15 +68,16 @@ class Trainer {
   // elsewhere.
   void follow();
 
-  // Runs the next step. Throws RunFailed; nothing more can be run then. `another_follows`: the next call that runs anything, if
-  // there is one, is step() again, of which the job's post-validation makes use.
+  // Runs the next step. One in which no label counts has no loss and is skipped. Throws RunFailed; nothing more can be run
+  // then. `another_follows`: the next call that runs anything, if there is one, is step() again, of which the job's
+  // post-validation makes use.
   StepReport step(bool another_follows = false);
   // The loss on the job's evaluation data with the weights as they are, which stay so. Nothing where the job has none, or when
   // `stop` became true: it is asked now and then. Throws RunFailed.
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });
   std::int64_t steps_done() const;
-  double first_loss() const;                // of step 1, also when an earlier run made it
-  std::optional<double> last_loss() const;  // of the last step that was done, likewise; nothing where it is not known
+  double first_loss() const;                // of the first step that had one, also when an earlier run made it
+  std::optional<double> last_loss() const;  // of the last such step, likewise; nothing where it is not known
   std::int64_t steps_per_epoch() const;
 
   std::vector<DeviceMemory> memory() const;

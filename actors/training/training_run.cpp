@@ -45,7 +45,8 @@ bool TrainingRun::finished() const {
 
 StepReport TrainingRun::step() {
   StepReport report = trainer_.step(another_follows());
-  last_loss_ = report.loss;
+  if (report.has_loss()) last_loss_ = report.loss;
+  unlabelled_steps_ += report.has_loss() ? 0 : 1;
   redone_steps_ += report.redone ? 1 : 0;
   return report;
 }

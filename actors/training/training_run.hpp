@@ -41,9 +41,10 @@ class TrainingRun {
   // The model as a Hugging Face folder; for a run that has finished.
   void save_model();
 
-  // The loss of the last step that this run made.
+  // The loss of the last step of this run that had one.
   std::optional<double> last_loss() const { return last_loss_; }
-  std::int64_t redone_steps() const { return redone_steps_; }  // see StepReport::redone
+  std::int64_t redone_steps() const { return redone_steps_; }          // see StepReport::redone
+  std::int64_t unlabelled_steps() const { return unlabelled_steps_; }  // which this run skipped because no label counts
 
  private:
   void begin_checkpoint();
@@ -57,7 +58,7 @@ class TrainingRun {
   Trainer& trainer_;
   RunLength length_;
   std::optional<double> last_loss_;
-  std::int64_t redone_steps_ = 0;
+  std::int64_t redone_steps_ = 0, unlabelled_steps_ = 0;
   std::int64_t evaluated_step_ = 0;
   std::future<void> saving_;     // the checkpoint of saved_step_; its destructor waits
   std::int64_t saved_step_ = 0;  // none: before step 1 there is nothing to go on from

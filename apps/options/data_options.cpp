@@ -8,9 +8,9 @@
 #include "data/tokenizers/chat_template.hpp"
 
 namespace pipetrain {
-namespace {
 
-void read_text_keys(const OptionValues& values, DataSettings& data) {
+std::vector<std::string> read_text_keys(const OptionValues& values) {
+  std::vector<std::string> keys;
   const std::string text = values.text("text-keys").value_or("");
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -19,19 +19,18 @@ void read_text_keys(const OptionValues& values, DataSettings& data) {
       values.fail("text-keys", "has an empty name; write names with one comma between, such as sentence1,sentence2");
     for (const char* taken : {"input_ids", "labels", "label", "messages"})
       if (key == taken) values.fail("text-keys", fmt::format("{} is no key of a text; name keys whose values are texts", key));
-    if (std::find(data.text_keys.begin(), data.text_keys.end(), key) != data.text_keys.end())
+    if (std::find(keys.begin(), keys.end(), key) != keys.end())
       values.fail("text-keys", fmt::format("names {} twice; keep one", key));
-    data.text_keys.push_back(key);
+    keys.push_back(key);
     begin = end + 1;
   }
+  return keys;
 }
-
-}  // namespace
 
 void read_data(const OptionValues& values, RunSettings& run) {
   for (const std::string& input : values.list("data")) run.data.inputs.push_back(parse_data_input(input));
   if (const auto tokenizer = values.text("tokenizer")) run.data.tokenizer = *tokenizer;
-  read_text_keys(values, run.data);
+  run.data.text_keys = read_text_keys(values);
   if (const auto pack = values.choice("pack", pack_names())) run.data.pack = static_cast<Pack>(*pack);
   if (const auto name = values.choice("chat-template", chat_template_names()))
     run.data.chat_template = chat_template_names()[*name];

@@ -1,12 +1,18 @@
 // The options of data to train and to evaluate on.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "actors/training/run_settings.hpp"
 #include "apps/options/option_values.hpp"
 
 namespace pipetrain {
 
-// Both throw Error(input) that names the option.
+// All throw Error(input) that names the option.
+
+// --text-keys: empty where it is not given.
+std::vector<std::string> read_text_keys(const OptionValues& values);
 // With --tokenizer, how rows become samples, and the samples' order.
 void read_data(const OptionValues& values, RunSettings& run);
 // After read_data().

@@ -11,6 +11,7 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/dataset.hpp"
+#include "data/row_keys.hpp"
 #include "data/token_file.hpp"
 #include "data/tokenize_files.hpp"
 #include "files/json_value.hpp"
@@ -32,10 +33,18 @@ void show(const Tokenizer& tokenizer, const TokenizedDocuments& documents) {
 
 using Take = std::function<void(TokenizedDocuments&&)>;
 
-void tokenize_all(const TokenizeOptions& options, const Tokenizer& tokenizer, const Take& take) {
-  TextReading reading{.tokenizer = &tokenizer, .threads = options.threads, .only_texts = true};
-  if (!options.data.empty()) return tokenize_files(options.data, reading, take);
-  take(tokenize_text(inside_text(), tokenizer));
+// What users should know is added to `notes`.
+void tokenize_all(const TokenizeOptions& options, const Tokenizer& tokenizer, std::vector<std::string>& notes,
+                  const Take& take) {
+  if (options.data.empty()) return take(tokenize_text(inside_text(), tokenizer));
+  UnreadKeys unread;
+  TextReading reading{.tokenizer = &tokenizer, .threads = options.threads};
+  reading.text_keys_chosen = !options.text_keys.empty();
+  if (reading.text_keys_chosen) reading.text_keys = options.text_keys;
+  reading.unread = &unread;
+  reading.only_texts = true;
+  tokenize_files(options.data, reading, take);
+  if (const std::string note = unread.note(); !note.empty()) notes.push_back("data: " + note);
 }
 
 }  // namespace
@@ -43,16 +52,17 @@ void tokenize_all(const TokenizeOptions& options, const Tokenizer& tokenizer, co
 int run_tokenize(const TokenizeOptions& options) {
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
   const Take only_show = [&](TokenizedDocuments&& documents) { show(*tokenizer, documents); };
+  std::vector<std::string> notes = options.notes;
   if (!options.out) {
-    tokenize_all(options, *tokenizer, only_show);
-    for (const auto& note : options.notes) print_note(note);
+    tokenize_all(options, *tokenizer, notes, only_show);
+    for (const auto& note : notes) print_note(note);
     return 0;
   }
   std::string written;
   OutputFiles files;
   files.add("out", *options.out, [&](std::ostream& out) {
     TokenFileWriter writer(out, {tokenizer->vocabulary(), tokenizer->end_of_text().value_or(0), tokenizer->content()});
-    tokenize_all(options, *tokenizer, [&](TokenizedDocuments&& documents) {
+    tokenize_all(options, *tokenizer, notes, [&](TokenizedDocuments&& documents) {
       writer.add(documents.ids, documents.ends);
       if (options.show) show(*tokenizer, documents);
     });
@@ -62,7 +72,7 @@ int run_tokenize(const TokenizeOptions& options) {
     written = fmt::format("{} of {}", counted(writer.tokens(), "token"), counted(writer.documents(), "document"));
   });
   files.put_in_place();
-  for (const auto& note : options.notes) print_note(note);
+  for (const auto& note : notes) print_note(note);
   print_note(fmt::format("{}: {}", options.out->string(), written));
   return 0;
 }

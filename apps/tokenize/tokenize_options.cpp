@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "apps/options/data_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/output/output_target.hpp"
@@ -36,6 +37,7 @@ const std::vector<OptionSpec>& tokenize_option_table() {
        "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one of them", ""},
       {"Input", "data", "PATH...", "text (.txt), rows {\"text\"} (.jsonl, .parquet), or folders of these",
        "the text that ships inside", true},
+      {"Input", "text-keys", "A,B", "the keys of rows whose texts are read, one behind the other", "text"},
       {"Input", "threads", "N", "that tokenize at the same time", "cores"},
 
       {"Output", "out", "FILE", "write the ids there, a file of tokens (FILE.tokens) for train --data", ""},
@@ -54,6 +56,7 @@ TokenizeOptions parse_tokenize_options(const std::vector<std::string>& arguments
   if (!values.given("tokenizer")) values.fail("tokenizer", "is needed: the tokenizer that turns text into ids; give its path");
   options.tokenizer = *values.text("tokenizer");
   placing_errors(values.places(), [&] { options.data = read_tokenized_data(values); });
+  options.text_keys = read_text_keys(values);
   options.show = values.on_off("show").value_or(false);
   options.out = output_file(values, "out");
   if (!options.out && !options.show) values.fail("out", "is needed: the file to write; give it, or --show to print the ids");

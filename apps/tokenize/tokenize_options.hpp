@@ -14,6 +14,7 @@ namespace pipetrain {
 struct TokenizeOptions {
   std::filesystem::path tokenizer;
   std::vector<std::filesystem::path> data;   // files of text, in their order; empty: the text that ships inside
+  std::vector<std::string> text_keys;        // of rows, in their order; empty: "text"
   std::optional<std::filesystem::path> out;  // a regular file
   bool show = false;
   int threads = 1;

@@ -17,13 +17,15 @@ namespace {
 
 constexpr int bar_columns = 20;
 
+std::string shown_loss(std::optional<double> loss) { return loss ? fmt::format("loss {:.4f}", *loss) : "no label"; }
+
 // The most important first: a narrow terminal loses the last ones.
 std::vector<std::string> fields(const StepProgress& progress) {
   std::vector<std::string> parts;
   parts.push_back(progress.total > 0 ? fmt::format("step {}/{}", progress.step, progress.total)
                                      : fmt::format("step {}", progress.step));
   if (progress.skipped) parts.push_back("skipped");
-  parts.push_back(fmt::format("loss {:.4f}", progress.loss));
+  parts.push_back(shown_loss(progress.loss));
   parts.push_back(progress.grad_norm ? fmt::format("grad norm {:.3f}", *progress.grad_norm) : "grad norm overflows");
   parts.push_back(fmt::format("lr {:.2e}", progress.lr));
   parts.push_back(fmt::format("{} tokens/s", format_thousands(std::llround(progress.tokens_per_second))));
@@ -42,7 +44,7 @@ std::vector<std::string> short_fields(const StepProgress& progress) {
   std::vector<std::string> parts;
   parts.push_back(progress.total > 0 ? fmt::format("{}/{}", progress.step, progress.total) : fmt::format("{}", progress.step));
   if (progress.skipped) parts.push_back("skipped");
-  parts.push_back(fmt::format("loss {:.4f}", progress.loss));
+  parts.push_back(shown_loss(progress.loss));
   parts.push_back(progress.grad_norm ? fmt::format("norm {:.3f}", *progress.grad_norm) : "norm overflows");
   parts.push_back(fmt::format("lr {:.1e}", progress.lr));
   parts.push_back(fmt::format("{} tok/s", format_thousands(std::llround(progress.tokens_per_second))));

@@ -12,7 +12,8 @@ namespace pipetrain {
 
 struct StepProgress {
   std::int64_t step = 0, total = 0;  // from 1; total 0: not known
-  double loss = 0, lr = 0;
+  std::optional<double> loss;        // nothing where no label counts
+  double lr = 0;
   std::optional<double> grad_norm;   // nothing where it overflowed
   std::optional<double> loss_scale;  // nothing where the loss is not scaled
   double tokens_per_second = 0;

@@ -28,7 +28,7 @@ StepProgress trained_progress(const StepMetrics& metrics, std::int64_t total, do
   StepProgress progress;
   progress.step = metrics.step;
   progress.total = total;
-  progress.loss = *metrics.loss;
+  progress.loss = metrics.loss;
   progress.grad_norm = metrics.grad_norm;
   progress.loss_scale = metrics.loss_scale;
   progress.lr = *metrics.lr;

@@ -56,6 +56,7 @@ class StepLoop {
       const StepReport report = run_.step();
       outputs_.step(report);
       records_.add(report);
+      tell_unlabelled(report);
       for (const auto& line : watch_.add(report)) print_beside_progress(line);
       tell(run_.evaluate_if_due(asked_to_stop));
       tell_slow_disk(run_.save_if_due());
@@ -74,6 +75,15 @@ class StepLoop {
     if (!evaluation) return;
     outputs_.evaluation(*evaluation);
     last_evaluation_ = evaluation;
+  }
+
+  // The first one as it comes; the end counts them.
+  void tell_unlabelled(const StepReport& report) const {
+    if (report.has_loss() || run_.unlabelled_steps() > 1) return;
+    print_beside_progress(
+        fmt::format("step {}: no label of its samples counts, so the step is skipped: weights, optimizer states and the "
+                    "learning rate's schedule stay as they were",
+                    report.step));
   }
 
   // Once: a run that saves every few steps would say it as often.
@@ -132,13 +142,18 @@ class StepLoop {
   }
 
   void tell_end() const {
-    if (!run_.last_loss()) {
+    const std::int64_t unlabelled = run_.unlabelled_steps();
+    if (!run_.last_loss() && unlabelled == 0) {
       fmt::print("nothing left to do: {} done before\n", counted(trainer_.steps_done(), "step"));
       return;
     }
+    if (unlabelled > 0)
+      print_note(fmt::format("{} of this run skipped, because no label of the samples counted", counted(unlabelled, "step")));
     const auto& folder = options_.run.saving.folder;
-    fmt::print("{}, loss {:.4f} -> {:.4f}{}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(),
-               *run_.last_loss(), last_evaluation_ ? fmt::format(", evaluation {:.4f}", last_evaluation_->loss) : "",
+    const std::string loss =
+        run_.last_loss() ? fmt::format("loss {:.4f} -> {:.4f}", trainer_.first_loss(), *run_.last_loss()) : "no loss";
+    fmt::print("{}, {}{}{}\n", counted(trainer_.steps_done(), "step"), loss,
+               last_evaluation_ ? fmt::format(", evaluation {:.4f}", last_evaluation_->loss) : "",
                folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
     if (run_.redone_steps() > 0)
       print_note(fmt::format("post-validation: clipping or a skipped step took back what stages had begun early behind {}",

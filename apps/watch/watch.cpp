@@ -57,7 +57,7 @@ WatchView view_of_stdout(bool terminal) {
 StepProgress watched_progress(const StepMetrics& step) {
   StepProgress progress;
   progress.step = step.step;
-  progress.loss = step.loss.value_or(0);
+  progress.loss = step.loss;
   progress.grad_norm = step.grad_norm;
   progress.loss_scale = step.loss_scale;
   progress.lr = step.lr.value_or(0);

@@ -1,11 +1,14 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "core/error.hpp"
 #include "data/arrow/parquet_module.hpp"
 #include "data/parquet.hpp"
+#include "data/row_keys.hpp"
+#include "data/row_masks.hpp"
 #include "files/unnamed_file.hpp"
 
 namespace pipetrain {
@@ -67,13 +70,30 @@ void check_ends(const MappedFile& file) {
     fail(fmt::format("has a footer of {} bytes in a file of {}; the file is damaged", footer, bytes.size()));
 }
 
-// What the module tells while it reads.
+// As RowReader takes the key of that name.
+ParquetColumn parquet_column_of(std::string_view name, const std::vector<std::string>& text_keys) {
+  if (std::find(text_keys.begin(), text_keys.end(), name) != text_keys.end()) return ParquetColumn::texts;
+  if (name == "prompt" || name == "response") return ParquetColumn::texts;
+  if (name == "input_ids" || name == "labels") return ParquetColumn::ids;
+  if (name == "label") return ParquetColumn::classes;
+  if (name == "messages") return ParquetColumn::messages;
+  if (RowMasks::kind_of(name)) return ParquetColumn::masks;
+  const KeyMeaning meaning = rule_of_key(name).meaning;
+  if (meaning == KeyMeaning::harmless) return ParquetColumn::unread;
+  return meaning == KeyMeaning::unknown ? ParquetColumn::named : ParquetColumn::glanced;
+}
+
+// What the module asks and tells while it reads.
 struct Unpacking {
+  const std::vector<std::string>& text_keys;
   UnnamedFile out;
   std::exception_ptr failure;  // of writing
   std::int64_t row = 0;
   std::string why;
 
+  static ParquetColumn column(void* context, const char* name) {
+    return parquet_column_of(name, static_cast<Unpacking*>(context)->text_keys);
+  }
   static bool write(void* context, const char* data, std::size_t size) {
     auto& self = *static_cast<Unpacking*>(context);
     try {
@@ -99,11 +119,9 @@ struct Unpacking {
 MappedFile open_parquet(const fs::path& path, const std::vector<std::string>& text_keys, std::int64_t rows) {
   const MappedFile file(path);
   check_ends(file);
-  Unpacking unpacking{UnnamedFile(path), nullptr, 0, ""};
-  std::vector<const char*> keys;
-  for (const std::string& key : text_keys) keys.push_back(key.c_str());
-  module().read({file.bytes().data(), file.bytes().size(), keys.data(), keys.size(), rows, &unpacking, Unpacking::write,
-                 Unpacking::refuse});
+  Unpacking unpacking{text_keys, UnnamedFile(path), nullptr, 0, ""};
+  module().read({file.bytes().data(), file.bytes().size(), text_keys.front().c_str(), rows, &unpacking, Unpacking::column,
+                 Unpacking::write, Unpacking::refuse});
   if (unpacking.failure) std::rethrow_exception(unpacking.failure);
   const std::string where = unpacking.row > 0 ? fmt::format("{}:{}", path.string(), unpacking.row) : path.string();
   if (!unpacking.why.empty()) throw Error(ErrorKind::input, fmt::format("{}: {}", where, unpacking.why));

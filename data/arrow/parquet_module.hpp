@@ -8,13 +8,25 @@
 
 namespace pipetrain {
 
+// What is wanted of a column.
+enum class ParquetColumn {
+  unread,    // nothing
+  named,     // only that it is there: in the first row
+  glanced,   // null, empty, a number or a truth; of all else only that it is there
+  texts,     // strings
+  classes,   // integers
+  ids,       // lists of integers
+  masks,     // lists of integers or truths
+  messages,  // lists of structs
+};
+
 struct ParquetReading {
   const char* bytes;  // of the file, from its first on
   std::size_t size;
-  const char* const* text_keys;  // as many as:
-  std::size_t keys;
-  std::int64_t rows;                                                 // the first ones
-  void* context;                                                     // for the functions, which throw nothing:
+  const char* text_key;  // one of the texts' columns, for errors
+  std::int64_t rows;     // the first ones
+  void* context;         // for the functions, which throw nothing:
+  ParquetColumn (*column)(void* context, const char* name);
   bool (*write)(void* context, const char* data, std::size_t size);  // JSON lines; false: stop
   void (*refuse)(void* context, std::int64_t row, const char* why);  // once, and no more is read; row 0: the file
 };

@@ -143,20 +143,3 @@ TEST_CASE("padding changes no number") {
   TrainJob longer = uneven_job({}, 256);  // every step is now rounded up to a multiple of 64
   check_close_samples(run(std::move(longer), 3), run(uneven_job({}), 3));
 }
-
-TEST_CASE("a step without a label that counts is refused") {
-  struct Silent final : Dataset {
-    Silent() : Dataset(8) {}
-    std::int64_t size() const override { return 64; }
-    std::uint64_t content() const override { return 0; }
-    SampleSize measure(std::int64_t) const override { return {8, 0}; }
-    void read(std::int64_t, Sample& sample) const override {
-      sample.ids.assign(8, 1);
-      sample.labels.assign(8, not_counted);
-    }
-  };
-  TrainJob job = uneven_job({.pp = 2});
-  job.dataset = std::make_shared<Silent>();
-  Trainer trainer(std::move(job));
-  CHECK_THROWS_WITH(trainer.step(), Catch::Contains("no label of step 1 counts"));
-}

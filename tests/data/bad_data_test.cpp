@@ -105,6 +105,45 @@ TEST_CASE("empty, short and unreadable data is named") {
   CHECK_THAT(data_error(options), Catch::Matchers::Contains("the folder holds no file of .txt, .jsonl"));
 }
 
+TEST_CASE("a Git LFS pointer is called one, whatever file it stands for") {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid "
+      "sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+      "size 12345\n";
+  for (const char* name : {"a.txt", "a.jsonl", "a.jsonl.gz", "a.txt.zst", "a.tokens", "a.bin"}) {
+    INFO(name);
+    CHECK_THAT(error_for_data(name, pointer), StartsWith(std::string(name) + ": is a Git LFS pointer in place of the file"));
+  }
+}
+
+TEST_CASE("rows of UTF-16 and UTF-32 are known by their byte-order mark") {
+  const std::string little("\xFF\xFE{\0\"\0\n\0", 8), big("\xFE\xFF\0{\0\"\0\n", 8), wide("\xFF\xFE\0\0{\0\0\0", 8);
+  CHECK_THAT(error_for_data("a.jsonl", little), StartsWith("a.jsonl: is text in UTF-16, by its byte-order mark"));
+  CHECK_THAT(error_for_data("a.jsonl", big), StartsWith("a.jsonl: is text in UTF-16, by its byte-order mark"));
+  CHECK_THAT(error_for_data("a.jsonl", wide), StartsWith("a.jsonl: is text in UTF-32, by its byte-order mark"));
+  CHECK(error_for_data("a.jsonl", "\xEF\xBB\xBF{\"text\": \"abc\"}") == "no error");
+}
+
+TEST_CASE("an index that is empty, of nothing, or given in place of its data is told so") {
+  const TempFolder folder;
+  const auto error = [&](const char* name) {
+    DatasetOptions options;
+    options.sequence_length = 2;
+    options.inputs = {{folder.path() / name, std::nullopt}};
+    return data_error(options).substr(folder.path().string().size() + 1);
+  };
+  folder.write("a.bin", std::string(64, '\1'));
+  folder.write("a.idx", "");
+  CHECK_THAT(error("a.bin"), StartsWith("a.idx: is empty, though it is to tell what the file of ids beside it holds"));
+  std::string index("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x8", 18);
+  folder.write("a.idx", index + std::string(16, '\0'));
+  CHECK_THAT(error("a.bin"), StartsWith("a.idx: is the index of no sequence at all"));
+  CHECK_THAT(error("a.idx"), Catch::Matchers::Contains("a.idx: is the index of a file of tokens; give the .bin beside it"));
+  folder.write("b.ds", std::string(64, '\1'));
+  folder.write("b.ds.index", "");
+  CHECK_THAT(error("b.ds"), StartsWith("b.ds.index: is empty, though it is to tell"));
+}
+
 TEST_CASE("a sequence longer than the model's is refused") {
   CHECK_THAT(error_for_data("a.jsonl", "{\"input_ids\":[1,2,3,4,5,6]}\n", 0, 256, 4),
              StartsWith("a.jsonl:1: a sequence of 5 is longer than the 4 positions of the model"));

@@ -3,11 +3,14 @@
 #include <arrow/util/utf8.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 namespace pipetrain {
 
 using Kind = arrow::Type;
+
+bool is_all_null(const arrow::DataType& type) { return type.id() == Kind::NA; }
 
 bool is_text(const arrow::DataType& type) {
   if (type.id() == Kind::DICTIONARY) return is_text(*static_cast<const arrow::DictionaryType&>(type).value_type());
@@ -20,8 +23,6 @@ const arrow::DataType* element_of(const arrow::DataType& type) {
   return is_list ? static_cast<const arrow::BaseListType&>(type).value_type().get() : nullptr;
 }
 
-namespace {
-
 bool is_null(const arrow::Array& array, std::int64_t i) {
   if (array.IsNull(i) || array.type_id() != Kind::DICTIONARY) return array.IsNull(i);
   const auto& words = static_cast<const arrow::DictionaryArray&>(array);
@@ -30,6 +31,8 @@ bool is_null(const arrow::Array& array, std::int64_t i) {
     throw ValueFault{"is not in the column's dictionary; the file is damaged"};
   return words.dictionary()->IsNull(word);
 }
+
+namespace {
 
 // Of a value that is not null.
 std::string_view string_at(const arrow::Array& array, std::int64_t i) {
@@ -65,7 +68,6 @@ constexpr char hex[] = "0123456789abcdef";
 }  // namespace
 
 void JsonWriter::value(const arrow::Array& array, std::int64_t i) {
-  if (is_null(array, i)) throw ValueFault{"is null; give it a value, or leave the row out"};
   if (is_text(*array.type())) return string(string_at(array, i));
   if (element_of(*array.type()) == nullptr) return integers(array, i, i + 1);
   const auto [values, begin, end] = elements_at(array, i);
@@ -73,6 +75,21 @@ void JsonWriter::value(const arrow::Array& array, std::int64_t i) {
   values.type_id() == Kind::STRUCT ? messages(static_cast<const arrow::StructArray&>(values), begin, end)
                                    : integers(values, begin, end);
   text_ += ']';
+}
+
+void JsonWriter::glance(const arrow::Array& array, std::int64_t i) {
+  const arrow::DataType& type = *array.type();
+  if (is_text(type)) return void(text_ += string_at(array, i).empty() ? R"("")" : R"("...")");
+  if (type.id() == Kind::BOOL) return integers(array, i, i + 1);
+  if (arrow::is_integer(type.id())) return integers(array, i, i + 1);
+  if (type.id() == Kind::FLOAT || type.id() == Kind::DOUBLE) {
+    const double number = type.id() == Kind::FLOAT ? double{static_cast<const arrow::FloatArray&>(array).Value(i)}
+                                                   : static_cast<const arrow::DoubleArray&>(array).Value(i);
+    return void(text_ += std::isfinite(number) ? fmt::format("{}", number) : R"("...")");
+  }
+  if (element_of(type) == nullptr) return void(text_ += R"("...")");
+  const Elements elements = elements_at(array, i);
+  text_ += elements.begin == elements.end ? "[]" : R"("...")";
 }
 
 void JsonWriter::string(std::string_view value) {
@@ -89,17 +106,20 @@ void JsonWriter::string(std::string_view value) {
   text_.append(value, written).append(1, '"');
 }
 
+// Also of truths, as the numbers 1 and 0.
 template <class Integers>
 void JsonWriter::integers_of(const arrow::Array& array, std::int64_t begin, std::int64_t end) {
   const auto& values = static_cast<const Integers&>(array);
   for (std::int64_t i = begin; i < end; ++i) {
     if (i > begin) text_ += ',';
-    values.IsNull(i) ? text_ += "null" : text_ += fmt::format_int(values.Value(i)).c_str();
+    values.IsNull(i) ? text_ += "null" : text_ += fmt::format_int(+values.Value(i)).c_str();
   }
 }
 
 void JsonWriter::integers(const arrow::Array& values, std::int64_t begin, std::int64_t end) {
   switch (values.type_id()) {
+    case Kind::BOOL:
+      return integers_of<arrow::BooleanArray>(values, begin, end);
     case Kind::INT8:
       return integers_of<arrow::Int8Array>(values, begin, end);
     case Kind::UINT8:
@@ -118,7 +138,8 @@ void JsonWriter::integers(const arrow::Array& values, std::int64_t begin, std::i
       return integers_of<arrow::Int64Array>(values, begin, end);
   }
 }
-// A field that is null is one that the message does not have. Those that nobody reads are only named.
+
+// A field that is null is one that the message does not have.
 void JsonWriter::messages(const arrow::StructArray& values, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
     if (i > begin) text_ += ',';
@@ -135,7 +156,7 @@ void JsonWriter::messages(const arrow::StructArray& values, std::int64_t begin, 
       if (!std::exchange(is_first, false)) text_ += ',';
       string(name);
       text_ += ':';
-      name == "role" || name == "content" ? string(string_at(field, i)) : void(text_ += "null");
+      name == "role" || name == "content" ? string(string_at(field, i)) : glance(field, i);
     }
     text_ += '}';
   }

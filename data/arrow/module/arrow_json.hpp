@@ -9,6 +9,8 @@
 
 namespace pipetrain {
 
+// All of whose values are null.
+bool is_all_null(const arrow::DataType& type);
 // Strings, bytes, and dictionaries of them.
 bool is_text(const arrow::DataType& type);
 // Of a list, what it is of; null for other types.
@@ -19,14 +21,19 @@ struct ValueFault {
   std::string why;
 };
 
-// Appends values to a text: texts, integers, lists of integers, lists of structs with texts. arrow::util::InitializeUTF8() was
-// called.
+// Throws ValueFault for what is not in its dictionary.
+bool is_null(const arrow::Array& array, std::int64_t i);
+
+// Appends values to a text: texts, integers, lists of integers or truths, lists of structs with texts.
+// arrow::util::InitializeUTF8() was called.
 class JsonWriter {
  public:
   explicit JsonWriter(std::string& text) : text_(text) {}
 
-  // Throws ValueFault for a null, bytes that are no UTF-8, and what is not in its dictionary.
+  // Of values that are not null. Throws ValueFault for bytes that are no UTF-8.
   void value(const arrow::Array& array, std::int64_t i);
+  // In place of a value of any type: a number or a truth as it is, what is empty as that, else "...".
+  void glance(const arrow::Array& array, std::int64_t i);
   void string(std::string_view value);
 
  private:

@@ -10,8 +10,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "data/arrow/module/arrow_json.hpp"
@@ -86,7 +86,7 @@ T take(arrow::Result<T> result) {
   return *std::move(result);
 }
 
-// Only role and content are written; another field is only named, where it is not null.
+// Only role and content are written; at another field that is not null, only a glance is taken.
 bool is_message(const arrow::DataType& type) {
   if (type.id() != Kind::STRUCT) return false;
   return std::all_of(type.fields().begin(), type.fields().end(), [](const auto& field) {
@@ -95,23 +95,34 @@ bool is_message(const arrow::DataType& type) {
 }
 
 // What a column of that name is to hold, where its type is another one; else nothing.
-std::string wrong_type(const std::string& name, const arrow::DataType& type, bool must_be_text) {
+std::string wrong_type(ParquetColumn column, const arrow::DataType& type) {
   const arrow::DataType* element = element_of(type);
-  if (must_be_text) return is_text(type) ? "" : "texts (string)";
-  if (name == "label") return arrow::is_integer(type.id()) ? "" : "integers";
-  if (name == "messages")
-    return element != nullptr && is_message(*element) ? "" : "lists of structs with the strings role and content";
-  return element != nullptr && arrow::is_integer(element->id()) ? "" : "lists of integers";
+  const bool has_integers = element != nullptr && arrow::is_integer(element->id());
+  switch (column) {
+    case ParquetColumn::texts:
+      return is_text(type) ? "" : "texts (string)";
+    case ParquetColumn::classes:
+      return arrow::is_integer(type.id()) ? "" : "integers";
+    case ParquetColumn::messages:
+      return element != nullptr && is_message(*element) ? "" : "lists of structs with the strings role and content";
+    case ParquetColumn::ids:
+      return has_integers ? "" : "lists of integers";
+    case ParquetColumn::masks:
+      return has_integers || (element != nullptr && element->id() == Kind::BOOL) ? "" : "lists of integers";
+    default:
+      return "";
+  }
 }
+
+// Whether its values are part of the rows.
+bool is_read(ParquetColumn column) { return column != ParquetColumn::unread && column != ParquetColumn::named; }
 
 // Stops because what was read cannot be written.
 struct Stopped {};
 
 class ParquetRows {
  public:
-  explicit ParquetRows(const ParquetReading& reading)
-      : texts_(reading.text_keys, reading.text_keys + reading.keys), pool_(reading.size) {
-    texts_.insert({"prompt", "response"});
+  explicit ParquetRows(const ParquetReading& reading) : pool_(reading.size) {
     const auto buffer = std::make_shared<arrow::Buffer>(reinterpret_cast<const std::uint8_t*>(reading.bytes),
                                                         static_cast<std::int64_t>(reading.size));
     parquet::ReaderProperties properties(&pool_);
@@ -122,7 +133,7 @@ class ParquetRows {
     check(builder.Open(std::make_shared<arrow::io::BufferReader>(buffer), properties));
     builder.memory_pool(&pool_);
     check(builder.Build(&reader_));
-    choose_columns(reading.text_keys[0]);
+    choose_columns(reading);
     check_columns();
   }
 
@@ -154,30 +165,35 @@ class ParquetRows {
     lines.clear();
   }
   const parquet::FileMetaData& metadata() const { return *reader_->parquet_reader()->metadata(); }
-  bool is_wanted(const std::string& name) const {
-    static const std::set<std::string> others = {"messages", "input_ids", "labels", "label"};
-    return texts_.contains(name) || others.contains(name);
+  ParquetColumn column_of(const std::string& name) const {
+    const auto found = wanted_.find(name);
+    return found == wanted_.end() ? ParquetColumn::unread : found->second;
   }
 
-  // The leaves of those that a row can have, which must be of the right type.
-  void choose_columns(const std::string& text_key) {
+  // The leaves of those that are read, which must be of the right type.
+  void choose_columns(const ParquetReading& reading) {
     if (metadata().is_encryption_algorithm_set()) refuse("is encrypted; write it without encryption");
     std::shared_ptr<arrow::Schema> schema;
     check(reader_->GetSchema(&schema));
     std::string names;
+    bool has_form = false;
     for (const auto& field : schema->fields()) {
       if (names.size() < 200) names += (names.empty() ? "" : ", ") + field->name();
-      if (!is_wanted(field->name())) continue;
-      const std::string wanted = wrong_type(field->name(), *field->type(), texts_.contains(field->name()));
+      if (is_all_null(*field->type())) continue;
+      const ParquetColumn column = reading.column(reading.context, field->name().c_str());
+      wanted_[field->name()] = column;
+      if (column == ParquetColumn::named) named_.push_back(field->name());
+      has_form = has_form || (is_read(column) && column != ParquetColumn::glanced);
+      const std::string wanted = wrong_type(column, *field->type());
       if (!wanted.empty())
         refuse(
             fmt::format("the column \"{}\" is of type {}; it must hold {}", field->name(), field->type()->ToString(), wanted));
     }
     const parquet::SchemaDescriptor& leaves = *metadata().schema();
     for (int leaf = 0; leaf < leaves.num_columns(); ++leaf)
-      if (is_wanted(leaves.GetColumnRoot(leaf)->name())) columns_.push_back(leaf);
-    if (columns_.empty())
-      refuse(fmt::format("has no column \"{}\", \"prompt\", \"messages\" or \"input_ids\"; it has {}", text_key,
+      if (is_read(column_of(leaves.GetColumnRoot(leaf)->name()))) columns_.push_back(leaf);
+    if (!has_form)
+      refuse(fmt::format("has no column \"{}\", \"prompt\", \"messages\" or \"input_ids\"; it has {}", reading.text_key,
                          names.empty() ? "none" : names));
   }
 
@@ -203,24 +219,37 @@ class ParquetRows {
     return std::clamp<std::int64_t>(part_bytes / row_bytes, 1, most_part_rows);
   }
 
+  // What is null is left out.
   void add_row(const arrow::RecordBatch& batch, std::int64_t i, std::string& lines) const {
     JsonWriter json(lines);
     lines += '{';
+    const std::size_t begin = lines.size();
+    const auto add_name = [&](const std::string& name) {
+      if (lines.size() > begin) lines += ',';
+      json.string(name);
+      lines += ':';
+    };
     for (int c = 0; c < batch.num_columns(); ++c) {
       const std::string& name = batch.schema()->field(c)->name();
+      const arrow::Array& values = *batch.column(c);
       try {
-        if (c > 0) lines += ',';
-        json.string(name);
-        lines += ':';
-        json.value(*batch.column(c), i);
+        if (is_null(values, i)) continue;
+        add_name(name);
+        column_of(name) == ParquetColumn::glanced ? json.glance(values, i) : json.value(values, i);
       } catch (const ValueFault& fault) {
         throw Refusal{row_ + 1, fmt::format("\"{}\" {}", name, fault.why)};
       }
     }
+    for (const std::string& name : named_) {
+      if (row_ > 0) break;
+      add_name(name);
+      lines += "true";
+    }
     lines += "}\n";
   }
 
-  std::set<std::string> texts_;  // columns of texts
+  std::map<std::string, ParquetColumn> wanted_;
+  std::vector<std::string> named_;  // in the first row
   LimitedPool pool_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::vector<int> columns_;

@@ -102,3 +102,57 @@ TEST_CASE("a chat is learned in the template that is named, and only its answers
   CHECK_THAT(refused(small_data + "--data '" + data.string() + "'"),
              Contains("chats.jsonl:1") && Contains("name the chat template"));
 }
+
+TEST_CASE("a run skips and counts the steps without a label, and goes on behind them") {
+  const TempFolder folder;
+  const std::vector<int> learned(33, 5);
+  std::vector<int> last_only(33, -100);
+  last_only.back() = 5;
+  std::string rows;
+  for (const auto& labels : {learned, last_only, learned})
+    rows += json{{"input_ids", learned}, {"labels", labels}}.dump() + "\n";
+  const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
+  const std::string command =
+      "--device cpu --threads 1 --layers 2 --microbatches 1 --microbatch 1 --shuffle off --pack documents "
+      "--seq-len 16 --save-interval 1 --log-interval 1 --data '" +
+      folder.write("rows.jsonl", rows).string() + "' --save '" + save + "' --metrics '" + metrics + "'";
+  CHECK(run(command + " --steps 4 --dry-run").status == 0);
+  const Result first = run(command + " --steps 4");
+  INFO(first.err);
+  CHECK(first.status == 0);
+  CHECK_THAT(first.err, Contains("step 3/4  skipped  no label") &&
+                            Contains("\nstep 3: no label of its samples counts, so the step is skipped:") &&
+                            !Contains("step 4: no label") && Contains("\n2 steps of this run skipped, because no label"));
+  const Result rest = run(command + " --steps 6 --resume");
+  INFO(rest.err);
+  CHECK(rest.status == 0);
+  std::ifstream lines(metrics);
+  std::string skipped;
+  for (std::string line; std::getline(lines, line);) {
+    const json step = json::parse(line);
+    CHECK(step.at("loss").is_null() == (step.at("tokens") == 0));
+    skipped += step.at("skipped") == true ? '-' : 'x';
+  }
+  CHECK(skipped == "xx--xx");
+}
+
+TEST_CASE("keys of rows that nobody knows are named in one note") {
+  const TempFolder folder;
+  const std::string data = folder
+                               .write("rows.jsonl", R"({"text": "some text to learn", "id": 1, "mood": "good"})"
+                                                    "\n"
+                                                    R"({"text": "and more of it, as it is", "score": null, "mood": "bad"})"
+                                                    "\n")
+                               .string();
+  const std::string command =
+      "--device cpu --threads 1 --layers 2 --microbatches 1 --microbatch 1 --steps 1 --seq-len 8 --data '";
+  const Result result = run(command + data + "'");
+  CHECK(result.status == 0);
+  const std::string note = "data: these keys of rows are not read: \"mood\"\n";
+  const auto at = result.err.find(note);
+  REQUIRE(at != std::string::npos);
+  CHECK(result.err.find(note, at + 1) == std::string::npos);
+  const std::string scored = folder.write("scored.jsonl", R"({"text": "some text to learn", "score": 3})").string();
+  CHECK_THAT(refused(command + scored + "'"), Contains("scored.jsonl:1: \"score\" is not read"));
+  CHECK(run(command + scored + "' --text-keys text").status == 0);
+}

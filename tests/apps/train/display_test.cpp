@@ -112,6 +112,8 @@ TEST_CASE("progress tells step, loss, norm, rate, speed, bubble and time to go")
   progress.eta_seconds.reset();
   progress.skipped = true;
   CHECK(plain_line(progress) == "step 50  skipped  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s");
+  progress.loss.reset();
+  CHECK_THAT(plain_line(progress), Catch::Matchers::StartsWith("step 50  skipped  no label  grad norm"));
   CHECK(format_duration(5.2) == "0:05");
   CHECK(format_duration(754) == "12:34");
   CHECK(format_duration(std::numeric_limits<double>::infinity()) == "?");

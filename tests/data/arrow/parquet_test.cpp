@@ -262,6 +262,36 @@ TEST_CASE("a message's fields that are null are not there") {
   CHECK_THAT(parquet_error(options), Contains("rows.parquet:1: messages[1] has no \"content\""));
 }
 
+TEST_CASE("columns of a Parquet file beside the text are taken as the keys of JSON lines are") {
+  const TempFolder folder;
+  const auto notes_and_rows = [&](const fs::path& file) {
+    std::vector<std::string> notes;
+    DatasetOptions options = parquet_options(file);
+    options.notes = &notes;
+    const Everything all = read_all(options);
+    return std::pair(notes, all);
+  };
+  for (const char* lines :
+       {R"({"text":"it was the best","id":1,"foo":[1],"bar":null,"weight":1})"
+        "\n"
+        R"({"text":"of times, it was","id":2,"foo":[2],"bar":"b","weight":1.0})"
+        "\n",
+        R"({"input_ids":[1,2,3,0],"attention_mask":[1,1,1,0],"labels":null,"tools":null})"
+        "\n"
+        R"({"input_ids":[4,5,6,7],"attention_mask":[1,1,1,1],"labels":null,"tools":[]})"
+        "\n",
+        R"({"input_ids":[1,2,3],"completion_mask":[false,true,false],"assistant_masks":[1,1,1],"text":null})"
+        "\n"}) {
+    INFO(lines);
+    const auto expected = notes_and_rows(folder.write("rows.jsonl", lines));
+    const auto found = notes_and_rows(write_parquet(folder.path() / "rows.parquet", lines));
+    CHECK(found.first == expected.first);
+    CHECK(found.second == expected.second);
+  }
+  CHECK(notes_and_rows(write_parquet(folder.path() / "rows.parquet", R"({"input_ids":[1,2],"foo":1,"url":"u"})")).first ==
+        std::vector<std::string>{R"(data: these keys of rows are not read: "foo")"});
+}
+
 TEST_CASE("what is wrong with a row of a Parquet file is told with its number") {
   const TempFolder folder;
   const fs::path file = folder.path() / "rows.parquet";
@@ -269,21 +299,32 @@ TEST_CASE("what is wrong with a row of a Parquet file is told with its number") 
     const char *name, *good, *bad, *why;
   };
   const auto [name, good, bad, why] = GENERATE(values<Bad>(
-      {{"a null text", R"({"text":"a"})", R"({"text":null})", R"("text" is null; give it a value, or leave the row out)"},
-       {"no response", R"({"prompt":"a","response":"b"})", R"({"prompt":"a"})", R"("response" is null; give it a value)"},
+      {{"a null text", R"({"text":"a"})", R"({"text":null})", R"(this row has neither "text" nor)"},
+       {"no response", R"({"prompt":"a","response":"b"})", R"({"prompt":"a"})", R"(this row has no "response"; add it)"},
        {"an empty response", R"({"prompt":"a","response":"b"})", R"({"prompt":"a","response":""})", R"("response" is empty)"},
        {"null messages", R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"a"}]})",
-        R"({"messages":null})", R"("messages" is null)"},
+        R"({"messages":null})", R"(this row has neither "text" nor)"},
        {"a null message", R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"a"}]})",
         R"({"messages":[null]})", R"("messages" is not an array of objects)"},
-       {"null ids", R"({"input_ids":[1,2]})", R"({"input_ids":null})", R"("input_ids" is null)"},
+       {"null ids", R"({"input_ids":[1,2]})", R"({"input_ids":null})", R"(this row has neither "text" nor)"},
        {"a null id", R"({"input_ids":[1,2]})", R"({"input_ids":[1,null]})", "input_ids[1] is null, not an integer"},
        {"an id above the vocabulary", R"({"input_ids":[1,2]})", R"({"input_ids":[1,1000]})", "input_ids[1] is 1000, outside"},
        {"a negative id", R"({"input_ids":[1,2]})", R"({"input_ids":[-1,2]})", "input_ids[0] is -1, outside"},
        {"one id", R"({"input_ids":[1,2]})", R"({"input_ids":[1]})", "a sample needs at least 2 tokens"},
        {"fewer labels", R"({"input_ids":[1,2],"labels":[1,2]})", R"({"input_ids":[1,2],"labels":[1]})",
         "this row has 1 labels for 2 input_ids"},
-       {"null labels", R"({"input_ids":[1,2],"labels":[1,2]})", R"({"input_ids":[1,2],"labels":null})", R"("labels" is null)"},
+       {"a weight", R"({"text":"a","weight":1.0})", R"({"text":"a","weight":0.5})", R"("weight" is not read)"},
+       {"tools", R"({"text":"a","tools":null})", R"({"text":"a","tools":[{"name":"t"}]})", R"("tools" is not read)"},
+       {"an image", R"({"text":"a"})", R"({"text":"a","image":{"path":"p"}})", R"("image" is not read)"},
+       {"a system's text", R"({"text":"a","system":""})", R"({"text":"a","system":"s"})", R"("system" is not read)"},
+       {"a mask in front", R"({"input_ids":[1,2],"attention_mask":[1,1]})", R"({"input_ids":[1,2],"attention_mask":[0,1]})",
+        "attention_mask[0] is 0 and attention_mask[1]"},
+       {"a mask of truths", R"({"input_ids":[1,2],"completion_mask":[true,true]})",
+        R"({"input_ids":[1,2],"completion_mask":[true,false]})", "no label of this row counts"},
+       {"a message that does not count",
+        R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"a","weight":1}]})",
+        R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"a","weight":0}]})",
+        R"(messages[1] has "weight", which is not read)"},
        {"nothing to learn", R"({"input_ids":[1,2],"labels":[1,2]})", R"({"input_ids":[1,2],"labels":[-100,-100]})",
         "no label of this row counts"}}));
   DatasetOptions options = parquet_options(file);
@@ -308,7 +349,9 @@ TEST_CASE("what a Parquet file's columns hold is checked before its rows") {
        {"a text of truths", R"({"text":true})", R"(the column "text" is of type bool; it must hold texts (string))"},
        {"a text of lists", R"({"text":["a"]})", R"(the column "text" is of type list<)"},
        {"a text of structs", R"({"text":{"a":"b"}})", R"(the column "text" is of type struct<)"},
-       {"a text of nulls", R"({"text":null})", R"(the column "text" is of type null; it must hold texts (string))"},
+       {"a text of nulls", R"({"text":null})", R"(has no column "text", "prompt", "messages" or "input_ids"; it has text)"},
+       {"a mask of texts", R"({"input_ids":[1,2],"attention_mask":"all"})",
+        R"(the column "attention_mask" is of type string; it must hold lists of integers)"},
        {"a prompt of numbers", R"({"prompt":1,"response":"a"})", R"(the column "prompt" is of type int64; it must hold texts)"},
        {"a response of lists", R"({"prompt":"a","response":["a"]})", R"(the column "response" is of type list<)"},
        {"no response", R"({"prompt":"a"})", R"(:1: this row has no "response"; add it)"},

@@ -1,0 +1,178 @@
+// Keys of rows beside the text: those that say more of it are refused, and of the others the unknown ones are named.
+#include "data/row_keys.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "data/dataset.hpp"
+#include "data/input_error.hpp"
+#include "data/jsonl_row.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+DatasetOptions keys_options() {
+  DatasetOptions options;
+  options.vocabulary = 300;
+  options.chat_template = "chatml";
+  options.threads = 1;
+  options.pack = Pack::none;
+  return options;
+}
+
+// The error of rows of which the third has this member too, read whole and, longer than that is done for, as a stream.
+std::string keys_error(const std::string& row, const std::string& member, DatasetOptions options = keys_options()) {
+  const TempFolder folder;
+  const std::string with = row.substr(0, row.size() - 1) + (member.empty() ? "" : ", ") + member + "}";
+  const std::string filler = R"(, "url": ")" + std::string(longest_parsed_row, 'x') + "\"}";
+  std::string error;
+  for (const std::string& third : {with, with.substr(0, with.size() - 1) + filler}) {
+    options.inputs = {{folder.write("rows.jsonl", row + "\n" + row + "\n" + third + "\n"), std::nullopt}};
+    const std::string found = test::input_error(folder, [&] { open_dataset(options); });
+    if (!error.empty()) CHECK(found == error);
+    error = found;
+  }
+  return error;
+}
+
+const std::string text_row = R"({"text": "abc"})", ids_row = R"({"input_ids": [1, 2, 3]})",
+                  answer_row = R"({"prompt": "a", "response": "b"})",
+                  chat_row = R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]})";
+
+std::vector<std::string> notes_of(const std::string& rows, DatasetOptions options = keys_options()) {
+  const TempFolder folder;
+  std::vector<std::string> notes;
+  options.inputs = {{folder.write("rows.jsonl", rows), std::nullopt}};
+  options.notes = &notes;
+  open_dataset(options);
+  return notes;
+}
+
+}  // namespace
+
+TEST_CASE("a key that says more of a row's text, or how much it counts, is refused with its line in every form of row") {
+  for (const std::string& row : {text_row, ids_row, answer_row, chat_row})
+    for (const char* member : {R"("tools": [{"type": "function"}])",
+                               R"("tools": "[{}]")",
+                               R"("system": "s")",
+                               R"("functions": [1])",
+                               R"("documents": ["d"])",
+                               R"("images": ["a.png"])",
+                               R"("image": {"bytes": "x"})",
+                               R"("videos": [1])",
+                               R"("audio": "a")",
+                               R"("audios": ["a"])",
+                               R"("history": [["q", "a"]])",
+                               R"("conversations": [{"from": "human", "value": "q"}])",
+                               R"("instruction": "i")",
+                               R"("input": "i")",
+                               R"("output": "o")",
+                               R"("question": "q")",
+                               R"("answer": "a")",
+                               R"("completion": "c")",
+                               R"("chosen": "c")",
+                               R"("rejected": [{"role": "assistant", "content": "r"}])",
+                               R"("margin": 0.5)",
+                               R"("score": 3)",
+                               R"("chosen_score": 1.5)",
+                               R"("kto_tag": false)",
+                               R"("reward": 0)",
+                               R"("weight": 0.5)",
+                               R"("weight": 0)",
+                               R"("weights": [1, 0])",
+                               R"("train": false)",
+                               R"("reasoning_content": "r")",
+                               R"("chat_template_kwargs": {"enable_thinking": false})",
+                               R"("response_mask": [0, 1])",
+                               R"("seq_lengths": [3])"}) {
+      INFO(row << " " << member);
+      const std::string name(member, std::string_view(member).find('"', 1) + 1);
+      CHECK_THAT(keys_error(row, member), StartsWith("rows.jsonl:3: " + name + " is not read: "));
+    }
+}
+
+TEST_CASE("a key that is null, empty, or counts as any row does is as if it were not there") {
+  for (const std::string& row : {text_row, ids_row, answer_row, chat_row})
+    for (const char* member :
+         {R"("tools": null)", R"("tools": [])", R"("system": "")", R"("chat_template_kwargs": {})", R"("images": [])",
+          R"("weight": 1)", R"("weight": 1.0)", R"("weight": null)", R"("train": true)", R"("labels": null)",
+          R"("label": null)", R"("attention_mask": null)", R"("history": [])", R"("rejected": null)",
+          R"("id": 7, "meta": {"tools": [1]}, "source": "web", "language_score": 0.9)"}) {
+      INFO(row << " " << member);
+      CHECK(keys_error(row, member) == "no error");
+    }
+  CHECK(keys_error(text_row, R"("prompt": null, "messages": null, "input_ids": null)") == "no error");
+  CHECK_THAT(keys_error(text_row, R"("weight": {})"), StartsWith("rows.jsonl:3: \"weight\" is not read"));
+}
+
+TEST_CASE("a text is read alone where its keys were named, but for what says how much it counts") {
+  DatasetOptions options = keys_options();
+  options.text_keys_chosen = true;
+  CHECK(keys_error(text_row, R"("score": 3, "question": "q")", options) == "no error");
+  CHECK_THAT(keys_error(text_row, R"("score": 3, "weight": 2)", options), StartsWith("rows.jsonl:3: \"weight\" is not read"));
+  CHECK_THAT(keys_error(chat_row, R"("tools": [1])", options), StartsWith("rows.jsonl:3: \"tools\" is not read"));
+  options.text_keys = {"instruction", "output"};
+  CHECK(keys_error(R"({"instruction": "i", "output": "o"})", R"("input": "x")", options) == "no error");
+  CHECK_THAT(keys_error(text_row, R"("score": 3)"), Contains("name the keys of the text"));
+  CHECK_THAT(keys_error(chat_row, R"("score": 3)"), !Contains("name the keys of the text"));
+}
+
+TEST_CASE("rows of other programs are told how to be written") {
+  const TempFolder folder;
+  const auto error = [&](const std::string& row) {
+    DatasetOptions options = keys_options();
+    options.inputs = {{folder.write("rows.jsonl", row), std::nullopt}};
+    return test::input_error(folder, [&] { open_dataset(options); });
+  };
+  CHECK_THAT(error(R"({"conversations": [{"from": "human", "value": "q"}]})"),
+             StartsWith("rows.jsonl:1: \"conversations\" is not read: write the conversation as {\"messages\":"));
+  CHECK_THAT(error(R"({"instruction": "i", "input": "", "output": "o"})"),
+             StartsWith("rows.jsonl:1: \"instruction\" is not read: write the question and its answer as {\"prompt\":"));
+  CHECK_THAT(error(R"({"prompt": "p", "chosen": "c", "rejected": "r"})"), StartsWith("rows.jsonl:1: \"chosen\" is not read"));
+}
+
+TEST_CASE("of a message all that a template may render is refused, and what is null or counts as any does is not") {
+  const auto error = [](const std::string& field) {
+    const TempFolder folder;
+    DatasetOptions options = keys_options();
+    options.inputs = {{folder.write("rows.jsonl", R"({"messages": [{"role": "user", "content": "u"}, )"
+                                                  R"({"role": "assistant", "content": "a", )" +
+                                                      field + "}]}"),
+                       std::nullopt}};
+    return test::input_error(folder, [&] { open_dataset(options); });
+  };
+  for (const char* field :
+       {R"("weight": 0)", R"("weight": 0.5)", R"("train": false)", R"("training": 0)", R"("tool_calls": [{"id": 1}])",
+        R"("tool_calls": [])", R"("thinking": "t")", R"("reasoning_content": "r")", R"("name": "n")", R"("tool_call_id": "1")",
+        R"("function_call": {})", R"("unheard_of": 1)"}) {
+    INFO(field);
+    const std::string name(field, std::string_view(field).find('"', 1) + 1);
+    CHECK_THAT(error(field), StartsWith("rows.jsonl:1: messages[1] has " + name + ", which is not read"));
+  }
+  for (const char* field : {R"("weight": 1)", R"("train": true)", R"("tool_calls": null)", R"("name": null)", R"("id": "x")",
+                            R"("timestamp": 3)", R"("unheard_of": null)"}) {
+    INFO(field);
+    CHECK(error(field) == "no error");
+  }
+}
+
+TEST_CASE("keys that nobody knows are named once, and those that are harmless or null are not") {
+  const std::string rows = R"({"text": "abc", "id": 1, "foo": 1, "bar": null})"
+                           "\n"
+                           R"({"text": "abd", "id": 2, "foo": 1, "b\"z": [1], "bar": null})"
+                           "\n";
+  const std::vector<std::string> expected = {R"(data: these keys of rows are not read: "b\"z", "foo")"};
+  CHECK(notes_of(rows) == expected);
+  DatasetOptions packed = keys_options();
+  packed.pack = Pack::documents;
+  packed.sequence_length = 2;
+  CHECK(notes_of(rows, packed) == expected);
+  CHECK(notes_of(R"({"input_ids": [1, 2], "foo": 1})") ==
+        std::vector<std::string>{R"(data: these keys of rows are not read: "foo")"});
+  CHECK(notes_of(R"({"text": "abc", "url": "u", "title": null, "dump": "d"})").empty());
+  std::string many = R"({"text": "abc")";
+  for (char c = 'a'; c < 'a' + 12; ++c) many += std::string(R"(, "k)") + c + R"(": 1)";
+  CHECK_THAT(notes_of(many + "}").front(), Contains("\"kh\", ...") && !Contains("ki"));
+}
