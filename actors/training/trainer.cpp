@@ -100,7 +100,7 @@ class Trainer::Run {
 
   StepReport step(bool another_follows) {
     const std::int64_t number = steps_done_ + 1;
-    const StepInfo info = step_info(number);
+    const StepInfo info = step_info(number, applied_steps_);
     const auto coming = job_.post_validation && another_follows ? coming_info(number + 1) : std::nullopt;
     StepReport report;
     report.step = number;
@@ -119,6 +119,7 @@ class Trainer::Run {
     report.trace = std::move(outcome.stages);
     steps_done_ = number;
     if (!report.skipped) ++applied_steps_;
+    report.applied_steps = applied_steps_;
     if (number == 1) first_loss_ = report.loss;
     last_loss_ = report.loss;
     return report;
@@ -150,8 +151,8 @@ class Trainer::Run {
         job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
   }
 
-  std::future<void> start_checkpoint(const std::filesystem::path& folder) {
-    return pipetrain::start_checkpoint(folder, {job_.config, checkpoint_state(), job_.companions},
+  std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
+    return pipetrain::start_checkpoint(folder, {job_.config, checkpoint_state(), job_.companions, std::move(check_folder)},
                                        [this](const std::string& where) { return pipeline_->save_state(where); });
   }
 
@@ -173,16 +174,18 @@ class Trainer::Run {
     return state;
   }
 
-  StepInfo step_info(std::int64_t step) const {
-    return {step, layout_.plan().microbatches, static_cast<double>(counted_tokens(step)), job_.learning_rate.at(step),
+  // The schedule of the learning rate counts the steps that the optimizer applied: a step that is skipped neither warms up nor
+  // decays. `applied`: those before this step.
+  StepInfo step_info(std::int64_t step, std::int64_t applied) const {
+    return {step, layout_.plan().microbatches, static_cast<double>(counted_tokens(step)), job_.learning_rate.at(applied + 1),
             loss_scale_.value()};
   }
 
-  // Its loss scale is that of the step before, and not used: backwards wait until it is known. What is wrong with the step is
-  // told when it begins.
+  // Its loss scale and learning rate are not used: backwards and the optimizer wait until the step begins, when the verdict on
+  // the one before is known. What is wrong with the step is told then too.
   std::optional<StepInfo> coming_info(std::int64_t step) const {
     try {
-      return step_info(step);
+      return step_info(step, applied_steps_ + 1);
     } catch (const Error&) {
       return std::nullopt;
     }
@@ -342,7 +345,9 @@ std::vector<DeviceMemory> Trainer::memory() const { return run_->memory(); }
 std::string Trainer::carried_by() const { return run_->carried_by(); }
 double Trainer::first_loss() const { return run_->first_loss(); }
 std::optional<double> Trainer::last_loss() const { return run_->last_loss(); }
-std::future<void> Trainer::start_checkpoint(const std::filesystem::path& folder) { return run_->start_checkpoint(folder); }
+std::future<void> Trainer::start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
+  return run_->start_checkpoint(folder, std::move(check_folder));
+}
 void Trainer::save_model(const std::filesystem::path& folder, const ModelFolderOptions& options) const {
   run_->save_model(folder, options);
 }
