@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <ucs/config/global_opts.h>
 #include <unistd.h>
 
@@ -10,9 +11,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <future>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "comm/ucx/ucx_process.hpp"
@@ -62,6 +65,29 @@ ucp_context_h open_context(UcxWorker::SharedMemory shared_memory, const UcxFolde
   ucp_config_release(config);
   check_ucx(status, "start", remedy_by_ucx_settings());
   return context;
+}
+
+[[noreturn]] void fail_descriptors() {
+  throw Error(ErrorKind::unavailable,
+              "UCX cannot start: the limit on open files of a process leaves it too few; raise ulimit -n");
+}
+
+void check_descriptor(int descriptor) {
+  if (descriptor < 0) fail_descriptors();
+}
+
+// Where UCX has too few, it ends the process, or fails with a reason that names something else. Of a host without other
+// networks than TCP it takes 18.
+void require_descriptors() {
+  constexpr rlim_t least_free = 24;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  std::error_code error;
+  std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
+  if (error == std::errc::too_many_files_open) fail_descriptors();
+  rlim_t open = 0;
+  for (; !error && entry != end; entry.increment(error)) ++open;
+  if (!error && open + least_free > limit.rlim_cur) fail_descriptors();
 }
 
 }  // namespace
@@ -118,9 +144,9 @@ UcxWorker::~UcxWorker() {
 }
 
 void UcxWorker::open(SharedMemory shared_memory) {
+  require_descriptors();
   posted_events_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (posted_events_ < 0)
-    throw Error(ErrorKind::unavailable, "UCX cannot start: the process has too many files open; raise ulimit -n");
+  check_descriptor(posted_events_);
   const auto opening = begin_ucx_opening();
   if (std::getenv("UCX_POSIX_DIR") == nullptr) folder_ = UcxFolder::open();  // what the user has set wins
   context_ = open_context(shared_memory, folder_.get());
