@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "apps/output/output_lock.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -41,6 +43,12 @@ GrowingFile::GrowingFile(std::string option, std::filesystem::path path, const K
   if (fd_ >= 0) created_ = target.file;
   if (fd_ < 0 && errno == EEXIST) fd_ = ::open(target.file.c_str(), flags, 0666);
   const char* failed = fd_ < 0 ? "opened" : nullptr;
+  if (!failed && !lock_open_file(fd_)) {
+    created_.clear();  // it is the other's
+    close();
+    throw Error(ErrorKind::input, {option_, path_.string()},
+                "another run is writing there; wait until it ends, or give another file");
+  }
   if (!failed) {
     end_ = kept ? kept(fd_) : 0;
     tried_ = end_ >= 0 && has_room(fd_, end_);
@@ -57,7 +65,7 @@ GrowingFile::~GrowingFile() { close(); }
 
 void GrowingFile::close() {
   if (fd_ < 0) return;
-  ::close(fd_);
+  ::close(std::exchange(fd_, -1));
   if (!created_.empty() && !begun_) ::unlink(created_.c_str());
 }
 
