@@ -21,10 +21,10 @@ namespace {
 constexpr std::size_t longest_page = std::size_t{4} << 20;
 
 // Null where another run writes the page by now.
-std::unique_ptr<OutputLock> lock_page(const std::filesystem::path& file) {
+std::unique_ptr<OutputLock> lock_page(const OutputTarget& target) {
   std::vector<std::string> no_locks;  // told when the run began
   try {
-    return OutputLock::of_file("report", file, no_locks);
+    return OutputLock::of_file("report", target, no_locks);
   } catch (const Error&) {
     return nullptr;
   }
@@ -39,7 +39,7 @@ void end_report_page(const std::filesystem::path& report, std::int64_t since, co
     const OutputTarget target = output_target("report", report);
     std::error_code none;
     if (target.is_stream() || !std::filesystem::exists(target.file, none)) return;
-    const auto lock = lock_page(target.file);
+    const auto lock = lock_page(target);
     if (!lock) return;
     const auto page =
         with_end(read_text(target.file, longest_page), since, stopped ? RunState::stopped : RunState::failed, text);

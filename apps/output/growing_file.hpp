@@ -37,6 +37,7 @@ class GrowingFile {
   void write(std::string_view bytes);
 
  private:
+  void lock();
   void close();
 
   std::string option_;

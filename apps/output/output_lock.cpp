@@ -24,8 +24,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* lock_name = "pipetrain.lock";
-
 SignalSafeLock held_lock;
 std::array<const OutputLock*, most_output_locks> held{};
 
@@ -51,14 +49,14 @@ std::unique_ptr<OutputLock> OutputLock::of_folder(const std::string& option, con
                                                   std::vector<std::string>& notes) {
   const char* const done_there = option == "save" ? "saving" : "writing";
   return std::unique_ptr<OutputLock>(
-      new OutputLock({option, folder, folder, folder / fmt::format(".{}", lock_name), done_there, "folder"}, notes));
+      new OutputLock({option, folder, folder, folder / ".pipetrain.lock", done_there, "folder"}, notes));
 }
 
-std::unique_ptr<OutputLock> OutputLock::of_file(const std::string& option, const fs::path& file,
+std::unique_ptr<OutputLock> OutputLock::of_file(const std::string& option, const OutputTarget& target,
                                                 std::vector<std::string>& notes) {
-  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  const std::string name = fmt::format(".{}.{}", file.filename().string(), lock_name);
-  return std::unique_ptr<OutputLock>(new OutputLock({option, file, folder, folder / name, "writing", "file"}, notes));
+  const fs::path folder = target.file.has_parent_path() ? target.file.parent_path() : fs::path(".");
+  const std::string name = fmt::format(".{}.lock", target.file.filename().string());
+  return std::unique_ptr<OutputLock>(new OutputLock({option, target.path, folder, folder / name, "writing", "file"}, notes));
 }
 
 OutputLock::OutputLock(Place place, std::vector<std::string>& notes) : place_(std::move(place)) {
@@ -142,9 +140,10 @@ void remove_output_locks() {
     if (lock != nullptr) lock->remove();
 }
 
-bool lock_open_file(int descriptor) noexcept {
+OpenFileLock lock_open_file(int descriptor) noexcept {
   const struct flock range = write_lock_of_whole_file();
-  return ::fcntl(descriptor, F_OFD_SETLK, &range) == 0 || !is_held_by_another(errno);
+  if (::fcntl(descriptor, F_OFD_SETLK, &range) == 0) return OpenFileLock::held;
+  return is_held_by_another(errno) ? OpenFileLock::held_by_another : OpenFileLock::unavailable;
 }
 
 }  // namespace pipetrain

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/output/output_target.hpp"
+
 namespace pipetrain {
 
 // Holds an output of a run against other runs, on this host and, where its file system has locks across hosts, on others: an
@@ -19,8 +21,8 @@ class OutputLock {
   // locks, nothing is held and `notes` says so.
   static std::unique_ptr<OutputLock> of_folder(const std::string& option, const std::filesystem::path& folder,
                                                std::vector<std::string>& notes);
-  // The same for one file, in a folder that is there. `file`: where links lead to (OutputTarget::file).
-  static std::unique_ptr<OutputLock> of_file(const std::string& option, const std::filesystem::path& file,
+  // The same for one file, which is no stream, in a folder that is there.
+  static std::unique_ptr<OutputLock> of_file(const std::string& option, const OutputTarget& target,
                                              std::vector<std::string>& notes);
 
   OutputLock(const OutputLock&) = delete;
@@ -60,9 +62,10 @@ inline constexpr int most_output_locks = 8;
 // gives up, nothing is removed.
 void remove_output_locks();
 
+enum class OpenFileLock { held, held_by_another, unavailable };
+
 // Of an open file that a run adds to (open for writing): held until the descriptor is closed, whatever else opens and closes
-// the file meanwhile (fcntl, open file description). False where another run holds it; true also where the file system has no
-// locks.
-bool lock_open_file(int descriptor) noexcept;
+// the file meanwhile (fcntl, open file description). Unavailable, with errno, where the file system has no locks.
+OpenFileLock lock_open_file(int descriptor) noexcept;
 
 }  // namespace pipetrain

@@ -19,7 +19,7 @@ void take_records(const RecordSettings& records, std::vector<std::unique_ptr<Out
        {std::pair("report", records.report), std::pair("trace", records.trace), std::pair("profile", records.profile)}) {
     if (!path) continue;
     const OutputTarget target = output_target(option, *path);
-    if (!target.is_stream()) locks.push_back(OutputLock::of_file(option, target.file, notes));
+    if (!target.is_stream()) locks.push_back(OutputLock::of_file(option, target, notes));
   }
 }
 

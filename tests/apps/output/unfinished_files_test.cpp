@@ -30,7 +30,7 @@ struct WritingRun {
     run.wait_until([&] { return left() == Names{draft()}; });
   }
 
-  static constexpr const char* lock = ".trace.json.pipetrain.lock";
+  static constexpr const char* lock = ".trace.json.lock";
 
   std::string trace() const { return (folder.path() / "trace.json").string(); }
   std::string draft() const { return "trace.json." + std::to_string(run.process()) + ".partial"; }
