@@ -123,8 +123,8 @@ bool OutputLock::is_there() const noexcept {
 void OutputLock::check() const {
   if (is_there()) return;
   throw Error(ErrorKind::unavailable, {place_.option, place_.shown.string()},
-              fmt::format("was removed or replaced while the run was {} there, or {} in it was, and another run may use it "
-                          "now; nothing more is saved: leave it alone during a run, and begin again",
+              fmt::format("was removed or replaced while the run was {} there (it holds {} no more), and another run may use "
+                          "it now; nothing more is saved; leave it alone during a run, and begin again",
                           place_.done_there, place_.file.filename().string()));
 }
 
