@@ -27,12 +27,12 @@
 #include "apps/launch/launch_program.hpp"
 #include "apps/launch/launch_report.hpp"
 #include "apps/output/output_files.hpp"
+#include "apps/output/output_lock.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/replay/replay.hpp"
 #include "apps/signals/signals.hpp"
 #include "apps/simulate/simulate.hpp"
 #include "apps/tokenize/tokenize.hpp"
-#include "apps/train/save_lock.hpp"
 #include "apps/train/train.hpp"
 #include "apps/tune/tune.hpp"
 #include "apps/watch/watch.hpp"
@@ -188,7 +188,7 @@ int run_and_report(const std::vector<std::string>& arguments, const Environment&
   here = true;
   while (ending.test_and_set()) ::pause();  // another thread tells, and ends the process
   remove_unfinished_outputs();
-  remove_save_lock();
+  remove_output_locks();
   try {
     if (std::current_exception()) {
       report_exception();

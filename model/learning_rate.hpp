@@ -1,4 +1,4 @@
-// Learning-rate schedules. Steps count from 1.
+// Learning-rate schedules. Steps are those that the optimizer applies, counted from 1: a step that is skipped is none of them.
 #pragma once
 
 #include <cstdint>

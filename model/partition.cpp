@@ -36,28 +36,53 @@ std::int64_t smallest_bound(const Prefix& prefix, int parts) {
   return bound;
 }
 
+// Between which places the first k parts can end, [k]: so that they, and those behind them, cost no more than `bound` each.
+// Where that is the smallest possible these are few, however many the items are.
+struct EndRange {
+  std::size_t first = 0, last = 0;
+  std::size_t size() const { return last < first ? 0 : last - first + 1; }
+};
+
+std::vector<EndRange> end_ranges(const Prefix& prefix, std::size_t count, std::int64_t bound) {
+  const std::size_t items = prefix.size() - 1;
+  std::vector<EndRange> ranges(count + 1);
+  ranges[count] = {items, items};
+  for (std::size_t k = 1; k < count; ++k) {  // no part is empty
+    const auto end = std::upper_bound(prefix.begin(), prefix.end(), prefix[ranges[k - 1].last] + bound);
+    ranges[k].last = std::min(static_cast<std::size_t>(end - prefix.begin()) - 1, items - (count - k));
+  }
+  for (std::size_t k = count - 1; k > 0; --k) {
+    const auto begin = std::lower_bound(prefix.begin(), prefix.end(), prefix[ranges[k + 1].first] - bound);
+    ranges[k].first = std::max(static_cast<std::size_t>(begin - prefix.begin()), k);
+  }
+  return ranges;
+}
+
 // Where each part begins, and the end of the last. No part is empty, none costs more than `bound`, the sum of squares is least.
 std::vector<std::size_t> level_cuts(const Prefix& prefix, int parts, std::int64_t bound) {
   constexpr double impossible = std::numeric_limits<double>::infinity();
-  const std::size_t items = prefix.size() - 1, count = static_cast<std::size_t>(parts);
-  std::vector<double> best(items + 1, impossible);  // of cutting the first j items into k parts
-  best[0] = 0;
-  std::vector<std::vector<std::uint32_t>> begin_of_last(count + 1, std::vector<std::uint32_t>(items + 1, 0));
+  const auto count = static_cast<std::size_t>(parts);
+  const std::vector<EndRange> ranges = end_ranges(prefix, count, bound);
+  std::vector<double> best{0};  // of cutting the first j items into k parts, for j in the range of k
+  std::vector<std::vector<std::uint32_t>> begin_of_last(count + 1);
   for (std::size_t k = 1; k <= count; ++k) {
-    std::vector<double> next(items + 1, impossible);
-    for (std::size_t j = k; j + (count - k) <= items; ++j) {
-      for (std::size_t i = j; i-- > k - 1 && prefix[j] - prefix[i] <= bound;) {
+    const EndRange before = ranges[k - 1], range = ranges[k];
+    std::vector<double> next(range.size(), impossible);
+    begin_of_last[k].resize(range.size());
+    for (std::size_t at = 0; at < range.size(); ++at) {
+      const std::size_t j = range.first + at;
+      for (std::size_t i = std::min(before.last + 1, j); i-- > before.first && prefix[j] - prefix[i] <= bound;) {
         const double share = static_cast<double>(prefix[j] - prefix[i]) / static_cast<double>(bound);
-        const double squares = best[i] + share * share;
-        if (squares > next[j] || squares == impossible) continue;
-        next[j] = squares;  // of equals the last: earlier stages, which hold more activations, get less
-        begin_of_last[k][j] = static_cast<std::uint32_t>(i);
+        const double squares = best[i - before.first] + share * share;
+        if (squares > next[at] || squares == impossible) continue;
+        next[at] = squares;  // of equals the last: earlier stages, which hold more activations, get less
+        begin_of_last[k][at] = static_cast<std::uint32_t>(i);
       }
     }
     best = std::move(next);
   }
-  std::vector<std::size_t> bounds(count + 1, items);
-  for (std::size_t k = count; k > 0; --k) bounds[k - 1] = begin_of_last[k][bounds[k]];
+  std::vector<std::size_t> bounds(count + 1, prefix.size() - 1);
+  for (std::size_t k = count; k > 0; --k) bounds[k - 1] = begin_of_last[k][bounds[k] - ranges[k].first];
   return bounds;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <unordered_set>
 
 namespace pipetrain {
 namespace {
@@ -31,10 +32,8 @@ std::vector<Placed> placed_tensors(const ParameterLayout& layout) {
   }
   std::sort(placed.begin(), placed.end(),
             [](const Placed& a, const Placed& b) { return a.tensor->grad_offset < b.tensor->grad_offset; });
-  for (std::size_t i = 0; i < placed.size(); ++i) {
-    placed[i].tied_copy = std::any_of(placed.begin(), placed.begin() + static_cast<std::ptrdiff_t>(i),
-                                      [&](const Placed& other) { return other.tensor->offset == placed[i].tensor->offset; });
-  }
+  std::unordered_set<std::size_t> stored;
+  for (Placed& one : placed) one.tied_copy = !stored.insert(one.tensor->offset).second;
   return placed;
 }
 
@@ -44,14 +43,27 @@ bool goes_on(const Placed& before, const Placed& tensor) {
   return tensor.vectors || before.block == tensor.block;
 }
 
+using ByGrads = std::vector<const Parameter*>;
+
+bool begins_before(const Parameter* parameter, std::size_t grads) { return parameter->grad_offset < grads; }
+
+// In the order of the gradient arena.
+ByGrads parameters_by_grads(const ParameterLayout& layout) {
+  ByGrads parameters;
+  for (const Parameter& parameter : layout.parameters) parameters.push_back(&parameter);
+  std::stable_sort(parameters.begin(), parameters.end(),
+                   [](const Parameter* a, const Parameter* b) { return a->grad_offset < b->grad_offset; });
+  return parameters;
+}
+
 // Where the unit may be cut, in elements from its beginning, rising.
-std::vector<std::int64_t> block_begins(const ParameterLayout& layout, const ShardUnit& unit) {
+std::vector<std::int64_t> block_begins(const ByGrads& parameters, const ShardUnit& unit) {
   std::vector<std::int64_t> begins;
-  for (const Parameter& parameter : layout.parameters) {
-    if (parameter.grad_offset < unit.grads || parameter.grad_offset >= unit.grads + unit.weights.size()) continue;
-    const auto elements = static_cast<std::size_t>(parameter.local.elements());
+  const auto end = std::lower_bound(parameters.begin(), parameters.end(), unit.grads + unit.weights.size(), begins_before);
+  for (auto one = std::lower_bound(parameters.begin(), end, unit.grads, begins_before); one != end; ++one) {
+    const auto elements = static_cast<std::size_t>((*one)->local.elements());
     for (std::size_t at = 0; at < elements; at += norm_block_elements)
-      begins.push_back(static_cast<std::int64_t>(parameter.grad_offset - unit.grads + at));
+      begins.push_back(static_cast<std::int64_t>((*one)->grad_offset - unit.grads + at));
   }
   std::sort(begins.begin(), begins.end());
   return begins;
@@ -90,6 +102,7 @@ const ShardUnit& table_of(const std::vector<ShardUnit>& units, const ShardUnit& 
 
 std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) {
   const std::vector<Placed> placed = placed_tensors(layout);
+  const ByGrads parameters = parameters_by_grads(layout);
   std::vector<ShardUnit> units;
   Surplus surplus(static_cast<std::size_t>(replicas), 0);
   for (std::size_t i = 0; i < placed.size();) {
@@ -109,7 +122,7 @@ std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) 
     if (unit.tied_copy) {
       unit.cuts = table_of(units, unit).cuts;
     } else {
-      cut(unit, block_begins(layout, unit), surplus, of_words(begin.tensor->role));
+      cut(unit, block_begins(parameters, unit), surplus, of_words(begin.tensor->role));
     }
     units.push_back(std::move(unit));
   }

@@ -85,11 +85,12 @@ std::optional<double> input_wait_share(const StepMetrics& metrics) {
 std::string to_json_line(const StepMetrics& metrics) {
   std::string line = fmt::format(
       R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{},"elapsed":{},"tokens_per_second":{},)"
-      R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{})",
+      R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{},"applied_steps":{})",
       metrics.step, exact(metrics.loss), exact(metrics.grad_norm), exact(metrics.lr), metrics.tokens, shortest(metrics.seconds),
       shortest(metrics.elapsed), shortest(metrics.tokens_per_second), shortest(metrics.tokens_per_second_per_device),
       shortest(metrics.tflops_per_device), shortest(metrics.mfu), shortest(metrics.bubble), list(metrics.memory_bytes),
-      shortest(metrics.loss_scale), metrics.skipped);
+      shortest(metrics.loss_scale), metrics.skipped,
+      metrics.applied_steps ? fmt::format("{}", *metrics.applied_steps) : "null");
   if (metrics.input_wait) line += fmt::format(R"(,"input_wait":{})", shortest(metrics.input_wait));
   if (!metrics.stage_bubble.empty()) line += fmt::format(R"(,"stage_bubble":{})", list(metrics.stage_bubble));
   return line + "}";
@@ -142,6 +143,8 @@ std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::
                                          : std::nullopt);
   metrics.loss_scale = read("loss_scale");
   metrics.skipped = members.contains("skipped") && members.at("skipped") == true;
+  if (const Json* applied = members.find("applied_steps"); applied && !applied->is_null())
+    metrics.applied_steps = whole(*applied, place, "applied_steps");
   metrics.input_wait = read("input_wait");
   metrics.stage_bubble = numbers(members, place, "stage_bubble");
   return metrics;

@@ -21,7 +21,8 @@ struct StepMetrics {
   std::vector<std::optional<std::int64_t>> memory_bytes;  // per device; empty: null
   std::optional<double> loss_scale;
   bool skipped = false;
-  std::optional<double> input_wait;  // seconds that a first stage may have waited for data; no key where unknown
+  std::optional<std::int64_t> applied_steps;  // optimizer steps so far; lines of earlier versions lack them
+  std::optional<double> input_wait;           // seconds that a first stage may have waited for data; no key where unknown
   std::vector<std::optional<double>>
       stage_bubble;  // per stage, replica-major, 0 to 1: their mean is bubble; no key where empty
 };

@@ -1,8 +1,10 @@
 #include "records/report_page.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <ostream>
+#include <string_view>
 
 #include "files/json_value.hpp"
 #include "records/report_template.hpp"
@@ -30,6 +32,13 @@ Json page_json(const std::optional<Value>& value) {
 const char* word_of(RunState state) {
   constexpr const char* words[] = {"running", "finished", "stopped", "failed"};
   return words[static_cast<int>(state)];
+}
+
+// Names may hold anything: a "</script>" in one must not end the script, and what is not UTF-8 becomes U+FFFD.
+std::string script_text(const Json& data) {
+  std::string text = data.dump({.order = JsonOrder::as_added, .replace = true});
+  for (std::size_t at = 0; (at = text.find('<', at)) != text.npos;) text.replace(at, 1, "\\u003c");
+  return text;
 }
 
 Json page_json(const Facts& facts) {
@@ -113,6 +122,7 @@ Json newest_of(const std::optional<StepMetrics>& newest) {
                        {"mfu", page_json(newest->mfu)},
                        {"bubble", page_json(newest->bubble)},
                        {"elapsed", newest->elapsed},
+                       {"seconds", newest->seconds},
                        {"stage_bubble", bubbles}});
 }
 
@@ -126,6 +136,7 @@ void write_report(std::ostream& out, const ReportPage& page) {
   Json data = Json::object({{"title", page.title},
                             {"state", word_of(page.state)},
                             {"state_text", page.state_text},
+                            {"written", page.written},
                             {"steps_total", page.steps_total},
                             {"seconds_left", page_json(page.seconds_left)},
                             {"newest", newest_of(page.newest)},
@@ -134,10 +145,22 @@ void write_report(std::ostream& out, const ReportPage& page) {
                             {"devices", devices_of(page)}});
   data["charts"] = std::move(charts);
   data["timelines"] = std::move(timelines);
-  // Names may hold anything: a "</script>" in one must not end the script, and what is not UTF-8 becomes U+FFFD.
-  std::string text = data.dump({.order = JsonOrder::as_added, .replace = true});
-  for (std::size_t at = 0; (at = text.find('<', at)) != text.npos;) text.replace(at, 1, "\\u003c");
-  out << report_begin << text << report_end;
+  out << report_begin << script_text(data) << report_end;
+}
+
+std::optional<std::string> with_end(const std::string& page, std::int64_t since, RunState state, const std::string& text) {
+  // In strings quotes are escaped, so that these are found only where the keys stand.
+  constexpr std::string_view running = R"("state":"running","state_text":"")", written = R"(,"written":)";
+  if (!page.starts_with(report_begin) || !page.ends_with(report_end)) return std::nullopt;
+  const std::size_t at = page.find(running, std::string_view(report_begin).size());
+  if (at == page.npos || page.compare(at + running.size(), written.size(), written) != 0) return std::nullopt;
+  std::int64_t seconds = 0;
+  std::from_chars(page.data() + at + running.size() + written.size(), page.data() + page.size(), seconds);
+  if (seconds < since) return std::nullopt;
+  std::string ended = page;
+  ended.replace(at, running.size(),
+                std::string(R"("state":")") + word_of(state) + R"(","state_text":)" + script_text(Json(text)));
+  return ended;
 }
 
 }  // namespace pipetrain

@@ -23,6 +23,7 @@ struct ReportPage {
   std::string title;
   RunState state = RunState::running;
   std::string state_text;        // why it was stopped or failed; may be empty
+  std::int64_t written = 0;      // when, in seconds since 1970 (UTC): by this a page of a run that was killed tells its age
   std::int64_t steps_total = 0;  // 0: not known
   std::optional<double> seconds_left;
   Facts settings, host;
@@ -40,5 +41,9 @@ struct ReportPage {
 
 // Under 2 MB for any run: series are bounded, and what of a timeline is too narrow to see is drawn as one.
 void write_report(std::ostream& out, const ReportPage& page);
+
+// The text of a page that says that its run goes on, with the end that the run itself could not write. Nothing where `page` is
+// no page of this version, says another state, or was written before `since` (seconds since 1970), and so by another run.
+std::optional<std::string> with_end(const std::string& page, std::int64_t since, RunState state, const std::string& text);
 
 }  // namespace pipetrain

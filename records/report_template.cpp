@@ -121,8 +121,17 @@ const gib = bytes => bytes === null ? '\u2013' : bytes >= 2 ** 30 ? (bytes / 2 *
 function card(title, ...children) { return make('div', {class: 'card'}, make('h2', {}, title), ...children); }
 
 document.title = data.title + ' \u2013 pipetrain';
-main.append(make('header', {}, make('h1', {}, data.title), make('span', {class: 'pill ' + data.state}, data.state), make('span', {class: 'soft'}, data.state_text)));
+const pill = make('span', {class: 'pill ' + data.state}, data.state), state_text = make('span', {class: 'soft'}, data.state_text);
+main.append(make('header', {}, make('h1', {}, data.title), pill, state_text));
 const now = data.newest;
+// A run that was killed cannot say so: by the clock of whoever looks, its page has become old.
+function tellAge() {
+  const age = Date.now() / 1000 - data.written;
+  if (data.state !== 'running' || age < Math.max(60, now ? 5 * now.seconds : 0)) return;
+  pill.className = 'pill stopped'; pill.textContent = 'no news for ' + Math.floor(age / 60) + ' min';
+  state_text.textContent = 'the run was still going on when this page was written';
+}
+tellAge();
 if (now) {
   const facts = [['step', now.step.toLocaleString('en') + (data.steps_total ? ' / ' + data.steps_total.toLocaleString('en') : '')], ['loss', short(now.loss, 5)], ['tokens/s', short(now.tokens_per_second, 5)],
     ['TFLOP/s a device', short(now.tflops)], ['MFU', now.mfu === null ? null : (100 * now.mfu).toFixed(1) + ' %'], ['bubble', now.bubble === null ? null : (100 * now.bubble).toFixed(1) + ' %'],
@@ -144,7 +153,7 @@ if (data.devices.length) {
 if (now && now.stage_bubble.length > 1) lower.append(card('Idle share of each stage in step ' + now.step, table(now.stage_bubble.map((share, i) => ['stage ' + i, bar(share || 0, share === null ? '\u2013' : (100 * share).toFixed(1) + ' %')]))));
 lower.append(card('Host', table(data.host)));
 main.append(lower, make('div', {class: 'row'}, card('Settings', make('div', {class: 'wide'}, table(data.settings)))));
-if (data.state === 'running') setTimeout(() => location.reload(), 10000);
+if (data.state === 'running') { setInterval(tellAge, 5000); setTimeout(() => location.reload(), 10000); }
 </script></body></html>
 )html";
 

@@ -33,6 +33,11 @@ void PlanSize::add_action() {
     reader_.fail("a plan has at most " + std::to_string(most_actions) + " actions; use fewer stages or microbatches");
 }
 
+void PlanSize::add_transfer() {
+  if (++transfers_ > most_actions)
+    reader_.fail("a plan has at most " + std::to_string(most_actions) + " SEND and RECV; use fewer stages or microbatches");
+}
+
 void PlanSize::check(int chunks, int microbatches) const {
   const std::int64_t parts = stages() * chunks;
   const std::string shape = "pp " + std::to_string(stages()) + " x chunks " + std::to_string(chunks);
@@ -44,9 +49,11 @@ void PlanSize::check(int chunks, int microbatches) const {
     reader_.fail("the plan has " + std::to_string(all_) + " actions for " + shape + "; each chunk needs F and B", 0);
 }
 
-void check_read_plan(const Plan& plan, const FieldReader& reader, const std::vector<int>& lines) {
+void check_read_plan(const Plan& plan, const FieldReader& reader, const std::vector<int>& lines,
+                     const std::function<void()>& more) {
   try {
     check_plan(plan);
+    if (more) more();
   } catch (const InvalidPlan& error) {
     reader.fail(error.fault(), error.stage() < 0 ? 0 : lines[static_cast<std::size_t>(error.stage())]);
   }

@@ -1,6 +1,7 @@
 // What the readers of both plan formats share. Internal to schedules/.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ class PlanSize {
   explicit PlanSize(const FieldReader& reader) : reader_(reader) {}
   void add_stage();
   void add_action();
+  // What is kept beside the actions while it is checked.
+  void add_transfer();
   std::int64_t stages() const { return static_cast<std::int64_t>(actions_.size()); }
   std::int64_t actions(std::size_t stage) const { return actions_[stage]; }
   // Before a placement of so many is made: each has at least one action.
@@ -27,10 +30,11 @@ class PlanSize {
  private:
   const FieldReader& reader_;
   std::vector<std::int64_t> actions_;  // per stage
-  std::int64_t all_ = 0;
+  std::int64_t all_ = 0, transfers_ = 0;
 };
 
-// A broken rule of a plan becomes an error at the line of the stage's list.
-void check_read_plan(const Plan& plan, const FieldReader& reader, const std::vector<int>& lines);
+// check_plan(), and then `more`: what breaks a rule becomes an error at the line of the stage's list.
+void check_read_plan(const Plan& plan, const FieldReader& reader, const std::vector<int>& lines,
+                     const std::function<void()>& more = nullptr);
 
 }  // namespace pipetrain::schedules

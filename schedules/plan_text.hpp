@@ -18,8 +18,9 @@
 //   custom X1: send-stats after 0:X0 1:B0 uses nic
 //
 // PyTorch's: one row a rank, cells such as 0F0, 1B2, 0I1, 0W1 with the number of the virtual stage in front, or a pair
-// (0F4;7B1)OVERLAP_F_B, which is a braid here where it can be one. Empty cells and its communication actions (SEND_F, RECV_B,
-// UNSHARD ...) are skipped: they are not choices of a plan here.
+// (0F4;7B1)OVERLAP_F_B, which is a braid here. Its transfers (0SEND_F0, 1RECV_F0, 1SEND_B0, 0RECV_B0) are checked
+// (transfer_cells.hpp), and then left out like empty cells, UNSHARD, RESHARD and REDUCE_GRAD: they are not choices of a plan
+// here.
 #pragma once
 
 #include <istream>

@@ -1,22 +1,28 @@
 // The CSV of torch.distributed.pipelining's schedules, as plan_text.hpp describes it.
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 
 #include "schedules/braids.hpp"
 #include "schedules/plan_reading.hpp"
 #include "schedules/plan_text.hpp"
+#include "schedules/transfer_cells.hpp"
 
 namespace pipetrain::schedules {
 
 namespace {
 
+constexpr std::string_view digits = "0123456789";
+
 // One cell's action: the virtual stage stands where ours has the chunk.
 struct Cell {
-  int virtual_stage;
-  ActionKind kind;
-  int microbatch;
+  enum class What { compute, transfer, sharding } what = What::compute;
+  int virtual_stage = 0;
+  int microbatch = 0;
+  ActionKind kind = ActionKind::forward;    // of compute
+  bool sends = false, of_gradient = false;  // of a transfer
   bool begins_pair = false;
 };
 
@@ -38,6 +44,8 @@ class CsvParser {
       acted_on_.emplace_back();
       size_.add_stage();
       for_each_cell([&](const Cell& cell) {
+        if (cell.what == Cell::What::transfer) size_.add_transfer();
+        if (cell.what != Cell::What::compute) return;
         size_.add_action();
         acted_on_.back().insert(cell.virtual_stage);
         virtual_stages = std::max(virtual_stages, cell.virtual_stage + 1);
@@ -46,26 +54,32 @@ class CsvParser {
     }
     if (virtual_stages == 0) reader_.fail("no actions found; expected rows such as 0F0,0F1,0B0", 0);
     Plan plan{"file", placement(virtual_stages, microbatches), microbatches, {}, ReadyRule::none};
-    fill(plan);
-    check_read_plan(plan, reader_, lines_);
+    const std::vector<std::vector<TransferCell>> transfers = fill(plan);
+    check_read_plan(plan, reader_, lines_, [&] { check_transfers(plan, transfers); });
     return plan;
   }
 
  private:
-  void fill(Plan& plan) {
+  // Returns the transfers of each rank, which are no part of the plan.
+  std::vector<std::vector<TransferCell>> fill(Plan& plan) {
+    std::vector<std::vector<TransferCell>> transfers;
     reader_.rewind();
     while (reader_.next_line()) {
       auto& list = plan.stages.emplace_back();
       auto& braids = plan.braids.emplace_back();
       list.reserve(static_cast<std::size_t>(size_.actions(plan.stages.size() - 1)));
-      bool pairs = false;
+      transfers.emplace_back();
       for_each_cell([&](const Cell& cell) {
+        const auto place = static_cast<std::int32_t>(list.size());
+        if (cell.what == Cell::What::transfer)
+          transfers.back().push_back({cell.virtual_stage, cell.sends, cell.of_gradient, cell.microbatch, place});
+        if (cell.what != Cell::What::compute) return;
+        if (cell.begins_pair) braids.push_back(place);
         list.push_back({cell.kind, static_cast<std::int16_t>(plan.placement.at(cell.virtual_stage).chunk), cell.microbatch});
-        if (pairs && is_braid(*(list.end() - 2), list.back())) braids.push_back(static_cast<std::int32_t>(list.size()) - 2);
-        pairs = cell.begins_pair;
       });
     }
     if (!has_braids(plan)) plan.braids.clear();
+    return transfers;
   }
 
   using Take = std::function<void(const Cell&)>;
@@ -82,26 +96,44 @@ class CsvParser {
     const auto close = field.find(')');
     if (close == std::string_view::npos || field.substr(close + 1) != "OVERLAP_F_B")
       reader_.fail("\"" + std::string(field) + "\" is not a pair such as (0F4;7B1)OVERLAP_F_B");
-    for (std::string_view rest = field.substr(1, close - 1);;) {
-      const auto semicolon = rest.find(';');
-      take_action(trimmed(rest.substr(0, semicolon)), take, semicolon != std::string_view::npos);
-      if (semicolon == std::string_view::npos) break;
-      rest.remove_prefix(semicolon + 1);
-    }
+    const std::string_view pair = field.substr(1, close - 1);
+    const auto semicolon = pair.find(';');
+    if (semicolon == std::string_view::npos || pair.find(';', semicolon + 1) != std::string_view::npos)
+      reader_.fail("\"" + std::string(field) + "\" is not a pair: that has two actions, such as (0F4;7B1)OVERLAP_F_B");
+    Cell first = compute_cell(trimmed(pair.substr(0, semicolon)));
+    first.begins_pair = true;
+    take(first);
+    take(compute_cell(trimmed(pair.substr(semicolon + 1))));
   }
 
-  void take_action(std::string_view text, const Take& take, bool begins_pair = false) {
-    const auto kind_at = text.find_first_not_of("0123456789");
+  void take_action(std::string_view text, const Take& take) {
+    const auto communication = communication_cell(text);
+    take(communication ? *communication : compute_cell(text));
+  }
+
+  Cell compute_cell(std::string_view text) const {
+    const auto kind_at = text.find_first_not_of(digits);
     const auto stage = to_number(text.substr(0, kind_at));
-    const auto rest = kind_at == std::string_view::npos ? std::string_view() : text.substr(kind_at);
-    const auto digits_at = std::min(rest.find_first_of("0123456789"), rest.size());
-    const auto kind = rest.substr(0, digits_at);
-    for (const auto skipped : {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"})
-      if (stage && kind == skipped) return;
-    const auto action = parse_action(rest);
+    const auto action = parse_action(kind_at == std::string_view::npos ? std::string_view() : text.substr(kind_at));
     if (!stage || !action || !is_compute(action->kind) || *stage >= 1 << 20 || action->microbatch >= 1 << 30)
       reader_.fail("\"" + std::string(text) + "\" is not an action such as 0F0, 1B2, 0I1 or 0W1");
-    take({*stage, action->kind, action->microbatch, begins_pair});
+    return {Cell::What::compute, *stage, action->microbatch, action->kind};
+  }
+
+  // Nothing where the text names no communication of PyTorch's.
+  std::optional<Cell> communication_cell(std::string_view text) const {
+    const auto kind_at = std::min(text.find_first_not_of(digits), text.size());
+    const auto number_at = std::min(text.find_first_of(digits, kind_at), text.size());
+    const auto stage = to_number(text.substr(0, kind_at)), microbatch = to_number(text.substr(number_at));
+    const std::string_view kind = text.substr(kind_at, number_at - kind_at);
+    const bool transfer = kind == "SEND_F" || kind == "RECV_F" || kind == "SEND_B" || kind == "RECV_B";
+    if (!transfer && kind != "UNSHARD" && kind != "RESHARD" && kind != "REDUCE_GRAD") return std::nullopt;
+    if (!stage || (transfer || number_at < text.size() ? !microbatch : false))
+      reader_.fail("\"" + std::string(text) + "\" is not a communication such as 0SEND_F0, 1RECV_F0 or 0UNSHARD");
+    Cell cell{transfer ? Cell::What::transfer : Cell::What::sharding, *stage, microbatch.value_or(0)};
+    cell.sends = kind.starts_with("SEND");
+    cell.of_gradient = kind.ends_with("B");
+    return cell;
   }
 
   Placement placement(int virtual_stages, int microbatches) const {

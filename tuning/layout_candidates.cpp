@@ -84,6 +84,7 @@ class Enumeration {
     if (!request_.cut.empty() && std::ssize(request_.cut) != layout.pp * layout.chunks) return;
     layout.cut = request_.cut;
     ++found_.looked_at;
+    if (request_.progress) request_.progress({.bounded = found_.looked_at});
     const auto placement =
         info.uses_costs ? Placement::looping(layout.pp, 1) : info.build({layout.pp, layout.chunks, 1}).placement;
     constexpr double unbounded = std::numeric_limits<double>::infinity();

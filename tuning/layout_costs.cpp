@@ -1,6 +1,7 @@
 #include "tuning/layout_costs.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "model/costs.hpp"
 #include "model/fp8_weights.hpp"
@@ -85,6 +86,21 @@ std::vector<BlockSeconds> LayoutCosts::block_seconds(const Layout& layout) {
   return seconds;
 }
 
+const LayoutCosts::BlockFigures& LayoutCosts::figures(const Block& block) const {
+  constexpr std::array<Recompute, 3> modes = {Recompute::none, Recompute::selective, Recompute::full};
+  const auto layer = static_cast<std::size_t>(block.layer);
+  auto& known = figures_[static_cast<std::size_t>(block.kind)];
+  if (known.size() <= layer) known.resize(layer + 1);
+  if (known[layer]) return *known[layer];
+  BlockFigures made;
+  made.parameters = static_cast<double>(block_parameter_count(request_.config, block));
+  made.flops = block_flops_per_token(request_.config, block, request_.sequence);
+  for (const Recompute mode : modes)
+    made.again[static_cast<std::size_t>(mode)] =
+        block_recompute_flops_per_token(request_.config, block, request_.sequence, mode);
+  return known[layer].emplace(made);
+}
+
 // Seconds of recomputation in the backward, for one tensor-parallel rank: products by their FLOPs, elementwise passes by the
 // bytes that they read and write.
 double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Recompute recompute) const {
@@ -93,7 +109,7 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Reco
   const double tokens = tokens_of(request_, layout), tp = layout.tp;
   const auto normed = 2.0 * static_cast<double>(config.hidden);
   const double inner = block.kind == BlockKind::mlp ? static_cast<double>(config.mlp_columns() + config.intermediate) : 0;
-  const double flops = block_recompute_flops_per_token(config, block, request_.sequence, recompute);
+  const double flops = figures(block).again[static_cast<std::size_t>(recompute)];
   return tokens / tp *
          (flops / product_rate(block) + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
 }
@@ -102,8 +118,7 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Reco
 // next block's part on its way meanwhile, the slower of the two counts.
 double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) const {
   const int replicas = gathering(request_, layout);
-  const double bytes =
-      static_cast<double>(block_parameter_count(request_.config, block)) / layout.tp * activation_bytes(request_);
+  const double bytes = figures(block).parameters / layout.tp * activation_bytes(request_);
   const double fetched = request_.offload.parameters ? bytes / replicas / request_.speed.offload_rate : 0;
   if (replicas == 1) return fetched;
   const LinkSpeed link = links_.replicas(layout);
@@ -113,7 +128,7 @@ double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) con
 // Offloaded gradients come while the block before computes, and go, both ways at once; those of tables stay.
 double LayoutCosts::leaving_gradients(const Block& block, const Layout& layout) const {
   const bool leaves = request_.offload.gradients && (block.kind == BlockKind::attention || block.kind == BlockKind::mlp);
-  return leaves ? static_cast<double>(block_parameter_count(request_.config, block)) / layout.tp : 0;
+  return leaves ? figures(block).parameters / layout.tp : 0;
 }
 
 bool LayoutCosts::shares_sooner(const Layout& layout) const {
@@ -137,7 +152,7 @@ Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout)
   const auto outer = static_cast<double>(is_mlp ? config.mlp_columns() : packed);
   const double hidden = static_cast<double>(config.hidden), tokens = tokens_of(request_, layout);
   const bool comes = gathering(request_, layout) > 1 || request_.offload.parameters;
-  const double weights = comes ? static_cast<double>(block_parameter_count(config, block)) / layout.tp : 0;
+  const double weights = comes ? figures(block).parameters / layout.tp : 0;
   const auto seconds = [&](double columns) {
     return bytes * (tokens * (hidden + columns / layout.tp) + weights) / request_.speed.memory_rate;
   };
@@ -182,7 +197,7 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
   const std::vector<Recompute> recompute = recompute_of_blocks(blocks, layout.numerics(request_.precision));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = blocks[i];
-    const double flops = block_flops_per_token(config, block, request_.sequence) * tokens / tp;
+    const double flops = figures(block).flops * tokens / tp;
     const double attention = block.kind != BlockKind::attention
                                  ? 0
                                  : 6.0 * static_cast<double>(config.heads * config.head_dim * request_.sequence) * tokens / tp;
@@ -207,7 +222,7 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
     const double alone = product + scores + rounding.forward + speed.block_overhead;
     part.times.tp_communication +=
         std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange) - std::max(gather, alone));
-    part.parameters += static_cast<double>(block_parameter_count(config, block)) / tp;
+    part.parameters += figures(block).parameters / tp;
   }
   return part;
 }

@@ -57,6 +57,13 @@ class LayoutCosts {
   bool shares_sooner(const Layout& layout) const;
 
  private:
+  // What of a block depends on the model and the sequence alone.
+  struct BlockFigures {
+    double parameters = 0;
+    double flops = 0;                  // per token
+    std::array<double, 3> again = {};  // the same of what is computed again, by Recompute
+  };
+  const BlockFigures& figures(const Block& block) const;
   double again_seconds(const Block& block, const Layout& layout, Recompute recompute) const;
   PartCost cost_of(const std::vector<Block>& blocks, const Layout& layout) const;
   const PartCost& cost_of_run(std::size_t first, const std::vector<Block>& blocks, const Layout& layout);
@@ -81,6 +88,8 @@ class LayoutCosts {
 
   const LayoutRequest& request_;
   HostLinks links_;
+  // By BlockKind and layer: a deep model has tens of thousands of blocks, and each layout asks for all of them.
+  mutable std::array<std::vector<std::optional<BlockFigures>>, 4> figures_;
   // How much is computed again: what, and in how many layers.
   using Again = std::pair<Recompute, std::optional<std::int64_t>>;
   std::map<std::tuple<int, Again, Cut>, std::vector<std::vector<Block>>> blocks_;

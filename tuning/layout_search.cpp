@@ -44,6 +44,7 @@ class Search {
       for (const LayoutCandidate& candidate : candidates.by_bound) {
         if (candidate.bound >= fastest_.limit()) break;
         if (candidate.schedule->uses_costs != of_auto) continue;
+        if (request_.progress) request_.progress({candidates.looked_at, ++simulated_});
         if (of_auto) {
           judge_auto(candidate.layout);
         } else {
@@ -229,6 +230,7 @@ class Search {
   std::optional<CutLayouts> cuts_;  // where they are searched
   SearchResult result_;
   std::int64_t auto_work_ = 0;
+  std::int64_t simulated_ = 0;  // layouts
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,12 @@ struct BlockScale {
   double forward = 1, input_grad = 1, weight_grad = 1;
 };
 
+// How far a search has come.
+struct SearchProgress {
+  std::int64_t bounded = 0;    // layouts of which it is known how fast they could be at most
+  std::int64_t simulated = 0;  // of them
+};
+
 struct LayoutRequest {
   ModelConfig config;
   int devices = 1;
@@ -63,6 +70,7 @@ struct LayoutRequest {
   std::optional<CutLimits> search_cuts;  // also other cuts, orders and placements for the sizes of the fastest layouts
   bool with_auto = false;                // also plans that auto makes for the costs and the memory
   double solver_seconds = 0;             // of the fastest layouts also the plans that the solver finds, in this time for each
+  std::function<void(const SearchProgress&)> progress = {};  // called for each layout; may be empty
 };
 
 struct Layout {

@@ -70,6 +70,7 @@ std::future<void> start_checkpoint(const fs::path& folder, const CheckpointConte
   return std::async(std::launch::async, [draft = std::move(draft), contents, written = std::move(written)]() mutable {
     try {
       complete(*draft, contents, written.get());
+      if (contents.check_folder) contents.check_folder();
       draft->publish();
     } catch (const RunFailed&) {
       throw;

@@ -18,6 +18,8 @@ struct CheckpointContents {
   ModelConfig config;
   CheckpointState state;
   std::vector<std::filesystem::path> companions;  // copied: companion_files.hpp
+  // Called on another thread before the folder appears under its name: what it throws is why it does not. May be null.
+  std::function<void()> check_folder = nullptr;
 };
 
 // Lets every rank write its file to this folder: their reports (rank_file.hpp), once all have ended.

@@ -48,6 +48,7 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   metrics.tflops_per_device = rate * flops_per_token / devices / 1e12;
   metrics.bubble = report.bubble;
   metrics.skipped = report.skipped;
+  metrics.applied_steps = report.applied_steps;
   metrics.loss_scale = report.loss_scale;
   metrics.input_wait = report.input_wait;
   metrics.stage_bubble = report.stage_bubble.empty() ? stage_bubbles(report.trace) : report.stage_bubble;

@@ -8,6 +8,7 @@
 #include "actors/training/resume.hpp"
 #include "actors/training/run_length.hpp"
 #include "actors/training/zero_note.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/split.hpp"
 #include "model/named_model.hpp"
@@ -83,6 +84,15 @@ void complete_plan(TrainJob& job) {
   }
 }
 
+// Where the warm-up takes the whole run: its peak, and the way down from there, are never reached.
+std::optional<std::string> warmup_note(const LearningRate& rate) {
+  if (rate.warmup_steps == 0 || rate.warmup_steps < rate.total_steps) return std::nullopt;
+  return fmt::format(
+      "the warm-up of {} does not end within the {} of the run: the learning rate stays below its peak; shorten the "
+      "warm-up, or train longer",
+      counted(rate.warmup_steps, "step"), rate.total_steps);
+}
+
 }  // namespace
 
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
@@ -112,6 +122,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);
   const RunLength length = run_length(settings, sampler.steps_per_epoch());
   job.learning_rate = settings.learning_rate.over(length.steps);
+  if (auto note = warmup_note(job.learning_rate)) notes.push_back(std::move(*note));
   if (settings.saving.folder) refuse_used_folder(settings.saving, job, length);
   set_initial_state(settings, notes, job);
   return job;

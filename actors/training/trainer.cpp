@@ -102,8 +102,9 @@ class Trainer::Run {
 
   StepReport step(bool another_follows) {
     const std::int64_t number = steps_done_ + 1;
-    const StepInfo info = step_info(number);
-    const auto coming = job_.post_validation && another_follows ? std::optional(step_info(number + 1)) : std::nullopt;
+    const StepInfo info = step_info(number, applied_steps_);
+    const auto coming =
+        job_.post_validation && another_follows ? std::optional(step_info(number + 1, applied_steps_ + 1)) : std::nullopt;
     StepReport report;
     report.step = number;
     report.learning_rate = info.learning_rate;
@@ -121,6 +122,7 @@ class Trainer::Run {
     report.trace = std::move(outcome.stages);
     steps_done_ = number;
     if (!report.skipped) ++applied_steps_;
+    report.applied_steps = applied_steps_;
     if (report.has_loss()) keep_loss(report.loss);
     return report;
   }
@@ -151,8 +153,8 @@ class Trainer::Run {
         job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
   }
 
-  std::future<void> start_checkpoint(const std::filesystem::path& folder) {
-    return pipetrain::start_checkpoint(folder, {job_.config, checkpoint_state(), job_.companions},
+  std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
+    return pipetrain::start_checkpoint(folder, {job_.config, checkpoint_state(), job_.companions, std::move(check_folder)},
                                        [this](const std::string& where) { return pipeline_->save_state(where); });
   }
 
@@ -174,11 +176,14 @@ class Trainer::Run {
     return state;
   }
 
-  // Of a coming step the loss scale is that of the step before, and not used: backwards wait until it is known.
-  StepInfo step_info(std::int64_t step) const {
+  // The schedule of the learning rate counts the steps that the optimizer applied: a step that is skipped neither warms up nor
+  // decays. `applied`: those before this step. Of a coming step the loss scale and the learning rate are not used: backwards
+  // and the optimizer wait until the step begins, when the verdict on the one before is known.
+  StepInfo step_info(std::int64_t step, std::int64_t applied) const {
     // Where no label counts, losses and gradients are 0, and 1 divides them as well as any other number.
     const auto tokens = std::max<std::int64_t>(samples_->size(step).counted, 1);
-    return {step, layout_.plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(step), loss_scale_.value()};
+    return {step, layout_.plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
+            loss_scale_.value()};
   }
 
   void add_overlap(const std::vector<StageTrace>& stages, StepReport& report, bool another_announced) {
@@ -342,7 +347,9 @@ std::vector<DeviceMemory> Trainer::memory() const { return run_->memory(); }
 std::string Trainer::carried_by() const { return run_->carried_by(); }
 double Trainer::first_loss() const { return run_->first_loss(); }
 std::optional<double> Trainer::last_loss() const { return run_->last_loss(); }
-std::future<void> Trainer::start_checkpoint(const std::filesystem::path& folder) { return run_->start_checkpoint(folder); }
+std::future<void> Trainer::start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
+  return run_->start_checkpoint(folder, std::move(check_folder));
+}
 void Trainer::save_model(const std::filesystem::path& folder, const ModelFolderOptions& options) const {
   run_->save_model(folder, options);
 }

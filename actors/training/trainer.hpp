@@ -26,13 +26,14 @@ struct DeviceTrace {
 };
 
 struct StepReport {
-  std::int64_t step = 0;  // counts from 1
-  double loss = 0;        // mean over the target tokens of the global batch; NaN where none counts
-  double grad_norm = 0;   // global L2 norm before clipping; not finite in a step that was skipped for it
-  double learning_rate = 0;
+  std::int64_t step = 0;             // counts from 1
+  double loss = 0;                   // mean over the target tokens of the global batch; NaN where none counts
+  double grad_norm = 0;              // global L2 norm before clipping; not finite in a step that was skipped for it
+  double learning_rate = 0;          // of the optimizer's step; in a skipped step, what it would have been
   std::int64_t tokens = 0;           // target tokens of the global batch that count
   std::optional<double> loss_scale;  // of this step; nothing where the loss is not scaled
   bool skipped = false;              // the optimizer left weights and its states as they were: an overflow, or no loss
+  std::int64_t applied_steps = 0;    // of the steps so far, this one included, those that were not skipped
   bool redone = false;               // a stage began the coming step from weights that the verdict did not confirm
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
@@ -87,8 +88,8 @@ class Trainer {
   void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {}) const;
   // FOLDER/step-NNNNNNNN, to go on from: see checkpoint.hpp. Returns once a snapshot of the state is under way; the next
   // steps may run while it is written. The future, which must go before this, is ready once the checkpoint is whole and
-  // durable, or throws why it is not: see start_checkpoint(). One at a time.
-  std::future<void> start_checkpoint(const std::filesystem::path& folder);
+  // durable, or throws why it is not: see start_checkpoint(). One at a time. `check_folder`: see CheckpointContents.
+  std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder = nullptr);
   // The same, and waits for it.
   void save_checkpoint(const std::filesystem::path& folder) { start_checkpoint(folder).get(); }
 

@@ -1,5 +1,7 @@
 #include "actors/training/training_run.hpp"
 
+#include <utility>
+
 #include "actors/training/checkpoint_folder.hpp"
 #include "core/error.hpp"
 #include "model/weights/weights.hpp"
@@ -10,19 +12,6 @@ namespace {
 
 std::filesystem::path model_folder(const SavingSettings& saving) { return *saving.folder / "model"; }
 
-// Names the setting where the disk is full, say.
-template <class Save>
-void save(const SavingSettings& saving, Save action) {
-  try {
-    action();
-  } catch (const RunFailed&) {
-    throw;
-  } catch (const Error& error) {
-    if (error.setting() || (error.kind() != ErrorKind::input && error.kind() != ErrorKind::unavailable)) throw;
-    throw Error(error.kind(), {"save", saving.folder->string()}, error.what());
-  }
-}
-
 }  // namespace
 
 void prepare_saving(const SavingSettings& saving) {
@@ -31,11 +20,27 @@ void prepare_saving(const SavingSettings& saving) {
   remove_unfinished_checkpoints(*saving.folder);
 }
 
-TrainingRun::TrainingRun(const RunSettings& settings, Trainer& trainer)
+TrainingRun::TrainingRun(const RunSettings& settings, Trainer& trainer, std::function<void()> check_folder)
     : settings_(settings.saving),
       evaluation_(settings.evaluation),
       trainer_(trainer),
+      check_folder_(check_folder ? std::move(check_folder) : [] {}),
       length_(run_length(settings, trainer.steps_per_epoch())) {}
+
+// Names the setting where the disk is full, say.
+template <class Work>
+void TrainingRun::save(const Work& work) const {
+  check_folder_();
+  try {
+    work();
+  } catch (const RunFailed&) {
+    throw;
+  } catch (const Error& error) {
+    check_folder_();
+    if (error.setting() || (error.kind() != ErrorKind::input && error.kind() != ErrorKind::unavailable)) throw;
+    throw Error(error.kind(), {"save", settings_.folder->string()}, error.what());
+  }
+}
 
 bool TrainingRun::finished() const {
   const std::int64_t step = trainer_.steps_done();
@@ -95,23 +100,23 @@ void TrainingRun::save_last() {
 
 void TrainingRun::save_model() {
   if (settings_.folder)
-    save(settings_, [&] { trainer_.save_model(model_folder(settings_), {settings_.type, settings_.shard_bytes, {}}); });
+    save([&] { trainer_.save_model(model_folder(settings_), {settings_.type, settings_.shard_bytes, {}}); });
 }
 
 void TrainingRun::begin_checkpoint() {
   const std::int64_t step = trainer_.steps_done();
-  save(settings_, [&] {
-    saving_ = std::async(std::launch::async,
-                         [written = trainer_.start_checkpoint(*settings_.folder), step, &settings = settings_]() mutable {
-                           written.get();
-                           remove_old_checkpoints(*settings.folder, step, {settings.keep, settings.keep_every});
-                         });
+  save([&] {
+    saving_ = std::async(std::launch::async, [written = trainer_.start_checkpoint(*settings_.folder, check_folder_), step,
+                                              &settings = settings_]() mutable {
+      written.get();
+      remove_old_checkpoints(*settings.folder, step, {settings.keep, settings.keep_every});
+    });
   });
   saved_step_ = step;
 }
 
 void TrainingRun::finish_checkpoint() {
-  if (saving_.valid()) save(settings_, [&] { saving_.get(); });
+  if (saving_.valid()) save([&] { saving_.get(); });
 }
 
 }  // namespace pipetrain

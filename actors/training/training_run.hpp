@@ -20,8 +20,9 @@ void prepare_saving(const SavingSettings& saving);
 // Not thread-safe. Without a folder nothing is saved. What cannot be saved is an Error about the setting "save".
 class TrainingRun {
  public:
-  // Both must outlive this.
-  TrainingRun(const RunSettings& settings, Trainer& trainer);
+  // Both must outlive this. `check_folder` is called before anything is saved, and when saving has failed: it throws where the
+  // folder is not this run's any more, and that is the failure then. May be null.
+  TrainingRun(const RunSettings& settings, Trainer& trainer, std::function<void()> check_folder = nullptr);
 
   const RunLength& length() const { return length_; }
   // Also of a run that goes on from where it had ended.
@@ -47,6 +48,8 @@ class TrainingRun {
   std::int64_t unlabelled_steps() const { return unlabelled_steps_; }  // which this run skipped because no label counts
 
  private:
+  template <class Work>
+  void save(const Work& work) const;
   void begin_checkpoint();
   void finish_checkpoint();
   bool another_follows() const;
@@ -56,6 +59,7 @@ class TrainingRun {
   const SavingSettings& settings_;
   const EvaluationSettings& evaluation_;
   Trainer& trainer_;
+  std::function<void()> check_folder_;
   RunLength length_;
   std::optional<double> last_loss_;
   std::int64_t redone_steps_ = 0, unlabelled_steps_ = 0;

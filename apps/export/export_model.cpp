@@ -7,6 +7,7 @@
 #include "apps/options/option_table.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/saving_options.hpp"
+#include "apps/output/saved_result.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
 #include "core/error.hpp"
@@ -82,7 +83,8 @@ int run_export(const ExportOptions& options) {
     return stop_signal_status();
   }
   for (const auto& note : options.notes) print_note(note);
-  fmt::print("step {} of {} -> {}\n", manifest.state.step, options.load.string(), options.out.string());
+  print_saved_result(fmt::format("step {} of {} -> {}\n", manifest.state.step, options.load.string(), options.out.string()),
+                     options.out);
   return 0;
 }
 

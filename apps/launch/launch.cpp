@@ -8,12 +8,15 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "apps/generate/generate.hpp"
 #include "apps/generate/generate_options.hpp"
+#include "apps/launch/end_report_page.hpp"
 #include "apps/launch/launch_attempt.hpp"
 #include "apps/launch/launch_program.hpp"
 #include "apps/options/operands.hpp"
@@ -45,6 +48,7 @@ struct Launched {
   std::vector<std::string> words;  // of its command line
   MeshShape shape;                 // of its ranks
   LaunchOptions launch;
+  std::function<void(const LaunchCause&)> tell_end;  // of a run that has not gone well and is not started again; may be null
 };
 
 std::vector<std::string> words_of(const char* command, const std::vector<std::string>& arguments) {
@@ -72,7 +76,7 @@ LaunchPlan plan_of(const Launched& launched, const std::optional<HeldPort>& port
 // What would end the same way each time is not tried again.
 bool may_start_again(const LaunchCause& cause) {
   return stop_signal() == 0 && cause.kind != ErrorKind::input && cause.kind != ErrorKind::numeric &&
-         cause.kind != ErrorKind::aborted;
+         cause.kind != ErrorKind::aborted && cause.kind != ErrorKind::unavailable;
 }
 
 // The launches of other hosts have to notice the end first: a process that comes too early would meet the run that ends.
@@ -95,7 +99,10 @@ int run_attempts(const Launched& launched) {
     remove_ucx_leftovers();
     if (!cause) return stop_signal() != 0 ? stop_signal_status() : 0;
     if (plan.attempt == launch.restarts || !may_start_again(*cause)) {
-      if (!cause->line.empty()) print_error(cause->line);
+      const bool untried = plan.attempt < launch.restarts && cause->kind == ErrorKind::unavailable;
+      if (!cause->line.empty())
+        print_error(cause->line + (untried ? "; not started again (--restart), because it would end the same way" : ""));
+      if (launched.tell_end) launched.tell_end(*cause);
       if (cause->unsaid) print_note("stopped by " + stop_signal_name());
       return cause->status;
     }
@@ -111,13 +118,20 @@ int launch_train(const std::vector<std::string>& arguments, const Environment& e
   if (run.train.dry_run) return run_train(run.train);
   const auto& layout = run.train.run.layout;
   const MeshShape shape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
-  return run_attempts({{}, words_of("train", arguments), shape, run.launch});
+  Launched launched{{}, words_of("train", arguments), shape, run.launch, nullptr};
+  // Process 0, which writes the page, is of the first host.
+  if (const auto& report = run.train.records.report; report && run.launch.node_rank == 0)
+    launched.tell_end = [&report, since = std::time(nullptr)](const LaunchCause& cause) {
+      end_report_page(*report, since, cause);
+    };
+  return run_attempts(launched);
 }
 
 int launch_generate(const std::vector<std::string>& arguments, const Environment& environment) {
   const LaunchedGeneration run = parse_launch_generate_options(arguments, environment, this_machine());
   if (run.generate.dry_run) return run_generate(run.generate);
-  return run_attempts({{}, words_of("generate", arguments), {.pp = run.generate.pp, .tp = run.generate.tp}, run.launch});
+  return run_attempts(
+      {{}, words_of("generate", arguments), {.pp = run.generate.pp, .tp = run.generate.tp}, run.launch, nullptr});
 }
 
 // Takes the word out of the arguments, wherever it stands that is no option's value. What else is wrong is for the command.
@@ -134,7 +148,7 @@ bool take_generate(std::vector<std::string>& arguments) {
 
 int run_launch(const std::vector<std::string>& arguments, const Environment& environment) {
   if (const auto program = read_launch_program(arguments, environment))
-    return run_attempts({program->file, program->words, {.tp = program->launch.processes()}, program->launch});
+    return run_attempts({program->file, program->words, {.tp = program->launch.processes()}, program->launch, nullptr});
   std::vector<std::string> options = arguments;
   if (take_generate(options)) return launch_generate(options, environment);
   return launch_train(options, environment);

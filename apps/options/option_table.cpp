@@ -120,9 +120,8 @@ const std::vector<OptionSpec>& train_option_table() {
        "0"},
       {"Numbers and devices", "num-layers-at-end-in-bf16", "N", "with --precision fp8: the last N layers do", "0"},
       {"Numbers and devices", "loss-scale", "dynamic|X",
-       "what the loss is multiplied by before the backward; dynamic (or 0): a step whose gradients overflow is skipped, and "
-       "the "
-       "scale halves",
+       "what the loss is multiplied by before the backward; dynamic (or 0): a step whose gradients overflow is skipped, "
+       "which warm-up and decay of the learning rate do not count, and the scale halves",
        "dynamic in fp16, else 1"},
       {"Numbers and devices", "loss-scale-initial", "X", "where a dynamic scale begins", "65536"},
       {"Numbers and devices", "loss-scale-window", "N", "steps without overflow after which it doubles", "1000"},

@@ -176,6 +176,9 @@ void read_learning_rate(const OptionValues& values, LearningRateSettings& rate) 
   const auto kind = values.choice("lr-schedule", {"constant", "linear", "cosine"});
   constexpr LearningRate::Kind kinds[] = {LearningRate::Kind::constant, LearningRate::Kind::linear, LearningRate::Kind::cosine};
   if (kind) rate.kind = kinds[*kind];
+  if (rate.minimum > 0 && rate.kind == LearningRate::Kind::constant)
+    values.fail("min-lr",
+                "is where the rate comes down to, and --lr-schedule constant keeps it at its peak; leave out one of them");
   rate.warmup_steps = values.integer("warmup-steps", 0, any_train_count).value_or(0);
   rate.warmup_ratio = values.number("warmup-ratio", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true});
   if (rate.warmup_ratio == 0.0) rate.warmup_ratio.reset();

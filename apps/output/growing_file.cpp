@@ -6,7 +6,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "apps/output/output_lock.hpp"
+#include "apps/output/stderr_lines.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -41,6 +44,7 @@ GrowingFile::GrowingFile(std::string option, std::filesystem::path path, const K
   if (fd_ >= 0) created_ = target.file;
   if (fd_ < 0 && errno == EEXIST) fd_ = ::open(target.file.c_str(), flags, 0666);
   const char* failed = fd_ < 0 ? "opened" : nullptr;
+  if (!failed) lock();
   if (!failed) {
     end_ = kept ? kept(fd_) : 0;
     tried_ = end_ >= 0 && has_room(fd_, end_);
@@ -53,11 +57,23 @@ GrowingFile::GrowingFile(std::string option, std::filesystem::path path, const K
               fmt::format("--{} {}: cannot be {} ({}); give another file", option_, path_.string(), failed, why));
 }
 
+void GrowingFile::lock() {
+  const OpenFileLock found = lock_open_file(fd_);
+  if (found == OpenFileLock::unavailable)
+    print_note(fmt::format("--{} {}: the file system has no locks ({}); see that no other run writes there", option_,
+                           path_.string(), std::strerror(errno)));
+  if (found != OpenFileLock::held_by_another) return;
+  created_.clear();  // it is the other's
+  close();
+  throw Error(ErrorKind::input, {option_, path_.string()},
+              "another run is writing there; wait until it ends, or give another file");
+}
+
 GrowingFile::~GrowingFile() { close(); }
 
 void GrowingFile::close() {
   if (fd_ < 0) return;
-  ::close(fd_);
+  ::close(std::exchange(fd_, -1));
   if (!created_.empty() && !begun_) ::unlink(created_.c_str());
 }
 

@@ -21,8 +21,8 @@ class GrowingFile {
 
   // `option`, such as "metrics", is named in errors. The file starts anew, or goes on behind what `kept` says, from begin() on:
   // a command that is refused before leaves an earlier file as it was, and none where none was. A stream
-  // (apps/output/output_target.hpp) is added to as it stands. Throws Error(input) when it cannot be opened or read, or a disk
-  // has no room for a line.
+  // (apps/output/output_target.hpp) is added to as it stands. Throws Error(input) when it cannot be opened or read, another run
+  // has it open, or a disk has no room for a line.
   GrowingFile(std::string option, std::filesystem::path path, const KeptEnd& kept = nullptr);
   ~GrowingFile();
   GrowingFile(const GrowingFile&) = delete;
@@ -37,6 +37,7 @@ class GrowingFile {
   void write(std::string_view bytes);
 
  private:
+  void lock();
   void close();
 
   std::string option_;

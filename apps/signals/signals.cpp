@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "apps/output/output_files.hpp"
+#include "apps/output/output_lock.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/inherited_signals.hpp"
-#include "apps/train/save_lock.hpp"
 #include "comm/ucx/ucx_process.hpp"
 #include "core/error.hpp"
 
@@ -39,7 +39,7 @@ std::atomic<std::int64_t> caught_at{0};
 // Safe in a signal handler.
 [[noreturn]] void end_at_once(std::string_view line, int status) {
   remove_unfinished_outputs();
-  remove_save_lock();
+  remove_output_locks();
   remove_ucx_folder();
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&ready, 1, 0) > 0)  // where nobody reads, a line would keep the process
@@ -106,7 +106,7 @@ bool leave_when_asked = true;
 
 [[noreturn]] void leave() {
   remove_unfinished_outputs();
-  remove_save_lock();
+  remove_output_locks();
   print_beside_progress("stopped by " + stop_signal_name());
   hold_ucx_openings();
   std::_Exit(stop_signal_status());

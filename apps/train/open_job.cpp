@@ -5,16 +5,31 @@
 #include "actors/training/checkpoint_folder.hpp"
 #include "actors/training/job_settings.hpp"
 #include "actors/training/train_job.hpp"
+#include "apps/output/output_target.hpp"
 
 namespace pipetrain {
 
 namespace {
 
+// What grows where it is (--metrics, --record) is locked by who has it open.
+void take_records(const RecordSettings& records, std::vector<std::unique_ptr<OutputLock>>& locks,
+                  std::vector<std::string>& notes) {
+  if (records.tensorboard) locks.push_back(OutputLock::of_folder("tensorboard", *records.tensorboard, notes));
+  for (const auto& [option, path] :
+       {std::pair("report", records.report), std::pair("trace", records.trace), std::pair("profile", records.profile)}) {
+    if (!path) continue;
+    const OutputTarget target = output_target(option, *path);
+    if (!target.is_stream()) locks.push_back(OutputLock::of_file(option, target, notes));
+  }
+}
+
 // Before a checkpoint to go on from is looked for there.
-void take_folder(const SavingSettings& saving, std::optional<SaveLock>& lock, std::vector<std::string>& notes) {
-  if (!saving.folder) return;
-  lock.emplace(*saving.folder, notes);
-  restore_replaced_checkpoints(*saving.folder);
+void take_places(const TrainOptions& options, RunLocks& locks, std::vector<std::string>& notes) {
+  if (const auto& folder = options.run.saving.folder) {
+    locks.save = OutputLock::of_folder("save", *folder, notes);
+    restore_replaced_checkpoints(*folder);
+  }
+  take_records(options.records, locks.others, notes);
 }
 
 // Every byte of a checkpoint to go on from is verified by process 0 alone; the others read what their ranks need.
@@ -52,11 +67,10 @@ std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {
   return std::make_unique<JoinedRun>(options.processes, join_request(options));
 }
 
-TrainJob open_job(const TrainOptions& options, JoinedRun* joined, std::optional<SaveLock>& lock,
-                  std::vector<std::string>& notes) {
+TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes) {
   std::optional<TrainJob> job;
   const auto take = [&] {
-    if (!options.dry_run) take_folder(options.run.saving, lock, notes);
+    if (!options.dry_run) take_places(options, locks, notes);
   };
   placing_errors(options.places, [&] {
     joined ? joined->in_first("folder", take) : take();

@@ -9,16 +9,21 @@
 #include "actors/training/train_job.hpp"
 #include "apps/launch/joined_run.hpp"
 #include "apps/options/train_options.hpp"
-#include "apps/train/save_lock.hpp"
+#include "apps/output/output_lock.hpp"
 
 namespace pipetrain {
 
 // The process among those of its run, which all have joined; null where it is alone, and for a dry run. Throws Error.
 std::unique_ptr<JoinedRun> join_run(const TrainOptions& options);
 
+// What process 0 holds against other runs until the run has ended.
+struct RunLocks {
+  std::unique_ptr<OutputLock> save;                 // null where nothing is saved
+  std::vector<std::unique_ptr<OutputLock>> others;  // of records that are replaced whole, and of folders of them
+};
+
 // The job of this process alone, or of one that has joined others (`joined`, else null): then all of them return, or all throw.
-// Process 0 first takes the folder that the run saves to. Throws Error; adds to `notes`.
-TrainJob open_job(const TrainOptions& options, JoinedRun* joined, std::optional<SaveLock>& lock,
-                  std::vector<std::string>& notes);
+// Process 0 first takes the places that the run writes to. Throws Error; adds to `notes`.
+TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes);
 
 }  // namespace pipetrain

@@ -90,6 +90,7 @@ void ReportFile::write(RunState state, const std::string& text) {
   ReportPage page = report_.page();
   page.state = state;
   page.state_text = text;
+  page.written = std::time(nullptr);
   page.steps_total = progress_.total;
   page.seconds_left = progress_.seconds_left;
   page.host = host_;

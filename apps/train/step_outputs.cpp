@@ -86,6 +86,8 @@ std::vector<Scalar> scalars_of(const StepMetrics& metrics) {
   scalars.add("memory_bytes", fullest ? std::optional(static_cast<double>(*fullest)) : std::nullopt);
   scalars.add("loss_scale", metrics.loss_scale);
   scalars.add("skipped", metrics.skipped ? 1.0 : 0.0);
+  scalars.add("applied_steps",
+              metrics.applied_steps ? std::optional(static_cast<double>(*metrics.applied_steps)) : std::nullopt);
   return std::move(scalars.known);
 }
 
@@ -143,7 +145,9 @@ void StepOutputs::evaluation(const Evaluation& evaluation) {
 void StepOutputs::finish() { progress_.finish(); }
 
 void StepOutputs::finish_report(RunState state, const std::string& text) {
-  if (report_) report_->finish(state, text);
+  if (report_ == nullptr) return;
+  report_->finish(state, text);
+  report_ = nullptr;
 }
 
 void StepOutputs::tell(const std::vector<std::string>& notes) {

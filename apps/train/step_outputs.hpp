@@ -32,7 +32,7 @@ class StepOutputs {
   void step(const StepReport& report);
   void evaluation(const Evaluation& evaluation);  // likewise
   void finish();
-  // The last page of the report, if there is one. Throws Error.
+  // The last page of the report, if there is one and it has not been written. Throws Error.
   void finish_report(RunState state, const std::string& text = "");
 
  private:

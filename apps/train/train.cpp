@@ -16,11 +16,11 @@
 #include "actors/training/training_run.hpp"
 #include "apps/launch/joined_run.hpp"
 #include "apps/output/output_files.hpp"
+#include "apps/output/saved_result.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
 #include "apps/train/open_job.hpp"
 #include "apps/train/record_file.hpp"
-#include "apps/train/save_lock.hpp"
 #include "apps/train/step_outputs.hpp"
 #include "comm/ucx/ucx_process.hpp"
 #include "core/counted.hpp"
@@ -39,12 +39,14 @@ class StepLoop {
     StepOutputs& outputs;
     RunRecords& records;
     HealthWatch& watch;
+    const OutputLock* save_lock;  // null where nothing is saved
   };
   StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, const Listeners& listeners)
       : options_(options),
         trainer_(trainer),
         records_(listeners.records),
-        run_(options.run, trainer),
+        save_lock_(listeners.save_lock),
+        run_(options.run, trainer, [this] { check_save_folder(); }),
         outputs_(listeners.outputs),
         watch_(listeners.watch) {
     outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
@@ -70,6 +72,10 @@ class StepLoop {
 
  private:
   static bool asked_to_stop() { return stop_signal() != 0; }
+
+  void check_save_folder() const {
+    if (save_lock_ != nullptr) save_lock_->check();
+  }
 
   void tell(const std::optional<Evaluation>& evaluation) {
     if (!evaluation) return;
@@ -110,6 +116,7 @@ class StepLoop {
     tell(run_.evaluate_last(asked_to_stop));
     if (asked_to_stop()) return false;
     if (!options_.run.saving.folder) return true;
+    check_save_folder();
     OutputFiles files;
     files.add("save", *options_.run.saving.folder / "results.json", [&](std::ostream& out) {
       out << to_json({.model = options_.run.model.name,
@@ -143,18 +150,19 @@ class StepLoop {
 
   void tell_end() const {
     const std::int64_t unlabelled = run_.unlabelled_steps();
-    if (!run_.last_loss() && unlabelled == 0) {
-      fmt::print("nothing left to do: {} done before\n", counted(trainer_.steps_done(), "step"));
-      return;
-    }
+    const auto& folder = options_.run.saving.folder;
+    const std::string steps = counted(trainer_.steps_done(), "step");
     if (unlabelled > 0)
       print_note(fmt::format("{} of this run skipped, because no label of the samples counted", counted(unlabelled, "step")));
-    const auto& folder = options_.run.saving.folder;
     const std::string loss =
         run_.last_loss() ? fmt::format("loss {:.4f} -> {:.4f}", trainer_.first_loss(), *run_.last_loss()) : "no loss";
-    fmt::print("{}, {}{}{}\n", counted(trainer_.steps_done(), "step"), loss,
-               last_evaluation_ ? fmt::format(", evaluation {:.4f}", last_evaluation_->loss) : "",
-               folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
+    const std::string line =
+        !run_.last_loss() && unlabelled == 0
+            ? fmt::format("nothing left to do: {} done before\n", steps)
+            : fmt::format("{}, {}{}{}\n", steps, loss,
+                          last_evaluation_ ? fmt::format(", evaluation {:.4f}", last_evaluation_->loss) : "",
+                          folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
+    folder ? print_saved_result(line, *folder) : fmt::print("{}", line);
     if (run_.redone_steps() > 0)
       print_note(fmt::format("post-validation: clipping or a skipped step took back what stages had begun early behind {}",
                              counted(run_.redone_steps(), "step")));
@@ -176,6 +184,7 @@ class StepLoop {
   const TrainOptions& options_;
   Trainer& trainer_;
   RunRecords& records_;
+  const OutputLock* save_lock_;
   TrainingRun run_;
   StepOutputs& outputs_;
   std::optional<Evaluation> last_evaluation_;
@@ -213,12 +222,11 @@ void save_config(const TrainOptions& options) {
   files.put_in_place();
 }
 
-// The page of a run that failed says so. Its cause has been told: a page that cannot be written does not hide it.
-void report_training_failure(StepOutputs& outputs, const RunFailed& failure) {
+// The page of a run that failed says so. A page that cannot be written does not hide the cause.
+void report_training_failure(StepOutputs& outputs, const std::string& cause) {
   try {
-    outputs.finish_report(RunState::failed, failure.what());
-  } catch (const Error& error) {
-    print_note(error.what());
+    outputs.finish_report(RunState::failed, cause);
+  } catch (const Error&) {  // of the page there is nothing to tell beside the cause
   }
 }
 
@@ -258,14 +266,42 @@ void note_begin(const TrainJob& job, const SavingSettings& saving, std::vector<s
   }
 }
 
+// Where the folder that the run saves to is lost, writes of its ranks fail for that.
+std::optional<Error> lost_folder(const RunFailed& failure, const RunLocks& locks) {
+  if (!locks.save || (failure.kind() != ErrorKind::input && failure.kind() != ErrorKind::unavailable)) return std::nullopt;
+  try {
+    locks.save->check();
+    return std::nullopt;
+  } catch (const Error& lost) {
+    return lost;
+  }
+}
+
+// Tells the cause. Returns the exit status.
+int end_failed_training(const RunFailed& failure, std::optional<StepOutputs>& outputs, RunLocks& locks) {
+  const std::optional<Error> lost = lost_folder(failure, locks);
+  const std::string line = lost ? error_line(*lost) : failure.what();
+  const ErrorKind kind = lost ? lost->kind() : failure.kind();
+  print_error(line, kind);
+  if (outputs) report_training_failure(*outputs, line);
+  const bool stopped = kind == ErrorKind::aborted && stop_signal() != 0;
+  const int status = stopped ? stop_signal_status() : exit_status(kind);
+  if (!failure.everything_stopped()) {
+    locks = {};
+    outputs.reset();
+    leave_running_threads(status);
+  }
+  return status;
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
   const SavingSettings& saving = options.run.saving;
   std::vector<std::string> notes = options.notes;
   const std::unique_ptr<JoinedRun> joined = join_run(options);
-  std::optional<SaveLock> save_lock;
-  std::optional<TrainJob> job = open_job(options, joined.get(), save_lock, notes);
+  RunLocks locks;
+  std::optional<TrainJob> job = open_job(options, joined.get(), locks, notes);
   if (options.processes.leads()) save_config(options);
   if (options.dry_run) {
     if (options.processes.leads()) dry_run_training(options, *job, notes);
@@ -292,21 +328,15 @@ int run_train(const TrainOptions& options) {
     note_transport(*trainer, notes);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
     const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_training(*trainer); });
-    const int status = StepLoop(options, notes, *trainer, {*outputs, records, *watch}).run();
+    const int status = StepLoop(options, notes, *trainer, {*outputs, records, *watch, locks.save.get()}).run();
     if (record) record->finish();
     return status;
   } catch (const RunFailed& failure) {
     if (!joined || joined->is_to_tell(failure)) print_waiting(failure);
-    print_error(failure.what(), failure.kind());
-    if (outputs) report_training_failure(*outputs, failure);
-    const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
-    const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
-    if (!failure.everything_stopped()) {
-      save_lock.reset();
-      outputs.reset();
-      leave_running_threads(status);
-    }
-    return status;
+    return end_failed_training(failure, outputs, locks);
+  } catch (const Error& error) {  // what could not be saved or recorded
+    if (outputs) report_training_failure(*outputs, error_line(error));
+    throw;
   }
 }
 

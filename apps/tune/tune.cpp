@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ostream>
 
 #include "apps/output/output_files.hpp"
@@ -202,10 +203,30 @@ void print_search_table(const TuneOptions& options, const SearchResult& result) 
   }
 }
 
+// Tells every few seconds of a search that takes so long how far it has come.
+class SlowSearch {
+ public:
+  void operator()(const SearchProgress& progress) {
+    const auto now = Clock::now();
+    if (now < next_) return;
+    next_ = now + pause;
+    print_note(fmt::format("searching for {} s: {}, {} of them simulated",
+                           std::chrono::duration_cast<std::chrono::seconds>(now - begin_).count(),
+                           counted(progress.bounded, "layout"), progress.simulated));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds pause{3};
+  Clock::time_point begin_ = Clock::now(), next_ = begin_ + pause;
+};
+
 }  // namespace
 
 int run_tune(const TuneOptions& options) {
-  const SearchResult result = search_layouts(options.request, options.count);
+  LayoutRequest request = options.request;
+  request.progress = SlowSearch();
+  const SearchResult result = search_layouts(request, options.count);
   if (result.best.empty())
     throw Error(ErrorKind::out_of_memory,
                 fmt::format("--memory {:g}: none of {} layouts of {} fits {} devices{}; use more or larger devices, a smaller "

@@ -6,8 +6,12 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/error.hpp"
@@ -38,6 +42,30 @@ int family_of(int socket) {
 }
 
 }  // namespace
+
+std::set<int> listening_sockets_of_this_process() {
+  std::set<int> sockets;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end; !error && entry != end; entry.increment(error)) {
+    const int descriptor = std::atoi(entry->path().filename().c_str());
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0) sockets.insert(descriptor);
+  }
+  return sockets;
+}
+
+bool names_port_of(const Bytes& worker_address, int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+  const bool v6 = address.ss_family == AF_INET6;
+  if (!v6 && address.ss_family != AF_INET) return false;
+  const in_port_t port =
+      v6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port : reinterpret_cast<const sockaddr_in&>(address).sin_port;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&port);
+  return std::search(worker_address.begin(), worker_address.end(), bytes, bytes + sizeof port) != worker_address.end();
+}
 
 void admit_connections(int socket, const std::set<std::string>& addresses) {
   const int family = family_of(socket);

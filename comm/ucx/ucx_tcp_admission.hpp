@@ -15,6 +15,10 @@
 
 namespace pipetrain {
 
+std::set<int> listening_sockets_of_this_process();
+// Whether the address of a UCX worker names the port of this socket: whether UCX has opened it.
+bool names_port_of(const Bytes& worker_address, int socket);
+
 // Lets connection requests through to a listening socket that come from these numeric addresses of its family, and no others.
 // A filter holds 400 addresses: where there are more, all come through. Throws Error(unavailable).
 void admit_connections(int socket, const std::set<std::string>& addresses);

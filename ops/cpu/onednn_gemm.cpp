@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "ops/cpu/half_gemm.hpp"
+#include "ops/cpu/library_memory.hpp"
 #include "ops/cpu/single_threaded.hpp"
 #include "ops/half_products.hpp"
 
@@ -92,6 +93,7 @@ class Matmuls {
     const Key key{m, n, k, a.stride, a.transposed, b.stride, b.transposed, type, c_type, c_stride, accumulate};
     if (const auto found = made_.find(key); found != made_.end()) return found->second;
     if (made_.size() == most) made_.clear();
+    cpu::require_library_memory();
     return made_.try_emplace(key, engine_, product).first->second;
   }
   void run(const HalfProduct& product) { of(product).run(stream_, product, scratch_); }
@@ -108,6 +110,7 @@ class Matmuls {
 // oneDNN's implementation of a large product of this type; empty without one.
 std::string implementation(DType type) {
   cpu::be_single_threaded();
+  cpu::require_library_memory();
   constexpr std::int64_t side = 256;
   const HalfProduct product{.m = side,
                             .n = side,

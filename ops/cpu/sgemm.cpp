@@ -5,12 +5,14 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "ops/cpu/library_memory.hpp"
 #include "ops/cpu/single_threaded.hpp"
 
 // Of the OpenMP library that oneDNN runs on; its header comes with one compiler only.
 extern "C" void omp_set_num_threads(int);
 
 namespace pipetrain::cpu {
+
 // OpenMP keeps this setting per calling thread.
 void be_single_threaded() {
   thread_local const bool set = [] {
@@ -22,6 +24,7 @@ void be_single_threaded() {
 
 void sgemm(const Product& product) {
   be_single_threaded();
+  require_library_memory();
   const auto& [m, n, k, a, b, c, c_stride, alpha, beta] = product;
   const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data, a.stride,
                                           b.data, b.stride, beta, c, c_stride);

@@ -59,6 +59,20 @@ TEST_CASE("partitions keep every block in order and are as good as trying all cu
   }
 }
 
+TEST_CASE("a model of thousands of layers is cut as level as a small one") {
+  ModelConfig config = preset_config("tiny");
+  config.layers = 10'000;
+  for (const int parts : {1, 2, 7, 1000}) {
+    const auto runs = partition_blocks(config, parts, 64);
+    INFO(parts << " parts");
+    CHECK(joined(runs) == blocks_of(config));
+    const double even = cost(config, blocks_of(config), 64) / parts;
+    const double largest_block = cost(config, {{BlockKind::mlp, 0}, {BlockKind::head, 0}}, 64);
+    CHECK(costliest(config, runs, 64) < even + largest_block);
+    for (std::size_t part = 1; part + 1 < runs.size(); ++part) CHECK(cost(config, runs[part], 64) > even - 2 * largest_block);
+  }
+}
+
 TEST_CASE("a stage may hold a single block, and the head's stage holds fewer layers") {
   const ModelConfig tiny = preset_config("tiny");
   const auto single = partition_blocks(tiny, 8, 128);

@@ -23,6 +23,7 @@ StepMetrics step(std::int64_t number, double loss) {
   metrics.seconds = 0.5;
   metrics.tokens_per_second = 128;
   metrics.memory_bytes = {1000, std::nullopt};
+  metrics.applied_steps = number - 1;
   metrics.input_wait = 0.01;
   metrics.stage_bubble = {0.25, 0.5};
   return metrics;
@@ -56,6 +57,7 @@ TEST_CASE("a line of metrics reads back to the bit") {
   CHECK(back.lr == metrics.lr);
   CHECK(back.tokens == 64);
   CHECK(back.memory_bytes == metrics.memory_bytes);
+  CHECK(back.applied_steps == 6);
   CHECK(back.input_wait == metrics.input_wait);
   CHECK(back.stage_bubble == metrics.stage_bubble);
   CHECK(!back.mfu);

@@ -1,6 +1,7 @@
 // The report page: what it keeps of long runs, how large it gets, and that a browser draws it.
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -132,6 +133,35 @@ TEST_CASE("a report refers to nothing outside, and names cannot end its script")
              !Contains("http:") && !Contains("https:") && !Contains("src=") && !Contains("<link") && !Contains("@import"));
 }
 
+TEST_CASE("a page of a run that is gone is given its end, and any other is left alone") {
+  Page page(10);
+  page.page.title = R"(a "state":"running","state_text":"","written":5 model)";
+  page.page.state = RunState::running;
+  page.page.written = 1000;
+  const std::string text = page.text();
+  const auto ended = with_end(text, 1000, RunState::failed, "process 0 was ended by SIGKILL </script>\n");
+  REQUIRE(ended);
+  const auto data = nlohmann::json::parse(data_of(*ended));
+  CHECK(data["state"] == "failed");
+  CHECK(data["state_text"] == "process 0 was ended by SIGKILL </script>\n");
+  CHECK(data["title"] == page.page.title);
+  CHECK(data["written"] == 1000);
+  CHECK(data["charts"] == nlohmann::json::parse(data_of(text))["charts"]);
+  CHECK(data_of(*ended).find('<') == std::string::npos);
+  CHECK(!with_end(*ended, 1000, RunState::failed, "again"));
+  CHECK(!with_end(text, 1001, RunState::failed, "of another run"));
+  CHECK(!with_end(text.substr(0, text.size() - 1), 1000, RunState::failed, "cut short"));
+  CHECK(!with_end("", 0, RunState::failed, "no page"));
+}
+
+TEST_CASE("a page that says that its run goes on holds when it was written, and reads the clock of who looks") {
+  Page page(10);
+  page.page.state = RunState::running;
+  page.page.written = 1234567890;
+  CHECK(nlohmann::json::parse(data_of(page.text()))["written"] == 1234567890);
+  CHECK_THAT(page.text(), Contains("Date.now()") && Contains("'no news for '"));
+}
+
 TEST_CASE("a browser draws reports of 10, 1,000 and 10,000 steps without a word on its console", "[slow]") {
   if (std::system(("command -v " + browser() + " > /dev/null 2>&1").c_str()) != 0)
     return test::skip("no chromium; PIPETRAIN_TEST_CHROMIUM names one elsewhere");
@@ -147,4 +177,10 @@ TEST_CASE("a browser draws reports of 10, 1,000 and 10,000 steps without a word 
     if (steps > 0) CHECK_THAT(drawn.out, Contains("aria-label=\"loss\"") && Contains("<path"));
   }
   CHECK_THAT(opened(folder, Page(10).text() + "<script>missing()</script>").err, Contains("CONSOLE"));  // it would be seen
+  Page old(10);
+  old.page.state = RunState::running;
+  old.page.written = std::time(nullptr) - 3 * 60 - 5;
+  CHECK_THAT(opened(folder, old.text()).out, Contains(">no news for 3 min<"));
+  old.page.written = std::time(nullptr);
+  CHECK_THAT(opened(folder, old.text()).out, Contains(">running<") && !Contains(">no news"));
 }

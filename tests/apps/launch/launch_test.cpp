@@ -270,6 +270,41 @@ TEST_CASE("what fails each time is not started again for ever", "[launch]") {
   CHECK(count_of_lines(result.err, "\n") == 1);
 }
 
+TEST_CASE("a run that had no room to save is not started again, and says so", "[launch]") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string();
+  const Result result =
+      run("launch --nproc 1 --pp 2 --restart 2 --steps 4 --save-interval 2 --save '" + save + "' " + small_launch,
+          "ulimit -f 100;");
+  INFO(result.err);
+  CHECK(result.status == 1);
+  CHECK(count_of_lines(result.err, "the run starts again") == 0);
+  CHECK(count_of_lines(result.err, "pipetrain: error: ") == 1);
+  CHECK_THAT(result.err, Contains("File too large") && Contains("; not started again (--restart), because it would end"));
+}
+
+TEST_CASE("too few open files for UCX are one line that names the limit", "[launch]") {
+  for (const int files : {16, 24, 32}) {
+    const Result result = run("launch --nproc 2 --pp 2 --steps 1 " + small_launch, "ulimit -n " + std::to_string(files) + ";");
+    INFO(files << ": " << result.err);
+    CHECK(result.status == 1);
+    CHECK(count_of_lines(result.err, "\n") == 1);
+    CHECK_THAT(result.err, Contains("pipetrain: error: ") && Contains("raise ulimit -n"));
+  }
+}
+
+TEST_CASE("a report of a run whose process 0 is killed says so, by the launch", "[launch]") {
+  const TempFolder folder;
+  const fs::path page = folder.path() / "r.html";
+  LiveLaunch launch("--nproc 2 --pp 2 --report '" + page.string() + "' " + for_ever);
+  launch.run().wait_until([&] { return fs::exists(page); });
+  CHECK_THAT(read_file(page), Contains(R"("state":"running","state_text":"","written":)"));
+  REQUIRE(launch.mark().signal(0, SIGKILL));
+  CHECK(launch.wait() == 1);
+  CHECK_THAT(read_file(page), Contains(R"("state":"failed","state_text":"process 0)") && Contains("was ended by SIGKILL"));
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"r.html"});
+}
+
 TEST_CASE("processes that launchers start train together", "[launch]") {
   const std::string options = small_launch + "--pp 2 --steps 2 ";
   const TempFolder folder;

@@ -263,6 +263,9 @@ TEST_CASE("batch sizes that disagree name the numbers") {
 TEST_CASE("settings that contradict each other are refused") {
   CHECK_THAT(option_error({"--lr", "1e-4", "--min-lr", "1e-3"}),
              StartsWith("--min-lr 1e-3: must not be above the peak, --lr 0.0001"));
+  CHECK_THAT(option_error({"--min-lr", "1e-5", "--lr-schedule", "constant"}),
+             StartsWith("--min-lr 1e-5: ") && Contains("--lr-schedule constant keeps it at its peak"));
+  CHECK(option_error({"--min-lr", "0", "--lr-schedule", "constant"}) == "no error");
   CHECK_THAT(option_error({"--warmup-init-lr", "1e-5"}), StartsWith("--warmup-init-lr 1e-5: there is no warm-up"));
   CHECK_THAT(option_error({"--warmup-init-lr", "1", "--warmup-steps", "3"}),
              StartsWith("--warmup-init-lr 1: must not be above the peak"));

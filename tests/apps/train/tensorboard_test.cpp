@@ -61,7 +61,7 @@ TEST_CASE("event files lie beside a run, one for each start, and are whole after
   REQUIRE(run(small_tensorboard + "--steps 2 --tensorboard " + logs + save).status == 0);
   REQUIRE(names_in(logs).size() == 1);
   const std::string first = read_file(fs::path(logs) / names_in(logs)[0]);
-  for (const char* tag : {"loss", "grad_norm", "lr", "tokens_per_second", "bubble", "memory_bytes", "skipped"})
+  for (const char* tag : {"loss", "grad_norm", "lr", "tokens_per_second", "bubble", "memory_bytes", "skipped", "applied_steps"})
     CHECK_THAT(first, Contains(tag));
   REQUIRE(run(small_tensorboard + "--steps 3 --resume --tensorboard " + logs + save).status == 0);
   REQUIRE(names_in(logs).size() == 2);

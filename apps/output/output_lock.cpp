@@ -1,0 +1,149 @@
+#include "apps/output/output_lock.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "apps/signals/signal_safe_lock.hpp"
+#include "core/error.hpp"
+#include "files/file_io.hpp"
+#include "files/made_folders.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+SignalSafeLock held_lock;
+std::array<const OutputLock*, most_output_locks> held{};
+
+struct flock write_lock_of_whole_file() {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  return range;
+}
+
+// Nothing where the kernel does not know it: it is on another host, or in another container.
+std::string process_holding(int descriptor) {
+  struct flock range = write_lock_of_whole_file();
+  const bool known = ::fcntl(descriptor, F_GETLK, &range) == 0 && range.l_type != F_UNLCK && range.l_pid > 0;
+  return known ? fmt::format(" (process {})", range.l_pid) : "";
+}
+
+bool is_held_by_another(int error) { return error == EAGAIN || error == EACCES; }
+
+}  // namespace
+
+std::unique_ptr<OutputLock> OutputLock::of_folder(const std::string& option, const fs::path& folder,
+                                                  std::vector<std::string>& notes) {
+  const char* const done_there = option == "save" ? "saving" : "writing";
+  return std::unique_ptr<OutputLock>(
+      new OutputLock({option, folder, folder, folder / ".pipetrain.lock", done_there, "folder"}, notes));
+}
+
+std::unique_ptr<OutputLock> OutputLock::of_file(const std::string& option, const OutputTarget& target,
+                                                std::vector<std::string>& notes) {
+  const fs::path folder = target.file.has_parent_path() ? target.file.parent_path() : fs::path(".");
+  const std::string name = fmt::format(".{}.lock", target.file.filename().string());
+  return std::unique_ptr<OutputLock>(new OutputLock({option, target.path, folder, folder / name, "writing", "file"}, notes));
+}
+
+OutputLock::OutputLock(Place place, std::vector<std::string>& notes) : place_(std::move(place)) {
+  const std::lock_guard lock(held_lock);
+  try {
+    while (!take(notes)) {
+    }
+  } catch (...) {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    remove_empty_folders(made_);
+    throw;
+  }
+  const auto free = std::find(held.begin(), held.end(), nullptr);
+  if (free != held.end()) *free = this;
+}
+
+OutputLock::~OutputLock() {
+  const std::lock_guard lock(held_lock);
+  remove();
+  if (descriptor_ >= 0) ::close(descriptor_);
+  std::replace(held.begin(), held.end(), static_cast<const OutputLock*>(this), static_cast<const OutputLock*>(nullptr));
+}
+
+void OutputLock::fail(const std::string& what) const {
+  throw Error(ErrorKind::input, {place_.option, place_.shown.string()}, what);
+}
+
+void OutputLock::fail_write(const std::string& reason, int error) const {
+  throw Error(kind_of_write_failure(error), fmt::format("--{} {}: cannot be written ({}); check the disk and the permissions",
+                                                        place_.option, place_.shown.string(), reason));
+}
+
+// False when another run that was ending removed the file or the folder meanwhile.
+bool OutputLock::take(std::vector<std::string>& notes) {
+  std::error_code error;
+  const std::vector<fs::path> made = make_folders(place_.folder, error);
+  made_.insert(made_.end(), made.begin(), made.end());
+  if (error) fail_write(error.message(), error.value());
+  descriptor_ = ::open(place_.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0 && errno == ENOENT && !fs::exists(place_.folder)) return false;
+  if (descriptor_ < 0) fail_write(fmt::format("{}: {}", place_.file.filename().string(), std::strerror(errno)), errno);
+  const struct flock range = write_lock_of_whole_file();
+  if (::fcntl(descriptor_, F_SETLK, &range) == 0) {
+    if (is_there()) return true;
+    ::close(std::exchange(descriptor_, -1));
+    return false;
+  }
+  if (is_held_by_another(errno))
+    fail(fmt::format("another run{} is {} there; wait until it ends, or give another {}", process_holding(descriptor_),
+                     place_.done_there, place_.other));
+  notes.push_back(fmt::format("--{} {}: the file system has no locks ({}); see that no other run is {} there", place_.option,
+                              place_.shown.string(), std::strerror(errno), place_.done_there));
+  return true;
+}
+
+// A run that ends removes the file: what was opened before and locked after is no longer the one that others see.
+bool OutputLock::is_there() const noexcept {
+  struct stat opened {
+  }, there{};
+  return ::fstat(descriptor_, &opened) == 0 && ::stat(place_.file.c_str(), &there) == 0 && opened.st_ino == there.st_ino &&
+         opened.st_dev == there.st_dev;
+}
+
+void OutputLock::check() const {
+  if (is_there()) return;
+  throw Error(ErrorKind::unavailable, {place_.option, place_.shown.string()},
+              fmt::format("was removed or replaced while the run was {} there (it holds {} no more), and another run may use "
+                          "it now; nothing more is saved; leave it alone during a run, and begin again",
+                          place_.done_there, place_.file.filename().string()));
+}
+
+void OutputLock::remove() const noexcept {
+  if (!is_there()) return;
+  ::unlink(place_.file.c_str());
+  remove_empty_folders(made_);
+}
+
+void remove_output_locks() {
+  if (!held_lock.lock_for_good()) return;
+  for (const OutputLock* lock : held)
+    if (lock != nullptr) lock->remove();
+}
+
+OpenFileLock lock_open_file(int descriptor) noexcept {
+  const struct flock range = write_lock_of_whole_file();
+  if (::fcntl(descriptor, F_OFD_SETLK, &range) == 0) return OpenFileLock::held;
+  return is_held_by_another(errno) ? OpenFileLock::held_by_another : OpenFileLock::unavailable;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,39 @@
+#include "ops/cpu/library_memory.hpp"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include "core/error.hpp"
+
+namespace pipetrain::cpu {
+namespace {
+
+// All kernels of a product, and the buffers that its threads pack matrices into, take less.
+constexpr std::size_t enough = std::size_t{16} << 20;
+
+bool has_limit() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+}  // namespace
+
+void require_library_memory() {
+  static const bool limited = has_limit();
+  if (!limited) return;
+  void* const memory =
+      ::mmap(nullptr, enough, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory != MAP_FAILED) {
+    ::munmap(memory, enough);
+  } else if (errno == ENOMEM) {
+    throw Error(
+        ErrorKind::out_of_memory,
+        "the host: oneDNN, which multiplies matrices, has no memory for its code and buffers; raise ulimit -v, or use a "
+        "smaller model or microbatch");
+  }
+}
+
+}  // namespace pipetrain::cpu
