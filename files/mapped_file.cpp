@@ -12,6 +12,7 @@
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
+#include "files/git_lfs.hpp"
 
 namespace pipetrain {
 
@@ -60,6 +61,7 @@ void MappedFile::read_or_map(int fd) {
   if (!S_ISREG(info.st_mode)) fail(path_, "is not a regular file; data is read from files, not from pipes or devices");
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size == 0) fail(path_, "is empty; give a file with data in it");
+  refuse_git_lfs_pointer(fd, size, path_);
   if (size < copied_below) {
     copy_ = read_all(fd, size, path_);
     bytes_ = copy_;

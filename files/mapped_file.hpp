@@ -12,7 +12,8 @@ namespace pipetrain {
 // allows maps). Thread-safe to read.
 class MappedFile {
  public:
-  // Throws Error(input) naming `path` when it is missing, no regular file, unreadable or empty.
+  // Throws Error(input) naming `path` when it is missing, no regular file, unreadable, empty, or a
+  // pointer of Git LFS.
   explicit MappedFile(std::filesystem::path path);
   // The file behind an open descriptor, which may be closed afterwards; `path` is how errors name it.
   MappedFile(std::filesystem::path path, int descriptor);
