@@ -23,6 +23,9 @@ const FamilySpec& spec_of(Family family) {
 
 bool same_model(ModelConfig a, const ModelConfig& b) {
   a.dropout = b.dropout;
+  a.bos_id = b.bos_id;
+  a.pad_id = b.pad_id;
+  a.eos_ids = b.eos_ids;
   return a == b;
 }
 

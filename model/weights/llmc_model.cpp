@@ -95,7 +95,9 @@ class LlmcFile {
     config_.intermediate = 4 * config_.hidden;
     config_.tied_embeddings = true;
     constexpr std::int64_t gpt2_vocabulary = 50257;
-    if (config_.vocabulary == gpt2_vocabulary) config_.bos_id = config_.eos_id = gpt2_vocabulary - 1;
+    if (config_.vocabulary != gpt2_vocabulary) return;
+    config_.bos_id = gpt2_vocabulary - 1;
+    config_.eos_ids = {gpt2_vocabulary - 1};
   }
 
   void place_tensors() {

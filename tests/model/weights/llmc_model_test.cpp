@@ -51,7 +51,7 @@ TEST_CASE("a model file of llm.c has the weights of the folder that it was made 
   CHECK(read.bos_id == std::nullopt);
   // What a file of llm.c does not tell.
   read.bos_id = config.bos_id;
-  read.eos_id = config.eos_id;
+  read.eos_ids = config.eos_ids;
   read.init_std = config.init_std;
   CHECK(read == config);
   CHECK(load_all(*stored_weights(config, file), config) == tensors);
@@ -73,7 +73,7 @@ TEST_CASE("the published sizes of llm.c have GPT-2's end of text") {
   const TempFolder folder;
   const fs::path file =
       folder.write("m.bin", LlmcFileWriter(config, load_all(*random_weights(config, 1), config)).bytes(3, 50304));
-  CHECK(read_stored_config(file).eos_id == 50256);
+  CHECK(read_stored_config(file).eos_ids == std::vector<std::int64_t>{50256});
 }
 
 TEST_CASE("a damaged model file of llm.c is refused with what is wrong") {
