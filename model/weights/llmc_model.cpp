@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "model/families/family.hpp"
+#include "model/weights/finite_values.hpp"
 #include "model/weights/float_reading.hpp"
 #include "model/weights/parameter_slice.hpp"
 
@@ -158,6 +159,7 @@ class LlmcWeights : public WeightSource {
                   fmt::format("{}: tensor {} is missing; give the whole model's file", file_.path().string(), parameter.name));
     read_slice(place->transposed ? transpose_of(parameter) : parameter, out,
                [&](std::int64_t first, std::int64_t count, float* to) { file_.read(*place, first, count, to); });
+    check_finite({out, static_cast<std::size_t>(parameter.local.elements())}, file_.path(), parameter.name);
   }
 
  private:

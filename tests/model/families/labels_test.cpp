@@ -85,10 +85,10 @@ TEST_CASE("a language model's folder with a new head has its own weights, and a 
     CHECK(config.outputs() == 3);
     CHECK(config.pad_id == config.eos_ids.at(0));
     const auto plain = load_all(*hf_weights(language, golden_labels / name), language);
-    const auto weights = load_all(*hf_weights(config, golden_labels / name, 5), config);
+    const auto weights = load_all(*hf_weights(config, golden_labels / name, {.new_head = 5}), config);
     CHECK(weights.at("score.weight") == load_all(*random_weights(config, 5), config).at("score.weight"));
     CHECK(weights.at("score.weight") !=
-          load_all(*hf_weights(config, golden_labels / name, 6), config).at("score.weight"));
+          load_all(*hf_weights(config, golden_labels / name, {.new_head = 6}), config).at("score.weight"));
     for (const auto& [tensor, values] : weights)
       if (tensor != "score.weight") CHECK(values == plain.at(tensor));
     CHECK_FALSE(weights.contains("lm_head.weight"));

@@ -62,8 +62,8 @@ TEST_CASE("a model file of llm.c has the weights of the folder that it was made 
   CHECK(load_all(*stored_weights(short_model, file), short_model).at("transformer.h.2.mlp.c_fc.weight") ==
         tensors.at("transformer.h.2.mlp.c_fc.weight"));
   const ModelConfig classes = with_new_head(read, 3);
-  CHECK(load_all(*stored_weights(classes, file, 5), classes).at("score.weight") ==
-        load_all(*stored_weights(classes, golden_llmc, 5), classes).at("score.weight"));
+  CHECK(load_all(*stored_weights(classes, file, {.new_head = 5}), classes).at("score.weight") ==
+        load_all(*stored_weights(classes, golden_llmc, {.new_head = 5}), classes).at("score.weight"));
 }
 
 TEST_CASE("the published sizes of llm.c have GPT-2's end of text") {
