@@ -26,6 +26,7 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.bos_id = b.bos_id;
   a.pad_id = b.pad_id;
   a.eos_ids = b.eos_ids;
+  a.untrained_row = b.untrained_row;
   return a == b;
 }
 

@@ -152,6 +152,13 @@ Json rope_json(const ModelConfig& config) {
   return rope;
 }
 
+// Hugging Face's Llama gives the embedding of the token of padding no gradient; a negative id counts from the vocabulary's end.
+std::optional<std::int64_t> padding_row(const HfConfigReader& config, std::int64_t vocabulary) {
+  const auto id = config.whole("pad_token_id");
+  if (!id || *id < -vocabulary || *id >= vocabulary) return {};
+  return *id < 0 ? *id + vocabulary : *id;
+}
+
 void read_llama(const HfConfigReader& config, ModelConfig& model) {
   refuse_unbuilt_llama(config);
   read_sizes(config, model);
@@ -159,6 +166,7 @@ void read_llama(const HfConfigReader& config, ModelConfig& model) {
   read_rope(config, model);
   model.tied_embeddings = config.flag_or("tie_word_embeddings", false);
   model.dropout.attention = config.share_or("attention_dropout", 0);
+  model.untrained_row = padding_row(config, model.vocabulary);
 }
 
 void write_llama(const ModelConfig& config, Json& text) {

@@ -83,6 +83,13 @@ TEST_CASE("a list of ids that end a text, and the id of padding, read back as th
   CHECK(written["eos_token_id"] == json{0, 27});
   CHECK(written["pad_token_id"] == 7);
   CHECK(config_error(config, "pad_token_id", -1).empty());  // as some models write that they have none
+  CHECK(parse_config(config).untrained_row ==
+        (config["model_type"] == "llama" ? std::optional<std::int64_t>(7) : std::nullopt));
+  config["pad_token_id"] = -1;
+  CHECK(parse_config(config).untrained_row ==
+        (config["model_type"] == "llama" ? std::optional<std::int64_t>(36) : std::nullopt));
+  config["pad_token_id"] = 37;
+  CHECK(parse_config(config).untrained_row == std::nullopt);
   CHECK(config_error(config, "pad_token_id", "7") == "\"pad_token_id\" is \"7\"; it must be a whole number");
   CHECK(config_error(config, "eos_token_id", {0, 37}) ==
         "\"eos_token_id\" is [0,37]; it must be a token id below the vocabulary size 37");
@@ -91,7 +98,7 @@ TEST_CASE("a list of ids that end a text, and the id of padding, read back as th
 TEST_CASE("models that differ in the ids of special tokens have the same weights") {
   ModelConfig one = test::small_config(), other = one;
   other.eos_ids = {0, 27};
-  other.pad_id = 7;
+  other.pad_id = other.untrained_row = 7;
   CHECK(same_model(one, other));
   other.hidden = 64;
   CHECK_FALSE(same_model(one, other));
