@@ -11,6 +11,7 @@
 #include "apps/signals/signals.hpp"
 #include "core/error.hpp"
 #include "model/weights/companion_files.hpp"
+#include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
 
@@ -37,9 +38,11 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
   if (!values.given("load")) values.fail("load", "is needed: the checkpoint to read; give its folder");
   if (!values.given("out")) values.fail("out", "is needed: the folder to write; give it");
   options.load = *values.text("load");
+  refuse_unreadable(values, "load");
   std::error_code ignored;
   if (!std::filesystem::is_directory(options.load, ignored))
     values.fail("load", "there is no such checkpoint folder; check the path");
+  if (const auto foreign = foreign_checkpoint(options.load)) values.fail("load", *foreign);
   options.out = output_folder(values, "out").value();
   options.folder = read_model_folder_options(values);
   const std::string tokenizer = values.text("tokenizer").value_or("");
