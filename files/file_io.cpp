@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "files/file_pieces.hpp"
+#include "files/git_lfs.hpp"
 
 namespace pipetrain {
 namespace {
@@ -93,6 +94,12 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
         fmt::format("{}: cannot be read: not a regular file; give a file, not a folder, a pipe or a device", path.string()));
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
+  try {
+    refuse_git_lfs_pointer(descriptor_, size_, path_);
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
 }
 
 InputFile::InputFile(InputFile&& other) noexcept

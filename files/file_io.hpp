@@ -31,7 +31,7 @@ class WriteError : public Error {
   std::string reason_;
 };
 
-// A regular file open for reading. read_at is thread-safe. Movable.
+// A regular file open for reading; a pointer of Git LFS is refused. read_at is thread-safe. Movable.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path);

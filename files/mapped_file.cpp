@@ -12,15 +12,13 @@
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
+#include "files/git_lfs.hpp"
 
 namespace pipetrain {
 
 namespace {
 
 constexpr std::size_t copied_below = 256 * 1024;
-
-// What a clone without Git LFS has in place of a large file: a text of up to 1024 bytes.
-constexpr std::string_view lfs_pointer_begin = "version https://git-lfs.github.com/spec/";
 
 struct Descriptor {
   int fd;
@@ -63,11 +61,10 @@ void MappedFile::read_or_map(int fd) {
   if (!S_ISREG(info.st_mode)) fail(path_, "is not a regular file; data is read from files, not from pipes or devices");
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size == 0) fail(path_, "is empty; give a file with data in it");
+  refuse_git_lfs_pointer(fd, size, path_);
   if (size < copied_below) {
     copy_ = read_all(fd, size, path_);
     bytes_ = copy_;
-    if (bytes_.starts_with(lfs_pointer_begin))
-      fail(path_, "is a Git LFS pointer in place of the file; run git lfs pull in its repository");
     return;
   }
   map_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);

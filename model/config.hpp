@@ -53,7 +53,11 @@ struct ModelConfig {
   bool tied_embeddings = false;
   double init_std = 0.02;
   DropoutRates dropout;  // a setting of training rather than of the model, which its makers' config.json tells all the same
-  std::optional<std::int64_t> bos_id, eos_id, pad_id;
+  // For who generates text. pad_id is as config.json has it, which may be no id of the vocabulary.
+  std::optional<std::int64_t> bos_id, pad_id;
+  std::vector<std::int64_t> eos_ids;  // any of them ends a text
+  // The row of the table of tokens to which a token that is looked up there gives no gradient.
+  std::optional<std::int64_t> untrained_row;
   // Of sequence classification: the classes' names, which the head tells apart at a sequence's last token. Empty: a language
   // model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
@@ -66,7 +70,8 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// Whether the weights of one are weights of the other: equal but for what training drops.
+// Whether the weights of one are weights of the other: equal but for what training drops, and for special tokens and
+// what they mean to it.
 bool same_model(ModelConfig a, const ModelConfig& b);
 // Every rate that the family's models have becomes this one.
 void set_dropout(ModelConfig& config, double rate);

@@ -58,6 +58,7 @@ class MeasuringOps : public Ops {
   void adamw_preview(const AdamWArgs&, const AdamW&, const Tensor&) override {}
   void add(const Tensor&, const Tensor&) override {}
   void copy(const Tensor&, const Tensor&) override {}
+  void zero(const Tensor&) override {}
   void copy_columns(const CopyColumnsArgs&) override {}
   void round(const Tensor&, const Tensor&) override {}
 

@@ -116,6 +116,7 @@ class Ops {
   virtual void rms_norm_backward(const RmsNormBackwardArgs& args) = 0;
   // The same bytes in `target`; they must not overlap.
   virtual void copy(const Tensor& source, const Tensor& target) { stream().copy(target.data, source.data, source.bytes()); }
+  virtual void zero(const Tensor& tensor) { stream().zero(tensor); }
   // Columns of each row, rounded to target's type where that has fewer bits. Throws Error(unavailable) unless a backend has its
   // own.
   virtual void copy_columns(const CopyColumnsArgs& args);

@@ -70,7 +70,7 @@ std::vector<std::vector<std::int32_t>> prompt_ids(const std::vector<Prompt>& pro
 
 std::vector<std::int32_t> end_ids(const std::string& model_folder, const PromptForm& form, const ModelConfig& config) {
   std::vector<std::int32_t> ids = read_end_ids(model_folder, config.vocabulary);
-  if (ids.empty() && config.eos_id) ids.push_back(static_cast<std::int32_t>(*config.eos_id));  // of a file that is no folder
+  if (ids.empty()) ids.assign(config.eos_ids.begin(), config.eos_ids.end());  // of a file that is no folder
   if (form.tokenizer == nullptr) return ids;
   if (ids.empty()) {
     if (const auto end = form.tokenizer->end_of_text()) ids.push_back(*end);

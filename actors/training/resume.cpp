@@ -139,12 +139,12 @@ void set_initial_state(const RunSettings& settings, std::vector<std::string>& no
     return;
   }
   verify_weights_of_checkpoint(model.name);
-  std::optional<std::uint64_t> new_head;
+  WeightReading reading{.cut = {.wanted = model.layers.has_value(), .setting = "layers"}};
   if (job.config.classifies() && !read_stored_config(model.name).classifies()) {
-    new_head = job.samples.seed;
-    notes.push_back(fmt::format("the head for {} classes is new, drawn with seed {}", job.config.outputs(), *new_head));
+    reading.new_head = job.samples.seed;
+    notes.push_back(fmt::format("the head for {} classes is new, drawn with seed {}", job.config.outputs(), *reading.new_head));
   }
-  job.initial.weights = stored_weights(job.config, model.name, new_head);
+  job.initial.weights = stored_weights(job.config, model.name, reading);
 }
 
 }  // namespace pipetrain

@@ -13,18 +13,19 @@
 #include "data/split.hpp"
 #include "model/named_model.hpp"
 #include "model/weights/companion_files.hpp"
+#include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
 namespace {
 
-ModelConfig read_model(const ModelSettings& model) {
+ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& notes) {
   ModelConfig config = named_model(model.name, model.layers);
   if (model.labels && config.classifies() && *model.labels != config.outputs())
     throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
                 fmt::format("the model {} tells {} classes apart; leave it out", model.name, config.outputs()));
   if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
-  return config;
+  return model.load_weights ? with_head_of_weights(std::move(config), model.name, notes) : config;
 }
 
 DatasetOptions data_options(const RunSettings& settings, const ModelConfig& config) {
@@ -62,17 +63,6 @@ void open_data(const RunSettings& settings, std::vector<std::string>& notes, Tra
   }
 }
 
-// The tokenizer that was given takes the place of the model's own.
-std::vector<std::filesystem::path> companions_of(const RunSettings& settings) {
-  std::vector<std::filesystem::path> files;
-  const auto& tokenizer = settings.data.tokenizer;
-  if (!tokenizer.empty()) files = tokenizer_files(tokenizer);
-  for (auto& file : companion_files(settings.model.name)) {
-    if (tokenizer.empty() || file.filename() == "generation_config.json") files.push_back(std::move(file));
-  }
-  return files;
-}
-
 // A given plan must go with this model and layout; it gets the end of its step here.
 void complete_plan(TrainJob& job) {
   if (!job.layout.plan) return;
@@ -97,7 +87,7 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
   TrainJob job;
-  job.config = read_model(settings.model);
+  job.config = read_model(settings.model, notes);
   open_data(settings, notes, job);
   job.samples = settings.samples;
   job.layout = settings.layout;
@@ -113,7 +103,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.loss_scale = settings.loss_scale;
   job.stall = settings.stall;
   job.fault = settings.fault;
-  job.companions = companions_of(settings);
+  job.companions = companion_files(settings.model.name, settings.data.tokenizer);
   job.saves = settings.saving.folder.has_value();
   complete_plan(job);
   if (!job.layout.cut.empty()) cut_blocks(job.config, job.layout.cut, placement_of(job).virtual_stages());  // throws

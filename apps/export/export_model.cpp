@@ -12,6 +12,7 @@
 #include "apps/signals/signals.hpp"
 #include "core/error.hpp"
 #include "model/weights/companion_files.hpp"
+#include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
 
@@ -38,19 +39,17 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
   if (!values.given("load")) values.fail("load", "is needed: the checkpoint to read; give its folder");
   if (!values.given("out")) values.fail("out", "is needed: the folder to write; give it");
   options.load = *values.text("load");
+  refuse_unreadable(values, "load");
   std::error_code ignored;
   if (!std::filesystem::is_directory(options.load, ignored))
     values.fail("load", "there is no such checkpoint folder; check the path");
+  if (const auto foreign = foreign_checkpoint(options.load)) values.fail("load", *foreign);
   options.out = output_folder(values, "out").value();
   options.folder = read_model_folder_options(values);
-  options.folder.companions = companion_files(options.load);
-  if (const auto tokenizer = values.text("tokenizer")) {
-    auto files = tokenizer_files(*tokenizer);
-    if (files.empty()) values.fail("tokenizer", "is no tokenizer's folder or file; give one with tokenizer.json, say");
-    for (const auto& file : options.folder.companions)
-      if (file.filename() == "generation_config.json") files.push_back(file);
-    options.folder.companions = std::move(files);
-  }
+  const std::string tokenizer = values.text("tokenizer").value_or("");
+  if (values.given("tokenizer") && tokenizer_files(tokenizer).empty())
+    values.fail("tokenizer", "is no tokenizer's folder or file; give one with tokenizer.json, say");
+  options.folder.companions = companion_files(options.load, tokenizer);
   refuse_shared_files(values, {.inputs = {"load", "tokenizer", "config"}, .output_files = {}, .output_folders = {"out"}});
   return options;
 }

@@ -21,6 +21,7 @@ constexpr std::int64_t most_generating_devices = 1024;
 void read_generated_model(const OptionValues& values, GenerateOptions& options) {
   const auto model = values.text("model");
   if (!model) values.fail("model", "is needed: the Hugging Face folder of the model that writes; give its path");
+  refuse_unreadable(values, "model");
   std::error_code ignored;
   if (!std::filesystem::is_directory(*model, ignored) && !std::filesystem::is_regular_file(*model, ignored))
     values.fail("model", "there is no such folder; give a Hugging Face folder, such as the model/ that train --save leaves");

@@ -48,11 +48,11 @@ std::int64_t new_tokens(const GenerateOptions& options, const OpenPrompts& open)
   return options.max_new_tokens.value_or(std::min(usual_new_tokens, left));
 }
 
-ModelConfig open_model(const GenerateOptions& options) {
+ModelConfig open_model(const GenerateOptions& options, std::vector<std::string>& notes) {
   ModelConfig config = named_model(options.model, {});
   if (config.classifies())
     throw Error(ErrorKind::input, {"model", options.model}, "classifies sequences and writes no text; give a language model");
-  return config;
+  return with_head_of_weights(std::move(config), options.model, notes);
 }
 
 void open_prompts(const GenerateOptions& options, OpenPrompts& open, std::vector<std::string>& notes) {
@@ -105,7 +105,7 @@ GenerationJob open_job(const GenerateOptions& options, JoinedRun* joined, OpenPr
   const auto in_first = [&](const std::string& what, const auto& work) { joined ? joined->in_first(what, work) : work(); };
   GenerationJob job;
   placing_errors(options.places, [&] {
-    in_all("model", [&] { open.config = open_model(options); });
+    in_all("model", [&] { open.config = open_model(options, notes); });
     in_first("prompts", [&] { open_prompts(options, open, notes); });
     job = make_job(options, open);
     if (joined) share_sizes(*joined, job);

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
+#include <system_error>
 #include <tuple>
 
 #include "apps/output/output_target.hpp"
@@ -199,6 +201,16 @@ std::optional<fs::path> output_folder(const OptionValues& values, const std::str
   if (::access(existing.c_str(), W_OK | X_OK) != 0)
     values.fail(name, fmt::format("the folder {} cannot be written; check the permissions", existing.string()));
   return path;
+}
+
+void refuse_unreadable(const OptionValues& values, const std::string& name) {
+  const fs::path path = values.text(name).value_or("");
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return;
+  const int wanted = fs::is_directory(status) ? R_OK | X_OK : R_OK;
+  if (!error && ::access(path.c_str(), wanted) != 0) error = std::error_code(errno, std::generic_category());
+  if (error) values.fail(name, fmt::format("cannot be read ({}); {}", error.message(), remedy_of_read_failure(error.value())));
 }
 
 void check_input_file(const OptionValues& values, const std::string& name) {

@@ -20,6 +20,9 @@ std::optional<std::filesystem::path> output_file(const OptionValues& values, con
 // The folder that this option names, if it is given: one that can be written, or made below one that can, and not the root.
 std::optional<std::filesystem::path> output_folder(const OptionValues& values, const std::string& name);
 
+// Throws Error(input) where what this option names cannot be looked at or read, which is not the same as not being there: a
+// folder without the right to search it, say.
+void refuse_unreadable(const OptionValues& values, const std::string& name);
 // Throws Error(input) where what this option names is not there or is no regular file.
 void check_input_file(const OptionValues& values, const std::string& name);
 

@@ -80,6 +80,7 @@ void read_saving(const OptionValues& values, SavingSettings& saving) {
   saving.type = model.type;
   saving.shard_bytes = model.shard_bytes;
   if (const auto load = values.text("load")) {
+    refuse_unreadable(values, "load");
     refuse_foreign(values, *load);
     std::error_code ignored;
     if (!fs::is_directory(*load, ignored)) values.fail("load", "there is no such checkpoint folder; check the path");

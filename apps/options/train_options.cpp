@@ -52,6 +52,7 @@ void refuse_unbuilt(const OptionValues& values) {
 void read_trained_model(const OptionValues& values, ModelSettings& model) {
   model.name = values.text("model").value_or(model.name);
   const bool stored = names_stored_model(model.name);
+  if (stored) refuse_unreadable(values, "model");
   if (!stored && model.name.find('/') != std::string::npos)
     values.fail("model", "there is no such folder; give a Hugging Face folder or a preset's name");
   const auto init = values.choice("init", {"hf", "random"});

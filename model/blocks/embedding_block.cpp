@@ -14,7 +14,10 @@ struct EmbeddingSaved final : BlockCompute::Saved {
 EmbeddingBlock::EmbeddingBlock(const ModelConfig& config, const TensorParallel& tp)
     : vocabulary_(own_rows(config.vocabulary, tp)),
       learned_positions_(config.positions == PositionKind::learned),
-      dropout_("embedding", config.dropout.embedding) {}
+      dropout_("embedding", config.dropout.embedding) {
+  const std::int64_t row = config.untrained_row.value_or(-1) - vocabulary_.first;
+  if (config.untrained_row && row >= 0 && row < vocabulary_.count) untrained_row_ = row;
+}
 
 std::unique_ptr<BlockCompute::Saved> EmbeddingBlock::make_saved() const { return std::make_unique<EmbeddingSaved>(); }
 
@@ -72,6 +75,8 @@ void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& a
     context.ops.gather(context.tp, grad, gathered);
   }
   context.ops.embedding_grad(static_cast<EmbeddingSaved&>(saved).ids, gathered, vocabulary_.first, table_.grad);
+  // The head's gradient of a tied table is elsewhere, and stays.
+  if (untrained_row_) context.ops.zero(table_.grad.row_range(*untrained_row_, *untrained_row_ + 1));
 }
 
 }  // namespace pipetrain

@@ -2,6 +2,9 @@
 // tensor-parallel group.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/dropout_site.hpp"
 
@@ -21,7 +24,8 @@ class EmbeddingBlock final : public BlockCompute {
   // Of a table of positions or its gradient: those of the context's tokens, and what follows.
   static Tensor positions_of(const BlockContext& context, const Tensor& table);
 
-  VocabularyRows vocabulary_;  // of this rank
+  VocabularyRows vocabulary_;                  // of this rank
+  std::optional<std::int64_t> untrained_row_;  // of this rank's rows, where it is one of them
   bool learned_positions_;
   DropoutSite dropout_;
   BoundTensor table_, positions_;

@@ -23,6 +23,10 @@ const FamilySpec& spec_of(Family family) {
 
 bool same_model(ModelConfig a, const ModelConfig& b) {
   a.dropout = b.dropout;
+  a.bos_id = b.bos_id;
+  a.pad_id = b.pad_id;
+  a.eos_ids = b.eos_ids;
+  a.untrained_row = b.untrained_row;
   return a == b;
 }
 

@@ -1,6 +1,7 @@
 // What a model family is: one FamilySpec, in the file of its name. families.cpp lists them; nothing else tells families apart.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct FamilyNames {
   const char* head;             // the output matrix, where it is not tied
   const char* layers;           // what the names of layer N's tensors begin with, before the N
   const char* optional_prefix;  // that files of the bare model, saved without its head, leave out; "" if there is none
+  // What the names of tensors end with that old files keep, though the configuration tells them; null: no more.
+  std::array<const char*, 2> recomputed;
 };
 
 struct FamilySpec {
@@ -26,8 +29,8 @@ struct FamilySpec {
   FamilyNames names;
   std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json tells
   ModelConfig defaults;                          // what all models of the family have in common; sizes are still to be given
-  // All of config.json but what every family has: the vocabulary (there already), init_std, bos_id, eos_id. Throws Error(input)
-  // naming the key, also for what is not built.
+  // All of config.json but what every family has: the vocabulary (there already), init_std, bos_id, eos_ids. Throws
+  // Error(input) naming the key, also for what is not built.
   void (*read)(const HfConfigReader& config, ModelConfig& model);
   // All but what every family has. Hugging Face reads the whole back as the same model.
   void (*write)(const ModelConfig& config, Json& text);

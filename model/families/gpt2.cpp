@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "model/families/family.hpp"
 
@@ -31,8 +32,23 @@ void refuse_unbuilt_gpt2(const HfConfigReader& config) {
   }
 }
 
+// Hugging Face knows these sizes by a second name too, which wins where both are there.
+void refuse_second_names(const HfConfigReader& config) {
+  constexpr std::pair<const char*, const char*> names[] = {{"n_embd", "hidden_size"},
+                                                           {"n_layer", "num_hidden_layers"},
+                                                           {"n_head", "num_attention_heads"},
+                                                           {"n_positions", "max_position_embeddings"}};
+  for (const auto& [name, second] : names) {
+    if (!config.has(second)) continue;
+    config.require(name);
+    if (config.value(second) != config.value(name))
+      config.refuse(fmt::format("{} and {} name the same size and differ; keep one", name, second));
+  }
+}
+
 void read_gpt2(const HfConfigReader& config, ModelConfig& model) {
   refuse_unbuilt_gpt2(config);
+  refuse_second_names(config);
   model.hidden = config.count("n_embd");
   model.layers = config.count("n_layer", most_layers);
   model.heads = model.kv_heads = config.count("n_head");
@@ -66,7 +82,8 @@ void write_gpt2(const ModelConfig& config, Json& text) {
 constexpr FamilyNames gpt2_names{.embedding = "transformer.wte.weight",
                                  .head = "lm_head.weight",
                                  .layers = "transformer.h.",
-                                 .optional_prefix = "transformer."};
+                                 .optional_prefix = "transformer.",
+                                 .recomputed = {".attn.bias", ".attn.masked_bias"}};  // causal masks
 
 TensorSpec matrix(TensorRole role, const std::string& name, const Shape& shape, Split split) {
   return {.role = role, .name = name + ".weight", .shape = shape, .split = split, .transposed = true};

@@ -11,6 +11,7 @@
 #include "model/families/family.hpp"
 #include "model/families/hf_config_reader.hpp"
 #include "model/families/hf_labels.hpp"
+#include "model/families/unbuilt_keys.hpp"
 #include "model/hf_config_text.hpp"
 
 namespace pipetrain {
@@ -89,6 +90,12 @@ double untied_elements(const ModelConfig& config) {
          of(BlockKind::head);
 }
 
+// null, a number or a list.
+Json tokens_json(const std::vector<std::int64_t>& ids) {
+  if (ids.empty()) return nullptr;
+  return ids.size() == 1 ? Json(ids.front()) : Json(ids);
+}
+
 }  // namespace
 
 ModelConfig read_hf_config(const std::string& folder) {
@@ -102,7 +109,9 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
     throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; correct the file, or copy it again", name));
   const auto [family, classifies] = read_family(HfConfigReader(parsed, name, "transformer"));
   const HfConfigReader config(parsed, name, family.name);
-  if (config.has("quantization_config")) config.refuse("quantization_config", "is set; use the model's unquantized weights");
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    if (config.has(key)) config.refuse(key, "is set; use the model's unquantized weights");
+  }
 
   ModelConfig model = family.defaults;
   model.vocabulary = config.count("vocab_size");
@@ -117,8 +126,9 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
   }
   model.init_std = config.positive_or("initializer_range", model.init_std);
   model.bos_id = config.token("bos_token_id", model.vocabulary);
-  model.eos_id = config.token("eos_token_id", model.vocabulary);
-  if (classifies) model.pad_id = config.token("pad_token_id", model.vocabulary);
+  model.eos_ids = config.tokens("eos_token_id", model.vocabulary);
+  model.pad_id = classifies ? config.token("pad_token_id", model.vocabulary) : config.whole("pad_token_id");
+  refuse_unbuilt_keys(config, model);
   return model;
 }
 
@@ -128,16 +138,14 @@ std::string hf_config_text(const ModelConfig& config) {
   Json text;
   family.write(config, text);
   text["architectures"] = Json::array({config.classifies() ? family.classifier : family.architecture});
-  if (config.classifies()) {
-    write_labels(config.labels, text);
-    text["pad_token_id"] = token(config.pad_id);
-  }
+  if (config.classifies()) write_labels(config.labels, text);
+  if (config.classifies() || config.pad_id) text["pad_token_id"] = token(config.pad_id);
   text["model_type"] = family.model_type;
   text["vocab_size"] = config.vocabulary;
   text["initializer_range"] = config.init_std;
   text["tie_word_embeddings"] = config.tied_embeddings;
   text["bos_token_id"] = token(config.bos_id);
-  text["eos_token_id"] = token(config.eos_id);
+  text["eos_token_id"] = tokens_json(config.eos_ids);
   text["use_cache"] = true;
   // transformers 4 reads the first, 5 the second.
   text["torch_dtype"] = text["dtype"] = "float32";

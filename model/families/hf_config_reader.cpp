@@ -71,16 +71,31 @@ std::string HfConfigReader::text_or(const std::string& key, const std::string& o
   return object_.at(key).as_string();
 }
 
-std::optional<std::int64_t> HfConfigReader::token(const std::string& key, std::int64_t vocabulary) const {
-  if (!has(key)) return std::nullopt;
+std::vector<std::int64_t> HfConfigReader::tokens(const std::string& key, std::int64_t vocabulary) const {
+  std::vector<std::int64_t> ids;
+  if (!has(key)) return ids;
   const Json& value = object_.at(key);
-  if (value.is_array() && value.empty()) return std::nullopt;
-  const Json& first = value.is_array() ? value[0] : value;
-  const auto id = first.whole();
-  if (!id || *id < 0 || *id >= vocabulary) {
-    refuse_value(key, fmt::format("a token id below the vocabulary size {}", vocabulary));
+  const Json list = value.is_array() ? value : Json::array({value});
+  for (const Json& token : list) {
+    const auto id = token.whole();
+    if (!id || *id < 0 || *id >= vocabulary) {
+      refuse_value(key, fmt::format("a token id below the vocabulary size {}", vocabulary));
+    }
+    ids.push_back(*id);
   }
-  return id;
+  return ids;
+}
+
+std::optional<std::int64_t> HfConfigReader::token(const std::string& key, std::int64_t vocabulary) const {
+  const auto ids = tokens(key, vocabulary);
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
+std::optional<std::int64_t> HfConfigReader::whole(const std::string& key) const {
+  if (!has(key)) return std::nullopt;
+  const auto number = object_.at(key).whole();
+  if (!number) refuse_value(key, "a whole number");
+  return number;
 }
 
 HfConfigReader HfConfigReader::inner(const std::string& key) const {

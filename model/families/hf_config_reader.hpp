@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "files/json_value.hpp"
 
@@ -34,8 +35,12 @@ class HfConfigReader {
   double share_or(const std::string& key, double otherwise) const;  // from 0 to below 1
   bool flag_or(const std::string& key, bool otherwise) const;
   std::string text_or(const std::string& key, const std::string& otherwise) const;
-  // A token id, or the first of a list of them.
+  // A token id, or a list of them, of which one token is the first.
+  std::vector<std::int64_t> tokens(const std::string& key, std::int64_t vocabulary) const;
   std::optional<std::int64_t> token(const std::string& key, std::int64_t vocabulary) const;
+  std::optional<std::int64_t> whole(const std::string& key) const;
+  // Whether the key is there, with a null too.
+  bool mentions(const std::string& key) const { return object_.find(key) != nullptr; }
   // The object under the key, which must be there.
   HfConfigReader inner(const std::string& key) const;
 

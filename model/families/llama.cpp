@@ -70,6 +70,14 @@ HfConfigReader rope_settings(const HfConfigReader& config, const char* key) {
   return rope.inner(full_attention);
 }
 
+// Hugging Face takes it from outside the rotary settings too, where it wins over theirs.
+void refuse_other_original_size(const HfConfigReader& config, const RopeScaling& scaling) {
+  constexpr const char* key = "original_max_position_embeddings";
+  if (scaling.kind != RopeScaling::Kind::llama3 || !config.has(key)) return;
+  if (config.count(key) != scaling.original_max_positions)
+    config.refuse_value(key, fmt::format("that of the rotary settings ({}), or absent", scaling.original_max_positions));
+}
+
 void read_rope(const HfConfigReader& config, ModelConfig& model) {
   check_layer_types(config);
   refuse_partial_rotation(config);
@@ -89,6 +97,7 @@ void read_rope(const HfConfigReader& config, ModelConfig& model) {
     model.rope_theta = theta;
     model.rope_scaling = scaling;
   }
+  refuse_other_original_size(config, model.rope_scaling);
 }
 
 void read_sizes(const HfConfigReader& config, ModelConfig& model) {
@@ -143,6 +152,13 @@ Json rope_json(const ModelConfig& config) {
   return rope;
 }
 
+// Hugging Face's Llama gives the embedding of the token of padding no gradient; a negative id counts from the vocabulary's end.
+std::optional<std::int64_t> padding_row(const HfConfigReader& config, std::int64_t vocabulary) {
+  const auto id = config.whole("pad_token_id");
+  if (!id || *id < -vocabulary || *id >= vocabulary) return {};
+  return *id < 0 ? *id + vocabulary : *id;
+}
+
 void read_llama(const HfConfigReader& config, ModelConfig& model) {
   refuse_unbuilt_llama(config);
   read_sizes(config, model);
@@ -150,6 +166,7 @@ void read_llama(const HfConfigReader& config, ModelConfig& model) {
   read_rope(config, model);
   model.tied_embeddings = config.flag_or("tie_word_embeddings", false);
   model.dropout.attention = config.share_or("attention_dropout", 0);
+  model.untrained_row = padding_row(config, model.vocabulary);
 }
 
 void write_llama(const ModelConfig& config, Json& text) {
@@ -173,8 +190,11 @@ void write_llama(const ModelConfig& config, Json& text) {
   text["rope_parameters"]["rope_theta"] = config.rope_theta;
 }
 
-constexpr FamilyNames llama_names{
-    .embedding = "model.embed_tokens.weight", .head = "lm_head.weight", .layers = "model.layers.", .optional_prefix = ""};
+constexpr FamilyNames llama_names{.embedding = "model.embed_tokens.weight",
+                                  .head = "lm_head.weight",
+                                  .layers = "model.layers.",
+                                  .optional_prefix = "",
+                                  .recomputed = {".rotary_emb.inv_freq", nullptr}};
 
 TensorSpec norm(const ModelConfig& config, const std::string& name) {
   return {.role = TensorRole::norm_weight,

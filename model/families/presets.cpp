@@ -32,7 +32,7 @@ ModelConfig llama1(const Size& size, double norm_eps) {
   config.max_positions = 2048;
   config.norm_eps = norm_eps;
   config.bos_id = 1;
-  config.eos_id = 2;
+  config.eos_ids = {2};
   return config;
 }
 
@@ -50,7 +50,7 @@ ModelConfig llama3(const Size& size) {
   config.max_positions = 8192;
   config.rope_theta = 5e5;
   config.bos_id = 128000;
-  config.eos_id = 128001;
+  config.eos_ids = {128001};
   return config;
 }
 
@@ -83,7 +83,8 @@ ModelConfig gpt2(std::int64_t hidden, std::int64_t layers) {
   config.vocabulary = 50257;
   config.max_positions = 1024;
   config.tied_embeddings = true;
-  config.bos_id = config.eos_id = 50256;
+  config.bos_id = 50256;
+  config.eos_ids = {50256};
   return config;
 }
 

@@ -19,9 +19,12 @@ constexpr const char* tokenizer_names[] = {
     "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json",     "merges.txt",      "chat_template.jinja",   "chat_template.json"};
 
+// Opened too: what cannot be copied is better told now than at the end of a run.
 void add_if_there(const fs::path& file, std::vector<fs::path>& files) {
   std::error_code error;
-  if (fs::is_regular_file(file, error) && fs::file_size(file, error) <= most_bytes && !error) files.push_back(file);
+  if (!fs::is_regular_file(file, error) || fs::file_size(file, error) > most_bytes || error) return;
+  const InputFile opened(file);
+  files.push_back(file);
 }
 
 }  // namespace
@@ -37,11 +40,12 @@ std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
   return files;
 }
 
-std::vector<fs::path> companion_files(const fs::path& folder) {
+std::vector<fs::path> companion_files(const fs::path& folder, const fs::path& tokenizer) {
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) return {};
-  std::vector<fs::path> files = tokenizer_files(folder);
-  add_if_there(folder / generation_file, files);
+  const bool is_folder = fs::is_directory(folder, ignored);
+  std::vector<fs::path> files;
+  if (is_folder || !tokenizer.empty()) files = tokenizer_files(tokenizer.empty() ? folder : tokenizer);
+  if (is_folder) add_if_there(folder / generation_file, files);
   return files;
 }
 

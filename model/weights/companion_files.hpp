@@ -8,8 +8,10 @@
 namespace pipetrain {
 
 // The files of a Hugging Face tokenizer, generation_config.json and chat templates that lie in a folder. Not those that are
-// larger than any tokenizer's (64 MiB).
-std::vector<std::filesystem::path> companion_files(const std::filesystem::path& folder);
+// larger than any tokenizer's (64 MiB). Throws Error(input) where one cannot be read, or is a pointer of Git LFS.
+// With another tokenizer, given as for tokenizer_files(), in the place of the folder's own.
+std::vector<std::filesystem::path> companion_files(const std::filesystem::path& folder,
+                                                   const std::filesystem::path& tokenizer = {});
 // The same of a tokenizer, given as its folder or as one of its files, without generation_config.json.
 std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& tokenizer);
 // Copies a file into a folder under its own name, on disk when it returns; gives its checksum. Throws Error(input).

@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "model/families/family.hpp"
+#include "model/weights/finite_values.hpp"
 #include "model/weights/float_reading.hpp"
 #include "model/weights/parameter_slice.hpp"
 
@@ -95,7 +96,9 @@ class LlmcFile {
     config_.intermediate = 4 * config_.hidden;
     config_.tied_embeddings = true;
     constexpr std::int64_t gpt2_vocabulary = 50257;
-    if (config_.vocabulary == gpt2_vocabulary) config_.bos_id = config_.eos_id = gpt2_vocabulary - 1;
+    if (config_.vocabulary != gpt2_vocabulary) return;
+    config_.bos_id = gpt2_vocabulary - 1;
+    config_.eos_ids = {gpt2_vocabulary - 1};
   }
 
   void place_tensors() {
@@ -156,6 +159,7 @@ class LlmcWeights : public WeightSource {
                   fmt::format("{}: tensor {} is missing; give the whole model's file", file_.path().string(), parameter.name));
     read_slice(place->transposed ? transpose_of(parameter) : parameter, out,
                [&](std::int64_t first, std::int64_t count, float* to) { file_.read(*place, first, count, to); });
+    check_finite({out, static_cast<std::size_t>(parameter.local.elements())}, file_.path(), parameter.name);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -67,6 +68,8 @@ void for_each_common_run(const Storage& from, const Storage& to, Run run) {
   }
 }
 
+bool is_finite(float value) { return std::isfinite(value); }
+
 struct RankFile {
   explicit RankFile(const fs::path& path) : bytes(path), header(path) {}
   MappedFile bytes;
@@ -119,12 +122,17 @@ class Pieces {
         if (begin >= end) return;
         const char* source = values + static_cast<std::size_t>(begin - held.first) * sizeof(float);
         float* target_at = out + target + (begin - first) * step;
+        bool finite = true;
         if (step == 1) {
           std::memcpy(target_at, source, static_cast<std::size_t>(end - begin) * sizeof(float));
-          return;
+          finite = std::all_of(target_at, target_at + (end - begin), is_finite);
+        } else {
+          for (std::int64_t i = begin; i < end; ++i, source += sizeof(float), target_at += step) {
+            std::memcpy(target_at, source, sizeof(float));
+            finite = finite && is_finite(*target_at);
+          }
         }
-        for (std::int64_t i = begin; i < end; ++i, source += sizeof(float), target_at += step)
-          std::memcpy(target_at, source, sizeof(float));
+        if (!finite && at.piece.state == "weights") refuse(at, "holds values that are no finite numbers");
       });
     }
   }

@@ -6,7 +6,11 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "model/families/family.hpp"
+#include "model/weights/adapter.hpp"
 #include "model/weights/llmc_model.hpp"
+#include "model/weights/piecewise_weights.hpp"
+#include "model/weights/tied_head.hpp"
 
 namespace pipetrain {
 namespace {
@@ -55,6 +59,7 @@ std::optional<std::string> foreign_checkpoint(const fs::path& path) {
     if (ends_as_pickle(own)) return of_pytorch;
     return {};
   }
+  if (auto adapter = adapter_in(path)) return adapter;
   const char* pickles = nullptr;
   std::optional<std::string> llmc;
   for (const fs::path& entry : entries_of(path)) {
@@ -88,11 +93,23 @@ ModelConfig read_stored_config(const fs::path& model) {
   return is_file(model) ? read_llmc_config(model) : read_hf_config(model);
 }
 
-std::unique_ptr<WeightSource> stored_weights(const ModelConfig& config, const fs::path& model,
-                                             std::optional<std::uint64_t> new_head) {
+ModelConfig with_head_of_weights(ModelConfig config, const fs::path& model, std::vector<std::string>& notes) {
   refuse_foreign(model);
-  if (!is_file(model)) return hf_weights(config, model, new_head);
-  return llmc_weights(model, new_head ? random_weights(config, *new_head) : nullptr);
+  const bool of_folder = !is_file(model) && rank_files(model).empty();
+  if (!config.tied_embeddings || !of_folder || !has_own_head(config, model)) return config;
+  const FamilyNames& names = spec_of(config.family).names;
+  notes.push_back(fmt::format(
+      "{}: config.json ties the embeddings, but the weights hold {}, which differs from {}: they are kept apart, as "
+      "transformers 5 keeps them, and the model is untied",
+      model.string(), names.head, names.embedding));
+  config.tied_embeddings = false;
+  return config;
+}
+
+std::unique_ptr<WeightSource> stored_weights(const ModelConfig& config, const fs::path& model, const WeightReading& reading) {
+  refuse_foreign(model);
+  if (!is_file(model)) return hf_weights(config, model, reading);
+  return llmc_weights(model, reading.new_head ? random_weights(config, *reading.new_head) : nullptr);
 }
 
 }  // namespace pipetrain

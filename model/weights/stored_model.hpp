@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/config.hpp"
 #include "model/weights/weights.hpp"
@@ -17,12 +18,16 @@ bool names_stored_model(const std::string& name);
 // Throws Error(input) naming the file; for what another program wrote in a form that is not read, with what turns it into a
 // Hugging Face folder.
 ModelConfig read_stored_config(const std::filesystem::path& model);
-// Of this configuration, which is the model's, or its first layers. new_head: see hf_weights().
+// The same for who reads the model's weights too: embeddings are tied only where the files have no head that differs from them
+// (tied_head.hpp), of which `notes` gets a line. Throws Error(input), also for weights that cannot be read and for foreign
+// ones.
+ModelConfig with_head_of_weights(ModelConfig config, const std::filesystem::path& model, std::vector<std::string>& notes);
+// Of this configuration, which is the model's, or its first layers.
 std::unique_ptr<WeightSource> stored_weights(const ModelConfig& config, const std::filesystem::path& model,
-                                             std::optional<std::uint64_t> new_head = {});
+                                             const WeightReading& reading = {});
 
-// What another program wrote, where it is known by its files: "is a checkpoint of Megatron-LM; ...", with what to do. Of what
-// this program reads, and what it does not know, nothing.
+// What another program wrote and this one does not read, where it is known by its files: "is a checkpoint of Megatron-LM; ...",
+// with what to do. Of what this program reads, and what it does not know, nothing.
 std::optional<std::string> foreign_checkpoint(const std::filesystem::path& path);
 
 }  // namespace pipetrain

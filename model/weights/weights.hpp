@@ -26,14 +26,26 @@ class WeightSource {
 // Normal(0, config.init_std), norms 1, biases 0; GPT-2's matrices that end in the residual stream have a deviation of
 // init_std / sqrt(2 layers) (Radford et al. 2019). Each element is a pure function of (seed, name, index in the full tensor).
 std::unique_ptr<WeightSource> random_weights(const ModelConfig& config, std::uint64_t seed);
+
+// Of a folder that may have more layers than the configuration.
+struct LayerCut {
+  bool wanted = false;            // whoever runs this has asked for the first layers alone: the others are passed over
+  const char* setting = nullptr;  // by which they could ask, for the error that offers it; null where they cannot
+};
+
+struct WeightReading {
+  // The folder has a language model's weights, and the configuration classifies: its head's are random_weights() of this seed.
+  std::optional<std::uint64_t> new_head = {};
+  LayerCut cut = {};
+};
+
 // Of a checkpoint, the weights in its ranks' files; else DIR/model.safetensors, or the shards of
 // DIR/model.safetensors.index.json, or where neither is there, the one *.safetensors file, index or complete set of numbered
-// shards; f32, bf16 and f16 are converted to f32. Checks every header, and that the model's tensors are there with their shapes
-// and no unknown ones, before it returns; layers that the configuration cuts off, and a tied model's redundant lm_head.weight,
-// are passed over. new_head: the folder has a language model's weights, and the configuration classifies; its head's are
-// random_weights() of this seed. Throws Error(input).
+// shards; f32, bf16 and f16 are converted to f32. Checks every header before it returns: the model's tensors are there with
+// their shapes, and no others but what is computed from the configuration, a tied model's second copy of its matrix
+// (tied_head.hpp) and layers that were cut off. Throws Error(input), also for weights that are not finite when they are loaded.
 std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::filesystem::path& folder,
-                                         std::optional<std::uint64_t> new_head = {});
+                                         const WeightReading& reading = {});
 
 struct NamedShape {
   std::string name;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/bound_program.hpp"
 #include "apps/live_run.hpp"
-#include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
 #include "data/dataset.hpp"
 #include "data/fingerprint.hpp"
@@ -72,26 +72,6 @@ void make_format_2(const fs::path& checkpoint, const std::vector<DataInput>& inp
   auto state = nlohmann::ordered_json::parse(read_file(checkpoint / "state.json"));
   state["data"] = sampled_fingerprint(*open_dataset(options));
   std::ofstream(checkpoint / "state.json") << state.dump(1) << '\n';
-}
-
-// The program as a user whom permissions bind; root is freed of them by two capabilities.
-Result run_bound(const std::string& arguments) {
-  if (::geteuid() != 0) return run(arguments);
-  return run_program("/usr/bin/setpriv", "--bounding-set=-dac_override,-dac_read_search '" + program_path() + "' " + arguments);
-}
-
-// Whether permissions bind a program that is run so.
-bool permissions_bind() {
-  if (::geteuid() != 0) return true;
-  const TempFolder folder;
-  const std::string file = folder.write("file", "").string();
-  fs::permissions(file, fs::perms::none);
-  const std::string bound = "--bounding-set=-dac_override,-dac_read_search ";
-  if (run_program("/usr/bin/setpriv", bound + "true").status == 0 &&
-      run_program("/usr/bin/setpriv", bound + "cat " + file).status != 0)
-    return true;
-  WARN("root's capabilities cannot be dropped here: not tested");
-  return false;
 }
 
 }  // namespace

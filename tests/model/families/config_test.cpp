@@ -78,7 +78,7 @@ TEST_CASE("a Hugging Face folder's configuration is read") {
   CHECK(config.init_std == 0.08);
   CHECK_FALSE(config.tied_embeddings);
   CHECK(config.bos_id == 1);
-  CHECK(config.eos_id == 2);
+  CHECK(config.eos_ids == std::vector<std::int64_t>{2});
 }
 
 TEST_CASE("optional keys have Hugging Face's defaults") {
@@ -92,7 +92,7 @@ TEST_CASE("optional keys have Hugging Face's defaults") {
   CHECK(model.rope_theta == 1e4);
   CHECK(model.init_std == 0.02);
   CHECK(model.rope_scaling == RopeScaling{});
-  CHECK(model.eos_id == 5);
+  CHECK(model.eos_ids == std::vector<std::int64_t>{5, 6});
   CHECK_FALSE(model.bos_id.has_value());
 }
 

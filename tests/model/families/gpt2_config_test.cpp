@@ -39,7 +39,7 @@ TEST_CASE("GPT-2's presets have the published sizes") {
   CHECK(config.init_std == 0.02);
   CHECK(config.tied_embeddings);
   CHECK(config.bos_id == 50256);
-  CHECK(config.eos_id == 50256);
+  CHECK(config.eos_ids == std::vector<std::int64_t>{50256});
 }
 
 TEST_CASE("a Hugging Face folder's GPT-2 configuration is read") {
@@ -61,7 +61,7 @@ TEST_CASE("a Hugging Face folder's GPT-2 configuration is read") {
   CHECK(config.init_std == 0.08);
   CHECK(config.tied_embeddings);
   CHECK(config.bos_id == 1);
-  CHECK(config.eos_id == 2);
+  CHECK(config.eos_ids == std::vector<std::int64_t>{2});
 }
 
 TEST_CASE("optional keys of GPT-2 have Hugging Face's defaults") {
@@ -99,7 +99,7 @@ TEST_CASE("a GPT-2 configuration that is unlike the presets reads back as the sa
   CHECK_FALSE(model.tied_embeddings);
   CHECK(model.init_std == 0.5);
   CHECK(model.norm_eps == 1e-6);
-  CHECK(model.eos_id == 7);
+  CHECK(model.eos_ids == std::vector<std::int64_t>{7, 8});
   CHECK(parse_config(TempFolder(), hf_config_text(model)) == model);
 }
 

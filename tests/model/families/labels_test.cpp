@@ -53,10 +53,10 @@ TEST_CASE("the classes' names and number read back as they were written") {
   for (const std::string name : {"gpt2_tiny", "llama2_tiny"}) {
     json text = classifier(name);
     text["num_labels"] = 3;
+    text["pad_token_id"] = 7;
     ModelConfig config = parsed(text);
     CHECK(config.labels == std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"});
     config.labels = {"no", "yes", "may be"};
-    config.pad_id = 7;
     const json written = json::parse(hf_config_text(config));
     CHECK(written["architectures"] == text["architectures"]);
     CHECK(written["id2label"] == json{{"0", "no"}, {"1", "yes"}, {"2", "may be"}});
@@ -83,11 +83,12 @@ TEST_CASE("a language model's folder with a new head has its own weights, and a 
   for (const std::string name : {"gpt2_tiny", "llama2_tiny", "llama3_tiny"}) {
     const ModelConfig language = read_hf_config(golden_labels / name), config = with_new_head(language, 3);
     CHECK(config.outputs() == 3);
-    CHECK(config.pad_id == config.eos_id);
+    CHECK(config.pad_id == config.eos_ids.at(0));
     const auto plain = load_all(*hf_weights(language, golden_labels / name), language);
-    const auto weights = load_all(*hf_weights(config, golden_labels / name, 5), config);
+    const auto weights = load_all(*hf_weights(config, golden_labels / name, {.new_head = 5}), config);
     CHECK(weights.at("score.weight") == load_all(*random_weights(config, 5), config).at("score.weight"));
-    CHECK(weights.at("score.weight") != load_all(*hf_weights(config, golden_labels / name, 6), config).at("score.weight"));
+    CHECK(weights.at("score.weight") !=
+          load_all(*hf_weights(config, golden_labels / name, {.new_head = 6}), config).at("score.weight"));
     for (const auto& [tensor, values] : weights)
       if (tensor != "score.weight") CHECK(values == plain.at(tensor));
     CHECK_FALSE(weights.contains("lm_head.weight"));

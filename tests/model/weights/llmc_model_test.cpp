@@ -51,7 +51,7 @@ TEST_CASE("a model file of llm.c has the weights of the folder that it was made 
   CHECK(read.bos_id == std::nullopt);
   // What a file of llm.c does not tell.
   read.bos_id = config.bos_id;
-  read.eos_id = config.eos_id;
+  read.eos_ids = config.eos_ids;
   read.init_std = config.init_std;
   CHECK(read == config);
   CHECK(load_all(*stored_weights(config, file), config) == tensors);
@@ -62,8 +62,8 @@ TEST_CASE("a model file of llm.c has the weights of the folder that it was made 
   CHECK(load_all(*stored_weights(short_model, file), short_model).at("transformer.h.2.mlp.c_fc.weight") ==
         tensors.at("transformer.h.2.mlp.c_fc.weight"));
   const ModelConfig classes = with_new_head(read, 3);
-  CHECK(load_all(*stored_weights(classes, file, 5), classes).at("score.weight") ==
-        load_all(*stored_weights(classes, golden_llmc, 5), classes).at("score.weight"));
+  CHECK(load_all(*stored_weights(classes, file, {.new_head = 5}), classes).at("score.weight") ==
+        load_all(*stored_weights(classes, golden_llmc, {.new_head = 5}), classes).at("score.weight"));
 }
 
 TEST_CASE("the published sizes of llm.c have GPT-2's end of text") {
@@ -73,7 +73,7 @@ TEST_CASE("the published sizes of llm.c have GPT-2's end of text") {
   const TempFolder folder;
   const fs::path file =
       folder.write("m.bin", LlmcFileWriter(config, load_all(*random_weights(config, 1), config)).bytes(3, 50304));
-  CHECK(read_stored_config(file).eos_id == 50256);
+  CHECK(read_stored_config(file).eos_ids == std::vector<std::int64_t>{50256});
 }
 
 TEST_CASE("a damaged model file of llm.c is refused with what is wrong") {

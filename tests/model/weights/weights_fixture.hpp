@@ -2,11 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
 #include "model/families/small_config.hpp"
 #include "model/weights/full_tensors.hpp"
+#include "model/weights/safetensors.hpp"
 
 namespace pipetrain {
 
@@ -22,6 +24,29 @@ inline void save(const ModelConfig& config, const fs::path& folder, std::uint64_
   const auto source = random_weights(config, seed);
   const auto tensors = logical_tensors(config);
   save_hf_model(config, folder, [&](std::size_t i, float* out) { source->load(whole(config, tensors[i]), out); });
+}
+
+// Writes random tensors under these names into one file; those of `config` have its shapes, others are [2].
+inline void write_weights(const fs::path& file, const ModelConfig& config, const std::vector<std::string>& names) {
+  std::vector<NamedShape> tensors;
+  for (const std::string& name : names) {
+    Shape shape{2};
+    for (const NamedShape& tensor : logical_tensors(config)) {
+      if (tensor.name == name) shape = tensor.shape;
+    }
+    if (name == "lm_head.weight") shape = {config.vocabulary, config.hidden};
+    tensors.push_back({name, shape});
+  }
+  SafetensorsWriter writer(file, tensors);
+  const auto source = random_weights(config, 1);
+  for (const NamedShape& tensor : tensors) writer.write(load(*source, whole(config, tensor)).data());
+  writer.finish();
+}
+
+inline std::vector<std::string> tensor_names(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const NamedShape& tensor : logical_tensors(config)) names.push_back(tensor.name);
+  return names;
 }
 
 // Every rank's slice of every parameter, at every tensor-parallel size, is that slice of the full tensor.

@@ -1,0 +1,99 @@
+#include "model/weights/hf_tensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A shard has the tensors that its index says it has, and no others but those that are recomputed.
+void check_shard(const SafetensorsReader& shard, const WeightMap& map, const fs::path& index, const HfTensors& tensors) {
+  const std::string own = shard.path().filename().string();
+  for (const auto& [name, entry] : shard.entries()) {
+    const auto listed = map.find(name);
+    if (listed == map.end() && !tensors.is_recomputed(name))
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: has tensor {}, which {} does not list; correct the index, or copy both again",
+                              shard.path().string(), name, index.filename().string()));
+    if (listed != map.end() && listed->second != own)
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: tensor {} is both in {} and in {}; get the shards of one model", index.string(), name,
+                              std::min(own, listed->second), std::max(own, listed->second)));
+  }
+}
+
+}  // namespace
+
+HfTensors::HfTensors(const FamilyNames& names, fs::path folder) : names_(names), folder_(std::move(folder)) {
+  const WeightFiles found = find_weight_files(folder_);
+  found.index.empty() ? add_whole_files(found.files) : add_indexed(found.index);
+  complete_names();
+}
+
+const HfTensors::Place* HfTensors::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+bool HfTensors::is_recomputed(const std::string& name) const {
+  return std::any_of(names_.recomputed.begin(), names_.recomputed.end(),
+                     [&](const char* end) { return end != nullptr && name.ends_with(end); });
+}
+
+void HfTensors::check_coverage() const {
+  for (const auto& [name, file] : files_) file.check_coverage();
+}
+
+const fs::path& HfTensors::where() const { return files_.size() == 1 ? files_.begin()->second.path() : folder_; }
+
+const SafetensorsReader& HfTensors::open(const std::string& name) {
+  const auto found = files_.find(name);
+  return found != files_.end() ? found->second : files_.try_emplace(name, folder_ / name).first->second;
+}
+
+void HfTensors::add_whole_files(const std::vector<std::string>& files) {
+  for (const std::string& name : files) {
+    const SafetensorsReader& file = open(name);
+    for (const auto& [tensor, entry] : file.entries()) {
+      const auto [place, added] = tensors_.emplace(tensor, Place{&file, tensor});
+      if (!added)
+        throw Error(ErrorKind::input,
+                    fmt::format("{}: tensor {} is both in {} and in {}; remove the file that does not belong there",
+                                folder_.string(), tensor, place->second.file->path().filename().string(), name));
+    }
+  }
+}
+
+void HfTensors::add_indexed(const fs::path& index) {
+  const WeightMap map = read_weight_index(index);
+  for (const auto& [name, shard] : map) {
+    const SafetensorsReader& file = open(shard);
+    if (!file.entries().contains(name)) {
+      throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing, though {} says it is there; copy both again",
+                                                file.path().string(), name, index.filename().string()));
+    }
+    tensors_.emplace(name, Place{&file, name});
+  }
+  for (const auto& [name, file] : files_) check_shard(file, map, index, *this);
+}
+
+// Files of the model without its head name its tensors without what they are called in the whole.
+void HfTensors::complete_names() {
+  const std::string prefix = names_.optional_prefix;
+  const std::string bare = std::string(names_.embedding).substr(prefix.size());
+  if (prefix.empty() || !tensors_.contains(bare)) return;
+  std::map<std::string, Place> completed;
+  for (auto& [name, place] : tensors_) {
+    const bool is_head = name == names_.head || name == classifier_head;
+    completed.emplace(is_head ? name : prefix + name, std::move(place));
+  }
+  tensors_ = std::move(completed);
+}
+
+}  // namespace pipetrain

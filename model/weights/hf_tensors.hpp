@@ -1,0 +1,53 @@
+// The tensors of a Hugging Face folder's weight files, by the names that its family gives them.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "model/families/family.hpp"
+#include "model/weights/hf_weight_files.hpp"
+#include "model/weights/safetensors.hpp"
+
+namespace pipetrain {
+
+class HfTensors {
+ public:
+  struct Place {
+    const SafetensorsReader* file = nullptr;
+    std::string name;  // in the file
+  };
+
+  // Reads every header. Throws Error(input) naming file and tensor: for a file that is damaged, a tensor that two files hold,
+  // and where an index and its shards do not name the same tensors.
+  HfTensors(const FamilyNames& names, std::filesystem::path folder);
+  HfTensors(const HfTensors&) = delete;
+  HfTensors& operator=(const HfTensors&) = delete;
+
+  const std::map<std::string, Place>& all() const noexcept { return tensors_; }
+  // Null where there is none.
+  const Place* find(const std::string& name) const;
+  void forget(const std::string& name) { tensors_.erase(name); }
+  // A second name for a tensor, where that one is not there yet.
+  void add_name(const std::string& name, const Place& place) { tensors_.emplace(name, place); }
+
+  // Whether it is one that old files keep of what is computed from the configuration.
+  bool is_recomputed(const std::string& name) const;
+  // Throws unless the tensors of every file fill it; see SafetensorsReader::check_coverage().
+  void check_coverage() const;
+  // What errors name for a tensor that is not there: the file, where there is one alone, else the folder.
+  const std::filesystem::path& where() const;
+
+ private:
+  const SafetensorsReader& open(const std::string& name);
+  void add_whole_files(const std::vector<std::string>& files);
+  void add_indexed(const std::filesystem::path& index);
+  void complete_names();
+
+  FamilyNames names_;
+  std::filesystem::path folder_;
+  std::map<std::string, SafetensorsReader> files_;
+  std::map<std::string, Place> tensors_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,41 @@
+#include "model/weights/tied_head.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "model/weights/hf_tensors.hpp"
+
+namespace pipetrain {
+namespace {
+
+bool same_values(const HfTensors::Place& a, const HfTensors::Place& b, std::int64_t elements) {
+  constexpr std::int64_t piece = std::int64_t{1} << 20;
+  std::vector<float> of_a(static_cast<std::size_t>(std::min(piece, elements))), of_b(of_a.size());
+  for (std::int64_t first = 0; first < elements; first += piece) {
+    const std::int64_t count = std::min(piece, elements - first);
+    a.file->read(a.name, first, count, of_a.data());
+    b.file->read(b.name, first, count, of_b.data());
+    if (!std::equal(of_a.begin(), of_a.begin() + count, of_b.begin())) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool has_own_head(const ModelConfig& config, const std::filesystem::path& folder) {
+  return has_weight_files(folder) && has_own_head(config, HfTensors(spec_of(config.family).names, folder));
+}
+
+bool has_own_head(const ModelConfig& config, const HfTensors& tensors) {
+  const FamilyNames& names = spec_of(config.family).names;
+  const HfTensors::Place* const embedding = tensors.find(names.embedding);
+  const HfTensors::Place* const head = tensors.find(names.head);
+  if (embedding == nullptr || head == nullptr) return false;
+  const Shape shape{config.vocabulary, config.hidden};
+  embedding->file->check(embedding->name, shape);
+  head->file->check(head->name, shape);
+  return !same_values(*embedding, *head, shape.elements());
+}
+
+}  // namespace pipetrain
