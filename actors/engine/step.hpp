@@ -23,6 +23,12 @@ struct StepOutcome {
 // throws ends the run.
 using Decide = std::function<Verdict(const std::vector<StageResult>&)>;
 
+// What leave_step() makes of a step: nothing has failed, and what the computes keep is as the step before has left it.
+class StepLeft : public Error {
+ public:
+  StepLeft();
+};
+
 // A failure of any actor or worker, after everything has stopped.
 class RunFailed : public Error {
  public:

@@ -93,7 +93,8 @@ int run_attempts(const Launched& launched) {
     const auto cause = LaunchAttempt(plan, labels).wait();
     if (!cause) return stop_signal() != 0 ? stop_signal_status() : 0;
     if (plan.attempt == launch.restarts || !may_start_again(*cause)) {
-      if (!cause->line.empty()) print_error(cause->line);
+      const bool advise_restart = cause->restart_helps && launch.restarts == 0;
+      if (!cause->line.empty()) print_error(cause->line + (advise_restart ? ", or use --restart" : ""));
       if (cause->unsaid) print_note("stopped by " + stop_signal_name());
       return cause->status;
     }

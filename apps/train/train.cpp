@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -13,7 +12,7 @@
 #include "actors/training/job_estimate.hpp"
 #include "actors/training/run_records.hpp"
 #include "actors/training/trainer.hpp"
-#include "actors/training/training_run.hpp"
+#include "apps/launch/failed_run.hpp"
 #include "apps/launch/joined_run.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -21,174 +20,20 @@
 #include "apps/train/open_job.hpp"
 #include "apps/train/record_file.hpp"
 #include "apps/train/save_lock.hpp"
+#include "apps/train/step_loop.hpp"
 #include "apps/train/step_outputs.hpp"
 #include "comm/ucx/ucx_process.hpp"
-#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
-#include "records/results.hpp"
 
 namespace pipetrain {
 namespace {
-
-// The step loop, and what to say at its end.
-class StepLoop {
- public:
-  // What hears of every step.
-  struct Listeners {
-    StepOutputs& outputs;
-    RunRecords& records;
-    HealthWatch& watch;
-  };
-  StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, const Listeners& listeners)
-      : options_(options),
-        trainer_(trainer),
-        records_(listeners.records),
-        run_(options.run, trainer),
-        outputs_(listeners.outputs),
-        watch_(listeners.watch) {
-    outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
-  }
-
-  // Returns the exit status.
-  int run() {
-    while (!run_.finished() && stop_signal() == 0) {
-      const StepReport report = run_.step();
-      outputs_.step(report);
-      records_.add(report);
-      for (const auto& line : watch_.add(report)) print_beside_progress(line);
-      tell(run_.evaluate_if_due(asked_to_stop));
-      tell_slow_disk(run_.save_if_due());
-    }
-    outputs_.finish();
-    const bool stopped = save_end() || !evaluate_end();
-    const bool recorded = write_records(stopped);
-    stopped ? tell_stopped() : tell_end();
-    return stopped || !recorded ? stop_signal_status() : 0;
-  }
-
- private:
-  static bool asked_to_stop() { return stop_signal() != 0; }
-
-  void tell(const std::optional<Evaluation>& evaluation) {
-    if (!evaluation) return;
-    outputs_.evaluation(*evaluation);
-    last_evaluation_ = evaluation;
-  }
-
-  // Once: a run that saves every few steps would say it as often.
-  void tell_slow_disk(std::chrono::duration<double> waited) {
-    if (waited < slow_save || told_slow_disk_) return;
-    told_slow_disk_ = true;
-    print_beside_progress(
-        fmt::format("step {} waited {:.1f} s until the last checkpoint was written: save less often (--save-interval), or to a "
-                    "faster disk",
-                    trainer_.steps_done(), waited.count()));
-  }
-
-  // What was learned comes first: a trace that cannot be written must not cost it. Returns whether a signal stopped the run;
-  // one that comes while the last checkpoint is saved still does.
-  bool save_end() {
-    run_.save_last();
-    const bool stopped = stop_signal() != 0;
-    if (!stopped) run_.save_model();
-    return stopped;
-  }
-
-  // The last evaluation, and results.json. False when a signal stopped the run.
-  bool evaluate_end() {
-    tell(run_.evaluate_last(asked_to_stop));
-    if (asked_to_stop()) return false;
-    if (!options_.run.saving.folder) return true;
-    OutputFiles files;
-    files.add("save", *options_.run.saving.folder / "results.json", [&](std::ostream& out) {
-      out << to_json({.model = options_.run.model.name,
-                      .steps = trainer_.steps_done(),
-                      .epochs = static_cast<double>(trainer_.steps_done()) / static_cast<double>(trainer_.steps_per_epoch()),
-                      .first_loss = trainer_.first_loss(),
-                      .loss = trainer_.last_loss(),
-                      .evaluation = last_evaluation_ ? std::optional(evaluation_metrics(*last_evaluation_)) : std::nullopt,
-                      .eval_samples = last_evaluation_ ? last_evaluation_->samples : 0});
-    });
-    files.put_in_place();
-    return true;
-  }
-
-  // False when the run was asked to stop and nobody read what is not a file.
-  bool write_records(bool stopped) {
-    try {
-      outputs_.finish_report(stopped ? RunState::stopped : RunState::finished, stopped ? "by " + stop_signal_name() : "");
-      OutputFiles files;
-      records_.write([&](const std::string& setting, const std::filesystem::path& file, const auto& write) {
-        files.add(setting, file, write);
-      });
-      files.put_in_place();
-      return true;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::aborted) throw;
-      print_note(error.what());
-      return false;
-    }
-  }
-
-  void tell_end() const {
-    if (!run_.last_loss()) {
-      fmt::print("nothing left to do: {} done before\n", counted(trainer_.steps_done(), "step"));
-      return;
-    }
-    const auto& folder = options_.run.saving.folder;
-    fmt::print("{}, loss {:.4f} -> {:.4f}{}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(),
-               *run_.last_loss(), last_evaluation_ ? fmt::format(", evaluation {:.4f}", last_evaluation_->loss) : "",
-               folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
-    if (run_.redone_steps() > 0)
-      print_note(fmt::format("post-validation: clipping or a skipped step took back what stages had begun early behind {}",
-                             counted(run_.redone_steps(), "step")));
-  }
-
-  void tell_stopped() const {
-    const std::string signal = stop_signal_name();
-    if (options_.run.saving.folder && trainer_.steps_done() > 0) {
-      print_note(
-          fmt::format("stopped by {} after step {}; go on with the same command and --resume", signal, trainer_.steps_done()));
-    } else {
-      print_note(fmt::format("stopped by {} after step {}; nothing was saved (--save DIR saves, and --resume goes on)", signal,
-                             trainer_.steps_done()));
-    }
-  }
-
-  static constexpr std::chrono::seconds slow_save{1};
-
-  const TrainOptions& options_;
-  Trainer& trainer_;
-  RunRecords& records_;
-  TrainingRun run_;
-  StepOutputs& outputs_;
-  std::optional<Evaluation> last_evaluation_;
-  HealthWatch& watch_;
-  bool told_slow_disk_ = false;
-};
 
 // A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
 [[noreturn]] void leave_running_threads(int status) {
   hold_ucx_openings();
   std::fflush(nullptr);
   std::_Exit(status);
-}
-
-// Schedulers kill half a minute after SIGTERM: by then a hung step has been given up, and its cause told.
-constexpr std::chrono::seconds training_patience{20};
-
-// The step that a signal waits for is finished as long as its actions complete. `joined` may be null.
-void finish_step(const TrainOptions& options, Trainer& trainer, JoinedRun* joined) {
-  if (joined) joined->ask_to_stop(stop_signal());
-  print_beside_progress(fmt::format("{}: finishing this step{}; a second signal stops at once", stop_signal_name(),
-                                    options.run.saving.folder ? ", then saving" : ""));
-  trainer.finish_step(training_patience);
-}
-
-void print_waiting(const RunFailed& failure) {
-  if (failure.kind() == ErrorKind::input || failure.kind() == ErrorKind::numeric) return;
-  for (const auto& line : failure.waiting()) print_note(line);
 }
 
 void save_config(const TrainOptions& options) {
@@ -276,16 +121,18 @@ int run_train(const TrainOptions& options) {
     if (!options.processes.leads()) return follow_training(*trainer, *joined);
     note_transport(*trainer, notes);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
-    const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_training(*trainer); });
-    const int status = StepLoop(options, notes, *trainer, {*outputs, records, *watch}).run();
+    StepLoop loop(options, notes, *trainer, {*outputs, records, *watch});
+    const auto stop = [&] {
+      if (joined) joined->ask_to_stop(stop_signal());
+      loop.stop();
+    };
+    const SignalAnswers answers(stop, [&] { answer_training(*trainer); });
+    const int status = loop.run();
     if (record) record->finish();
     return status;
   } catch (const RunFailed& failure) {
-    if (!joined || joined->is_to_tell(failure)) print_waiting(failure);
-    print_error(failure.what(), failure.kind());
+    const int status = tell_failed_run(failure, joined.get());
     if (outputs) report_training_failure(*outputs, failure);
-    const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
-    const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
     if (!failure.everything_stopped()) {
       save_lock.reset();
       outputs.reset();
