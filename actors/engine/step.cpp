@@ -13,6 +13,7 @@ RunFailed::RunFailed(const Failure& cause, std::vector<std::string> waiting, boo
     : Error(cause.kind, line_of(cause), cause.setting ? &*cause.setting : nullptr, true),
       waiting_(std::move(waiting)),
       stopped_(stopped),
+      process_lost_(cause.process_lost),
       logs_(std::move(logs)) {}
 
 }  // namespace pipetrain

@@ -37,12 +37,14 @@ class RunFailed : public Error {
   const std::vector<std::string>& waiting() const { return waiting_; }
   // False when some stage still had work running after the grace time: its threads cannot be joined.
   bool everything_stopped() const { return stopped_; }
+  // Whether the cause is that a process of the run is gone.
+  bool process_lost() const { return process_lost_; }
   // As StepOutcome's, of the step that failed; empty ones of stages that could not tell any more.
   const std::vector<schedules::StageLog>& logs() const { return logs_; }
 
  private:
   std::vector<std::string> waiting_;
-  bool stopped_;
+  bool stopped_, process_lost_;
   std::vector<schedules::StageLog> logs_;
 };
 

@@ -20,8 +20,8 @@ void print_who_waited(const RunFailed& failure, const JoinedRun* joined) {
 
 int tell_failed_run(const RunFailed& failure, const JoinedRun* joined) {
   const bool asked_to_stop = stop_signal() != 0;
-  if (asked_to_stop && failure.kind() == ErrorKind::peer_lost && joined && joined->has_lost_process()) {
-    if (joined->is_first_left())
+  if (asked_to_stop && failure.process_lost() && joined) {
+    if (joined->leads() || (joined->is_to_tell(failure) && joined->is_first_follower()))
       print_note(
           fmt::format("stopped by {}, before the run had come to its end: {}; let the launcher wait longer until it "
                       "kills",

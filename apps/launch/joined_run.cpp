@@ -91,14 +91,8 @@ bool JoinedRun::is_to_tell(const Error& failure) const {
   return leads() || std::string_view(failure.what()).find(to_string(control().info(0))) != std::string_view::npos;
 }
 
-bool JoinedRun::has_lost_process() const {
-  for (int process = 0; process < control().processes(); ++process)
-    if (control().is_gone(process)) return true;
-  return false;
-}
-
-bool JoinedRun::is_first_left() const {
-  for (int process = 0; process < control().process(); ++process)
+bool JoinedRun::is_first_follower() const {
+  for (int process = 1; process < control().process(); ++process)
     if (!control().is_gone(process)) return false;
   return true;
 }

@@ -159,7 +159,8 @@ std::string launch_help() {
          "one line that names it, and the exit status is its own. SIGINT, SIGTERM and SIGHUP are passed on: the step is\n"
          "finished, and saved where --save is given. SIGUSR1 prints who waits for whom in the whole run.\n"
          "\n"
-         "Under torchrun, Slurm (srun), Open MPI and PMIx each process is `pipetrain train` (or generate), which reads its "
+         "Under torchrun, Slurm (srun), Open MPI, PMI and PMIx each process is `pipetrain train` (or generate), which reads "
+         "its "
          "place\n"
          "from their environment. docs/multi-node.md tells more.\n"
          "\n" +

@@ -343,9 +343,8 @@ TEST_CASE("a step that is left ends at once, and so does every later one, unless
   Pipeline slow(
       pipeline_options("1f1b", 2, 1, 2, schedules::Order::planned),
       [](StageId id, const schedules::StageNeeds&) {
-        return make_sleeping_compute(id, [](StageId, const Action& action) {
-          return action.kind == ActionKind::optimizer ? 300ms : 50ms;
-        });
+        return make_sleeping_compute(
+            id, [](StageId, const Action& action) { return action.kind == ActionKind::optimizer ? 300ms : 50ms; });
       },
       [](int) { return make_empty_source(); });
   std::promise<void> judged;

@@ -27,9 +27,7 @@ const std::string small_stopped = "--device cpu --threads 1 --seq-len 8 --layers
 
 std::string save_to(const TempFolder& folder) { return "--save '" + (folder.path() / "run").string() + "' "; }
 
-std::string saved_model(const TempFolder& folder) {
-  return read_file(folder.path() / "run" / "model" / "model.safetensors");
-}
+std::string saved_model(const TempFolder& folder) { return read_file(folder.path() / "run" / "model" / "model.safetensors"); }
 
 }  // namespace
 
@@ -103,6 +101,6 @@ TEST_CASE("a process of a stopped run that misses another one does not blame it"
   CHECK(first.end_by(SIGKILL) == -1);
   CHECK(second.end_by(0) == 143);
   INFO(second.err());
-  CHECK_THAT(second.err(), Contains("stopped by SIGTERM, before the run had come to its end: process 0 ") &&
-                               !Contains("pipetrain: error"));
+  CHECK_THAT(second.err(),
+             Contains("stopped by SIGTERM, before the run had come to its end: process 0 ") && !Contains("pipetrain: error"));
 }

@@ -277,10 +277,10 @@ TEST_CASE("a token that others can read or guess is noted by process 0") {
   CHECK_THAT(notes("0123456789abcdef", own | perms::others_read), Contains("(chmod 600)"));
   CHECK_THAT(notes("0123456789abcde", own), Contains("a token of 15 bytes can be guessed"));
   CHECK(notes("short", perms::all, "1").empty());
-  const auto short_variable = parse_processes({"--pp", "2", "--nnodes", "2", "--node-rank", "0", "--master", "localhost",
-                                               "--device", "cpu"},
-                                              {{"PIPETRAIN_TOKEN", "abc"}})
-                                  .notes;
+  const auto short_variable =
+      parse_processes({"--pp", "2", "--nnodes", "2", "--node-rank", "0", "--master", "localhost", "--device", "cpu"},
+                      {{"PIPETRAIN_TOKEN", "abc"}})
+          .notes;
   REQUIRE(short_variable.size() == 1);
   CHECK_THAT(short_variable.front(), StartsWith("PIPETRAIN_TOKEN: a token of 3 bytes can be guessed"));
 }

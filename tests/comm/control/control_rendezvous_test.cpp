@@ -137,7 +137,8 @@ TEST_CASE("processes of runs of another size and of other versions are refused, 
     auto settings = quick_settings();
     settings.version = 7;
     CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 2, port), settings); }),
-               Contains("wrong input: ") && Contains("speaks version 7") && Contains("process 0 version " + std::to_string(control::wire_version)));
+               Contains("wrong input: ") && Contains("speaks version 7") &&
+                   Contains("process 0 version " + std::to_string(control::wire_version)));
   });
   CHECK_THAT(error, Contains("wrong input: a process was refused: ") && Contains("speaks version 7"));
   error = error_of_first(2, [](std::uint16_t port) {
