@@ -74,6 +74,16 @@ int follow_training(Trainer& trainer, JoinedRun& joined) {
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
 
+// What process 0 does. `joined` may be null. Returns the exit status.
+int lead_training(StepLoop& loop, Trainer& trainer, JoinedRun* joined) {
+  const auto stop = [&] {
+    if (joined) joined->ask_to_stop(stop_signal());
+    loop.stop();
+  };
+  const SignalAnswers answers(stop, [&] { answer_training(trainer); });
+  return loop.run();
+}
+
 // What was chosen for the run's processes.
 void note_transport(const Trainer& trainer, std::vector<std::string>& notes) {
   if (const std::string carrier = trainer.carried_by(); !carrier.empty()) notes.push_back("between processes: " + carrier);
@@ -122,12 +132,7 @@ int run_train(const TrainOptions& options) {
     note_transport(*trainer, notes);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
     StepLoop loop(options, notes, *trainer, {*outputs, records, *watch});
-    const auto stop = [&] {
-      if (joined) joined->ask_to_stop(stop_signal());
-      loop.stop();
-    };
-    const SignalAnswers answers(stop, [&] { answer_training(*trainer); });
-    const int status = loop.run();
+    const int status = lead_training(loop, *trainer, joined.get());
     if (record) record->finish();
     return status;
   } catch (const RunFailed& failure) {

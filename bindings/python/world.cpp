@@ -73,7 +73,10 @@ nb::object launch_place() {
     if (end != std::string::npos) environment[text.substr(0, end)] = text.substr(end + 1);
   }
   const auto place = read_launch_environment(environment);
-  if (!place) return nb::none();
+  if (!place) {
+    refuse_half_told_place(environment);
+    return nb::none();
+  }
   nb::dict told;
   told["launcher"] = place->launcher;
   told["where"] = place->where;
