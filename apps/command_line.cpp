@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -138,6 +139,14 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
   return command.run(arguments, environment);
 }
 
+// pipetrain launch starts its processes from /proc/self/exe, and the kernel names them "exe" after that in ps and top. Threads
+// that start later take the name over.
+void name_launched_process() {
+  char name[16] = "";
+  ::prctl(PR_GET_NAME, name);
+  if (std::string_view(name) == "exe") ::prctl(PR_SET_NAME, "pipetrain");
+}
+
 // A file opened later must not take the place of a closed standard stream and receive what is printed there. Results written to
 // the one held here fail, as they would on the closed one. A reader of results, progress or metrics that goes away ends nothing
 // by itself: the write fails, as on a full disk.
@@ -225,6 +234,7 @@ int check_results_written(int status) {
 
 int run_command_line(const std::vector<std::string>& arguments, const Environment& environment) {
   hold_standard_streams();
+  name_launched_process();
   std::set_terminate(end_by_exception);
   connect_launch_report(environment);
   print_no_ucx_stacks();

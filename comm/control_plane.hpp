@@ -21,6 +21,7 @@ struct Rendezvous {
   std::string host = "127.0.0.1";  // where process 0 listens, and the others connect to
   std::uint16_t port = 29500;
   std::string token;  // of the run; may be empty on loopback only
+  std::string job;    // of the launcher that started this process, see launch_job(): all of a run belong to the same
   std::chrono::milliseconds timeout{300000};
   std::string label;  // what this process runs, for messages: "ranks 2-3, stage 1"
   // Settings that must be equal in every process, by name: the first that differs is named.
@@ -94,8 +95,9 @@ class ControlPlane {
 };
 
 // Blocks until every process of the run has joined. Throws Error: input for a token, version, settings or place in the run
-// that the others do not accept; peer_lost when a process does not come in time (who), the host cannot be reached or the
-// address is in use; unavailable where this build has no control plane.
+// that the others do not accept; peer_lost when a process does not come in time (who) or the host cannot be reached;
+// unavailable where the address is in use, where the run of another job listens there, and where this build has no control
+// plane.
 std::unique_ptr<ControlPlane> join_processes(const Rendezvous& rendezvous);
 
 }  // namespace pipetrain

@@ -95,6 +95,11 @@ void Pipeline::finish_step(std::chrono::milliseconds patience) {
   caf::anon_send(actors_->supervisor(), FinishStep{patience});
 }
 
+void Pipeline::leave_step() {
+  if (!actors_->leads()) return;
+  caf::anon_send(actors_->supervisor(), LeaveStep{});
+}
+
 void Pipeline::abort(std::exception_ptr cause) { caf::anon_send(actors_->supervisor(), Failed{failure_of(cause)}); }
 
 void Pipeline::stop_stage(StageId id) { caf::anon_send_exit(actors_->stage(id), caf::exit_reason::kill); }

@@ -85,8 +85,8 @@ struct PipelineOptions {
 using ComputeFactory = std::function<std::shared_ptr<StageCompute>(StageId id, const schedules::StageNeeds& needs)>;
 using SourceFactory = std::function<std::shared_ptr<InputSource>(int replica)>;
 
-// step(), start_step(), memory(), read_state(), save_state(), finish_step(): in process 0 of several only. One step at a time,
-// from one thread. waiting(), finish_step(), abort() and stop_stage(): from any thread.
+// step(), start_step(), memory(), read_state(), save_state(), finish_step(), leave_step(): in process 0 of several only. One
+// step at a time, from one thread. waiting(), finish_step(), leave_step(), abort() and stop_stage(): from any thread.
 class Pipeline {
  public:
   // Validates the plan where its needs are not given (throws schedules::InvalidPlan), makes the computes in replica-major order
@@ -119,14 +119,18 @@ class Pipeline {
   // throws RunFailed when that fails.
   std::future<void> read_state(StageId id, StatePart part, float* out);
 
-  // Between steps only: every stage's compute writes what it keeps now to this folder, which all processes see, while later
-  // steps run: see StageCompute::save_state(). What each said of it, by stage part; the future throws what the first one that
-  // failed threw, or RunFailed. One at a time.
+  // Between steps, or after one that was left: every stage's compute writes what it keeps now to this folder, which all
+  // processes see, while later steps run: see StageCompute::save_state(). What each said of it, by stage part; the future
+  // throws what the first one that failed threw, or RunFailed. One at a time.
   std::future<std::vector<std::string>> save_state(const std::string& where);
 
   // The running step is to be the last: from now on it fails (ErrorKind::aborted) when no action completes for this long, or
   // for the stall time where that is shorter. Not for virtual_time.
   void finish_step(std::chrono::milliseconds patience);
+  // No step is wanted any more: the running one, and each later one, throws StepLeft at once, unless its verdict has been
+  // given: that one ends as usual. Its actions go on beside what follows, which may be save_state() and nothing else. Not for
+  // virtual_time.
+  void leave_step();
   // Ends the running step, or the next one, with this cause.
   void abort(std::exception_ptr cause);
 

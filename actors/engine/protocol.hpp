@@ -4,8 +4,8 @@
 // for memory of whoever asked. Within a process nothing is copied for that. The messages of the facade and of a compute stay in
 // their process and may carry more; they are marked "local". How the others cross: actors/engine/remote/.
 //
-//   facade     -> supervisor       local: StartStep, FinishStep, AskWaiting, AskMemory, AskState, AskSave, Failed (to abort);
-//                                  at set-up ConnectSupervisor
+//   facade     -> supervisor       local: StartStep, FinishStep, LeaveStep, AskWaiting, AskMemory, AskState, AskSave, Failed
+//                                  (to abort); at set-up ConnectSupervisor
 //   facade     -> queue            local: at set-up ConnectQueue
 //   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, Signalled, ReportWaiting, ReportMemory,
 //                                  ReadState, SaveState
@@ -139,6 +139,8 @@ struct Stopped {
 struct FinishStep {
   std::chrono::milliseconds patience;
 };
+// Neither the running step is wanted, unless its verdict has been given, nor any later one.
+struct LeaveStep {};
 struct AskWaiting {
   std::function<void(std::vector<std::string>)> answer;  // must not block
 };
@@ -213,6 +215,7 @@ PIPETRAIN_MESSAGE(pipetrain::ConnectQueue)
 PIPETRAIN_MESSAGE(pipetrain::ConnectSupervisor)
 PIPETRAIN_MESSAGE(pipetrain::StartStep)
 PIPETRAIN_MESSAGE(pipetrain::FinishStep)
+PIPETRAIN_MESSAGE(pipetrain::LeaveStep)
 PIPETRAIN_MESSAGE(pipetrain::AskWaiting)
 PIPETRAIN_MESSAGE(pipetrain::BeginStep)
 PIPETRAIN_MESSAGE(pipetrain::NormDone)

@@ -133,7 +133,8 @@ class StageCompute {
   virtual std::vector<MemoryUse> memory() const { return {}; }
   // Between steps only: fills `out`, host memory that stays until state_read(number) answers; failed() answers where it cannot.
   virtual void read_state(std::int64_t number, const StatePart& part, float* out);
-  // Between steps only: takes a snapshot of what the compute keeps and writes it to the folder `where` while later steps run.
+  // While no action that changes it is launched and incomplete: takes a snapshot of what the compute keeps and writes it to the
+  // folder `where` while later steps run.
   // Always answered by state_saved(), also after abort(). Not again before that.
   virtual void save_state(std::int64_t number, const std::string& where);
   // How many values read_state() would fill. Thread-safe. Throws where there is no such part.

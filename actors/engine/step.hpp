@@ -23,6 +23,12 @@ struct StepOutcome {
 // throws ends the run.
 using Decide = std::function<Verdict(const std::vector<StageResult>&)>;
 
+// What leave_step() makes of a step: nothing has failed, and what the computes keep is as the step before has left it.
+class StepLeft : public Error {
+ public:
+  StepLeft();
+};
+
 // A failure of any actor or worker, after everything has stopped.
 class RunFailed : public Error {
  public:
@@ -31,12 +37,14 @@ class RunFailed : public Error {
   const std::vector<std::string>& waiting() const { return waiting_; }
   // False when some stage still had work running after the grace time: its threads cannot be joined.
   bool everything_stopped() const { return stopped_; }
+  // Whether the cause is that a process of the run is gone.
+  bool process_lost() const { return process_lost_; }
   // As StepOutcome's, of the step that failed; empty ones of stages that could not tell any more.
   const std::vector<schedules::StageLog>& logs() const { return logs_; }
 
  private:
   std::vector<std::string> waiting_;
-  bool stopped_;
+  bool stopped_, process_lost_;
   std::vector<schedules::StageLog> logs_;
 };
 

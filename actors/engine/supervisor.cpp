@@ -47,6 +47,7 @@ caf::behavior SupervisorActor::make_behavior() {
         if (failure_ && !failure_->over) end_failure();
       },
       [this](FinishStep& message) { finish_step(message); },
+      [this](LeaveStep&) { leave_step(); },
       [this](AskMemory& message) { ask_memory(message); },
       [this](MemoryReport& message) { memory_reported(message); },
       [this](AskState& message) { ask_state(message); },
@@ -95,6 +96,7 @@ void SupervisorActor::start(StartStep& message) {
     if (failure_->over) end_failure();
     return;
   }
+  if (leaving_) return leave_step();
   step_->results.resize(stages_.size());
   step_->outcome.stages.resize(stages_.size());
   step_->outcome.devices.resize(stages_.size());
@@ -109,6 +111,7 @@ void SupervisorActor::norm_done(NormDone& message) {
   if (failure_ || !step_) return;
   step_->results[index(message.stage)] = std::move(message.result);
   if (--step_->norms_missing > 0) return;
+  step_->judged = true;
   try {
     to_stages(GiveVerdict{step_->start.decide(join_parts(std::move(step_->results)))});
   } catch (...) {
@@ -300,6 +303,15 @@ void SupervisorActor::finish_step(const FinishStep& message) {
   completed_seen_ = -1;
   ++watch_;
   look();
+}
+
+// Without a verdict no stage runs its optimizer: all they keep stays as the step before has left it.
+void SupervisorActor::leave_step() {
+  leaving_ = true;
+  if (failure_ || !step_ || step_->judged) return;
+  const auto outcome = std::move(step_->start.outcome);
+  step_.reset();
+  outcome->set_exception(std::make_exception_ptr(StepLeft()));
 }
 
 // A stage whose compute does not return from a call has not answered the look before.

@@ -35,6 +35,7 @@ class SupervisorActor : public caf::event_based_actor {
     std::vector<StageResult> results;
     int norms_missing = 0;
     int stages_missing = 0;
+    bool judged = false;
     StepOutcome outcome;  // of every part, until its end
   };
   struct WaitingReport {
@@ -77,6 +78,7 @@ class SupervisorActor : public caf::event_based_actor {
   void ask_stages(std::function<void(std::vector<std::string>)> answer);
   void waiting(Waiting& message);
   void finish_step(const FinishStep& message);
+  void leave_step();
   void look();
   void judge_progress(const WaitingReport& report);
   std::string hanging_workers(const WaitingReport& report) const;
@@ -112,6 +114,7 @@ class SupervisorActor : public caf::event_based_actor {
   std::optional<RunFailure> failure_;
   int watch_ = 0;  // the chain of looks that counts
   bool finishing_ = false;
+  bool leaving_ = false;
   std::int64_t completed_seen_ = -1;  // actions of all stages at the last look; -1: between steps
 };
 

@@ -11,11 +11,7 @@ std::size_t snapshot_bytes(const std::vector<HeldState>& source) {
 }
 
 StateSnapshot::StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source)
-    : source_(std::move(source)),
-      pieces_(source_),
-      stream_(device.make_stream("snapshot")),
-      ready_(device.make_event()),
-      copied_(device.make_event()) {
+    : source_(std::move(source)), pieces_(source_), stream_(device.make_stream("snapshot")), copied_(device.make_event()) {
   if (source_.empty()) return;
   memory_ = device.allocate_host(snapshot_bytes(source_), rank + ": snapshot to save");
   auto* next = static_cast<float*>(memory_.data());
@@ -32,9 +28,7 @@ StateSnapshot::~StateSnapshot() {
   }
 }
 
-void StateSnapshot::take(Stream& stream) {
-  stream.record(*ready_);
-  stream_->wait(*ready_);
+void StateSnapshot::take() {
   for (std::size_t i = 0; i < source_.size(); ++i) {
     auto* const target = const_cast<float*>(pieces_[i].values);
     if (source_[i].read) {

@@ -30,8 +30,9 @@ class StateSnapshot {
   StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source);
   ~StateSnapshot();
 
-  // The source as it is once all that `stream` was given has run. Throws what reading throws.
-  void take(Stream& stream);
+  // The source as it is: whatever has changed it has run, and what does so next comes behind protect(). Does not wait for other
+  // work, such as that of a step that is under way. Throws what reading throws.
+  void take();
   // Later work of `stream` may change the source: it waits until the last moment taken has been copied.
   void protect(Stream& stream);
 
@@ -44,7 +45,7 @@ class StateSnapshot {
   std::vector<HeldState> source_, pieces_;
   Buffer memory_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Event> ready_, copied_;
+  std::unique_ptr<Event> copied_;
   bool taken_ = false;
 };
 

@@ -133,6 +133,13 @@ class Trainer::Run {
     return evaluation;
   }
 
+  // What is offloaded is read by way of places that a step under way uses too.
+  bool leave_step() {
+    if (job_.offload.optimizer || job_.offload.parameters) return false;
+    pipeline_->leave_step();
+    return true;
+  }
+
   std::int64_t steps_done() const { return steps_done_; }
   double first_loss() const { return first_loss_; }
   std::optional<double> last_loss() const { return last_loss_; }
@@ -355,6 +362,7 @@ void Trainer::save_model(const std::filesystem::path& folder, const ModelFolderO
 }
 std::vector<std::string> Trainer::waiting() { return run_->pipeline().waiting(); }
 void Trainer::finish_step(std::chrono::milliseconds patience) { run_->pipeline().finish_step(patience); }
+bool Trainer::leave_step() { return run_->leave_step(); }
 void Trainer::abort(std::exception_ptr cause) { run_->pipeline().abort(std::move(cause)); }
 
 }  // namespace pipetrain

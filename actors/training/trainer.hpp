@@ -52,7 +52,7 @@ struct DeviceMemory {
   MemoryUse use;
 };
 
-// Steps and saving from one thread; waiting(), finish_step() and abort() from any.
+// Steps and saving from one thread; waiting(), finish_step(), leave_step() and abort() from any.
 //
 // In a run over several processes (TrainJob::processes) each makes a Trainer of the same job at about the same time. Process 0
 // runs and saves as if it were alone; the others call follow() and nothing else but waiting() and abort(), which are for the
@@ -95,6 +95,9 @@ class Trainer {
 
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline
+  // step() and evaluate() throw StepLeft from now on, see Pipeline; start_checkpoint() then saves the state of the last step
+  // that was done. Not where the optimizer's states or the weights are offloaded: false, and nothing has changed.
+  bool leave_step();
   void abort(std::exception_ptr cause);
 
  private:

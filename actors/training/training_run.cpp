@@ -106,13 +106,20 @@ void TrainingRun::save_model() {
 void TrainingRun::begin_checkpoint() {
   const std::int64_t step = trainer_.steps_done();
   save([&] {
-    saving_ = std::async(std::launch::async, [written = trainer_.start_checkpoint(*settings_.folder, check_folder_), step,
-                                              &settings = settings_]() mutable {
-      written.get();
-      remove_old_checkpoints(*settings.folder, step, {settings.keep, settings.keep_every});
-    });
+    const auto begin = std::chrono::steady_clock::now();
+    saving_ = std::async(std::launch::async,
+                         [this, written = trainer_.start_checkpoint(*settings_.folder, check_folder_), step, begin]() mutable {
+                           written.get();
+                           save_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+                           remove_old_checkpoints(*settings_.folder, step, {settings_.keep, settings_.keep_every});
+                         });
   });
   saved_step_ = step;
+}
+
+std::optional<std::chrono::duration<double>> TrainingRun::save_time() const {
+  const double seconds = save_seconds_;
+  return seconds < 0 ? std::nullopt : std::optional(std::chrono::duration<double>(seconds));
 }
 
 void TrainingRun::finish_checkpoint() {

@@ -1,6 +1,7 @@
 // A training run from its first step to its end: when it ends, and what it saves on the way.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -27,7 +28,7 @@ class TrainingRun {
   const RunLength& length() const { return length_; }
   // Also of a run that goes on from where it had ended.
   bool finished() const;
-  // The next step. Throws RunFailed, see Trainer.
+  // The next step. Throws RunFailed and StepLeft, see Trainer.
   StepReport step();
   // After a step that is not the last: the evaluation that is due with it, if any. See Trainer::evaluate().
   std::optional<Evaluation> evaluate_if_due(const std::function<bool()>& stop);
@@ -44,6 +45,8 @@ class TrainingRun {
 
   // The loss of the last step of this run that had one.
   std::optional<double> last_loss() const { return last_loss_; }
+  // How long the last checkpoint that is on disk took. Thread-safe.
+  std::optional<std::chrono::duration<double>> save_time() const;
   std::int64_t redone_steps() const { return redone_steps_; }          // see StepReport::redone
   std::int64_t unlabelled_steps() const { return unlabelled_steps_; }  // which this run skipped because no label counts
 
@@ -64,8 +67,9 @@ class TrainingRun {
   std::optional<double> last_loss_;
   std::int64_t redone_steps_ = 0, unlabelled_steps_ = 0;
   std::int64_t evaluated_step_ = 0;
-  std::future<void> saving_;     // the checkpoint of saved_step_; its destructor waits
-  std::int64_t saved_step_ = 0;  // none: before step 1 there is nothing to go on from
+  std::atomic<double> save_seconds_{-1};  // below 0: nothing is known
+  std::future<void> saving_;              // the checkpoint of saved_step_; its destructor waits
+  std::int64_t saved_step_ = 0;           // none: before step 1 there is nothing to go on from
 };
 
 }  // namespace pipetrain

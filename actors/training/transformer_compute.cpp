@@ -91,7 +91,7 @@ void TransformerCompute::save_state(std::int64_t number, const std::string& wher
   for (std::size_t index = 0; index < ranks(); ++index) {
     worker(index).post([this, &one = rank(index), saving] {
       try {
-        one.state().snapshot().take(one.stream());
+        one.state().snapshot().take();
       } catch (...) {
         const std::lock_guard lock(saving->mutex);
         saving->failure = std::current_exception();

@@ -13,6 +13,7 @@
 #include "actors/generation/decoding.hpp"
 #include "apps/generate/open_generation.hpp"
 #include "apps/generate/text_printer.hpp"
+#include "apps/launch/failed_run.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
 #include "comm/ucx/ucx_process.hpp"
@@ -104,12 +105,7 @@ int follow_generation(Generator& generator, JoinedRun& joined) {
 
 // Tells of it. Returns the exit status; where threads still run, which cannot be joined, the process ends here.
 int failed(const RunFailed& failure, const JoinedRun* joined) {
-  if (joined && joined->is_to_tell(failure) && failure.kind() != ErrorKind::input && failure.kind() != ErrorKind::numeric) {
-    for (const auto& line : failure.waiting()) print_note(line);
-  }
-  print_error(failure.what(), failure.kind());
-  const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
-  const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
+  const int status = tell_failed_run(failure, joined);
   if (failure.everything_stopped()) return status;
   hold_ucx_openings();
   std::fflush(nullptr);

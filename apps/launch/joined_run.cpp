@@ -91,6 +91,12 @@ bool JoinedRun::is_to_tell(const Error& failure) const {
   return leads() || std::string_view(failure.what()).find(to_string(control().info(0))) != std::string_view::npos;
 }
 
+bool JoinedRun::is_first_follower() const {
+  for (int process = 1; process < control().process(); ++process)
+    if (!control().is_gone(process)) return false;
+  return true;
+}
+
 void JoinedRun::ask_to_stop(int signal) noexcept {
   WireWriter writer;
   writer.number(static_cast<std::int32_t>(signal));

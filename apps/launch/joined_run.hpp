@@ -50,6 +50,9 @@ class JoinedRun {
   // Whether this process knows best who waited for whom when the run failed: process 0, or a follower that has lost it.
   bool is_to_tell(const Error& failure) const;
 
+  // Whether all followers before this one are gone or have left.
+  bool is_first_follower() const;
+
   // A signal that came to one process stops all of them, as process 0 decides.
   void ask_to_stop(int signal) noexcept;
 

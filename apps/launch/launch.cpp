@@ -100,8 +100,11 @@ int run_attempts(const Launched& launched) {
     if (!cause) return stop_signal() != 0 ? stop_signal_status() : 0;
     if (plan.attempt == launch.restarts || !may_start_again(*cause)) {
       const bool untried = plan.attempt < launch.restarts && cause->kind == ErrorKind::unavailable;
+      const bool advise_restart = cause->restart_helps && launch.restarts == 0;
       if (!cause->line.empty())
-        print_error(cause->line + (untried ? "; not started again (--restart), because it would end the same way" : ""));
+        print_error(cause->line + (advise_restart ? ", or use --restart"
+                                   : untried      ? "; not started again (--restart), because it would end the same way"
+                                                  : ""));
       if (launched.tell_end) launched.tell_end(*cause);
       if (cause->unsaid) print_note("stopped by " + stop_signal_name());
       return cause->status;
@@ -174,7 +177,8 @@ std::string launch_help() {
          "one line that names it, and the exit status is its own. SIGINT, SIGTERM and SIGHUP are passed on: the step is\n"
          "finished, and saved where --save is given. SIGUSR1 prints who waits for whom in the whole run.\n"
          "\n"
-         "Under torchrun, Slurm (srun), Open MPI and PMIx each process is `pipetrain train` (or generate), which reads its "
+         "Under torchrun, Slurm (srun), Open MPI, PMI and PMIx each process is `pipetrain train` (or generate), which reads "
+         "its "
          "place\n"
          "from their environment. docs/multi-node.md tells more.\n"
          "\n" +

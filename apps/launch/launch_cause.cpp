@@ -35,12 +35,15 @@ bool asks_to_stop(int number) { return number == SIGHUP || number == SIGINT || n
 
 LaunchCause by_signal(const ProcessEnd& end, const Name& name) {
   if (end.stopped)
-    return {1, ErrorKind::peer_lost,
-            fmt::format("{} was stopped by {} and answered no more; let processes of a run go on, or use --restart",
-                        name(end.process), signal_name(end.signal))};
+    return {.status = 1,
+            .kind = ErrorKind::peer_lost,
+            .line = fmt::format("{} was stopped by {} and answered no more; let processes of a run go on", name(end.process),
+                                signal_name(end.signal)),
+            .restart_helps = true};
   const std::string line = fmt::format("{} was ended by {}{}", name(end.process), signal_name(end.signal), advice(end.signal));
-  if (asks_to_stop(end.signal)) return {128 + end.signal, ErrorKind::aborted, line};  // before it could finish a step
-  return {1, ErrorKind::peer_lost, line};
+  if (asks_to_stop(end.signal))
+    return {.status = 128 + end.signal, .kind = ErrorKind::aborted, .line = line};  // before it could finish a step
+  return {.status = 1, .kind = ErrorKind::peer_lost, .line = line};
 }
 
 bool is_own(const ProcessEnd& end) {
@@ -73,12 +76,13 @@ std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int 
     const ProcessEnd* end = preferred(ends, fits);
     if (!end) continue;
     if (stopped && fits == is_news) break;  // they miss one that was asked to stop
-    if (end->failure) return LaunchCause{end->status, *end->failure, end->line};
-    if (is_stop(*end)) return LaunchCause{end->status, ErrorKind::aborted, ""};
-    return LaunchCause{end->status, ErrorKind::peer_lost,
-                       fmt::format("{} ended with status {}", name(end->process), end->status)};
+    if (end->failure) return LaunchCause{.status = end->status, .kind = *end->failure, .line = end->line};
+    if (is_stop(*end)) return LaunchCause{.status = end->status, .kind = ErrorKind::aborted, .line = ""};
+    return LaunchCause{.status = end->status,
+                       .kind = ErrorKind::peer_lost,
+                       .line = fmt::format("{} ended with status {}", name(end->process), end->status)};
   }
-  if (stopped) return LaunchCause{128 + passed_on, ErrorKind::aborted, "", true};
+  if (stopped) return LaunchCause{.status = 128 + passed_on, .kind = ErrorKind::aborted, .line = "", .unsaid = true};
   return std::nullopt;
 }
 

@@ -24,8 +24,9 @@ struct ProcessEnd {
 struct LaunchCause {
   int status = 0;  // the exit status of the whole run
   ErrorKind kind = ErrorKind::peer_lost;
-  std::string line;     // empty: nobody needs to be told; a signal has asked the run to stop
-  bool unsaid = false;  // and no process has said so, because it ended them at once
+  std::string line;            // empty: nobody needs to be told; a signal has asked the run to stop
+  bool unsaid = false;         // and no process has said so, because it ended them at once
+  bool restart_helps = false;  // --restart is what to do about it, where it is not on
 };
 
 // `ends` are in order of time. Nothing when all have ended well. In this order of preference: a process that a signal ended or

@@ -152,6 +152,10 @@ const std::vector<OptionSpec>& train_option_table() {
        "loopback",
        "none; launch on one host draws one"},
       {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
+      {"Processes", "stop-grace", "SECONDS",
+       "what the launcher leaves between SIGTERM and SIGKILL: where a step and a save do not fit, the last finished step is "
+       "saved at once",
+       "1 under Open MPI, 30 under torchrun, or as they say"},
       {"Processes", "transport", "auto|inproc|ipc|nccl|nccl-put|nccl-send|ucx",
        "what carries data between processes: memory of GPUs on one host, NCCL between hosts (which puts where it can; with "
        "puts "

@@ -1,12 +1,14 @@
 #include "apps/options/process_options.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 
 #include "apps/options/option_files.hpp"
+#include "comm/control/launch_grace.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"
@@ -44,6 +46,24 @@ std::string read_token(const OptionValues& values, const Environment& environmen
   if (const auto file = values.text("token-file")) return read_token_file(values, *file);
   const auto variable = environment.find(read_token_variable);
   return variable == environment.end() ? "" : variable->second;
+}
+
+// What is weak about the token of a run of several processes. Without one there is nothing to tell: then nobody from outside
+// reaches the run.
+std::vector<std::string> token_notes(const OptionValues& values, const std::string& token) {
+  constexpr std::size_t shortest_token = 16;
+  std::vector<std::string> notes;
+  const auto file = values.text("token-file");
+  struct stat status {};
+  if (file && ::stat(file->c_str(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IRGRP | S_IROTH)) != 0)
+    notes.push_back(
+        fmt::format("{}: other users of this host can read the run's token; take their right to it away (chmod 600)",
+                    values.where("token-file")));
+  if (!token.empty() && token.size() < shortest_token)
+    notes.push_back(fmt::format("{}: a token of {} can be guessed; give one of {} bytes or more",
+                                file ? values.where("token-file") : read_token_variable,
+                                counted(static_cast<std::int64_t>(token.size()), "byte"), shortest_token));
+  return notes;
 }
 
 void check_token(const std::string& where, const MasterAddress& master, const std::string& token) {
@@ -115,6 +135,7 @@ void place_by_launcher(const OptionValues& values, const LaunchPlace& place, Pro
   if (!master && place.host.empty() && options.several())
     throw Error(ErrorKind::input,
                 fmt::format("{}: {} does not tell where process 0 is; give --master HOST:PORT", place.where, place.launcher));
+  options.job = place.job;
   if (!place.host.empty()) options.master.host = place.host;
   if (place.port) options.master.port = *place.port;
   if (master) options.master = *master;
@@ -133,6 +154,12 @@ std::optional<TransportKind> read_transport(const OptionValues& values, bool sev
 
 std::chrono::seconds read_timeout(const OptionValues& values) {
   return std::chrono::seconds(values.integer("rendezvous-timeout", 1, 1'000'000).value_or(300));
+}
+
+std::optional<std::chrono::seconds> read_stop_grace(const OptionValues& values, const Environment& environment) {
+  constexpr std::int64_t longest = 1'000'000;
+  if (const auto given = values.integer("stop-grace", 0, longest)) return std::chrono::seconds(*given);
+  return launch_grace(environment);
 }
 
 // Of processes on one host that the launcher does not count.
@@ -194,6 +221,7 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
     options.attempt = place->attempt;
   } else {
     refuse_launch_options(values);
+    if (!place && !values.given("nnodes")) refuse_half_told_place(environment);
     place ? place_by_launcher(values, *place, options) : place_by_hand(values, options);
     if (!place) options.locals = 0;
     guess_locals(options);
@@ -201,7 +229,9 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
     check_processes(where, options.processes, ranks);
     if (options.several()) check_token(values.given("master") ? values.where("master") : where, options.master, options.token);
   }
+  if (options.several()) options.notes = token_notes(values, options.token);
   options.transport = read_transport(values, options.several());
+  options.stop_grace = read_stop_grace(values, environment);
   return options;
 }
 
@@ -212,6 +242,7 @@ Rendezvous rendezvous_of(const ProcessOptions& processes) {
   rendezvous.host = processes.master.host;
   rendezvous.port = processes.master.port;
   rendezvous.token = processes.token;
+  rendezvous.job = processes.job;
   rendezvous.timeout = processes.timeout;
   return rendezvous;
 }
@@ -229,6 +260,7 @@ LaunchOptions read_launch(const OptionValues& values, const Environment& environ
   const auto place = read_launch_environment(environment);
   options.nnodes = read_nnodes(values);
   options.node_rank = read_node_rank(values, options.nnodes);
+  if (!place && options.nnodes == 1) refuse_half_told_place(environment);
   const bool by_node = place && place->launcher == "Slurm" && options.nnodes > 1;  // one launch a node, started by srun
   if (place && !by_node)
     throw Error(ErrorKind::input, fmt::format("launch: {} has started this process already ({}); use pipetrain train there",
@@ -245,6 +277,7 @@ LaunchOptions read_launch(const OptionValues& values, const Environment& environ
   if (options.restarts > 0 && !values.given("save"))
     values.fail("restart", "needs --save DIR, for the checkpoints to go on from; give it");
   read_timeout(values);
+  read_stop_grace(values, environment);
   read_transport(values, options.processes() > 1);
   return options;
 }

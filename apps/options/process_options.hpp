@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/options/option_values.hpp"
 #include "comm/control/launch_environment.hpp"
@@ -29,9 +30,12 @@ struct ProcessOptions {
   int local = 0, locals = 1;  // of those of this run on this host
   MasterAddress master;
   std::string token;  // may be empty on loopback
+  std::string job;    // of the launcher, see launch_job()
   std::chrono::seconds timeout{300};
-  std::optional<TransportKind> transport;  // not given: the first that can carry the run
-  int attempt = 0;                         // how often pipetrain launch has started the run again
+  std::optional<TransportKind> transport;          // not given: the first that can carry the run
+  int attempt = 0;                                 // how often pipetrain launch has started the run again
+  std::optional<std::chrono::seconds> stop_grace;  // between a launcher's SIGTERM and its SIGKILL; not given: not known
+  std::vector<std::string> notes;                  // lines for stderr, see TrainOptions::notes
 
   bool several() const { return processes > 1; }
   bool leads() const { return process == 0; }  // draws the progress and writes the files

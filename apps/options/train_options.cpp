@@ -276,6 +276,8 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   read_schedule_name(values, run.layout);
   read_batch_sizes(values, run);
   options.processes = place(run.ranks());
+  if (options.processes.leads())
+    options.notes.insert(options.notes.end(), options.processes.notes.begin(), options.processes.notes.end());
   placing_errors(options.places, [&] { read_batch(values, run); });
   read_chunks_and_order(values, run);
   read_length_and_optimizer(values, run);

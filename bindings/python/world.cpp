@@ -73,13 +73,17 @@ nb::object launch_place() {
     if (end != std::string::npos) environment[text.substr(0, end)] = text.substr(end + 1);
   }
   const auto place = read_launch_environment(environment);
-  if (!place) return nb::none();
+  if (!place) {
+    refuse_half_told_place(environment);
+    return nb::none();
+  }
   nb::dict told;
   told["launcher"] = place->launcher;
   told["where"] = place->where;
   told["process"] = place->process;
   told["processes"] = place->processes;
   told["local"] = place->local;
+  told["job"] = place->job;
   told["host"] = place->host;
   told["port"] = place->port ? nb::object(nb::int_(*place->port)) : nb::object(nb::none());
   return told;
@@ -100,6 +104,7 @@ std::shared_ptr<HostedWorld> join(const nb::dict& how) {
   rendezvous.host = nb::cast<std::string>(how["host"]);
   rendezvous.port = nb::cast<std::uint16_t>(how["port"]);
   rendezvous.token = nb::cast<std::string>(how["token"]);
+  rendezvous.job = nb::cast<std::string>(how["job"]);
   rendezvous.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(nb::cast<double>(how["timeout"]) * 1000));
   rendezvous.settings = {{"program", "a pipeline of its own stages"}};
   const auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(nb::cast<double>(how["patience"]) * 1000));

@@ -74,7 +74,7 @@ tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous) {
   if (error == asio::error::address_in_use) advice = "another run or program listens there: end it, or choose another port";
   if (error == boost::system::errc::address_not_available)
     advice = "it is not an address of this host: process 0 must run on the host that is named";
-  throw Error(ErrorKind::peer_lost, "cannot listen at " + address_of(rendezvous) + ": " + error.message() + "; " + advice);
+  throw Error(ErrorKind::unavailable, "cannot listen at " + address_of(rendezvous) + ": " + error.message() + "; " + advice);
 }
 
 std::vector<std::string> addresses_in_run(const std::vector<ConnectionEnds>& ends) {

@@ -18,8 +18,8 @@ void check_rendezvous(const Rendezvous& rendezvous);
 // Throws Error(input) where others than this host could reach the run and it has no token.
 void check_token(const Rendezvous& rendezvous, const asio::ip::address& address);
 
-// Resolves the host, then listens. Throws Error: input where a token is missing, peer_lost where the host is unknown or not
-// this one, or the address is in use.
+// Resolves the host, then listens. Throws Error: input where a token is missing, peer_lost where the host is unknown,
+// unavailable where it is not this one or the address is in use.
 tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous);
 
 // The addresses by which a run reaches its processes, by process; ends: the coordinator's own address and the other's, of its

@@ -54,7 +54,22 @@ std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
   return compare(hello.settings, first.settings);
 }
 
-Refusal wrong_token() { return because("this process's token is not the run's; give every process the same token"); }
+std::optional<Refusal> refusal_of_job(const Hello& hello, const Hello& first) {
+  if (hello.job == first.job) return std::nullopt;
+  const auto named = [](const Hello& of) { return of.job.empty() ? std::string("no launcher's job") : of.job; };
+  return Refusal{ErrorKind::unavailable,
+                 {},
+                 "another run has that address already: it belongs to " + named(first) + ", this process to " + named(hello) +
+                     "; give each run a port of its own"};
+}
+
+Refusal wrong_token(std::span<const std::byte> shown, const std::string& token) {
+  if (shown.empty()) return because("this process has no token, and the run has one; give every process the same token");
+  if (token.empty()) return because("this process has a token, and the run has none; give every process the same token");
+  return because(
+      "this process's token is not the run's; give every process the same token, or each run a port of its own where another "
+      "run listens at this one");
+}
 
 Refusal wrong_version(int theirs, int ours) {
   return because("this pipetrain speaks version " + std::to_string(theirs) +

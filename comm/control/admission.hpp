@@ -13,7 +13,12 @@ namespace pipetrain::control {
 std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
                                   const std::vector<std::optional<ProcessInfo>>& joined);
 
-Refusal wrong_token();
+// Of a process that has shown the run's token, or of a run without one. Nothing where both belong to one job. Not a reason to
+// end the run that it has come to, which waits for processes of its own.
+std::optional<Refusal> refusal_of_job(const Hello& hello, const Hello& first);
+
+// Of a process that has shown this one, which is not `token`.
+Refusal wrong_token(std::span<const std::byte> shown, const std::string& token);
 Refusal wrong_version(int theirs, int ours);
 
 // "process 1, process 3 (it was refused: ...) and 5 more": who has not joined, and what is known of it: by process, empty where

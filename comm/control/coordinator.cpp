@@ -38,6 +38,7 @@ void Coordinator::start() {
 }
 
 void Coordinator::came(std::shared_ptr<Connection> connection, Hello hello) {
+  if (const auto other = refusal_of_job(hello, own_)) return refuse(*connection, *other);
   auto refusal = refusal_of(hello, own_, joined_);
   const bool known = hello.info.process > 0 && hello.info.process < std::ssize(peers_);
   if (known && !peer(hello.info.process).gone.empty())

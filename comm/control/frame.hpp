@@ -29,7 +29,7 @@ enum class FrameKind : std::uint8_t {
   left,       // a process ends on purpose
 };
 
-inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint16_t wire_version = 2;
 inline constexpr std::size_t header_bytes = 16;
 inline constexpr std::size_t most_token_bytes = 4096;
 inline constexpr std::size_t most_hello_bytes = std::size_t{1} << 20;

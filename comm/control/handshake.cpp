@@ -28,6 +28,9 @@ std::string name_space(const std::string& kind) {
   return size <= 0 ? "" : " " + std::string(name.data(), static_cast<std::size_t>(size));
 }
 
+// As a payload has it. What is the same in every version is `input` and `peer_lost`.
+enum class RefusalKind : std::uint8_t { peer_lost, input, unavailable };
+
 std::string memory_scope() { return kernel_name() + name_space("ipc"); }
 
 // The numbers of processes (pid) and the monotonic clock (time) belong to namespaces, too.
@@ -69,6 +72,7 @@ Hello hello_of(const Rendezvous& rendezvous) {
   hello.info.label = rendezvous.label;
   hello.processes = rendezvous.processes;
   hello.program = PIPETRAIN_VERSION;
+  hello.job = rendezvous.job;
   hello.settings = rendezvous.settings;
   return hello;
 }
@@ -78,6 +82,7 @@ Bytes to_bytes(const Hello& hello) {
   write_process(writer, hello.info);
   writer.number(static_cast<std::int32_t>(hello.processes));
   writer.text(hello.program);
+  writer.text(hello.job);
   writer.list(hello.settings, [&](const auto& setting) {
     writer.text(setting.first);
     writer.text(setting.second);
@@ -91,6 +96,7 @@ Hello read_hello(std::span<const std::byte> payload) {
   hello.info = read_process(reader);
   hello.processes = reader.number<std::int32_t>();
   hello.program = reader.text();
+  hello.job = reader.text();
   hello.settings.resize(reader.count(2 * sizeof(std::uint32_t)));
   for (auto& [name, value] : hello.settings) {
     name = reader.text();
@@ -107,7 +113,10 @@ Error to_error(const Refusal& refusal) {
 
 Bytes to_bytes(const Refusal& refusal) {
   WireWriter writer;
-  writer.flag(refusal.kind == ErrorKind::input);
+  const auto kind = refusal.kind == ErrorKind::input         ? RefusalKind::input
+                    : refusal.kind == ErrorKind::unavailable ? RefusalKind::unavailable
+                                                             : RefusalKind::peer_lost;
+  writer.number(kind);
   writer.text(refusal.setting.name);
   writer.text(refusal.setting.value);
   writer.text(refusal.why);
@@ -117,7 +126,10 @@ Bytes to_bytes(const Refusal& refusal) {
 Refusal read_refusal(std::span<const std::byte> payload) {
   WireReader reader(payload);
   Refusal refusal;
-  refusal.kind = reader.flag() ? ErrorKind::input : ErrorKind::peer_lost;
+  const auto kind = reader.choice(RefusalKind::unavailable);
+  refusal.kind = kind == RefusalKind::input         ? ErrorKind::input
+                 : kind == RefusalKind::unavailable ? ErrorKind::unavailable
+                                                    : ErrorKind::peer_lost;
   refusal.setting.name = reader.text();
   refusal.setting.value = reader.text();
   refusal.why = reader.text();

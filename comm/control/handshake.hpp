@@ -18,6 +18,7 @@ struct Hello {
   ProcessInfo info;
   int processes = 1;
   std::string program;  // its version
+  std::string job;      // Rendezvous::job
   std::vector<std::pair<std::string, std::string>> settings;
 };
 

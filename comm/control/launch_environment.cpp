@@ -2,53 +2,38 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <limits>
 #include <string_view>
 
+#include "comm/control/launch_job.hpp"
+#include "comm/control/launch_variables.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
 
+using control::fail_environment;
+using control::find_variable;
+using control::LauncherKind;
+
 namespace {
 
-using Variables = std::map<std::string, std::string>;
+using Variables = control::LaunchVariables;
 
-[[noreturn]] void fail_environment(const std::string& where, const std::string& why) {
-  throw Error(ErrorKind::input, fmt::format("{}: {}", where, why));
-}
-
-const std::string* find_variable(const Variables& variables, const char* name) {
-  const auto found = variables.find(name);
-  return found == variables.end() || found->second.empty() ? nullptr : &found->second;
-}
-
-std::string given(const Variables& variables, const char* name) { return fmt::format("{}={}", name, variables.at(name)); }
-
-std::optional<int> number(std::string_view text) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
-
-std::optional<int> number_of(const Variables& variables, const char* name) {
-  const std::string* text = find_variable(variables, name);
-  if (!text) return std::nullopt;
-  const auto value = number(*text);
-  if (!value) fail_environment(given(variables, name), "must be a number of at least 0; the launcher sets it");
-  return value;
-}
+std::string given(const Variables& variables, const char* name) { return control::given_variable(variables, name); }
+std::optional<int> number(std::string_view text) { return control::parse_number(text); }
+std::optional<int> number_of(const Variables& variables, const char* name) { return control::number_variable(variables, name); }
 
 // How a launcher calls what it tells.
 struct Names {
-  const char* launcher;
+  LauncherKind launcher;
   const char *process, *processes, *local, *local_processes;
 };
-constexpr Names torchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-constexpr Names open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+constexpr Names torchrun{LauncherKind::torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Names open_mpi{LauncherKind::open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                          "OMPI_COMM_WORLD_LOCAL_SIZE"};
-constexpr Names slurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr};
+constexpr Names slurm{LauncherKind::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr};
+constexpr Names hydra{LauncherKind::pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+constexpr Names pals{LauncherKind::pmi, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"};
 
 void check_place(const Variables& variables, const Names& names, const LaunchPlace& place) {
   if (place.process >= place.processes)
@@ -65,7 +50,9 @@ std::optional<LaunchPlace> read(const Variables& variables, const Names& names) 
   const auto process = number_of(variables, names.process), processes = number_of(variables, names.processes);
   if (!process || !processes) return std::nullopt;
   LaunchPlace place;
-  place.launcher = names.launcher;
+  place.launcher = control::launcher_name(names.launcher);
+  place.job = control::launch_job(names.launcher, variables);
+  if (!place.job.empty()) place.port = control::port_of_job(place.job);
   place.where = given(variables, names.process);
   place.process = *process;
   place.processes = *processes;
@@ -114,11 +101,23 @@ std::optional<LaunchPlace> read_slurm(const Variables& variables) {
   return place;
 }
 
+// srun sets these too, for what it starts with --mpi=pmi2, and tells more by its own.
+std::optional<LaunchPlace> read_pmi(const Variables& variables) {
+  auto place = read(variables, find_variable(variables, hydra.local_processes) ? hydra : pals);
+  if (!place) return std::nullopt;
+  const auto by_slurm = read(variables, slurm);
+  if (by_slurm && by_slurm->process == place->process && by_slurm->processes == place->processes) return std::nullopt;
+  if (place->local_processes == place->processes) place->host = "127.0.0.1";
+  return place;
+}
+
 std::optional<LaunchPlace> read_pmix(const Variables& variables) {
   const auto process = number_of(variables, "PMIX_RANK");
   if (!process) return std::nullopt;
   LaunchPlace place;
-  place.launcher = "PMIx";
+  place.launcher = control::launcher_name(LauncherKind::pmix);
+  place.job = control::launch_job(LauncherKind::pmix, variables);
+  if (!place.job.empty()) place.port = control::port_of_job(place.job);
   place.where = given(variables, "PMIX_RANK");
   place.process = *process;
   return place;
@@ -150,27 +149,92 @@ std::optional<LaunchPlace> read_launch(const Variables& variables) {
   return place;
 }
 
+// Each of the outer launcher's processes would run alone, and do the work of all.
+void check_nesting(const LaunchPlace& inner, const LaunchPlace& outer) {
+  if (inner.processes != 1 || outer.processes <= 1) return;
+  fail_environment(
+      inner.where,
+      fmt::format("{} tells of a run of one process, and {} of one of {} ({}); unset the variables of the one that "
+                  "has not started this process",
+                  inner.launcher, outer.launcher, outer.processes, outer.where));
+}
+
+// A process of a step of srun. The script of a job, and the shell of salloc, have SLURM_PROCID=0 too; the numbers of their
+// steps, where they have any, are above those of an int.
+bool is_slurm_task(const Variables& variables) {
+  for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"}) {
+    const std::string* step = find_variable(variables, name);
+    if (step && number(*step)) return true;
+  }
+  return number_of(variables, slurm.process).value_or(0) > 0;
+}
+
+void refuse_half(const Variables& variables, const Names& names) {
+  const auto process = number_of(variables, names.process), processes = number_of(variables, names.processes);
+  const auto fail = [&](const char* told, const char* missing) {
+    fail_environment(given(variables, told),
+                     fmt::format("{} is not set, so that this process cannot know its place in a run; set both, or unset this "
+                                 "one to run one process alone",
+                                 missing));
+  };
+  if (process && !processes && (names.launcher != LauncherKind::slurm || is_slurm_task(variables)))
+    fail(names.process, names.processes);
+  if (!process && processes.value_or(1) > 1) fail(names.processes, names.process);
+}
+
 }  // namespace
 
 std::optional<LaunchPlace> read_launch_environment(const Variables& environment) {
-  for (const auto reader : {read_launch, read_torchrun, read_open_mpi, read_slurm, read_pmix})
-    if (const auto place = reader(environment)) {
-      const bool alone = place->processes == 1 && place->launcher != "pipetrain launch";
-      return alone ? std::nullopt : place;
-    }
-  return std::nullopt;
+  if (const auto place = read_launch(environment)) return place;
+  std::optional<LaunchPlace> inner;
+  for (const auto reader : {read_torchrun, read_open_mpi, read_pmi, read_slurm, read_pmix}) {
+    auto place = reader(environment);
+    if (!place) continue;
+    if (inner) check_nesting(*inner, *place);
+    if (!inner) inner = std::move(place);
+  }
+  return inner && inner->processes == 1 ? std::nullopt : inner;
+}
+
+void refuse_half_told_place(const Variables& environment) {
+  for (const Names& names : {torchrun, open_mpi, slurm, hydra}) refuse_half(environment, names);
 }
 
 const std::vector<std::string>& launch_variables() {
-  static const std::vector<std::string> names = {launch_variable,        "RANK",
-                                                 "WORLD_SIZE",           "LOCAL_RANK",
-                                                 "LOCAL_WORLD_SIZE",     "MASTER_ADDR",
-                                                 "MASTER_PORT",          "OMPI_COMM_WORLD_RANK",
-                                                 "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID",
-                                                 "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_LOCAL_RANK",
-                                                 "SLURM_LOCALID",        "PMIX_RANK",
-                                                 "SLURM_STEP_NUM_NODES", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                                 "SLURM_STEP_NODELIST",  "TORCHELASTIC_USE_AGENT_STORE"};
+  static const std::vector<std::string> names = {launch_variable,
+                                                 "RANK",
+                                                 "WORLD_SIZE",
+                                                 "LOCAL_RANK",
+                                                 "LOCAL_WORLD_SIZE",
+                                                 "MASTER_ADDR",
+                                                 "MASTER_PORT",
+                                                 "TORCHELASTIC_USE_AGENT_STORE",
+                                                 "TORCHELASTIC_RUN_ID",
+                                                 "OMPI_COMM_WORLD_RANK",
+                                                 "OMPI_COMM_WORLD_SIZE",
+                                                 "OMPI_COMM_WORLD_LOCAL_RANK",
+                                                 "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                                 "OMPI_MCA_ess_base_jobid",
+                                                 "OMPI_MCA_odls_base_sigkill_timeout",
+                                                 "PRTE_MCA_odls_base_sigkill_timeout",
+                                                 "SLURM_JOB_ID",
+                                                 "SLURM_STEP_ID",
+                                                 "SLURM_STEPID",
+                                                 "SLURM_PROCID",
+                                                 "SLURM_LOCALID",
+                                                 "SLURM_STEP_NUM_TASKS",
+                                                 "SLURM_STEP_NUM_NODES",
+                                                 "SLURM_STEP_NODELIST",
+                                                 "PMI_RANK",
+                                                 "PMI_SIZE",
+                                                 "PMI_LOCAL_RANK",
+                                                 "PMI_LOCAL_SIZE",
+                                                 "MPI_LOCALRANKID",
+                                                 "MPI_LOCALNRANKS",
+                                                 "PMI_JOBID",
+                                                 "I_MPI_HYDRA_UUID",
+                                                 "PMIX_RANK",
+                                                 "PMIX_NAMESPACE"};
   return names;
 }
 

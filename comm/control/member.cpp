@@ -112,7 +112,9 @@ void Member::frame_in_greeting(Connection& connection, const Frame& frame) {
   if (frame.kind == FrameKind::refused) {
     const Error refusal = to_error(read_refusal(frame.payload));
     // Not this process's fault: the run there is ending, and the one that it is meant for may follow.
-    return refusal.kind() == ErrorKind::input ? fail(refusal) : retry(refusal.what());
+    if (refusal.kind() == ErrorKind::peer_lost) return retry(refusal.what());
+    const bool taken = refusal.kind() == ErrorKind::unavailable;
+    return fail(taken ? Error(refusal.kind(), address_of(rendezvous_) + ": " + refusal.what()) : refusal);
   }
   if (frame.version != settings_.version) return fail(to_error(wrong_version(settings_.version, frame.version)));
   if (frame.kind != FrameKind::accepted) throw Error(ErrorKind::peer_lost, "it sent no answer to who joins");

@@ -61,7 +61,7 @@ void Reception::on_frame(Connection& connection, Frame&& frame) {
 void Reception::check_token(Stranger& stranger, const Frame& frame) {
   Connection& connection = *stranger.connection;
   if (frame.kind != FrameKind::token || !same_token(frame.payload, token_)) {
-    refuse(connection, wrong_token());
+    refuse(connection, wrong_token(frame.payload, token_));
   } else if (frame.version != settings_.version) {
     const auto known = stranger.connection;
     strangers_.remove_if([&](const Stranger& one) { return one.connection == known; });

@@ -3,9 +3,11 @@
 #include "actors/engine/caf.hpp"
 
 #include <atomic>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "actors/engine/noop_compute.hpp"
 #include "catch.hpp"
@@ -335,6 +337,36 @@ TEST_CASE("a run that is asked to stop finishes its step, and gives up one that 
     CHECK(failure.kind() == ErrorKind::aborted);
     CHECK(failure.waiting().size() == 2);
   }
+}
+
+TEST_CASE("a step that is left ends at once, and so does every later one, unless its verdict has been given") {
+  Pipeline slow(
+      pipeline_options("1f1b", 2, 1, 2, schedules::Order::planned),
+      [](StageId id, const schedules::StageNeeds&) {
+        return make_sleeping_compute(
+            id, [](StageId, const Action& action) { return action.kind == ActionKind::optimizer ? 300ms : 50ms; });
+      },
+      [](int) { return make_empty_source(); });
+  std::promise<void> judged;
+  bool told = false;
+  auto ends = slow.start_step({1, 2, 1, 0}, [&](const std::vector<StageResult>& results) {
+    if (!std::exchange(told, true)) judged.set_value();
+    return apply_always(results);
+  });
+  judged.get_future().wait();
+  slow.leave_step();
+  CHECK(ends.get().stages.size() == 2);
+  CHECK_THROWS_AS(slow.step({2, 2, 1, 0}, apply_always), StepLeft);
+
+  Pipeline hung(
+      pipeline_options("1f1b", 2, 1, 2, schedules::Order::planned),
+      [](StageId, const schedules::StageNeeds&) -> std::shared_ptr<StageCompute> {
+        return std::make_shared<FailingCompute>(FailingCompute::How::never_complete, Action{ActionKind::forward, 0, 1});
+      },
+      [](int) { return make_empty_source(); });
+  auto left = hung.start_step({1, 2, 1, 0}, apply_always);
+  hung.leave_step();
+  CHECK_THROWS_AS(left.get(), StepLeft);
 }
 
 TEST_CASE("abort from outside ends the step; waiting() answers meanwhile") {

@@ -20,9 +20,16 @@ namespace pipetrain {
 // A run in the background, killed at the end of the scope.
 class LiveRun {
  public:
-  explicit LiveRun(const std::string& arguments, const std::string& variables = "", const std::string& out = "/dev/null") {
-    const std::string command =
-        variables + " exec '" + program_path() + "' " + arguments + " > '" + out + "' 2> '" + err_.string() + "'";
+  explicit LiveRun(const std::string& arguments, const std::string& variables = "", const std::string& out = "/dev/null")
+      : LiveRun(Launcher{}, arguments, variables, out) {}
+  // With the words in front of the program's name, such as "srun -n 2": process() is then the launcher.
+  struct Launcher {
+    std::string words;
+  };
+  LiveRun(const Launcher& launcher, const std::string& arguments, const std::string& variables = "",
+          const std::string& out = "/dev/null") {
+    const std::string command = variables + " exec " + launcher.words + " '" + program_path() + "' " + arguments + " > '" +
+                                out + "' 2> '" + err_.string() + "'";
     process_ = ::fork();
     if (process_ == 0) {
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);

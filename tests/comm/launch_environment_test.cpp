@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "comm/control/launch_grace.hpp"
+#include "comm/control/launch_job.hpp"
 #include "core/error.hpp"
 
 using namespace pipetrain;
@@ -13,9 +15,10 @@ using Variables = std::map<std::string, std::string>;
 
 namespace {
 
+// Of a process that trains: what it says where the variables give it no place that can be.
 std::string refusal(const Variables& variables) {
   try {
-    read_launch_environment(variables);
+    if (!read_launch_environment(variables)) refuse_half_told_place(variables);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
     return error.what();
@@ -28,8 +31,6 @@ std::string refusal(const Variables& variables) {
 TEST_CASE("a process that no launcher has started is alone") {
   CHECK(!read_launch_environment({}));
   CHECK(!read_launch_environment({{"PIPETRAIN_PP", "2"}}));
-  CHECK(!read_launch_environment({{"RANK", "3"}}));        // others use such words too
-  CHECK(!read_launch_environment({{"WORLD_SIZE", "8"}}));  // as a script that calls torchrun does
   CHECK(!read_launch_environment({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
   // The script of a Slurm job, outside srun.
   CHECK(!read_launch_environment({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
@@ -172,4 +173,112 @@ TEST_CASE("places that cannot be are refused with the variable") {
   CHECK_THAT(refusal({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", "70000"}}),
              Contains("MASTER_PORT=70000: must be a port from 1 to 65535"));
   CHECK_THAT(refusal({{"SLURM_PROCID", "9"}, {"SLURM_STEP_NUM_TASKS", "4"}}), Contains("SLURM_PROCID=9"));
+}
+
+TEST_CASE("half of what a launcher tells is refused, as all processes that it started would run alone") {
+  for (const auto& [told, missing] :
+       {std::pair{"RANK", "WORLD_SIZE"}, std::pair{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        std::pair{"PMI_RANK", "PMI_SIZE"}}) {
+    INFO(told);
+    const std::string unset = std::string(missing) + " is not set";
+    CHECK_THAT(refusal({{told, "0"}}), Contains(std::string(told) + "=0: " + unset));
+    CHECK_THAT(refusal({{told, "3"}}), Contains(unset));
+    CHECK_THAT(refusal({{missing, "8"}}), Contains(std::string(missing) + "=8: " + told + " is not set"));
+    CHECK(refusal({{missing, "1"}}).empty());
+    CHECK(refusal({{told, "0"}, {missing, "1"}}).empty());
+    // Another launcher has told the whole.
+    CHECK(refusal({{told, "0"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}).empty());
+  }
+}
+
+TEST_CASE("the script of a Slurm job and the shell of salloc are one process, a task of srun without its size is refused") {
+  const Variables script{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}};
+  CHECK(!read_launch_environment(script));
+  CHECK(refusal(script).empty());
+  Variables shell = script;  // of an interactive step
+  shell["SLURM_STEP_ID"] = "4294967290";
+  shell["SLURM_STEP_NUM_TASKS"] = "1";
+  CHECK(refusal(shell).empty());
+  shell.erase("SLURM_STEP_NUM_TASKS");
+  CHECK(refusal(shell).empty());
+  Variables task = script;
+  task["SLURM_PROCID"] = "2";
+  CHECK_THAT(refusal(task), Contains("SLURM_PROCID=2: SLURM_STEP_NUM_TASKS is not set"));
+  task["SLURM_PROCID"] = "0";
+  task["SLURM_STEPID"] = "0";
+  CHECK_THAT(refusal(task), Contains("SLURM_PROCID=0: SLURM_STEP_NUM_TASKS is not set"));
+  CHECK_THAT(refusal({{"SLURM_STEP_NUM_TASKS", "2"}}), Contains("SLURM_PROCID is not set"));
+}
+
+TEST_CASE("Hydra and PALS give the place by PMI_RANK and PMI_SIZE") {
+  auto place = read_launch_environment(
+      {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "3"}, {"MPI_LOCALNRANKS", "4"}, {"PMI_JOBID", "kvs_1"}});
+  REQUIRE(place);
+  CHECK(place->launcher == "PMI");
+  CHECK(place->process == 3);
+  CHECK(place->processes == 4);
+  CHECK(place->local == 3);
+  CHECK(place->host == "127.0.0.1");
+  CHECK(place->job == "PMI job kvs_1");
+  place = read_launch_environment({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"PMI_LOCAL_RANK", "1"}, {"PMI_LOCAL_SIZE", "4"}});
+  REQUIRE(place);
+  CHECK(place->local == 1);
+  CHECK(place->host.empty());
+  CHECK(!read_launch_environment({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}));
+  // srun --mpi=pmi2 sets them beside its own, which tell more; mpiexec of a Slurm job starts its helpers by srun.
+  const Variables step{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "1"}};
+  Variables both = step;
+  both["PMI_RANK"] = "1", both["PMI_SIZE"] = "2";
+  CHECK(read_launch_environment(both)->launcher == "Slurm");
+  both["PMI_RANK"] = "5", both["PMI_SIZE"] = "8";
+  CHECK(read_launch_environment(both)->process == 5);
+}
+
+TEST_CASE("where two launchers tell of runs of one process and of several, neither is believed") {
+  const Variables variables{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}};
+  CHECK_THAT(refusal(variables), Contains("RANK=0: torchrun tells of a run of one process, and Slurm of one of 2 "
+                                          "(SLURM_PROCID=1); unset"));
+}
+
+TEST_CASE("the launcher's job gives the run its name, and its port where the launcher gives none") {
+  const auto job = [](Variables variables) {
+    const auto place = read_launch_environment(variables);
+    REQUIRE(place);
+    if (!place->job.empty() && variables.count("MASTER_PORT") == 0) CHECK(place->port == control::port_of_job(place->job));
+    return place->job;
+  };
+  const Variables step{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}};
+  const auto with = [](Variables variables, const Variables& more) {
+    variables.insert(more.begin(), more.end());
+    return variables;
+  };
+  CHECK(job(step).empty());
+  CHECK(job(with(step, {{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}})) == "Slurm job 12.3");
+  CHECK(job(with(step, {{"SLURM_JOB_ID", "12"}, {"SLURM_STEPID", "3"}})) == "Slurm job 12.3");
+  const Variables mpi{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  CHECK(job(with(mpi, {{"PMIX_NAMESPACE", "99"}, {"OMPI_MCA_ess_base_jobid", "98"}})) == "Open MPI job 99");
+  CHECK(job(with(mpi, {{"OMPI_MCA_ess_base_jobid", "98"}})) == "Open MPI job 98");
+  const Variables torch{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "4000"}};
+  CHECK(job(with(torch, {{"TORCHELASTIC_RUN_ID", "none"}})).empty());
+  CHECK(job(with(torch, {{"TORCHELASTIC_RUN_ID", "a1"}})) == "torchrun job a1");
+  CHECK(read_launch_environment(with(torch, {{"TORCHELASTIC_RUN_ID", "a1"}}))->port == 4000);
+  CHECK(control::port_of_job("Slurm job 12.3") != control::port_of_job("Slurm job 12.4"));
+  for (int i = 0; i < 1000; ++i) {
+    const int port = control::port_of_job("Slurm job " + std::to_string(i));
+    CHECK((port >= 20000 && port < 32768));
+  }
+}
+
+TEST_CASE("how long a launcher waits until it kills is known of Open MPI and torchrun") {
+  using std::chrono::seconds;
+  CHECK(!launch_grace({}));
+  CHECK(!launch_grace({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}));
+  Variables variables{{"OMPI_COMM_WORLD_RANK", "0"}};
+  CHECK(launch_grace(variables) == seconds(1));
+  variables["OMPI_MCA_odls_base_sigkill_timeout"] = "60";
+  CHECK(launch_grace(variables) == seconds(60));
+  variables["TORCHELASTIC_RUN_ID"] = "none";
+  CHECK(launch_grace(variables) == seconds(30));
+  CHECK(launch_grace({{"OMPI_COMM_WORLD_RANK", "0"}, {"PRTE_MCA_odls_base_sigkill_timeout", "7"}}) == seconds(7));
+  CHECK_THROWS_AS(launch_grace({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_MCA_odls_base_sigkill_timeout", "x"}}), Error);
 }

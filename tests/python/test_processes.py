@@ -70,6 +70,9 @@ def test_wrong_places_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(pipetrain.InputError, match="RANK=5"):
         pipetrain.World()
+    monkeypatch.delenv("WORLD_SIZE")
+    with pytest.raises(pipetrain.InputError, match="WORLD_SIZE is not set"):
+        pipetrain.World()
 
 
 def test_one_process_is_a_world_too(monkeypatch):

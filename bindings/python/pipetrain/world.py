@@ -50,7 +50,7 @@ class World:
             if not token and not host.startswith(_LOOPBACK):
                 raise InputError(f"token: {host} is reached from other hosts, so the run needs one; give every process the same PIPETRAIN_TOKEN")
             how = {"process": self.process, "processes": self.processes, "host": host, "port": port, "token": token}
-            self._world = _engine.join({**how, "timeout": float(timeout), "patience": float(patience)})
+            self._world = _engine.join({**how, "job": place.get("job", ""), "timeout": float(timeout), "patience": float(patience)})
         _worlds.add(self)
         _report_failures_to_launch()
 

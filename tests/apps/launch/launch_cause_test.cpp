@@ -62,6 +62,8 @@ TEST_CASE("a stopped process is the cause, though launch has to end it") {
   const auto found = cause_of_ends({told_end(0, 1, ErrorKind::peer_lost, "process 1 is silent"), stopped});
   REQUIRE(found);
   CHECK_THAT(found->line, StartsWith("process 1 was stopped by SIGSTOP"));
+  CHECK(found->restart_helps);
+  CHECK(found->line.find("--restart") == std::string::npos);  // for launch to say, where it is not on
 }
 
 TEST_CASE("the cause that process 0 knows comes before what others say") {

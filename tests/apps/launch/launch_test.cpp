@@ -191,7 +191,8 @@ TEST_CASE("a process that is stopped is named, and ended", "[launch]") {
     CHECK(launch.wait() == 1);
     CHECK(launch.mark().all_gone());
     INFO(launch.run().err());
-    CHECK_THAT(launch.run().err(), Contains("error: process " + std::to_string(process)) && Contains("was stopped by SIGSTOP"));
+    CHECK_THAT(launch.run().err(), Contains("error: process " + std::to_string(process)) &&
+                                       Contains("was stopped by SIGSTOP") && Contains(", or use --restart"));
     CHECK(count_of_lines(launch.run().err(), "pipetrain: error: ") == 1);
   }
 }
@@ -394,6 +395,43 @@ TEST_CASE("a process that does not come, and an address in use, are named", "[la
   CHECK(result.status == 1);
   CHECK_THAT(result.err, Contains("127.0.0.1:" + std::to_string(port.port()) + ": Address already in use"));
   CHECK(waits.end_by(SIGTERM) == 143);
+}
+
+TEST_CASE("a launch at the address of another one ends with that cause alone", "[launch]") {
+  const std::string master = " --master 127.0.0.1:" + std::to_string(HeldPort(0).port());
+  LiveLaunch earlier(for_ever + "--nproc 2 --pp 2" + master);
+  const ProcessMark mark;
+  const Result result = run("launch --nproc 2 --pp 2 --steps 2 " + small_launch + master, mark.variable());
+  INFO(result.err);
+  CHECK(result.status == 1);
+  CHECK(count_of_lines(result.err, "\n") == 1);
+  CHECK_THAT(result.err, Contains("Address already in use") && !Contains("token"));
+  CHECK(mark.all_gone());
+  CHECK(earlier.run().end_by(SIGTERM) == 143);
+}
+
+TEST_CASE("a process of another job is refused in one line, and the run goes on waiting for its own", "[launch]") {
+  const std::string options = small_launch + "--pp 2 --steps 2 ";
+  const std::string tasks = "SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_STEP_ID=0 ";
+  const std::string master = "--master 127.0.0.1:" + std::to_string(HeldPort(0).port());
+  LiveRun first(options + master, tasks + "SLURM_JOB_ID=12 SLURM_PROCID=0");
+  const Result other = run(options + master, tasks + "SLURM_JOB_ID=13 SLURM_PROCID=1");
+  INFO(other.err);
+  CHECK(other.status == 1);
+  CHECK(count_of_lines(other.err, "\n") == 1);
+  CHECK_THAT(other.err, Contains("it belongs to Slurm job 12.0, this process to Slurm job 13.0"));
+  CHECK(run(options + master, tasks + "SLURM_JOB_ID=12 SLURM_PROCID=1").status == 0);
+  CHECK(first.end_by(0) == 0);
+}
+
+TEST_CASE("processes that launch starts have the program's name", "[launch]") {
+  LiveLaunch launch(for_ever + "--nproc 2 --pp 2");
+  for (const int process : {0, 1}) {
+    const auto found = launch.mark().processes(process);
+    REQUIRE(found.size() == 1);
+    CHECK(read_file("/proc/" + std::to_string(found.front()) + "/comm") == "pipetrain\n");
+  }
+  CHECK(launch.run().end_by(SIGTERM) == 143);
 }
 
 TEST_CASE("wrong input of one process is told once, and ends all", "[launch]") {

@@ -1,12 +1,14 @@
 // Which process of a run this is, from options and launchers, and what makes no sense.
 #include "apps/options/process_options.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "apps/options/train_options.hpp"
 #include "catch.hpp"
+#include "comm/control/launch_job.hpp"
 #include "core/error.hpp"
 #include "temp_folder.hpp"
 
@@ -225,4 +227,60 @@ TEST_CASE("a run that is started again goes on from what it has saved, without t
   options = parse_processes(words, again);
   CHECK(options.run.saving.resume);
   CHECK(!options.run.saving.load);
+}
+
+TEST_CASE("what a launcher leaves after SIGTERM comes from the option, else from the launcher") {
+  CHECK(!parse_processes({}).processes.stop_grace);
+  CHECK(parse_processes({"--stop-grace", "5"}).processes.stop_grace == std::chrono::seconds(5));
+  CHECK(parse_processes({}, {{"PIPETRAIN_STOP_GRACE", "6"}}).processes.stop_grace == std::chrono::seconds(6));
+  const Environment mpi{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}};
+  CHECK(parse_processes({}, mpi).processes.stop_grace == std::chrono::seconds(1));
+  CHECK(parse_processes({"--stop-grace", "9"}, mpi).processes.stop_grace == std::chrono::seconds(9));
+  CHECK_THAT(refused_processes({"--stop-grace", "-1"}), StartsWith("--stop-grace -1: must be at least 0"));
+}
+
+TEST_CASE("a place that is told by half is refused, unless the options give the whole") {
+  const std::string line = "RANK=1: WORLD_SIZE is not set";
+  CHECK_THAT(refused_processes({"--pp", "2"}, {{"RANK", "1"}}), StartsWith(line));
+  CHECK_THAT(launch_refused({"--pp", "2", "--nproc", "2"}, {{"RANK", "1"}}), StartsWith(line));
+  CHECK(parse_processes({"--pp", "2", "--nnodes", "2", "--node-rank", "1", "--master", "localhost"}, {{"RANK", "1"}})
+            .processes.process == 1);
+}
+
+TEST_CASE("runs of a launcher that gives no port meet at one of their job's, unless an option gives one") {
+  Environment step{{"SLURM_PROCID", "1"},        {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "1"},
+                   {"SLURM_STEP_NODELIST", "n"}, {"SLURM_JOB_ID", "12"},        {"SLURM_STEP_ID", "0"}};
+  const auto processes = parse_processes({"--pp", "2"}, step).processes;
+  CHECK(processes.job == "Slurm job 12.0");
+  CHECK(processes.master.port == control::port_of_job(processes.job));
+  CHECK(parse_processes({"--pp", "2", "--master", "127.0.0.1:4000"}, step).processes.master.port == 4000);
+  step["SLURM_JOB_ID"] = "13";
+  CHECK(parse_processes({"--pp", "2"}, step).processes.master.port != processes.master.port);
+}
+
+TEST_CASE("a token that others can read or guess is noted by process 0") {
+  const TempFolder folder;
+  const auto notes = [&](const std::string& token, std::filesystem::perms perms, const char* rank = "0") {
+    const std::filesystem::path file = folder.write("token", token + "\n");
+    std::filesystem::permissions(file, perms);
+    std::string text;
+    for (const auto& note : parse_processes({"--pp", "2", "--nnodes", "2", "--node-rank", rank, "--master", "localhost",
+                                             "--token-file", file.string(), "--device", "cpu"})
+                                .notes)
+      text += note + "\n";
+    return text;
+  };
+  using std::filesystem::perms;
+  const perms own = perms::owner_read | perms::owner_write;
+  CHECK(notes("0123456789abcdef", own).empty());
+  CHECK_THAT(notes("0123456789abcdef", own | perms::group_read), Contains("other users of this host can read the run's token"));
+  CHECK_THAT(notes("0123456789abcdef", own | perms::others_read), Contains("(chmod 600)"));
+  CHECK_THAT(notes("0123456789abcde", own), Contains("a token of 15 bytes can be guessed"));
+  CHECK(notes("short", perms::all, "1").empty());
+  const auto short_variable =
+      parse_processes({"--pp", "2", "--nnodes", "2", "--node-rank", "0", "--master", "localhost", "--device", "cpu"},
+                      {{"PIPETRAIN_TOKEN", "abc"}})
+          .notes;
+  REQUIRE(short_variable.size() == 1);
+  CHECK_THAT(short_variable.front(), StartsWith("PIPETRAIN_TOKEN: a token of 3 bytes can be guessed"));
 }

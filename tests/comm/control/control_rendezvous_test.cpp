@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "comm/control/admission.hpp"
 #include "comm/control/control_fixture.hpp"
 #include "comm/control/raw_peer.hpp"
 #include "core/error.hpp"
@@ -25,11 +26,13 @@ void while_first_waits(const std::function<void(std::uint16_t port)>& attempt) {
   std::jthread waiting([&] {
     Rendezvous rendezvous = rendezvous_of(0, 2, port);
     rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
+    rendezvous.job = "Slurm job 12.0";
     first = control::join_processes(rendezvous, quick_settings());
   });
   attempt(port);
   Rendezvous rendezvous = rendezvous_of(1, 2, port);
   rendezvous.settings = {{"model", "tiny"}, {"seed", "1"}};
+  rendezvous.job = "Slurm job 12.0";
   const auto second = control::join_processes(rendezvous, quick_settings());
   waiting.join();
   CHECK(first->info(1).label == "rank 1");
@@ -74,13 +77,37 @@ std::string error_of_changed(const std::function<void(Rendezvous&)>& change) {
 }  // namespace
 
 TEST_CASE("a process with another token is refused, and the run goes on waiting for the right one", "[control]") {
-  for (const char* token : {"", "a tokem", "a token ", "a toke"}) {
+  for (const char* token : {"a tokem", "a token ", "a toke"}) {
     INFO(token);
     while_first_waits([&](std::uint16_t port) {
       Rendezvous rendezvous = second_of_two(port);
       rendezvous.token = token;
       CHECK_THAT(error_of([&] { control::join_processes(rendezvous, quick_settings()); }),
                  Contains("wrong input: ") && Contains("token is not the run's"));
+    });
+  }
+}
+
+TEST_CASE("a process without a token is told so, and so is one that has a token for a run without one", "[control]") {
+  while_first_waits([&](std::uint16_t port) {
+    Rendezvous rendezvous = second_of_two(port);
+    rendezvous.token = "";
+    CHECK_THAT(error_of([&] { control::join_processes(rendezvous, quick_settings()); }),
+               Contains("wrong input: this process has no token, and the run has one"));
+  });
+  CHECK_THAT(control::wrong_token(bytes_of("a token"), "").why, Contains("has a token, and the run has none"));
+}
+
+TEST_CASE("a process of another job is refused with both jobs, and the run goes on waiting for its own", "[control]") {
+  for (const char* job : {"Slurm job 12.1", ""}) {
+    INFO(job);
+    while_first_waits([&](std::uint16_t port) {
+      Rendezvous rendezvous = second_of_two(port);
+      rendezvous.job = job;
+      CHECK_THAT(error_of([&] { control::join_processes(rendezvous, quick_settings()); }),
+                 Contains("not available: 127.0.0.1:" + std::to_string(port)) &&
+                     Contains("another run has that address already: it belongs to Slurm job 12.0, this process to " +
+                              (*job ? std::string(job) : "no launcher's job")));
     });
   }
 }
@@ -110,7 +137,8 @@ TEST_CASE("processes of runs of another size and of other versions are refused, 
     auto settings = quick_settings();
     settings.version = 7;
     CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 2, port), settings); }),
-               Contains("wrong input: ") && Contains("speaks version 7") && Contains("process 0 version 1"));
+               Contains("wrong input: ") && Contains("speaks version 7") &&
+                   Contains("process 0 version " + std::to_string(control::wire_version)));
   });
   CHECK_THAT(error, Contains("wrong input: a process was refused: ") && Contains("speaks version 7"));
   error = error_of_first(2, [](std::uint16_t port) {
@@ -209,8 +237,8 @@ TEST_CASE("an address that is in use, not of this host or unknown is one line", 
     rendezvous.timeout = milliseconds(300);
     return error_of([&] { control::join_processes(rendezvous, quick_settings()); });
   };
-  CHECK_THAT(error_at(0, "127.0.0.1", ""), Contains("peer lost: cannot listen at 127.0.0.1:") && Contains("in use"));
-  CHECK_THAT(error_at(0, "192.0.2.1", "a token"), Contains("peer lost: ") && Contains("it is not an address of this host"));
+  CHECK_THAT(error_at(0, "127.0.0.1", ""), Contains("not available: cannot listen at 127.0.0.1:") && Contains("in use"));
+  CHECK_THAT(error_at(0, "192.0.2.1", "a token"), Contains("not available: ") && Contains("it is not an address of this host"));
   CHECK_THAT(error_at(0, "no-such-host.invalid", "a token"),
              Contains("peer lost: ") && Contains("the host's address is unknown"));
   CHECK_THAT(error_at(0, "0.0.0.0", ""), Contains("wrong input: master 0.0.0.0:") && Contains("the same token"));

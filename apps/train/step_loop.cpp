@@ -1,0 +1,186 @@
+#include "apps/train/step_loop.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "apps/output/output_files.hpp"
+#include "apps/output/saved_result.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/signals/signals.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "records/results.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr std::chrono::seconds slow_save{1};
+
+// Schedulers kill half a minute after SIGTERM: by then a hung step has been given up, and its cause told.
+constexpr std::chrono::seconds training_patience{20};
+
+bool is_asked_to_stop() { return stop_signal() != 0; }
+
+}  // namespace
+
+StepLoop::StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer,
+                   const Listeners& listeners)
+    : options_(options),
+      trainer_(trainer),
+      records_(listeners.records),
+      save_lock_(listeners.save_lock),
+      run_(options.run, trainer, [this] { check_save_folder(); }),
+      outputs_(listeners.outputs),
+      grace_(options.processes.stop_grace),
+      watch_(listeners.watch) {
+  outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
+}
+
+int StepLoop::run() {
+  run_steps();
+  outputs_.finish();
+  const bool stopped = save_end() || !evaluate_end();
+  const bool recorded = write_records(stopped);
+  stopped ? tell_stopped() : tell_end();
+  return stopped || !recorded ? stop_signal_status() : 0;
+}
+
+void StepLoop::run_steps() {
+  try {
+    while (!run_.finished() && !is_asked_to_stop()) {
+      const StepReport report = run_.step();
+      grace_.step_took(report.seconds);
+      outputs_.step(report);
+      records_.add(report);
+      tell_unlabelled(report);
+      for (const auto& line : watch_.add(report)) print_beside_progress(line);
+      tell(run_.evaluate_if_due(is_asked_to_stop));
+      tell_slow_disk(run_.save_if_due());
+    }
+  } catch (const StepLeft&) {  // what is there is the last step that was finished
+  }
+}
+
+void StepLoop::stop() {
+  const std::string signal = stop_signal_name();
+  const bool fits = stop_signal() != SIGTERM || grace_.fits_step(saves(), run_.save_time());
+  if (!fits && trainer_.leave_step()) {
+    print_beside_progress(
+        fmt::format("{}: leaving this step{}, because the launcher kills {} s after the signal; a second "
+                    "signal stops at once",
+                    signal, saves() ? " and saving the one before" : "", grace_.grace()->count()));
+    return;
+  }
+  print_beside_progress(
+      fmt::format("{}: finishing this step{}; a second signal stops at once", signal, saves() ? ", then saving" : ""));
+  trainer_.finish_step(training_patience);
+}
+
+void StepLoop::check_save_folder() const {
+  if (save_lock_ != nullptr) save_lock_->check();
+}
+
+void StepLoop::tell(const std::optional<Evaluation>& evaluation) {
+  if (!evaluation) return;
+  outputs_.evaluation(*evaluation);
+  last_evaluation_ = evaluation;
+}
+
+// The first one as it comes; the end counts them.
+void StepLoop::tell_unlabelled(const StepReport& report) const {
+  if (report.has_loss() || run_.unlabelled_steps() > 1) return;
+  print_beside_progress(
+      fmt::format("step {}: no label of its samples counts, so the step is skipped: weights, optimizer states and the "
+                  "learning rate's schedule stay as they were",
+                  report.step));
+}
+
+// Once: a run that saves every few steps would say it as often.
+void StepLoop::tell_slow_disk(std::chrono::duration<double> waited) {
+  if (waited < slow_save || told_slow_disk_) return;
+  told_slow_disk_ = true;
+  print_beside_progress(
+      fmt::format("step {} waited {:.1f} s until the last checkpoint was written: save less often (--save-interval), or to a "
+                  "faster disk",
+                  trainer_.steps_done(), waited.count()));
+}
+
+// What was learned comes first: a trace that cannot be written must not cost it. Returns whether a signal stopped the run; one
+// that comes while the last checkpoint is saved still does.
+bool StepLoop::save_end() {
+  run_.save_last();
+  const bool stopped = is_asked_to_stop();
+  if (!stopped) run_.save_model();
+  return stopped;
+}
+
+// The last evaluation, and results.json. False when a signal stopped the run.
+bool StepLoop::evaluate_end() {
+  try {
+    tell(run_.evaluate_last(is_asked_to_stop));
+  } catch (const StepLeft&) {
+    return false;
+  }
+  if (is_asked_to_stop()) return false;
+  if (!saves()) return true;
+  check_save_folder();
+  OutputFiles files;
+  files.add("save", *options_.run.saving.folder / "results.json", [&](std::ostream& out) {
+    out << to_json({.model = options_.run.model.name,
+                    .steps = trainer_.steps_done(),
+                    .epochs = static_cast<double>(trainer_.steps_done()) / static_cast<double>(trainer_.steps_per_epoch()),
+                    .first_loss = trainer_.first_loss(),
+                    .loss = trainer_.last_loss(),
+                    .evaluation = last_evaluation_ ? std::optional(evaluation_metrics(*last_evaluation_)) : std::nullopt,
+                    .eval_samples = last_evaluation_ ? last_evaluation_->samples : 0});
+  });
+  files.put_in_place();
+  return true;
+}
+
+// False when the run was asked to stop and nobody read what is not a file.
+bool StepLoop::write_records(bool stopped) {
+  try {
+    outputs_.finish_report(stopped ? RunState::stopped : RunState::finished, stopped ? "by " + stop_signal_name() : "");
+    OutputFiles files;
+    records_.write([&](const std::string& setting, const std::filesystem::path& file, const auto& write) {
+      files.add(setting, file, write);
+    });
+    files.put_in_place();
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::aborted) throw;
+    print_note(error.what());
+    return false;
+  }
+}
+
+void StepLoop::tell_end() const {
+  const std::int64_t unlabelled = run_.unlabelled_steps();
+  const auto& folder = options_.run.saving.folder;
+  const std::string steps = counted(trainer_.steps_done(), "step");
+  if (unlabelled > 0)
+    print_note(fmt::format("{} of this run skipped, because no label of the samples counted", counted(unlabelled, "step")));
+  const std::string loss =
+      run_.last_loss() ? fmt::format("loss {:.4f} -> {:.4f}", trainer_.first_loss(), *run_.last_loss()) : "no loss";
+  const std::string line = !run_.last_loss() && unlabelled == 0
+                               ? fmt::format("nothing left to do: {} done before\n", steps)
+                               : fmt::format("{}, {}{}{}\n", steps, loss,
+                                             last_evaluation_ ? fmt::format(", evaluation {:.4f}", last_evaluation_->loss) : "",
+                                             folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
+  folder ? print_saved_result(line, *folder) : fmt::print("{}", line);
+  if (run_.redone_steps() > 0)
+    print_note(fmt::format("post-validation: clipping or a skipped step took back what stages had begun early behind {}",
+                           counted(run_.redone_steps(), "step")));
+}
+
+void StepLoop::tell_stopped() const {
+  const std::string signal = stop_signal_name();
+  const char* advice = saves() && trainer_.steps_done() > 0 ? "go on with the same command and --resume"
+                                                            : "nothing was saved (--save DIR saves, and --resume goes on)";
+  print_note(fmt::format("stopped by {} after step {}; {}", signal, trainer_.steps_done(), advice));
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,66 @@
+// The steps of a training run with all that follows each, and what is saved and said at its end.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/training/health_watch.hpp"
+#include "actors/training/run_records.hpp"
+#include "actors/training/trainer.hpp"
+#include "actors/training/training_run.hpp"
+#include "apps/options/train_options.hpp"
+#include "apps/output/output_lock.hpp"
+#include "apps/train/step_outputs.hpp"
+#include "apps/train/stop_grace.hpp"
+
+namespace pipetrain {
+
+// In process 0. From one thread, but for stop().
+class StepLoop {
+ public:
+  // What hears of every step.
+  struct Listeners {
+    StepOutputs& outputs;
+    RunRecords& records;
+    HealthWatch& watch;
+    const OutputLock* save_lock;  // null where nothing is saved
+  };
+  // All that it is given outlives it.
+  StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, const Listeners& listeners);
+
+  // Returns the exit status. Throws RunFailed, and Error where something cannot be written.
+  int run();
+
+  // The answer to the first signal that asks the run to stop: says what becomes of the step under way. It is finished as long
+  // as its actions complete. Where the launcher would kill before it is finished and saved, the step before it is saved at
+  // once. Thread-safe.
+  void stop();
+
+ private:
+  void run_steps();
+  void check_save_folder() const;
+  void tell(const std::optional<Evaluation>& evaluation);
+  void tell_unlabelled(const StepReport& report) const;
+  void tell_slow_disk(std::chrono::duration<double> waited);
+  bool save_end();
+  bool evaluate_end();
+  bool write_records(bool stopped);
+  void tell_end() const;
+  void tell_stopped() const;
+  bool saves() const { return options_.run.saving.folder.has_value(); }
+
+  const TrainOptions& options_;
+  Trainer& trainer_;
+  RunRecords& records_;
+  const OutputLock* save_lock_;
+  TrainingRun run_;
+  StepOutputs& outputs_;
+  StopGrace grace_;
+  std::optional<Evaluation> last_evaluation_;
+  HealthWatch& watch_;
+  bool told_slow_disk_ = false;
+};
+
+}  // namespace pipetrain

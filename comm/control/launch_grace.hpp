@@ -1,0 +1,17 @@
+// How long a launcher waits for the processes that it has asked to stop.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "comm/control/launch_variables.hpp"
+
+namespace pipetrain {
+
+// Between SIGTERM and SIGKILL, of the launchers that this process was started by: the shortest of those that are known. Open
+// MPI: OMPI_MCA_odls_base_sigkill_timeout or PRTE_MCA_odls_base_sigkill_timeout, 1 s where neither is set. torchrun
+// (TORCHELASTIC_RUN_ID): 30 s. Nothing where no such launcher is known; Slurm does not tell. Throws Error(input) for a value
+// that is no number.
+std::optional<std::chrono::seconds> launch_grace(const control::LaunchVariables& variables);
+
+}  // namespace pipetrain

@@ -1,0 +1,106 @@
+// SIGTERM where the launcher kills before the step under way can be finished and saved.
+#include "apps/train/stop_grace.hpp"
+
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "apps/live_run.hpp"
+#include "apps/pipetrain_program.hpp"
+#include "bench/faults/marked_processes.hpp"
+#include "catch.hpp"
+#include "comm/control/held_port.hpp"
+
+using namespace pipetrain;
+using bench::ProcessMark;
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+namespace {
+
+const std::string small_stopped = "--device cpu --threads 1 --seq-len 8 --layers 2 --microbatches 4 --pp 2 ";
+
+std::string save_to(const TempFolder& folder) { return "--save '" + (folder.path() / "run").string() + "' "; }
+
+std::string saved_model(const TempFolder& folder) { return read_file(folder.path() / "run" / "model" / "model.safetensors"); }
+
+}  // namespace
+
+TEST_CASE("a step and a save must fit into what the launcher leaves after SIGTERM") {
+  using Seconds = StopGrace::Seconds;
+  const auto fits = [](double step, bool saves, const std::optional<Seconds>& save) {
+    StopGrace grace(std::chrono::seconds(10));
+    grace.step_took(step);
+    return grace.fits_step(saves, save);
+  };
+  CHECK(fits(4, true, Seconds(6)));
+  CHECK_FALSE(fits(4, true, Seconds(6.1)));
+  CHECK(fits(9, false, Seconds(6)));
+  CHECK_FALSE(fits(11, false, {}));
+  CHECK(fits(5, true, {}));  // nothing is known of a save
+  CHECK_FALSE(fits(5.1, true, {}));
+  StopGrace unknown({}), first(std::chrono::seconds(0));
+  unknown.step_took(1e6);
+  CHECK(unknown.fits_step(true, {}));
+  CHECK(first.fits_step(true, {}));  // no step is done
+}
+
+TEST_CASE("a run with no time for its step saves the one before at once, and goes on from it to the same bits", "[launch]") {
+  const TempFolder whole;
+  REQUIRE(run(small_stopped + "--steps 5 " + save_to(whole)).status == 0);
+  for (const std::string command : {"", "launch --nproc 2 "}) {
+    for (const char* rank : {"0", "1"}) {
+      INFO(command << rank);
+      const TempFolder folder;
+      const ProcessMark mark;
+      const std::string options = command + small_stopped + "--steps 5 " + save_to(folder);
+      // The step never ends: only one that is left can be saved behind.
+      LiveRun stopped(options + "--stop-grace 0", std::string("PIPETRAIN_FAULT=") + rank + ":3:hang " + mark.variable());
+      stopped.wait_until([&] { return stopped.err().find(" hangs, as PIPETRAIN_FAULT asks") != std::string::npos; });
+      CHECK(stopped.end_by(SIGTERM) == 143);
+      INFO(stopped.err());
+      CHECK(mark.all_gone());
+      CHECK_THAT(stopped.err(), Contains("SIGTERM: leaving this step and saving the one before") &&
+                                    Contains("stopped by SIGTERM after step 2; go on with the same command and --resume") &&
+                                    !Contains("error"));
+      CHECK(names_in(folder.path() / "run") == std::vector<std::string>{"step-00000002"});
+      CHECK(run(options + "--resume").status == 0);
+      CHECK(saved_model(folder) == saved_model(whole));
+    }
+  }
+}
+
+TEST_CASE("a step that fits is finished, and SIGINT leaves none", "[launch]") {
+  for (const auto& [signal, grace, status] : {std::tuple{SIGTERM, "100", 143}, std::tuple{SIGINT, "0", 130}}) {
+    const TempFolder folder;
+    LiveRun stopped(small_stopped + "--steps 1000000 --log-interval 1000000 --stop-grace " + grace + " " + save_to(folder));
+    stopped.wait_until([&] { return stopped.err().find("step 1/") != std::string::npos; });
+    CHECK(stopped.end_by(signal) == status);
+    INFO(stopped.err());
+    CHECK_THAT(stopped.err(), !Contains("leaving this step"));
+    CHECK(names_in(folder.path() / "run").size() == 1);
+  }
+}
+
+TEST_CASE("a process of a stopped run that misses another one does not blame it", "[launch]") {
+  const ProcessMark mark;
+  const TempFolder folder;
+  const std::string place = " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(HeldPort(0).port());
+  const std::string options = small_stopped + "--steps 1000000 --log-interval 1000000 ";
+  const std::string hangs = mark.variable() + place + " PIPETRAIN_FAULT=0:3:hang ";
+  LiveRun first(options + save_to(folder), hangs + "RANK=0"), second(options, hangs + "RANK=1");
+  first.wait_until([&] { return first.err().find(" hangs, as PIPETRAIN_FAULT asks") != std::string::npos; });
+  first.signal(SIGTERM);
+  second.signal(SIGTERM);
+  first.wait_until([&] { return first.err().find("SIGTERM: finishing this step") != std::string::npos; });
+  CHECK(first.end_by(SIGKILL) == -1);
+  CHECK(second.end_by(0) == 143);
+  INFO(second.err());
+  CHECK_THAT(second.err(),
+             Contains("stopped by SIGTERM, before the run had come to its end: process 0 ") && !Contains("pipetrain: error"));
+}
