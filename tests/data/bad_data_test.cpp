@@ -112,7 +112,7 @@ TEST_CASE("a Git LFS pointer is called one, whatever file it stands for") {
       "size 12345\n";
   for (const char* name : {"a.txt", "a.jsonl", "a.jsonl.gz", "a.txt.zst", "a.tokens", "a.bin"}) {
     INFO(name);
-    CHECK_THAT(error_for_data(name, pointer), StartsWith(std::string(name) + ": is a Git LFS pointer in place of the file"));
+    CHECK_THAT(error_for_data(name, pointer), StartsWith(std::string(name) + ": is a Git LFS pointer, not the file itself"));
   }
 }
 
