@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -98,9 +99,22 @@ TEST_CASE("a process of a stopped run that misses another one does not blame it"
   first.signal(SIGTERM);
   second.signal(SIGTERM);
   first.wait_until([&] { return first.err().find("SIGTERM: finishing this step") != std::string::npos; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));  // no launcher kills sooner
   CHECK(first.end_by(SIGKILL) == -1);
   CHECK(second.end_by(0) == 143);
   INFO(second.err());
   CHECK_THAT(second.err(),
              Contains("stopped by SIGTERM, before the run had come to its end: process 0 ") && !Contains("pipetrain: error"));
+}
+
+TEST_CASE("a process that goes before the launcher stops the others stays the cause", "[launch]") {
+  const std::string place = " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(HeldPort(0).port());
+  const std::string options = small_stopped + "--steps 1000000 --log-interval 1000000 ";
+  LiveRun first(options, place + " RANK=0"), second(options, place + " RANK=1");
+  first.wait_until([&] { return first.err().find("step 1/") != std::string::npos; });
+  CHECK(second.end_by(SIGKILL) == -1);
+  first.signal(SIGTERM);  // as mpirun does then
+  CHECK(first.end_by(0) == 1);
+  INFO(first.err());
+  CHECK_THAT(first.err(), Contains("pipetrain: error: process 1 "));
 }
