@@ -76,6 +76,35 @@ TEST_CASE("a run with no time for its step saves the one before at once, and goe
   }
 }
 
+TEST_CASE("a step that is left in the middle changes no bit of what goes on, in any layout", "[launch][slow]") {
+  for (const char* layout : {"--pp 2", "--pp 2 --dp 2 --zero 1", "--dp 2 --zero 3", "--pp 2 --post-validation on",
+                             "--pp 2 --precision bf16 --post-validation on", "--tp 2 --pp 2 --schedule zb-v"}) {
+    INFO(layout);
+    const std::string options =
+        std::string("--device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 40 --steps 6 ") + layout + " ";
+    const TempFolder whole, folder;
+    REQUIRE(run(options + save_to(whole)).status == 0);
+    LiveRun stopped(options + "--stop-grace 0 " + save_to(folder), "PIPETRAIN_FAULT=0:1:slow");
+    stopped.wait_until([&] { return stopped.err().find("step 3/") != std::string::npos; });
+    CHECK(stopped.end_by(SIGTERM) == 143);
+    INFO(stopped.err());
+    CHECK_THAT(stopped.err(), Contains("SIGTERM: leaving this step"));
+    CHECK(run(options + "--resume " + save_to(folder)).status == 0);
+    CHECK(saved_model(folder) == saved_model(whole));
+  }
+}
+
+TEST_CASE("a step is finished where what is saved is offloaded", "[launch]") {
+  const TempFolder folder;
+  LiveRun stopped(small_stopped + "--steps 1000000 --log-interval 1000000 --stop-grace 0 --offload optimizer --offload-to '" +
+                  folder.path().string() + "' " + save_to(folder));
+  stopped.wait_until([&] { return stopped.err().find("step 1/") != std::string::npos; });
+  CHECK(stopped.end_by(SIGTERM) == 143);
+  INFO(stopped.err());
+  CHECK_THAT(stopped.err(), !Contains("leaving this step") && Contains("stopped by SIGTERM after step "));
+  CHECK(names_in(folder.path() / "run").size() == 1);
+}
+
 TEST_CASE("a step that fits is finished, and SIGINT leaves none", "[launch]") {
   for (const auto& [signal, grace, status] : {std::tuple{SIGTERM, "100", 143}, std::tuple{SIGINT, "0", 130}}) {
     const TempFolder folder;
