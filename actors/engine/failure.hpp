@@ -17,6 +17,8 @@ struct Failure {
   bool names_place = false;   // the text says already where it happened
   bool process_lost = false;  // `where` is a process that is gone, and this is how
   std::optional<Setting> setting = {};
+  // By this process: where another one has told of it, when that was heard.
+  std::chrono::steady_clock::time_point noticed = std::chrono::steady_clock::now();
 };
 
 // What the user reads: the text, behind the place where it happened unless it speaks for itself. Wrong input does: it names its

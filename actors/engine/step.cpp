@@ -14,6 +14,7 @@ RunFailed::RunFailed(const Failure& cause, std::vector<std::string> waiting, boo
       waiting_(std::move(waiting)),
       stopped_(stopped),
       process_lost_(cause.process_lost),
+      noticed_(cause.noticed),
       logs_(std::move(logs)) {}
 
 }  // namespace pipetrain

@@ -1,6 +1,7 @@
 // What a step gives back, and who decides whether its gradients are applied.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -39,12 +40,15 @@ class RunFailed : public Error {
   bool everything_stopped() const { return stopped_; }
   // Whether the cause is that a process of the run is gone.
   bool process_lost() const { return process_lost_; }
+  // When this process noticed the cause.
+  std::chrono::steady_clock::time_point noticed() const { return noticed_; }
   // As StepOutcome's, of the step that failed; empty ones of stages that could not tell any more.
   const std::vector<schedules::StageLog>& logs() const { return logs_; }
 
  private:
   std::vector<std::string> waiting_;
   bool stopped_, process_lost_;
+  std::chrono::steady_clock::time_point noticed_;
   std::vector<schedules::StageLog> logs_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "apps/launch/joined_run.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
@@ -16,11 +18,16 @@ void print_who_waited(const RunFailed& failure, const JoinedRun* joined) {
   for (const auto& line : failure.waiting()) print_note(line);
 }
 
+// Launchers that kill leave a second at least; those that end a run because a process has gone do so at once.
+bool is_killed_by_launcher(const RunFailed& failure) {
+  constexpr std::chrono::milliseconds shortest_grace{500};
+  return stop_signal() != 0 && failure.process_lost() && failure.noticed() - stop_signal_time() > shortest_grace;
+}
+
 }  // namespace
 
 int tell_failed_run(const RunFailed& failure, const JoinedRun* joined) {
-  const bool asked_to_stop = stop_signal() != 0;
-  if (asked_to_stop && failure.process_lost() && joined) {
+  if (joined && is_killed_by_launcher(failure)) {
     if (joined->leads() || (joined->is_to_tell(failure) && joined->is_first_follower()))
       print_note(
           fmt::format("stopped by {}, before the run had come to its end: {}; let the launcher wait longer until it "
@@ -30,7 +37,7 @@ int tell_failed_run(const RunFailed& failure, const JoinedRun* joined) {
   }
   print_who_waited(failure, joined);
   print_error(failure.what(), failure.kind());
-  return asked_to_stop && failure.kind() == ErrorKind::aborted ? stop_signal_status() : exit_status(failure.kind());
+  return stop_signal() != 0 && failure.kind() == ErrorKind::aborted ? stop_signal_status() : exit_status(failure.kind());
 }
 
 }  // namespace pipetrain

@@ -141,7 +141,8 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Numbers and devices", "devices", "LIST", "GPUs to use, in rank order, e.g. 0,1,2,3", "the first ones"},
       {"Numbers and devices", "threads", "N", "compute threads of each CPU device", "cores / devices, at least 1"},
 
-      {"Processes", "master", "HOST:PORT", "where process 0 listens, and the others find it", "127.0.0.1:29500"},
+      {"Processes", "master", "HOST:PORT", "where process 0 listens, and the others find it",
+       "127.0.0.1:29500, or as the launcher says"},
       {"Processes", "nnodes", "N", "hosts of the run, with one process each, or with launch's --nproc", "1"},
       {"Processes", "node-rank", "K", "which of them this is, from 0", "0"},
       {"Processes", "nproc", "N", "processes on this host (pipetrain launch only)", ""},

@@ -171,6 +171,9 @@ void request_stop(int number) {
 }
 
 int stop_signal() { return caught; }
+std::chrono::steady_clock::time_point stop_signal_time() {  // whose clock is CLOCK_MONOTONIC
+  return std::chrono::steady_clock::time_point(std::chrono::milliseconds(caught_at));
+}
 std::string stop_signal_name() { return caught == SIGINT ? "SIGINT" : caught == SIGHUP ? "SIGHUP" : "SIGTERM"; }
 int stop_signal_status() { return 128 + caught; }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
@@ -48,6 +49,8 @@ void request_stop(int number);
 
 // The first SIGINT, SIGTERM or SIGHUP that came, 0 until then. Thread-safe.
 int stop_signal();
+// When that was; only where one came.
+std::chrono::steady_clock::time_point stop_signal_time();
 // "SIGINT", "SIGTERM" or "SIGHUP", of the signal that came.
 std::string stop_signal_name();
 // The shell's status for it: 130, 143 or 129.

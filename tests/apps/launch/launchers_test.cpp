@@ -114,7 +114,7 @@ TEST_CASE("SIGTERM to mpirun saves the last finished step before mpirun kills, a
   std::string err = stopped_run(two_of_mpirun(), short_grace, terminate);
   check_saved(err, short_grace);
   CHECK_THAT(err, Contains("SIGTERM: leaving this step and saving the one before, because the launcher kills 1 s after"));
-  err = stopped_run(two_of_mpirun("--mca odls_base_sigkill_timeout 60"), long_grace, terminate);
+  err = stopped_run(two_of_mpirun("--mca odls_base_sigkill_timeout 10"), long_grace, terminate);
   check_saved(err, long_grace);
   CHECK_THAT(err, Contains("SIGTERM: finishing this step, then saving"));
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -75,6 +76,35 @@ TEST_CASE("a run with no time for its step saves the one before at once, and goe
   }
 }
 
+TEST_CASE("a step that is left in the middle changes no bit of what goes on, in any layout", "[launch][slow]") {
+  for (const char* layout : {"--pp 2", "--pp 2 --dp 2 --zero 1", "--dp 2 --zero 3", "--pp 2 --post-validation on",
+                             "--pp 2 --precision bf16 --post-validation on", "--tp 2 --pp 2 --schedule zb-v"}) {
+    INFO(layout);
+    const std::string options =
+        std::string("--device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 40 --steps 6 ") + layout + " ";
+    const TempFolder whole, folder;
+    REQUIRE(run(options + save_to(whole)).status == 0);
+    LiveRun stopped(options + "--stop-grace 0 " + save_to(folder), "PIPETRAIN_FAULT=0:1:slow");
+    stopped.wait_until([&] { return stopped.err().find("step 3/") != std::string::npos; });
+    CHECK(stopped.end_by(SIGTERM) == 143);
+    INFO(stopped.err());
+    CHECK_THAT(stopped.err(), Contains("SIGTERM: leaving this step"));
+    CHECK(run(options + "--resume " + save_to(folder)).status == 0);
+    CHECK(saved_model(folder) == saved_model(whole));
+  }
+}
+
+TEST_CASE("a step is finished where what is saved is offloaded", "[launch]") {
+  const TempFolder folder;
+  LiveRun stopped(small_stopped + "--steps 1000000 --log-interval 1000000 --stop-grace 0 --offload optimizer --offload-to '" +
+                  folder.path().string() + "' " + save_to(folder));
+  stopped.wait_until([&] { return stopped.err().find("step 1/") != std::string::npos; });
+  CHECK(stopped.end_by(SIGTERM) == 143);
+  INFO(stopped.err());
+  CHECK_THAT(stopped.err(), !Contains("leaving this step") && Contains("stopped by SIGTERM after step "));
+  CHECK(names_in(folder.path() / "run").size() == 1);
+}
+
 TEST_CASE("a step that fits is finished, and SIGINT leaves none", "[launch]") {
   for (const auto& [signal, grace, status] : {std::tuple{SIGTERM, "100", 143}, std::tuple{SIGINT, "0", 130}}) {
     const TempFolder folder;
@@ -98,9 +128,22 @@ TEST_CASE("a process of a stopped run that misses another one does not blame it"
   first.signal(SIGTERM);
   second.signal(SIGTERM);
   first.wait_until([&] { return first.err().find("SIGTERM: finishing this step") != std::string::npos; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));  // no launcher kills sooner
   CHECK(first.end_by(SIGKILL) == -1);
   CHECK(second.end_by(0) == 143);
   INFO(second.err());
   CHECK_THAT(second.err(),
              Contains("stopped by SIGTERM, before the run had come to its end: process 0 ") && !Contains("pipetrain: error"));
+}
+
+TEST_CASE("a process that goes before the launcher stops the others stays the cause", "[launch]") {
+  const std::string place = " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(HeldPort(0).port());
+  const std::string options = small_stopped + "--steps 1000000 --log-interval 1000000 ";
+  LiveRun first(options, place + " RANK=0"), second(options, place + " RANK=1");
+  first.wait_until([&] { return first.err().find("step 1/") != std::string::npos; });
+  CHECK(second.end_by(SIGKILL) == -1);
+  first.signal(SIGTERM);  // as mpirun does then
+  CHECK(first.end_by(0) == 1);
+  INFO(first.err());
+  CHECK_THAT(first.err(), Contains("pipetrain: error: process 1 "));
 }
