@@ -17,7 +17,7 @@ constexpr double least_scale = 1e-3;
 
 void check(const LayoutRequest& request, const Profile& profile) {
   const auto fail = [](const std::string& why) { throw Error(ErrorKind::input, {"costs", ""}, why); };
-  if (profile.config != profile_config(request.config))
+  if (!profile.is_of(request.config))
     fail(fmt::format("the profile is of another model, {}; profile a run of the same model", profile.model));
   if (profile.sequence != request.sequence)
     fail(fmt::format("the profile is of sequences of {} tokens, and these layouts of {}; give seq-len {}", profile.sequence,

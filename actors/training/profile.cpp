@@ -7,6 +7,7 @@
 #include "actors/training/transfer_times.hpp"
 #include "core/counted.hpp"
 #include "files/json.hpp"
+#include "model/hf_config_text.hpp"
 #include "model/mode_names.hpp"
 
 namespace pipetrain {
@@ -106,6 +107,10 @@ std::vector<schedules::Link> Profile::edges() const {
   std::vector<schedules::Link> edges;
   for (int stage = 0; stage + 1 < pp; ++stage) edges.push_back({p2p[static_cast<std::size_t>(stage)]});
   return edges;
+}
+
+bool Profile::is_of(const ModelConfig& model) const {
+  return config == profile_config(model) || same_model(parse_hf_config(config, "the profile's model"), model);
 }
 
 std::string profile_config(ModelConfig config) {

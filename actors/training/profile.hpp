@@ -58,6 +58,9 @@ struct Profile {
   // The device and how it computed, as far as is known, e.g. "cuda, bf16, recompute full of 6 layers".
   std::string conditions() const;
   schedules::Placement placement() const;
+  // Whether it was measured of this model, whatever that drops, and whichever tokens are special. Throws Error(input) where the
+  // profile holds no model.
+  bool is_of(const ModelConfig& model) const;
   // Whether the run's plan had I and W, whose times a plan of I and W needs.
   bool splits_backward() const;
   schedules::EndOfStep end_of_step() const { return {dp * cp > 1, tp > 1 && sequence_parallel, tied}; }
@@ -69,7 +72,7 @@ struct Profile {
   std::vector<schedules::Link> edges() const;
 };
 
-// The text that stands for a model in its profiles: equal texts, equal models but for their dropout.
+// The text that stands for a model in its profiles; see Profile::is_of().
 std::string profile_config(ModelConfig config);
 
 // Gathers the newest steps of a run. A time is the median over steps of the mean over a step's microbatches and replicas; the

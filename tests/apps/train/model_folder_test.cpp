@@ -155,6 +155,17 @@ TEST_CASE("generation_config.json goes with the model, and says before config.js
   }
 }
 
+TEST_CASE("a profile stays that of its model when the ids of special tokens change") {
+  const ModelFolder folder(folder_config(2));
+  const std::string profile = (folder.folder.path() / "profile.json").string();
+  REQUIRE(run(folder.train("--profile " + profile)).status == 0);
+  folder.set("eos_token_id", {0, 272});
+  folder.set("pad_token_id", 7);
+  const std::string simulate = "simulate --costs " + profile + " --model " + folder.model.string();
+  CHECK(run(simulate).status == 0);
+  CHECK_THAT(refused(simulate + " --layers 1"), Contains("a profile from another model"));
+}
+
 TEST_CASE("an adapter is refused wherever a model or a checkpoint is asked for") {
   const ModelFolder folder(folder_config(1));
   folder.folder.write("adapter/adapter_config.json", R"({"peft_type": "LORA"})");
