@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
+#include "files/text_encoding.hpp"
 
 namespace pipetrain {
 namespace {
@@ -46,6 +47,7 @@ Prompt prompt_of_row(std::string_view line, const std::string& place) {
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   constexpr std::size_t most = std::size_t{64} << 20;
   const std::string text = read_text(file, most);
+  refuse_utf16(text, file.string());
   const bool rows = file.extension() == ".jsonl";
   std::vector<Prompt> prompts;
   for (std::size_t at = 0; at < text.size();) {
