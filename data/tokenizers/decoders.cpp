@@ -126,6 +126,7 @@ class ReplaceDecoder : public PieceDecoder {
     NormalizedText text;
     for (std::string& piece : pieces) {
       if (piece.empty()) continue;
+      text.front = {};
       text.text.swap(piece);
       replace_[0]->apply(text);
       text.text.swap(piece);

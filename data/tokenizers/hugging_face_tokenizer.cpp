@@ -93,6 +93,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
   if (!model) fail_tokenizer(file, "it has no \"model\"; give a tokenizer.json of Hugging Face's library");
   parts.vocabulary = read.vocabulary;
   parts.model = make_model(*model, read, splits.byte_level);
+  parts.byte_level = splits.byte_level;
   parts.content = checksum(text.data(), text.size());
   check_ids(parts, file);
   return make_tokenizer(std::move(parts), end_name);

@@ -25,6 +25,7 @@ struct TokenizerParts {
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
   std::shared_ptr<const Vocabulary> vocabulary;  // the model's
   std::unique_ptr<TokenModel> model;
+  bool byte_level = false;  // its words are bytes
   SurroundingTokens around;
   std::vector<std::unique_ptr<PieceDecoder>> decoders;
   bool has_decoder = false;  // else pieces are joined with spaces
