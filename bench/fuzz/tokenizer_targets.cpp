@@ -43,11 +43,11 @@ void use_tokenizer(const Tokenizer& tokenizer) {
 
 std::string file_of(const std::string& normalizer, const std::string& pre_tokenizer, const std::string& decoder,
                     const std::string& model) {
-  return R"({"version":"1.0","added_tokens":[{"id":9,"content":"<s>","single_word":false,"lstrip":true,"rstrip":false,)"
+  return R"({"version":"1.0","added_tokens":[{"id":5,"content":"<s>","single_word":false,"lstrip":true,"rstrip":false,)"
          R"("normalized":true,"special":true}],"normalizer":)" +
          normalizer + R"(,"pre_tokenizer":)" + pre_tokenizer +
          R"(,"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},)"
-         R"({"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[9]}}},"decoder":)" +
+         R"({"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[5]}}},"decoder":)" +
          decoder + R"(,"model":)" + model + "}";
 }
 
@@ -86,7 +86,7 @@ std::vector<Target> tokenizer_targets() {
   Target json{"tokenizer",
               {},
               tokenizer_words,
-              [](std::string_view input) { use_tokenizer(*tokenizer_from_json(input, "tokenizer.json", "")); },
+              [](std::string_view input) { use_tokenizer(*tokenizer_from_json(input, "tokenizer.json", {})); },
               nullptr};
   json.seeds = {
       file_of("null",
@@ -103,8 +103,8 @@ std::vector<Target> tokenizer_targets() {
   merges.seeds = {"{\"a\": 0, \"b\": 1, \"ab\": 2, \"\xC4\xA0\": 3, \"<|endoftext|>\": 4}\x01#version: 0.2\na b\n"};
   merges.run = [](std::string_view input) {
     const std::size_t cut = std::min(input.find('\x01'), input.size());
-    use_tokenizer(*tokenizer_from_merges(input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json",
-                                         "merges.txt", ""));
+    use_tokenizer(*tokenizer_from_merges(
+        {input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json", "merges.txt"}, {}));
   };
   return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}};
 }

@@ -121,13 +121,13 @@ class PieceEncoder : public TextEncoder {
 
 class PieceTokenizer : public Tokenizer {
  public:
-  PieceTokenizer(TokenizerParts parts, const std::string& end_name) : parts_(std::move(parts)), finders_(make_finders(parts_)) {
+  explicit PieceTokenizer(TokenizerParts parts) : parts_(std::move(parts)), finders_(make_finders(parts_)) {
     for (const AddedToken& token : parts_.added) {
       by_id_[token.id] = token.content;
       by_name_[token.content] = token.id;
       if (token.special) special_.insert(token.content);
     }
-    end_ = find_end_of_text(*this, end_name);
+    end_ = find_end_of_text(*this, parts_.config.end_name);
   }
 
   std::int64_t vocabulary() const override {
@@ -140,7 +140,8 @@ class PieceTokenizer : public Tokenizer {
     for (const std::int32_t id : ids) {
       if (!by_id_.contains(id) && !parts_.vocabulary->has(id)) continue;
       std::string text = piece(id);
-      if (special == SpecialTokens::keep || !special_.contains(text)) pieces.push_back(std::move(text));
+      if (special == SpecialTokens::leave_out && special_.contains(text)) continue;
+      pieces.push_back(is_added_text(id, text) ? parts_.decoders.front()->piece_of_added(text) : std::move(text));
     }
     for (const auto& step : parts_.decoders) step->apply(pieces);
     std::string text;
@@ -162,6 +163,13 @@ class PieceTokenizer : public Tokenizer {
   std::uint64_t content() const override { return parts_.content; }
 
  private:
+  // Whether the decoders get an added token that is no piece. One of a single letter may have the id of the byte that the
+  // letter stands for, which then is a byte of other characters too.
+  bool is_added_text(std::int32_t id, const std::string& content) const {
+    const bool is_byte = parts_.vocabulary->has(id) && utf8_length(content[0]) == content.size();
+    return by_id_.contains(id) && !is_byte && !parts_.decoders.empty();
+  }
+
   TokenizerParts parts_;
   Finders finders_;
   std::map<std::int32_t, std::string> by_id_;
@@ -172,8 +180,6 @@ class PieceTokenizer : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts, const std::string& end_name) {
-  return std::make_unique<PieceTokenizer>(std::move(parts), end_name);
-}
+std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts) { return std::make_unique<PieceTokenizer>(std::move(parts)); }
 
 }  // namespace pipetrain

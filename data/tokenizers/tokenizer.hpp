@@ -39,15 +39,16 @@ class Tokenizer {
   virtual std::string piece(std::int32_t id) const = 0;
   virtual std::optional<std::int32_t> find(std::string_view piece) const = 0;
 
-  // What ends a text, from the files: "eos_token" of tokenizer_config.json or special_tokens_map.json, else a well-known name.
+  // What ends a text, from the files: "eos_token" of special_tokens_map.json or tokenizer_config.json, else a well-known name.
   virtual std::optional<std::int32_t> end_of_text() const = 0;
   // A checksum of the files.
   virtual std::uint64_t content() const = 0;
 };
 
 // A file tokenizer.json (Hugging Face), tokenizer.model (sentencepiece) or vocab.json with merges.txt beside it; or a folder
-// with one of these, looked for in this order. Of tokenizer.json, truncation and padding are not applied. Throws Error(input)
-// that names the file, and what is wrong or not supported in it.
+// with one of these, looked for in this order. tokenizer_config.json, special_tokens_map.json and added_tokens.json beside it
+// count too: tokens that they name and the tokenizer has not are added, as transformers does. Of tokenizer.json, truncation and
+// padding are not applied. Throws Error(input) that names the file, and what is wrong or not supported in it.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 }  // namespace pipetrain
