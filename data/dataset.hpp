@@ -75,7 +75,7 @@ struct DatasetOptions {
   std::int64_t vocabulary = 256;                  // token ids are below this
   std::filesystem::path tokenizer;                // of text, as open_tokenizer() takes it; empty: bytes are tokens
   std::vector<std::string> text_keys = {"text"};  // of rows, in their order
-  std::string chat_template;                      // of rows {"messages"}; empty: as the tokenizer's special tokens tell
+  std::string chat_template;                      // of rows {"messages"}; empty: as the tokenizer tells
   std::optional<Pack> pack;                       // not given: documents for text, none for other rows
   std::int64_t classes = 0;                       // of rows with "label"; 0: labels are the tokens that follow
   int threads = 0;                                // that tokenize; 0: as many as the machine has cores

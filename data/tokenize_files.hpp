@@ -32,7 +32,7 @@ struct TextReading {
   const Tokenizer* tokenizer = nullptr;
   int threads = 1;
   std::vector<std::string> text_keys = {"text"};  // of a row, in their order
-  std::string chat_template = {};                 // of rows {"messages"}; empty: as the tokenizer's special tokens tell
+  std::string chat_template = {};                 // of rows {"messages"}; empty: as the tokenizer tells
   std::string between_texts = {};                 // of one row
   bool only_texts = false;                        // refuses rows that say which of their tokens count
   std::optional<RowLimits> limits = {};           // documents are samples of their own, within these

@@ -4,6 +4,7 @@
 #include "bench/fuzz/target.hpp"
 #include "data/tokenizers/charsmap.hpp"
 #include "data/tokenizers/hugging_face_tokenizer.hpp"
+#include "data/tokenizers/template_text.hpp"
 
 namespace pipetrain::fuzz {
 namespace {
@@ -106,7 +107,11 @@ std::vector<Target> tokenizer_targets() {
     use_tokenizer(*tokenizer_from_merges(
         {input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json", "merges.txt"}, {}));
   };
-  return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}};
+  Target chat{"template", {}, {"{%", "-%}", "{{", "}}", "{#", "#}", "'", "\\n", "['role']", " + ", "\n"}, nullptr, nullptr};
+  chat.seeds = {"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content']}}{% endfor %}",
+                "{#- a -#}\n  {%- if a %}\n{{ \"b\" }}\n  {%+ endif -%}\n"};
+  chat.run = [](std::string_view input) { normal_template(input); };
+  return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}, chat};
 }
 
 }  // namespace pipetrain::fuzz

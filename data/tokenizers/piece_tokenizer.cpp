@@ -4,6 +4,7 @@
 #include <map>
 
 #include "data/tokenizers/byte_level.hpp"
+#include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/end_of_text.hpp"
 #include "data/tokenizers/utf8.hpp"
 #include "data/tokenizers/word_cache.hpp"
@@ -160,6 +161,7 @@ class PieceTokenizer : public Tokenizer {
     return added != by_name_.end() ? added->second : parts_.vocabulary->find(piece);
   }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
+  ChatForm chat_form() const override { return chat_form_of(parts_.config); }
   std::uint64_t content() const override { return parts_.content; }
 
  private:

@@ -6,6 +6,7 @@
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "data/tokenizers/added_tokens.hpp"
+#include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/tokenizer_config.hpp"
 #include "data/tokenizers/utf8.hpp"
 #include "files/file_io.hpp"
@@ -115,6 +116,8 @@ class SentencePieceTokenizer : public Tokenizer {
   std::optional<std::int32_t> end_of_text() const override {
     return parts_.processor.eos_id() >= 0 ? std::optional(parts_.processor.eos_id()) : std::nullopt;
   }
+  ChatForm chat_form() const override { return chat_form_of(config_); }
+  bool is_found_in_texts(std::int32_t id) const override { return !parts_.processor.IsControl(id); }
   std::uint64_t content() const override { return content_; }
 
  private:

@@ -24,6 +24,13 @@ class TextEncoder {
   virtual void encode(std::string_view text, SpecialTokens around, std::vector<std::int32_t>& ids) = 0;
 };
 
+// How messages become a text; see render_chat().
+struct ChatForm {
+  std::string name;  // of the template; empty: no file has one
+  // What the text begins with, in place of what the tokenizer puts around a text; nothing: that.
+  std::optional<std::string> begin;
+};
+
 // Immutable; all methods are thread-safe.
 class Tokenizer {
  public:
@@ -41,6 +48,11 @@ class Tokenizer {
 
   // What ends a text, from the files: "eos_token" of special_tokens_map.json or tokenizer_config.json, else a well-known name.
   virtual std::optional<std::int32_t> end_of_text() const = 0;
+  // By the chat template in the files, which are read now: who renders no messages need not be able to. Throws Error(input)
+  // that names the file where its template is damaged, or not one that render_chat() reproduces.
+  virtual ChatForm chat_form() const { return {}; }
+  // Whether encoders find this piece in a text, if it is special.
+  virtual bool is_found_in_texts(std::int32_t) const { return true; }
   // A checksum of the files.
   virtual std::uint64_t content() const = 0;
 };
