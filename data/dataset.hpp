@@ -76,7 +76,7 @@ struct DatasetOptions {
   std::filesystem::path tokenizer;                // of text, as open_tokenizer() takes it; empty: bytes are tokens
   std::vector<std::string> text_keys = {"text"};  // of rows, in their order
   bool text_keys_chosen = false;                  // by the user: what else is in rows of such texts is passed over
-  std::string chat_template;                      // of rows {"messages"}; empty: as the tokenizer's special tokens tell
+  std::string chat_template;                      // of rows {"messages"}; empty: as the tokenizer tells
   std::optional<Pack> pack;                       // not given: documents for text, none for other rows
   std::int64_t classes = 0;                       // of rows with "label"; 0: labels are the tokens that follow
   int threads = 0;                                // that tokenize; 0: as many as the machine has cores

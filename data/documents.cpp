@@ -4,6 +4,7 @@
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "files/text_encoding.hpp"
 #include "files/unpacked_file.hpp"
 
 namespace pipetrain {
@@ -33,6 +34,7 @@ void copy_bytes(std::string_view text, std::int64_t first, std::span<std::int32_
 class TextFile : public TokenStream {
  public:
   TextFile(const std::filesystem::path& path, std::int64_t vocabulary) : file_(open_unpacked(path)) {
+    refuse_utf16(file_.bytes(), path.string());
     const std::size_t unknown = first_unknown_byte(file_.bytes(), vocabulary);
     if (unknown != std::string_view::npos)
       fail_unknown_byte(file_.where(static_cast<std::int64_t>(unknown)), file_.bytes()[unknown], vocabulary);

@@ -8,6 +8,8 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
+#include "files/json_builder.hpp"
+#include "files/text_encoding.hpp"
 
 namespace pipetrain {
 namespace {
@@ -27,6 +29,10 @@ std::vector<ChatMessage> messages_of(const Json& list, const std::string& place)
   std::vector<ChatMessage> messages;
   for (const Json& message : list) {
     if (!message.is_object()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
+    for (const auto& [key, value] : message.items())
+      if (key != "role" && key != "content" && !value.is_null())
+        fail_prompt(place, fmt::format("a message has {}, which is not read; give \"role\" and \"content\" only",
+                                       shown_json_key(key.substr(0, 60))));
     messages.push_back({text_of(message, "role", place), text_of(message, "content", place)});
   }
   return messages;
@@ -35,8 +41,9 @@ std::vector<ChatMessage> messages_of(const Json& list, const std::string& place)
 Prompt prompt_of_row(std::string_view line, const std::string& place) {
   const Json row = parse_json(line, {place, false});
   if (!row.is_object()) fail_prompt(place, "must be an object, {\"prompt\": \"...\"} or {\"messages\": [...]}");
-  const bool chat = row.contains("messages");
-  if (chat == row.contains("prompt")) fail_prompt(place, "must have either \"prompt\" or \"messages\"");
+  const auto has = [&](const char* key) { return row.contains(key) && !row.at(key).is_null(); };
+  const bool chat = has("messages");
+  if (chat == has("prompt")) fail_prompt(place, "must have either \"prompt\" or \"messages\"");
   if (chat) return {"", messages_of(row.at("messages"), place), place};
   return {text_of(row, "prompt", place), {}, place};
 }
@@ -46,6 +53,7 @@ Prompt prompt_of_row(std::string_view line, const std::string& place) {
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   constexpr std::size_t most = std::size_t{64} << 20;
   const std::string text = read_text(file, most);
+  refuse_utf16(text, file.string());
   const bool rows = file.extension() == ".jsonl";
   std::vector<Prompt> prompts;
   for (std::size_t at = 0; at < text.size();) {

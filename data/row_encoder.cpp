@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/chat_template.hpp"
 
 namespace pipetrain {
@@ -44,7 +45,7 @@ void RowEncoder::add(const Row& row, TokenizedDocuments& documents) {
   if (row.texts[1].empty()) throw RowFault{"\"response\" is empty, so there is nothing to learn; give an answer"};
   documents.ids.insert(documents.ids.end(), front_.begin(), front_.end());
   documents.counted.resize(documents.ids.size(), false);
-  add_turn(std::string(row.texts[0]), std::string(row.texts[1]), documents);
+  add_turn({std::string(row.texts[0]), std::string(row.texts[1])}, documents);
   add_end(documents);
   finish(&row, documents);
 }
@@ -66,39 +67,56 @@ void RowEncoder::add_texts(const Row& row, TokenizedDocuments& documents) {
 void RowEncoder::add_messages(const Row& row, TokenizedDocuments& documents) {
   std::vector<ChatMessage> messages;
   for (const auto& [role, text] : row.messages) messages.push_back({std::string(role), std::string(text)});
+  const ChatForm& form = chat_form();
   std::vector<ChatPart> parts;
   try {
-    parts = render_chat(chat_template(), messages, false);
+    parts = render_chat(form.name, messages, false);
   } catch (const Error& error) {
     if (error.setting() != nullptr) throw;  // not the row's fault
     throw RowFault{error.what()};
   }
-  documents.ids.insert(documents.ids.end(), front_.begin(), front_.end());
+  if (!form.begin) documents.ids.insert(documents.ids.end(), front_.begin(), front_.end());
   documents.counted.resize(documents.ids.size(), false);
-  std::string question;
-  bool is_answered = false;
+  Turn turn{form.begin.value_or(""), ""};
   for (const ChatPart& part : parts) {
     if (!part.is_answer) {
-      question += part.text;
+      turn.question += part.text;
       continue;
     }
-    add_turn(question, part.text, documents);
-    question.clear();
-    is_answered = true;
+    turn.answer = part.text;
+    add_turn(turn, documents);
+    turn = {"", "", chat_markers(form.name).back()};
   }
-  if (!is_answered) throw RowFault{"messages: none is of the assistant, so there is nothing to learn; add an answer"};
+  if (turn.behind.empty()) throw RowFault{"messages: none is of the assistant, so there is nothing to learn; add an answer"};
   finish(&row, documents);  // what comes behind the last answer is nothing to learn
 }
 
-void RowEncoder::add_turn(const std::string& question, const std::string& answer, TokenizedDocuments& documents) {
+void RowEncoder::add_turn(const Turn& turn, TokenizedDocuments& documents) {
   const std::size_t before = documents.ids.size();
-  encoder_->encode(question + answer, SpecialTokens::leave_out, documents.ids);
+  encode_behind(turn.behind, turn.question + turn.answer, documents.ids);
   some_.clear();
-  encoder_->encode(question, SpecialTokens::leave_out, some_);
+  encode_behind(turn.behind, turn.question, some_);
   const auto begin = documents.ids.begin() + static_cast<std::ptrdiff_t>(before);
   const auto answered = std::mismatch(some_.begin(), some_.end(), begin, documents.ids.end()).second;
   documents.counted.resize(static_cast<std::size_t>(answered - documents.ids.begin()), false);
   documents.counted.resize(documents.ids.size(), true);
+}
+
+// Some tokenizers put a space in front of what begins a text, and not behind a special token.
+void RowEncoder::encode_behind(const std::string& before, const std::string& text, std::vector<std::int32_t>& ids) {
+  if (before.empty()) return encoder_->encode(text, SpecialTokens::leave_out, ids);
+  before_.clear();
+  encoder_->encode(before, SpecialTokens::leave_out, before_);
+  const std::size_t begin = ids.size();
+  encoder_->encode(before + text, SpecialTokens::leave_out, ids);
+  const auto first = ids.begin() + static_cast<std::ptrdiff_t>(begin);
+  const auto [own, end] = std::mismatch(first, ids.end(), before_.begin(), before_.end());
+  if (end == before_.end()) {
+    ids.erase(first, own);
+    return;
+  }
+  ids.resize(begin);  // both run into each other
+  encoder_->encode(text, SpecialTokens::leave_out, ids);
 }
 
 void RowEncoder::add_end(TokenizedDocuments& documents) {
@@ -112,14 +130,18 @@ void RowEncoder::finish(const Row* row, TokenizedDocuments& documents) {
   if (row != nullptr && row->label) documents.classes.push_back(static_cast<std::int32_t>(*row->label));
 }
 
-const std::string& RowEncoder::chat_template() {
-  if (!chat_template_.empty()) return chat_template_;
-  chat_template_ = tokenizer_.find("<|im_start|>") ? "chatml" : tokenizer_.find("<|start_header_id|>") ? "llama3" : "";
-  if (chat_template_.empty())
-    throw RowFault{
-        "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which tell how they become a text; name "
-        "the chat template, or give the tokenizer of a chat model"};
-  return chat_template_;
+const ChatForm& RowEncoder::chat_form() {
+  if (chat_form_) return *chat_form_;
+  try {
+    chat_form_ = choose_chat_form(tokenizer_, chat_template_);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::input, {"chat-template", chat_template_}, error.what());
+  }
+  if (!chat_form_->name.empty()) return *chat_form_;
+  chat_form_.reset();
+  throw RowFault{
+      "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which tell how they become a text; name the "
+      "chat template, or give the tokenizer of a chat model"};
 }
 
 }  // namespace pipetrain

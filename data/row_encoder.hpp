@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "data/jsonl_row.hpp"
 #include "data/tokenize_files.hpp"
@@ -27,18 +29,23 @@ class RowEncoder {
  private:
   void add_texts(const Row& row, TokenizedDocuments& documents);
   void add_messages(const Row& row, TokenizedDocuments& documents);
-  // A question, not counted, and the answer to it. Their ids are those of both as one text.
-  void add_turn(const std::string& question, const std::string& answer, TokenizedDocuments& documents);
+  // A question, not counted, and the answer to it. Their ids are those of both as one text, behind the end of another answer.
+  struct Turn {
+    std::string question, answer, behind = {};
+  };
+  void add_turn(const Turn& turn, TokenizedDocuments& documents);
+  void encode_behind(const std::string& before, const std::string& text, std::vector<std::int32_t>& ids);
   void add_end(TokenizedDocuments& documents);
   void finish(const Row* row, TokenizedDocuments& documents);
-  const std::string& chat_template();
+  const ChatForm& chat_form();
 
   const Tokenizer& tokenizer_;
   std::unique_ptr<TextEncoder> encoder_;
   std::int32_t end_;
   std::vector<std::int32_t> front_;  // what the tokenizer puts in front of a text
   std::string chat_template_, between_texts_;
-  std::vector<std::int32_t> some_;  // ids of a part
+  std::optional<ChatForm> chat_form_;
+  std::vector<std::int32_t> some_, before_;  // ids of a part
 };
 
 }  // namespace pipetrain

@@ -14,6 +14,7 @@
 #include "data/jsonl.hpp"
 #include "data/jsonl_file.hpp"
 #include "data/row_encoder.hpp"
+#include "files/text_encoding.hpp"
 #include "files/unpacked_file.hpp"
 
 namespace pipetrain {
@@ -123,6 +124,7 @@ TokenizedDocuments encode(const TextPart& part, const TextReading& reading, RowE
     return documents;
   }
   const MappedFile file = open_unpacked(part.text);
+  refuse_utf16(file.bytes(), part.text.string());
   add_text(file.bytes(), encoder, documents);
   if (!reading.limits) return documents;
   const std::string why = reading.limits->wrong_length(static_cast<std::int64_t>(documents.ids.size()), "tokens");

@@ -35,7 +35,7 @@ struct TextReading {
   std::vector<std::string> text_keys = {"text"};  // of a row, in their order
   bool text_keys_chosen = false;                  // by the user: what else is in rows of texts is passed over
   UnreadKeys* unread = nullptr;                   // gets the keys of rows that nobody knows
-  std::string chat_template = {};                 // of rows {"messages"}; empty: as the tokenizer's special tokens tell
+  std::string chat_template = {};                 // of rows {"messages"}; empty: as the tokenizer tells
   std::string between_texts = {};                 // of one row
   bool only_texts = false;                        // refuses rows that say which of their tokens count
   std::optional<RowLimits> limits = {};           // documents are samples of their own, within these

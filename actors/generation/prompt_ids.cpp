@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "data/tokenizers/chat_form.hpp"
 #include "model/families/generation_config.hpp"
 
 namespace pipetrain {
@@ -15,13 +16,42 @@ namespace {
                              : Error(ErrorKind::input, fmt::format("{}: {}", prompt.place, why));
 }
 
-std::string chat_text(const Prompt& prompt, const PromptForm& form) {
+// Null where no prompt is a chat.
+const Prompt* first_chat(const std::vector<Prompt>& prompts, const PromptForm& form) {
+  const auto chat = std::find_if(prompts.begin(), prompts.end(),
+                                 [&](const Prompt& prompt) { return form.chat_template || !prompt.messages.empty(); });
+  return chat == prompts.end() ? nullptr : &*chat;
+}
+
+// How the prompts that are chats become texts; nothing where there are none.
+std::optional<ChatForm> find_chat_form(const std::vector<Prompt>& prompts, const PromptForm& form) {
+  const Prompt* const chat = first_chat(prompts, form);
+  if (chat == nullptr) return std::nullopt;
+  const Setting named{"chat", form.chat_template.value_or("")};
+  const std::string what = chat->place.empty() ? "a chat" : fmt::format("the \"messages\" of {}", chat->place);
+  if (form.tokenizer == nullptr)
+    throw Error(ErrorKind::input, Setting{"tokenizer", ""},
+                fmt::format("is needed for {}, and there is none in the model's folder; name one", what));
+  ChatForm found;
+  try {
+    found = choose_chat_form(*form.tokenizer, named.value);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::input, named, error.what());
+  }
+  if (found.name.empty())
+    throw Error(ErrorKind::input, named,
+                fmt::format("is needed for {}: the tokenizer does not tell how messages become a text; give one of {}", what,
+                            fmt::join(chat_template_names(), ", ")));
+  return found;
+}
+
+std::string chat_text(const Prompt& prompt, const PromptForm& form, const std::string& name) {
   std::vector<ChatMessage> messages = prompt.messages;
   if (messages.empty()) messages.push_back({"user", prompt.text});
   if (!form.system.empty() && messages.front().role != "system") messages.insert(messages.begin(), {"system", form.system});
   std::string text;
   try {
-    for (const ChatPart& part : render_chat(*form.chat_template, messages, true)) text += part.text;
+    for (const ChatPart& part : render_chat(name, messages, true)) text += part.text;
   } catch (const Error& error) {
     if (error.setting() != nullptr || prompt.place.empty()) throw;
     fail(prompt, error.what());
@@ -29,13 +59,14 @@ std::string chat_text(const Prompt& prompt, const PromptForm& form) {
   return text;
 }
 
-std::vector<std::int32_t> ids_of(const Prompt& prompt, const PromptForm& form) {
-  if (!form.chat_template && !prompt.messages.empty())
-    fail(prompt, "\"messages\" need a chat template (chatml, llama2, llama3); give the model's");
-  const std::string text = form.chat_template ? chat_text(prompt, form) : prompt.text;
-  if (form.tokenizer != nullptr) return form.tokenizer->encode(text);
+std::vector<std::int32_t> ids_of(const Prompt& prompt, const PromptForm& form, const std::optional<ChatForm>& chat) {
+  if (chat && (form.chat_template || !prompt.messages.empty())) {
+    const std::string text = chat->begin.value_or("") + chat_text(prompt, form, chat->name);
+    return form.tokenizer->encode(text, chat->begin ? SpecialTokens::leave_out : SpecialTokens::keep);
+  }
+  if (form.tokenizer != nullptr) return form.tokenizer->encode(prompt.text);
   std::vector<std::int32_t> bytes;
-  for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+  for (const char byte : prompt.text) bytes.push_back(static_cast<unsigned char>(byte));
   return bytes;
 }
 
@@ -50,33 +81,29 @@ void check(const Prompt& prompt, const std::vector<std::int32_t>& ids, const Mod
                              config.vocabulary));
 }
 
-// Of the templates of render_chat().
-std::string answer_end(const std::string& chat_template) {
-  if (chat_template == "chatml") return "<|im_end|>";
-  return chat_template == "llama3" ? "<|eot_id|>" : "</s>";
-}
-
 }  // namespace
 
 std::vector<std::vector<std::int32_t>> prompt_ids(const std::vector<Prompt>& prompts, const PromptForm& form,
                                                   const ModelConfig& config) {
+  const std::optional<ChatForm> chat = find_chat_form(prompts, form);
   std::vector<std::vector<std::int32_t>> all;
   for (const Prompt& prompt : prompts) {
-    all.push_back(ids_of(prompt, form));
+    all.push_back(ids_of(prompt, form, chat));
     check(prompt, all.back(), config);
   }
   return all;
 }
 
-std::vector<std::int32_t> end_ids(const std::string& model_folder, const PromptForm& form, const ModelConfig& config) {
+std::vector<std::int32_t> end_ids(const std::string& model_folder, const std::vector<Prompt>& prompts, const PromptForm& form,
+                                  const ModelConfig& config) {
   std::vector<std::int32_t> ids = read_end_ids(model_folder, config.vocabulary);
   if (ids.empty()) ids.assign(config.eos_ids.begin(), config.eos_ids.end());  // of a file that is no folder
   if (form.tokenizer == nullptr) return ids;
   if (ids.empty()) {
     if (const auto end = form.tokenizer->end_of_text()) ids.push_back(*end);
   }
-  if (form.chat_template) {
-    if (const auto end = form.tokenizer->find(answer_end(*form.chat_template))) ids.push_back(*end);
+  if (const auto chat = find_chat_form(prompts, form)) {
+    if (const auto end = form.tokenizer->find(chat_markers(chat->name).back())) ids.push_back(*end);
   }
   return ids;
 }

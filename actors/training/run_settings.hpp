@@ -45,7 +45,7 @@ struct DataSettings {
   std::optional<std::int64_t> seq_len;  // not given: from the data's rows, else the model
   std::vector<std::string> text_keys;   // of rows, in their order; empty: "text"
   std::optional<Pack> pack;             // not given: documents for text, none for other rows
-  std::string chat_template;            // of rows {"messages"}; empty: as the tokenizer's special tokens tell
+  std::string chat_template;            // of rows {"messages"}; empty: as the tokenizer tells
 };
 
 // Which samples come when, from the data.

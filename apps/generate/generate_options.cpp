@@ -118,7 +118,8 @@ const std::vector<OptionSpec>& generate_option_table() {
       {"Input", "prompt", "TEXT", "the text to go on with", ""},
       {"Input", "prompts", "FILE",
        "a prompt a line; in FILE.jsonl, rows {\"prompt\"} or {\"messages\": [{\"role\", \"content\"}]}", ""},
-      {"Input", "chat", "chatml|llama2|llama3", "prompts are messages of a user, put in this template", ""},
+      {"Input", "chat", "chatml|llama2|llama3", "prompts are messages of a user, put in this template",
+       "the tokenizer's, for rows {\"messages\"}"},
       {"Input", "system", "TEXT", "the system's message of a chat", ""},
 
       {"Text", "max-new-tokens", "N", "most tokens that follow a prompt", "128, or what the model's positions leave"},

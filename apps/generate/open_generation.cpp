@@ -62,7 +62,7 @@ void open_prompts(const GenerateOptions& options, OpenPrompts& open, std::vector
   for (const Ids& prompt : open.prompts) open.longest = std::max(open.longest, prompt.size());
   open.decoding.sampling = options.sampling;
   open.decoding.max_new_tokens = new_tokens(options, open);
-  open.decoding.end_ids = end_ids(options.model, form, open.config);
+  open.decoding.end_ids = end_ids(options.model, options.prompts, form, open.config);
 }
 
 GenerationJob make_job(const GenerateOptions& options, const OpenPrompts& open) {

@@ -4,6 +4,7 @@
 #include "bench/fuzz/target.hpp"
 #include "data/tokenizers/charsmap.hpp"
 #include "data/tokenizers/hugging_face_tokenizer.hpp"
+#include "data/tokenizers/template_text.hpp"
 
 namespace pipetrain::fuzz {
 namespace {
@@ -43,11 +44,11 @@ void use_tokenizer(const Tokenizer& tokenizer) {
 
 std::string file_of(const std::string& normalizer, const std::string& pre_tokenizer, const std::string& decoder,
                     const std::string& model) {
-  return R"({"version":"1.0","added_tokens":[{"id":9,"content":"<s>","single_word":false,"lstrip":true,"rstrip":false,)"
+  return R"({"version":"1.0","added_tokens":[{"id":5,"content":"<s>","single_word":false,"lstrip":true,"rstrip":false,)"
          R"("normalized":true,"special":true}],"normalizer":)" +
          normalizer + R"(,"pre_tokenizer":)" + pre_tokenizer +
          R"(,"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},)"
-         R"({"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[9]}}},"decoder":)" +
+         R"({"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[5]}}},"decoder":)" +
          decoder + R"(,"model":)" + model + "}";
 }
 
@@ -86,7 +87,7 @@ std::vector<Target> tokenizer_targets() {
   Target json{"tokenizer",
               {},
               tokenizer_words,
-              [](std::string_view input) { use_tokenizer(*tokenizer_from_json(input, "tokenizer.json", "")); },
+              [](std::string_view input) { use_tokenizer(*tokenizer_from_json(input, "tokenizer.json", {})); },
               nullptr};
   json.seeds = {
       file_of("null",
@@ -103,10 +104,14 @@ std::vector<Target> tokenizer_targets() {
   merges.seeds = {"{\"a\": 0, \"b\": 1, \"ab\": 2, \"\xC4\xA0\": 3, \"<|endoftext|>\": 4}\x01#version: 0.2\na b\n"};
   merges.run = [](std::string_view input) {
     const std::size_t cut = std::min(input.find('\x01'), input.size());
-    use_tokenizer(*tokenizer_from_merges(input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json",
-                                         "merges.txt", ""));
+    use_tokenizer(*tokenizer_from_merges(
+        {input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json", "merges.txt"}, {}));
   };
-  return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}};
+  Target chat{"template", {}, {"{%", "-%}", "{{", "}}", "{#", "#}", "'", "\\n", "['role']", " + ", "\n"}, nullptr, nullptr};
+  chat.seeds = {"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content']}}{% endfor %}",
+                "{#- a -#}\n  {%- if a %}\n{{ \"b\" }}\n  {%+ endif -%}\n"};
+  chat.run = [](std::string_view input) { normal_template(input); };
+  return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}, chat};
 }
 
 }  // namespace pipetrain::fuzz

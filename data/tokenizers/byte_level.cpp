@@ -44,4 +44,10 @@ std::optional<std::string> bytes_of_piece(std::string_view piece) {
   return bytes;
 }
 
+std::string piece_of_bytes(std::string_view bytes) {
+  std::string piece;
+  for (const char byte : bytes) append_utf8(character_of_byte(static_cast<std::uint8_t>(byte)), piece);
+  return piece;
+}
+
 }  // namespace pipetrain

@@ -14,5 +14,7 @@ std::optional<std::uint8_t> byte_of_character(char32_t code);
 
 // The bytes that a piece stands for; nothing where a character stands for none. `piece` is valid UTF-8.
 std::optional<std::string> bytes_of_piece(std::string_view piece);
+// The piece that stands for them.
+std::string piece_of_bytes(std::string_view bytes);
 
 }  // namespace pipetrain

@@ -37,6 +37,7 @@ class Precompiled : public TextNormalizer {
       append(std::string_view(text).substr(at, end - at), out);
       at = end;
     }
+    if (out != text) normalized.front.refuse();
     normalized.text.swap(out);
   }
 

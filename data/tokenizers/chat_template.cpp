@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "data/tokenizers/unicode.hpp"
+#include "data/tokenizers/utf8.hpp"
 
 namespace pipetrain {
 namespace {
@@ -12,11 +14,19 @@ namespace {
 using ChatParts = std::vector<ChatPart>;
 using Messages = std::vector<ChatMessage>;
 
+// Without what Python's str.strip() takes for white space.
 std::string trimmed(std::string_view text) {
-  constexpr std::string_view space = " \t\r\n\v\f";
-  const std::size_t begin = text.find_first_not_of(space);
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(space) + 1 - begin));
+  std::string buffer;
+  text = valid_utf8_or_replaced(text, buffer);
+  std::size_t begin = text.size(), end = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t here = at;
+    const char32_t code = next_code_point(text, at);
+    if (is_white_space(code) || (code >= 0x1C && code <= 0x1F)) continue;
+    begin = std::min(begin, here);
+    end = at;
+  }
+  return begin < end ? std::string(text.substr(begin, end - begin)) : "";
 }
 
 void check_messages(const Messages& messages) {
@@ -64,9 +74,9 @@ ChatParts render_llama2(const Messages& messages, bool) {
   std::string system;
   for (const ChatMessage& message : messages) {
     if (message.role == "system") {
-      system = fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", trimmed(message.text));
+      system = fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", message.text);
     } else if (message.role == "user") {
-      parts.push_back({fmt::format("{}[INST] {}{} [/INST]", parts.empty() ? "" : "<s>", system, trimmed(message.text)), false});
+      parts.push_back({fmt::format("{}[INST] {} [/INST]", parts.empty() ? "" : "<s>", trimmed(system + message.text)), false});
       system.clear();
     } else {
       parts.push_back({fmt::format(" {} </s>", trimmed(message.text)), true});
@@ -80,6 +90,12 @@ ChatParts render_llama2(const Messages& messages, bool) {
 const std::vector<std::string>& chat_template_names() {
   static const std::vector<std::string> names = {"chatml", "llama2", "llama3"};
   return names;
+}
+
+const std::vector<std::string>& chat_markers(std::string_view name) {
+  static const std::vector<std::string> chatml = {"<|im_start|>", "<|im_end|>"}, llama2 = {"<s>", "</s>"},
+                                        llama3 = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
+  return name == "chatml" ? chatml : name == "llama2" ? llama2 : llama3;
 }
 
 std::vector<ChatPart> render_chat(std::string_view name, const std::vector<ChatMessage>& messages, bool ask) {

@@ -19,7 +19,9 @@ void append_valid(const std::string& bytes, std::vector<std::string>& pieces) {
   pieces.emplace_back(valid_utf8_or_replaced(bytes, buffer));
 }
 
-// A piece with a character that is no byte's, such as an added token, is kept as it is.
+// A piece with a character that is no byte's is kept as it is. Hugging Face's library takes added tokens for pieces too, so
+// that it decodes one whose letters all stand for bytes, such as <Ö>, to other bytes than were encoded; here they stay
+// themselves.
 class ByteLevelDecoder : public PieceDecoder {
  public:
   void apply(std::vector<std::string>& pieces) const override {
@@ -28,6 +30,7 @@ class ByteLevelDecoder : public PieceDecoder {
     pieces.clear();
     append_valid(bytes, pieces);
   }
+  std::string piece_of_added(const std::string& content) const override { return piece_of_bytes(content); }
 };
 
 std::optional<char> byte_of_piece(const std::string& piece) {
@@ -126,6 +129,7 @@ class ReplaceDecoder : public PieceDecoder {
     NormalizedText text;
     for (std::string& piece : pieces) {
       if (piece.empty()) continue;
+      text.front = {};
       text.text.swap(piece);
       replace_[0]->apply(text);
       text.text.swap(piece);

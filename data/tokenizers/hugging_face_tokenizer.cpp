@@ -2,15 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+#include <utility>
+
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "data/tokenizers/added_vocabulary.hpp"
 #include "data/tokenizers/component.hpp"
-#include "data/tokenizers/end_of_text.hpp"
 #include "data/tokenizers/models.hpp"
 #include "data/tokenizers/piece_tokenizer.hpp"
 #include "data/tokenizers/pre_tokenizers.hpp"
 #include "data/tokenizers/tokenizer_file.hpp"
 #include "files/mapped_file.hpp"
+#include "files/text_encoding.hpp"
 
 namespace pipetrain {
 
@@ -48,13 +53,47 @@ AddedToken read_added_token(const Json& value, const std::string& file) {
   return token;
 }
 
-std::vector<AddedToken> read_added_tokens(const Json& parts, const std::string& file) {
-  std::vector<AddedToken> tokens;
-  const Json* const list = parts.find("added_tokens");
+AddedVocabulary read_added_tokens(const TokenizerFile& read, const std::string& file) {
+  AddedVocabulary tokens(read.vocabulary);
+  const Json* const list = read.parts.find("added_tokens");
   if (!list || list->is_null()) return tokens;
   if (!list->is_array()) fail_tokenizer(file, fmt::format("\"added_tokens\" is no array; {}", tokenizer_file_remedy));
-  for (const Json& value : *list) tokens.push_back(read_added_token(value, file));
+  for (const Json& value : *list) {
+    AddedToken token = read_added_token(value, file);
+    const std::int32_t id = token.id;
+    tokens.add(std::move(token), id, file);
+  }
   return tokens;
+}
+
+// Adds what the files beside the tokenizer name, as transformers does, and returns a checksum of what has changed; 0: nothing.
+std::uint64_t add_named_tokens(const TokenizerConfig& config, AddedVocabulary& tokens) {
+  Checksum changes;
+  bool is_changed = false;
+  const auto add = [&](const NamedToken& named) {
+    if (named.token.content.empty() || tokens.has(named.token)) return;
+    tokens.add(named.token, named.id, named.file);
+    const AddedToken& token = named.token;
+    changes.add(token.content.data(), token.content.size() + 1);
+    for (const bool flag : {token.single_word, token.left_strip, token.right_strip, token.normalized, token.special})
+      changes.add(&flag, sizeof flag);
+    is_changed = true;
+  };
+  std::set<std::string> known, special;
+  for (const NamedToken& named : config.named) special.insert(named.token.content);
+  for (NamedToken named : config.numbered) {
+    if (tokens.has(named.token)) {
+      tokens.add(named.token, named.id, named.file);  // which compares its id
+      continue;
+    }
+    if (special.contains(named.token.content)) named.make_special();
+    add(named);
+  }
+  for (const AddedToken& token : tokens.tokens()) known.insert(token.content);
+  for (const auto* list : {&config.named, &config.extra})
+    for (const NamedToken& named : *list)
+      if (!known.contains(named.token.content)) add(named);
+  return is_changed ? changes.value() : 0;
 }
 
 void check_ids(const TokenizerParts& parts, const std::string& file) {
@@ -71,7 +110,8 @@ void check_ids(const TokenizerParts& parts, const std::string& file) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& file, const std::string& end_name) {
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& file, TokenizerConfig config) {
+  refuse_utf16(text, file);
   TokenizerFile read = read_tokenizer_file(text, file);
   const auto component = [&](const char* name) -> std::optional<Component> {
     const Json* const found = read.parts.find(name);
@@ -79,7 +119,6 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
     return Component(file, name, *found);
   };
   TokenizerParts parts;
-  parts.added = read_added_tokens(read.parts, file);
   if (const auto normalizer = component("normalizer")) parts.normalizers = make_normalizers(*normalizer);
   PreTokenizers splits;
   if (const auto pre_tokenizer = component("pre_tokenizer")) splits = make_pre_tokenizers(*pre_tokenizer);
@@ -93,15 +132,20 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
   if (!model) fail_tokenizer(file, "it has no \"model\"; give a tokenizer.json of Hugging Face's library");
   parts.vocabulary = read.vocabulary;
   parts.model = make_model(*model, read, splits.byte_level);
-  parts.content = checksum(text.data(), text.size());
+  parts.byte_level = splits.byte_level;
+  AddedVocabulary added = read_added_tokens(read, file);
+  parts.content = checksum(text.data(), text.size()) ^ add_named_tokens(config, added);
+  parts.added = added.tokens();
+  parts.config = std::move(config);
   check_ids(parts, file);
-  return make_tokenizer(std::move(parts), end_name);
+  return make_tokenizer(std::move(parts));
 }
 
-std::unique_ptr<Tokenizer> tokenizer_from_merges(std::string_view vocabulary, std::string_view merges, const std::string& file,
-                                                 const std::string& merges_file, const std::string& end_name) {
-  TokenizerFile read;
-  read.vocabulary = read_vocabulary_file(vocabulary, file);
+namespace {
+
+MergeList read_merges(std::string_view merges, const std::string& file) {
+  refuse_utf16(merges, file);
+  MergeList list;
   std::size_t line_number = 0;
   for (std::size_t at = 0; at < merges.size();) {
     const std::size_t end = std::min(merges.find('\n', at), merges.size());
@@ -110,39 +154,86 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(std::string_view vocabulary, st
     at = end + 1;
     ++line_number;
     if (line.empty() || line.starts_with("#version")) continue;
-    if (!read.merges.add_line(line))
-      fail_tokenizer(fmt::format("{}:{}", merges_file, line_number),
+    if (!list.add_line(line))
+      fail_tokenizer(fmt::format("{}:{}", file, line_number),
                      fmt::format("a merge is not two pieces with a space between; {}", tokenizer_file_remedy));
   }
+  return list;
+}
+
+// The ids of what stands before and behind a text where tokenizer_config.json says so.
+SurroundingTokens surrounding_tokens(const TokenizerConfig& config, const AddedVocabulary& added) {
+  SurroundingTokens around;
+  const auto put = [&](const char* flag, const std::string& name, std::vector<std::int32_t>& ids) {
+    if (!config.flag(flag, false)) return;
+    for (const AddedToken& token : added.tokens())
+      if (token.content == name) return ids.push_back(token.id);
+  };
+  put("add_bos_token", config.begin_name, around.before);
+  put("add_eos_token", config.end_name, around.after);
+  return around;
+}
+
+// Other tokenizers with these two files split texts otherwise.
+void require_gpt2(const TokenizerConfig& config) {
+  const Json* const name = config.settings.find("tokenizer_class");
+  if (!name || name->is_null() || *name == "GPT2Tokenizer" || *name == "GPT2TokenizerFast") return;
+  fail_tokenizer(config.file(),
+                 fmt::format("a {} of vocab.json and merges.txt is not supported; give its tokenizer.json, or the "
+                             "files of a GPT2Tokenizer",
+                             name->is_string() ? name->as_string() : name->dump()));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_from_merges(const MergesFiles& files, TokenizerConfig config) {
+  require_gpt2(config);
+  refuse_utf16(files.vocabulary, files.vocabulary_name);
+  TokenizerFile read;
+  read.vocabulary = read_vocabulary_file(files.vocabulary, files.vocabulary_name);
+  read.merges = read_merges(files.merges, files.merges_name);
+  read.has_merges = true;
   // What GPT-2's tokenizer is beside these two files.
-  static const Json gpt2 = Json::object({{"pre_tokenizer", Json::object({{"type", "ByteLevel"}, {"add_prefix_space", false}})},
-                                         {"decoder", Json::object({{"type", "ByteLevel"}})},
-                                         {"model", Json::object({{"type", "BPE"}})}});
+  const bool prefix_space = config.flag("add_prefix_space", false);
+  const Json gpt2 = Json::object({{"pre_tokenizer", Json::object({{"type", "ByteLevel"}, {"add_prefix_space", prefix_space}})},
+                                  {"decoder", Json::object({{"type", "ByteLevel"}})},
+                                  {"model", Json::object({{"type", "BPE"}})}});
   TokenizerParts parts;
-  parts.pre_tokenizers = make_pre_tokenizers(Component(file, "pre_tokenizer", gpt2.at("pre_tokenizer"))).steps;
-  parts.decoders = make_decoders(Component(file, "decoder", gpt2.at("decoder")));
+  parts.pre_tokenizers = make_pre_tokenizers(Component(files.vocabulary_name, "pre_tokenizer", gpt2.at("pre_tokenizer"))).steps;
+  parts.decoders = make_decoders(Component(files.vocabulary_name, "decoder", gpt2.at("decoder")));
   parts.has_decoder = true;
   parts.vocabulary = read.vocabulary;
-  parts.model = make_model(Component(merges_file, "model", gpt2.at("model")), read, true);
-  if (const auto end = read.vocabulary->find("<|endoftext|>"))
-    parts.added.push_back({.content = "<|endoftext|>", .id = *end, .special = true});
+  parts.model = make_model(Component(files.merges_name, "model", gpt2.at("model")), read, true);
+  parts.byte_level = true;
+  AddedVocabulary added(read.vocabulary);
+  const std::uint64_t named = add_named_tokens(config, added);
+  parts.around = surrounding_tokens(config, added);
+  parts.added = added.tokens();
+  parts.config = std::move(config);
   Checksum content;
-  content.add(vocabulary.data(), vocabulary.size());
-  content.add(merges.data(), merges.size());
+  content.add(files.vocabulary.data(), files.vocabulary.size());
+  content.add(files.merges.data(), files.merges.size());
+  const bool is_usual = parts.added.size() == 1 && parts.added[0].content == "<|endoftext|>" && !parts.added[0].normalized;
+  if (!is_usual) content.add(named);
+  if (prefix_space || !parts.around.before.empty() || !parts.around.after.empty())
+    for (const char* flag : {"add_prefix_space", "add_bos_token", "add_eos_token"})
+      content.add(std::uint64_t{parts.config.flag(flag, false)});
   parts.content = content.value();
-  return make_tokenizer(std::move(parts), end_name);
+  return make_tokenizer(std::move(parts));
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer_json(const std::filesystem::path& path) {
   const MappedFile file(path);
-  return tokenizer_from_json(file.bytes(), path.string(), read_end_name(path.parent_path()));
+  return tokenizer_from_json(file.bytes(), path.string(), read_tokenizer_config(path.parent_path()));
 }
 
 std::unique_ptr<Tokenizer> open_vocabulary_and_merges(const std::filesystem::path& vocabulary,
                                                       const std::filesystem::path& merges) {
   const MappedFile vocabulary_file(vocabulary), merges_file(merges);
-  return tokenizer_from_merges(vocabulary_file.bytes(), merges_file.bytes(), vocabulary.string(), merges.string(),
-                               read_end_name(vocabulary.parent_path()));
+  const char* const usual = "<|endoftext|>";
+  const Json gpt2 = Json::object({{"bos_token", usual}, {"eos_token", usual}, {"unk_token", usual}});
+  return tokenizer_from_merges({vocabulary_file.bytes(), merges_file.bytes(), vocabulary.string(), merges.string()},
+                               read_tokenizer_config(vocabulary.parent_path(), gpt2));
 }
 
 }  // namespace pipetrain

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "data/tokenizers/tokenizer.hpp"
+#include "data/tokenizers/tokenizer_config.hpp"
 
 namespace pipetrain {
 
@@ -16,9 +17,12 @@ std::unique_ptr<Tokenizer> open_tokenizer_json(const std::filesystem::path& file
 std::unique_ptr<Tokenizer> open_vocabulary_and_merges(const std::filesystem::path& vocabulary,
                                                       const std::filesystem::path& merges);
 
-// The same from texts; `file` is for errors.
-std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& file, const std::string& end_name);
-std::unique_ptr<Tokenizer> tokenizer_from_merges(std::string_view vocabulary, std::string_view merges, const std::string& file,
-                                                 const std::string& merges_file, const std::string& end_name);
+// The same from texts; `file` is for errors. Beside merges only a tokenizer_config.json of GPT-2's tokenizer is supported.
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& file, TokenizerConfig config);
+struct MergesFiles {
+  std::string_view vocabulary, merges;  // vocab.json, merges.txt
+  std::string vocabulary_name, merges_name;
+};
+std::unique_ptr<Tokenizer> tokenizer_from_merges(const MergesFiles& files, TokenizerConfig config);
 
 }  // namespace pipetrain

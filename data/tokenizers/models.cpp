@@ -32,6 +32,7 @@ BpeOptions read_bpe_options(const Component& model, const TokenizerFile& file, b
 
 std::unique_ptr<TokenModel> make_bpe(const Component& model, const TokenizerFile& file, bool byte_level) {
   BpeOptions options = read_bpe_options(model, file, byte_level);
+  if (!file.has_merges) model.fail("\"merges\" is missing");
   MergeTable table;
   std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
   std::string merged;

@@ -1,7 +1,10 @@
 #include "data/tokenizers/normalizers.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/error.hpp"
 #include "data/tokenizers/charsmap.hpp"
 #include "data/tokenizers/unicode.hpp"
 #include "data/tokenizers/utf8.hpp"
@@ -15,7 +18,8 @@ class NormalFormStep : public TextNormalizer {
  public:
   explicit NormalFormStep(NormalForm form) : form_(form) {}
   void apply(NormalizedText& normalized) const override {
-    auto& [text, at_start, buffer] = normalized;
+    auto& [text, at_start, front, buffer] = normalized;
+    front.refuse();
     if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return;
     buffer.clear();
     append_normalized(text, form_, buffer);
@@ -32,7 +36,8 @@ class EachCharacter : public TextNormalizer {
  public:
   explicit EachCharacter(Change change) : change_(std::move(change)) {}
   void apply(NormalizedText& normalized) const override {
-    auto& [text, at_start, buffer] = normalized;
+    auto& [text, at_start, front, buffer] = normalized;
+    front.refuse();
     buffer.clear();
     std::size_t at = 0;
     change_(next_code_point(text, at), buffer);
@@ -53,57 +58,92 @@ std::unique_ptr<TextNormalizer> each_character(Change change) {
 class Prepend : public TextNormalizer {
  public:
   explicit Prepend(std::string text) : text_(std::move(text)) {}
-  void apply(NormalizedText& normalized) const override { normalized.text.insert(0, text_); }
+  void apply(NormalizedText& normalized) const override {
+    normalized.text.insert(0, text_);
+    if (normalized.front.bytes > 0) normalized.front.bytes += text_.size();
+  }
 
  private:
   std::string text_;
 };
 
-class ReplaceText : public TextNormalizer {
+// Puts a text together from parts of another and what takes the place of matches, and counts how much of its front was
+// inserted.
+class Replacement {
  public:
-  ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
-  void apply(NormalizedText& normalized) const override {
-    auto& [text, at_start, buffer] = normalized;
-    std::size_t at = text.find(from_), done = 0;
-    if (at == std::string::npos) return;
-    if (at == 0 && to_.empty()) at_start = false;
-    buffer.clear();
-    for (; at != std::string::npos; at = text.find(from_, done)) {
-      buffer.append(text, done, at - done);
-      buffer += to_;
-      done = at + from_.size();
-    }
-    buffer.append(text, done);
-    text.swap(buffer);
+  Replacement(NormalizedText& normalized, const std::string& to) : normalized_(normalized), to_(to) { buffer().clear(); }
+
+  void keep(std::size_t begin, std::size_t end) {
+    const std::size_t inserted = normalized_.front.bytes;
+    front_ += std::min(end, inserted) - std::min(begin, inserted);
+    buffer().append(normalized_.text, begin, end - begin);
+  }
+  // What takes the place of a match stands for the character before the match's end; there is none before an empty one in
+  // front.
+  void replace(std::size_t begin, std::size_t end) {
+    if (begin == 0 && end > 0 && to_.empty()) normalized_.at_start = false;
+    if (end <= normalized_.front.bytes) front_ += to_.size();
+    buffer() += to_;
+  }
+  void finish(const std::string& place) {
+    normalized_.text.swap(buffer());
+    if (front_ > normalized_.front.bytes) normalized_.front.by = &place;
+    normalized_.front.bytes = front_;
   }
 
  private:
-  std::string from_, to_;
+  std::string& buffer() { return normalized_.buffer; }
+
+  NormalizedText& normalized_;
+  const std::string& to_;
+  std::size_t front_ = 0;
+};
+
+class ReplaceText : public TextNormalizer {
+ public:
+  // `from` is not empty.
+  ReplaceText(std::string from, std::string to, std::string place)
+      : from_(std::move(from)), to_(std::move(to)), place_(std::move(place)) {}
+  void apply(NormalizedText& normalized) const override {
+    const std::string& text = normalized.text;
+    std::size_t at = text.find(from_), done = 0;
+    if (at == std::string::npos) return;
+    Replacement replacement(normalized, to_);
+    for (; at != std::string::npos; at = text.find(from_, done)) {
+      replacement.keep(done, at);
+      done = at + from_.size();
+      replacement.replace(at, done);
+    }
+    replacement.keep(done, text.size());
+    replacement.finish(place_);
+  }
+
+ private:
+  std::string from_, to_, place_;
 };
 
 class ReplacePattern : public TextNormalizer {
  public:
-  ReplacePattern(Regex pattern, std::string to) : pattern_(std::move(pattern)), to_(std::move(to)) {}
+  ReplacePattern(Regex pattern, std::string to, std::string place)
+      : pattern_(std::move(pattern)), to_(std::move(to)), place_(std::move(place)) {}
   void apply(NormalizedText& normalized) const override {
-    auto& [text, at_start, buffer] = normalized;
-    buffer.clear();
-    pattern_.for_each_part(text, [&](std::size_t begin, std::size_t end, bool matches) {
-      if (begin == 0 && matches && to_.empty()) at_start = false;
-      matches ? buffer.append(to_) : buffer.append(text, begin, end - begin);
+    Replacement replacement(normalized, to_);
+    pattern_.for_each_part(normalized.text, [&](std::size_t begin, std::size_t end, bool matches) {
+      matches ? replacement.replace(begin, end) : replacement.keep(begin, end);
     });
-    text.swap(buffer);
+    replacement.finish(place_);
   }
 
  private:
   Regex pattern_;
-  std::string to_;
+  std::string to_, place_;
 };
 
 class Strip : public TextNormalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
   void apply(NormalizedText& normalized) const override {
-    auto& [text, at_start, buffer] = normalized;
+    auto& [text, at_start, front, buffer] = normalized;
     std::size_t begin = 0, end = 0;  // of what is no white space
     bool any = false;
     for (std::size_t at = 0; at < text.size();) {
@@ -112,6 +152,7 @@ class Strip : public TextNormalizer {
       if (!std::exchange(any, true)) begin = here;
       end = at;
     }
+    if ((left_ && (begin > 0 || !any)) || (right_ && end < text.size())) front.refuse();
     if (!any) return left_ || right_ ? text.clear() : void();
     if (right_) text.resize(end);
     if (!left_ || begin == 0) return;
@@ -172,8 +213,8 @@ void add_bert(const Component& component, NormalizerSteps& steps) {
 std::unique_ptr<TextNormalizer> make_replace(const Component& component) {
   const std::string to = component.text("content");
   const std::string from = component.literal_pattern("pattern");
-  if (!from.empty()) return std::make_unique<ReplaceText>(from, to);
-  return std::make_unique<ReplacePattern>(component.pattern("pattern"), to);
+  if (!from.empty()) return std::make_unique<ReplaceText>(from, to, component.place());
+  return std::make_unique<ReplacePattern>(component.pattern("pattern"), to, component.place());
 }
 
 std::unique_ptr<TextNormalizer> make_normalizer_step(const Component& component) {
@@ -194,6 +235,13 @@ std::unique_ptr<TextNormalizer> make_normalizer_step(const Component& component)
 }
 
 }  // namespace
+
+void InsertedFront::refuse() const {
+  if (bytes > 0)
+    throw Error(ErrorKind::input, fmt::format("{}: an empty match puts text in front of a text that a later step changes as a "
+                                              "whole, which is not supported; give another tokenizer",
+                                              *by));
+}
 
 NormalizerSteps make_normalizers(const Component& component) {
   NormalizerSteps steps;

@@ -3,16 +3,34 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizers/component.hpp"
 
 namespace pipetrain {
 
+// Text at the start of a normalized one that an empty match put there. It stands for no character of what was normalized, which
+// Hugging Face's library does not expect: a change of the whole text leaves it as it is and puts the changed text behind it.
+struct InsertedFront {
+  std::size_t bytes = 0;
+  const std::string* by = nullptr;  // the place of the normalizer that put it there
+  // Throws Error(input) where there is such text, for a step at which the library ends with it.
+  void refuse() const;
+};
+
 struct NormalizedText {
   std::string text;      // valid UTF-8
   bool at_start = true;  // it begins where what was normalized began: nothing has been removed there
-  std::string buffer;    // memory to normalize in
+  InsertedFront front;
+  std::string buffer;  // memory to normalize in
+
+  // Makes the text what another step is to begin with.
+  void begin(std::string_view content) {
+    text.assign(content);
+    at_start = true;
+    front = {};
+  }
 };
 
 // Immutable and thread-safe.

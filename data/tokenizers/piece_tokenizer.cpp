@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "data/tokenizers/byte_level.hpp"
+#include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/end_of_text.hpp"
 #include "data/tokenizers/utf8.hpp"
 #include "data/tokenizers/word_cache.hpp"
@@ -10,8 +12,8 @@
 namespace pipetrain {
 namespace {
 
-void normalize(const TokenizerParts& parts, NormalizedText& text) {
-  text.at_start = true;
+void normalize(const TokenizerParts& parts, std::string_view content, NormalizedText& text) {
+  text.begin(content);
   for (const auto& step : parts.normalizers)
     if (!text.text.empty()) step->apply(text);
 }
@@ -28,8 +30,7 @@ Finders make_finders(const TokenizerParts& parts) {
     if (!token.normalized) {
       raw.push_back(token);
     } else {
-      content.text = token.content;
-      normalize(parts, content);
+      normalize(parts, token.content, content);
       normalized.push_back(token);
       normalized.back().content = content.text;
     }
@@ -54,22 +55,49 @@ class PieceEncoder : public TextEncoder {
 
  private:
   void encode_part(std::string_view text, bool at_start, std::vector<std::int32_t>& ids) {
+    InsertedFront front;
     if (!parts_.normalizers.empty()) {
-      normalized_.text.assign(text);
-      normalize(parts_, normalized_);
+      normalize(parts_, text, normalized_);
       text = normalized_.text;
       at_start = at_start && normalized_.at_start;
+      front = normalized_.front;
     }
     finders_.normalized.for_each_part(text, [&](std::string_view part, std::optional<std::int32_t> id) {
-      id ? ids.push_back(*id) : encode_plain(part, at_start && part.data() == text.data(), ids);
+      if (id) return ids.push_back(*id);
+      const auto before = static_cast<std::size_t>(part.data() - text.data());
+      split(part, at_start && before == 0);
+      const bool is_inserted = parts_.byte_level && before < front.bytes;
+      is_inserted ? encode_inserted(part, {front.bytes - before, front.by}, ids) : encode_words(ids);
     });
   }
 
-  void encode_plain(std::string_view text, bool at_start, std::vector<std::int32_t>& ids) {
+  void split(std::string_view text, bool at_start) {
     pieces_.reset(text, at_start);
     for (const auto& step : parts_.pre_tokenizers) step->apply(pieces_);
     if (const PreTokenizer* cuts = parts_.model->cuts()) cuts->apply(pieces_);
+  }
+
+  void encode_words(std::vector<std::int32_t>& ids) {
     for (const std::string_view word : pieces_.list()) encode_word(word, ids);
+  }
+
+  // Words of a text whose front was inserted. In Hugging Face's library ByteLevel changes a word as a whole: of one that was
+  // inserted the characters stay, behind those of its bytes; one of which a part was inserted ends the library.
+  void encode_inserted(std::string_view text, const InsertedFront& front, std::vector<std::int32_t>& ids) {
+    std::string both;
+    for (const std::string_view word : pieces_.list()) {
+      const bool is_moved = word.data() < text.data() || word.data() >= text.data() + text.size();
+      const std::size_t begin = is_moved ? 0 : static_cast<std::size_t>(word.data() - text.data());
+      if (begin >= front.bytes) {
+        encode_word(word, ids);
+        continue;
+      }
+      const auto characters = bytes_of_piece(word);
+      if (is_moved || begin + word.size() > front.bytes || !characters) front.refuse();
+      both.assign(word);
+      both += *characters;
+      encode_word(both, ids);
+    }
   }
 
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) {
@@ -94,13 +122,13 @@ class PieceEncoder : public TextEncoder {
 
 class PieceTokenizer : public Tokenizer {
  public:
-  PieceTokenizer(TokenizerParts parts, const std::string& end_name) : parts_(std::move(parts)), finders_(make_finders(parts_)) {
+  explicit PieceTokenizer(TokenizerParts parts) : parts_(std::move(parts)), finders_(make_finders(parts_)) {
     for (const AddedToken& token : parts_.added) {
       by_id_[token.id] = token.content;
       by_name_[token.content] = token.id;
       if (token.special) special_.insert(token.content);
     }
-    end_ = find_end_of_text(*this, end_name);
+    end_ = find_end_of_text(*this, parts_.config.end_name);
   }
 
   std::int64_t vocabulary() const override {
@@ -113,7 +141,8 @@ class PieceTokenizer : public Tokenizer {
     for (const std::int32_t id : ids) {
       if (!by_id_.contains(id) && !parts_.vocabulary->has(id)) continue;
       std::string text = piece(id);
-      if (special == SpecialTokens::keep || !special_.contains(text)) pieces.push_back(std::move(text));
+      if (special == SpecialTokens::leave_out && special_.contains(text)) continue;
+      pieces.push_back(is_added_text(id, text) ? parts_.decoders.front()->piece_of_added(text) : std::move(text));
     }
     for (const auto& step : parts_.decoders) step->apply(pieces);
     std::string text;
@@ -132,9 +161,17 @@ class PieceTokenizer : public Tokenizer {
     return added != by_name_.end() ? added->second : parts_.vocabulary->find(piece);
   }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
+  ChatForm chat_form() const override { return chat_form_of(parts_.config); }
   std::uint64_t content() const override { return parts_.content; }
 
  private:
+  // Whether the decoders get an added token that is no piece. One of a single letter may have the id of the byte that the
+  // letter stands for, which then is a byte of other characters too.
+  bool is_added_text(std::int32_t id, const std::string& content) const {
+    const bool is_byte = parts_.vocabulary->has(id) && utf8_length(content[0]) == content.size();
+    return by_id_.contains(id) && !is_byte && !parts_.decoders.empty();
+  }
+
   TokenizerParts parts_;
   Finders finders_;
   std::map<std::int32_t, std::string> by_id_;
@@ -145,8 +182,6 @@ class PieceTokenizer : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts, const std::string& end_name) {
-  return std::make_unique<PieceTokenizer>(std::move(parts), end_name);
-}
+std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts) { return std::make_unique<PieceTokenizer>(std::move(parts)); }
 
 }  // namespace pipetrain

@@ -15,6 +15,7 @@
 #include "data/tokenizers/post_processors.hpp"
 #include "data/tokenizers/token_model.hpp"
 #include "data/tokenizers/tokenizer.hpp"
+#include "data/tokenizers/tokenizer_config.hpp"
 #include "data/tokenizers/vocabulary.hpp"
 
 namespace pipetrain {
@@ -25,13 +26,14 @@ struct TokenizerParts {
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
   std::shared_ptr<const Vocabulary> vocabulary;  // the model's
   std::unique_ptr<TokenModel> model;
+  bool byte_level = false;  // its words are bytes
   SurroundingTokens around;
   std::vector<std::unique_ptr<PieceDecoder>> decoders;
   bool has_decoder = false;  // else pieces are joined with spaces
   std::uint64_t content = 0;
+  TokenizerConfig config;
 };
 
-// `end_name` is the name that the files give to what ends a text; empty: a well-known one is looked for.
-std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts, const std::string& end_name);
+std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts);
 
 }  // namespace pipetrain

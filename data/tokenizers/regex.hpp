@@ -30,18 +30,23 @@ class Regex {
   // much memory.
   std::optional<Match> find(std::string_view text, std::size_t from) const;
 
-  // Calls use(begin, end, is_match) for every part of the text in turn: matches, and what stands between them.
+  // Calls use(begin, end, is_match) for every part of the text in turn: matches, and what stands between them. A match may be
+  // empty, but not at the end of the one before it, as in the iterator of Hugging Face's library. An empty text has no part.
   template <class Use>
   void for_each_part(std::string_view text, const Use& use) const {
     std::size_t done = 0, from = 0;
-    while (from <= text.size()) {
+    std::optional<std::size_t> last_end;
+    while (from <= text.size() && !text.empty()) {
       const auto match = find(text, from);
       if (!match) break;
+      if (match->begin == match->end && match->begin == last_end) {
+        from = after_character(text, from);
+        continue;
+      }
       if (match->begin > done) use(done, match->begin, false);
-      const bool empty = match->begin == match->end;
-      if (!empty) use(match->begin, match->end, true);
-      done = match->end;
-      from = empty ? after_character(text, match->end) : match->end;
+      use(match->begin, match->end, true);
+      done = from = match->end;
+      last_end = match->end;
     }
     if (done < text.size()) use(done, text.size(), false);
   }

@@ -24,6 +24,13 @@ class TextEncoder {
   virtual void encode(std::string_view text, SpecialTokens around, std::vector<std::int32_t>& ids) = 0;
 };
 
+// How messages become a text; see render_chat().
+struct ChatForm {
+  std::string name;  // of the template; empty: no file has one
+  // What the text begins with, in place of what the tokenizer puts around a text; nothing: that.
+  std::optional<std::string> begin;
+};
+
 // Immutable; all methods are thread-safe.
 class Tokenizer {
  public:
@@ -39,15 +46,21 @@ class Tokenizer {
   virtual std::string piece(std::int32_t id) const = 0;
   virtual std::optional<std::int32_t> find(std::string_view piece) const = 0;
 
-  // What ends a text, from the files: "eos_token" of tokenizer_config.json or special_tokens_map.json, else a well-known name.
+  // What ends a text, from the files: "eos_token" of special_tokens_map.json or tokenizer_config.json, else a well-known name.
   virtual std::optional<std::int32_t> end_of_text() const = 0;
+  // By the chat template in the files, which are read now: who renders no messages need not be able to. Throws Error(input)
+  // that names the file where its template is damaged, or not one that render_chat() reproduces.
+  virtual ChatForm chat_form() const { return {}; }
+  // Whether encoders find this piece in a text, if it is special.
+  virtual bool is_found_in_texts(std::int32_t) const { return true; }
   // A checksum of the files.
   virtual std::uint64_t content() const = 0;
 };
 
 // A file tokenizer.json (Hugging Face), tokenizer.model (sentencepiece) or vocab.json with merges.txt beside it; or a folder
-// with one of these, looked for in this order. Of tokenizer.json, truncation and padding are not applied. Throws Error(input)
-// that names the file, and what is wrong or not supported in it.
+// with one of these, looked for in this order. tokenizer_config.json, special_tokens_map.json and added_tokens.json beside it
+// count too: tokens that they name and the tokenizer has not are added, as transformers does. Of tokenizer.json, truncation and
+// padding are not applied. Throws Error(input) that names the file, and what is wrong or not supported in it.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 }  // namespace pipetrain

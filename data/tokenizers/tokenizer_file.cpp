@@ -140,7 +140,7 @@ class MergesReader {
 // Hands the vocabulary and the merges, which are large, to readers of their own; keeps the rest.
 class FileEvents : public JsonEvents {
  public:
-  explicit FileEvents(TokenizerFile& file) : vocabulary_(*file.vocabulary, file.scores), merges_(file.merges) {}
+  explicit FileEvents(TokenizerFile& file) : file_(file), vocabulary_(*file.vocabulary, file.scores), merges_(file.merges) {}
 
   void open(JsonKind kind) override {
     if (depth_ == 0 && kind != JsonKind::object) throw damaged(1, "not a JSON object");
@@ -168,6 +168,7 @@ class FileEvents : public JsonEvents {
     const bool large = depth_ == 2 && in_model_;
     if (large && name == "vocab") reader_ = Reader::vocabulary;
     if (large && name == "merges") reader_ = Reader::merges;
+    file_.has_merges = file_.has_merges || reader_ == Reader::merges;
     merges_.begin(line);
     rest_.key(std::move(name), line);
     if (reader_ != Reader::rest) rest_.value(Json());  // its place: a second one is a key that comes twice
@@ -193,6 +194,7 @@ class FileEvents : public JsonEvents {
       throw damaged(line_, fmt::format("it has more than {} values beside the vocabulary and the merges", JsonLimits().values));
   }
 
+  TokenizerFile& file_;
   VocabularyReader vocabulary_;
   MergesReader merges_;
   JsonBuilder rest_;

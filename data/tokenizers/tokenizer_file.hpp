@@ -36,6 +36,7 @@ struct TokenizerFile {
   std::shared_ptr<Vocabulary> vocabulary = std::make_shared<Vocabulary>();
   std::vector<double> scores;  // of a Unigram model, by id
   MergeList merges;
+  bool has_merges = false;  // there may be none in them
 };
 
 // Reads in time linear in the text. Throws Error(input) with file and line.

@@ -30,6 +30,7 @@ bool Vocabulary::add(std::string_view piece, std::int32_t id) {
   pieces_[place] = {text_.size(), static_cast<std::uint32_t>(piece.size()), true};
   text_ += piece;
   if (slots_[slot] < 0) ++used_slots_;
+  ++used_ids_;
   slots_[slot] = id;
   return true;
 }

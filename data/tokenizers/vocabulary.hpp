@@ -22,6 +22,7 @@ class Vocabulary {
   std::string_view piece(std::int32_t id) const;  // empty for a hole and beyond the end
   bool has(std::int32_t id) const { return id >= 0 && id < size() && pieces_[static_cast<std::size_t>(id)].used; }
   std::int32_t size() const { return static_cast<std::int32_t>(pieces_.size()); }  // above the largest id
+  std::int32_t count() const { return used_ids_; }                                 // of ids that have a piece
 
  private:
   struct Piece {
@@ -36,6 +37,7 @@ class Vocabulary {
   std::vector<Piece> pieces_;        // by id
   std::vector<std::int32_t> slots_;  // a hash table with open addressing: ids, -1 for free; its size is a power of two
   std::size_t used_slots_ = 0;
+  std::int32_t used_ids_ = 0;
 };
 
 }  // namespace pipetrain

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
+#include "data/byte_level_file.hpp"
 #include "paths.hpp"
 #include "pipetrain_program.hpp"
 
@@ -50,6 +51,37 @@ TEST_CASE("generate answers a file of prompts in its order, each as if it were a
   CHECK(run(generate_llama + "--max-new-tokens 9 --prompts " + file).out == text);
   const auto alone = answer_lines(run(generate_llama + "--json --max-new-tokens 9 --prompt 'two, which is longer'").out);
   CHECK(alone[0] == answers[1]);
+}
+
+TEST_CASE("generate puts messages in the template of the tokenizer's files, or says which option names one") {
+  const TempFolder folder;
+  const std::string added = test::special_token(256, "<|im_end|>");  // and no <|im_start|>, which tells a template
+  write(folder.path() / "tokenizer.json", test::byte_level_file("", added));
+  const std::string rows = (folder.path() / "rows.jsonl").string(), chat = (folder.path() / "chat.jsonl").string();
+  write(rows, R"({"messages": [{"role": "user", "content": "hi"}]})");
+  const std::string plain = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+  write(chat, nlohmann::json{{"prompt", plain}}.dump());
+  const std::string generate = generate_llama + "--json --max-new-tokens 6 --tokenizer '" + folder.path().string() + "' ";
+  const auto text_of = [&](const std::string& options) {
+    const Result result = run(generate + options);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    return answer_lines(result.out)[0]["text"];
+  };
+  const std::string chatml =
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  write(folder.path() / "chat_template.jinja", chatml);
+  const auto expected = text_of("--prompts " + chat);
+  CHECK(text_of("--prompts " + rows) == expected);
+  CHECK(text_of("--chat chatml --prompts " + rows) == expected);
+  write(folder.path() / "chat_template.jinja", "{{ messages }}");
+  CHECK_THAT(refused(generate + "--prompts " + rows),
+             Catch::Matchers::StartsWith("--chat: ") && Catch::Matchers::Contains("chat_template.jinja: its chat template"));
+  CHECK(text_of("--chat chatml --prompts " + rows) == expected);
+  fs::remove(folder.path() / "chat_template.jinja");
+  CHECK_THAT(refused(generate + "--prompts " + rows),
+             Catch::Matchers::StartsWith("--chat: is needed for the \"messages\" of " + rows + ":1"));
 }
 
 TEST_CASE("generate draws by seed") {
@@ -145,7 +177,7 @@ TEST_CASE("generate refuses what is wrong in one line") {
   check(given + "--tokenizer " + fixtures + "llama3.json", "--prompt: the tokenizer gives the id ");
   const std::string rows = (folder.path() / "rows.jsonl").string();
   write(rows, "{\"prompt\": \"a\"}\n{\"messages\": [{\"role\": \"user\", \"content\": \"b\"}]}\n");
-  check(generate_llama + "--prompts " + rows, rows + ":2: \"messages\" need a chat template");
+  check(generate_llama + "--prompts " + rows, "--tokenizer: is needed for the \"messages\" of " + rows + ":2");
   write(folder.path() / "config.json", "{}");
   check("generate --prompt x --model " + folder.path().string(), folder.path().string() + "/config.json: ");
   check(given + "--pp 2 --nproc 2", "--nproc 2: belongs to pipetrain launch");

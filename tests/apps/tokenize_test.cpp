@@ -71,6 +71,7 @@ TEST_CASE("a tokenizer without a token that ends a text is named by its option")
   const TempFolder folder;
   folder.write("tokenizer/vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
   folder.write("tokenizer/merges.txt", "#version: 0.2\na b\n");
+  folder.write("tokenizer/tokenizer_config.json", R"({"bos_token": null, "eos_token": null, "unk_token": null})");
   const std::string file = folder.write("a.txt", "ab").string();
   CHECK_THAT(refused("tokenize --tokenizer '" + (folder.path() / "tokenizer").string() + "' --data '" + file + "' --show"),
              Contains("--tokenizer: its files name no token that ends a text"));

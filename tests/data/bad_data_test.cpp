@@ -87,6 +87,10 @@ TEST_CASE("bytes that the vocabulary lacks are named") {
 
 TEST_CASE("empty, short and unreadable data is named") {
   CHECK_THAT(error_for_data("a.txt", ""), StartsWith("a.txt: is empty"));
+  CHECK_THAT(error_for_data("a.txt", std::string("\xFF\xFE"
+                                                 "a\0b\0",
+                                                 6)),
+             StartsWith("a.txt: is text in UTF-16, by its byte-order mark; convert it to UTF-8"));
   CHECK_THAT(error_for_data("a.jsonl", ""), StartsWith("a.jsonl: is empty"));
   CHECK_THAT(error_for_data("a.jsonl", "\n \n"), StartsWith("a.jsonl: has no rows"));
   CHECK_THAT(error_for_data("a.jsonl", "{\"text\":\"\"}\n"), StartsWith("a.jsonl: the text of every row is empty"));

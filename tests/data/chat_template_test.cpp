@@ -43,12 +43,32 @@ TEST_CASE("chat templates write what their makers do") {
         "<|im_start|>user\nThree?<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>");
   CHECK(answers(render_chat("chatml", chat, false)) == "Two.<|im_end|>|Four.<|im_end|>|");
   CHECK(all(render_chat("llama2", chat, false)) ==
-        "[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nOne? [/INST] Two. </s><s>[INST] Three? [/INST] Four. </s>");
+        "[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n One? [/INST] Two. </s><s>[INST] Three? [/INST] Four. </s>");
   CHECK(answers(render_chat("llama2", chat, false)) == " Two. </s>| Four. </s>|");
   CHECK(all(render_chat("llama3", {{"user", "One?"}}, true)) ==
         "<|start_header_id|>user<|end_header_id|>\n\nOne?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
   CHECK(answers(render_chat("llama3", chat, false)) == "Two.<|eot_id|>|Four.<|eot_id|>|");
   CHECK(all(render_chat("chatml", {{"user", "One?"}}, true)) == "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_CASE("chat templates strip what Python takes for white space, where their makers do") {
+  // Rendered by transformers 5.24 with the published templates.
+  const std::vector<ChatMessage> spaced = {{"system", " Be brief.\n"},
+                                           {"user", " One? "},
+                                           {"assistant", " Two.\n"},
+                                           {"user", "Three?\xC2\xA0"},
+                                           {"assistant",
+                                            "\xE3\x80\x80"
+                                            "Four."}};
+  CHECK(all(render_chat("llama2", spaced, false)) ==
+        "[INST] <<SYS>>\n Be brief.\n\n<</SYS>>\n\n One? [/INST] Two. </s><s>[INST] Three? [/INST] Four. </s>");
+  CHECK(all(render_chat("llama3", {{"user", "\x1f a\xE2\x80\x8B \n"}, {"assistant", ""}}, false)) ==
+        "<|start_header_id|>user<|end_header_id|>\n\na\xE2\x80\x8B<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+        "<|eot_id|>");
+  CHECK(all(render_chat("chatml", {{"system", ""}, {"user", "  u"}, {"assistant", "x"}}, false)) ==
+        "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n  u<|im_end|>\n<|im_start|>assistant\nx<|im_end|>");
+  CHECK(all(render_chat("llama2", {{"system", ""}, {"user", "  u"}, {"assistant", ""}}, false)) ==
+        "[INST] <<SYS>>\n\n<</SYS>>\n\n  u [/INST]  </s>");
 }
 
 TEST_CASE("chats that no template can write are refused") {

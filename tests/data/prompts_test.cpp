@@ -66,5 +66,12 @@ TEST_CASE("what is wrong in a file of prompts is told with its line") {
   check("b.jsonl", "{\"messages\": [1]}\n", "b.jsonl:1: \"messages\" must be an array");
   check("b.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n", "b.jsonl:1: \"content\" must be there");
   check("b.jsonl", "{\"messages\": []}\n", "b.jsonl:1: the prompt is empty");
+  check("b.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"tool_calls\": [1]}]}\n",
+        "b.jsonl:1: a message has \"tool_calls\", which is not read");
+  check("b.txt",
+        std::string("\xFF\xFE"
+                    "a\0",
+                    4),
+        "b.txt: is text in UTF-16");
   check("no.txt/x", "", "no.txt");
 }

@@ -7,6 +7,8 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "data/byte_level_file.hpp"
+#include "paths.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
@@ -73,6 +75,27 @@ TEST_CASE("each text is a sample of its own where nothing is packed") {
   CHECK(trained_rows(rows, "--pack none --pp 2") == steps);
   CHECK(refused(small_data + "--pack none") ==
         "--pack none: the text that ships inside is one document, too long for a sample; pack documents");
+}
+
+TEST_CASE("messages are not learned in another template than that of the tokenizer's files") {
+  const TempFolder folder;
+  folder.write("tokenizer.json", test::byte_level_file());
+  const auto run_with = [&](const std::string& chat_template, const std::string& row, const std::string& options = "") {
+    folder.write("tokenizer_config.json", json{{"chat_template", chat_template}}.dump());
+    const std::string data = folder.write("rows.jsonl", row + "\n").string();
+    return run("--model '" + test_data() +
+               "/golden/llama3_tiny' --init random --device cpu --threads 1 --microbatches 1 --steps 1 --tokenizer '" +
+               folder.path().string() + "' --data '" + data + "' " + options);
+  };
+  const std::string chat = R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]})";
+  const std::string other = "{% for m in messages %}{{ '### ' + m['content'] }}{% endfor %}";
+  for (const std::string& unknown : {other, std::string("{% for")}) {
+    const Result refused = run_with(unknown, chat);
+    CHECK(refused.status == 2);
+    CHECK_THAT(refused.err, Contains("error: --chat-template: ") && Contains("tokenizer_config.json: its chat template"));
+  }
+  CHECK(run_with(other, chat, "--chat-template chatml").status == 0);
+  CHECK(run_with(other, R"({"text": "a text that has more than enough tokens for one sample"})", "--seq-len 4").status == 0);
 }
 
 TEST_CASE("the texts of several keys are one document") {
