@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/options/option_layers.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/output_lock.hpp"
 #include "apps/output/output_target.hpp"

@@ -40,6 +40,8 @@ std::vector<Target> plan_targets() {
     plan.seeds.push_back(schedules::to_text(built));
     csv.seeds.push_back(schedules::to_pytorch_csv(built));
   }
+  csv.seeds.push_back(
+      "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
   plan.dictionary = {"schedule:",
                      "placement:",
                      "looping",

@@ -65,13 +65,15 @@ TEST_CASE("a run whose folder was removed ends with one line, and does not make 
   for (const bool saves_often : {false, true}) {
     const TempFolder folder;
     const std::string save = (folder.path() / "run").string();
-    const auto run = endless_run("--save " + save + (saves_often ? " --save-interval 3" : " --save-interval 2000"));
+    const std::string page = (folder.path() / "r.html").string();
+    const auto run = endless_run("--report " + page + " --save " + save + " --save-interval " + (saves_often ? "3" : "2000"));
     fs::rename(save, save + "-gone");
     CHECK(run->end_by(0) == 1);
     INFO(run->err());
     CHECK_THAT(run->err(),
                Contains("\npipetrain: error: --save " + save + ": was removed or replaced while the run was saving"));
-    CHECK(names_in(folder.path()) == std::vector<std::string>{"run-gone"});
+    CHECK(names_in(folder.path()) == std::vector<std::string>{"r.html", "run-gone"});
+    CHECK_THAT(read_file(page), Contains(R"("state":"failed","state_text":"--save )" + save + ": was removed or replaced"));
   }
 }
 
