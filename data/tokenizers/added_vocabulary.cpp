@@ -32,8 +32,8 @@ void AddedVocabulary::fail_id(const AddedToken& token, std::int32_t id, const st
       other != tokens_.end() && other->content != token.content
           ? fmt::format("the added tokens {} and {} have the same id {}", other->content, token.content, id)
           : fmt::format(
-                "the added token {} has the id {} there, but {} by the order of the tokens, as which Hugging Face's "
-                "library takes it",
+                "the added token {} has the id {} there, but {} in Hugging Face's library, which numbers added tokens by "
+                "their order",
                 token.content, id, token.id);
   throw Error(ErrorKind::input, fmt::format("{}: {}; {}", file, why, tokenizer_file_remedy));
 }

@@ -134,7 +134,7 @@ TEST_CASE("ids of added tokens that the library would not give are refused") {
     return Beside{R"({"added_tokens_decoder": {")" + id + "\": " + named(content, special) + "}}"};
   };
   CHECK_THAT(error_beside(decoder("300", "<new>")),
-             StartsWith("tokenizer_config.json: the added token <new> has the id 300 there, but 258 by the order"));
+             StartsWith("tokenizer_config.json: the added token <new> has the id 300 there, but 258 in Hugging"));
   CHECK_THAT(error_beside(decoder("257", "<new>")),
              StartsWith("tokenizer_config.json: the added tokens <|im_end|> and <new> have the same id 257; "));
   CHECK_THAT(error_beside(decoder("256", "<|im_end|>")),
