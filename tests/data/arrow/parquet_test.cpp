@@ -15,7 +15,7 @@
 using namespace pipetrain;
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
-using Json = nlohmann::json;
+using ParquetJson = nlohmann::json;
 
 namespace {
 
@@ -63,12 +63,12 @@ std::string random_text(std::mt19937& random, std::size_t most = 300) {
 
 struct Form {
   const char* name;
-  std::function<Json(std::mt19937&)> row;
+  std::function<ParquetJson(std::mt19937&)> row;
   std::function<void(DatasetOptions&)> change = [](DatasetOptions&) {};
 };
 
-Json ids_of(std::mt19937& random, std::size_t size) {
-  Json list = Json::array();
+ParquetJson ids_of(std::mt19937& random, std::size_t size) {
+  ParquetJson list = ParquetJson::array();
   for (std::size_t i = 0; i < size; ++i) list.push_back(random() % 1000);
   return list;
 }
@@ -76,58 +76,58 @@ Json ids_of(std::mt19937& random, std::size_t size) {
 // The label is one of three classes.
 void classify(DatasetOptions& options) { options.classes = 3; }
 
-Json random_chat(std::mt19937& random) {
-  Json messages = Json::array();
+ParquetJson random_chat(std::mt19937& random) {
+  ParquetJson messages = ParquetJson::array();
   if (random() % 2 == 0) messages.push_back({{"role", "system"}, {"content", random_text(random)}});
   for (auto turns = 1 + random() % 3; turns > 0; --turns) {
     messages.push_back({{"role", "user"}, {"content", random_text(random)}});
     messages.push_back({{"content", random_text(random)}, {"role", "assistant"}});
   }
-  return Json{{"messages", messages}};
+  return ParquetJson{{"messages", messages}};
 }
 
-Json random_labels(std::mt19937& random) {
+ParquetJson random_labels(std::mt19937& random) {
   const std::size_t size = 2 + random() % 30;
-  Json labels = ids_of(random, size);
+  ParquetJson labels = ids_of(random, size);
   labels[0] = -100;
-  return Json{{"input_ids", ids_of(random, size)}, {"labels", labels}};
+  return ParquetJson{{"input_ids", ids_of(random, size)}, {"labels", labels}};
 }
 
 std::vector<Form> forms() {
   return {{"text",
            [](auto& random) {
-             return Json{{"id", random()}, {"text", random_text(random)}};
+             return ParquetJson{{"id", random()}, {"text", random_text(random)}};
            }},
           {"text, not packed",
            [](auto& random) {
-             return Json{{"text", random_text(random)}};
+             return ParquetJson{{"text", random_text(random)}};
            },
            [](auto& options) { options.pack = Pack::none; }},
           {"two texts",
            [](auto& random) {
-             return Json{{"b", random_text(random)}, {"a", random_text(random)}};
+             return ParquetJson{{"b", random_text(random)}, {"a", random_text(random)}};
            },
            [](auto& options) {
              options.text_keys = {"a", "b"};
            }},
           {"text and label",
            [](auto& random) {
-             return Json{{"text", "x" + random_text(random)}, {"label", random() % 3}};
+             return ParquetJson{{"text", "x" + random_text(random)}, {"label", random() % 3}};
            },
            classify},
           {"prompt and response",
            [](auto& random) {
-             return Json{{"prompt", random_text(random)}, {"response", "y" + random_text(random)}};
+             return ParquetJson{{"prompt", random_text(random)}, {"response", "y" + random_text(random)}};
            }},
           {"messages", random_chat, [](auto& options) { options.chat_template = "chatml"; }},
           {"input_ids",
            [](auto& random) {
-             return Json{{"input_ids", ids_of(random, 2 + random() % 30)}};
+             return ParquetJson{{"input_ids", ids_of(random, 2 + random() % 30)}};
            }},
           {"input_ids and labels", random_labels},
           {"input_ids and label",
            [](auto& random) {
-             return Json{{"input_ids", ids_of(random, 1 + random() % 9)}, {"label", random() % 3}};
+             return ParquetJson{{"input_ids", ids_of(random, 1 + random() % 9)}, {"label", random() % 3}};
            },
            classify}};
 }
@@ -238,8 +238,9 @@ TEST_CASE("long texts and rows of many parts are read", "[slow]") {
   const TempFolder folder;
   std::mt19937 random(8);
   std::string lines;
-  for (int i = 0; i < 12; ++i) lines += Json{{"text", random_text(random, i % 4 == 0 ? 2'000'000 : 100'000)}}.dump() + "\n";
-  for (int i = 0; i < 9000; ++i) lines += Json{{"text", std::to_string(i)}}.dump() + "\n";
+  for (int i = 0; i < 12; ++i)
+    lines += ParquetJson{{"text", random_text(random, i % 4 == 0 ? 2'000'000 : 100'000)}}.dump() + "\n";
+  for (int i = 0; i < 9000; ++i) lines += ParquetJson{{"text", std::to_string(i)}}.dump() + "\n";
   const fs::path file = write_parquet(folder.path() / "rows.parquet", lines, {.rows_in_group = 5000});
   DatasetOptions options = parquet_options(file);
   options.sequence_length = 100'000;
