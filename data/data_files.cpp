@@ -113,7 +113,10 @@ RowLimits DataFiles::limits(Pack pack) const {
 }
 
 RowWanted DataFiles::wanted() const {
-  return {.text_keys = options_.text_keys, .text_keys_chosen = options_.text_keys_chosen, .unread = unread_};
+  return {.text_keys = options_.text_keys,
+          .text_keys_chosen = options_.text_keys_chosen,
+          .classifies = options_.classes > 0,
+          .unread = unread_};
 }
 
 TextReading DataFiles::reading() const {
@@ -124,6 +127,7 @@ TextReading DataFiles::reading() const {
   reading.unread = unread_;
   reading.chat_template = options_.chat_template;
   if (tokenizer_ == nullptr) reading.between_texts = "\n";
+  if (tokenizer_ != nullptr) reading.vocabulary = options_.vocabulary;
   return reading;
 }
 

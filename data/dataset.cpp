@@ -51,10 +51,10 @@ std::int64_t choose_sequence_length(const DatasetOptions& options, std::int64_t 
 std::unique_ptr<Tokenizer> open_text_tokenizer(const DatasetOptions& options) {
   if (options.tokenizer.empty()) return nullptr;
   auto tokenizer = open_tokenizer(options.tokenizer);
-  if (tokenizer->vocabulary() > options.vocabulary)
+  if (tokenizer->own_vocabulary() > options.vocabulary)
     throw Error(ErrorKind::input, {"tokenizer", options.tokenizer.string()},
                 fmt::format("its ids go up to {}, but the model's vocabulary has {}; give the model's own tokenizer",
-                            tokenizer->vocabulary() - 1, options.vocabulary));
+                            tokenizer->own_vocabulary() - 1, options.vocabulary));
   return tokenizer;
 }
 
@@ -64,7 +64,7 @@ std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options, const T
   if (options.pack == Pack::none)
     fail_setting("pack", "none", name + " is one document, too long for a sample; pack documents");
   std::vector<std::unique_ptr<TokenStream>> documents;
-  documents.push_back(tokenizer != nullptr ? tokenized_in_memory(inside_text(), *tokenizer)
+  documents.push_back(tokenizer != nullptr ? tokenized_in_memory(inside_text(), *tokenizer, options.vocabulary)
                                            : text_in_memory(inside_text(), name, options.vocabulary));
   return pack(std::move(documents), {choose_sequence_length(options, 0), {}, options.pack == Pack::isolated}, name);
 }

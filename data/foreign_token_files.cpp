@@ -24,11 +24,11 @@ Number number_at(std::string_view bytes, std::uint64_t offset) {
   return number;
 }
 
-// A file of data may be called empty alone; of an index that says nothing of what is wrong.
+// That an index is empty does not say enough: the message adds what belongs in it.
 const fs::path& full_index(const fs::path& path) {
   std::error_code ignored;
   if (fs::file_size(path, ignored) == 0)
-    fail_foreign_tokens(path, "is empty, though it is to tell what the file of ids beside it holds; copy both again");
+    fail_foreign_tokens(path, "is empty, but should describe the file of ids beside it; copy both again");
   return path;
 }
 

@@ -16,7 +16,7 @@ namespace {
 class JsonlText : public TokenStream {
  public:
   JsonlText(const std::filesystem::path& path, const RowWanted& wanted, std::int64_t vocabulary)
-      : file_(path, wanted.text_keys), wanted_(wanted), marker_(end_of_document(vocabulary)) {
+      : file_(path, wanted), wanted_(wanted), marker_(end_of_document(vocabulary)) {
     std::string joined;
     file_.each_row(0, file_.size(), [&](std::int64_t row) {
       const std::string_view text = text_of(row, joined);
@@ -81,7 +81,7 @@ class JsonlText : public TokenStream {
 }  // namespace
 
 JsonlKind peek_jsonl(const std::filesystem::path& path, const RowWanted& wanted) {
-  const JsonlFile file(path, wanted.text_keys, 1);
+  const JsonlFile file(path, wanted, 1);
   const std::int64_t row = file.next_row(0);
   if (row < 0) throw Error(ErrorKind::input, fmt::format("{}: has no rows; give a file with data in it", path.string()));
   const Row fields = file.parse(row, wanted);

@@ -8,8 +8,9 @@
 
 namespace pipetrain {
 
-JsonlFile::JsonlFile(const std::filesystem::path& path, const std::vector<std::string>& text_keys, std::int64_t parquet_rows)
-    : file_(is_parquet(path) ? open_parquet(path, text_keys, parquet_rows) : open_unpacked(path)) {
+JsonlFile::JsonlFile(const std::filesystem::path& path, const RowWanted& wanted, std::int64_t parquet_rows)
+    : file_(is_parquet(path) ? open_parquet(path, wanted.text_keys, parquet_rows, wanted.text_keys_chosen)
+                             : open_unpacked(path)) {
   refuse_utf16(file_.bytes(), path.string());
 }
 

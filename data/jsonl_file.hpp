@@ -18,7 +18,7 @@ namespace pipetrain {
 class JsonlFile {
  public:
   // Of a Parquet file only the columns that a row can have are read, among them those of the text keys, and the first rows.
-  explicit JsonlFile(const std::filesystem::path& path, const std::vector<std::string>& text_keys = {"text"},
+  explicit JsonlFile(const std::filesystem::path& path, const RowWanted& wanted = {},
                      std::int64_t parquet_rows = all_parquet_rows);
 
   std::int64_t size() const { return static_cast<std::int64_t>(file_.bytes().size()); }

@@ -122,15 +122,16 @@ class RowEvents : public JsonEvents {
   void open(JsonKind kind) override {
     const bool is_array = kind == JsonKind::array;
     if (depth_ == 0 && is_array) fail_object();
-    is_empty_ = depth_ == 1;
+    is_empty_ = depth_ == 1 || (depth_ == 3 && field_ == Field::messages);
     if (depth_ == 1) open_member(is_array);
     if (depth_ == 2 && is_list()) reader_.list_other(is_array ? "[...]" : "{...}");
     if (depth_ == 2 && field_ == Field::messages) is_array ? reader_.wrong_kind() : reader_.begin_message();
-    if (depth_ == 3 && field_ == Field::messages) open_message_field();
+    if (depth_ == 3 && field_ == Field::messages && message_field_ != RowReader::MessageField::other) fail_message();
     ++depth_;
   }
   void close() override {
     --depth_;
+    if (depth_ == 3 && field_ == Field::messages) reader_.message_other(is_empty_ ? ValueKind::empty : ValueKind::other);
     if (depth_ == 2 && field_ == Field::messages) reader_.end_message();
     if (depth_ == 1 && field_ == Field::other) reader_.other(is_empty_ ? ValueKind::empty : ValueKind::other);
     if (depth_ == 1) field_ = Field::other;
@@ -157,10 +158,6 @@ class RowEvents : public JsonEvents {
     if (field_ == Field::other) return;
     if (!is_array || field_ == Field::text || field_ == Field::label) reader_.wrong_kind();
     is_list() ? reader_.begin_list() : reader_.begin_messages();
-  }
-  void open_message_field() {
-    if (message_field_ != RowReader::MessageField::other) fail_message();
-    reader_.message_other(ValueKind::other);
   }
   void take_message_field(Json& value) {
     if (message_field_ == RowReader::MessageField::other) return reader_.message_other(value_kind_of(value));
@@ -209,8 +206,16 @@ void parse_stream(std::string_view row, RowReader& reader) {
 }  // namespace
 
 Row parse_row(std::string_view row, const RowWanted& wanted, std::size_t longest_parsed) {
+  const auto read = [&](RowReader& reader) {
+    row.size() <= longest_parsed ? parse_whole(row, reader) : parse_stream(row, reader);
+  };
+  if (wanted.text_keys_chosen) {
+    RowReader texts(wanted, true);
+    read(texts);
+    if (texts.has_text()) return texts.finish();
+  }
   RowReader reader(wanted);
-  row.size() <= longest_parsed ? parse_whole(row, reader) : parse_stream(row, reader);
+  read(reader);
   return reader.finish();
 }
 

@@ -42,7 +42,7 @@ struct Row {
   bool has_labels = false;            // beside the ids
   std::vector<bool> left_out;         // by masks, as many as the labels wanted, or none: their labels do not count
   std::optional<std::int64_t> label;  // a class
-  std::optional<WrongValue> wrong;    // the first
+  std::optional<WrongValue> wrong;    // the first of the ids before the padding, or else of the labels
 };
 
 // What is wrong with a row, which does not know where it is.
@@ -54,6 +54,7 @@ struct RowFault {
 struct RowWanted {
   std::vector<std::string> text_keys = {"text"};
   bool text_keys_chosen = false;  // by the user: what else is in rows of such texts is passed over
+  bool classifies = false;        // then "label" beside such texts is not
   UnreadKeys* unread = nullptr;   // gets the keys that are passed over though nobody knows them
   std::span<std::int32_t> ids = {}, labels = {};
   std::int64_t vocabulary = 0;  // ids are wrong unless in [0, vocabulary), labels also where they are not_counted

@@ -24,13 +24,18 @@ std::string text_of(const Json& object, const std::string& key, const std::strin
   return found->as_string();
 }
 
+bool is_nothing(const Json& value) {
+  if (value.is_string()) return value.as_string().empty();
+  return value.is_null() || ((value.is_array() || value.is_object()) && value.empty());
+}
+
 std::vector<ChatMessage> messages_of(const Json& list, const std::string& place) {
   if (!list.is_array()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
   std::vector<ChatMessage> messages;
   for (const Json& message : list) {
     if (!message.is_object()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
     for (const auto& [key, value] : message.items())
-      if (key != "role" && key != "content" && !value.is_null())
+      if (key != "role" && key != "content" && !is_nothing(value))
         fail_prompt(place, fmt::format("a message has {}, which is not read; give \"role\" and \"content\" only",
                                        shown_json_key(key.substr(0, 60))));
     messages.push_back({text_of(message, "role", place), text_of(message, "content", place)});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/error.hpp"
 #include "data/tokenizers/chat_form.hpp"
@@ -26,10 +27,34 @@ RowEncoder::RowEncoder(const TextReading& reading)
     : tokenizer_(*reading.tokenizer),
       encoder_(tokenizer_.encoder()),
       end_(end_of(tokenizer_)),
+      largest_(reading.vocabulary > 0 ? reading.vocabulary - 1 : std::numeric_limits<std::int32_t>::max()),
       chat_template_(reading.chat_template),
       between_texts_(reading.between_texts) {
   encoder_->encode("", SpecialTokens::keep, front_);
+  check_around();
   if (!front_.empty() && front_.back() == end_) front_.pop_back();
+}
+
+void RowEncoder::check_around() const {
+  std::vector<std::int32_t> around = front_;
+  around.push_back(end_);
+  for (const std::int32_t id : around)
+    if (id > largest_)
+      throw Error(ErrorKind::input, {"tokenizer", ""},
+                  fmt::format("its token {}, which stands around texts, has the id {}, but the model's vocabulary has {}; give "
+                              "the model's own tokenizer",
+                              tokenizer_.piece(id), id, largest_ + 1));
+}
+
+// The files beside a tokenizer may name tokens that the model was not made for; most texts have none of them.
+void RowEncoder::check_ids(std::span<const std::int32_t> ids) const {
+  if (tokenizer_.vocabulary() <= largest_ + 1) return;
+  const auto wrong = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id > largest_; });
+  if (wrong == ids.end()) return;
+  throw RowFault{
+      fmt::format("the text has the token {} with the id {}, but the model's vocabulary has {}; leave the token out "
+                  "of the text, or give the model's own tokenizer",
+                  tokenizer_.piece(*wrong), *wrong, largest_ + 1)};
 }
 
 void RowEncoder::add(std::string_view text, TokenizedDocuments& documents) {
@@ -125,6 +150,7 @@ void RowEncoder::add_end(TokenizedDocuments& documents) {
 }
 
 void RowEncoder::finish(const Row* row, TokenizedDocuments& documents) {
+  check_ids(std::span(documents.ids).subspan(documents.ends.empty() ? 0 : documents.ends.back()));
   documents.counted.resize(documents.ids.size(), true);
   documents.ends.push_back(documents.ids.size());
   if (row != nullptr && row->label) documents.classes.push_back(static_cast<std::int32_t>(*row->label));

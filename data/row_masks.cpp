@@ -53,7 +53,7 @@ void RowMasks::check_switch(std::int64_t place, std::int64_t value) const {
 void RowMasks::refuse(const std::string& shown) const {
   const bool is_number = kind_ == Kind::positions || kind_ == Kind::token_types;
   throw RowFault{fmt::format("{}[{}] is {}, not {}", name_of(kind_), list(kind_).size, shown,
-                             is_number ? "a place or type that an id can have" : "0 or 1")};
+                             is_number ? "an integer of 64 bits" : "0 or 1")};
 }
 
 void RowMasks::refuse_odd(Kind kind, const std::string& why) const {
@@ -69,8 +69,8 @@ void RowMasks::finish(std::int64_t ids) {
   kept_ = list(Kind::attention).first_odd >= 0 ? list(Kind::attention).first_odd : ids;
   if (kept_ == 0 && ids > 0) throw RowFault{R"("attention_mask" leaves nothing of this row to read; leave the row out)"};
   refuse_odd(Kind::loss,
-             R"(, which trainers take for the label at this place or for the next one; write "labels" beside "input_ids", )"
-             "with -100 where nothing is to be learned");
+             R"(; some programs apply it to the label at this place, others to the next one; leave it out and write "labels" )"
+             R"(beside "input_ids", with -100 where nothing is to be learned)");
   refuse_odd(Kind::positions, fmt::format(", not {}; ids have the places in which they stand, so give each document a row of "
                                           "its own, and pack them isolated",
                                           list(Kind::positions).first_odd));

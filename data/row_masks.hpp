@@ -27,7 +27,7 @@ class RowMasks {
   };
   static std::optional<Kind> kind_of(std::string_view key);
 
-  // `places`: of how many ids it is kept whether their labels are left out.
+  // `places`: take_left_out() covers so many ids, the first of the row.
   explicit RowMasks(std::size_t places) : places_(places) {}
 
   void begin(Kind kind);

@@ -23,8 +23,8 @@ std::string Row::WrongValue::line() const {
   return fmt::format("{}[{}] is {}", in_labels ? "labels" : "input_ids", place, why);
 }
 
-RowReader::RowReader(const RowWanted& wanted)
-    : wanted_(wanted), texts_(wanted.text_keys.size() + 2), masks_(wanted.labels.size()) {}
+RowReader::RowReader(const RowWanted& wanted, bool texts_alone)
+    : wanted_(wanted), texts_alone_(texts_alone), texts_(wanted.text_keys.size() + 2), masks_(wanted.labels.size()) {}
 
 std::string RowReader::wanted_rows() {
   return R"(write one row {"text": "..."}, {"prompt": "...", "response": "..."}, {"messages": [...]} or {"input_ids": [...]} a line)";
@@ -41,6 +41,8 @@ RowReader::Field RowReader::key(std::string_view key) {
   const auto& names = wanted_.text_keys;
   const auto name = std::find(names.begin(), names.end(), key);
   slot_ = static_cast<std::size_t>(name - names.begin());
+  const bool is_class = key == "label" && wanted_.classifies;
+  if (texts_alone_ && name == names.end() && !is_class) return field_ = Field::other;
   if (name == names.end() && (key == "prompt" || key == "response")) slot_ += key == "response" ? 1 : 0;
   const bool is_text = name != names.end() || key == "prompt" || key == "response";
   field_ = is_text              ? Field::text
@@ -97,9 +99,9 @@ void RowReader::list_other(std::string shown) {
 }
 
 void RowReader::add_wrong(std::string why) {
-  if (row_.wrong) return;
   const bool labels = field_ == Field::labels;
-  row_.wrong = Row::WrongValue{labels, (labels ? row_.labels : row_.ids) - 1, std::move(why)};
+  auto& wrong = labels ? wrong_label_ : wrong_id_;
+  if (!wrong) wrong = Row::WrongValue{labels, (labels ? row_.labels : row_.ids) - 1, std::move(why)};
 }
 
 void RowReader::begin_message() {
@@ -124,7 +126,8 @@ RowReader::MessageField RowReader::message_key(std::string_view key) {
 void RowReader::message_other(ValueKind kind) const {
   const KeyMeaning meaning = rule_of_key(message_key_).meaning;
   const bool is_neutral = meaning == KeyMeaning::harmless || (meaning == KeyMeaning::weight && kind == ValueKind::one);
-  if (kind == ValueKind::null || is_neutral) return;
+  const bool is_nothing = kind == ValueKind::null || (kind == ValueKind::empty && meaning != KeyMeaning::weight);
+  if (is_nothing || is_neutral) return;
   wrong_message(fmt::format("has {}, which is not read; give \"role\" and \"content\" only", shown_json_key(message_key_)));
 }
 
@@ -146,7 +149,7 @@ void RowReader::wrong_message(std::string_view why) const {
 
 void RowReader::other(ValueKind kind) {
   const KeyRule rule = kind == ValueKind::null ? KeyRule{KeyMeaning::harmless, ""} : rule_of_key(last_key_);
-  if (rule.meaning == KeyMeaning::unknown && wanted_.unread != nullptr) wanted_.unread->add(last_key_);
+  if (rule.meaning == KeyMeaning::unknown && wanted_.unread != nullptr) unknown_.push_back(last_key_);
   if (rule.meaning == KeyMeaning::content && kind != ValueKind::empty) content_.push_back({last_key_, rule.why});
   if (rule.meaning == KeyMeaning::weight && kind != ValueKind::one) weights_.push_back({last_key_, rule.why});
 }
@@ -160,6 +163,7 @@ void RowReader::refuse_unread() const {
   if (!weights_.empty())
     throw RowFault{fmt::format("{} is not read: {}", shown_json_key(weights_.front().key), weights_.front().why)};
   if (wanted_.unread == nullptr) return;
+  for (const std::string& key : unknown_) wanted_.unread->add(key);
   for (const Unread& unread : content_) wanted_.unread->add(unread.key);
 }
 
@@ -196,6 +200,14 @@ RowForm RowReader::form() const {
   return found.front();
 }
 
+// In some datasets (ultrachat_200k) the prompt is the first question of the messages once more.
+void RowReader::drop_repeated_prompt() {
+  auto& prompt = texts_[wanted_.text_keys.size()];
+  const auto question = std::find_if(row_.messages.begin(), row_.messages.end(),
+                                     [](const Row::Message& message) { return message.role == "user"; });
+  if (question != row_.messages.end() && prompt == question->text) prompt.reset();
+}
+
 // The texts of the form, all of which must be there.
 void RowReader::finish_texts(RowForm form) {
   std::vector<std::string> names = wanted_.text_keys;
@@ -214,6 +226,8 @@ void RowReader::finish_ids() {
   masks_.finish(row_.ids);
   row_.kept = masks_.kept();
   row_.left_out = masks_.take_left_out();
+  if (wrong_id_ && wrong_id_->place >= row_.kept) wrong_id_.reset();  // padding is no part of the row
+  row_.wrong = wrong_id_ ? std::move(wrong_id_) : std::move(wrong_label_);
   if (last_counted_ >= row_.kept)
     throw RowFault{
         fmt::format("labels[{0}] counts, though attention_mask[{0}] is 0, for padding; write -100 there", last_counted_)};
@@ -223,6 +237,7 @@ void RowReader::finish_ids() {
 
 Row RowReader::finish() {
   refuse_unread();
+  drop_repeated_prompt();
   row_.form = form();
   if (row_.form == RowForm::text || row_.form == RowForm::answer) finish_texts(row_.form);
   if (row_.has_labels && row_.form != RowForm::ids)

@@ -12,7 +12,8 @@ namespace pipetrain {
 
 class RowReader {
  public:
-  explicit RowReader(const RowWanted& wanted);
+  // texts_alone: of a row whose texts have the keys that the user chose; of other forms and masks it then takes nothing.
+  explicit RowReader(const RowWanted& wanted, bool texts_alone = false);
 
   // Each key of the row, and which value it promises.
   enum class Field { text, ids, labels, label, messages, mask, other };
@@ -38,18 +39,21 @@ class RowReader {
   [[noreturn]] void wrong_kind() const;
   [[noreturn]] void wrong_message(std::string_view why) const;
 
+  bool has_text() const { return takes(RowForm::text); }
   Row finish();
   static std::string wanted_rows();  // "write one row ... a line"
 
  private:
   bool takes(RowForm form) const;
   RowForm form() const;
+  void drop_repeated_prompt();
   void finish_texts(RowForm form);
   void finish_ids();
   void refuse_unread() const;
   void add_wrong(std::string why);
 
   const RowWanted& wanted_;
+  bool texts_alone_;
   Row row_;
   std::set<std::string> keys_;
   std::size_t key_bytes_ = 0;
@@ -66,8 +70,10 @@ class RowReader {
     const char* why;
   };
   std::vector<Unread> content_, weights_;
-  std::set<std::string> message_keys_;  // of the last message
-  std::string message_key_;             // its last one
+  std::vector<std::string> unknown_;
+  std::optional<Row::WrongValue> wrong_id_, wrong_label_;  // the first of each list
+  std::set<std::string> message_keys_;                     // of the last message
+  std::string message_key_;                                // its last one
   bool has_role_ = false, has_text_ = false;
 };
 

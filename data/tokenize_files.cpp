@@ -22,19 +22,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void add_text(std::string_view text, RowEncoder& encoder, TokenizedDocuments& documents) {
+void add_text(std::string_view text, const std::string& name, RowEncoder& encoder, TokenizedDocuments& documents) {
   constexpr std::size_t largest = std::size_t{1} << 30;
   if (text.size() > largest)
     throw Error(ErrorKind::input,
                 fmt::format("a document of {} bytes cannot be tokenized; split it into parts of up to 1 GiB", text.size()));
-  encoder.add(text, documents);
+  try {
+    encoder.add(text, documents);
+  } catch (const RowFault& fault) {
+    throw Error(ErrorKind::input, fmt::format("{}: {}", name, fault.why));
+  }
+}
+
+TokenizedDocuments tokenize_one(std::string_view text, const TextReading& reading) {
+  TokenizedDocuments documents;
+  RowEncoder encoder(reading);
+  add_text(text, "the text", encoder, documents);
+  return documents;
 }
 
 // The rows of one file, which have the form of its first one.
 class RowFile {
  public:
   RowFile(const fs::path& path, const TextReading& reading)
-      : file_(path, reading.text_keys), form_(peek_jsonl(path, wanted_of(reading)).form), reading_(reading) {
+      : file_(path, wanted_of(reading)), form_(peek_jsonl(path, wanted_of(reading)).form), reading_(reading) {
     const char* why =
         form_ == RowForm::ids ? "have token ids already; give rows of text"
         : reading.only_texts && form_ != RowForm::text
@@ -64,7 +75,10 @@ class RowFile {
 
  private:
   static RowWanted wanted_of(const TextReading& reading) {
-    return {.text_keys = reading.text_keys, .text_keys_chosen = reading.text_keys_chosen, .unread = reading.unread};
+    return {.text_keys = reading.text_keys,
+            .text_keys_chosen = reading.text_keys_chosen,
+            .classifies = reading.limits && reading.limits->classifies(),
+            .unread = reading.unread};
   }
   static bool is_empty(const Row& row) {
     return std::all_of(row.texts.begin(), row.texts.end(), [](std::string_view text) { return text.empty(); });
@@ -125,7 +139,7 @@ TokenizedDocuments encode(const TextPart& part, const TextReading& reading, RowE
   }
   const MappedFile file = open_unpacked(part.text);
   refuse_utf16(file.bytes(), part.text.string());
-  add_text(file.bytes(), encoder, documents);
+  add_text(file.bytes(), part.text.string(), encoder, documents);
   if (!reading.limits) return documents;
   const std::string why = reading.limits->wrong_length(static_cast<std::int64_t>(documents.ids.size()), "tokens");
   if (!why.empty()) throw Error(ErrorKind::input, fmt::format("{}: {}", part.text.string(), why));
@@ -255,18 +269,17 @@ void tokenize_files(const std::vector<fs::path>& files, const TextReading& readi
 }
 
 TokenizedDocuments tokenize_text(std::string_view text, const Tokenizer& tokenizer) {
-  TokenizedDocuments documents;
-  RowEncoder encoder({.tokenizer = &tokenizer});
-  add_text(text, encoder, documents);
-  return documents;
+  return tokenize_one(text, {.tokenizer = &tokenizer});
 }
 
 std::unique_ptr<TokenStream> tokenized_in_memory(const std::vector<fs::path>& files, const TextReading& reading) {
   return in_memory(*reading.tokenizer, [&](const auto& take) { tokenize_files(files, reading, take); });
 }
 
-std::unique_ptr<TokenStream> tokenized_in_memory(std::string_view text, const Tokenizer& tokenizer) {
-  return in_memory(tokenizer, [&](const auto& take) { take(tokenize_text(text, tokenizer)); });
+std::unique_ptr<TokenStream> tokenized_in_memory(std::string_view text, const Tokenizer& tokenizer, std::int64_t vocabulary) {
+  TextReading reading{.tokenizer = &tokenizer};
+  reading.vocabulary = vocabulary;
+  return in_memory(tokenizer, [&](const auto& take) { take(tokenize_one(text, reading)); });
 }
 
 }  // namespace pipetrain

@@ -39,6 +39,7 @@ struct TextReading {
   std::string between_texts = {};                 // of one row
   bool only_texts = false;                        // refuses rows that say which of their tokens count
   std::optional<RowLimits> limits = {};           // documents are samples of their own, within these
+  std::int64_t vocabulary = 0;                    // of the model, which every id must be below; 0: of any
 };
 
 // Reads files .txt (one document), .jsonl and .parquet (one a row; rows with an empty text are passed over) in their order, and
@@ -53,6 +54,6 @@ TokenizedDocuments tokenize_text(std::string_view text, const Tokenizer& tokeniz
 
 // Files tokenized into memory: 2 or 4 bytes an id, as the vocabulary needs.
 std::unique_ptr<TokenStream> tokenized_in_memory(const std::vector<std::filesystem::path>& files, const TextReading& reading);
-std::unique_ptr<TokenStream> tokenized_in_memory(std::string_view text, const Tokenizer& tokenizer);
+std::unique_ptr<TokenStream> tokenized_in_memory(std::string_view text, const Tokenizer& tokenizer, std::int64_t vocabulary);
 
 }  // namespace pipetrain

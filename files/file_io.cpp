@@ -33,7 +33,8 @@ constexpr std::size_t most_bytes_a_call = std::size_t{1} << 30;
 }  // namespace
 
 ErrorKind kind_of_write_failure(int error) noexcept {
-  return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO ? ErrorKind::unavailable : ErrorKind::input;
+  if (error == EIO || error == ESTALE || error == ETIMEDOUT) return ErrorKind::peer_lost;  // a disk or a server, for a while
+  return error == ENOSPC || error == EDQUOT || error == EFBIG ? ErrorKind::unavailable : ErrorKind::input;
 }
 
 const char* remedy_of_read_failure(int error) noexcept {

@@ -24,7 +24,7 @@ struct StepOutcome {
 // throws ends the run.
 using Decide = std::function<Verdict(const std::vector<StageResult>&)>;
 
-// What leave_step() makes of a step: nothing has failed, and what the computes keep is as the step before has left it.
+// step() throws this after leave_step(). Nothing has failed: weights and optimizer states are those of the last finished step.
 class StepLeft : public Error {
  public:
   StepLeft();

@@ -109,8 +109,8 @@ std::vector<schedules::Link> Profile::edges() const {
   return edges;
 }
 
-bool Profile::is_of(const ModelConfig& model) const {
-  return config == profile_config(model) || same_model(parse_hf_config(config, "the profile's model"), model);
+bool Profile::is_of(const ModelConfig& other) const {
+  return config == profile_config(other) || same_model(parse_hf_config(config, "the profile's model"), other);
 }
 
 std::string profile_config(ModelConfig config) {

@@ -60,7 +60,7 @@ struct Profile {
   schedules::Placement placement() const;
   // Whether it was measured of this model, whatever that drops, and whichever tokens are special. Throws Error(input) where the
   // profile holds no model.
-  bool is_of(const ModelConfig& model) const;
+  bool is_of(const ModelConfig& other) const;
   // Whether the run's plan had I and W, whose times a plan of I and W needs.
   bool splits_backward() const;
   schedules::EndOfStep end_of_step() const { return {dp * cp > 1, tp > 1 && sequence_parallel, tied}; }

@@ -30,8 +30,8 @@ class StateSnapshot {
   StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source);
   ~StateSnapshot();
 
-  // The source as it is: whatever has changed it has run, and what does so next comes behind protect(). Does not wait for other
-  // work, such as that of a step that is under way. Throws what reading throws.
+  // Starts to copy the source. All work that has changed it must have finished, and later changes must call protect() first.
+  // Does not wait for other work, such as a step that is under way. Throws what reading throws.
   void take();
   // Later work of `stream` may change the source: it waits until the last moment taken has been copied.
   void protect(Stream& stream);

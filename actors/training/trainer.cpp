@@ -133,7 +133,7 @@ class Trainer::Run {
     return evaluation;
   }
 
-  // What is offloaded is read by way of places that a step under way uses too.
+  // Reading offloaded state uses the staging memory of the step under way, so that step must be finished.
   bool leave_step() {
     if (job_.offload.optimizer || job_.offload.parameters) return false;
     pipeline_->leave_step();

@@ -30,8 +30,8 @@ int tell_failed_run(const RunFailed& failure, const JoinedRun* joined) {
   if (joined && is_killed_by_launcher(failure)) {
     if (joined->leads() || (joined->is_to_tell(failure) && joined->is_first_follower()))
       print_note(
-          fmt::format("stopped by {}, before the run had come to its end: {}; let the launcher wait longer until it "
-                      "kills",
+          fmt::format("stopped by {}: another process ended before the run could save ({}); give the launcher a longer "
+                      "grace time, or set --stop-grace",
                       stop_signal_name(), failure.what()));
     return stop_signal_status();
   }

@@ -122,9 +122,12 @@ bool OutputLock::is_there() const noexcept {
 
 void OutputLock::check() const {
   if (is_there()) return;
+  // A file system that fails for a moment has not lost the folder: what is written there says what is wrong.
+  struct stat there {};
+  if (::stat(place_.file.c_str(), &there) != 0 && errno != ENOENT && errno != ENOTDIR) return;
   throw Error(ErrorKind::unavailable, {place_.option, place_.shown.string()},
-              fmt::format("was removed or replaced while the run was {} there (it holds {} no more), and another run may use "
-                          "it now; nothing more is saved; leave it alone during a run, and begin again",
+              fmt::format("was removed or replaced while the run was {} there, or {} was, so that another run may use it now; "
+                          "nothing more is saved; start the run again",
                           place_.done_there, place_.file.filename().string()));
 }
 

@@ -167,7 +167,8 @@ void relay_signals(void (*pass_on)(int number)) { relay = pass_on; }
 
 void request_stop(int number) {
   int none = 0;
-  if (caught.compare_exchange_strong(none, number)) caught_at = milliseconds_now();
+  if (caught.load() == 0) caught_at = milliseconds_now();  // before others see that there is a signal
+  caught.compare_exchange_strong(none, number);
 }
 
 int stop_signal() { return caught; }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 
 #include "apps/output/output_files.hpp"
 #include "apps/output/saved_result.hpp"
@@ -65,7 +64,7 @@ void StepLoop::run_steps() {
 
 void StepLoop::stop() {
   const std::string signal = stop_signal_name();
-  const bool fits = stop_signal() != SIGTERM || grace_.fits_step(saves(), run_.save_time());
+  const bool fits = grace_.fits_step(saves(), run_.save_time());
   if (!fits && trainer_.leave_step()) {
     print_beside_progress(
         fmt::format("{}: leaving this step{}, because the launcher kills {} s after the signal; a second "

@@ -1,4 +1,5 @@
-// Whether a run that SIGTERM stops comes to the end of its step before its launcher kills it.
+// Whether a run that a signal stops comes to the end of its step before its launcher kills it. Launchers send SIGTERM, or pass
+// on the signal that they got (torchrun).
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@ class StopGrace {
  public:
   using Seconds = std::chrono::duration<double>;
 
-  // Between SIGTERM and SIGKILL; nothing where it is not known that a launcher kills at all.
+  // Between the signal and SIGKILL; nothing where it is not known that a launcher kills at all.
   explicit StopGrace(std::optional<std::chrono::seconds> grace) : grace_(grace) {}
 
   const std::optional<std::chrono::seconds>& grace() const { return grace_; }

@@ -13,8 +13,8 @@ namespace pipetrain::control {
 std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
                                   const std::vector<std::optional<ProcessInfo>>& joined);
 
-// Of a process that has shown the run's token, or of a run without one. Nothing where both belong to one job. Not a reason to
-// end the run that it has come to, which waits for processes of its own.
+// Refuses a process of another launcher's job; nothing where the jobs are equal. The run goes on waiting for its own processes.
+// To be called after the token has been checked.
 std::optional<Refusal> refusal_of_job(const Hello& hello, const Hello& first);
 
 // Of a process that has shown this one, which is not `token`.

@@ -28,7 +28,7 @@ std::string name_space(const std::string& kind) {
   return size <= 0 ? "" : " " + std::string(name.data(), static_cast<std::size_t>(size));
 }
 
-// As a payload has it. What is the same in every version is `input` and `peer_lost`.
+// The kind of a refusal on the wire. All versions of the protocol share the values of peer_lost and input.
 enum class RefusalKind : std::uint8_t { peer_lost, input, unavailable };
 
 std::string memory_scope() { return kernel_name() + name_space("ipc"); }

@@ -149,7 +149,7 @@ std::optional<LaunchPlace> read_launch(const Variables& variables) {
   return place;
 }
 
-// Each of the outer launcher's processes would run alone, and do the work of all.
+// Refuses one process inside a launch of several: each of these would train the whole run alone.
 void check_nesting(const LaunchPlace& inner, const LaunchPlace& outer) {
   if (inner.processes != 1 || outer.processes <= 1) return;
   fail_environment(

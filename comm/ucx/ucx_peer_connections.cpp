@@ -31,7 +31,7 @@ std::string UcxPeers::reason_of(const Connection& connection, ucs_status_t statu
 
 void UcxPeers::connect(const std::set<int>& processes) {
   worker_.call([&] {
-    admission_->open(run_addresses_, [this] { return all_connected(); });
+    admission_->open(run_addresses_, [this] { return may_close_sockets(); });
     for (const int process : processes) {
       if (process != control_.process() && peers_.count(process) == 0) connect_to(process);
     }
@@ -124,8 +124,10 @@ bool UcxPeers::is_connected(int process) const {
   return connected_.count(process) > 0;
 }
 
-bool UcxPeers::all_connected() const {
-  return std::all_of(peers_.begin(), peers_.end(), [this](const auto& peer) { return is_connected(peer.first); });
+// Not before the first connections: until then another process may try, for as long as it waits.
+bool UcxPeers::may_close_sockets() const {
+  return !peers_.empty() &&
+         std::all_of(peers_.begin(), peers_.end(), [this](const auto& peer) { return is_connected(peer.first); });
 }
 
 void UcxPeers::mark_connected(int process) {

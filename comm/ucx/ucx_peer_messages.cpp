@@ -85,8 +85,9 @@ void UcxPeers::receive_own(UcxMessage message, int process, std::span<const std:
   const Greeting greeting{content.first, content.second};
   const auto peer = peers_.find(process);
   if (peer == peers_.end()) {
-    if (message != UcxMessage::hello || !early_.emplace(process, greeting).second) count_dropped();
-    return;
+    const bool is_new = message == UcxMessage::hello ? early_.emplace(process, greeting).second
+                                                     : message == UcxMessage::leave && left_.insert(process).second;
+    return is_new ? void() : count_dropped();
   }
   Connection& connection = *peer->second;
   switch (message) {

@@ -135,7 +135,7 @@ class UcxPeers {
   void close_broken(int process, ucp_ep_h endpoint);
   void cut_gone();
   bool is_connected(int process) const;
-  bool all_connected() const;
+  bool may_close_sockets() const;
   void mark_connected(int process);
   void lose(int process, const std::string& why);
   [[noreturn]] void refuse(int process, const std::string& why) const;

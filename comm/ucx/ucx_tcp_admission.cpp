@@ -19,20 +19,53 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::size_t most_filtered = 400;  // times nine instructions of an IPv6 address: the kernel takes 4,096 in all
 constexpr time_t open_seconds = 2;
 
 constexpr std::uint16_t load_word = BPF_LD | BPF_W | BPF_ABS, jump_if_equal = BPF_JMP | BPF_JEQ | BPF_K, give = BPF_RET | BPF_K;
 constexpr std::uint32_t whole_packet = 0xffffffff;
 
-// Lets a packet through whose source address is these words, each of four bytes in network byte order.
-void append_admission(std::vector<sock_filter>& program, const std::vector<std::uint32_t>& words, std::uint32_t offset) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto to_next_address = static_cast<std::uint8_t>(2 * (words.size() - i) - 1);
-    program.push_back({load_word, 0, 0, static_cast<std::uint32_t>(SKF_NET_OFF) + offset + static_cast<std::uint32_t>(4 * i)});
-    program.push_back({jump_if_equal, 0, to_next_address, ntohl(words[i])});
+// Lets packets through whose source address is one of these, as the kernel's numbers of an IPv4 header.
+void append_v4_admission(std::vector<sock_filter>& program, const std::vector<std::uint32_t>& addresses) {
+  program.push_back({load_word, 0, 0, static_cast<std::uint32_t>(SKF_NET_OFF) + 12});
+  for (const std::uint32_t address : addresses) {
+    program.push_back({jump_if_equal, 0, 1, address});
+    program.push_back({give, 0, 0, whole_packet});
+  }
+}
+
+// The same for one address of IPv6, of four numbers.
+void append_v6_admission(std::vector<sock_filter>& program, const std::vector<std::uint32_t>& address) {
+  for (std::size_t i = 0; i < address.size(); ++i) {
+    const auto to_next_address = static_cast<std::uint8_t>(2 * (address.size() - i) - 1);
+    program.push_back({load_word, 0, 0, static_cast<std::uint32_t>(SKF_NET_OFF) + 8 + static_cast<std::uint32_t>(4 * i)});
+    program.push_back({jump_if_equal, 0, to_next_address, address[i]});
   }
   program.push_back({give, 0, 0, whole_packet});
+}
+
+std::vector<std::uint32_t> words_of(const std::string& address, int family) {
+  std::vector<std::uint32_t> words(family == AF_INET6 ? 4 : 1);
+  if (::inet_pton(family, address.c_str(), words.data()) != 1) return {};
+  for (std::uint32_t& word : words) word = ntohl(word);
+  return words;
+}
+
+std::vector<sock_filter> filter_program(int family, const std::set<std::string>& addresses) {
+  std::vector<sock_filter> program;
+  std::vector<std::uint32_t> v4;
+  for (const std::string& address : addresses) {
+    const auto words = words_of(address, family);
+    if (words.size() == 4) append_v6_admission(program, words);
+    if (words.size() == 1) v4.push_back(words.front());
+  }
+  if (!v4.empty()) append_v4_admission(program, v4);
+  program.push_back({give, 0, 0, 0});
+  return program;
+}
+
+bool attach(int socket, std::vector<sock_filter> program) {
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  return program.size() <= BPF_MAXINSNS && ::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0;
 }
 
 int family_of(int socket) {
@@ -68,17 +101,10 @@ bool names_port_of(const Bytes& worker_address, int socket) {
 }
 
 void admit_connections(int socket, const std::set<std::string>& addresses) {
-  const int family = family_of(socket);
-  const std::uint32_t source_offset = family == AF_INET6 ? 8 : 12;  // in the header of IP
-  std::vector<sock_filter> program;
-  for (const std::string& address : addresses) {
-    std::vector<std::uint32_t> words(family == AF_INET6 ? 4 : 1);
-    if (::inet_pton(family, address.c_str(), words.data()) == 1) append_admission(program, words, source_offset);
-  }
-  program.push_back({give, 0, 0, addresses.size() > most_filtered ? whole_packet : 0});
-  if (addresses.size() > most_filtered) program.erase(program.begin(), program.end() - 1);
-  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  if (::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0)
+  // The kernel counts the filter that is replaced too, until it is gone.
+  (void)::setsockopt(socket, SOL_SOCKET, SO_DETACH_FILTER, nullptr, 0);
+  if (attach(socket, filter_program(family_of(socket), addresses))) return;
+  if (addresses.empty())
     throw Error(ErrorKind::unavailable,
                 std::string("UCX's TCP sockets cannot be closed to strangers: ") + std::strerror(errno));
 }

@@ -20,7 +20,8 @@ std::set<int> listening_sockets_of_this_process();
 bool names_port_of(const Bytes& worker_address, int socket);
 
 // Lets connection requests through to a listening socket that come from these numeric addresses of its family, and no others.
-// A filter holds 400 addresses: where there are more, all come through. Throws Error(unavailable).
+// Where they are more than the kernel takes into a filter (some hundreds, by net.core.optmem_max), all requests come through.
+// Throws Error(unavailable) where the socket cannot be closed to all.
 void admit_connections(int socket, const std::set<std::string>& addresses);
 
 // Everything on the worker's thread.

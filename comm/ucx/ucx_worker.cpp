@@ -86,8 +86,8 @@ void check_descriptor(int descriptor) {
   if (descriptor < 0) fail_descriptors();
 }
 
-// Where UCX has too few, it ends the process, or fails with a reason that names something else. Of a host without other
-// networks than TCP it takes 18.
+// UCX aborts the process, or reports a misleading error, when descriptors run out. It opens 18 on a host with no network but
+// TCP.
 void require_descriptors() {
   constexpr rlim_t least_free = 24;
   rlimit limit{};

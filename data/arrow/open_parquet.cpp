@@ -73,7 +73,7 @@ void check_ends(const MappedFile& file) {
 // As RowReader takes the key of that name.
 ParquetColumn parquet_column_of(std::string_view name, const std::vector<std::string>& text_keys) {
   if (std::find(text_keys.begin(), text_keys.end(), name) != text_keys.end()) return ParquetColumn::texts;
-  if (name == "prompt" || name == "response") return ParquetColumn::texts;
+  if (name == "prompt" || name == "response") return ParquetColumn::answers;
   if (name == "input_ids" || name == "labels") return ParquetColumn::ids;
   if (name == "label") return ParquetColumn::classes;
   if (name == "messages") return ParquetColumn::messages;
@@ -116,12 +116,13 @@ struct Unpacking {
 
 }  // namespace
 
-MappedFile open_parquet(const fs::path& path, const std::vector<std::string>& text_keys, std::int64_t rows) {
+MappedFile open_parquet(const fs::path& path, const std::vector<std::string>& text_keys, std::int64_t rows,
+                        bool text_keys_chosen) {
   const MappedFile file(path);
   check_ends(file);
   Unpacking unpacking{text_keys, UnnamedFile(path), nullptr, 0, ""};
-  module().read({file.bytes().data(), file.bytes().size(), text_keys.front().c_str(), rows, &unpacking, Unpacking::column,
-                 Unpacking::write, Unpacking::refuse});
+  module().read({file.bytes().data(), file.bytes().size(), text_keys.front().c_str(), text_keys_chosen, rows, &unpacking,
+                 Unpacking::column, Unpacking::write, Unpacking::refuse});
   if (unpacking.failure) std::rethrow_exception(unpacking.failure);
   const std::string where = unpacking.row > 0 ? fmt::format("{}:{}", path.string(), unpacking.row) : path.string();
   if (!unpacking.why.empty()) throw Error(ErrorKind::input, fmt::format("{}: {}", where, unpacking.why));

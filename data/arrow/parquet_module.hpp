@@ -13,7 +13,8 @@ enum class ParquetColumn {
   unread,    // nothing
   named,     // only that it is there: in the first row
   glanced,   // null, empty, a number or a truth; of all else only that it is there
-  texts,     // strings
+  texts,     // strings, of the text keys
+  answers,   // strings, of prompt and response
   classes,   // integers
   ids,       // lists of integers
   masks,     // lists of integers or truths
@@ -24,6 +25,7 @@ struct ParquetReading {
   const char* bytes;  // of the file, from its first on
   std::size_t size;
   const char* text_key;  // one of the texts' columns, for errors
+  bool texts_alone;      // of columns that are not of the text keys and not of the wanted type, only that they are there
   std::int64_t rows;     // the first ones
   void* context;         // for the functions, which throw nothing:
   ParquetColumn (*column)(void* context, const char* name);

@@ -105,7 +105,7 @@ FoundTemplates templates_of_value(const Json& value, const std::string& file) {
 
 FoundTemplates find_templates(const TokenizerConfig& config) {
   std::error_code ignored;
-  const fs::path file = config.folder / "chat_template.jinja", further = config.folder / "chat_templates";
+  const fs::path file = config.folder / "chat_template.jinja", further = config.folder / "additional_chat_templates";
   FoundTemplates found{file.string(), {}};
   if (fs::exists(file, ignored)) found.texts["default"] = template_file(file);
   if (fs::is_directory(further, ignored))

@@ -14,8 +14,9 @@ struct TokenizerConfig;
 // chat_form_of(), and where the tokenizer does not find the template's special tokens in texts.
 ChatForm choose_chat_form(const Tokenizer& tokenizer, const std::string& name);
 
-// Internal to data/. The template is that of chat_template.jinja and the folder chat_templates, else of tokenizer_config.json,
-// else of chat_template.json; of several that with the name "default". It is recognized by its text: Jinja is not interpreted.
+// Internal to data/. The template is that of chat_template.jinja and the folder additional_chat_templates, else of
+// tokenizer_config.json, else of chat_template.json; of several that with the name "default". It is recognized by its text:
+// Jinja is not interpreted.
 // Throws Error(input) that names the file for a template that is damaged, or that no built-in one reproduces.
 ChatForm chat_form_of(const TokenizerConfig& config);
 

@@ -134,6 +134,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
   parts.model = make_model(*model, read, splits.byte_level);
   parts.byte_level = splits.byte_level;
   AddedVocabulary added = read_added_tokens(read, file);
+  parts.own_added = added.tokens().size();
   parts.content = checksum(text.data(), text.size()) ^ add_named_tokens(config, added);
   parts.added = added.tokens();
   parts.config = std::move(config);

@@ -15,7 +15,7 @@ namespace pipetrain {
 struct InsertedFront {
   std::size_t bytes = 0;
   const std::string* by = nullptr;  // the place of the normalizer that put it there
-  // Throws Error(input) where there is such text, for a step at which the library ends with it.
+  // For steps at which Hugging Face's library crashes on such text: throws Error(input) if there is any.
   void refuse() const;
 };
 

@@ -134,6 +134,11 @@ class PieceTokenizer : public Tokenizer {
   std::int64_t vocabulary() const override {
     return std::max<std::int64_t>(parts_.vocabulary->size(), by_id_.empty() ? 0 : by_id_.rbegin()->first + 1);
   }
+  std::int64_t own_vocabulary() const override {
+    std::int64_t size = parts_.vocabulary->size();
+    for (std::size_t i = 0; i < parts_.own_added; ++i) size = std::max<std::int64_t>(size, parts_.added[i].id + 1);
+    return size;
+  }
   std::unique_ptr<TextEncoder> encoder() const override { return std::make_unique<PieceEncoder>(parts_, finders_); }
 
   std::string decode(std::span<const std::int32_t> ids, SpecialTokens special) const override {

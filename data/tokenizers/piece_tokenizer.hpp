@@ -22,6 +22,7 @@ namespace pipetrain {
 
 struct TokenizerParts {
   std::vector<AddedToken> added;
+  std::size_t own_added = 0;  // how many of them, the first, are the tokenizer's own, not of the files beside it
   std::vector<std::unique_ptr<TextNormalizer>> normalizers;
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
   std::shared_ptr<const Vocabulary> vocabulary;  // the model's

@@ -36,7 +36,9 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  virtual std::int64_t vocabulary() const = 0;               // every id is below
+  virtual std::int64_t vocabulary() const = 0;  // every id is below
+  // Without the tokens that only the files beside it name: a model may have no ids for these.
+  virtual std::int64_t own_vocabulary() const { return vocabulary(); }
   virtual std::unique_ptr<TextEncoder> encoder() const = 0;  // must not outlive the tokenizer
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens around = SpecialTokens::keep) const;
 
@@ -48,8 +50,9 @@ class Tokenizer {
 
   // What ends a text, from the files: "eos_token" of special_tokens_map.json or tokenizer_config.json, else a well-known name.
   virtual std::optional<std::int32_t> end_of_text() const = 0;
-  // By the chat template in the files, which are read now: who renders no messages need not be able to. Throws Error(input)
-  // that names the file where its template is damaged, or not one that render_chat() reproduces.
+  // How the chat template in the tokenizer's files turns messages into a text. The template is read only when this is called,
+  // so that a bad one harms nobody who has no messages. Throws Error(input) that names the file where its template is damaged,
+  // or not one that render_chat() reproduces.
   virtual ChatForm chat_form() const { return {}; }
   // Whether encoders find this piece in a text, if it is special.
   virtual bool is_found_in_texts(std::int32_t) const { return true; }

@@ -83,7 +83,7 @@ void HfTensors::add_indexed(const fs::path& index) {
   for (const auto& [name, file] : files_) check_shard(file, map, index, *this);
 }
 
-// Files of the model without its head name its tensors without what they are called in the whole.
+// Files that were saved from a model without its head leave out the prefix of the tensors' names ("transformer.", "model.").
 void HfTensors::complete_names() {
   const std::string prefix = names_.optional_prefix;
   const std::string bare = std::string(names_.embedding).substr(prefix.size());

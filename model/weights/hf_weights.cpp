@@ -159,7 +159,7 @@ class CheckpointWeights : public WeightSource {
   std::shared_ptr<const WeightSource> weights_;
 };
 
-// A new head takes the place of a tied one too, of which the configuration then says nothing any more.
+// Whether the files use the embedding as the head too. With a new head `config` is no longer tied, so the files are asked.
 bool embedding_is_head(const ModelConfig& config, const fs::path& folder, bool new_head) {
   return config.tied_embeddings || (new_head && read_hf_config(folder).tied_embeddings);
 }

@@ -18,9 +18,9 @@ bool names_stored_model(const std::string& name);
 // Throws Error(input) naming the file; for what another program wrote in a form that is not read, with what turns it into a
 // Hugging Face folder.
 ModelConfig read_stored_config(const std::filesystem::path& model);
-// The same for who reads the model's weights too: embeddings are tied only where the files have no head that differs from them
-// (tied_head.hpp), of which `notes` gets a line. Throws Error(input), also for weights that cannot be read and for foreign
-// ones.
+// For programs that load the weights too: returns `config`, in which the output head is tied to the embeddings only if the
+// files hold no different head (tied_head.hpp). Where that changes the configuration, `notes` gets a line. Throws Error(input),
+// also for weights that cannot be read and for those of other programs.
 ModelConfig with_head_of_weights(ModelConfig config, const std::filesystem::path& model, std::vector<std::string>& notes);
 // Of this configuration, which is the model's, or its first layers.
 std::unique_ptr<WeightSource> stored_weights(const ModelConfig& config, const std::filesystem::path& model,

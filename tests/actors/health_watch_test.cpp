@@ -23,6 +23,7 @@ class WatchedSteps {
     report.step = ++step_;
     report.loss = loss + 0.01 * static_cast<double>(step_ % 3);
     report.grad_norm = norm;
+    report.tokens = 8;
     const Mesh mesh({.dp = static_cast<int>(job_.batch.dp), .pp = job_.layout.pp, .tp = job_.layout.tp});
     for (int rank = 0; rank < mesh.size(); ++rank) {
       DeviceTrace device{mesh.at(rank), {}};

@@ -55,16 +55,16 @@ TEST_CASE("training on a file of tokens is training on its text, to the bit") {
 
 TEST_CASE("tokenize reads the texts of the keys that are named, and names those that nobody knows") {
   const TempFolder folder;
-  const std::string rows = folder.write("rows.jsonl", R"({"body": "a b", "text": "c", "score": 1})").string();
+  const std::string rows = folder.write("rows.jsonl", R"({"body": "a b", "text": "c", "reward": 1})").string();
   const std::string command = "tokenize --tokenizer '" + gpt2() + "' --show --data '" + rows + "'";
-  CHECK_THAT(refused(command), Contains("rows.jsonl:1: \"score\" is not read"));
+  CHECK_THAT(refused(command), Contains("rows.jsonl:1: \"reward\" is not read"));
   const Result shown = run(command + " --text-keys body");
   INFO(shown.err);
   CHECK(shown.status == 0);
   CHECK(shown.out == run("tokenize --tokenizer '" + gpt2() + "' --show --data '" +
                          folder.write("body.jsonl", R"({"text": "a b"})").string() + "'")
                          .out);
-  CHECK(shown.err == "data: these keys of rows are not read: \"score\", \"text\"\n");
+  CHECK(shown.err == "data: these keys of rows are not read: \"reward\", \"text\"\n");
 }
 
 TEST_CASE("a tokenizer without a token that ends a text is named by its option") {

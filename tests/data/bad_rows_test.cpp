@@ -119,7 +119,7 @@ Rows chats() {
        {"a role twice", messages(R"({"role": "user", "role": "user", "content": "a"})"), R"(messages[0] has "role" twice)"},
        {"a content twice", messages(R"({"role": "user", "content": "b", "content": "a"})"),
         R"(messages[0] has "content" twice)"},
-       {"tools", messages(user + R"(, {"role": "assistant", "tool_calls": []})"),
+       {"tools", messages(user + R"(, {"role": "assistant", "tool_calls": [1]})"),
         R"(messages[1] has "tool_calls", which is not read)"},
        {"a role that is a number", messages(R"({"role": 1, "content": "a"})"),
         R"(messages[0] has a "role" or "content" that is not a string)"},

@@ -106,10 +106,13 @@ TEST_CASE("the chat template of a tokenizer is looked for where transformers loo
   ChatFolder beside(config_with(instruction));
   beside.folder.write("chat_template.jinja", chatml);
   CHECK(beside.form().name == "chatml");
-  beside.folder.write("chat_templates/rag.jinja", instruction);
+  beside.folder.write("additional_chat_templates/rag.jinja", instruction);
   CHECK(beside.form().name == "chatml");
   beside.folder.write("chat_template.jinja", instruction);
   CHECK_THAT(beside.error(), StartsWith("chat_template.jinja: its chat template "));
+  ChatFolder further;
+  further.folder.write("additional_chat_templates/default.jinja", chatml);
+  CHECK(further.form().name == "chatml");
   ChatFolder processor;
   processor.folder.write("chat_template.json", Json::object({{"chat_template", chatml}}).dump());
   CHECK(processor.form().name == "chatml");

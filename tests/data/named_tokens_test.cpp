@@ -2,6 +2,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/byte_level_file.hpp"
+#include "data/dataset.hpp"
 #include "data/input_error.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "paths.hpp"
@@ -168,6 +169,32 @@ TEST_CASE("named tokens of another kind are refused with their key") {
   CHECK_THAT(error_beside({"", "[]"}), StartsWith("special_tokens_map.json: not a JSON object"));
   CHECK_THAT(error_beside({R"({"split_special_tokens": true})"}), Contains("\"split_special_tokens\" is not supported"));
   CHECK(error_beside({R"({"split_special_tokens": false})"}) == "no error");
+}
+
+TEST_CASE("a model need not have the tokens that only files beside the tokenizer name, but for those in the texts") {
+  const TempFolder folder;
+  write_beside(folder, {R"({"pad_token": "<new>"})"});
+  DatasetOptions options;
+  options.tokenizer = folder.path();
+  options.sequence_length = 2;
+  const auto error = [&](const std::string& name, const std::string& text, std::int64_t vocabulary) {
+    options.vocabulary = vocabulary;
+    options.inputs.clear();
+    if (!name.empty()) options.inputs = {{folder.write(name, text), std::nullopt}};
+    return test::input_error(folder, [&] { open_dataset(options); });
+  };
+  const std::string why = "the text has the token <new> with the id 258, but the model's vocabulary has 258; leave the token ";
+  CHECK(open_tokenizer(folder.path())->own_vocabulary() == 258);
+  CHECK(error("a.txt", "some text", 258) == "no error");
+  CHECK(error("", "", 258) == "no error");
+  CHECK_THAT(error("a.txt", "A<new>b", 258), StartsWith("a.txt: " + why));
+  CHECK_THAT(error("a.jsonl", "{\"text\": \"abcd\"}\n{\"text\": \"A<new>b\"}\n", 258), StartsWith("a.jsonl:2: " + why));
+  CHECK_THAT(error("b.jsonl", R"({"prompt": "A", "response": "<new>"})", 258), StartsWith("b.jsonl:1: " + why));
+  CHECK(error("a.txt", "A<new>b", 259) == "no error");
+  CHECK_THAT(error("a.txt", "some text", 257), Contains("its ids go up to 257, but the model's vocabulary has 257"));
+  folder.write("tokenizer_config.json", R"({"eos_token": "<new>"})");
+  CHECK_THAT(error("a.txt", "some text", 258), Contains("its token <new>, which stands around texts, has the id 258"));
+  CHECK_THAT(error("", "", 258), Contains("its token <new>, which stands around texts, has the id 258"));
 }
 
 TEST_CASE("files in UTF-16 are named as such") {

@@ -36,10 +36,10 @@ TEST_CASE("a file of prompts has one a line, or rows of JSON") {
   CHECK(lines[2].text == "{\"prompt\": 3}");
   CHECK(lines[1].place == (folder.path() / "a.txt").string() + ":2");
 
-  const auto rows =
-      prompts_in(folder, "a.jsonl",
-                 "{\"prompt\": \"a\\nb\", \"id\": 7}\n"
-                 "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"u\"}]}\n");
+  const auto rows = prompts_in(folder, "a.jsonl",
+                               "{\"prompt\": \"a\\nb\", \"id\": 7}\n"
+                               "{\"messages\": [{\"role\": \"system\", \"content\": \"s\", \"name\": \"\", \"tool_calls\": "
+                               "[]}, {\"role\": \"user\", \"content\": \"u\"}]}\n");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].text == "a\nb");
   REQUIRE(rows[1].messages.size() == 2);

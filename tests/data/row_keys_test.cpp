@@ -75,7 +75,6 @@ TEST_CASE("a key that says more of a row's text, or how much it counts, is refus
                                R"("chosen": "c")",
                                R"("rejected": [{"role": "assistant", "content": "r"}])",
                                R"("margin": 0.5)",
-                               R"("score": 3)",
                                R"("chosen_score": 1.5)",
                                R"("kto_tag": false)",
                                R"("reward": 0)",
@@ -95,11 +94,13 @@ TEST_CASE("a key that says more of a row's text, or how much it counts, is refus
 
 TEST_CASE("a key that is null, empty, or counts as any row does is as if it were not there") {
   for (const std::string& row : {text_row, ids_row, answer_row, chat_row})
-    for (const char* member :
-         {R"("tools": null)", R"("tools": [])", R"("system": "")", R"("chat_template_kwargs": {})", R"("images": [])",
-          R"("weight": 1)", R"("weight": 1.0)", R"("weight": null)", R"("train": true)", R"("labels": null)",
-          R"("label": null)", R"("attention_mask": null)", R"("history": [])", R"("rejected": null)",
-          R"("id": 7, "meta": {"tools": [1]}, "source": "web", "language_score": 0.9)"}) {
+    for (
+        const char* member :
+        {R"("tools": null)", R"("tools": [])", R"("system": "")", R"("chat_template_kwargs": {})", R"("images": [])",
+         R"("weight": 1)", R"("weight": 1.0)", R"("weight": null)", R"("train": true)", R"("labels": null)", R"("label": null)",
+         R"("attention_mask": null)", R"("history": [])", R"("rejected": null)",
+         R"("id": 7, "meta": {"tools": [1]}, "source": "web", "language_score": 0.9)",
+         R"("score": 3.1, "int_score": 3, "scores": {"a": 1}, "rating": "good", "ratings": [5], "ranking": 0, "prompt_id": "p")"}) {
       INFO(row << " " << member);
       CHECK(keys_error(row, member) == "no error");
     }
@@ -110,13 +111,13 @@ TEST_CASE("a key that is null, empty, or counts as any row does is as if it were
 TEST_CASE("a text is read alone where its keys were named, but for what says how much it counts") {
   DatasetOptions options = keys_options();
   options.text_keys_chosen = true;
-  CHECK(keys_error(text_row, R"("score": 3, "question": "q")", options) == "no error");
-  CHECK_THAT(keys_error(text_row, R"("score": 3, "weight": 2)", options), StartsWith("rows.jsonl:3: \"weight\" is not read"));
+  CHECK(keys_error(text_row, R"("reward": 3, "question": "q")", options) == "no error");
+  CHECK_THAT(keys_error(text_row, R"("reward": 3, "weight": 2)", options), StartsWith("rows.jsonl:3: \"weight\" is not read"));
   CHECK_THAT(keys_error(chat_row, R"("tools": [1])", options), StartsWith("rows.jsonl:3: \"tools\" is not read"));
   options.text_keys = {"instruction", "output"};
   CHECK(keys_error(R"({"instruction": "i", "output": "o"})", R"("input": "x")", options) == "no error");
-  CHECK_THAT(keys_error(text_row, R"("score": 3)"), Contains("name the keys of the text"));
-  CHECK_THAT(keys_error(chat_row, R"("score": 3)"), !Contains("name the keys of the text"));
+  CHECK_THAT(keys_error(text_row, R"("reward": 3)"), Contains("name the keys of the text"));
+  CHECK_THAT(keys_error(chat_row, R"("reward": 3)"), !Contains("name the keys of the text"));
 }
 
 TEST_CASE("rows of other programs are told how to be written") {
@@ -130,29 +131,60 @@ TEST_CASE("rows of other programs are told how to be written") {
              StartsWith("rows.jsonl:1: \"conversations\" is not read: write the conversation as {\"messages\":"));
   CHECK_THAT(error(R"({"instruction": "i", "input": "", "output": "o"})"),
              StartsWith("rows.jsonl:1: \"instruction\" is not read: write the question and its answer as {\"prompt\":"));
-  CHECK_THAT(error(R"({"prompt": "p", "chosen": "c", "rejected": "r"})"), StartsWith("rows.jsonl:1: \"chosen\" is not read"));
+  CHECK_THAT(error(R"({"prompt": "p", "chosen": "c", "rejected": "r"})"),
+             StartsWith("rows.jsonl:1: \"chosen\" is not read: training on preferences is not supported; leave the key out"));
 }
 
-TEST_CASE("of a message all that a template may render is refused, and what is null or counts as any does is not") {
-  const auto error = [](const std::string& field) {
-    const TempFolder folder;
-    DatasetOptions options = keys_options();
-    options.inputs = {{folder.write("rows.jsonl", R"({"messages": [{"role": "user", "content": "u"}, )"
-                                                  R"({"role": "assistant", "content": "a", )" +
-                                                      field + "}]}"),
-                       std::nullopt}};
-    return test::input_error(folder, [&] { open_dataset(options); });
+TEST_CASE("a prompt that is the first question of the messages once more is passed over") {
+  const auto row = [](const std::string& prompt) {
+    return R"({"prompt": ")" + prompt + R"(", "prompt_id": "7", "messages": [{"role": "system", "content": "s"}, )" +
+           R"({"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]})";
   };
-  for (const char* field :
-       {R"("weight": 0)", R"("weight": 0.5)", R"("train": false)", R"("training": 0)", R"("tool_calls": [{"id": 1}])",
-        R"("tool_calls": [])", R"("thinking": "t")", R"("reasoning_content": "r")", R"("name": "n")", R"("tool_call_id": "1")",
-        R"("function_call": {})", R"("unheard_of": 1)"}) {
+  CHECK(keys_error(row("u"), "") == "no error");
+  CHECK(notes_of(row("u")).empty());
+  for (const char* prompt : {"", "s", "U"})
+    CHECK_THAT(keys_error(row(prompt), ""), StartsWith("rows.jsonl:1: this row has both \"prompt\" and \"messages\""));
+  CHECK_THAT(keys_error(row("u"), R"("response": "a")"), StartsWith("rows.jsonl:3: this row has both"));
+}
+
+TEST_CASE("beside texts whose keys were named other forms of rows are passed over and named, whatever their type") {
+  DatasetOptions options = keys_options();
+  options.text_keys_chosen = true;
+  for (const char* member : {R"("prompt": "p")", R"("prompt": [1])", R"("response": {"a": 1})", R"("messages": "m")",
+                             R"("messages": [1])", R"("messages": [{"role": "user"}])", R"("input_ids": [70000])",
+                             R"("input_ids": "x")", R"("labels": {"name": ["spam"]})", R"("labels": [0])", R"("label": "good")",
+                             R"("label": 1)", R"("attention_mask": [1])", R"("position_ids": 3)"}) {
+    INFO(member);
+    CHECK(keys_error(text_row, member, options) == "no error");
+    const std::string name(member, std::string_view(member).find('"', 1) + 1);
+    CHECK(notes_of(text_row.substr(0, text_row.size() - 1) + ", " + member + "}", options) ==
+          std::vector<std::string>{"data: these keys of rows are not read: " + name});
+  }
+  CHECK(notes_of(chat_row, options).empty());
+  CHECK(keys_error(R"({"messages": [1], "text": "abc"})", "", options) == "no error");
+  CHECK_THAT(keys_error(chat_row, R"("labels": "x")", options), StartsWith("rows.jsonl:3: \"labels\" is not an array"));
+  options.classes = 3;
+  CHECK(keys_error(R"({"text": "abc", "label": 2})", R"("labels": "x")", options) == "no error");
+  CHECK_THAT(keys_error(R"({"text": "abc", "label": 3})", "", options), StartsWith("rows.jsonl:1: \"label\" is 3"));
+  CHECK_THAT(keys_error(R"({"text": "abc", "label": "a"})", "", options), StartsWith("rows.jsonl:1: \"label\" is not"));
+}
+
+TEST_CASE("of a message all that a template may render is refused, and what is null, empty or counts as any does is not") {
+  const auto error = [](const std::string& field) {
+    return keys_error(
+        R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a", )" + field + "}]}", "");
+  };
+  for (const char* field : {R"("weight": 0)", R"("weight": 0.5)", R"("train": false)", R"("training": 0)",
+                            R"("tool_calls": [{"id": 1}])", R"("tool_calls": [[]])", R"("tool_calls": {"a": {}})",
+                            R"("weight": [])", R"("thinking": "t")", R"("reasoning_content": "r")", R"("name": "n")",
+                            R"("tool_call_id": "1")", R"("function_call": {"name": "f"})", R"("unheard_of": 1)"}) {
     INFO(field);
     const std::string name(field, std::string_view(field).find('"', 1) + 1);
     CHECK_THAT(error(field), StartsWith("rows.jsonl:1: messages[1] has " + name + ", which is not read"));
   }
-  for (const char* field : {R"("weight": 1)", R"("train": true)", R"("tool_calls": null)", R"("name": null)", R"("id": "x")",
-                            R"("timestamp": 3)", R"("unheard_of": null)"}) {
+  for (const char* field :
+       {R"("weight": 1)", R"("train": true)", R"("tool_calls": null)", R"("name": null)", R"("id": "x")", R"("tool_calls": [])",
+        R"("name": "")", R"("function_call": {})", R"("timestamp": 3)", R"("unheard_of": null)"}) {
     INFO(field);
     CHECK(error(field) == "no error");
   }

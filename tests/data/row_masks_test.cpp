@@ -66,6 +66,17 @@ TEST_CASE("padding that an attention mask names is no part of a row") {
   CHECK(classified.labels == Ids{not_counted, 2});
 }
 
+TEST_CASE("ids in the padding may be any, and those before it may not") {
+  const Sample sample = masked_sample(R"({"input_ids": [5, 3, 7, -1, 70000], "attention_mask": [1, 1, 1, 0, 0]})");
+  CHECK(sample.ids == Ids{5, 3});
+  CHECK(sample.labels == Ids{3, 7});
+  CHECK(masked_sample(R"({"attention_mask": [1, 1, 0], "input_ids": [5, 3, 18446744073709551615]})").labels == Ids{3});
+  CHECK_THAT(masks_error(R"({"input_ids": [5, 300, 7, 301], "attention_mask": [1, 1, 1, 0]})"),
+             StartsWith("rows.jsonl:1: input_ids[1] is 300, outside the model's vocabulary"));
+  CHECK_THAT(masks_error(R"({"labels": [5, 300, -100], "input_ids": [5, 3, 301], "attention_mask": [1, 1, 0]})"),
+             StartsWith("rows.jsonl:1: labels[1] is 300, outside the model's vocabulary"));
+}
+
 TEST_CASE("labels that a completion mask or an assistant's masks leave out do not count") {
   constexpr std::int32_t no = not_counted;
   CHECK(masked_sample(R"({"input_ids": [5, 3, 7, 9], "completion_mask": [0, 0, 1, 1]})").labels == Ids{no, 7, 9});
@@ -115,8 +126,10 @@ TEST_CASE("masks that cannot be honoured are refused with the place at which the
              StartsWith("rows.jsonl:1: labels[3] counts, though attention_mask[3] is 0"));
   CHECK_THAT(ids(R"("completion_mask": [0, 0, 0.5, 1])"), StartsWith("rows.jsonl:1: completion_mask[2] is 0.5, not 0 or 1"));
   CHECK_THAT(ids(R"("completion_mask": [1, 0, 0, 0])"), StartsWith("rows.jsonl:1: no label of this row counts"));
-  CHECK_THAT(ids(R"("loss_mask": [0, 0, 1, 1])"), StartsWith("rows.jsonl:1: loss_mask[0] is 0, which trainers take"));
+  CHECK_THAT(ids(R"("loss_mask": [0, 0, 1, 1])"), StartsWith("rows.jsonl:1: loss_mask[0] is 0; some programs apply it"));
   CHECK_THAT(ids(R"("position_ids": [0, 1, 0, 1])"), StartsWith("rows.jsonl:1: position_ids[2] is 0, not 2"));
+  CHECK_THAT(ids(R"("position_ids": [0, 1, 2.5, 3])"),
+             StartsWith("rows.jsonl:1: position_ids[2] is 2.5, not an integer of 64 bits"));
   CHECK_THAT(ids(R"("position_ids": [1, 2, 3, 4])"), StartsWith("rows.jsonl:1: position_ids[0] is 1, not 0"));
   CHECK_THAT(ids(R"("token_type_ids": [0, 0, 1, 1])"), StartsWith("rows.jsonl:1: token_type_ids[2] is 1; types of tokens"));
   CHECK_THAT(ids(R"("special_tokens_mask": [1, 0, 0, 1])"), StartsWith("rows.jsonl:1: special_tokens_mask[0] is 1; special"));

@@ -32,7 +32,8 @@ class JsonWriter {
 
   // Of values that are not null. Throws ValueFault for bytes that are no UTF-8.
   void value(const arrow::Array& array, std::int64_t i);
-  // In place of a value of any type: a number or a truth as it is, what is empty as that, else "...".
+  // Of a value of any type, which is not null, only as much as decides whether it may be passed over: numbers and truths are
+  // written as they are, empty texts and lists as "" and [], and all else as "...".
   void glance(const arrow::Array& array, std::int64_t i);
   void string(std::string_view value);
 

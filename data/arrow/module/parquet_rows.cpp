@@ -100,6 +100,7 @@ std::string wrong_type(ParquetColumn column, const arrow::DataType& type) {
   const bool has_integers = element != nullptr && arrow::is_integer(element->id());
   switch (column) {
     case ParquetColumn::texts:
+    case ParquetColumn::answers:
       return is_text(type) ? "" : "texts (string)";
     case ParquetColumn::classes:
       return arrow::is_integer(type.id()) ? "" : "integers";
@@ -170,6 +171,15 @@ class ParquetRows {
     return found == wanted_.end() ? ParquetColumn::unread : found->second;
   }
 
+  static ParquetColumn checked_column(const ParquetReading& reading, const arrow::Field& field) {
+    if (!arrow::util::ValidateUTF8(field.name())) refuse("the name of one of its columns is not UTF-8; rename the column");
+    const ParquetColumn column = reading.column(reading.context, field.name().c_str());
+    const std::string wanted = wrong_type(column, *field.type());
+    if (wanted.empty()) return column;
+    if (reading.texts_alone && column != ParquetColumn::texts) return ParquetColumn::named;
+    refuse(fmt::format("the column \"{}\" is of type {}; it must hold {}", field.name(), field.type()->ToString(), wanted));
+  }
+
   // The leaves of those that are read, which must be of the right type.
   void choose_columns(const ParquetReading& reading) {
     if (metadata().is_encryption_algorithm_set()) refuse("is encrypted; write it without encryption");
@@ -180,14 +190,10 @@ class ParquetRows {
     for (const auto& field : schema->fields()) {
       if (names.size() < 200) names += (names.empty() ? "" : ", ") + field->name();
       if (is_all_null(*field->type())) continue;
-      const ParquetColumn column = reading.column(reading.context, field->name().c_str());
+      const ParquetColumn column = checked_column(reading, *field);
       wanted_[field->name()] = column;
       if (column == ParquetColumn::named) named_.push_back(field->name());
       has_form = has_form || (is_read(column) && column != ParquetColumn::glanced);
-      const std::string wanted = wrong_type(column, *field->type());
-      if (!wanted.empty())
-        refuse(
-            fmt::format("the column \"{}\" is of type {}; it must hold {}", field->name(), field->type()->ToString(), wanted));
     }
     const parquet::SchemaDescriptor& leaves = *metadata().schema();
     for (int leaf = 0; leaf < leaves.num_columns(); ++leaf)

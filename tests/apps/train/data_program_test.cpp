@@ -175,7 +175,7 @@ TEST_CASE("keys of rows that nobody knows are named in one note") {
   const auto at = result.err.find(note);
   REQUIRE(at != std::string::npos);
   CHECK(result.err.find(note, at + 1) == std::string::npos);
-  const std::string scored = folder.write("scored.jsonl", R"({"text": "some text to learn", "score": 3})").string();
-  CHECK_THAT(refused(command + scored + "'"), Contains("scored.jsonl:1: \"score\" is not read"));
+  const std::string scored = folder.write("scored.jsonl", R"({"text": "some text to learn", "reward": 3})").string();
+  CHECK_THAT(refused(command + scored + "'"), Contains("scored.jsonl:1: \"reward\" is not read"));
   CHECK(run(command + scored + "' --text-keys text").status == 0);
 }

@@ -378,6 +378,40 @@ TEST_CASE("what a Parquet file's columns hold is checked before its rows") {
   CHECK_THAT(parquet_error(parquet_options(file)), StartsWith(fmt::format("rows.parquet{}{}", *why == ':' ? "" : ": ", why)));
 }
 
+TEST_CASE("beside texts whose keys were named columns of a Parquet file may be of any type") {
+  const TempFolder folder;
+  const fs::path file = folder.path() / "rows.parquet";
+  DatasetOptions options = parquet_options(file);
+  std::vector<std::string> notes;
+  options.notes = &notes;
+  options.text_keys_chosen = true;
+  const char* rows =
+      R"({"text":"it was the best","labels":{"name":["spam"],"value":[0.5]},"label":"a","prompt":1,"messages":["m"],"input_ids":"x"})"
+      "\n"
+      R"({"text":"of times, it was","labels":{"name":["spam"],"value":[0.5]},"label":"b","prompt":2,"messages":["m"],"input_ids":"x"})"
+      "\n";
+  write_parquet(file, rows);
+  const Everything found = read_all(options);
+  CHECK(notes == std::vector<std::string>{
+                     R"(data: these keys of rows are not read: "input_ids", "label", "labels", "messages", "prompt")"});
+  options.inputs = {{folder.write("rows.jsonl", rows), std::nullopt}};
+  CHECK(found == read_all(options));
+  options.inputs = {{file, std::nullopt}};
+  write_parquet(file, R"({"input_ids":[1,2],"labels":"x"})");
+  CHECK_THAT(parquet_error(options), StartsWith("rows.parquet:1: \"labels\" is not an array"));
+  write_parquet(file, R"({"text":7,"labels":"x"})");
+  CHECK_THAT(parquet_error(options), StartsWith("rows.parquet: the column \"text\" is of type int64"));
+}
+
+TEST_CASE("a Parquet file with a column's name that is not UTF-8 is refused in one line") {
+  const TempFolder folder;
+  const fs::path file = write_parquet(folder.path() / "rows.parquet", R"({"text":"some text to learn","moodX":1})");
+  std::string bytes = read_file(file);
+  for (auto at = bytes.find("moodX"); at != std::string::npos; at = bytes.find("moodX")) bytes.replace(at, 5, "mood\xe9");
+  folder.write("rows.parquet", bytes);
+  CHECK(parquet_error(parquet_options(file)) == "rows.parquet: the name of one of its columns is not UTF-8; rename the column");
+}
+
 TEST_CASE("Parquet files that are damaged, of another kind, or not to be read are refused") {
   const TempFolder folder;
   std::mt19937 random(9);
