@@ -187,10 +187,11 @@ TEST_CASE("a socket takes connections from the addresses that are admitted, and 
     admit_connections(listening.descriptor, {"10.0.0.1", "127.0.0.2", "fd00::1", "::2", "1::1"});
     CHECK_FALSE(bench::takes_connections(listening.socket));
     std::set<std::string> many = {own};
+    int next = 0;
     const auto add_up_to = [&](std::size_t count) {
-      while (many.size() < count)
-        many.insert(family == AF_INET ? "10.1." + std::to_string(many.size() / 200) + "." + std::to_string(many.size() % 200)
-                                      : "fd00::" + std::to_string(many.size()));
+      for (; many.size() < count; ++next)
+        many.insert(family == AF_INET ? "10.1." + std::to_string(next / 200) + "." + std::to_string(next % 200)
+                                      : "fd00::" + std::to_string(next));
     };
     add_up_to(300);
     admit_connections(listening.descriptor, many);
