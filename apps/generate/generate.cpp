@@ -117,6 +117,7 @@ int failed(const RunFailed& failure, const JoinedRun* joined) {
 int run_generate(const GenerateOptions& options) {
   if (options.dry_run && !options.processes.leads()) return 0;
   std::vector<std::string> notes = options.notes;
+  if (!options.processes.leads()) leave_stop_to_first_process();
   const auto joined = join_run(options);
   OpenPrompts open;
   GenerationJob job = open_job(options, joined.get(), open, notes);

@@ -103,11 +103,12 @@ struct Answers {
 std::mutex answers_mutex;
 Answers answers;
 bool leave_when_asked = true;
+std::atomic<bool> tells_stop{true};
 
 [[noreturn]] void leave() {
   remove_unfinished_outputs();
   remove_output_locks();
-  print_beside_progress("stopped by " + stop_signal_name());
+  if (tells_stop) print_beside_progress("stopped by " + stop_signal_name());
   hold_ucx_openings();
   std::_Exit(stop_signal_status());
 }
@@ -164,6 +165,8 @@ SignalAnswers::~SignalAnswers() {
 }
 
 void relay_signals(void (*pass_on)(int number)) { relay = pass_on; }
+
+void leave_stop_to_first_process() { tells_stop = false; }
 
 void request_stop(int number) {
   int none = 0;

@@ -44,6 +44,10 @@ class SignalAnswers {
 // signal handler, each time that one comes.
 void relay_signals(void (*pass_on)(int number));
 
+// For a process of a run that is not its first one: where a signal ends it at once it says nothing, because the first process
+// says it for all. Thread-safe.
+void leave_stop_to_first_process();
+
 // Stops this process as if this signal had come, unless one has. Thread-safe.
 void request_stop(int number);
 

@@ -19,8 +19,9 @@ class StopGrace {
   const std::optional<std::chrono::seconds>& grace() const { return grace_; }
   void step_took(double seconds) { step_seconds_ = seconds; }
 
-  // Whether the grace is long enough for one step like the last one and, where the run is saved, for a save like the last one;
-  // half of the grace is kept for a save that nothing is known of. True before the first step is done: nothing can be lost.
+  // Whether nine tenths of the grace are enough for one step like the last one and, where the run is saved, for a save like the
+  // last one; half of the grace is kept for a save that nothing is known of. True before the first step is done: nothing can be
+  // lost.
   bool fits_step(bool saves, const std::optional<Seconds>& save_time) const;
 
  private:

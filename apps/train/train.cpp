@@ -128,6 +128,7 @@ int end_failed_training(const RunFailed& failure, const JoinedRun* joined, std::
 int run_train(const TrainOptions& options) {
   const SavingSettings& saving = options.run.saving;
   std::vector<std::string> notes = options.notes;
+  if (!options.processes.leads()) leave_stop_to_first_process();
   const std::unique_ptr<JoinedRun> joined = join_run(options);
   RunLocks locks;
   std::optional<TrainJob> job = open_job(options, joined.get(), locks, notes);

@@ -105,6 +105,14 @@ class LiveLaunch {
   LiveRun run_;
 };
 
+bool has_thread(pid_t process, const std::string& name) {
+  std::error_code error;
+  for (fs::directory_iterator entry("/proc/" + std::to_string(process) + "/task", error), end; !error && entry != end;
+       entry.increment(error))
+    if (read_file(entry->path() / "comm") == name + "\n") return true;
+  return false;
+}
+
 std::string host() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
@@ -220,6 +228,17 @@ TEST_CASE("a signal to the launch, or to any process, stops the run after its st
     CHECK(count_of_lines(launch.run().err(), "error") == 0);
     CHECK(names_in(folder.path() / "run").size() == 1);
   }
+}
+
+TEST_CASE("a signal to processes whose run has not begun is told once", "[launch]") {
+  const int port = HeldPort(0).port();
+  const std::string place = " WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port);
+  LiveRun first("--pp 3 " + for_ever, "RANK=0" + place), second("--pp 3 " + for_ever, "RANK=1" + place);
+  for (const LiveRun* run : {&first, &second}) run->wait_until([&] { return has_thread(run->process(), "control"); });
+  CHECK(second.end_by(SIGTERM) == 143);
+  CHECK(first.end_by(SIGTERM) == 143);
+  CHECK(first.err() == "stopped by SIGTERM\n");
+  CHECK(second.err().empty());
 }
 
 TEST_CASE("SIGUSR1 to the launch, or to any process, tells who waits for whom in the whole run", "[launch]") {

@@ -39,12 +39,12 @@ TEST_CASE("a step and a save must fit into what the launcher leaves after SIGTER
     grace.step_took(step);
     return grace.fits_step(saves, save);
   };
-  CHECK(fits(4, true, Seconds(6)));
-  CHECK_FALSE(fits(4, true, Seconds(6.1)));
-  CHECK(fits(9, false, Seconds(6)));
+  CHECK(fits(4, true, Seconds(4.9)));
+  CHECK_FALSE(fits(4, true, Seconds(5.1)));
+  CHECK(fits(8.9, false, Seconds(6)));
   CHECK_FALSE(fits(11, false, {}));
-  CHECK(fits(5, true, {}));  // nothing is known of a save
-  CHECK_FALSE(fits(5.1, true, {}));
+  CHECK(fits(3.9, true, {}));  // nothing is known of a save
+  CHECK_FALSE(fits(4.1, true, {}));
   StopGrace unknown({}), first(std::chrono::seconds(0));
   unknown.step_took(1e6);
   CHECK(unknown.fits_step(true, {}));
