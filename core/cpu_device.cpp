@@ -1,6 +1,6 @@
 #include "core/cpu_device.hpp"
+#include "core/address_space.hpp"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,14 +35,14 @@ std::size_t cgroup(const char* name) {
   return file >> bytes ? bytes : unlimited;
 }
 
-// What this process may still map (ulimit -v): stacks of threads and mapped files count too.
+// The limit, and what this process may still map.
 MemoryInfo address_space() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {unlimited, unlimited};
+  const auto limit = address_space_limit();
+  if (!limit) return {unlimited, unlimited};
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   const std::size_t used = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return {limit.rlim_cur, limit.rlim_cur - std::min<std::size_t>(used, limit.rlim_cur)};
+  return {*limit, *limit - std::min(used, *limit)};
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "apps/signals/signals.hpp"
 
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +15,7 @@
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/inherited_signals.hpp"
 #include "comm/ucx/ucx_process.hpp"
+#include "core/address_space.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -92,11 +92,6 @@ void on_abort(int) {
       "pipetrain: error: a thread of the host's libraries has no memory left; raise ulimit -v, or use a smaller model\n", 1);
 }
 
-bool has_memory_limit() {
-  rlimit limit{};
-  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-}
-
 struct Answers {
   std::function<void()> asked_to_stop, report;
 };
@@ -129,7 +124,7 @@ SignalWatch::SignalWatch() {
   bus.sa_sigaction = on_bus_error;
   bus.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &bus, nullptr);
-  if (has_memory_limit()) std::signal(SIGABRT, on_abort);
+  if (address_space_limit()) std::signal(SIGABRT, on_abort);
   thread_ = std::thread([this] { watch(); });
 }
 

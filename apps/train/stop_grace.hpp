@@ -1,5 +1,5 @@
-// Whether a run that a signal stops comes to the end of its step before its launcher kills it. Launchers send SIGTERM, or pass
-// on the signal that they got (torchrun).
+// Decides whether a stopped run still finishes its step, or saves the step before it: its launcher kills it a while after the
+// signal. Launchers send SIGTERM, or pass on the signal that they got (torchrun).
 #pragma once
 
 #include <atomic>

@@ -9,8 +9,8 @@
 #include <functional>
 #include <map>
 
+#include "comm/ucx/file_descriptor.hpp"
 #include "comm/ucx/ucx_peers.hpp"
-#include "comm/ucx/ucx_shared_memory.hpp"
 
 namespace pipetrain {
 
@@ -21,8 +21,8 @@ struct UcxPeers::Connection {
   std::chrono::steady_clock::time_point closed;
   void* closing = nullptr;  // UCX's request to close it, while that is under way
   bool failed = false;
-  SharedFile life;    // readable once a process of this machine has ended; none for others
-  bool near = false;  // the other process can read this one's memory
+  FileDescriptor life;  // readable once a process of this machine has ended; none for others
+  bool near = false;    // the other process can read this one's memory
   // What the other process is to fetch, by number: to be called once it has.
   std::map<std::uint64_t, std::function<void()>> fetched_by_it;
 };

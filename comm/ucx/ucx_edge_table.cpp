@@ -163,7 +163,7 @@ void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
     // What is small is sent, and nobody maps it.
     edge.buffers.push_back(stride > UcxPeers::most_sent
                                ? allocate_shared(device, bytes, what)
-                               : SharedBuffer{device.allocate(bytes, what), std::nullopt, SharedFile()});
+                               : SharedBuffer{device.allocate(bytes, what), std::nullopt, FileDescriptor()});
     for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) {
       auto* data = static_cast<std::byte*>(edge.buffers.back().memory.data()) + slot * stride;
       edge.mirrors[slot]->lanes.push_back(mirror_lane(device, description, data));

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <utility>
 
+#include "comm/ucx/file_descriptor.hpp"
 #include "comm/ucx/ucx_process.hpp"
 
 namespace pipetrain {
@@ -38,21 +39,6 @@ std::weak_ptr<const UcxFolder> current;
 std::array<char, PATH_MAX> current_path{};
 std::atomic<pid_t> made_by{0};  // 0: there is none, or its path is being written
 static_assert(std::atomic<pid_t>::is_always_lock_free);
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
 
 // Numbers of processes mean something within one of these only.
 std::uint64_t pid_namespace() {
@@ -119,7 +105,7 @@ void remove_segments(const Owner& owner) {
 }
 
 void remove_leftover(const fs::path& path, const Owner& owner) {
-  const Descriptor folder(open_folder(path.c_str()));
+  const FileDescriptor folder(open_folder(path.c_str()));
   struct stat status {};
   if (folder.get() < 0 || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) return;
   if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;  // its process lives
@@ -162,7 +148,7 @@ std::shared_ptr<const UcxFolder> UcxFolder::make(const fs::path& parent) {
   for (int tried = 0; tried < tries; ++tried) {
     std::string path = (parent / (owner_name({pid_namespace(), ::getpid()}) + "XXXXXX")).string();
     if (::mkdtemp(path.data()) == nullptr) return nullptr;
-    Descriptor folder(open_folder(path.c_str()));
+    FileDescriptor folder(open_folder(path.c_str()));
     if (folder.get() >= 0 && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0 && is_at(folder.get(), path.c_str()))
       return std::shared_ptr<const UcxFolder>(new UcxFolder(std::move(path), folder.release()));
     ::rmdir(path.c_str());

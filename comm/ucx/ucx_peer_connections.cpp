@@ -70,7 +70,7 @@ void UcxPeers::connect_to(int process) {
 void UcxPeers::watch(Connection& connection) {
   const ProcessInfo& other = control_.info(connection.process);
   if (!is_beside(connection.process)) return;
-  connection.life = SharedFile(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(other.pid), 0)));
+  connection.life = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(other.pid), 0)));
   if (connection.life.get() < 0) return;
   worker_.watch(connection.life.get(), [this, &connection] { fail(connection, ended); });
 }

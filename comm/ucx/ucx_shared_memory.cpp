@@ -19,12 +19,12 @@ namespace {
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // The memory's bytes, then the secret. A descriptor below 0: this system has none.
-SharedFile make_file(std::size_t bytes, std::uint64_t secret) {
-  SharedFile file(::memfd_create("pipetrain mirrors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+FileDescriptor make_file(std::size_t bytes, std::uint64_t secret) {
+  FileDescriptor file(::memfd_create("pipetrain mirrors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const bool made = file.get() >= 0 && ::ftruncate(file.get(), static_cast<off_t>(bytes + sizeof secret)) == 0 &&
                     ::pwrite(file.get(), &secret, sizeof secret, static_cast<off_t>(bytes)) == sizeof secret &&
                     ::fcntl(file.get(), F_ADD_SEALS, seals) == 0;
-  return made ? std::move(file) : SharedFile();
+  return made ? std::move(file) : FileDescriptor();
 }
 
 bool is_it(int file, const SharedMemoryName& name) {
@@ -37,10 +37,6 @@ bool is_it(int file, const SharedMemoryName& name) {
 }
 
 }  // namespace
-
-void SharedFile::close() noexcept {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-}
 
 void SharedMemoryName::write(WireWriter& to) const {
   to.number(address);
@@ -63,9 +59,9 @@ SharedBuffer allocate_shared(Device& device, std::size_t bytes, const std::strin
   require_free(device, size, what);
   SharedMemoryName name{.bytes = size};
   const bool random = ::getrandom(&name.secret, sizeof name.secret, 0) == sizeof name.secret;
-  SharedFile file = random ? make_file(size, name.secret) : SharedFile();
+  FileDescriptor file = random ? make_file(size, name.secret) : FileDescriptor();
   void* data = file.get() < 0 ? MAP_FAILED : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (data == MAP_FAILED) return {device.allocate(bytes, what), std::nullopt, SharedFile()};
+  if (data == MAP_FAILED) return {device.allocate(bytes, what), std::nullopt, FileDescriptor()};
   name.address = reinterpret_cast<std::uintptr_t>(data);
   name.file = file.get();
   return {Buffer(data, size, [size](void* memory) { ::munmap(memory, size); }), name, std::move(file)};
@@ -75,7 +71,7 @@ std::unique_ptr<MappedMemory> MappedMemory::open(std::int64_t pid, const SharedM
   const bool writes = access == Access::write;
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(name.file);
   // What the number names may be no file at all: opening a pipe, say, must not block.
-  const SharedFile file(::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const FileDescriptor file(::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0 || !is_it(file.get(), name)) return nullptr;
   void* data = ::mmap(nullptr, name.bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) return nullptr;

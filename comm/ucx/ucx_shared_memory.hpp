@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/ucx/file_descriptor.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
 #include "core/wire.hpp"
@@ -28,28 +29,10 @@ struct SharedMemoryName {
   static constexpr std::size_t wire_bytes = 28;
 };
 
-// Closes a file descriptor. Movable.
-class SharedFile {
- public:
-  explicit SharedFile(int descriptor = -1) : descriptor_(descriptor) {}
-  SharedFile(SharedFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  SharedFile& operator=(SharedFile&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~SharedFile() { close(); }
-
-  int get() const { return descriptor_; }
-  void close() noexcept;
-
- private:
-  int descriptor_;
-};
-
 struct SharedBuffer {
   Buffer memory;
   std::optional<SharedMemoryName> name;  // nothing where this system lets nobody share: the memory is ordinary then
-  SharedFile file;                       // to be closed once all who want to have mapped it
+  FileDescriptor file;                   // to be closed once all who want to have mapped it
 };
 
 // Of a CPU device. Throws as Device::allocate() does. Thread-safe.

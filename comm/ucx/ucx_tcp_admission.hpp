@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/ucx/ucx_shared_memory.hpp"
+#include "comm/ucx/file_descriptor.hpp"
 #include "comm/ucx/ucx_worker.hpp"
 
 namespace pipetrain {
@@ -40,7 +40,7 @@ class UcxTcpAdmission {
   void close_later();
 
   UcxWorker& worker_;
-  SharedFile timer_;
+  FileDescriptor timer_;
   std::function<bool()> may_close_;
 };
 

@@ -1,5 +1,5 @@
-// What the files beside a tokenizer say of it: tokenizer_config.json, special_tokens_map.json and added_tokens.json, read as
-// transformers reads them. Internal to data/.
+// Reads the files beside a tokenizer as transformers reads them: tokenizer_config.json, special_tokens_map.json and
+// added_tokens.json. Internal to data/.
 #pragma once
 
 #include <cstdint>

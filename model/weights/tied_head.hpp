@@ -9,10 +9,10 @@ namespace pipetrain {
 
 class HfTensors;
 
-// Whether the weights of a Hugging Face folder, of this configuration, which ties the embeddings, hold embedding and head with
-// different values. transformers 5 then keeps them apart, whatever config.json says. Reads both as far as they are equal; false
-// where one of them is not there, which is a tie, and for a folder without weights. Throws Error(input) for what the files'
-// readers refuse.
+// Returns true when the weights in a Hugging Face folder hold an embedding and a head of different values, though `config` ties
+// them: transformers 5 then keeps them apart, whatever config.json says. Reads both as far as they are equal. Returns false
+// where one of them is missing, which is a tie, and for a folder without weights. Throws Error(input) where a file cannot be
+// read.
 bool has_own_head(const ModelConfig& config, const std::filesystem::path& folder);
 // The same of its tensors.
 bool has_own_head(const ModelConfig& config, const HfTensors& tensors);

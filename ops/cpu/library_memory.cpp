@@ -1,11 +1,11 @@
 #include "ops/cpu/library_memory.hpp"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <cerrno>
 #include <cstddef>
 
+#include "core/address_space.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::cpu {
@@ -14,15 +14,10 @@ namespace {
 // All kernels of a product, and the buffers that its threads pack matrices into, take less.
 constexpr std::size_t enough = std::size_t{16} << 20;
 
-bool has_limit() {
-  rlimit limit{};
-  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-}
-
 }  // namespace
 
 void require_library_memory() {
-  static const bool limited = has_limit();
+  static const bool limited = address_space_limit().has_value();
   if (!limited) return;
   void* const memory =
       ::mmap(nullptr, enough, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,0 +1,12 @@
+// The limit on what a process may map (ulimit -v): memory, stacks of threads and mapped files together.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+namespace pipetrain {
+
+// In bytes; nothing where there is no limit. Thread-safe.
+std::optional<std::size_t> address_space_limit() noexcept;
+
+}  // namespace pipetrain
