@@ -83,16 +83,6 @@ StageModelSpec model_spec(const RankSetup& setup) {
 
 bool runs_in_turns(const RankSetup& setup) { return setup.braids && setup.groups.tensor != nullptr; }
 
-void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use) {
-  if (setup.offload.folder.empty()) {
-    use.host += bytes.all;
-    return;
-  }
-  use.disk += bytes.all;
-  const bool on_gpu = setup.device != nullptr && setup.device->id().kind == DeviceKind::cuda;
-  if (on_gpu && bytes.all > 0) use.host += staging_bytes(bytes.transfer);
-}
-
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
   use.parameters += model.fp8_weight_bytes();
@@ -103,7 +93,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
     use.workspace += gpu ? gpu_scratch_estimate(setup) : cpu_scratch_estimate(setup, loading_threads(*setup.device));
   }
   use.activations = ActivationPool::bytes(model, setup.needs) + model.key_gradient_bytes();
-  add_outside(setup, OffloadedActivations::bytes(model, setup.needs), use);
+  add_offloaded(OffloadedActivations::bytes(model, setup.needs), setup.offload, setup.device, use);
   const Shape hidden = model.hidden_shape();
   use.queues += OutgoingLinks::memory(setup.links, hidden_bytes(setup, hidden));
   use.queues += documents_bytes(setup);

@@ -1,7 +1,6 @@
 // How large what a rank allocates is, from its setup and its model's own measurements.
 #pragma once
 
-#include "actors/training/offload/offload_place.hpp"
 #include "actors/training/rank/rank_setup.hpp"
 
 namespace pipetrain {
@@ -27,9 +26,6 @@ std::size_t gpu_scratch_estimate(const RankSetup& setup);
 
 // What the compute threads of a CPU take for numbers of 16 bits that they widen; 0 in fp32.
 std::size_t cpu_scratch_estimate(const RankSetup& setup, unsigned threads);
-
-// Adds what is kept outside of the setup's device, and what the host needs to carry it there.
-void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use);
 
 // With what the operations of the setup's device take.
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model);
