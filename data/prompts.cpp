@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "data/row_keys.hpp"
+#include "data/rows/row_keys.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "files/json_builder.hpp"

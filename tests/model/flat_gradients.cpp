@@ -1,6 +1,6 @@
 #include "model/flat_gradients.hpp"
 
-#include "model/arena_views.hpp"
+#include "model/parameters/arena_views.hpp"
 
 namespace pipetrain::test {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/tensor.hpp"
-#include "model/gradient_places.hpp"
-#include "model/parameters.hpp"
+#include "model/parameters/gradient_places.hpp"
+#include "model/parameters/parameters.hpp"
 
 namespace pipetrain::test {
 
