@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:tests/model/flat_gradients.cpp
 #include "model/flat_gradients.hpp"
-========
-#include "model/parameters/gradient_places.hpp"
->>>>>>>> main:model/parameters/gradient_places.cpp
 
 #include "model/parameters/arena_views.hpp"
 
