@@ -55,7 +55,7 @@ struct MemoryUse {
 
 // A part of what a stage's compute keeps from step to step, by names that the compute knows.
 struct StatePart {
-  int tp_rank = 0;            // of the compute's
+  int rank = 0;               // of the compute's, from 0
   std::string state;          // "weights"
   std::size_t parameter = 0;  // of the rank, in its layout's order
   std::size_t begin = 0;      // the first value of the rank's slice

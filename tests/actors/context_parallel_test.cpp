@@ -166,7 +166,7 @@ TEST_CASE("a checkpoint is the same whoever shares sequences, and another cp goe
     const auto place = folder.path() / std::to_string(from.cp);
     Trainer trainer(job_from({}, from));
     for (int step = 0; step < 3; ++step) trainer.step();
-    trainer.save_checkpoint(place);
+    trainer.start_checkpoint(place).get();
     for (const Layout& to : {with_ring(1, {}), with_ring(2, {2}), with_ring(4, {1, 1, 2})}) {
       INFO(to_string(from) << " to " << to_string(to));
       const RunRecord rest = run(job_from(checkpoint_path(place, 3), to), 3);

@@ -105,7 +105,7 @@ TEST_CASE("a checkpoint goes on at another cut to the bit", "[cut]") {
   {
     Trainer first(golden_job("gpt2_tiny", layout));
     for (int step = 0; step < 2; ++step) first.step();
-    first.save_checkpoint(folder.path());
+    first.start_checkpoint(folder.path()).get();
   }
   Layout other = layout, level = layout, alone;
   other.cut = {8, 1, 1, 6};

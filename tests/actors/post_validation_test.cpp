@@ -90,7 +90,7 @@ TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to
     first.post_validation = true;
     Trainer trainer(std::move(first));
     for (int step = 0; step < 3; ++step) trainer.step(true);
-    trainer.save_checkpoint(folder.path());
+    trainer.start_checkpoint(folder.path()).get();
     trainer.step(true);
   }
   const auto checkpoint = checkpoint_path(folder.path(), 3);
@@ -123,11 +123,11 @@ TEST_CASE("what post-validation is not built with is refused", "[post-validation
   CHECK_THAT(refusal([](TrainJob& job) { job.zero.stage = 1; }), Contains("zero 0"));
   CHECK_THAT(refusal([](TrainJob& job) { job.offload.activations = true; }), Contains("offload"));
   CHECK_THAT(refusal([](TrainJob& job) { job.numerics.precision = Precision::fp8(); }), Contains("fp8"));
-  check_post_validation(plain, Mesh({.dp = 2, .pp = 2, .tp = 2}));  // it is off
+  check_post_validation(plain, Mesh({.dp = 2, .pp = 2, .part = 2}));  // it is off
   TrainJob job = plain;
   job.post_validation = true;
-  check_post_validation(job, Mesh({.dp = 2, .pp = 2, .tp = 1}));
-  CHECK_THROWS_WITH(check_post_validation(job, Mesh({.dp = 1, .pp = 2, .tp = 2})), Contains("whole stages"));
+  check_post_validation(job, Mesh({.dp = 2, .pp = 2, .part = 1}));
+  CHECK_THROWS_WITH(check_post_validation(job, Mesh({.dp = 1, .pp = 2, .part = 2})), Contains("whole stages"));
 }
 
 TEST_CASE("the bubble of steps that overlap counts from each stage's N to its next", "[post-validation]") {

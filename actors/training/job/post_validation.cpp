@@ -50,7 +50,7 @@ void check_post_validation(const TrainJob& job) {
 }
 
 void check_post_validation(const TrainJob& job, const Mesh& stages) {
-  if (job.post_validation && stages.shape().tp > 1)
+  if (job.post_validation && stages.shape().part > 1)
     refuse_post_validation(
         "needs all tensor-parallel ranks of a stage in one process, because they must begin early together; give each process "
         "whole stages, or turn it off");

@@ -60,7 +60,7 @@ void check_offloaded_parameters(const TrainJob& job) {
 void check_divided_stages(const TrainJob& job, const Mesh& ranks) {
   const Mesh parts = StageParts(ranks).stage_mesh();
   check_post_validation(job, parts);
-  if (parts.shape().tp > 1 && job.layout.order != schedules::Order::planned)
+  if (parts.shape().part > 1 && job.layout.order != schedules::Order::planned)
     throw Error(
         ErrorKind::input, {"order", "ready"},
         "the ranks of a stage run in several processes, which must not choose apart; give each process whole stages, or "

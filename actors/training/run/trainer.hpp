@@ -85,8 +85,6 @@ class Trainer {
   // steps may run while it is written. The future, which must go before this, is ready once the checkpoint is whole and
   // durable, or throws why it is not: see start_checkpoint(). One at a time. `check_folder`: see CheckpointContents.
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder = nullptr);
-  // The same, and waits for it.
-  void save_checkpoint(const std::filesystem::path& folder) { start_checkpoint(folder).get(); }
 
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline

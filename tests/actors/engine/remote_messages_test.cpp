@@ -14,7 +14,7 @@ using schedules::ActionKind;
 
 namespace {
 
-const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .tp = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
+const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .part = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
 
 std::chrono::steady_clock::time_point at_nanosecond(std::int64_t nanoseconds) {
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(nanoseconds));

@@ -41,7 +41,7 @@ class Checkpoint {
   Checkpoint() {
     Trainer trainer(golden_job("llama3_tiny", {1, 2, 1, 2}));
     trainer.step();
-    trainer.save_checkpoint(folder_.path());
+    trainer.start_checkpoint(folder_.path()).get();
     whole_ = read_all(path / "state.json");
     config_ = read_all(path / "config.json");
   }

@@ -1,8 +1,8 @@
-#include "model/parameters/gradient_places.hpp"
+#include "model/flat_gradients.hpp"
 
 #include "model/parameters/arena_views.hpp"
 
-namespace pipetrain {
+namespace pipetrain::test {
 
 GradientPlaces gradients_in(const ParameterLayout& layout, const Tensor& arena) {
   GradientPlaces places;
@@ -17,4 +17,4 @@ GradientPlaces gradients_in(const ParameterLayout& layout, const Tensor& arena) 
   return places;
 }
 
-}  // namespace pipetrain
+}  // namespace pipetrain::test
