@@ -20,7 +20,7 @@
 #include "bindings/host/guest_stage.hpp"
 #include "bindings/host/hosted_processes.hpp"
 #include "bindings/host/hosted_stage.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 

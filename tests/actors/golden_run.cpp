@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "actors/training/job_plan.hpp"
+#include "actors/training/job/job_plan.hpp"
 #include "catch.hpp"
 #include "model/weights/full_tensors.hpp"
 #include "model/weights/weights.hpp"

@@ -1,0 +1,79 @@
+// One rank of one stage: passes each action to the parts of the rank that it concerns. All methods but the constructor,
+// make_lane(), add_result() and fail() run on the rank's worker; they only enqueue.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/ranks/rank_lanes.hpp"
+#include "actors/ranks/ranked_compute.hpp"
+#include "actors/training/rank/action_clock.hpp"
+#include "actors/training/rank/activation_pool.hpp"
+#include "actors/training/rank/rank_fault.hpp"
+#include "actors/training/rank/rank_model.hpp"
+#include "actors/training/rank/rank_reports.hpp"
+#include "actors/training/rank/rank_setup.hpp"
+#include "actors/training/rank/rank_state.hpp"
+#include "actors/training/rank/step_end.hpp"
+#include "actors/training/rank/step_inputs.hpp"
+
+namespace pipetrain {
+
+class RankCompute : public ComputeRank {
+ public:
+  // Allocates everything. Throws Error(out_of_memory).
+  explicit RankCompute(RankSetup setup);
+  // Waits for the work that is still on its way after a failure, because memory must outlive it.
+  ~RankCompute() override { RankCompute::wait_until_idle(); }
+
+  void wait_until_idle() noexcept override;
+  const MemoryUse& memory() const { return memory_; }
+  const ParameterLayout& layout() const { return model_->parameters(); }
+
+  RankState& state() { return state_; }
+
+  Lane make_lane(schedules::InputKind kind, int chunk) override;
+
+  void begin_step(const StepInfo& step) override;
+  void begin_early(const StepInfo& coming) override;
+  void set_verdict(const Verdict& verdict) { end_.set_verdict(verdict); }
+  void run(const Launch& launch) override;
+  void run_braid(const Launch& first, const Launch& second) override;
+  // The actions of this step, in the order they were run; only when the step is over. Thread-safe.
+  std::vector<DeviceAction> trace() { return clock_.collect(), clock_.actions(); }
+  // The reports of N: see RankReports.
+  void add_result(const schedules::Action& action, StageResult& result) const override {
+    if (action.kind == schedules::ActionKind::norm) reports_.add_to(result);
+  }
+  void fail(std::exception_ptr cause) override;
+
+ private:
+  // The factor of the logits' gradient: the run's loss scale over the target tokens of the whole global batch.
+  float logits_scale() const { return static_cast<float>(step_.loss_scale / step_.tokens); }
+  void open_step(const StepInfo& step);
+  // Waits for the inputs and says where the output goes.
+  RankLanes::Output begin_launch(const Launch& launch);
+  // second: in the operations that a braid's forward has for itself.
+  void run_compute(const Launch& launch, const Tensor& output, bool second = false);
+  void run_forward(const Launch& launch, const Tensor& output, ActivationSlot& slot, bool second);
+  GradientListener listener_of(const schedules::Action& action);
+  void run_move(const schedules::Action& action);
+
+  const RankSetup setup_;
+  Stream& stream_;  // that computes
+  RankModel model_;
+  MemoryUse memory_;
+  RankState state_;
+  RankReports reports_;
+  StepInputs inputs_;
+  ActivationPool activations_;
+  RankLanes lanes_;
+  ActionClock clock_;
+  RankFault fault_;
+  StepEnd end_;
+  StepInfo step_;             // of which forwards and backwards are launched
+  bool begun_early_ = false;  // step_ comes behind the running one
+};
+
+}  // namespace pipetrain
