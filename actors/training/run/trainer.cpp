@@ -8,6 +8,7 @@
 #include "actors/ranks/run_processes.hpp"
 #include "actors/training/checkpoint/checkpoint_save.hpp"
 #include "actors/training/input/step_samples.hpp"
+#include "actors/training/job/job_settings.hpp"
 #include "actors/training/job/post_validation.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/rank/parallel_layout.hpp"
