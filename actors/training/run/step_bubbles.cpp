@@ -36,12 +36,15 @@ auto find_action(const StageTrace& stage, ActionKind kind) {
 
 }  // namespace
 
+bool previewed(const std::vector<StageTrace>& stages) {
+  return std::any_of(stages.begin(), stages.end(),
+                     [](const StageTrace& stage) { return find_action(stage, ActionKind::preview) != stage.actions.end(); });
+}
+
 void StepBubbles::add_to(StepReport& report, bool overlaps, bool next_announced) {
   report.bubble = bubble_of_step(report.trace);
   if (!overlaps) return;
-  report.redone = report.redone && std::any_of(report.trace.begin(), report.trace.end(), [](const StageTrace& stage) {
-                    return find_action(stage, ActionKind::preview) != stage.actions.end();
-                  });
+  report.redone = report.redone && previewed(report.trace);
   add_overlapped(report, std::exchange(announced_, next_announced));
 }
 

@@ -31,4 +31,7 @@ class StepBubbles {
   bool announced_ = false;   // the coming step, to the one before it
 };
 
+// Whether a stage went ahead in this step before the verdict.
+bool previewed(const std::vector<StageTrace>& stages);
+
 }  // namespace pipetrain

@@ -9,7 +9,7 @@
 #include "catch.hpp"
 #include "core/cpu_stream.hpp"
 #include "core/device.hpp"
-#include "golden_run.hpp"
+#include "actors/golden_run.hpp"
 #include "schedules/builders/builders.hpp"
 
 using namespace pipetrain;

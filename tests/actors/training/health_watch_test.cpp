@@ -2,7 +2,7 @@
 #include "actors/training/records/health_watch.hpp"
 
 #include "catch.hpp"
-#include "golden_run.hpp"
+#include "actors/golden_run.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
