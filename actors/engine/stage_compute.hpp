@@ -28,6 +28,7 @@ struct StepInfo {
   double learning_rate = 0;
   double loss_scale = 1;  // what the backward's gradients are multiplied by
   schedules::StepKind kind = schedules::StepKind::training;
+  bool evaluates() const { return kind == schedules::StepKind::evaluation; }
   // What the step is about, in words of the computes and sources, which all of them get: the engine only carries it, some MiB
   // at most. May be null.
   std::shared_ptr<const std::vector<std::byte>> content = {};

@@ -320,7 +320,7 @@ TEST_CASE("the more ranks share sequences, the less each takes for activations, 
 TEST_CASE("layouts that nobody has built are estimated as runs whose ranks share sequences") {
   for (const int cp : {1, 2, 4}) {
     const TrainJob job = random_job(small_ring_config(), 256, 4, with_ring(cp, {}));
-    const schedules::Plan plan = plan_of(job);
+    const schedules::Plan plan = *build_plan(job);
     const auto needs = validate(plan, Order::planned, TransformerCompute::slot_life());
     const StageMemory memory(job.config, 1, {1, 256 / cp}, {.numerics = job.numerics, .replicas = cp, .cp = cp});
     const auto blocks = parts_of(job, plan.placement);

@@ -172,7 +172,7 @@ TEST_CASE("processes run a cut as one does, and agree on it first", "[processes]
 TEST_CASE("a profile tells the cut of its run", "[cut]") {
   TinyRun tiny{.layers = 4, .layout = {.pp = 2}};
   const auto profiled = [&] {
-    const TrainJob job = job_of(tiny);
+    const TrainJob job = with_plan(job_of(tiny));
     ProfileRecorder recorder(job, "tiny");
     Trainer trainer(job);
     recorder.add(trainer.step());

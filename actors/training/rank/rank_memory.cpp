@@ -54,10 +54,6 @@ Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shap
   return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.numerics.precision.comm};
 }
 
-std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
-  return align_up(lane_tensor(setup, kind, chunk, hidden).bytes());
-}
-
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
   return Tensor{nullptr, hidden, setup.numerics.precision.comm}.bytes();
 }
@@ -99,11 +95,12 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   use.queues += documents_bytes(setup);
   use.workspace += setup.group_bytes;
   use.queues += static_cast<std::size_t>(setup.mirrors) * align_up(hidden_bytes(setup, hidden));
+  const auto lane_bytes = [&](InputKind kind, int chunk) { return align_up(lane_tensor(setup, kind, chunk, hidden).bytes()); };
   for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
     const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
-    use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(setup, InputKind::activation, chunk, hidden) +
-                  static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(setup, InputKind::gradient, chunk, hidden) +
-                  static_cast<std::size_t>(needs.target_slots) * lane_bytes(setup, InputKind::target, chunk, hidden);
+    use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(InputKind::activation, chunk) +
+                  static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(InputKind::gradient, chunk) +
+                  static_cast<std::size_t>(needs.target_slots) * lane_bytes(InputKind::target, chunk);
   }
   return use;
 }

@@ -7,12 +7,11 @@ namespace pipetrain {
 
 // One lane of a queue's slot: without memory. hidden: StageModel::hidden_shape().
 Tensor lane_tensor(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
-std::size_t lane_bytes(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
 
 // Whether an action has a part of each sequence: a slice, or what the ranks that share one leave it.
 bool computes_parts(const RankSetup& setup);
-// Of RankCompute's documents: 0 where the data does not isolate them.
+// Bytes of what StepInputs keeps of documents: 0 where the data does not isolate them.
 std::size_t documents_bytes(const RankSetup& setup);
 
 // Whether the rank runs its braids' actions in turns, with a workspace for each.

@@ -38,7 +38,7 @@ struct StepReport {
   bool redone = false;               // a stage began the coming step from weights that the verdict did not confirm
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
-  // Of each stage, where steps overlap; bubble is then of them too, see OverlappedBubble. Else empty.
+  // Of each stage, where steps overlap; bubble is then of them too, see StepBubbles. Else empty.
   std::vector<std::optional<double>> stage_bubble;
   std::optional<double> input_wait;  // seconds that a first stage may have waited for data; nothing where others read it
   std::vector<StageTrace> trace;     // of each stage's first rank

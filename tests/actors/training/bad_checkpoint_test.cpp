@@ -16,7 +16,7 @@
 #include "catch.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "golden_run.hpp"
+#include "actors/golden_run.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"

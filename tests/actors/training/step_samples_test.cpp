@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "catch.hpp"
-#include "golden_run.hpp"
+#include "actors/golden_run.hpp"
 #include "model/families/family.hpp"
 #include "model/weights/weights.hpp"
 
