@@ -17,7 +17,7 @@ CudnnBackward::CudnnBackward(Stream& stream, bool deterministic)
 
 CudnnBackward::~CudnnBackward() = default;
 
-void CudnnBackward::run(const AttentionShape& shape, const AttentionBackwardArgs& args) {
+void CudnnBackward::run(const SegmentShape& shape, const AttentionBackwardArgs& args) {
   const auto scratch = [this](std::size_t bytes) {
     if (state_->scratch.bytes() < bytes) state_->scratch = state_->stream.device().allocate(bytes, "cuDNN's attention");
     return state_->scratch.data();

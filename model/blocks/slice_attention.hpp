@@ -16,12 +16,12 @@ struct SliceGradients {
   Tensor qkv;  // [T, (Hq + 2 Hkv) D], written
 };
 
-// Where ranks share sequences see ring_attention.hpp. shape: of the context's slice. Writes the outputs. Takes workspace for
-// the length of the block's scope.
-void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of);
+// Where ranks share sequences see ring_attention.hpp. shape: the context's slice and the keys up to its end. Writes the
+// outputs. Takes workspace for the length of the block's scope.
+void slice_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of);
 // Its backward, after that of all later slices: adds to the context's key_gradients, and writes the whole gradient of the
 // slice's own qkv. Before a microbatch's last slice these must be zero.
-void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
+void slice_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
                               const SliceGradients& gradients);
 
 }  // namespace pipetrain

@@ -1,8 +1,6 @@
-// Causal attention without tensor cores, the same bits every time. Of fp32 tensors, summed in fp64: exact, for checks and
-// golden runs, whose first steps of Adam magnify rounding. Of f16 tensors, and bf16 ones whose heads are too large for
-// attention_mma.cu, summed in fp32, where something is dropped or documents share a sequence; else these go through cuDNN
-// (attention_cudnn.cpp). Tiles of 32 queries by 32 keys with a running softmax (Dao 2023). Queries and keys are stretches of a
-// sequence, a whole one's the same twice.
+// Causal attention without tensor cores, the same bits every time. Sums of fp32 tensors are fp64: exact, for checks and
+// golden runs, whose first steps of Adam magnify rounding. Tensors of 16 bits, summed in fp32, come here where no other kernel
+// takes them (attention_choice.cpp). Tiles of 32 queries by 32 keys with a running softmax (Dao 2023).
 #include "ops/cuda/attention_tile.cuh"
 #include "ops/cuda/kernels.hpp"
 
@@ -79,7 +77,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(Segment<T> s, O* __res
 }
 
 template <class T>
-void forward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args) {
+void forward(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args) {
   with_type(args.out.dtype, "attention's output", [&](auto o) {
     using O = typename decltype(o)::type;
     if constexpr (std::is_same_v<O, T> || std::is_same_v<O, float>) {
@@ -95,14 +93,9 @@ void forward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttent
 
 }  // namespace
 
-void segment_attention(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args) {
+void attention(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args) {
   if (shape.batch * shape.queries == 0) return;
   with_type(args.q.dtype, "attention", [&](auto t) { forward<typename decltype(t)::type>(stream, shape, args); });
-}
-
-void attention(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args) {
-  segment_attention(stream, whole_sequence(shape),
-                    {args.qkv, args.qkv, args.out, args.log_sum_exp, args.documents, args.dropout});
 }
 
 }  // namespace pipetrain::cuda

@@ -28,8 +28,8 @@ struct Heads {
 };
 
 template <class Args>
-Heads heads_of(const AttentionShape& s, const Args& args) {
-  return {static_cast<int>(s.sequence),
+Heads heads_of(const SegmentShape& s, const Args& args) {
+  return {static_cast<int>(s.queries),
           static_cast<int>(s.heads),
           static_cast<int>(s.kv_heads),
           static_cast<int>(s.head_dim),
@@ -76,16 +76,25 @@ struct Gradient {
   __device__ T* at(int batch, int column, int row) const { return to + (batch * rows + row) * cols + column; }
 };
 
+template <class T>
+Gradient<T> query_gradient(const SegmentShape& s, const AttentionBackwardArgs& args) {
+  return {data_of<T>(args.dq), s.queries, args.dq.cols(), args.accumulate_dq == Accumulate::yes};
+}
+template <class T>
+Gradient<T> key_gradient(const SegmentShape& s, const AttentionBackwardArgs& args) {
+  return {data_of<T>(args.dkv) + args.dkv.cols() - s.key_value_cols(), args.dkv.rows() / s.batch, args.dkv.cols(),
+          args.accumulate_dkv == Accumulate::yes};
+}
+
 template <class T, class Args>
 Segment<T> segment_of(const SegmentShape& s, const Args& args) {
-  const AttentionShape queries{s.batch, s.queries, s.heads, s.kv_heads, s.head_dim};
-  return {.heads = heads_of(queries, args),
+  return {.heads = heads_of(s, args),
           .keys = static_cast<int>(s.keys),
           .key_rows = static_cast<int>(args.kv.rows() / s.batch),
           .first_query = static_cast<int>(s.first_query),
           .first_key = static_cast<int>(s.first_key),
           .q = data_of<T>(args.q),
-          .kv = data_of<T>(args.kv) + args.kv.cols() - 2 * s.kv_heads * s.head_dim,
+          .kv = data_of<T>(args.kv) + args.kv.cols() - s.key_value_cols(),
           .q_cols = args.q.cols(),
           .kv_cols = args.kv.cols()};
 }

@@ -30,10 +30,13 @@ struct Layout {
   SegmentShape shape;
   std::int64_t q_cols, kv_cols, kv_rows;
 
-  bool causal() const { return !sees_all_keys(shape); }
+  bool causal() const { return !shape.sees_all_keys(); }
 };
 
-Layout layout_of(const AttentionShape& s) { return {whole_sequence(s), s.packed_cols(), s.packed_cols(), s.sequence}; }
+template <class Args>
+Layout layout_of(const SegmentShape& shape, const Args& args) {
+  return {shape, args.q.cols(), args.kv.cols(), args.kv.rows() / shape.batch};
+}
 
 using Key = std::tuple<bool, bool, DType, std::array<std::int64_t, 9>>;
 
@@ -53,9 +56,13 @@ std::string text_of(const SegmentShape& s) {
 void* column_at(const Tensor& matrix, std::int64_t column) {
   return static_cast<char*>(matrix.data) + static_cast<std::size_t>(column) * size_of(matrix.dtype);
 }
-// The bytes of a packed matrix [T, (Hq + 2 Hkv) D] from which head `head` begins.
-void* head_at(const Tensor& packed, const AttentionShape& shape, std::int64_t head) {
-  return column_at(packed, head * shape.head_dim);
+// Where the first key head and the first value head begin in kv or dkv.
+struct KeyValueColumns {
+  void *keys, *values;
+};
+KeyValueColumns key_value_columns(const SegmentShape& s, const Tensor& kv) {
+  const std::int64_t first = kv.cols() - s.key_value_cols();
+  return {column_at(kv, first), column_at(kv, first + s.kv_heads * s.head_dim)};
 }
 
 // Where [batch, heads, rows, D] lies: of each sequence `stride` rows of `cols` columns, the first `rows` of which count.
@@ -185,33 +192,24 @@ CudnnAttention::~CudnnAttention() {
   cudnnDestroy(state_->handle);
 }
 
-void CudnnAttention::forward(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args,
-                             const Scratch& scratch) {
-  forward(stream, layout_of(shape).shape, {args.qkv, args.qkv, args.out, args.log_sum_exp}, scratch);
-}
-
-void CudnnAttention::forward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args,
+void CudnnAttention::forward(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args,
                              const Scratch& scratch) {
   state_->set_stream(stream);
-  Plan& plan = state_->plan(false, args.q.dtype, {shape, args.q.cols(), args.kv.cols(), args.kv.rows() / shape.batch});
-  const std::int64_t plane_cols = shape.kv_heads * shape.head_dim, first_col = args.kv.cols() - 2 * plane_cols;
-  state_->execute(plan,
-                  std::array<void*, 5>{args.q.data, column_at(args.kv, first_col), column_at(args.kv, first_col + plane_cols),
-                                       args.out.data, args.log_sum_exp.data},
-                  shape, scratch);
+  Plan& plan = state_->plan(false, args.q.dtype, layout_of(shape, args));
+  const auto [keys, values] = key_value_columns(shape, args.kv);
+  state_->execute(plan, std::array<void*, 5>{args.q.data, keys, values, args.out.data, args.log_sum_exp.data}, shape, scratch);
 }
 
-void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
+void CudnnAttention::backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args,
                               const Scratch& scratch) {
   state_->set_stream(stream);
-  const Layout layout = layout_of(shape);
-  Plan& plan = state_->plan(true, args.qkv.dtype, layout);
-  const std::int64_t key_head = shape.heads, value_head = shape.heads + shape.kv_heads;
+  Plan& plan = state_->plan(true, args.q.dtype, layout_of(shape, args));
+  const auto [keys, values] = key_value_columns(shape, args.kv);
+  const auto [key_grads, value_grads] = key_value_columns(shape, args.dkv);
   state_->execute(plan,
-                  std::array<void*, 9>{args.qkv.data, head_at(args.qkv, shape, key_head), head_at(args.qkv, shape, value_head),
-                                       args.out.data, args.log_sum_exp.data, args.dout.data, args.dqkv.data,
-                                       head_at(args.dqkv, shape, key_head), head_at(args.dqkv, shape, value_head)},
-                  layout.shape, scratch);
+                  std::array<void*, 9>{args.q.data, keys, values, args.out.data, args.log_sum_exp.data, args.dout.data,
+                                       args.dq.data, key_grads, value_grads},
+                  shape, scratch);
 }
 
 }  // namespace pipetrain::cuda

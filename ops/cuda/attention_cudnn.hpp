@@ -21,10 +21,10 @@ class CudnnAttention {
   CudnnAttention(int device, bool deterministic);
   ~CudnnAttention();
 
-  void forward(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args, const Scratch& scratch);
-  // Of queries that see all keys, or whose last one stands where the last key does.
-  void forward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args, const Scratch& scratch);
-  void backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, const Scratch& scratch);
+  // The queries see all keys, or the last one stands where the last key does. No documents, no dropout.
+  void forward(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args, const Scratch& scratch);
+  // The same of whole sequences; dq and dkv are written and lie as q and kv do. Does not rotate.
+  void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, const Scratch& scratch);
 
  private:
   struct State;  // keeps cuDNN's large headers out of every other file

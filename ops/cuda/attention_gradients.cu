@@ -121,19 +121,18 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T> o
   write(dkv.at(batch, (h.kv_heads + kv) * h.dim, key), dv, R{1}, lane, h.dim, dkv.adds);
 }
 
-// Q, K: of the gradients of queries and of keys and values, where these begin
+// Q, K: of the gradients of queries and of keys and values
 template <class T, class Q, class K>
-void backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args, K* dkv, bool adds,
-              double* delta) {
+void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, double* delta) {
   const auto segment = segment_of<T>(shape, args);
-  const std::int64_t rows = shape.batch * shape.queries * shape.heads;
+  const std::int64_t rows = shape.tokens() * shape.heads;
   with_type(args.out.dtype, "attention's output", [&](auto o) {
     delta_kernel<<<blocks_for(rows, 8), 256, 0, stream>>>(segment.heads, rows, data_of<T>(args.dout),
                                                           data_of<typename decltype(o)::type>(args.out), delta);
   });
   const Outputs<T> of{data_of<T>(args.dout), data_of<float>(args.log_sum_exp), delta};
-  const Gradient<Q> dq{data_of<Q>(args.dq), shape.queries, args.dq.cols(), args.accumulate_dq == Accumulate::yes};
-  const Gradient<K> dk{dkv, args.dkv.rows() / shape.batch, args.dkv.cols(), adds};
+  const Gradient<Q> dq = query_gradient<Q>(shape, args);
+  const Gradient<K> dk = key_gradient<K>(shape, args);
   with_head_size(shape.head_dim, [&](auto j) {
     constexpr int J = decltype(j)::value;
     launch(dq_kernel<T, Q, J>, {shape.queries, shape.heads, shape.batch, 4, shape.head_dim}, stream, segment, of, dq);
@@ -143,40 +142,19 @@ void backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAtten
 
 }  // namespace
 
-std::size_t segment_attention_backward_scratch(const SegmentShape& shape) {
-  return static_cast<std::size_t>(shape.batch * shape.queries * shape.heads) * sizeof(double);
-}
-std::size_t attention_backward_scratch(const AttentionShape& shape) {
-  return segment_attention_backward_scratch(whole_sequence(shape));
+std::size_t attention_backward_scratch(const SegmentShape& shape) {
+  return static_cast<std::size_t>(shape.tokens() * shape.heads) * sizeof(double);
 }
 
-void segment_attention_backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args,
-                                void* scratch) {
-  if (shape.batch * shape.queries == 0) return;
+void attention_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, void* scratch) {
+  if (shape.tokens() == 0) return;
   auto* const delta = static_cast<double*>(scratch);
   with_type(args.q.dtype, "attention_backward", [&](auto t) {
     using T = typename decltype(t)::type;
-    auto* const dkv = data_of<float>(args.dkv);
-    if (args.dq.dtype == DType::f32) return backward<T, float>(stream, shape, args, dkv, true, delta);
-    backward<T, T>(stream, shape, args, dkv, true, delta);
-  });
-}
-
-void attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch) {
-  if (shape.tokens() == 0) return;
-  const SegmentAttentionBackwardArgs segment{.dout = args.dout,
-                                             .q = args.qkv,
-                                             .kv = args.qkv,
-                                             .out = args.out,
-                                             .log_sum_exp = args.log_sum_exp,
-                                             .dq = args.dqkv,
-                                             .dkv = args.dqkv,
-                                             .documents = args.documents,
-                                             .dropout = args.dropout};
-  with_type(args.qkv.dtype, "attention_backward", [&](auto t) {
-    using T = typename decltype(t)::type;
-    T* const dkv = data_of<T>(args.dqkv) + shape.heads * shape.head_dim;
-    backward<T, T>(stream, whole_sequence(shape), segment, dkv, false, static_cast<double*>(scratch));
+    if (args.dkv.dtype == args.q.dtype && args.dq.dtype == args.q.dtype) return backward<T, T, T>(stream, shape, args, delta);
+    if (args.dkv.dtype != DType::f32) throw Error(ErrorKind::internal, "attention_backward: dkv is neither f32 nor as dq");
+    if (args.dq.dtype == DType::f32) return backward<T, float, float>(stream, shape, args, delta);
+    backward<T, T, float>(stream, shape, args, delta);
   });
 }
 

@@ -1,7 +1,6 @@
 // Causal attention of bf16 tensors on tensor cores, with dropout and documents, the same bits every time: where cuDNN, which is
-// faster, computes something else (attention_cudnn.cpp). Heads of up to 128; multiples of 8. Queries and keys are stretches of
-// a sequence, a whole one's the same twice. One block a tile of 64 queries, whose four warps take 16 rows each; sums are fp32
-// (Dao 2023). attention_mma_backward.cu has the gradients.
+// faster, computes something else (attention_choice.cpp). Heads of up to 128; multiples of 8. One block a tile of 64 queries,
+// whose four warps take 16 rows each; sums are fp32 (Dao 2023). attention_mma_backward.cu has the gradients.
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/mma_dropout.cuh"
 
@@ -91,10 +90,8 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-bool takes_mma_attention(std::int64_t head_dim) { return head_dim <= 128 && head_dim % 8 == 0; }
-
-void attention_mma(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args) {
-  if (shape.batch * shape.queries == 0) return;
+void attention_mma(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args) {
+  if (shape.tokens() == 0) return;
   with_tile_size(shape.head_dim, [&](auto s) {
     constexpr int size = decltype(s)::value;
     start(forward_kernel<size>, {shape.queries, shape.heads, shape.batch, bytes_of<size>(3)}, stream,

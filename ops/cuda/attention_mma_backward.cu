@@ -154,14 +154,14 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs i
 
 // Q, K: of the gradients of queries and of keys and values
 template <class Q, class K>
-void backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args, const Gradient<K>& dkv,
-              float* delta) {
+void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, float* delta) {
   const auto segment = segment_of<bf16>(shape, args);
-  const std::int64_t rows = shape.batch * shape.queries * shape.heads;
+  const std::int64_t rows = shape.tokens() * shape.heads;
   delta_kernel<<<blocks_for(rows, 8), 256, 0, stream>>>(segment.heads, rows, data_of<bf16>(args.dout), data_of<bf16>(args.out),
                                                         delta);
   const Outputs of{data_of<bf16>(args.dout), data_of<float>(args.log_sum_exp), delta};
-  const Gradient<Q> dq{data_of<Q>(args.dq), shape.queries, args.dq.cols(), args.accumulate_dq == Accumulate::yes};
+  const Gradient<Q> dq = query_gradient<Q>(shape, args);
+  const Gradient<K> dkv = key_gradient<K>(shape, args);
   with_tile_size(shape.head_dim, [&](auto s) {
     constexpr int size = decltype(s)::value;
     start(dq_kernel<size, Q>, {shape.queries, shape.heads, shape.batch, bytes_of<size>(4)}, stream, segment, of, dq);
@@ -172,32 +172,15 @@ void backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAtten
 }  // namespace
 
 std::size_t attention_mma_backward_scratch(const SegmentShape& shape) {
-  return static_cast<std::size_t>(shape.batch * shape.queries * shape.heads) * sizeof(float);
+  return static_cast<std::size_t>(shape.tokens() * shape.heads) * sizeof(float);
 }
 
-void attention_mma_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
-                            void* scratch) {
+void attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, void* scratch) {
   if (shape.tokens() == 0) return;
-  const Gradient<bf16> dkv{data_of<bf16>(args.dqkv) + shape.heads * shape.head_dim, shape.sequence, args.dqkv.cols(), false};
-  const SegmentAttentionBackwardArgs segment{.dout = args.dout,
-                                             .q = args.qkv,
-                                             .kv = args.qkv,
-                                             .out = args.out,
-                                             .log_sum_exp = args.log_sum_exp,
-                                             .dq = args.dqkv,
-                                             .dkv = args.dqkv,
-                                             .documents = args.documents,
-                                             .dropout = args.dropout};
-  backward<bf16>(stream, whole_sequence(shape), segment, dkv, static_cast<float*>(scratch));
-}
-
-void segment_attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args,
-                                    void* scratch) {
-  if (shape.batch * shape.queries == 0) return;
-  const Gradient<float> dkv{data_of<float>(args.dkv), args.dkv.rows() / shape.batch, args.dkv.cols(), true};
   auto* const delta = static_cast<float*>(scratch);
-  if (args.dq.dtype == DType::f32) return backward<float>(stream, shape, args, dkv, delta);
-  backward<bf16>(stream, shape, args, dkv, delta);
+  if (args.dkv.dtype == DType::bf16) return backward<bf16, bf16>(stream, shape, args, delta);
+  if (args.dq.dtype == DType::f32) return backward<float, float>(stream, shape, args, delta);
+  backward<bf16, float>(stream, shape, args, delta);
 }
 
 }  // namespace pipetrain::cuda

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(threads) attend_kernel(Heads h, const T* qkv, 
 
 // Calls body(Constant<J>) for the elements of a head that one of a warp's threads holds.
 template <class Body>
-void with_head_size(const AttentionShape& shape, Body body) {
+void with_head_size(const SegmentShape& shape, Body body) {
   if (shape.head_dim <= 32) return body(Constant<1>{});
   if (shape.head_dim <= 64) return body(Constant<2>{});
   if (shape.head_dim <= 128) return body(Constant<4>{});
@@ -102,18 +102,18 @@ void with_head_size(const AttentionShape& shape, Body body) {
 
 }  // namespace
 
-void cached_attention(cudaStream_t stream, const AttentionShape& shape, const CachedAttentionArgs& args) {
+void cached_attention(cudaStream_t stream, const SegmentShape& shape, const CachedAttentionArgs& args) {
   if (shape.tokens() == 0) return;
   const Heads heads{static_cast<int>(shape.heads), static_cast<int>(shape.kv_heads), static_cast<int>(shape.head_dim),
                     1.0 / sqrt(static_cast<double>(shape.head_dim))};
-  const auto tokens = static_cast<unsigned>(shape.sequence);
+  const auto tokens = static_cast<unsigned>(shape.queries);
   with_type(args.qkv.dtype, "cached_attention", [&](auto t) {
     using T = typename decltype(t)::type;
     launch(stream, store_kernel<T>, tokens, threads, 0, heads, data_of<T>(args.qkv),
-           data_of<T>(args.cache.row_range(args.first, args.first + shape.sequence)));
+           data_of<T>(args.cache.row_range(shape.first_query, shape.first_query + shape.queries)));
     with_head_size(shape, [&](auto j) {
       launch(stream, attend_kernel<T, decltype(j)::value>, dim3(tokens, static_cast<unsigned>(shape.heads)), threads, 0, heads,
-             data_of<T>(args.qkv), data_of<T>(args.cache), static_cast<int>(args.first), data_of<T>(args.out));
+             data_of<T>(args.qkv), data_of<T>(args.cache), static_cast<int>(shape.first_query), data_of<T>(args.out));
     });
   });
 }

@@ -5,8 +5,7 @@
 
 #include "core/buffer.hpp"
 #include "core/cuda_stream.hpp"
-#include "ops/cuda/attention_cudnn.hpp"
-#include "ops/cuda/hopper/attention_hopper.hpp"
+#include "ops/cuda/attention_ops.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"
 #include "ops/cuda/hopper/norm_backward.hpp"
 #include "ops/cuda/kernels.hpp"
@@ -29,41 +28,6 @@ int current(CudaStream& stream) {
   return stream.device_index();
 }
 
-enum class AttentionKernel { exact, mma, cudnn };
-
-// cuDNN draws dropout in ways of its own, which depend on the layout, and its graphs know the number of documents beforehand.
-template <class Args>
-AttentionKernel attention_kernel(const AttentionShape& shape, const Args& args) {
-  if (args.qkv.dtype == DType::f32) return AttentionKernel::exact;
-  if (!args.documents && !args.dropout.active()) return AttentionKernel::cudnn;
-  return args.qkv.dtype == DType::bf16 && cuda::takes_mma_attention(shape.head_dim) ? AttentionKernel::mma
-                                                                                    : AttentionKernel::exact;
-}
-
-// Whether the queries are the last ones of the keys' positions, as in slices of a sequence.
-bool ends_together(const SegmentShape& s) { return s.first_query + s.queries == s.first_key + s.keys && s.queries <= s.keys; }
-
-// Of a 16-bit type, without what cuDNN does not know.
-template <class Args>
-bool is_plain(const SegmentShape& shape, const Args& args) {
-  return args.q.dtype != DType::f32 && !args.documents && !args.dropout.active() &&
-         (ends_together(shape) || cuda::sees_all_keys(shape));
-}
-
-// What cuDNN does not know, for attention_mma.cu.
-template <class Args>
-bool takes_mma(const SegmentShape& shape, const Args& args) {
-  return args.q.dtype == DType::bf16 && args.out.dtype == DType::bf16 && (args.documents || args.dropout.active()) &&
-         cuda::takes_mma_attention(shape.head_dim) && shape.first_key % dropout_columns == 0;
-}
-
-// Without dropout, and with documents only where Hopper's kernel finds where those of a block's keys end.
-bool takes_hopper(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args, const cuda::HopperGpu& gpu) {
-  const bool documents_end = shape.first_key == 0 && ends_together(shape);
-  return args.q.dtype != DType::f32 && args.out.dtype == args.q.dtype && !args.dropout.active() &&
-         (args.documents ? documents_end : is_plain(shape, args)) && cuda::takes_hopper_attention(shape, gpu);
-}
-
 class CudaOps : public Ops, public ManySquareSums {
  public:
   CudaOps(CudaStream& stream, bool deterministic)
@@ -72,7 +36,7 @@ class CudaOps : public Ops, public ManySquareSums {
         multiprocessors_(multiprocessors_of(current(stream))),
         matmul_(ops_),
         hopper_(cuda::hopper_gpu(stream.device_index())),
-        attention_(stream.device_index(), deterministic),
+        attention_(ops_, hopper_, deterministic),
         counter_(stream.device().allocate(sizeof(unsigned), "a counter of the GPU operations")) {
     stream.zero({counter_.data(), {1}, DType::i32});
   }
@@ -155,7 +119,7 @@ class CudaOps : public Ops, public ManySquareSums {
     enqueue("rms_norm_backward", [&](cudaStream_t native) { cuda::rms_norm_backward(native, args, multiprocessors_, memory); });
   }
 
-  void rotary(const AttentionShape& shape, const RotaryArgs& args) override {
+  void rotary(const SegmentShape& shape, const RotaryArgs& args) override {
     enqueue("rotary", [&](cudaStream_t native) { cuda::rotary(native, shape, args); });
   }
 
@@ -210,76 +174,18 @@ class CudaOps : public Ops, public ManySquareSums {
     enqueue("dropout", [&](cudaStream_t native) { cuda::dropout(native, args); });
   }
 
-  void attention(const AttentionShape& shape, const AttentionArgs& args) override {
-    enqueue("attention", [&](cudaStream_t native) {
-      switch (attention_kernel(shape, args)) {
-        case AttentionKernel::exact:
-          return cuda::attention(native, shape, args);
-        case AttentionKernel::mma:
-          return cuda::attention_mma(native, cuda::whole_sequence(shape),
-                                     {args.qkv, args.qkv, args.out, args.log_sum_exp, args.documents, args.dropout});
-        case AttentionKernel::cudnn:
-          return attention_.forward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
-      }
-    });
+  void attention(const SegmentShape& shape, const AttentionArgs& args) override { attention_.attention(shape, args); }
+
+  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) override {
+    attention_.attention_backward(shape, args);
   }
 
-  void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {
-    enqueue("cached_attention", [&](cudaStream_t native) { cuda::cached_attention(native, shape, args); });
-  }
-
-  void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
-    const AttentionKernel kernel = attention_kernel(shape, args);
-    const bool on_hopper = args.qkv.dtype != DType::f32 && !args.dropout.active() &&
-                           cuda::takes_hopper_attention(cuda::whole_sequence(shape), hopper_);
-    enqueue("attention_backward", [&](cudaStream_t native) {
-      if (on_hopper) return run_hopper(native, cuda::hopper_backward(shape, args));
-      switch (kernel) {
-        case AttentionKernel::exact:
-          return cuda::attention_backward(native, shape, args, scratch(cuda::attention_backward_scratch(shape)));
-        case AttentionKernel::mma:
-          return cuda::attention_mma_backward(native, shape, args,
-                                              scratch(cuda::attention_mma_backward_scratch(cuda::whole_sequence(shape))));
-        case AttentionKernel::cudnn:
-          return attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
-      }
-    });
-    if (args.cos_sin && (!on_hopper || args.documents))  // else it is turned there
-      rotary(shape, {.qkv = args.dqkv, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
-  }
-
-  void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) override {
-    enqueue("segment_attention", [&](cudaStream_t native) {
-      if (is_plain(shape, args) && args.out.dtype == args.q.dtype && shape.head_dim % 8 == 0 && shape.head_dim <= 128)
-        return attention_.forward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
-      if (takes_mma(shape, args)) return cuda::attention_mma(native, shape, args);
-      cuda::segment_attention(native, shape, args);
-    });
-  }
-
-  void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
-    enqueue("segment_attention_backward", [&](cudaStream_t native) {
-      const bool rounds = args.dq.dtype == args.q.dtype && args.accumulate_dq == Accumulate::no;
-      const bool gives_dq = rounds || args.dq.dtype == DType::f32;
-      if (gives_dq && takes_hopper(shape, args, hopper_))
-        return run_hopper(native, {.shape = shape,
-                                   .q = args.q,
-                                   .kv = args.kv,
-                                   .dout = args.dout,
-                                   .out = args.out,
-                                   .log_sum_exp = args.log_sum_exp,
-                                   .dq = args.dq,
-                                   .dkv = args.dkv,
-                                   .documents = args.documents,
-                                   .accumulate_dq = args.accumulate_dq});
-      if (gives_dq && takes_mma(shape, args))
-        return cuda::segment_attention_mma_backward(native, shape, args, scratch(cuda::attention_mma_backward_scratch(shape)));
-      cuda::segment_attention_backward(native, shape, args, scratch(cuda::segment_attention_backward_scratch(shape)));
-    });
+  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) override {
+    attention_.cached_attention(shape, args);
   }
 
   void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
-    enqueue("merge_attention", [&](cudaStream_t native) { cuda::merge_attention(native, shape, args); });
+    attention_.merge_attention(shape, args);
   }
 
   void copy_columns(const CopyColumnsArgs& args) override {
@@ -349,7 +255,7 @@ class CudaOps : public Ops, public ManySquareSums {
   int multiprocessors_;
   cuda::ParallelMatmul matmul_;
   cuda::HopperGpu hopper_;
-  cuda::CudnnAttention attention_;
+  cuda::AttentionOps attention_;
   Buffer counter_;
 
   template <class Launch>
@@ -358,10 +264,6 @@ class CudaOps : public Ops, public ManySquareSums {
   }
 
   void* scratch(std::size_t bytes) { return ops_.scratch(bytes); }
-
-  void run_hopper(cudaStream_t native, const cuda::HopperBackward& args) {
-    cuda::hopper_attention_backward(native, args, hopper_, scratch(cuda::hopper_attention_backward_scratch(args, hopper_)));
-  }
 
   // scale: the gradient's, which takes the logits' place; else they stay.
   void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args, std::optional<float> scale) {

@@ -34,7 +34,7 @@ __global__ void merge_kernel(Queries s, std::int64_t rows, const T* part, const 
 }  // namespace
 
 void merge_attention(cudaStream_t stream, const SegmentShape& shape, const MergeAttentionArgs& args) {
-  const std::int64_t rows = shape.batch * shape.queries * shape.heads;
+  const std::int64_t rows = shape.tokens() * shape.heads;
   if (rows == 0) return;
   const Queries of{static_cast<int>(shape.queries), static_cast<int>(shape.heads), static_cast<int>(shape.head_dim)};
   with_type(args.part.dtype, "merge_attention", [&](auto t) {

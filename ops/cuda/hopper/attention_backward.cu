@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(threads, 1)
 }
 
 template <class Tile>
-void run(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors) {
+void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
   using Element = typename Tile::Element;
   begin_sums<Tile>(stream, view, args);
   const Maps maps{.keys = box_map<Element>({args.kv.data, args.kv.cols(), args.kv.rows()}, Tile::keys),
@@ -161,8 +161,8 @@ void run(cudaStream_t stream, const BackwardView& view, const HopperBackward& ar
 
 }  // namespace
 
-void run_backward(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors) {
-  const bool wide = args.shape.head_dim == 128;
+void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
+  const bool wide = args.dout.cols() == view.heads * 128;
   const auto with = [&](auto element, auto isolates) {
     using Element = decltype(element);
     constexpr bool documents = decltype(isolates)::value;

@@ -114,6 +114,6 @@ __device__ __forceinline__ TurnedWords turned_back(TurnedWords words, const Turn
   return {pack<Element>(even.x, odd.x), pack<Element>(even.y, odd.y)};
 }
 
-void run_backward(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors);
+void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
 
 }  // namespace pipetrain::cuda::hopper

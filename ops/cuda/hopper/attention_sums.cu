@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(block_threads) end_keys(const __grid_constant_
 }  // namespace
 
 template <class Tile>
-void begin_sums(cudaStream_t stream, const BackwardView& view, const HopperBackward& args) {
+void begin_sums(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args) {
   using Element = typename Tile::Element;
   cudaMemsetAsync(view.largest, 0, static_cast<std::size_t>(view.batch * view.kv_heads * 2 + 1) * sizeof(unsigned), stream);
   const std::int64_t rows = static_cast<std::int64_t>(view.batch) * view.queries * view.heads;
@@ -315,8 +315,9 @@ void end_sums(cudaStream_t stream, const BackwardView& view) {
   launch(stream, end_keys<Tile>, blocks_for(pairs, block_threads), block_threads, 0, view);
 }
 
-#define PIPETRAIN_SUMS(head_dim, Element, isolates)                                                                      \
-  template void begin_sums<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&, const HopperBackward&); \
+#define PIPETRAIN_SUMS(head_dim, Element, isolates)                                              \
+  template void begin_sums<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&, \
+                                                              const AttentionBackwardArgs&);     \
   template void end_sums<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&);
 PIPETRAIN_SUMS(64, __nv_bfloat16, false)
 PIPETRAIN_SUMS(64, __nv_bfloat16, true)

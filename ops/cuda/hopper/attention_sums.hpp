@@ -11,7 +11,7 @@ struct BackwardView;
 
 // Zeroes view.query_sums; writes view.statistics and view.largest.
 template <class Tile>
-void begin_sums(cudaStream_t stream, const BackwardView& view, const HopperBackward& args);
+void begin_sums(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args);
 
 // Rounds view.query_sums to view.dq or adds them to it, and puts the sums of view.key_sums, where there are parts, where dK and
 // dV go; dQ and dK are turned back where view has angles.

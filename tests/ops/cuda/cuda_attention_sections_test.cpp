@@ -10,7 +10,7 @@ namespace pipetrain::testing {
 namespace {
 
 struct Work {
-  AttentionShape shape;
+  SegmentShape shape;
   bool has_documents, turns;
 };
 
@@ -28,35 +28,37 @@ struct SectionInputs {
 };
 
 SectionInputs inputs_of(Bench& b, const Work& work, Ops& ops) {
-  const AttentionShape& shape = work.shape;
+  const SegmentShape& shape = work.shape;
   SectionInputs in{.qkv = b.put(b.draw({shape.tokens(), shape.packed_cols()})),
                    .dout = b.put(b.draw({shape.tokens(), shape.heads * shape.head_dim})),
                    .out = b.poisoned({shape.tokens(), shape.heads * shape.head_dim}),
-                   .log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32)};
+                   .log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32)};
   if (work.has_documents) {
-    Values begins({shape.batch, shape.sequence});
+    Values begins({shape.batch, shape.queries});
     for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
-      for (std::int64_t i = 0, length = 150 + 37 * sequence; i < shape.sequence; ++i)
+      for (std::int64_t i = 0, length = 150 + 37 * sequence; i < shape.queries; ++i)
         begins(sequence, i) = static_cast<double>(i / length * length);
     in.documents = b.rank.put(begins, DType::i32);
   }
-  if (work.turns) in.cos_sin = b.put_f32(rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32));
-  ops.attention(shape, {.qkv = in.qkv, .out = in.out, .log_sum_exp = in.log_sum_exp, .documents = in.documents});
+  if (work.turns) in.cos_sin = b.put_f32(rounded(reference::rotary_table(shape.queries, shape.head_dim, 1e4), DType::f32));
+  ops.attention(shape, {.q = in.qkv, .kv = in.qkv, .out = in.out, .log_sum_exp = in.log_sum_exp, .documents = in.documents});
   return in;
 }
 
 // Of so many sequences at a time.
 std::vector<unsigned char> gradient_of(Bench& b, const Work& work, const SectionInputs& in, Ops& ops, std::int64_t count) {
   const Tensor dqkv = b.poisoned(in.qkv.shape);
-  AttentionShape shape = work.shape;
+  SegmentShape shape = work.shape;
   shape.batch = count;
   for (std::int64_t first = 0; first < work.shape.batch; first += count) {
     const auto some = [&](const Tensor& all) { return sequences_of(all, work.shape.batch, first, count); };
     AttentionBackwardArgs args{.dout = some(in.dout),
-                               .qkv = some(in.qkv),
+                               .q = some(in.qkv),
+                               .kv = some(in.qkv),
                                .out = some(in.out),
                                .log_sum_exp = some(in.log_sum_exp),
-                               .dqkv = some(dqkv)};
+                               .dq = some(dqkv),
+                               .dkv = some(dqkv)};
     if (in.documents) args.documents = some(*in.documents);
     args.cos_sin = in.cos_sin;
     ops.attention_backward(shape, args);
@@ -69,10 +71,11 @@ std::vector<unsigned char> gradient_of(Bench& b, const Work& work, const Section
 TEST_CASE("GPU attention's backward has the same bits in sections as in one, and again", "[gpu]") {
   for (const OpsBackend* backend : ops_backends()) {
     if (backend->name() != "cuda") continue;
-    for (const Work& work : {Work{{4, 1024, 8, 8, 64}, false, true}, Work{{4, 1024, 8, 8, 128}, false, true},
-                             Work{{4, 1024, 8, 8, 64}, true, false}, Work{{3, 512, 5, 5, 64}, false, false}}) {
-      const AttentionShape& shape = work.shape;
-      INFO(shape.batch << " x " << shape.sequence << ", " << shape.heads << " heads of " << shape.head_dim
+    for (const Work& work :
+         {Work{whole_sequences(4, 1024, {8, 8, 64}), false, true}, Work{whole_sequences(4, 1024, {8, 8, 128}), false, true},
+          Work{whole_sequences(4, 1024, {8, 8, 64}), true, false}, Work{whole_sequences(3, 512, {5, 5, 64}), false, false}}) {
+      const SegmentShape& shape = work.shape;
+      INFO(shape.batch << " x " << shape.queries << ", " << shape.heads << " heads of " << shape.head_dim
                        << (work.has_documents ? ", documents" : ""));
       TestTeam team(*backend, 1);
       Bench b{team, team[0], DType::bf16, backend->tolerance(DType::bf16)};
