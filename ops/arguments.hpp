@@ -239,8 +239,8 @@ struct AttentionBackwardArgs {
   Accumulate accumulate_dkv = Accumulate::no;  // f32 only
   std::optional<Tensor> documents = {};        // of the forward
   Dropout dropout = {};                        // of the forward
-  // Of the rotary that made whole sequences' packed qkv, with the same documents: dq and dkv are one packed matrix, and of what
-  // qkv was made from.
+  // The angles of the rotary that made whole sequences' packed qkv, with the same documents. Then dq and dkv are one packed
+  // matrix, the gradient of what that rotary rotated.
   std::optional<Tensor> cos_sin = {};
 };
 

@@ -46,7 +46,7 @@ class RingPass {
     return context_.workspace.allocate({most, key_value_cols()}, dtype).row_range(0, shape_.batch * key_rows());
   }
 
-  // Of a matrix with a row for each of the rank's tokens of this slice, and of one that goes round.
+  // Rows of a matrix with a row for each of the rank's tokens of this slice, and of one that goes round.
   Tensor queries(const Tensor& matrix, const Meeting& of) const {
     return rows_of(matrix, shape_.batch, of.sample, of.queries * chunk_, chunk_);
   }
@@ -60,7 +60,7 @@ class RingPass {
         .reshaped({1, heads, chunk_});
   }
 
-  // Of these queries, as their attention takes them.
+  // Each returns what the attention of these queries takes.
   std::optional<Tensor> documents(const Meeting& of) const {
     return documents_ ? std::optional(queries(*documents_, of)) : std::nullopt;
   }
@@ -187,7 +187,7 @@ struct Backward {
   Tensor dout, q, out, log_sum_exp;
   Tensor dq;  // [T, Hq D] or more columns
 };
-// What goes round: this rank's keys and values, which are lost, and what there is of their gradients.
+// These go round: this rank's keys and values, which are lost, and the sums so far of their gradients.
 struct Travellers {
   Tensor key_values, gradients;
 };

@@ -63,7 +63,7 @@ inline Place query_head(const SegmentShape& shape, const Tensor& packed, std::in
   return {packed, batch * shape.queries, head * shape.head_dim, shape.queries, shape.head_dim};
 }
 
-// What one sequence's queries see of the keys, and what is dropped of that.
+// Which keys the queries of one sequence see, and which of their probabilities are dropped.
 class Sight {
  public:
   // documents: of these queries, as in Positions, or null; sample: the sequence's number in the microbatch
@@ -82,7 +82,7 @@ class Sight {
     return std::clamp(query + 1 + shape_.first_query - shape_.first_key, std::int64_t{0}, shape_.keys);
   }
   bool drops() const { return dropout_.active(); }
-  // What the probabilities of this query's keys first, first + 1, ... are multiplied with.
+  // Writes the factors of this query's probabilities for the keys first, first + 1, ...
   void factors(std::int64_t head, std::int64_t query, std::int64_t first, std::int64_t count, float* out) const;
 
  private:

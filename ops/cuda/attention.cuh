@@ -1,4 +1,4 @@
-// What the kernels of attention share. Only for .cu files.
+// The kernels of attention share these views of queries, keys and gradients in memory. Only for .cu files.
 #pragma once
 
 #include "ops/cuda/dropout.cuh"
@@ -18,7 +18,7 @@ struct Heads {
   __device__ int begin(int batch, int query) const {
     return documents == nullptr ? 0 : documents[batch * sequence + (query < sequence ? query : sequence - 1)];
   }
-  // What this probability is multiplied with.
+  // Dropout multiplies this probability with it.
   __device__ float factor(int batch, int head, int query, int key) const {
     if (!dropout.active()) return 1;
     const auto words =
@@ -48,7 +48,7 @@ struct Segment {
   std::int64_t q_cols, kv_cols;
 
   __device__ int ahead() const { return first_query - first_key; }
-  // Of the keys, the first that this query and all later ones see.
+  // The index of the first key that this query and all later ones see.
   __device__ int begin(int batch, int query) const {
     const int first = heads.begin(batch, query) - first_key;
     return first > 0 ? first : 0;

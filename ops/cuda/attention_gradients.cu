@@ -22,7 +22,7 @@ __global__ void delta_kernel(Heads h, std::int64_t rows, const T* __restrict__ d
   if (threadIdx.x % 32 == 0) delta[(batch * h.heads + head) * h.sequence + position] = sum;
 }
 
-// What the queries gave and got.
+// The output's gradient, and the statistics of the forward's rows.
 template <class T>
 struct Outputs {
   const T* dout;

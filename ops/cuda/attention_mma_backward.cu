@@ -20,7 +20,7 @@ __global__ void delta_kernel(Heads h, std::int64_t rows, const bf16* __restrict_
   if (threadIdx.x % 32 == 0) delta[(batch * h.heads + head) * h.sequence + position] = sum;
 }
 
-// What the two kernels of the backward read beside queries and keys.
+// Both kernels of the backward read these beside queries and keys.
 struct Outputs {
   const bf16* dout;
   const float *log_sum_exp, *delta;
@@ -30,7 +30,7 @@ struct Outputs {
   }
 };
 
-// Of one head, whose columns begin with this one.
+// The rows of one head, whose columns begin with this one.
 template <class T>
 __device__ Target<T> target_of(const Gradient<T>& gradient, int batch, int column, int end, int dim) {
   return {gradient.at(batch, column, 0), gradient.cols, end, dim, gradient.adds};

@@ -73,7 +73,7 @@ void with_head_size(std::int64_t head_dim, Body body) {
   throw Error(ErrorKind::unavailable, "attention on GPUs: head size " + std::to_string(head_dim) + " is above 256");
 }
 
-// What a kernel's blocks stand for.
+// A kernel has one block for every tile of rows of every head.
 struct Grid {
   std::int64_t rows, heads, batch;
   std::int64_t tiles_held, head_dim;  // in shared memory

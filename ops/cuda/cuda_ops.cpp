@@ -1,3 +1,6 @@
+// The GPU's operations: each takes its scratch and enqueues its kernels (kernels.hpp). Shapes have the letters of ops/ops.hpp:
+// T tokens, Tr this rank's rows of them, H hidden size, K x N matrices, V vocabulary rows, Hq and Hkv heads of size D. Matrix
+// products are in parallel_matmul.cpp, attention is in attention_ops.cpp.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What dropout keeps of the scores that a thread has of a tile, as mma_tile.cuh lays them out.
+// Draws which of a thread's scores dropout keeps, where these lie in a tile as mma_tile.cuh lays them out.
 #pragma once
 
 #include "ops/cuda/mma_tile.cuh"

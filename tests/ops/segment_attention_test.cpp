@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "ops/ops_bench.hpp"
 
 namespace pipetrain::testing {
@@ -408,6 +409,37 @@ TEST_CASE("slices see and drop the probabilities that the whole sequence sees an
         CHECK(std::count(expected.begin(), expected.end(), true) > shape.tokens());
       }
     }
+  });
+}
+
+TEST_CASE("a backend refuses a window and sinks by a typed error before it computes anything", "[ops][segments]") {
+  on_every_backend([&](Bench& b) {
+    const SegmentShape plain = whole_sequences(1, 4, {2, 1, 8});
+    const Tensor qkv = b.put(b.draw({4, plain.packed_cols()})), out = b.poisoned({4, plain.query_cols()});
+    const Tensor dqkv = b.poisoned(qkv.shape), cache = b.poisoned({4, plain.key_value_cols()});
+    const Tensor sums = b.rank.poisoned({1, 2, 4}, DType::f32);
+    const auto refused = [](const auto& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.kind() == ErrorKind::unavailable ? 1 : 0;
+      }
+      return 0;
+    };
+    SegmentShape windowed = plain, with_sinks = plain;
+    windowed.window = 2, with_sinks.sinks = 1;
+    int refusals = 0;
+    b.team.run([&](TestRank& r) {
+      for (const SegmentShape& shape : {windowed, with_sinks}) {
+        refusals += refused([&] { r.ops().attention(shape, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums}); });
+        refusals += refused([&] {
+          r.ops().attention_backward(
+              shape, {.dout = out, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums, .dq = dqkv, .dkv = dqkv});
+        });
+        refusals += refused([&] { r.ops().cached_attention(shape, {.qkv = qkv, .cache = cache, .out = out}); });
+      }
+    });
+    CHECK(refusals == 6);
   });
 }
 

@@ -1,3 +1,14 @@
+// Divides attention's backward into the blocks and parts of the Hopper kernels, and lays out what they share in scratch.
+//
+//   q, dq       [batch queries, Hq D], or columns of a packed matrix
+//   kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
+//   dout, out   [batch queries, Hq D]
+//   statistics  [batch, Hq, queries / tile, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and where the document begins
+//   query_sums  [batch, Hq, queries / tile, 2, tile D / 2]: dQ as integers
+//   key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
+//
+// attention_preprocess.cu writes the statistics and zeroes query_sums, attention_backward.cu adds to query_sums and key_sums,
+// and attention_postprocess.cu makes dq and dkv of them.
 #include "ops/cuda/hopper/attention_hopper.hpp"
 
 #include <cmath>
@@ -23,7 +34,7 @@ int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
 // Halved until what a section reads and adds to takes no more of the cache, while it has a block for every multiprocessor.
 int section_of(const SegmentShape& shape, int parts) {
   constexpr std::int64_t most_bytes = 20 << 20, fewest_blocks = 128;
-  // Of one query head: queries, their gradients and sums; of its key head: keys and values.
+  // A query head's queries, their gradients and sums, and its key head's keys and values.
   const std::int64_t bytes = shape.head_dim * (8 * shape.queries + 4 * shape.keys), blocks = shape.keys / keys_of_block;
   std::int64_t section = shape.batch * shape.kv_heads * parts;
   while (section % 2 == 0 && section * bytes > most_bytes && section / 2 * blocks >= fewest_blocks) section /= 2;
