@@ -2,7 +2,7 @@
 #include "core/buffer.hpp"
 #include "core/cuda_stream.hpp"
 #include "core/device.hpp"
-#include "ops/cuda/attention_cudnn.hpp"
+#include "ops/cuda/attention/attention_cudnn.hpp"
 
 namespace pipetrain::bench {
 

@@ -8,13 +8,13 @@
 
 #include "core/buffer.hpp"
 #include "core/cuda_stream.hpp"
-#include "ops/cuda/attention_ops.hpp"
+#include "ops/cuda/attention/attention_ops.hpp"
+#include "ops/cuda/gemm/parallel_matmul.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"
 #include "ops/cuda/hopper/norm_backward.hpp"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/many_square_sums.hpp"
 #include "ops/cuda/ops_stream.hpp"
-#include "ops/cuda/parallel_matmul.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {

@@ -187,6 +187,13 @@ class Checker {
     }
   }
 
+  // The backend that a file of a room belongs to: the first folder named cpu or cuda on its way, or none.
+  static std::string backend_of(const std::string& path) {
+    for (const fs::path& folder : fs::path(path).parent_path())
+      if (folder == "cpu" || folder == "cuda") return folder.string();
+    return {};
+  }
+
   // Two sources of one room share a name only as twins, one under cpu/ and one under cuda/.
   void check_names() {
     std::map<std::pair<std::string, std::string>, std::vector<std::string>> by_name;
@@ -199,8 +206,7 @@ class Checker {
     for (const auto& [name, paths] : by_name) {
       std::set<std::string> backends;
       for (const std::string& path : paths) {
-        const std::string folder = fs::path(path).parent_path().filename().string();
-        if (folder == "cpu" || folder == "cuda") backends.insert(folder);
+        if (const std::string backend = backend_of(path); !backend.empty()) backends.insert(backend);
       }
       if (paths.size() > 1 && backends.size() != paths.size()) {
         report(paths[1] + ":1", "has the name of " + paths[0] + "; only twins in cpu/ and cuda/ share one");
