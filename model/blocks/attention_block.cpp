@@ -71,38 +71,31 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
 
 SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const AttentionSaved& saved) const {
   SliceKeys keys;
-  for (const Saved* earlier : context.slice->earlier) keys.push_back(static_cast<const AttentionSaved*>(earlier)->qkv);
+  if (context.slice != nullptr)
+    for (const Saved* earlier : context.slice->earlier) keys.push_back(static_cast<const AttentionSaved*>(earlier)->qkv);
   keys.push_back(saved.qkv);
   return keys;
 }
 
 void AttentionBlock::attention(const BlockContext& context, AttentionSaved& saved) const {
-  if (context.slice != nullptr) {
-    const SliceKeys keys = slice_keys(context, saved);
-    const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)};
-    return context.cp.part.is_whole() ? slice_attention(context, shape_of(context), of)
-                                      : ring_slice_attention(context, shape_of(context), of);
-  }
-  const AttentionArgs args{.q = saved.qkv,
-                           .kv = saved.qkv,
-                           .out = saved.heads,
-                           .log_sum_exp = saved.log_sum_exp,
-                           .documents = context.documents,
-                           .dropout = dropout_.draw(context, first_head_)};
-  if (!context.cp.part.is_whole()) return ring_attention(context, shape_of(context), args);
-  context.ops.attention(shape_of(context), args);
+  const SliceKeys keys = slice_keys(context, saved);
+  const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)};
+  if (context.cp.part.is_whole()) return slice_attention(context, shape_of(context), of);
+  ring_attention(context, shape_of(context), of);
 }
 
 void AttentionBlock::attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                                         const Tensor& qkv_grad) const {
-  if (context.slice != nullptr) {
+  const SegmentShape shape = shape_of(context);
+  const Dropout dropout = dropout_.draw(context, first_head_);
+  if (context.slice != nullptr || !context.cp.part.is_whole()) {
     const SliceKeys keys = slice_keys(context, saved);
-    const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)};
+    const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout};
     const SliceGradients gradients{.out = heads_grad, .qkv = qkv_grad};
     if (context.cp.part.is_whole())
-      slice_attention_backward(context, shape_of(context), of, gradients);
+      slice_attention_backward(context, shape, of, gradients);
     else
-      ring_slice_attention_backward(context, shape_of(context), of, gradients);
+      ring_attention_backward(context, shape, of, gradients);
     return rotate_back(context, qkv_grad);
   }
   AttentionBackwardArgs args{.dout = heads_grad,
@@ -113,13 +106,9 @@ void AttentionBlock::attention_backward(const BlockContext& context, const Tenso
                              .dq = qkv_grad,
                              .dkv = qkv_grad,
                              .documents = context.documents,
-                             .dropout = dropout_.draw(context, first_head_)};
-  if (!context.cp.part.is_whole()) {
-    ring_attention_backward(context, shape_of(context), args);
-    return rotate_back(context, qkv_grad);
-  }
+                             .dropout = dropout};
   if (rotary_) args.cos_sin = context.rotary_table;
-  context.ops.attention_backward(shape_of(context), args);
+  context.ops.attention_backward(shape, args);
 }
 
 void AttentionBlock::rotate_back(const BlockContext& context, const Tensor& qkv_grad) const {

@@ -20,11 +20,10 @@ struct Meeting {
 // A pass of keys and values around the ring.
 class RingPass {
  public:
-  RingPass(const BlockContext& context, const SegmentShape& shape, const std::optional<Tensor>& documents,
-           const Dropout& dropout)
+  RingPass(const BlockContext& context, const SegmentShape& shape, const Dropout& dropout)
       : context_(context),
         shape_(shape),
-        documents_(documents),
+        documents_(context.documents),
         dropout_(dropout),
         part_(context.cp.part),
         chunk_(shape.queries / 2),
@@ -233,58 +232,30 @@ Tensor attend_back(const BlockContext& context, const RingPass& pass, const Back
 
 }  // namespace
 
-void ring_attention(const BlockContext& context, const SegmentShape& shape, const AttentionArgs& args) {
+void ring_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of) {
   const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, args.documents, args.dropout);
-  const Tensor here = pass.key_values(context.dtype);
-  gather_keys(context.ops, 1, {args.kv}, here);
-  attend(context, pass, {args.q, args.out, args.log_sum_exp}, here);
-}
-
-void ring_attention_backward(const BlockContext& context, const SegmentShape& shape, const AttentionBackwardArgs& args) {
-  const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, args.documents, args.dropout);
-  const Travellers own_keys{pass.key_values(context.dtype), pass.key_values(DType::f32)};
-  gather_keys(context.ops, 1, {args.kv}, own_keys.key_values);
-  pass.zero(own_keys.gradients);
-  const Tensor sums = attend_back(context, pass, {args.dout, args.q, args.out, args.log_sum_exp, args.dq}, own_keys);
-  context.ops.copy_columns(
-      {.source = sums, .target = args.dkv, .target_begin = pass.query_cols(), .count = pass.key_value_cols()});
-}
-
-void ring_slice_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of) {
-  const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, context.documents, of.dropout);
+  const RingPass pass(context, shape, of.dropout);
   const Tensor here = pass.key_values(context.dtype);
   gather_keys(context.ops, shape.batch, of.keys, here);
   attend(context, pass, {of.keys.back(), of.out, of.log_sum_exp}, here);
 }
 
-// The sums of later slices go round first of all.
-void ring_slice_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
-                                   const SliceGradients& gradients) {
+void ring_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
+                             const SliceGradients& gradients) {
   const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, context.documents, of.dropout);
+  const RingPass pass(context, shape, of.dropout);
   const Travellers own_keys{pass.key_values(context.dtype), pass.key_values(DType::f32)};
   gather_keys(context.ops, shape.batch, of.keys, own_keys.key_values);
-  const Tensor& key_gradients = context.slice->key_gradients;
-  const std::int64_t cols = pass.key_value_cols(), rows = own_keys.gradients.rows() / shape.batch;
-  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
-    context.ops.copy_columns({.source = rows_of(key_gradients, shape.batch, sequence, 0, rows),
-                              .target = rows_of(own_keys.gradients, shape.batch, sequence, 0, rows),
-                              .count = cols});
+  const SequenceBlock all{shape.batch, own_keys.gradients.rows() / shape.batch, pass.key_value_cols()};
+  if (context.slice != nullptr)  // the sums of later slices
+    copy_sequences(context.ops, all, {context.slice->key_gradients}, {own_keys.gradients});
+  else
+    pass.zero(own_keys.gradients);
   const Tensor sums =
       attend_back(context, pass, {gradients.out, of.keys.back(), of.out, of.log_sum_exp, gradients.qkv}, own_keys);
-  const std::int64_t earlier = rows - shape.queries;
-  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence) {
-    context.ops.copy_columns({.source = rows_of(sums, shape.batch, sequence, 0, rows),
-                              .target = rows_of(key_gradients, shape.batch, sequence, 0, rows),
-                              .count = cols});
-    context.ops.copy_columns({.source = rows_of(sums, shape.batch, sequence, earlier, shape.queries),
-                              .target = rows_of(gradients.qkv, shape.batch, sequence, 0, shape.queries),
-                              .target_begin = pass.query_cols(),
-                              .count = cols});
-  }
+  if (context.slice != nullptr) copy_sequences(context.ops, all, {sums}, {context.slice->key_gradients});
+  copy_sequences(context.ops, {shape.batch, shape.queries, all.cols}, {sums, all.rows - shape.queries},
+                 {gradients.qkv, 0, pass.query_cols()});
 }
 
 }  // namespace pipetrain

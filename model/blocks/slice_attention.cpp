@@ -37,11 +37,8 @@ void slice_attention_backward(const BlockContext& context, const SegmentShape& s
                                          .accumulate_dkv = Accumulate::yes,
                                          .documents = context.documents,
                                          .dropout = of.dropout});
-  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
-    context.ops.copy_columns({.source = rows_of(key_gradients, shape.batch, sequence, context.slice->first, shape.queries),
-                              .target = rows_of(gradients.qkv, shape.batch, sequence, 0, shape.queries),
-                              .target_begin = gradients.qkv.cols() - key_gradients.cols(),
-                              .count = key_gradients.cols()});
+  copy_sequences(context.ops, {shape.batch, shape.queries, key_gradients.cols()}, {key_gradients, context.slice->first},
+                 {gradients.qkv, 0, shape.query_cols()});
 }
 
 }  // namespace pipetrain

@@ -105,22 +105,30 @@ std::optional<Tensor> put(RingRank& rank, const std::vector<std::int32_t>& numbe
   return tensor;
 }
 
-void attend(const Case& of, const Tensors& made, const auto& forward, const auto& backward) {
-  forward(AttentionArgs{.q = made.qkv,
-                        .kv = made.qkv,
-                        .out = made.out,
-                        .log_sum_exp = made.log_sum_exp,
-                        .documents = made.documents,
-                        .dropout = of.dropout});
-  backward(AttentionBackwardArgs{.dout = made.dout,
-                                 .q = made.qkv,
-                                 .kv = made.qkv,
-                                 .out = made.out,
-                                 .log_sum_exp = made.log_sum_exp,
-                                 .dq = made.dqkv,
-                                 .dkv = made.dqkv,
-                                 .documents = made.documents,
-                                 .dropout = of.dropout});
+void attend_whole(const Case& of, const Tensors& made, Ops& ops) {
+  ops.attention(of.shape, {.q = made.qkv,
+                           .kv = made.qkv,
+                           .out = made.out,
+                           .log_sum_exp = made.log_sum_exp,
+                           .documents = made.documents,
+                           .dropout = of.dropout});
+  ops.attention_backward(of.shape, {.dout = made.dout,
+                                    .q = made.qkv,
+                                    .kv = made.qkv,
+                                    .out = made.out,
+                                    .log_sum_exp = made.log_sum_exp,
+                                    .dq = made.dqkv,
+                                    .dkv = made.dqkv,
+                                    .documents = made.documents,
+                                    .dropout = of.dropout});
+}
+
+void attend_in_ring(const Case& of, const Tensors& made, const SegmentShape& own, BlockContext context) {
+  context.documents = made.documents;
+  const SliceKeys keys{made.qkv};
+  const SliceAttention attention{keys, made.out, made.log_sum_exp, of.dropout};
+  ring_attention(context, own, attention);
+  ring_attention_backward(context, own, attention, {.out = made.dout, .qkv = made.dqkv});
 }
 
 Tensors tensors_of(RingRank& rank, const SegmentShape& shape, const std::vector<float>& qkv, const std::vector<float>& dout) {
@@ -171,9 +179,7 @@ void check(const Case& of, double tolerance) {
   RingRank one(of.dtype);
   Tensors whole = tensors_of(one, of.shape, qkv, dout);
   if (of.document > 0) whole.documents = put(one, begins_of(of));
-  attend(
-      of, whole, [&](const AttentionArgs& args) { one.ops().attention(of.shape, args); },
-      [&](const AttentionBackwardArgs& args) { one.ops().attention_backward(of.shape, args); });
+  attend_whole(of, whole, one.ops());
   one.wait();
   SegmentShape own = of.shape;
   own.queries /= of.ranks, own.keys /= of.ranks;
@@ -191,10 +197,7 @@ void check(const Case& of, double tolerance) {
       deal_documents({part}, of.shape.queries, begins_of(of), {begins, origins});
       made.documents = put(rank, begins);
     }
-    const BlockContext context = rank.context(of, number);
-    attend(
-        of, made, [&](const AttentionArgs& args) { ring_attention(context, own, args); },
-        [&](const AttentionBackwardArgs& args) { ring_attention_backward(context, own, args); });
+    attend_in_ring(of, made, own, rank.context(of, number));
   }
   for (auto& rank : ranks) rank->wait();
   for (int number = 0; number < of.ranks; ++number) {
