@@ -1,42 +1,14 @@
 // The gradients of attention.cu.
+#include "ops/cuda/attention/attention_delta.cuh"
 #include "ops/cuda/attention/attention_tile.cuh"
 #include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {
 namespace {
 
-// delta [batch, heads, sequence] = sum over the head of dout * out. One warp a token and head.
-template <class T, class O>
-__global__ void delta_kernel(Heads h, std::int64_t rows, const T* __restrict__ dout, const O* __restrict__ out,
-                             double* __restrict__ delta) {
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (row >= rows) return;
-  double sum = 0;
-  for (int d = threadIdx.x % 32; d < h.dim; d += 32) {
-    sum += static_cast<double>(to_float(dout[row * h.dim + d])) * static_cast<double>(to_float(out[row * h.dim + d]));
-  }
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
-  const std::int64_t token = row / h.heads, head = row % h.heads;
-  const std::int64_t batch = token / h.sequence, position = token % h.sequence;
-  if (threadIdx.x % 32 == 0) delta[(batch * h.heads + head) * h.sequence + position] = sum;
-}
-
-// The output's gradient, and the statistics of the forward's rows.
-template <class T>
-struct Outputs {
-  const T* dout;
-  const float* log_sum_exp;
-  const double* delta;
-
-  __device__ const T* head(const Heads& h, int batch, int head) const {
-    return dout + (static_cast<std::int64_t>(batch) * h.sequence * h.heads + head) * h.dim;
-  }
-};
-
 // G: of the gradient
 template <class T, class G, int J>
-__global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T> of, Gradient<G> dq) {
+__global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, double> of, Gradient<G> dq) {
   using R = Real<T>;
   extern __shared__ float memory[];
   __shared__ R dscore[tile][tile + 1];
@@ -46,7 +18,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T> of
   const int begin = s.begin(batch, query);
   Rows q(memory, 0, h.dim), g(memory, 1, h.dim), k(memory, 2, h.dim), v(memory, 3, h.dim);
   q.load(s.query_head(batch, head), s.q_cols, first, h.sequence, h.dim);
-  g.load(of.head(h, batch, head), h.heads * h.dim, first, h.sequence, h.dim);
+  g.load(of.dout_head(h, batch, head), h.heads * h.dim, first, h.sequence, h.dim);
   const std::int64_t statistic = (static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query;
   const R log_sum = query < h.sequence ? of.log_sum_exp[statistic] : 0.0F;
   const R row_delta = query < h.sequence ? static_cast<R>(of.delta[statistic]) : R{0};
@@ -77,7 +49,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T> of
 // One block a tile of keys of one key-value head: adds over that head's query heads and later queries, in order. G: of the
 // gradient.
 template <class T, class G, int J>
-__global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T> of, Gradient<G> dkv) {
+__global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, double> of, Gradient<G> dkv) {
   using R = Real<T>;
   extern __shared__ float memory[];
   __shared__ R weights[tile][tile + 1], dscore[tile][tile + 1];
@@ -94,7 +66,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T> o
       if (s.begin(batch, query0) >= first + tile) break;  // from here on no query sees a key of this tile
       __syncthreads();
       q.load(s.query_head(batch, head), s.q_cols, query0, h.sequence, h.dim);
-      g.load(of.head(h, batch, head), h.heads * h.dim, query0, h.sequence, h.dim);
+      g.load(of.dout_head(h, batch, head), h.heads * h.dim, query0, h.sequence, h.dim);
       __syncthreads();
       const std::int64_t statistics = (static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence;
 #pragma unroll
@@ -125,12 +97,9 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T> o
 template <class T, class Q, class K>
 void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, double* delta) {
   const auto segment = segment_of<T>(shape, args);
-  const std::int64_t rows = shape.tokens() * shape.heads;
-  with_type(args.out.dtype, "attention's output", [&](auto o) {
-    delta_kernel<<<blocks_for(rows, 8), 256, 0, stream>>>(segment.heads, rows, data_of<T>(args.dout),
-                                                          data_of<typename decltype(o)::type>(args.out), delta);
-  });
-  const Outputs<T> of{data_of<T>(args.dout), data_of<float>(args.log_sum_exp), delta};
+  Outputs<T, double> of{};
+  with_type(args.out.dtype, "attention's output",
+            [&](auto o) { of = outputs_of<T, typename decltype(o)::type>(stream, shape, args, delta); });
   const Gradient<Q> dq = query_gradient<Q>(shape, args);
   const Gradient<K> dk = key_gradient<K>(shape, args);
   with_head_size(shape.head_dim, [&](auto j) {

@@ -1,34 +1,12 @@
 // The gradients of attention_mma.cu, from the kept logarithms of its sums: one kernel for those of queries, one block a tile of
 // 64, and one for those of keys and values, one block a tile of theirs. Every sum has one order, so the bits are the same every
 // time (Dao 2023).
+#include "ops/cuda/attention/attention_delta.cuh"
 #include "ops/cuda/attention/mma_dropout.cuh"
 #include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {
 namespace {
-
-// delta [batch, heads, sequence] = sum over the head of dout * out. One warp a token and head.
-__global__ void delta_kernel(Heads h, std::int64_t rows, const bf16* __restrict__ dout, const bf16* __restrict__ out,
-                             float* __restrict__ delta) {
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (row >= rows) return;
-  float sum = 0;
-  for (int d = threadIdx.x % 32; d < h.dim; d += 32) sum += to_float(dout[row * h.dim + d]) * to_float(out[row * h.dim + d]);
-  sum = warp_sum(sum);
-  const std::int64_t token = row / h.heads, head = row % h.heads;
-  const std::int64_t batch = token / h.sequence, position = token % h.sequence;
-  if (threadIdx.x % 32 == 0) delta[(batch * h.heads + head) * h.sequence + position] = sum;
-}
-
-// Both kernels of the backward read these beside queries and keys.
-struct Outputs {
-  const bf16* dout;
-  const float *log_sum_exp, *delta;
-
-  __device__ const bf16* dout_head(const Heads& h, int batch, int head) const {
-    return dout + (static_cast<std::int64_t>(batch) * h.sequence * h.heads + head) * h.dim;
-  }
-};
 
 // The rows of one head, whose columns begin with this one.
 template <class T>
@@ -38,7 +16,7 @@ __device__ Target<T> target_of(const Gradient<T>& gradient, int batch, int colum
 
 // G: of the gradient, bf16 or float.
 template <int size, class G>
-__global__ void __launch_bounds__(threads) dq_kernel(Segment<bf16> s, Outputs in, Gradient<G> dq) {
+__global__ void __launch_bounds__(threads) dq_kernel(Segment<bf16> s, Outputs<bf16, float> in, Gradient<G> dq) {
   extern __shared__ uint4 memory[];
   const Heads& h = s.heads;
   const Tile<size> q(reinterpret_cast<bf16*>(memory), 0), g(q.at, 1), k(q.at, 2), v(q.at, 3);
@@ -94,7 +72,7 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<bf16> s, Outputs in
 // One block a tile of keys of one key-value head: adds over that head's query heads and later queries, in order. G: of the
 // gradient, bf16 or float.
 template <int size, class G>
-__global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs in, Gradient<G> dkv) {
+__global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<bf16, float> in, Gradient<G> dkv) {
   extern __shared__ uint4 memory[];
   const Heads& h = s.heads;
   __shared__ float log_sum[tile], delta[tile];
@@ -156,10 +134,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs i
 template <class Q, class K>
 void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, float* delta) {
   const auto segment = segment_of<bf16>(shape, args);
-  const std::int64_t rows = shape.tokens() * shape.heads;
-  delta_kernel<<<blocks_for(rows, 8), 256, 0, stream>>>(segment.heads, rows, data_of<bf16>(args.dout), data_of<bf16>(args.out),
-                                                        delta);
-  const Outputs of{data_of<bf16>(args.dout), data_of<float>(args.log_sum_exp), delta};
+  const Outputs<bf16, float> of = outputs_of<bf16, bf16>(stream, shape, args, delta);
   const Gradient<Q> dq = query_gradient<Q>(shape, args);
   const Gradient<K> dkv = key_gradient<K>(shape, args);
   with_tile_size(shape.head_dim, [&](auto s) {
