@@ -1,7 +1,7 @@
 // Timed operations: the same bits as without, and every second in its class.
 #include <mutex>
 
-#include "actors/training/train_job.hpp"
+#include "actors/training/make_train_job.hpp"
 #include "actors/training/trainer.hpp"
 #include "apps/options/train_options.hpp"
 #include "catch.hpp"
