@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "model/config/recompute_layers.hpp"
 #include "model/costs.hpp"
 #include "model/fp8_weights.hpp"
-#include "model/recompute_layers.hpp"
 
 namespace pipetrain {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "core/buffer.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "ops/cuda/attention/attention_ops.hpp"
 #include "ops/cuda/gemm/parallel_matmul.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"

@@ -1,8 +1,8 @@
 // Timed operations: the same bits as without, and every second in its class.
 #include <mutex>
 
-#include "actors/training/make_train_job.hpp"
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/make_train_job.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "apps/options/train_options.hpp"
 #include "catch.hpp"
 #include "ops/timed_ops.hpp"
