@@ -57,7 +57,7 @@ TEST_CASE("a model family is known in at most five files, which docs/add-a-model
 
 TEST_CASE("an optimizer is known in at most two places, which docs/add-an-optimizer.md lists") {
   const auto units = units_naming(R"(\bmake_adamw\b)");
-  CHECK(units.count("model/adamw") == 1);
+  CHECK(units.count("model/optimizer/adamw") == 1);
   CHECK(units.size() <= 2);
   check_listed("docs/add-an-optimizer.md", "adamw", units);
 }
