@@ -46,8 +46,8 @@ const std::vector<Room>& rooms() {
   return table;
 }
 
-// A large room has streets: folders that know each other in one direction only. A room's name stands for the files that lie in none
-// of them.
+// A large room has streets: folders that know each other in one direction only. A room's name stands for the files that lie in
+// none of them.
 const std::vector<Room>& streets() {
   static const std::vector<Room> table = {
       {"actors/training/records", {"actors/training/run", "actors/training/rank", "actors/training/job"}},
@@ -86,6 +86,12 @@ const std::vector<Room>& streets() {
       {"model/context", {}},
       {"model/config", {}},
       {"model", {"model/blocks", "model/weights", "model/context", "model/parameters", "model/config"}},
+      {"ops/cuda/dispatch", {"ops/cuda/attention", "ops/cuda/gemm", "ops/cuda/hopper", "ops/cuda"}},
+      {"ops/cuda/attention", {"ops/cuda/hopper", "ops/cuda"}},
+      {"ops/cuda/hopper", {"ops/cuda/norm", "ops/cuda"}},
+      {"ops/cuda/gemm", {"ops/cuda"}},
+      {"ops/cuda/norm", {"ops/cuda"}},
+      {"ops/cuda", {}},
       {"core/cuda", {"core"}},
       {"core", {}},
   };

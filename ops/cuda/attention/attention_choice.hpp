@@ -16,9 +16,6 @@ enum class AttentionKernel : std::uint8_t {
   hopper,  // hopper/attention_hopper.cu: the backward alone, 16 bits, without dropout
 };
 
-// Queries and keys come in blocks of so many in the Hopper kernel.
-constexpr std::int64_t hopper_attention_block = 128;
-
 // The choice depends on shapes, types, strides and whether there are documents and dropout, never on values: the same calls run
 // the same kernels in every run. Both throw Error(unavailable) for a shape that no kernel is built for. Of cuDNN the caller
 // chooses the deterministic algorithm or the default one.

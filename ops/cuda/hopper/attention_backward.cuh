@@ -20,7 +20,7 @@ template <int HeadDim, class Number, bool Isolates>
 struct Tile {
   using Element = Number;
   static constexpr int head_dim = HeadDim;  // 64 or 128
-  static constexpr int keys = 128;
+  static constexpr int keys = hopper_attention_block;
   static constexpr int queries = HeadDim == 128 ? 64 : 128;
   static constexpr int stages = 2;
   static constexpr bool isolates = Isolates;  // documents that share a sequence do not see each other

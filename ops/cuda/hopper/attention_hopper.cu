@@ -14,7 +14,6 @@
 #include <cmath>
 
 #include "core/buffer.hpp"
-#include "ops/cuda/attention/attention_choice.hpp"
 #include "ops/cuda/hopper/attention_backward.cuh"
 
 namespace pipetrain::cuda {

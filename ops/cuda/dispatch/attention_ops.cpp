@@ -1,4 +1,4 @@
-#include "ops/cuda/attention/attention_ops.hpp"
+#include "ops/cuda/dispatch/attention_ops.hpp"
 
 #include "ops/cuda/attention/attention_choice.hpp"
 #include "ops/cuda/hopper/attention_hopper.hpp"

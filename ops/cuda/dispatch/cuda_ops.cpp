@@ -8,7 +8,7 @@
 
 #include "core/buffer.hpp"
 #include "core/cuda/cuda_stream.hpp"
-#include "ops/cuda/attention/attention_ops.hpp"
+#include "ops/cuda/dispatch/attention_ops.hpp"
 #include "ops/cuda/gemm/parallel_matmul.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"
 #include "ops/cuda/hopper/norm_backward.hpp"
