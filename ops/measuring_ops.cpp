@@ -37,7 +37,7 @@ class MeasuringOps : public Ops {
   void scatter_sum(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void embedding_grad(const Tensor&, const Tensor&, std::int64_t, const Tensor&) override {}
   void rms_norm(const RmsNormArgs&) override {}
-  void rotary(const AttentionShape&, const RotaryArgs&) override {}
+  void rotary(const SegmentShape&, const RotaryArgs&) override {}
   void swiglu(const SwigluArgs&) override {}
   void swiglu_backward(const SwigluBackwardArgs&) override {}
   void layer_norm(const LayerNormArgs&) override {}
@@ -46,11 +46,9 @@ class MeasuringOps : public Ops {
   void add_positions(const AddPositionsArgs&) override {}
   void positions_grad(const PositionsGradArgs&) override {}
   void dropout(const DropoutArgs&) override {}
-  void attention(const AttentionShape&, const AttentionArgs&) override {}
-  void attention_backward(const AttentionShape&, const AttentionBackwardArgs&) override {}
-  void cached_attention(const AttentionShape&, const CachedAttentionArgs&) override {}
-  void segment_attention(const SegmentShape&, const SegmentAttentionArgs&) override {}
-  void segment_attention_backward(const SegmentShape&, const SegmentAttentionBackwardArgs&) override {}
+  void attention(const SegmentShape&, const AttentionArgs&) override {}
+  void attention_backward(const SegmentShape&, const AttentionBackwardArgs&) override {}
+  void cached_attention(const SegmentShape&, const CachedAttentionArgs&) override {}
   void merge_attention(const SegmentShape&, const MergeAttentionArgs&) override {}
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
   void counted_rows(const Tensor&, const Tensor&, const Tensor&) override {}

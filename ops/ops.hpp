@@ -15,6 +15,7 @@
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
 #include "ops/arguments.hpp"
+#include "ops/segment_shape.hpp"
 
 namespace pipetrain {
 
@@ -32,21 +33,6 @@ struct TensorParallel {
   std::int64_t shard_rows(std::int64_t tokens) const {
     return sequence_parallel ? RowSplit(tokens, size()).count(rank()) : tokens;
   }
-};
-
-// One microbatch's attention on this rank. The packed matrix qkv [T, (Hq + 2 Hkv) D] holds all query heads, then all key heads,
-// then all value heads of a token.
-struct AttentionShape {
-  std::int64_t batch = 1, sequence = 1, heads = 1, kv_heads = 1, head_dim = 1;
-  std::int64_t tokens() const { return batch * sequence; }
-  std::int64_t packed_cols() const { return (heads + 2 * kv_heads) * head_dim; }
-};
-
-// Queries and keys of the same sequences that are different stretches of their positions, on this rank.
-struct SegmentShape {
-  std::int64_t batch = 1, queries = 1, keys = 1;
-  std::int64_t first_query = 0, first_key = 0;  // their first ones' positions in the sequence
-  std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
 };
 
 struct AdamW {
@@ -120,8 +106,9 @@ class Ops {
   // Columns of each row, rounded to target's type where that has fewer bits. Throws Error(unavailable) unless a backend has its
   // own.
   virtual void copy_columns(const CopyColumnsArgs& args);
-  // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021).
-  virtual void rotary(const AttentionShape& shape, const RotaryArgs& args) = 0;
+  // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021). The
+  // tokens are the shape's queries; positions count from the sequence's first token in qkv.
+  virtual void rotary(const SegmentShape& shape, const RotaryArgs& args) = 0;
   // y = silu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   virtual void swiglu(const SwigluArgs& args) = 0;
   virtual void swiglu_backward(const SwigluBackwardArgs& args) = 0;
@@ -147,24 +134,20 @@ class Ops {
 
   // --- Causal attention, grouped-query included ---
 
-  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is kept for the backward. Never holds sequence x sequence for all
-  // heads at once.
-  virtual void attention(const AttentionShape& shape, const AttentionArgs& args) = 0;
-  // With cos_sin also the backward of the rotary before it: the bits are those of attention_backward and rotary apart.
-  virtual void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) = 0;
-  // The forward of one sequence's next positions (shape.batch is 1, shape.sequence is T), without a backward: puts their keys
-  // and values into the cache, then attends to all positions up to each one's own.
-  virtual void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) = 0;
+  // All but merge_attention throw Error(unavailable) for a shape with a window or with sinks.
 
-  // The same of queries and keys that are different stretches of one sequence: a query sees the keys up to its own position,
-  // and where that is none its output is zeros and its log_sum_exp -infinity. Throw Error(unavailable) unless a backend has
-  // its own.
-  virtual void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args);
+  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is kept for the backward. A query that sees no key has an output of
+  // zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.
+  virtual void attention(const SegmentShape& shape, const AttentionArgs& args) = 0;
   // One segment's share of the whole attention's gradient: with the whole attention's out and log_sum_exp the shares of all
-  // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention").
-  virtual void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args);
-  // (out, log_sum_exp) of some keys become those of these keys and the part's, of others, together. `keys` is not read.
-  virtual void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args);
+  // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention"). With cos_sin also the backward of the rotary
+  // before it: the bits are those of attention_backward and rotary apart.
+  virtual void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) = 0;
+  // The forward of one sequence's next positions (shape.batch is 1, the queries are the last of the keys), without a backward:
+  // puts their keys and values into the cache, then attends to all positions up to each one's own.
+  virtual void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) = 0;
+  // (out, log_sum_exp) of some keys become those of these keys and the part's, of others, together. shape.keys is not read.
+  virtual void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) = 0;
 
   // --- Vocabulary-parallel loss ---
 

@@ -123,7 +123,7 @@ class TimedOps : public Ops {
   void rms_norm_backward(const RmsNormBackwardArgs& args) override {
     timed(OpClass::elementwise, [&] { ops_->rms_norm_backward(args); });
   }
-  void rotary(const AttentionShape& shape, const RotaryArgs& args) override {
+  void rotary(const SegmentShape& shape, const RotaryArgs& args) override {
     timed(OpClass::elementwise, [&] { ops_->rotary(shape, args); });
   }
   void swiglu(const SwigluArgs& args) override {
@@ -164,23 +164,17 @@ class TimedOps : public Ops {
     timed(OpClass::elementwise, [&] { ops_->dropout(args); });
   }
 
-  void attention(const AttentionShape& shape, const AttentionArgs& args) override {
+  void attention(const SegmentShape& shape, const AttentionArgs& args) override {
     timed(OpClass::attention, [&] { ops_->attention(shape, args); });
   }
-  void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {
+  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) override {
+    timed(OpClass::attention, [&] { ops_->attention_backward(shape, args); });
+  }
+  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) override {
     timed(OpClass::attention, [&] { ops_->cached_attention(shape, args); });
-  }
-  void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) override {
-    timed(OpClass::attention, [&] { ops_->segment_attention(shape, args); });
-  }
-  void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
-    timed(OpClass::attention, [&] { ops_->segment_attention_backward(shape, args); });
   }
   void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
     timed(OpClass::attention, [&] { ops_->merge_attention(shape, args); });
-  }
-  void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
-    timed(OpClass::attention, [&] { ops_->attention_backward(shape, args); });
   }
 
   void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {

@@ -88,7 +88,7 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::rms_norm_backward(s, args, scratch.partial); });
   }
 
-  void rotary(const AttentionShape& shape, const RotaryArgs& args) override {
+  void rotary(const SegmentShape& shape, const RotaryArgs& args) override {
     enqueue([=](CpuStream& s) { cpu::rotary(s, shape, args); });
   }
 
@@ -147,25 +147,17 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::dropout(s, args); });
   }
 
-  void attention(const AttentionShape& shape, const AttentionArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::attention(s, shape, args); });
+  void attention(const SegmentShape& shape, const AttentionArgs& args) override {
+    enqueue_attention(shape, [=](CpuStream& s) { cpu::attention(s, shape, args); });
   }
 
-  void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::attention_backward(s, shape, args); });
-    if (args.cos_sin) rotary(shape, {.qkv = args.dqkv, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
+  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) override {
+    enqueue_attention(shape, [=](CpuStream& s) { cpu::attention_backward(s, shape, args); });
+    if (args.cos_sin) rotary(shape, {.qkv = args.dq, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
   }
 
-  void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::cached_attention(s, shape, args); });
-  }
-
-  void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::segment_attention(s, shape, args); });
-  }
-
-  void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::segment_attention_backward(s, shape, args); });
+  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) override {
+    enqueue_attention(shape, [=](CpuStream& s) { cpu::cached_attention(s, shape, args); });
   }
 
   void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
@@ -220,6 +212,12 @@ class CpuOps : public Ops {
   template <class Kernel>
   void enqueue(Kernel kernel) {
     stream_.enqueue([&stream = stream_, kernel = std::move(kernel)] { kernel(stream); });
+  }
+
+  template <class Kernel>
+  void enqueue_attention(const SegmentShape& shape, Kernel kernel) {
+    refuse_unbuilt_attention(shape);
+    enqueue(std::move(kernel));
   }
 
   void sum_ranks(const TensorParallel& tp, const Tensor& product, const Tensor& sum) {

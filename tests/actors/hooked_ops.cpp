@@ -40,7 +40,7 @@ class HookedOps final : public Ops {
   void rms_norm_backward(const RmsNormBackwardArgs& args) override { next().rms_norm_backward(args); }
   void copy(const Tensor& source, const Tensor& target) override { next().copy(source, target); }
   void copy_columns(const CopyColumnsArgs& args) override { next().copy_columns(args); }
-  void rotary(const AttentionShape& shape, const RotaryArgs& args) override { next().rotary(shape, args); }
+  void rotary(const SegmentShape& shape, const RotaryArgs& args) override { next().rotary(shape, args); }
   void swiglu(const SwigluArgs& args) override { next().swiglu(args); }
   void swiglu_backward(const SwigluBackwardArgs& args) override { next().swiglu_backward(args); }
   void layer_norm(const LayerNormArgs& args) override { next().layer_norm(args); }
@@ -52,18 +52,12 @@ class HookedOps final : public Ops {
   void add_positions(const AddPositionsArgs& args) override { next().add_positions(args); }
   void positions_grad(const PositionsGradArgs& args) override { next().positions_grad(args); }
   void dropout(const DropoutArgs& args) override { next().dropout(args); }
-  void attention(const AttentionShape& shape, const AttentionArgs& args) override { next().attention(shape, args); }
-  void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
+  void attention(const SegmentShape& shape, const AttentionArgs& args) override { next().attention(shape, args); }
+  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) override {
     next().attention_backward(shape, args);
   }
-  void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {
+  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) override {
     next().cached_attention(shape, args);
-  }
-  void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) override {
-    next().segment_attention(shape, args);
-  }
-  void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
-    next().segment_attention_backward(shape, args);
   }
   void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
     next().merge_attention(shape, args);
