@@ -7,6 +7,7 @@
 #include "actors/training/context_support.hpp"
 #include "actors/training/fp8_support.hpp"
 #include "actors/training/job_plan.hpp"
+#include "actors/training/optimizer_check.hpp"
 #include "actors/training/post_validation.hpp"
 #include "actors/training/run_processes.hpp"
 #include "actors/training/slice_check.hpp"
@@ -78,6 +79,7 @@ void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::v
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8(job);
+  check_granularity(*make_optimizer(job.optimizer), job);
   check_recompute_layers(job);
   check_loss_chunks(job);
   check_slices(job);

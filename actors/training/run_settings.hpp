@@ -122,7 +122,7 @@ struct RunSettings {
   Numerics numerics;
   Zero zero;
   Offload offload;
-  OptimizerSettings optimizer{.weight_decay = 0.1F};
+  OptimizerSettings optimizer;
   double clip_norm = 1;          // 0: off
   bool post_validation = false;  // see TrainJob
   LossScaleSettings loss_scale;

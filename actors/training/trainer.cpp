@@ -171,6 +171,7 @@ class Trainer::Run {
     CheckpointState state;
     state.step = steps_done_;
     state.applied_steps = applied_steps_;
+    state.optimizer = job_.optimizer.name;
     if (loss_scale_.is_dynamic()) state.loss_scale = loss_scale_.state();
     state.first_loss = first_loss_;
     state.last_loss = last_loss_;
