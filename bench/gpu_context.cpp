@@ -10,7 +10,7 @@
 #include "bench/result.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "model/config.hpp"
 #include "model/weights/weights.hpp"
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "bench/result.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 
 namespace {

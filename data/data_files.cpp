@@ -11,6 +11,8 @@
 #include "data/formats.hpp"
 #include "data/jsonl.hpp"
 #include "data/mixture.hpp"
+#include "data/tokenize_files.hpp"
+#include "data/tokenized_rows.hpp"
 
 namespace pipetrain {
 

@@ -1,82 +1,8 @@
 #include "data/dataset.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <utility>
 
-#include "core/error.hpp"
-#include "data/data_files.hpp"
-#include "data/mixture.hpp"
-#include "data/row_keys.hpp"
-#include "data/tokenize_files.hpp"
-
 namespace pipetrain {
-
-namespace fs = std::filesystem;
-
-namespace {
-
-[[noreturn]] void fail_setting(const std::string& name, const std::string& value, const std::string& why) {
-  throw Error(ErrorKind::input, {name, value}, why);
-}
-
-// What is wrong with a length, or nothing.
-std::string wrong_length(std::int64_t length, std::int64_t max_positions) {
-  if (length < 1) return "a sample needs at least 2 tokens, one to read and one to predict";
-  if (max_positions > 0 && length > max_positions)
-    return fmt::format("a sequence of {} is longer than the {} positions of the model; give shorter sequences", length,
-                       max_positions);
-  return "";
-}
-
-std::int64_t checked_length(std::int64_t length, const DatasetOptions& options) {
-  const std::string why = wrong_length(length, options.max_positions);
-  if (!why.empty()) throw Error(ErrorKind::input, {"seq-len", options.sequence_length != 0 ? std::to_string(length) : ""}, why);
-  return length;
-}
-
-// longest: of rows that are samples, 0 for none.
-std::int64_t choose_sequence_length(const DatasetOptions& options, std::int64_t longest) {
-  if (options.sequence_length != 0) return checked_length(options.sequence_length, options);
-  if (longest > 0) return longest;
-  if (options.default_sequence_length < 1)
-    throw Error(ErrorKind::input, {"seq-len", ""}, "neither the model nor the data says how long a sequence is; give it");
-  return checked_length(options.default_sequence_length, options);
-}
-
-// Null where bytes are tokens.
-std::unique_ptr<Tokenizer> open_text_tokenizer(const DatasetOptions& options) {
-  if (options.tokenizer.empty()) return nullptr;
-  auto tokenizer = open_tokenizer(options.tokenizer);
-  if (tokenizer->own_vocabulary() > options.vocabulary)
-    throw Error(ErrorKind::input, {"tokenizer", options.tokenizer.string()},
-                fmt::format("its ids go up to {}, but the model's vocabulary has {}; give the model's own tokenizer",
-                            tokenizer->own_vocabulary() - 1, options.vocabulary));
-  return tokenizer;
-}
-
-std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options, const Tokenizer* tokenizer) {
-  const std::string name = "the text that ships inside";
-  if (options.classes > 0) throw Error(ErrorKind::input, {"data", ""}, name + " has no labels; give rows with \"label\"");
-  if (options.pack == Pack::none)
-    fail_setting("pack", "none", name + " is one document, too long for a sample; pack documents");
-  std::vector<std::unique_ptr<TokenStream>> documents;
-  documents.push_back(tokenizer != nullptr ? tokenized_in_memory(inside_text(), *tokenizer, options.vocabulary)
-                                           : text_in_memory(inside_text(), name, options.vocabulary));
-  return pack(std::move(documents), {choose_sequence_length(options, 0), {}, options.pack == Pack::isolated}, name);
-}
-
-}  // namespace
-
-const std::vector<std::string>& pack_names() {
-  static const std::vector<std::string> names = {"none", "documents", "isolated"};
-  return names;
-}
-
-const std::string& name_of(Pack pack) { return pack_names()[static_cast<std::size_t>(pack)]; }
 
 std::vector<std::int32_t> Dataset::read(std::int64_t index) const {
   Sample sample;
@@ -89,44 +15,6 @@ std::vector<std::int32_t> Dataset::documents(std::int64_t index) const {
   Sample sample;
   read(index, sample);
   return std::move(sample.documents);
-}
-
-DataInput parse_data_input(std::string_view text, const char* setting) {
-  const std::size_t colon = text.rfind(':');
-  std::error_code ignored;
-  if (colon == std::string_view::npos || fs::exists(fs::path(text), ignored)) return {fs::path(text), std::nullopt};
-  const std::string_view number = text.substr(colon + 1);
-  double weight = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
-  if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(weight) || weight <= 0 || colon == 0)
-    fail_setting(
-        setting, std::string(text),
-        fmt::format("there is no such file, and '{}' is no weight; write PATH or PATH:WEIGHT with a weight above 0", number));
-  return {fs::path(text.substr(0, colon)), weight};
-}
-
-std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
-  const std::unique_ptr<Tokenizer> tokenizer = open_text_tokenizer(options);
-  if (options.inputs.empty()) return open_inside_text(options, tokenizer.get());
-  if (options.sequence_length != 0) checked_length(options.sequence_length, options);
-  UnreadKeys unread;
-  std::vector<DataFiles> inputs;
-  std::vector<double> weights;
-  bool weighted = false;
-  std::int64_t longest = 0;
-  for (const DataInput& input : options.inputs) {
-    inputs.emplace_back(options, DataFiles::TextReaders{tokenizer.get(), &unread}, input.path);
-    longest = std::max(longest, inputs.back().longest_row());
-    weights.push_back(input.weight.value_or(1));
-    weighted = weighted || input.weight;
-  }
-  const std::int64_t length = choose_sequence_length(options, longest);
-  std::vector<std::unique_ptr<Dataset>> parts;
-  for (DataFiles& input : inputs) parts.push_back(input.dataset(length));
-  if (const std::string note = unread.note(); options.notes != nullptr && !note.empty())
-    options.notes->push_back(fmt::format("{}: {}", options.setting, note));
-  if (!weighted || parts.size() == 1) return concatenate(std::move(parts));
-  return mix(std::move(parts), weights, options.shuffle, options.seed);
 }
 
 }  // namespace pipetrain

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/jsonl_row.hpp"
-#include "data/tokenize_files.hpp"
+#include "data/text_reading.hpp"
 
 namespace pipetrain {
 

@@ -10,9 +10,10 @@
 
 #include "data/documents.hpp"
 #include "data/row_limits.hpp"
-#include "data/tokenize_files.hpp"
 
 namespace pipetrain {
+
+class UnreadKeys;
 
 // Immutable and thread-safe. Every row has something to learn from.
 class RowTable {
@@ -34,11 +35,6 @@ class RowTable {
 // row is checked here; `unread`, which may be null, gets the keys that nobody knows. Throws Error(input) that names file and
 // line.
 std::shared_ptr<const RowTable> open_id_rows(const std::filesystem::path& path, const RowLimits& limits, UnreadKeys* unread);
-
-// Files .txt, .jsonl and .parquet tokenized into memory: each row, or text file, is a row of the table. Rows with an empty text
-// are passed over where the labels are tokens. Throws Error(input) that names file and line.
-std::shared_ptr<const RowTable> tokenize_rows(const std::vector<std::filesystem::path>& files, const TextReading& reading,
-                                              const RowLimits& limits);
 
 // Each row a sample of its own.
 std::unique_ptr<Dataset> dataset_of_rows(std::shared_ptr<const RowTable> table, std::int64_t sequence_length,

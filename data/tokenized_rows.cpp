@@ -1,8 +1,10 @@
+#include "data/tokenized_rows.hpp"
+
 #include <algorithm>
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "data/row_table.hpp"
+#include "data/tokenize_files.hpp"
 
 namespace pipetrain {
 namespace {

@@ -13,6 +13,9 @@
 
 namespace pipetrain {
 
+// The name of the weights among the states of a rank; the others are Optimizer::states().
+inline constexpr const char* weights_state = "weights";
+
 // What changes from step to step.
 struct OptimizerStep {
   float lr = 0;

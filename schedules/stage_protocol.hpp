@@ -20,15 +20,10 @@
 #include <string>
 #include <vector>
 
+#include "schedules/order.hpp"
 #include "schedules/plan.hpp"
 
 namespace pipetrain::schedules {
-
-// How the next action is chosen.
-enum class Order {
-  planned,  // the next of the plan's list, once its inputs and credits are there
-  ready,    // the plan's ReadyRule picks among what is ready now
-};
 
 // What follows a step, as far as its caller can promise.
 enum class NextStep : std::uint8_t {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "schedules/invalid_plan.hpp"
+#include "schedules/order.hpp"
 #include "schedules/plan.hpp"
 #include "schedules/plan_needs.hpp"
-#include "schedules/stage_protocol.hpp"
 
 namespace pipetrain::schedules {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "actors/training/run_settings.hpp"
+#include "actors/training/device_settings.hpp"
 #include "model/config.hpp"
 #include "model/precision.hpp"
 

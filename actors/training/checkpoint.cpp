@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "actors/training/checkpoint_folder.hpp"
-#include "actors/training/rank_state.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"
+#include "model/optimizer.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"

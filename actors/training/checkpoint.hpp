@@ -10,7 +10,7 @@
 #include <string>
 
 #include "actors/training/checkpoint_state.hpp"
-#include "actors/training/rank_setup.hpp"
+#include "actors/training/train_job.hpp"
 #include "model/config.hpp"
 
 namespace pipetrain {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "actors/training/loading_threads.hpp"
 #include "actors/training/offload_place.hpp"
+#include "core/loading_threads.hpp"
 #include "core/on_threads.hpp"
 
 namespace pipetrain {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "actors/training/device_memory.hpp"
 #include "actors/training/parallel_layout.hpp"
-#include "actors/training/trainer.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

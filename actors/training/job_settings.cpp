@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "actors/training/train_job.hpp"
-#include "core/checksum.hpp"
 #include "data/fingerprint.hpp"
 #include "model/mode_names.hpp"
 #include "model/weights/weights.hpp"
@@ -27,8 +26,6 @@ std::string text(const std::optional<Value>& value) {
   return value ? text(*value) : "";
 }
 
-std::string checksum_of(const std::string& bytes) { return fmt::format("{:016x}", checksum(bytes.data(), bytes.size())); }
-
 const char* text(LearningRate::Kind kind) {
   constexpr const char* names[] = {"constant", "linear", "cosine"};
   return names[static_cast<int>(kind)];
@@ -47,7 +44,7 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
     values.emplace_back("activation-offload-fraction", text(settings.offload.activation_fraction));
   values.emplace_back("offload-to", settings.offload.to_disk() ? "a disk" : "");
   values.emplace_back("sequence-parallel", text(layout.sequence_parallel));
-  values.emplace_back("schedule", layout.plan ? checksum_of(schedules::to_text(*layout.plan)) : layout.schedule);
+  values.emplace_back("schedule", layout.plan ? checksum_text(schedules::to_text(*layout.plan)) : layout.schedule);
   values.emplace_back("chunks", text(layout.chunks));
   values.emplace_back("order", layout.replayed ? fmt::format("replay {:016x}", layout.replayed->content)
                                : layout.order == schedules::Order::planned ? "planned"
@@ -111,10 +108,6 @@ NamedValues job_settings(const RunSettings& settings) {
   values.emplace_back("resume", text(settings.saving.resume));
   values.emplace_back("load", text(settings.saving.load.has_value()));
   return values;
-}
-
-std::pair<std::string, std::string> model_content(const ModelConfig& config) {
-  return {"model", checksum_of(hf_config_text(config))};
 }
 
 NamedValues job_contents(const TrainJob& job) {

@@ -1,25 +1,16 @@
 // Which settings of a run all its processes must share, as text that can be compared.
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "actors/training/named_values.hpp"
 #include "actors/training/run_settings.hpp"
 
 namespace pipetrain {
 
-struct ModelConfig;
 struct TrainJob;
-
-using NamedValues = std::vector<std::pair<std::string, std::string>>;
 
 // Of what was asked for, by the names of Setting: for Rendezvous::settings. Paths are not among them: hosts may keep their
 // files in different places. Numbers are written so that equal text means equal bits.
 NamedValues job_settings(const RunSettings& settings);
-
-// What compares a model's shape.
-std::pair<std::string, std::string> model_content(const ModelConfig& config);
 
 // Of what was read from files, whatever their paths: the model's shape, the data, the state that training begins with. The
 // trainers of a run compare these when they are made.

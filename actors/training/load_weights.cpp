@@ -6,9 +6,9 @@
 #include <mutex>
 #include <vector>
 
-#include "actors/training/loading_threads.hpp"
 #include "core/device.hpp"
 #include "core/half.hpp"
+#include "core/loading_threads.hpp"
 #include "core/on_threads.hpp"
 
 namespace pipetrain {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/device_memory.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

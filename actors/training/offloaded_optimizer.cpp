@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "actors/training/rank_state.hpp"
 #include "core/error.hpp"
 #include "model/arena_views.hpp"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "actors/training/activation_pool.hpp"
-#include "actors/training/loading_threads.hpp"
 #include "actors/training/rank_state.hpp"
+#include "core/loading_threads.hpp"
 #include "model/blocks/position_origins.hpp"
 
 namespace pipetrain {

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <utility>
 
-#include "actors/training/loading_threads.hpp"
 #include "actors/training/saved_parts.hpp"
 #include "core/error.hpp"
+#include "core/loading_threads.hpp"
 #include "core/on_threads.hpp"
 #include "model/arena_views.hpp"
 #include "model/gradient_sums.hpp"

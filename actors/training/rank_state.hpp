@@ -25,9 +25,6 @@
 
 namespace pipetrain {
 
-// The name of the weights among the states of a rank; the others are Optimizer::states().
-inline constexpr const char* weights_state = "weights";
-
 class RankState {
  public:
   // Allocates everything, all zero. What it is given outlives it. Throws Error(out_of_memory).

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "actors/training/job_settings.hpp"
-#include "actors/training/run_settings.hpp"
+#include "actors/training/device_settings.hpp"
+#include "actors/training/named_values.hpp"
 #include "comm/control_plane.hpp"
 #include "comm/transport.hpp"
 #include "core/device.hpp"
@@ -50,7 +50,7 @@ std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const M
 // at the same time.
 std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own);
 
-// Throws Error(input) that names the first of a job's contents, as job_contents() has them, in which another process differs
+// Throws Error(input) that names the first of a run's contents in which another process differs
 // from process 0. Every process calls it at the same time.
 void compare_contents(const NamedValues& contents, EngineChannel& channel);
 

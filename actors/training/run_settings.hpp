@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/device_settings.hpp"
 #include "actors/training/fault.hpp"
-#include "core/device_kind.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "data/sampler.hpp"
 #include "model/cut.hpp"
 #include "model/learning_rate.hpp"
@@ -22,7 +22,7 @@
 #include "model/optimizer_settings.hpp"
 #include "model/weights/saved_type.hpp"
 #include "model/zero.hpp"
-#include "schedules/stage_protocol.hpp"
+#include "schedules/order.hpp"
 
 namespace pipetrain {
 
@@ -66,12 +66,6 @@ struct LayoutSettings {
   std::string plan_file;                        // where it came from, for errors; may be empty
   schedules::Order order = schedules::Order::planned;
   std::shared_ptr<const schedules::RecordedOrder> replayed;  // a recorded run's steps, which chose by `order`; may be null
-};
-
-struct DeviceSettings {
-  DeviceKind kind = DeviceKind::cpu;
-  std::vector<int> gpus;  // ordinals by rank, over several processes by rank of this one; empty on the CPU
-  int threads = 1;        // compute threads of one CPU device
 };
 
 struct LearningRateSettings {

@@ -1,4 +1,4 @@
-// What a Trainer runs: settings whose model, data and weights have been opened. make_train_job() opens them.
+// What a Trainer runs: settings whose model, data and weights have been opened: see make_train_job.hpp.
 #pragma once
 
 #include <filesystem>
@@ -75,10 +75,5 @@ struct TrainJob {
 inline std::int64_t sequence_chunks(const TrainJob& job) {
   return job.layout.cp > 1 ? 2 * job.layout.cp * job.layout.slices : 1;
 }
-
-// Throws Error(input) for a model or data that is wrong, or that do not go together, and for what resume.hpp refuses, with the
-// setting where there is one. What a user should know of, such as a damaged checkpoint that was passed over, is added to
-// `notes`, a line each.
-TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes);
 
 }  // namespace pipetrain

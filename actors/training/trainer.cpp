@@ -16,7 +16,6 @@
 #include "actors/training/logical_state.hpp"
 #include "actors/training/parallel_layout.hpp"
 #include "actors/training/post_validation.hpp"
-#include "actors/training/rank_state.hpp"
 #include "actors/training/run_processes.hpp"
 #include "actors/training/step_results.hpp"
 #include "actors/training/step_samples.hpp"
@@ -27,6 +26,7 @@
 #include "data/fingerprint.hpp"
 #include "model/gradient_norm.hpp"
 #include "model/loss_scale.hpp"
+#include "model/optimizer.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/engine/pipeline.hpp"
+#include "actors/training/device_memory.hpp"
 #include "actors/training/evaluation.hpp"
 #include "actors/training/train_job.hpp"
 #include "model/weights/saved_type.hpp"
@@ -44,12 +45,6 @@ struct StepReport {
   std::vector<DeviceTrace> devices;  // in the mesh's order of ranks
 
   bool has_loss() const { return tokens > 0; }
-};
-
-// One per device, in the mesh's order of ranks.
-struct DeviceMemory {
-  MeshCoordinate rank;
-  MemoryUse use;
 };
 
 // Steps and saving from one thread; waiting(), finish_step(), leave_step() and abort() from any.

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/training/job_settings.hpp"
+#include "actors/training/named_values.hpp"
 #include "actors/training/run_processes.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/process_options.hpp"

@@ -11,8 +11,8 @@
 #include "apps/options/option_table.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/simulate/simulate_costs.hpp"
+#include "schedules/order.hpp"
 #include "schedules/plan.hpp"
-#include "schedules/stage_protocol.hpp"
 
 namespace pipetrain {
 

@@ -10,7 +10,7 @@
 #include "apps/output/stderr_lines.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "data/row_keys.hpp"
 #include "data/token_file.hpp"
 #include "data/tokenize_files.hpp"

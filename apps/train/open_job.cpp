@@ -4,7 +4,7 @@
 
 #include "actors/training/checkpoint_folder.hpp"
 #include "actors/training/job_settings.hpp"
-#include "actors/training/train_job.hpp"
+#include "actors/training/make_train_job.hpp"
 #include "apps/output/output_target.hpp"
 
 namespace pipetrain {

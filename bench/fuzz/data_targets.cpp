@@ -4,8 +4,8 @@
 
 #include "bench/fuzz/target.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
 #include "data/jsonl_row.hpp"
+#include "data/open_dataset.hpp"
 #include "files/unpacked_file.hpp"
 
 namespace pipetrain::fuzz {

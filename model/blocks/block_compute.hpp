@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "model/blocks/microbatch.hpp"
 #include "model/blocks/relocation.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/parameters.hpp"
 #include "model/recompute.hpp"
 #include "model/sequence_part.hpp"
-#include "model/stage_model.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "actors/training/batch_sizes.hpp"
-#include "actors/training/train_job.hpp"
+#include "actors/training/make_train_job.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "temp_folder.hpp"

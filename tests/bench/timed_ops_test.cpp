@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-#include "actors/training/train_job.hpp"
+#include "actors/training/make_train_job.hpp"
 #include "actors/training/trainer.hpp"
 #include "apps/options/train_options.hpp"
 #include "catch.hpp"

@@ -1,7 +1,7 @@
 // Every kind of wrong data ends in one line that names the place.
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

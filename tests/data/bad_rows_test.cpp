@@ -1,7 +1,7 @@
 // Rows that are wrong, by name: each is refused with the file, its line and what is wrong.
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

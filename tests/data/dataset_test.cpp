@@ -1,4 +1,4 @@
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 
 #include <cstdlib>
 #include <map>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

@@ -3,8 +3,8 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
 #include "data/jsonl_row.hpp"
+#include "data/open_dataset.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

@@ -2,8 +2,8 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/byte_level_file.hpp"
-#include "data/dataset.hpp"
 #include "data/input_error.hpp"
+#include "data/open_dataset.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "paths.hpp"
 

@@ -1,7 +1,7 @@
 // What a build without Apache Arrow says of Parquet files.
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "skip.hpp"
 #include "temp_folder.hpp"
 

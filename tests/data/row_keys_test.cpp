@@ -2,9 +2,9 @@
 #include "data/row_keys.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
 #include "data/input_error.hpp"
 #include "data/jsonl_row.hpp"
+#include "data/open_dataset.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

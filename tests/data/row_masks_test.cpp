@@ -1,9 +1,9 @@
 // Lists beside the ids of a row that say which of them count.
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
 #include "data/input_error.hpp"
 #include "data/jsonl_row.hpp"
+#include "data/open_dataset.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

@@ -4,8 +4,8 @@
 #include "catch.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
 #include "data/input_error.hpp"
+#include "data/open_dataset.hpp"
 #include "data/token_file.hpp"
 #include "temp_folder.hpp"
 

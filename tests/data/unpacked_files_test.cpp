@@ -1,7 +1,7 @@
 // Compressed files, and several by wildcards.
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

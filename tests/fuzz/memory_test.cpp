@@ -10,7 +10,7 @@
 #include "bench/fuzz/heap.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "model/config.hpp"
 #include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"

@@ -7,7 +7,7 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "data/open_dataset.hpp"
 #include "paths.hpp"
 #include "run_program.hpp"
 #include "temp_folder.hpp"

@@ -1,10 +1,10 @@
-#include "actors/training/train_job.hpp"
-#include "actors/training/post_validation.hpp"
+#include "actors/training/make_train_job.hpp"
 
 #include <fmt/format.h>
 
 #include "actors/training/job_plan.hpp"
 #include "actors/training/offload_check.hpp"
+#include "actors/training/post_validation.hpp"
 #include "actors/training/resume.hpp"
 #include "actors/training/run_length.hpp"
 #include "actors/training/zero_note.hpp"

@@ -1,4 +1,4 @@
-#include "actors/training/loading_threads.hpp"
+#include "core/loading_threads.hpp"
 
 #include <algorithm>
 #include <thread>

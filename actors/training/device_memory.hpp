@@ -1,0 +1,15 @@
+// The memory that a job takes of one device.
+#pragma once
+
+#include "actors/engine/stage_compute.hpp"
+#include "core/mesh.hpp"
+
+namespace pipetrain {
+
+// One per device, in the mesh's order of ranks.
+struct DeviceMemory {
+  MeshCoordinate rank;
+  MemoryUse use;
+};
+
+}  // namespace pipetrain
