@@ -11,7 +11,7 @@
 #include "files/json_value.hpp"
 #include "records/compare_runs.hpp"
 #include "records/metrics_reader.hpp"
-#include "schedules/utf8.hpp"
+#include "schedules/draw/utf8.hpp"
 
 namespace pipetrain {
 namespace {

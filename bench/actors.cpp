@@ -6,7 +6,7 @@
 #include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
 #include "bench/result.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 using namespace pipetrain;
 

@@ -8,7 +8,7 @@ export LC_ALL=C # of the decimal points that it reads
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 all_rows=(objects first-step test touch pip ci ci-cached) # in this order, since some go on where others ended
-touched_source=actors/training/trainer.cpp
+touched_source=actors/training/run/trainer.cpp
 touched_header=core/error.hpp
 
 die() {

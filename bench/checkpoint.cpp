@@ -17,12 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include "actors/training/rank_file.hpp"
-#include "actors/training/saved_parts.hpp"
+#include "actors/training/checkpoint/rank_file.hpp"
+#include "actors/training/state/saved_parts.hpp"
 #include "bench/faults/program_run.hpp"
 #include "bench/result.hpp"
 #include "core/on_threads.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors_checksums.hpp"
 

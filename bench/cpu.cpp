@@ -14,7 +14,7 @@
 #include <sstream>
 #include <vector>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "bench/child_process.hpp"
 #include "bench/matrix_rate.hpp"
 #include "bench/result.hpp"

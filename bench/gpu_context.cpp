@@ -6,12 +6,12 @@
 #include <cstdlib>
 #include <vector>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "bench/result.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/weights/weights.hpp"
 
 using namespace pipetrain;

@@ -9,8 +9,8 @@
 #include "bench/gpu/random_memory.hpp"
 #include "bench/result.hpp"
 #include "core/error.hpp"
-#include "model/block_plan.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
+#include "model/parameters/block_plan.hpp"
 #include "ops/gemm_shape.hpp"
 
 using namespace pipetrain;

@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "actors/training/offloaded_optimizer.hpp"
+#include "actors/training/state/offloaded_optimizer.hpp"
 #include "bench/result.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "core/on_threads.hpp"
-#include "model/optimizer.hpp"
+#include "model/optimizer/optimizer.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain::bench {

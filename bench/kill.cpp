@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "bench/faults/marked_processes.hpp"
 #include "bench/faults/program_run.hpp"
 #include "bench/result.hpp"

@@ -13,8 +13,8 @@
 #include "actors/engine/pipeline.hpp"
 #include "bench/result.hpp"
 #include "records/flight_record.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/replay.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/record/replay.hpp"
 
 using namespace pipetrain;
 

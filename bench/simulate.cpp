@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "actors/training/profile.hpp"
+#include "actors/training/records/profile.hpp"
 #include "bench/result.hpp"
-#include "schedules/auto_schedule.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/search/auto_schedule.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::schedules;

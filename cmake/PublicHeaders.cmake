@@ -1,23 +1,23 @@
 # The headers that are installed, by component. COMPONENT_headers are for programs to include: docs/api.md has an example of each, and a
 # test compiles the examples. COMPONENT_included_headers are what those include themselves.
 set(schedules_headers
-  schedules/auto_schedule.hpp
-  schedules/builders.hpp
-  schedules/draw.hpp
-  schedules/plan.hpp
-  schedules/plan_text.hpp
-  schedules/simulate.hpp
-  schedules/stage_protocol.hpp
-  schedules/validate.hpp)
+  schedules/search/auto_schedule.hpp
+  schedules/builders/builders.hpp
+  schedules/draw/draw.hpp
+  schedules/plan/plan.hpp
+  schedules/plan/plan_text.hpp
+  schedules/simulate/simulate.hpp
+  schedules/protocol/stage_protocol.hpp
+  schedules/plan/validate.hpp)
 set(schedules_included_headers
-  schedules/action.hpp
-  schedules/cost.hpp
-  schedules/invalid_plan.hpp
-  schedules/plan_file_error.hpp
-  schedules/plan_needs.hpp
-  schedules/recording.hpp
-  schedules/stage_log.hpp
-  schedules/timeline.hpp)
+  schedules/plan/action.hpp
+  schedules/simulate/cost.hpp
+  schedules/plan/invalid_plan.hpp
+  schedules/plan/plan_file_error.hpp
+  schedules/plan/plan_needs.hpp
+  schedules/record/recording.hpp
+  schedules/record/stage_log.hpp
+  schedules/simulate/timeline.hpp)
 set(engine_headers
   actors/engine/noop_compute.hpp
   actors/engine/pipeline.hpp
@@ -33,27 +33,27 @@ set(engine_included_headers
   core/stream.hpp
   core/tensor.hpp)
 set(training_headers
-  actors/training/train_job.hpp
-  actors/training/trainer.hpp
-  actors/training/training_run.hpp)
+  actors/training/job/train_job.hpp
+  actors/training/run/trainer.hpp
+  actors/training/run/training_run.hpp)
 set(training_included_headers
-  actors/training/evaluation.hpp
-  actors/training/fault.hpp
-  actors/training/run_length.hpp
-  actors/training/run_settings.hpp
+  actors/training/run/evaluation.hpp
+  actors/training/job/fault.hpp
+  actors/training/job/run_length.hpp
+  actors/training/job/run_settings.hpp
   core/device_kind.hpp
-  data/dataset.hpp
-  data/sample.hpp
-  data/sampler.hpp
-  model/block.hpp
-  model/config.hpp
-  model/cut.hpp
-  model/learning_rate.hpp
-  model/loss_scale.hpp
-  model/numerics.hpp
-  model/optimizer_settings.hpp
-  model/precision.hpp
-  model/recompute.hpp
-  model/offload.hpp
+  data/samples/dataset.hpp
+  data/samples/sample.hpp
+  data/samples/sampler.hpp
+  model/config/block.hpp
+  model/config/config.hpp
+  model/config/cut.hpp
+  model/optimizer/learning_rate.hpp
+  model/optimizer/loss_scale.hpp
+  model/config/numerics.hpp
+  model/optimizer/optimizer_settings.hpp
+  model/config/precision.hpp
+  model/config/recompute.hpp
+  model/config/offload.hpp
   model/weights/saved_type.hpp
-  model/zero.hpp)
+  model/config/zero.hpp)

@@ -8,9 +8,9 @@
 
 #include "core/error.hpp"
 #include "data/byte_tokenizer.hpp"
-#include "data/formats.hpp"
-#include "data/jsonl.hpp"
-#include "data/mixture.hpp"
+#include "data/formats/formats.hpp"
+#include "data/rows/jsonl.hpp"
+#include "data/samples/mixture.hpp"
 #include "data/tokenize_files.hpp"
 #include "data/tokenized_rows.hpp"
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "data/documents.hpp"
-#include "data/jsonl_row.hpp"
-#include "data/row_table.hpp"
+#include "data/rows/jsonl_row.hpp"
+#include "data/rows/row_table.hpp"
+#include "data/samples/documents.hpp"
 
 namespace pipetrain {
 

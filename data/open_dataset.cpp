@@ -9,8 +9,8 @@
 
 #include "core/error.hpp"
 #include "data/data_files.hpp"
-#include "data/mixture.hpp"
-#include "data/row_keys.hpp"
+#include "data/rows/row_keys.hpp"
+#include "data/samples/mixture.hpp"
 #include "data/tokenize_files.hpp"
 
 namespace pipetrain {

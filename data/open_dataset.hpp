@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/dataset.hpp"
+#include "data/samples/dataset.hpp"
 
 namespace pipetrain {
 

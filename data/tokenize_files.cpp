@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "core/error.hpp"
-#include "data/formats.hpp"
-#include "data/jsonl.hpp"
-#include "data/jsonl_file.hpp"
-#include "data/row_encoder.hpp"
+#include "data/formats/formats.hpp"
+#include "data/rows/jsonl.hpp"
+#include "data/rows/jsonl_file.hpp"
+#include "data/rows/row_encoder.hpp"
 #include "files/text_encoding.hpp"
 #include "files/unpacked_file.hpp"
 

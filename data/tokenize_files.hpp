@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/text_reading.hpp"
+#include "data/rows/text_reading.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 
 namespace pipetrain {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "data/row_limits.hpp"
-#include "data/row_table.hpp"
-#include "data/text_reading.hpp"
+#include "data/rows/row_limits.hpp"
+#include "data/rows/row_table.hpp"
+#include "data/rows/text_reading.hpp"
 
 namespace pipetrain {
 

@@ -8,7 +8,7 @@
 
 #include "actors/engine/pipeline.hpp"
 #include "core/error.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 using namespace pipetrain;
 using schedules::ActionKind;

@@ -1,6 +1,6 @@
 #include "model/costs.hpp"
 
-#include "model/tensor_spec.hpp"
+#include "model/config/tensor_spec.hpp"
 
 namespace pipetrain {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "model/config.hpp"
-#include "model/parameters.hpp"
-#include "model/recompute.hpp"
+#include "model/config/config.hpp"
+#include "model/config/recompute.hpp"
+#include "model/parameters/parameters.hpp"
 
 namespace pipetrain {
 

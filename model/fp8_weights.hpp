@@ -8,8 +8,8 @@
 
 #include "core/buffer.hpp"
 #include "core/device.hpp"
-#include "model/numerics.hpp"
-#include "model/parameters.hpp"
+#include "model/config/numerics.hpp"
+#include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {

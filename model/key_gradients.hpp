@@ -8,7 +8,7 @@
 
 #include "core/buffer.hpp"
 #include "core/device.hpp"
-#include "model/parameters.hpp"
+#include "model/parameters/parameters.hpp"
 #include "model/stage_model.hpp"
 
 namespace pipetrain {

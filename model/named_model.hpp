@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 
 namespace pipetrain {
 

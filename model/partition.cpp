@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "model/config/recompute_layers.hpp"
 #include "model/costs.hpp"
-#include "model/parameters.hpp"
-#include "model/recompute_layers.hpp"
+#include "model/parameters/parameters.hpp"
 
 namespace pipetrain {
 namespace {

@@ -3,7 +3,7 @@
 #include <cassert>
 
 #include "model/blocks/rotary_table.hpp"
-#include "model/parameter_store.hpp"
+#include "model/parameters/parameter_store.hpp"
 
 namespace pipetrain {
 

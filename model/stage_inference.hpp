@@ -12,9 +12,9 @@
 
 #include "core/buffer.hpp"
 #include "model/blocks/block_compute.hpp"
-#include "model/config.hpp"
-#include "model/parameters.hpp"
-#include "model/precision.hpp"
+#include "model/config/config.hpp"
+#include "model/config/precision.hpp"
+#include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {

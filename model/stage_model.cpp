@@ -8,9 +8,9 @@
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/position_origins.hpp"
 #include "model/blocks/rotary_table.hpp"
+#include "model/config/recompute_layers.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"
-#include "model/recompute_layers.hpp"
 
 namespace pipetrain {
 namespace {

@@ -14,12 +14,12 @@
 #include "core/buffer.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/weight_gradients.hpp"
-#include "model/config.hpp"
-#include "model/context_parallel.hpp"
-#include "model/gradient_places.hpp"
-#include "model/numerics.hpp"
-#include "model/parameter_store.hpp"
-#include "model/parameters.hpp"
+#include "model/config/config.hpp"
+#include "model/config/numerics.hpp"
+#include "model/context/context_parallel.hpp"
+#include "model/parameters/gradient_places.hpp"
+#include "model/parameters/parameter_store.hpp"
+#include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {

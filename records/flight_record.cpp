@@ -9,7 +9,7 @@
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "core/wire.hpp"
-#include "schedules/plan_text.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 namespace pipetrain {
 

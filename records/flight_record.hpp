@@ -1,10 +1,10 @@
 // The file of --record: what every stage of a run received and decided, for `pipetrain replay`.
 //
 // It begins with the 16 bytes "pipetrain record", a version (uint32), and a part with what ran: title, plan as text, order,
-// slots. Then follows a part for every step with the logs of its stages (schedules/log_codec.hpp), and one that ends the file
-// of a run that came to its end. A part is its kind (one byte), the length of its contents (uint32), their checksum (uint64,
-// core/checksum.hpp) and the contents; numbers are little-endian. A file that ends behind a whole part is of a run that was
-// killed, and can be replayed so far.
+// slots. Then follows a part for every step with the logs of its stages (schedules/record/log_codec.hpp), and one that ends the
+// file of a run that came to its end. A part is its kind (one byte), the length of its contents (uint32), their checksum
+// (uint64, core/checksum.hpp) and the contents; numbers are little-endian. A file that ends behind a whole part is of a run
+// that was killed, and can be replayed so far.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "files/file_io.hpp"
-#include "schedules/recording.hpp"
+#include "schedules/record/recording.hpp"
 
 namespace pipetrain {
 

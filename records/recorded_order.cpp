@@ -2,7 +2,7 @@
 
 #include "core/checksum.hpp"
 #include "records/flight_record.hpp"
-#include "schedules/replay.hpp"
+#include "schedules/record/replay.hpp"
 
 namespace pipetrain {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "schedules/recorded_order.hpp"
+#include "schedules/record/recorded_order.hpp"
 
 namespace pipetrain {
 

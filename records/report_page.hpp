@@ -10,7 +10,7 @@
 
 #include "records/metrics_line.hpp"
 #include "records/step_series.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 
 namespace pipetrain {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
 #include "core/checksum.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"

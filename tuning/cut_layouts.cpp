@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/training/transformer_compute.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
+#include "actors/training/rank/transformer_compute.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/simulate/simulate.hpp"
 #include "tuning/fastest_layouts.hpp"
 #include "tuning/layout_variants.hpp"
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
-#include "schedules/cost.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/simulate/cost.hpp"
+#include "schedules/simulate/timeline.hpp"
 #include "tuning/cut_search.hpp"
 #include "tuning/layout_costs.hpp"
 #include "tuning/layout_memory.hpp"

@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "model/cut.hpp"
-#include "schedules/plan.hpp"
+#include "model/config/cut.hpp"
+#include "schedules/plan/plan.hpp"
 
 namespace pipetrain {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "actors/training/post_validation.hpp"
-#include "actors/training/transformer_compute.hpp"
-#include "schedules/following_steps.hpp"
-#include "schedules/simulate.hpp"
+#include "actors/training/job/post_validation.hpp"
+#include "actors/training/rank/transformer_compute.hpp"
+#include "schedules/simulate/following_steps.hpp"
+#include "schedules/simulate/simulate.hpp"
 #include "tuning/cut_layouts.hpp"
 
 namespace pipetrain {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "tuning/layout_costs.hpp"
 #include "tuning/layout_variants.hpp"
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "model/config/recompute_layers.hpp"
 #include "model/costs.hpp"
 #include "model/fp8_weights.hpp"
-#include "model/optimizer.hpp"
-#include "model/recompute_layers.hpp"
+#include "model/optimizer/optimizer.hpp"
 
 namespace pipetrain {
 

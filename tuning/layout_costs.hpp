@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/parameters.hpp"
-#include "schedules/cost.hpp"
+#include "model/parameters/parameters.hpp"
+#include "schedules/simulate/cost.hpp"
 #include "tuning/host_links.hpp"
 #include "tuning/layout_search.hpp"
 

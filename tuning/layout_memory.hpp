@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "actors/training/stage_memory.hpp"
-#include "schedules/validate.hpp"
+#include "actors/training/rank/stage_memory.hpp"
+#include "schedules/plan/validate.hpp"
 #include "tuning/layout_costs.hpp"
 
 namespace pipetrain {

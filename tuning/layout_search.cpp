@@ -4,9 +4,9 @@
 #include <memory>
 #include <stdexcept>
 
-#include "schedules/activation_offload.hpp"
-#include "schedules/auto_schedule.hpp"
-#include "schedules/solver.hpp"
+#include "schedules/plan/activation_offload.hpp"
+#include "schedules/search/auto_schedule.hpp"
+#include "schedules/search/solver.hpp"
 #include "tuning/cut_layouts.hpp"
 #include "tuning/fastest_layouts.hpp"
 #include "tuning/layout_candidates.hpp"

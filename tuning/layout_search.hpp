@@ -11,13 +11,13 @@
 
 #include "core/device_kind.hpp"
 #include "core/dtype.hpp"
-#include "model/config.hpp"
-#include "model/cut.hpp"
-#include "model/numerics.hpp"
-#include "model/offload.hpp"
-#include "model/optimizer_settings.hpp"
-#include "model/zero.hpp"
-#include "schedules/plan.hpp"
+#include "model/config/config.hpp"
+#include "model/config/cut.hpp"
+#include "model/config/numerics.hpp"
+#include "model/config/offload.hpp"
+#include "model/config/zero.hpp"
+#include "model/optimizer/optimizer_settings.hpp"
+#include "schedules/plan/plan.hpp"
 #include "tuning/cut_search.hpp"
 
 namespace pipetrain {

@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "model/mode_names.hpp"
+#include "model/config/mode_names.hpp"
 
 namespace pipetrain {
 

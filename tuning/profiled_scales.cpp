@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "actors/training/profile_layout.hpp"
+#include "actors/training/records/profile_layout.hpp"
 #include "core/error.hpp"
-#include "model/mode_names.hpp"
+#include "model/config/mode_names.hpp"
 #include "tuning/layout_costs.hpp"
 
 namespace pipetrain {

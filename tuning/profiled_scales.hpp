@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "actors/training/profile.hpp"
+#include "actors/training/records/profile.hpp"
 #include "tuning/layout_search.hpp"
 
 namespace pipetrain {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "actors/training/transformer_compute.hpp"
+#include "actors/training/rank/transformer_compute.hpp"
 
 namespace pipetrain {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "schedules/validate.hpp"
+#include "schedules/plan/validate.hpp"
 #include "tuning/layout_search.hpp"
 
 namespace pipetrain {

@@ -16,9 +16,9 @@
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
 #include "core/mesh.hpp"
-#include "schedules/plan.hpp"
-#include "schedules/recording.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/plan.hpp"
+#include "schedules/plan/validate.hpp"
+#include "schedules/record/recording.hpp"
 
 namespace caf {
 class actor_system;

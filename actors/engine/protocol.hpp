@@ -32,7 +32,7 @@
 #include "actors/engine/failure.hpp"
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
-#include "schedules/stage_log.hpp"
+#include "schedules/record/stage_log.hpp"
 
 namespace pipetrain {
 

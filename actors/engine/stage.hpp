@@ -9,10 +9,10 @@
 
 #include "actors/engine/actor_runner.hpp"
 #include "actors/engine/protocol.hpp"
-#include "schedules/log_codec.hpp"
-#include "schedules/plan.hpp"
-#include "schedules/recorded_order.hpp"
-#include "schedules/stage_protocol.hpp"
+#include "schedules/plan/plan.hpp"
+#include "schedules/protocol/stage_protocol.hpp"
+#include "schedules/record/log_codec.hpp"
+#include "schedules/record/recorded_order.hpp"
 
 namespace pipetrain {
 

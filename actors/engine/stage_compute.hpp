@@ -13,9 +13,9 @@
 
 #include "actors/engine/trace.hpp"
 #include "comm/slot.hpp"
-#include "schedules/action.hpp"
-#include "schedules/stage_protocol.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/action.hpp"
+#include "schedules/plan/validate.hpp"
+#include "schedules/protocol/stage_protocol.hpp"
 
 namespace pipetrain {
 
@@ -94,7 +94,7 @@ struct Launch {
   const schedules::CustomAction* custom = nullptr;  // what the plan says of a custom action; else null
   std::vector<SlotHandle> release;                  // inputs that nobody reads after this action: mark_free() on every lane
   bool early = false;                               // of the coming step: see StageCompute::begin_early()
-  // The first of a braid (schedules/braids.hpp), whose second is launched next, at once: a compute may run both together.
+  // The first of a braid (schedules/plan/braids.hpp), whose second is launched next, at once: a compute may run both together.
   bool begins_braid = false;
 };
 

@@ -1,6 +1,6 @@
-// A stage that begins the coming step before the running one is over: see schedules/stage_protocol.hpp. Outputs that depend on
-// the verdict say so, and whoever has one when the verdict takes it back releases it: the slot's credit comes back to its
-// producer in the ordinary way. To other processes nothing is sent that may be taken back: such outputs stay here until the
+// A stage that begins the coming step before the running one is over: see schedules/protocol/stage_protocol.hpp. Outputs that
+// depend on the verdict say so, and whoever has one when the verdict takes it back releases it: the slot's credit comes back to
+// its producer in the ordinary way. To other processes nothing is sent that may be taken back: such outputs stay here until the
 // verdict.
 #include <algorithm>
 #include <utility>

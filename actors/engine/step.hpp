@@ -8,7 +8,7 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "core/error.hpp"
-#include "schedules/stage_log.hpp"
+#include "schedules/record/stage_log.hpp"
 
 namespace pipetrain {
 

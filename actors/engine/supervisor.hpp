@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "actors/engine/protocol.hpp"
-#include "schedules/hanging.hpp"
+#include "schedules/plan/hanging.hpp"
 
 namespace pipetrain {
 

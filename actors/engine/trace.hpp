@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/mesh.hpp"
-#include "schedules/action.hpp"
+#include "schedules/plan/action.hpp"
 
 namespace pipetrain {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "actors/training/device_settings.hpp"
-#include "model/config.hpp"
-#include "model/precision.hpp"
+#include "actors/ranks/device_settings.hpp"
+#include "model/config/config.hpp"
+#include "model/config/precision.hpp"
 
 namespace pipetrain {
 

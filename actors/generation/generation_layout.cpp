@@ -5,7 +5,7 @@
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "core/error.hpp"
-#include "schedules/forward_only.hpp"
+#include "schedules/plan/forward_only.hpp"
 
 namespace pipetrain {
 namespace {

@@ -9,12 +9,12 @@
 
 #include "actors/generation/generation_job.hpp"
 #include "actors/generation/generation_rank.hpp"
-#include "actors/training/rank_reach.hpp"
-#include "actors/training/run_processes.hpp"
-#include "actors/training/stage_parts.hpp"
+#include "actors/ranks/rank_reach.hpp"
+#include "actors/ranks/run_processes.hpp"
+#include "actors/ranks/stage_parts.hpp"
 #include "comm/world.hpp"
-#include "schedules/plan.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/plan.hpp"
+#include "schedules/plan/validate.hpp"
 
 namespace pipetrain {
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "actors/training/load_weights.hpp"
+#include "actors/ranks/load_weights.hpp"
 
 namespace pipetrain {
 

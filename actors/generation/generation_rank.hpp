@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "actors/generation/sequence_runs.hpp"
-#include "actors/training/rank_streams.hpp"
-#include "actors/training/ranked_compute.hpp"
+#include "actors/ranks/rank_streams.hpp"
+#include "actors/ranks/ranked_compute.hpp"
 #include "comm/outgoing_links.hpp"
 #include "comm/transport.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
 #include "model/stage_inference.hpp"
 #include "model/weights/weights.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/validate.hpp"
 
 namespace pipetrain {
 

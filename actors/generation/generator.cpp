@@ -10,7 +10,7 @@
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/generation/generation_layout.hpp"
 #include "actors/generation/run_source.hpp"
-#include "actors/training/named_values.hpp"
+#include "actors/ranks/named_values.hpp"
 #include "core/process_group.hpp"
 
 namespace pipetrain {

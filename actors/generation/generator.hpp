@@ -14,7 +14,7 @@
 #include "actors/generation/generation_job.hpp"
 #include "actors/generation/generation_rank.hpp"
 #include "actors/generation/sequence_runs.hpp"
-#include "actors/training/run_processes.hpp"
+#include "actors/ranks/run_processes.hpp"
 #include "core/error.hpp"
 #include "core/mesh.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "data/prompts.hpp"
 #include "data/tokenizers/tokenizer.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 
 namespace pipetrain {
 

@@ -16,7 +16,7 @@
 #include "core/counted.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "data/parquet.hpp"
+#include "data/rows/parquet.hpp"
 #include "ops/half_products.hpp"
 #include "ops/ops.hpp"
 #include "tuning/measured_devices.hpp"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/options/option_values.hpp"

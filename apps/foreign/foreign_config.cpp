@@ -12,7 +12,7 @@
 #include "apps/foreign/foreign_keys.hpp"
 #include "apps/options/suggest.hpp"
 #include "core/error.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 namespace pipetrain {
 

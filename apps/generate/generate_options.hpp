@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "actors/generation/sampling.hpp"
-#include "actors/training/device_settings.hpp"
+#include "actors/ranks/device_settings.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/options/process_options.hpp"

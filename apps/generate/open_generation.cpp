@@ -11,7 +11,7 @@
 #include "actors/generation/prompt_ids.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
-#include "model/mode_names.hpp"
+#include "model/config/mode_names.hpp"
 #include "model/named_model.hpp"
 #include "model/weights/stored_model.hpp"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "actors/training/named_values.hpp"
-#include "actors/training/run_processes.hpp"
+#include "actors/ranks/named_values.hpp"
+#include "actors/ranks/run_processes.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/process_options.hpp"
 #include "core/mesh.hpp"

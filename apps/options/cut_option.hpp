@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/options/option_values.hpp"
-#include "model/cut.hpp"
+#include "model/config/cut.hpp"
 
 namespace pipetrain {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/run_settings.hpp"
+#include "actors/training/job/run_settings.hpp"
 #include "apps/options/option_values.hpp"
 
 namespace pipetrain {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/mode_names.hpp"
+#include "model/config/mode_names.hpp"
 #include "ops/half_products.hpp"
 
 namespace pipetrain {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "apps/options/option_values.hpp"
-#include "model/loss_scale.hpp"
-#include "model/numerics.hpp"
+#include "model/config/numerics.hpp"
+#include "model/optimizer/loss_scale.hpp"
 
 namespace pipetrain {
 

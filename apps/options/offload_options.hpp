@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/options/option_values.hpp"
-#include "model/offload.hpp"
+#include "model/config/offload.hpp"
 
 namespace pipetrain {
 

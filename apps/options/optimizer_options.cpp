@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "model/optimizer.hpp"
+#include "model/optimizer/optimizer.hpp"
 
 namespace pipetrain {
 

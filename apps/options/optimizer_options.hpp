@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/options/option_values.hpp"
-#include "model/optimizer_settings.hpp"
+#include "model/optimizer/optimizer_settings.hpp"
 
 namespace pipetrain {
 

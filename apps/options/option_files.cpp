@@ -11,8 +11,8 @@
 #include <tuple>
 
 #include "apps/output/output_target.hpp"
-#include "data/dataset.hpp"
-#include "data/formats.hpp"
+#include "data/formats/formats.hpp"
+#include "data/samples/dataset.hpp"
 #include "files/file_io.hpp"
 
 namespace pipetrain {

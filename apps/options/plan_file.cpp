@@ -9,8 +9,8 @@
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 #include "files/file_io.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/plan_text.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 namespace pipetrain {
 

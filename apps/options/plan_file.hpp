@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/options/option_values.hpp"
-#include "schedules/plan.hpp"
+#include "schedules/plan/plan.hpp"
 
 namespace pipetrain {
 

@@ -6,7 +6,7 @@
 
 #include "apps/options/option_values.hpp"
 #include "core/error.hpp"
-#include "schedules/utf8.hpp"
+#include "schedules/draw/utf8.hpp"
 
 namespace pipetrain {
 

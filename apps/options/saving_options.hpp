@@ -1,7 +1,7 @@
 // The options of what is saved: checkpoints, and the type and the files of a model folder.
 #pragma once
 
-#include "actors/training/run_settings.hpp"
+#include "actors/training/job/run_settings.hpp"
 #include "apps/options/option_values.hpp"
 #include "model/weights/weights.hpp"
 

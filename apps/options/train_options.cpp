@@ -6,8 +6,8 @@
 #include <functional>
 #include <limits>
 
-#include "actors/training/batch_sizes.hpp"
-#include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/job/batch_sizes.hpp"
 #include "apps/options/cut_option.hpp"
 #include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
@@ -21,11 +21,11 @@
 #include "apps/options/saving_options.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/weights/stored_model.hpp"
 #include "records/recorded_order.hpp"
-#include "schedules/braids.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/braids.hpp"
 
 namespace pipetrain {
 

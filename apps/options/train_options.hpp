@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/health_watch.hpp"
-#include "actors/training/run_records.hpp"
-#include "actors/training/run_settings.hpp"
+#include "actors/training/job/run_settings.hpp"
+#include "actors/training/records/health_watch.hpp"
+#include "actors/training/records/run_records.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/process_options.hpp"
 

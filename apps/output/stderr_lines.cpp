@@ -13,7 +13,7 @@
 #include "apps/launch/launch_report.hpp"
 #include "apps/signals/signals.hpp"
 #include "core/escape.hpp"
-#include "schedules/utf8.hpp"
+#include "schedules/draw/utf8.hpp"
 
 namespace pipetrain {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "schedules/replay.hpp"
+#include "schedules/record/replay.hpp"
 
 namespace pipetrain {
 

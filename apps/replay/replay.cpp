@@ -6,7 +6,7 @@
 #include <limits>
 #include <ostream>
 
-#include "actors/training/run_timeline.hpp"
+#include "actors/training/records/run_timeline.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/output/terminal_width.hpp"
@@ -15,9 +15,9 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "records/flight_record.hpp"
-#include "schedules/draw.hpp"
-#include "schedules/median.hpp"
-#include "schedules/replay.hpp"
+#include "schedules/draw/draw.hpp"
+#include "schedules/record/replay.hpp"
+#include "schedules/simulate/median.hpp"
 
 namespace pipetrain {
 

@@ -4,9 +4,9 @@
 #include <limits>
 #include <utility>
 
-#include "schedules/cost.hpp"
-#include "schedules/recorded_times.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/simulate/cost.hpp"
+#include "schedules/simulate/recorded_times.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 namespace pipetrain {
 

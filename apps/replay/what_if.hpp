@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "schedules/replay.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/record/replay.hpp"
+#include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 

@@ -1,5 +1,5 @@
 #include "apps/simulate/simulate.hpp"
-#include "actors/training/post_validation.hpp"
+#include "actors/training/job/post_validation.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,21 +9,21 @@
 #include <numeric>
 #include <ostream>
 
-#include "actors/training/profile_layout.hpp"
+#include "actors/training/records/profile_layout.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/output/terminal_width.hpp"
 #include "apps/simulate/simulate_report.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
-#include "schedules/activation_offload.hpp"
-#include "schedules/auto_schedule.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/draw.hpp"
-#include "schedules/following_steps.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/simulate.hpp"
-#include "schedules/solver.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/draw/draw.hpp"
+#include "schedules/plan/activation_offload.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/search/auto_schedule.hpp"
+#include "schedules/search/solver.hpp"
+#include "schedules/simulate/following_steps.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 namespace pipetrain {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/options/option_values.hpp"
-#include "schedules/stage_times.hpp"
+#include "schedules/simulate/stage_times.hpp"
 
 namespace pipetrain {
 

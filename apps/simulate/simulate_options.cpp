@@ -10,11 +10,11 @@
 #include "apps/options/option_values.hpp"
 #include "apps/options/plan_file.hpp"
 #include "core/error.hpp"
-#include "model/hf_config_text.hpp"
+#include "model/config/hf_config_text.hpp"
 #include "model/named_model.hpp"
-#include "model/parameters.hpp"
-#include "schedules/activation_offload.hpp"
-#include "schedules/builders.hpp"
+#include "model/parameters/parameters.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/activation_offload.hpp"
 
 namespace pipetrain {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/profile.hpp"
+#include "actors/training/records/profile.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/simulate/simulate_costs.hpp"
-#include "schedules/order.hpp"
-#include "schedules/plan.hpp"
+#include "schedules/plan/order.hpp"
+#include "schedules/plan/plan.hpp"
 
 namespace pipetrain {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "schedules/following_steps.hpp"
-#include "schedules/solver.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/search/solver.hpp"
+#include "schedules/simulate/following_steps.hpp"
+#include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 

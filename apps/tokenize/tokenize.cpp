@@ -10,9 +10,9 @@
 #include "apps/output/stderr_lines.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "data/formats/token_file.hpp"
 #include "data/open_dataset.hpp"
-#include "data/row_keys.hpp"
-#include "data/token_file.hpp"
+#include "data/rows/row_keys.hpp"
 #include "data/tokenize_files.hpp"
 #include "files/json_value.hpp"
 

@@ -10,7 +10,7 @@
 #include "apps/options/option_values.hpp"
 #include "apps/output/output_target.hpp"
 #include "core/error.hpp"
-#include "data/formats.hpp"
+#include "data/formats/formats.hpp"
 
 namespace pipetrain {
 

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "actors/training/checkpoint_folder.hpp"
-#include "actors/training/job_settings.hpp"
-#include "actors/training/make_train_job.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/job/job_settings.hpp"
+#include "actors/training/run/make_train_job.hpp"
 #include "apps/output/output_target.hpp"
 
 namespace pipetrain {

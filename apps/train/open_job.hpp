@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/train_job.hpp"
+#include "actors/training/job/train_job.hpp"
 #include "apps/launch/joined_run.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/output/output_lock.hpp"

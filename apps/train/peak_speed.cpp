@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/device_name.hpp"
-#include "model/mode_names.hpp"
+#include "model/config/mode_names.hpp"
 
 namespace pipetrain {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "actors/training/run_timeline.hpp"
+#include "actors/training/records/run_timeline.hpp"
 #include "records/flight_record.hpp"
 
 namespace pipetrain {

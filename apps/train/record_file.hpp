@@ -6,7 +6,7 @@
 #include <string>
 
 #include "actors/engine/pipeline.hpp"
-#include "actors/training/train_job.hpp"
+#include "actors/training/job/train_job.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/output/growing_file.hpp"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/training/run_report.hpp"
+#include "actors/training/records/run_report.hpp"
 #include "apps/options/train_options.hpp"
 
 namespace pipetrain {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/health_watch.hpp"
-#include "actors/training/run_records.hpp"
-#include "actors/training/trainer.hpp"
-#include "actors/training/training_run.hpp"
+#include "actors/training/records/health_watch.hpp"
+#include "actors/training/records/run_records.hpp"
+#include "actors/training/run/trainer.hpp"
+#include "actors/training/run/training_run.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/output/output_lock.hpp"
 #include "apps/train/step_outputs.hpp"

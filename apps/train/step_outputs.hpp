@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/step_metrics.hpp"
-#include "actors/training/trainer.hpp"
+#include "actors/training/records/step_metrics.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/train/metrics_file.hpp"
 #include "apps/train/peak_speed.hpp"

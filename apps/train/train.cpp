@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
-#include "actors/training/health_watch.hpp"
-#include "actors/training/job_description.hpp"
-#include "actors/training/job_estimate.hpp"
-#include "actors/training/run_records.hpp"
-#include "actors/training/trainer.hpp"
+#include "actors/training/records/health_watch.hpp"
+#include "actors/training/records/run_records.hpp"
+#include "actors/training/run/job_description.hpp"
+#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "apps/launch/failed_run.hpp"
 #include "apps/launch/joined_run.hpp"
 #include "apps/output/output_files.hpp"

@@ -11,10 +11,10 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "files/json_value.hpp"
+#include "model/config/mode_names.hpp"
 #include "model/costs.hpp"
-#include "model/mode_names.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/utf8.hpp"
+#include "schedules/draw/utf8.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 namespace pipetrain {
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <thread>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "bench/result.hpp"
 #include "core/error.hpp"
 #include "model/weights/weights.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 namespace pipetrain::bench {
 

@@ -1,9 +1,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "actors/training/rank_file.hpp"
+#include "actors/training/checkpoint/rank_file.hpp"
 #include "bench/fuzz/target.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/weights/piecewise_weights.hpp"
 
 namespace pipetrain::fuzz {

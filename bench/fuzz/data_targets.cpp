@@ -4,8 +4,8 @@
 
 #include "bench/fuzz/target.hpp"
 #include "core/error.hpp"
-#include "data/jsonl_row.hpp"
 #include "data/open_dataset.hpp"
+#include "data/rows/jsonl_row.hpp"
 #include "files/unpacked_file.hpp"
 
 namespace pipetrain::fuzz {

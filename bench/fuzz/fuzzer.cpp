@@ -16,7 +16,7 @@
 
 #include "bench/fuzz/heap.hpp"
 #include "core/error.hpp"
-#include "schedules/plan_text.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 namespace pipetrain::fuzz {
 namespace {

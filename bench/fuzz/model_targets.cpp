@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "bench/fuzz/target.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/weights/llmc_model.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"

@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "bench/fuzz/target.hpp"
-#include "data/parquet.hpp"
+#include "data/rows/parquet.hpp"
 
 namespace pipetrain::fuzz {
 namespace {

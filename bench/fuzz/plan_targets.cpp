@@ -1,8 +1,8 @@
 #include <stdexcept>
 
 #include "bench/fuzz/target.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/plan_text.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 namespace pipetrain::fuzz {
 namespace {

@@ -5,16 +5,16 @@
 #include <iterator>
 #include <sstream>
 
-#include "actors/training/checkpoint_state.hpp"
-#include "actors/training/profile.hpp"
+#include "actors/training/checkpoint/checkpoint_state.hpp"
+#include "actors/training/records/profile.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/train/metrics_file.hpp"
 #include "bench/fuzz/target.hpp"
 #include "core/checksum.hpp"
 #include "records/flight_record.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/replay.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/validate.hpp"
+#include "schedules/record/replay.hpp"
 #include "tuning/measured_devices.hpp"
 
 namespace pipetrain::fuzz {

@@ -4,8 +4,8 @@
 
 #include "bench/fuzz/target.hpp"
 #include "core/checksum.hpp"
-#include "data/foreign_token_files.hpp"
-#include "data/token_file.hpp"
+#include "data/formats/foreign_token_files.hpp"
+#include "data/formats/token_file.hpp"
 
 namespace pipetrain::fuzz {
 namespace {

@@ -2,9 +2,9 @@
 #include <stdexcept>
 
 #include "bench/fuzz/target.hpp"
-#include "data/tokenizers/charsmap.hpp"
 #include "data/tokenizers/hugging_face_tokenizer.hpp"
 #include "data/tokenizers/template_text.hpp"
+#include "data/tokenizers/transforms/charsmap.hpp"
 
 namespace pipetrain::fuzz {
 namespace {

@@ -1,6 +1,6 @@
 #include "bench/gpu/cudnn_backward.hpp"
 #include "core/buffer.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/device.hpp"
 #include "ops/cuda/attention_cudnn.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 #include "files/json.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 
 namespace pipetrain::bench {
 

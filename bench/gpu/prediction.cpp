@@ -1,8 +1,8 @@
 #include "bench/gpu/prediction.hpp"
 
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/simulate/simulate.hpp"
+#include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain::bench {
 namespace {

@@ -1,7 +1,7 @@
 // The step time that the simulator predicts from the costs measured in a run.
 #pragma once
 
-#include "actors/training/profile.hpp"
+#include "actors/training/records/profile.hpp"
 #include "bench/gpu/rows.hpp"
 
 namespace pipetrain::bench {

@@ -9,9 +9,9 @@
 #include "bench/gpu/our_run.hpp"
 #include "core/process_group.hpp"
 #include "files/json.hpp"
-#include "model/block_plan.hpp"
 #include "model/blocks/fp8_memory.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
+#include "model/parameters/block_plan.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain::bench {

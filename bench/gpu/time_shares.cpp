@@ -6,7 +6,7 @@
 #include <mutex>
 #include <set>
 
-#include "actors/training/make_train_job.hpp"
+#include "actors/training/run/make_train_job.hpp"
 #include "apps/options/train_options.hpp"
 #include "bench/gpu/our_run.hpp"
 #include "core/device.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "bench/gpu/rows.hpp"
 #include "bench/gpu/timed_ops.hpp"
 

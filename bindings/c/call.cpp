@@ -11,8 +11,8 @@
 #include "bindings/host/callback_watch.hpp"
 #include "bindings/host/misuse.hpp"
 #include "core/error.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/plan/validate.hpp"
 
 namespace pipetrain::c_api {
 

@@ -3,9 +3,9 @@
 
 #include <pipetrain/pipetrain.h>
 
-#include "schedules/action.hpp"
-#include "schedules/plan.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/action.hpp"
+#include "schedules/plan/plan.hpp"
+#include "schedules/plan/validate.hpp"
 
 namespace pipetrain::c_api {
 

@@ -8,8 +8,8 @@
 
 #include "bindings/c/handle_table.hpp"
 #include "bindings/host/hosted_pipeline.hpp"
-#include "schedules/plan.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/plan/plan.hpp"
+#include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain::c_api {
 

@@ -6,9 +6,9 @@
 #include "bindings/c/handles.hpp"
 #include "bindings/c/structs.hpp"
 #include "bindings/host/plan_building.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/plan/validate.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::c_api;

@@ -6,9 +6,9 @@
 #include "bindings/c/convert.hpp"
 #include "bindings/c/handles.hpp"
 #include "bindings/c/structs.hpp"
-#include "schedules/draw.hpp"
-#include "schedules/simulate.hpp"
-#include "schedules/stage_times.hpp"
+#include "schedules/draw/draw.hpp"
+#include "schedules/simulate/simulate.hpp"
+#include "schedules/simulate/stage_times.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::c_api;

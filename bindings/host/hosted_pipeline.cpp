@@ -7,7 +7,7 @@
 #include "bindings/host/misuse.hpp"
 #include "bindings/host/plan_building.hpp"
 #include "bindings/host/step_timeline.hpp"
-#include "schedules/activation_offload.hpp"
+#include "schedules/plan/activation_offload.hpp"
 
 namespace pipetrain {
 

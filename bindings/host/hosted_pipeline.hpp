@@ -19,7 +19,7 @@
 #include "bindings/host/callback_watch.hpp"
 #include "bindings/host/hosted_processes.hpp"
 #include "bindings/host/hosted_stage.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 

@@ -2,7 +2,7 @@
 
 #include "actors/engine/remote/joined_transport.hpp"
 #include "core/error.hpp"
-#include "schedules/plan_text.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 namespace pipetrain {
 

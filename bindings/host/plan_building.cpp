@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "core/error.hpp"
-#include "schedules/auto_schedule.hpp"
-#include "schedules/plan_text.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/search/auto_schedule.hpp"
 
 namespace pipetrain {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 namespace pipetrain {
 

@@ -14,7 +14,7 @@
 
 #include "actors/engine/step.hpp"
 #include "comm/control_plane.hpp"
-#include "schedules/plan.hpp"
+#include "schedules/plan/plan.hpp"
 
 namespace pipetrain {
 

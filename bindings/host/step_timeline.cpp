@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "schedules/output_times.hpp"
+#include "schedules/record/output_times.hpp"
 
 namespace pipetrain {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/engine/step.hpp"
-#include "schedules/timeline.hpp"
+#include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 

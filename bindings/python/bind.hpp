@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "schedules/plan.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/plan.hpp"
+#include "schedules/plan/validate.hpp"
 
 namespace pipetrain::python {
 

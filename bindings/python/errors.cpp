@@ -8,8 +8,8 @@
 #include "actors/engine/step.hpp"
 #include "bindings/host/misuse.hpp"
 #include "bindings/python/bind.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/plan/validate.hpp"
 
 namespace nb = nanobind;
 

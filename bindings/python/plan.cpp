@@ -12,8 +12,8 @@
 #include "bindings/host/plan_building.hpp"
 #include "bindings/python/bind.hpp"
 #include "core/error.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/plan_text.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

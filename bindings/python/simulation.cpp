@@ -12,10 +12,10 @@
 
 #include "bindings/python/bind.hpp"
 #include "core/error.hpp"
-#include "schedules/auto_schedule.hpp"
-#include "schedules/draw.hpp"
-#include "schedules/simulate.hpp"
-#include "schedules/stage_times.hpp"
+#include "schedules/draw/draw.hpp"
+#include "schedules/search/auto_schedule.hpp"
+#include "schedules/simulate/simulate.hpp"
+#include "schedules/simulate/stage_times.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -7,7 +7,7 @@
 
 #include "comm/cuda/kernel_meeting.hpp"
 #include "comm/cuda/peer_kernels.cuh"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <span>
 
-#include "core/cuda_driver.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_driver.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

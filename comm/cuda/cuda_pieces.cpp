@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "comm/cuda/piece_meeting.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/event.hpp"
 
 namespace pipetrain {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/dtype.hpp"
 #include "core/process_group.hpp"
 

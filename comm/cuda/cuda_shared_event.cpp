@@ -3,7 +3,7 @@
 #include <chrono>
 #include <system_error>
 
-#include "core/cuda_driver.hpp"
+#include "core/cuda/cuda_driver.hpp"
 
 namespace pipetrain {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "comm/cuda/shared_host_memory.hpp"
-#include "core/cuda_event.hpp"
+#include "core/cuda/cuda_event.hpp"
 
 namespace pipetrain {
 

@@ -6,7 +6,7 @@
 
 #include "comm/cuda/cuda_group.hpp"
 #include "comm/shared_gpus.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -17,7 +17,7 @@
 #include "comm/cuda/far_memory.hpp"
 #include "comm/cuda/shared_host_memory.hpp"
 #include "core/buffer.hpp"
-#include "core/cuda_memory.hpp"
+#include "core/cuda/cuda_memory.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/wire.hpp"

@@ -11,7 +11,7 @@
 #include "comm/cuda/cuda_ipc_memory.hpp"
 #include "comm/cuda/cuda_shared_event.hpp"
 #include "comm/cuda/ipc_group.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -9,7 +9,7 @@
 
 #include "comm/groups.hpp"
 #include "core/buffer.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/device.hpp"
 
 namespace pipetrain {

@@ -12,7 +12,7 @@
 
 #include "comm/cuda/cuda_shared_event.hpp"
 #include "comm/cuda/far_memory.hpp"
-#include "core/cuda_event.hpp"
+#include "core/cuda/cuda_event.hpp"
 
 namespace pipetrain {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <random>
 
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

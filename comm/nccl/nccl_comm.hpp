@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/nccl/nccl_library.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {

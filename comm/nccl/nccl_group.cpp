@@ -7,7 +7,7 @@
 
 #include "comm/cuda/cuda_rank_sum.hpp"
 #include "comm/nccl/nccl_transport.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -8,7 +8,7 @@
 
 #include "comm/nccl/nccl_comms.hpp"
 #include "comm/slot.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 
 namespace pipetrain {
 

@@ -2,7 +2,7 @@
 
 #include "comm/nccl/nccl_library.hpp"
 #include "comm/nccl/nccl_put_signal.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -13,7 +13,7 @@
 #include "comm/control/network_interfaces.hpp"
 #include "comm/nccl/nccl_edges.hpp"
 #include "comm/nccl/nccl_put_signal.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -6,9 +6,9 @@
 
 #include "core/error.hpp"
 #include "data/arrow/parquet_module.hpp"
-#include "data/parquet.hpp"
-#include "data/row_keys.hpp"
-#include "data/row_masks.hpp"
+#include "data/rows/parquet.hpp"
+#include "data/rows/row_keys.hpp"
+#include "data/rows/row_masks.hpp"
 #include "files/unnamed_file.hpp"
 
 namespace pipetrain {

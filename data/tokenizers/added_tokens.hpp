@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizers/piece_trie.hpp"
+#include "data/tokenizers/text/piece_trie.hpp"
 
 namespace pipetrain {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "data/tokenizers/component.hpp"
+#include "data/tokenizers/text/component.hpp"
 
 namespace pipetrain {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/tokenizers/added_tokens.hpp"
-#include "data/tokenizers/vocabulary.hpp"
+#include "data/tokenizers/text/vocabulary.hpp"
 
 namespace pipetrain {
 

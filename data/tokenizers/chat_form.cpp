@@ -7,8 +7,8 @@
 
 #include "core/error.hpp"
 #include "data/tokenizers/chat_template.hpp"
-#include "data/tokenizers/component.hpp"
 #include "data/tokenizers/template_text.hpp"
+#include "data/tokenizers/text/component.hpp"
 #include "data/tokenizers/tokenizer_config.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"

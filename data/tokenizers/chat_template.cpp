@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "data/tokenizers/unicode.hpp"
-#include "data/tokenizers/utf8.hpp"
+#include "data/tokenizers/text/unicode.hpp"
+#include "data/tokenizers/text/utf8.hpp"
 
 namespace pipetrain {
 namespace {

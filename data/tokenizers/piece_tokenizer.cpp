@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 
-#include "data/tokenizers/byte_level.hpp"
 #include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/end_of_text.hpp"
-#include "data/tokenizers/utf8.hpp"
-#include "data/tokenizers/word_cache.hpp"
+#include "data/tokenizers/models/word_cache.hpp"
+#include "data/tokenizers/text/utf8.hpp"
+#include "data/tokenizers/transforms/byte_level.hpp"
 
 namespace pipetrain {
 namespace {

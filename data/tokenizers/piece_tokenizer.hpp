@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "data/tokenizers/added_tokens.hpp"
-#include "data/tokenizers/decoders.hpp"
-#include "data/tokenizers/normalizers.hpp"
-#include "data/tokenizers/pieces.hpp"
-#include "data/tokenizers/post_processors.hpp"
-#include "data/tokenizers/token_model.hpp"
+#include "data/tokenizers/models/token_model.hpp"
+#include "data/tokenizers/text/pieces.hpp"
+#include "data/tokenizers/text/vocabulary.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "data/tokenizers/tokenizer_config.hpp"
-#include "data/tokenizers/vocabulary.hpp"
+#include "data/tokenizers/transforms/decoders.hpp"
+#include "data/tokenizers/transforms/normalizers.hpp"
+#include "data/tokenizers/transforms/post_processors.hpp"
 
 namespace pipetrain {
 

@@ -7,8 +7,8 @@
 #include "core/error.hpp"
 #include "data/tokenizers/added_tokens.hpp"
 #include "data/tokenizers/chat_form.hpp"
+#include "data/tokenizers/text/utf8.hpp"
 #include "data/tokenizers/tokenizer_config.hpp"
-#include "data/tokenizers/utf8.hpp"
 #include "files/file_io.hpp"
 
 namespace pipetrain {

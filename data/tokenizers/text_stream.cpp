@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "data/tokenizers/utf8.hpp"
+#include "data/tokenizers/text/utf8.hpp"
 
 namespace pipetrain {
 namespace {

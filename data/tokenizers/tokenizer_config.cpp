@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "data/tokenizers/component.hpp"
-#include "data/tokenizers/vocabulary.hpp"
+#include "data/tokenizers/text/component.hpp"
+#include "data/tokenizers/text/vocabulary.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "files/text_encoding.hpp"

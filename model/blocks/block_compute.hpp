@@ -9,9 +9,9 @@
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/relocation.hpp"
 #include "model/blocks/weight_gradients.hpp"
-#include "model/parameters.hpp"
-#include "model/recompute.hpp"
-#include "model/sequence_part.hpp"
+#include "model/config/recompute.hpp"
+#include "model/context/sequence_part.hpp"
+#include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {

@@ -8,7 +8,7 @@
 #include "core/buffer.hpp"
 #include "core/stream.hpp"
 #include "model/blocks/microbatch.hpp"
-#include "model/context_part.hpp"
+#include "model/context/context_part.hpp"
 
 namespace pipetrain {
 

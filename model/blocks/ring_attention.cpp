@@ -3,7 +3,7 @@
 #include <cassert>
 #include <utility>
 
-#include "model/ring_exchange.hpp"
+#include "model/context/ring_exchange.hpp"
 
 namespace pipetrain {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 
 namespace pipetrain {
 

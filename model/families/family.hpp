@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
+#include "model/config/tensor_spec.hpp"
 #include "model/families/hf_config_reader.hpp"
-#include "model/tensor_spec.hpp"
 
 namespace pipetrain {
 

@@ -7,12 +7,12 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
+#include "model/config/hf_config_text.hpp"
 #include "model/families/family.hpp"
 #include "model/families/hf_config_reader.hpp"
 #include "model/families/hf_labels.hpp"
 #include "model/families/unbuilt_keys.hpp"
-#include "model/hf_config_text.hpp"
 
 namespace pipetrain {
 namespace {

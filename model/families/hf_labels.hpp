@@ -1,7 +1,7 @@
 // What a Hugging Face config.json says of the classes of sequence classification.
 #pragma once
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/families/hf_config_reader.hpp"
 
 namespace pipetrain {

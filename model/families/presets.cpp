@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/families/family.hpp"
 
 namespace pipetrain {

@@ -1,7 +1,7 @@
 // Keys of config.json that change what a model computes and that no family here has built.
 #pragma once
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/families/hf_config_reader.hpp"
 
 namespace pipetrain {

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/parameters.hpp"
+#include "model/parameters/parameters.hpp"
 
 namespace pipetrain {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 
 namespace pipetrain {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "model/config.hpp"
-#include "model/parameters.hpp"
+#include "model/config/config.hpp"
+#include "model/parameters/parameters.hpp"
 #include "model/weights/saved_type.hpp"
 
 namespace pipetrain {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/buffer.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "ops/cuda/attention_cudnn.hpp"
 #include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 #include "ops/cuda/gemm.hpp"
 

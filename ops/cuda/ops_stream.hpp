@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "core/buffer.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 
 namespace pipetrain::cuda {
 

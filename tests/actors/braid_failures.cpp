@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "hooked_ops.hpp"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <functional>
 
-#include "actors/training/train_job.hpp"
+#include "actors/training/job/train_job.hpp"
 
 namespace pipetrain::test {
 

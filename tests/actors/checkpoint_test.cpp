@@ -1,5 +1,5 @@
 // Going on from a checkpoint: to the bit as if the run had never stopped, in the same layout and in another.
-#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "golden_run.hpp"

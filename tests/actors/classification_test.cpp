@@ -4,11 +4,11 @@
 #include <filesystem>
 
 #include "catch.hpp"
-#include "data/split.hpp"
+#include "data/samples/split.hpp"
 #include "golden_run.hpp"
 #include "model/weights/weights.hpp"
 #include "paths.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

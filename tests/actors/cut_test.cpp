@@ -1,15 +1,15 @@
 // Runs cut as somebody said: the bits of one stage wherever the cut is, and everything that knows the cut follows it.
 #include <algorithm>
 
-#include "actors/training/checkpoint.hpp"
-#include "actors/training/checkpoint_folder.hpp"
-#include "actors/training/job_description.hpp"
-#include "actors/training/job_estimate.hpp"
-#include "actors/training/job_settings.hpp"
-#include "actors/training/profile.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/job/job_settings.hpp"
+#include "actors/training/records/profile.hpp"
+#include "actors/training/run/job_description.hpp"
+#include "actors/training/run/job_estimate.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "temp_folder.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"

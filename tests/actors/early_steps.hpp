@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "actors/training/post_validation.hpp"
-#include "actors/training/trainer.hpp"
+#include "actors/training/job/post_validation.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "model/weights/full_tensors.hpp"
 #include "model/weights/weights.hpp"
 #include "temp_folder.hpp"

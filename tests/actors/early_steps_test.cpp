@@ -8,7 +8,7 @@
 #include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
 #include "catch.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 using namespace pipetrain;
 using namespace std::chrono_literals;

@@ -1,11 +1,11 @@
 // Evaluation beside training: the same loss in every layout, and a training that does not notice it.
-#include "actors/training/evaluation.hpp"
+#include "actors/training/run/evaluation.hpp"
 
 #include <cmath>
 
 #include "catch.hpp"
-#include "data/split.hpp"
-#include "schedules/builders.hpp"
+#include "data/samples/split.hpp"
+#include "schedules/builders/builders.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/trainer.hpp"
 
 namespace pipetrain::test {
 

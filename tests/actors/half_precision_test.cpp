@@ -3,13 +3,13 @@
 #include <cmath>
 #include <tuple>
 
-#include "actors/training/checkpoint.hpp"
-#include "actors/training/checkpoint_folder.hpp"
-#include "actors/training/job_estimate.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/run/job_estimate.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
-#include "model/mode_names.hpp"
-#include "schedules/builders.hpp"
+#include "model/config/mode_names.hpp"
+#include "schedules/builders/builders.hpp"
 #include "temp_folder.hpp"
 #include "tiny_run.hpp"
 

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "tiny_run.hpp"
 
 using namespace pipetrain;

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "actors/training/checkpoint.hpp"
-#include "actors/training/checkpoint_folder.hpp"
-#include "actors/training/trainer.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
 #include "temp_folder.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "actors/training/worker.hpp"
+#include "actors/ranks/worker.hpp"
 #include "comm/inproc/inprocess_group.hpp"
 #include "core/error.hpp"
 

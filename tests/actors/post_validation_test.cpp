@@ -1,15 +1,15 @@
 // Steps that begin before the verdict on the one before: the same bits as steps that wait for it.
-#include "actors/training/post_validation.hpp"
+#include "actors/training/job/post_validation.hpp"
 
 #include <algorithm>
 #include <tuple>
 
-#include "actors/training/checkpoint.hpp"
-#include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "catch.hpp"
 #include "early_steps.hpp"
 #include "golden_run.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "temp_folder.hpp"
 #include "tiny_run.hpp"
 

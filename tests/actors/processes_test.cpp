@@ -4,13 +4,13 @@
 #include <csignal>
 #include <fstream>
 
-#include "actors/training/checkpoint.hpp"
-#include "actors/training/checkpoint_folder.hpp"
-#include "actors/training/job_estimate.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/run/job_estimate.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "real_processes.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "temp_folder.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"

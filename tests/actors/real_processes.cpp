@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "actors/training/run_processes.hpp"
+#include "actors/ranks/run_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
 #include "comm/shared_gpus.hpp"

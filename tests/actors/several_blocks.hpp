@@ -1,7 +1,7 @@
 // A model whose tensors have several blocks of the norm and of what is offloaded, some of whose ends are no whole ones.
 #pragma once
 
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 
 namespace pipetrain::test {
 

@@ -2,13 +2,13 @@
 #include <cmath>
 #include <tuple>
 
-#include "actors/training/evaluation.hpp"
-#include "actors/training/job_estimate.hpp"
+#include "actors/training/run/evaluation.hpp"
+#include "actors/training/run/job_estimate.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/split.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/plan.hpp"
+#include "data/samples/split.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/plan.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/run_processes.hpp"
-#include "actors/training/trainer.hpp"
+#include "actors/ranks/run_processes.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "golden_run.hpp"
 #include "memory_processes.hpp"
 

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include "catch.hpp"
+#include "model/config/mode_names.hpp"
 #include "model/families/family.hpp"
-#include "model/mode_names.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/plan_text.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 namespace pipetrain::test {
 namespace {

@@ -1,14 +1,14 @@
 // Whole runs: against the golden trajectories, and to the bit between layouts that must agree.
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/trainer.hpp"
 
 #include <cmath>
 
-#include "actors/training/job_estimate.hpp"
-#include "actors/training/job_memory.hpp"
+#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "golden_run.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "skip.hpp"
 
 using namespace pipetrain;

@@ -1,11 +1,11 @@
 // Runs as a program makes them that embeds pipetrain: from settings to their end.
-#include "actors/training/training_run.hpp"
+#include "actors/training/run/training_run.hpp"
 
 #include <filesystem>
 #include <functional>
 
-#include "actors/training/batch_sizes.hpp"
-#include "actors/training/make_train_job.hpp"
+#include "actors/training/job/batch_sizes.hpp"
+#include "actors/training/run/make_train_job.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "temp_folder.hpp"

@@ -1,8 +1,8 @@
 // Steps none of whose labels counts: each is skipped, and the run is what it would be without it.
 #include <cmath>
 
-#include "actors/training/checkpoint.hpp"
-#include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
 #include "temp_folder.hpp"

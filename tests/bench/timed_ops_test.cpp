@@ -3,8 +3,8 @@
 
 #include <mutex>
 
-#include "actors/training/make_train_job.hpp"
-#include "actors/training/trainer.hpp"
+#include "actors/training/run/make_train_job.hpp"
+#include "actors/training/run/trainer.hpp"
 #include "apps/options/train_options.hpp"
 #include "catch.hpp"
 

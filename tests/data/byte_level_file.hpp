@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "data/tokenizers/byte_level.hpp"
-#include "data/tokenizers/utf8.hpp"
+#include "data/tokenizers/text/utf8.hpp"
+#include "data/tokenizers/transforms/byte_level.hpp"
 
 namespace pipetrain::test {
 

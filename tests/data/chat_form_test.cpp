@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "data/byte_level_file.hpp"
 #include "data/input_error.hpp"
-#include "data/row_encoder.hpp"
+#include "data/rows/row_encoder.hpp"
 #include "data/tokenizers/template_text.hpp"
 #include "files/json_value.hpp"
 #include "paths.hpp"

@@ -2,9 +2,9 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/byte_level_file.hpp"
-#include "data/tokenizers/decoders.hpp"
 #include "data/tokenizers/hugging_face_tokenizer.hpp"
-#include "data/tokenizers/pre_tokenizers.hpp"
+#include "data/tokenizers/transforms/decoders.hpp"
+#include "data/tokenizers/transforms/pre_tokenizers.hpp"
 #include "files/json.hpp"
 
 using namespace pipetrain;

@@ -1,5 +1,5 @@
 // Data that is not the same has another fingerprint.
-#include "data/fingerprint.hpp"
+#include "data/samples/fingerprint.hpp"
 
 #include <filesystem>
 #include <fstream>

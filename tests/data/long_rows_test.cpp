@@ -3,8 +3,8 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/jsonl_row.hpp"
 #include "data/open_dataset.hpp"
+#include "data/rows/jsonl_row.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

@@ -1,10 +1,10 @@
 // Keys of rows beside the text: those that say more of it are refused, and of the others the unknown ones are named.
-#include "data/row_keys.hpp"
+#include "data/rows/row_keys.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/input_error.hpp"
-#include "data/jsonl_row.hpp"
 #include "data/open_dataset.hpp"
+#include "data/rows/jsonl_row.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

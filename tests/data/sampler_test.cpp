@@ -1,4 +1,4 @@
-#include "data/sampler.hpp"
+#include "data/samples/sampler.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/permutation.hpp"
+#include "data/samples/permutation.hpp"
 
 using namespace pipetrain;
 

@@ -1,4 +1,4 @@
-#include "data/split.hpp"
+#include "data/samples/split.hpp"
 
 #include <algorithm>
 #include <set>

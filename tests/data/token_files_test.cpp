@@ -4,9 +4,9 @@
 #include "catch.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "data/formats/token_file.hpp"
 #include "data/input_error.hpp"
 #include "data/open_dataset.hpp"
-#include "data/token_file.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

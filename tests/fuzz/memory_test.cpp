@@ -3,15 +3,15 @@
 #include <fstream>
 #include <functional>
 
-#include "actors/training/checkpoint_state.hpp"
-#include "actors/training/profile.hpp"
+#include "actors/training/checkpoint/checkpoint_state.hpp"
+#include "actors/training/records/profile.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/train/metrics_file.hpp"
 #include "bench/fuzz/heap.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"
 #include "tuning/measured_devices.hpp"

@@ -8,7 +8,7 @@
 
 #include "actors/engine/step.hpp"
 #include "actors/memory_processes.hpp"
-#include "actors/training/run_processes.hpp"
+#include "actors/ranks/run_processes.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "generation/golden_text.hpp"

@@ -1,4 +1,4 @@
-#include "model/context_part.hpp"
+#include "model/context/context_part.hpp"
 
 #include <set>
 

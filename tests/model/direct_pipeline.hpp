@@ -9,8 +9,8 @@
 
 #include "core/device.hpp"
 #include "core/process_group.hpp"
-#include "model/gradient_norm.hpp"
-#include "model/optimizer.hpp"
+#include "model/optimizer/optimizer.hpp"
+#include "model/parameters/gradient_norm.hpp"
 #include "model/stage_model.hpp"
 #include "model/weights/full_tensors.hpp"
 

@@ -1,4 +1,4 @@
-#include "model/document_places.hpp"
+#include "model/context/document_places.hpp"
 
 #include <vector>
 

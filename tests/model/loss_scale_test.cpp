@@ -1,4 +1,4 @@
-#include "model/loss_scale.hpp"
+#include "model/optimizer/loss_scale.hpp"
 
 #include "catch.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "catch.hpp"
 #include "model/direct_step.hpp"
-#include "model/learning_rate.hpp"
+#include "model/optimizer/learning_rate.hpp"
 #include "model/weights/named_random_weights.hpp"
 
 namespace pipetrain::test {

@@ -1,4 +1,4 @@
-#include "model/optimizer.hpp"
+#include "model/optimizer/optimizer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include "catch.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "model/gradient_norm.hpp"
-#include "model/gradient_sums.hpp"
-#include "model/learning_rate.hpp"
+#include "model/optimizer/learning_rate.hpp"
+#include "model/parameters/gradient_norm.hpp"
+#include "model/parameters/gradient_sums.hpp"
 
 namespace pipetrain::test {
 namespace {

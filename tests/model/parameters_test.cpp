@@ -1,4 +1,4 @@
-#include "model/parameters.hpp"
+#include "model/parameters/parameters.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,8 +7,8 @@
 #include "catch.hpp"
 #include "core/buffer.hpp"
 #include "core/error.hpp"
-#include "model/block_plan.hpp"
 #include "model/costs.hpp"
+#include "model/parameters/block_plan.hpp"
 
 namespace pipetrain {
 namespace {

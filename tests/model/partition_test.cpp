@@ -3,9 +3,9 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "model/config/cut.hpp"
 #include "model/costs.hpp"
-#include "model/cut.hpp"
-#include "model/parameters.hpp"
+#include "model/parameters/parameters.hpp"
 
 namespace pipetrain {
 namespace {

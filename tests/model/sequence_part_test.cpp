@@ -1,4 +1,4 @@
-#include "model/sequence_part.hpp"
+#include "model/context/sequence_part.hpp"
 
 #include <set>
 

@@ -1,5 +1,5 @@
 // How replicas divide a rank's weights.
-#include "model/shard_units.hpp"
+#include "model/parameters/shard_units.hpp"
 
 #include <algorithm>
 #include <cmath>

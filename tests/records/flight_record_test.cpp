@@ -5,9 +5,9 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/log_codec.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/validate.hpp"
+#include "schedules/record/log_codec.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

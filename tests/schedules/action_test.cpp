@@ -1,4 +1,4 @@
-#include "schedules/action.hpp"
+#include "schedules/plan/action.hpp"
 
 #include "catch.hpp"
 

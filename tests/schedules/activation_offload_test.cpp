@@ -1,12 +1,12 @@
-#include "schedules/activation_offload.hpp"
+#include "schedules/plan/activation_offload.hpp"
 
 #include <algorithm>
 #include <set>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain::schedules;
 using Catch::Matchers::Contains;

@@ -1,11 +1,11 @@
-#include "schedules/auto_schedule.hpp"
+#include "schedules/search/auto_schedule.hpp"
 
 #include <cmath>
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain::schedules;
 

@@ -5,14 +5,14 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "schedules/activation_offload.hpp"
-#include "schedules/braids.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/draw.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/simulate.hpp"
-#include "schedules/stage_times.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/draw/draw.hpp"
+#include "schedules/plan/activation_offload.hpp"
+#include "schedules/plan/braids.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/plan/validate.hpp"
+#include "schedules/simulate/simulate.hpp"
+#include "schedules/simulate/stage_times.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
 
 using namespace pipetrain::schedules;

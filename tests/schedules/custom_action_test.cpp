@@ -5,9 +5,9 @@
 
 #include "catch.hpp"
 #include "pipeline_driver.hpp"
-#include "schedules/draw.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/draw/draw.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain::schedules;
 using Catch::Matchers::Contains;

@@ -1,11 +1,11 @@
-#include "schedules/draw.hpp"
+#include "schedules/draw/draw.hpp"
 
 #include <algorithm>
 #include <sstream>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain::schedules;
 using Catch::Matchers::Contains;

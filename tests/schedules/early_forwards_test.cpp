@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
 
 using namespace pipetrain::schedules;

@@ -6,10 +6,10 @@
 
 #include "catch.hpp"
 #include "paths.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/draw.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/draw/draw.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain::schedules;
 

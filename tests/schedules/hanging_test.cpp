@@ -1,4 +1,4 @@
-#include "schedules/hanging.hpp"
+#include "schedules/plan/hanging.hpp"
 
 #include "catch.hpp"
 

@@ -1,12 +1,12 @@
 // Actions that take now longer, now shorter than their cost.
-#include "schedules/jitter.hpp"
+#include "schedules/simulate/jitter.hpp"
 
 #include <cmath>
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain::schedules;
 

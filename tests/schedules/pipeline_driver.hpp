@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedules/validate.hpp"
+#include "schedules/plan/validate.hpp"
 
 namespace pipetrain::schedules {
 

@@ -1,9 +1,9 @@
-#include "schedules/plan.hpp"
+#include "schedules/plan/plan.hpp"
 
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
 
 using namespace pipetrain::schedules;

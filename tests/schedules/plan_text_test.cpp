@@ -1,4 +1,4 @@
-#include "schedules/plan_text.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 using namespace pipetrain::schedules;
 using Catch::Matchers::Contains;

@@ -1,10 +1,10 @@
 // Steps taken apart and put together again: the simulator stands in for a run, whose costs are known.
-#include "schedules/recorded_times.hpp"
+#include "schedules/simulate/recorded_times.hpp"
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 using namespace pipetrain::schedules;
 

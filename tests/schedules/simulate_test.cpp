@@ -1,4 +1,4 @@
-#include "schedules/simulate.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 using namespace pipetrain::schedules;
 using Catch::Matchers::Contains;

@@ -4,10 +4,10 @@
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/draw.hpp"
-#include "schedules/plan_text.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/draw/draw.hpp"
+#include "schedules/plan/plan_text.hpp"
+#include "schedules/simulate/simulate.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
 
 using namespace pipetrain::schedules;

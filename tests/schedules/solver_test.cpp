@@ -1,5 +1,5 @@
 // The solver against all orders of small problems, one by one, and against the other schedules.
-#include "schedules/solver.hpp"
+#include "schedules/search/solver.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,10 +11,10 @@
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/order_bounds.hpp"
-#include "schedules/order_problem.hpp"
-#include "schedules/order_tree.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/search/order_bounds.hpp"
+#include "schedules/search/order_problem.hpp"
+#include "schedules/search/order_tree.hpp"
 
 using namespace pipetrain::schedules;
 

@@ -1,11 +1,11 @@
-#include "schedules/stage_protocol.hpp"
+#include "schedules/protocol/stage_protocol.hpp"
 
 #include <random>
 #include <stdexcept>
 #include <unordered_set>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
 
 using namespace pipetrain::schedules;

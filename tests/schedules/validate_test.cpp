@@ -1,4 +1,4 @@
-#include "schedules/validate.hpp"
+#include "schedules/plan/validate.hpp"
 
 #include <rapidcheck.h>
 
@@ -10,8 +10,8 @@
 #include <tuple>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/simulate/simulate.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
 
 namespace pipetrain::schedules {

@@ -76,7 +76,7 @@ TEST_CASE("an optimizer is known in at most seven files, which docs/add-an-optim
   const std::string page = "docs/add-an-optimizer.md";
   const auto files = files_naming(R"(\blion(_rule)?\b|\bLion(Rule)?\b)");
   CHECK(files.count("ops/update.hpp") == 1);
-  CHECK(files.count("model/optimizer.cpp") == 1);
+  CHECK(files.count("model/optimizer/optimizer.cpp") == 1);
   CHECK(files.size() <= 7);
   check_listed(page, "lion", files);
   CHECK(text_of(page).find("at most seven files") != std::string::npos);

@@ -21,7 +21,7 @@ struct HeavyHeader {
 const std::vector<HeavyHeader>& heavy_headers() {
   static const std::vector<HeavyHeader> table = {
       {"nlohmann/", 2, "files/json.hpp, which reads JSON, or files/json_value.hpp, whose Json::dump() writes it"},
-      {"simdjson.h", 2, "data/jsonl_row.hpp or data/tokenizers/utf8.hpp"},
+      {"simdjson.h", 2, "data/rows/jsonl_row.hpp or data/tokenizers/text/utf8.hpp"},
       {"CLI/", 1, "apps/options/option_layers.hpp"},
       {"toml++/", 1, "apps/options/option_layers.hpp"},
       {"boost/asio", 6, "comm/control_plane.hpp"},

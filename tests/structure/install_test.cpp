@@ -180,11 +180,11 @@ TEST_CASE("an unknown component of the package is refused by name", "[install]")
 
 TEST_CASE("only public headers are installed, under include/pipetrain by room", "[install]") {
   const fs::path include = installation().prefix() / "include/pipetrain";
-  for (const char* header : {"core/tensor.hpp", "schedules/plan.hpp", "actors/engine/pipeline.hpp"}) {
+  for (const char* header : {"core/tensor.hpp", "schedules/plan/plan.hpp", "actors/engine/pipeline.hpp"}) {
     INFO(header);
     CHECK(fs::exists(include / header));
   }
-  for (const char* header : {"actors/engine/protocol.hpp", "schedules/plan_run.hpp", "core/tile_pool.hpp"}) {
+  for (const char* header : {"actors/engine/protocol.hpp", "schedules/plan/plan_run.hpp", "core/tile_pool.hpp"}) {
     INFO(header);
     CHECK(!fs::exists(include / header));
   }

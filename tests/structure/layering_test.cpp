@@ -21,14 +21,14 @@ class SmallTree {
   SmallTree() : root_(fs::temp_directory_path() / ("pipetrain-layering-" + std::to_string(::getpid()))) {
     fs::remove_all(root_);
     write("core/error.hpp", "#include <string>\nint f(int i) { return g(\"a\", --i, \"b\"); }  // \"--tp\"\n");
-    write("core/device_cuda.cpp", "#include <cuda_runtime.h>\n#include \"core/error.hpp\"\n");
-    write("schedules/plan.hpp", "#include <vector>\n");
+    write("core/cuda/device_cuda.cpp", "#include <cuda_runtime.h>\n#include \"core/error.hpp\"\n");
+    write("schedules/plan/plan.hpp", "#include <vector>\n");
     write("comm/ucx.cpp", "#include <ucp/api/ucp.h>\n#include <boost/asio.hpp>\n#include \"core/error.hpp\"\n");
     write("ops/cpu/norm.cpp", "#include \"core/error.hpp\"\n");
     write("ops/cuda/norm.cu", "#include <cuda_runtime.h>\n__global__ void kernel() {}\n");
-    write("actors/engine/stage.cpp", "#include <caf/all.hpp>\n#include \"schedules/plan.hpp\"\n");
+    write("actors/engine/stage.cpp", "#include <caf/all.hpp>\n#include \"schedules/plan/plan.hpp\"\n");
     write("actors/training/feeder.cpp", "#include \"core/error.hpp\"\n");
-    write("apps/main.cpp", "#include \"schedules/plan.hpp\"\n");
+    write("apps/main.cpp", "#include \"schedules/plan/plan.hpp\"\n");
   }
   ~SmallTree() { fs::remove_all(root_); }
 

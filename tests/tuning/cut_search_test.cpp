@@ -6,8 +6,8 @@
 #include <random>
 
 #include "catch.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/simulate/simulate.hpp"
 #include "tuning/layout_search.hpp"
 
 using namespace pipetrain;

@@ -11,7 +11,7 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/plan/validate.hpp"
 
 using namespace pipetrain;
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/cuda_driver.hpp"
+#include "core/cuda/cuda_driver.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::cuda::hopper {

@@ -8,13 +8,13 @@
 #include "actors/braid_failures.hpp"
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/golden_run.hpp"
-#include "actors/training/braid.hpp"
+#include "actors/training/rank/braid.hpp"
 #include "catch.hpp"
 #include "comm/cuda/cuda_group.hpp"
 #include "core/error.hpp"
-#include "data/split.hpp"
-#include "model/mode_names.hpp"
-#include "schedules/plan_text.hpp"
+#include "data/samples/split.hpp"
+#include "model/config/mode_names.hpp"
+#include "schedules/plan/plan_text.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;

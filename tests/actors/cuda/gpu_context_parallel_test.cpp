@@ -12,11 +12,11 @@
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/golden_run.hpp"
 #include "actors/real_processes.hpp"
-#include "actors/training/job_estimate.hpp"
+#include "actors/training/run/job_estimate.hpp"
 #include "catch.hpp"
 #include "comm/nccl/nccl_transport.hpp"
-#include "data/split.hpp"
-#include "model/mode_names.hpp"
+#include "data/samples/split.hpp"
+#include "model/config/mode_names.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;

@@ -7,7 +7,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "files/direct_file.hpp"
-#include "model/mode_names.hpp"
+#include "model/config/mode_names.hpp"
 #include "skip.hpp"
 
 using namespace pipetrain;

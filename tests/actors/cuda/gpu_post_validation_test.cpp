@@ -3,8 +3,8 @@
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/early_steps.hpp"
 #include "catch.hpp"
-#include "model/mode_names.hpp"
-#include "schedules/builders.hpp"
+#include "model/config/mode_names.hpp"
+#include "schedules/builders/builders.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;

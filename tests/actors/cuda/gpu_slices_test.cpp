@@ -8,8 +8,8 @@
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
-#include "data/split.hpp"
-#include "model/mode_names.hpp"
+#include "data/samples/split.hpp"
+#include "model/config/mode_names.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;

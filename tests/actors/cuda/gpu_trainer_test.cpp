@@ -12,8 +12,8 @@
 #include "core/device.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"
-#include "data/split.hpp"
-#include "model/mode_names.hpp"
+#include "data/samples/split.hpp"
+#include "model/config/mode_names.hpp"
 #include "skip.hpp"
 
 using namespace pipetrain;

@@ -6,7 +6,7 @@
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
 #include "paths.hpp"
-#include "schedules/utf8.hpp"
+#include "schedules/draw/utf8.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;

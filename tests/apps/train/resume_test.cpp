@@ -11,8 +11,8 @@
 #include "apps/bound_program.hpp"
 #include "apps/live_run.hpp"
 #include "catch.hpp"
-#include "data/fingerprint.hpp"
 #include "data/open_dataset.hpp"
+#include "data/samples/fingerprint.hpp"
 #include "older_checkpoint.hpp"
 #include "paths.hpp"
 

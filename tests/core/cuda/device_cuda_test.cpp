@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "core/cuda_stream.hpp"
+#include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 #include "cuda_fault.hpp"
 #include "skip.hpp"

@@ -1,5 +1,5 @@
 // Computing again instead of keeping: the same bits in less memory.
-#include "model/recompute_layers.hpp"
+#include "model/config/recompute_layers.hpp"
 
 #include "catch.hpp"
 #include "model/direct_step.hpp"

@@ -8,8 +8,8 @@
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"
 #include "core/half.hpp"
-#include "model/document_places.hpp"
-#include "model/ring_exchange.hpp"
+#include "model/context/document_places.hpp"
+#include "model/context/ring_exchange.hpp"
 
 using namespace pipetrain;
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "model/config.hpp"
+#include "model/config/config.hpp"
 #include "model/error_text.hpp"
 #include "temp_folder.hpp"
 

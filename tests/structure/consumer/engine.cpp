@@ -2,7 +2,7 @@
 
 #include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
-#include "schedules/builders.hpp"
+#include "schedules/builders/builders.hpp"
 
 int main() {
   using namespace pipetrain;

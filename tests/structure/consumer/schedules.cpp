@@ -1,7 +1,7 @@
 #include <iostream>
 
-#include "schedules/builders.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/builders/builders.hpp"
+#include "schedules/plan/validate.hpp"
 
 int main() {
   const auto plan = pipetrain::schedules::build_schedule("1f1b", {.stages = 4, .chunks = 1, .microbatches = 8});

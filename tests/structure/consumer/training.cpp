@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/make_train_job.hpp"
+#include "actors/training/run/make_train_job.hpp"
 
 int main() {
   using namespace pipetrain;

@@ -1,0 +1,92 @@
+// A stage's compute that is one worker and one object for each tensor-parallel rank. Every rank runs the same actions; the
+// stage hears of one when all ranks have enqueued it, and again when all have run it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/ranks/worker.hpp"
+#include "core/device.hpp"
+
+namespace pipetrain {
+
+// What a rank means by an action. All methods but those that say otherwise run on the rank's worker and only enqueue.
+class ComputeRank {
+ public:
+  virtual ~ComputeRank() = default;
+
+  virtual Device& device() const = 0;
+  virtual int rank() const = 0;  // of the mesh
+  virtual Stream& stream() = 0;
+  // A piece of a queue's slot. Before the first step, on any thread.
+  virtual Lane make_lane(schedules::InputKind kind, int chunk) = 0;
+
+  virtual void begin_step(const StepInfo& step) = 0;
+  virtual void begin_early(const StepInfo& coming) { static_cast<void>(coming); }  // see StageCompute
+  // Everything of the launch on this rank's lane.
+  virtual void run(const Launch& launch) = 0;
+  // Both of a braid, which a rank may run in turns.
+  virtual void run_braid(const Launch& first, const Launch& second) {
+    run(first);
+    run(second);
+  }
+  // Runs when everything enqueued so far has, on some host thread.
+  virtual void call_back(std::function<void()> callback) = 0;
+  // Of an action that has run, on some host thread: what it has to say, added to `result`.
+  virtual void add_result(const schedules::Action& action, StageResult& result) const = 0;
+
+  // The first failure of this rank's streams, or null. Thread-safe, never blocks.
+  virtual std::exception_ptr failure() const = 0;
+  // Stops the device's work with this cause. Thread-safe.
+  virtual void fail(std::exception_ptr cause) = 0;
+  // Waits until nothing of this rank touches any memory. On any thread.
+  virtual void wait_until_idle() noexcept = 0;
+};
+
+class RankedCompute : public StageCompute {
+ public:
+  struct RankMaker {
+    std::string worker;                                  // the name of its thread
+    std::function<std::unique_ptr<ComputeRank>()> make;  // called there
+  };
+  // All ranks at once; throws the first failure.
+  explicit RankedCompute(const std::vector<RankMaker>& ranks);
+  ~RankedCompute() override;
+
+  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
+  LaneSources lane_sources() const override;
+  void attach(std::shared_ptr<StageEvents> events) override { events_ = std::move(events); }
+  void begin_step(const StepInfo& step) override;
+  void begin_early(const StepInfo& coming) override;
+  void launch(const Launch& launch) override;
+  void abort(std::exception_ptr cause) noexcept override;
+
+  // Waits until nothing of any rank touches any memory.
+  void wait_until_idle() noexcept;
+
+ protected:
+  ComputeRank& rank(std::size_t index) const { return *ranks_[index]; }
+  std::size_t ranks() const { return ranks_.size(); }
+  void on_all_workers(const std::function<void(ComputeRank&)>& job);
+  Worker& worker(std::size_t index) { return *workers_[index]; }
+  // For a destructor whose members the workers' jobs use: runs what is left of them.
+  void end_workers() { workers_.clear(); }
+  StageEvents& events() { return *events_; }
+
+ private:
+  struct Running;
+
+  void issue(ComputeRank& rank, const std::shared_ptr<Running>& running);
+  void finished(ComputeRank& rank, const std::shared_ptr<Running>& running);
+
+  std::optional<Launch> braided_;  // the first of a braid, until its second comes
+  std::shared_ptr<StageEvents> events_;
+  std::vector<std::unique_ptr<ComputeRank>> ranks_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // after the ranks: they end first
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,71 @@
+#include "actors/ranks/run_processes.hpp"
+
+#include <utility>
+
+#include "actors/engine/remote/engine_channel.hpp"
+#include "actors/engine/remote/joined_transport.hpp"
+#include "core/error.hpp"
+#include "core/wire.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::vector<RankPlace> places_of(int ranks, const DeviceSettings& devices, const RunProcesses* processes) {
+  const ControlPlane* control = processes != nullptr ? processes->control.get() : nullptr;
+  std::vector<RankPlace> places = deal_ranks(ranks, control ? control->processes() : 1);
+  if (devices.kind == DeviceKind::cpu || devices.gpus.empty()) return places;
+  std::size_t next = 0;
+  for (RankPlace& place : places) {
+    if (control != nullptr && place.process != control->process()) continue;
+    if (next < devices.gpus.size()) place.device = devices.gpus[next];
+    ++next;
+  }
+  if (next != devices.gpus.size()) {
+    throw Error(ErrorKind::input, std::to_string(devices.gpus.size()) + " GPUs are given for " + std::to_string(next) +
+                                      " ranks; give one GPU for each rank");
+  }
+  return places;
+}
+
+}  // namespace
+
+Mesh dealt_mesh(const MeshShape& shape, const DeviceSettings& devices, const RunProcesses* processes) {
+  return Mesh(shape, places_of(Mesh(shape).size(), devices, processes));
+}
+
+Mesh planned_mesh(const Mesh& mesh, const std::optional<PlannedProcesses>& planned) {
+  return planned ? Mesh(mesh.shape(), deal_ranks(mesh.size(), planned->processes)) : mesh;
+}
+
+std::unique_ptr<Device> open_device(const DeviceSettings& devices, int number) {
+  return devices.kind == DeviceKind::cpu ? make_cpu_device(number, devices.threads) : make_cuda_device(number);
+}
+
+std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices,
+                                          const std::shared_ptr<EngineChannel>& channel) {
+  const auto make = [&](ControlPlane& control, const Mesh& kept) {
+    if (processes.make_transport) return processes.make_transport(control, kept);
+    const TransportKind* wanted = processes.transport ? &*processes.transport : nullptr;
+    return make_transport(choose_transport(control, kept, devices, wanted), control, kept);
+  };
+  return join_transport(processes.control, mesh, make, channel);
+}
+
+std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own) {
+  WireWriter out;
+  out.number(static_cast<std::uint64_t>(own));
+  const auto all = channel.exchange("memory of the host", std::move(out).data());
+  const auto host = [&](int process) { return channel.control().info(process).host; };
+  std::size_t sum = 0;
+  for (int process = 0; process < channel.processes(); ++process) {
+    const bool beside = process != channel.process() && host(process) == host(channel.process());
+    if (beside) sum += WireReader(all[static_cast<std::size_t>(process)]).number<std::uint64_t>();
+  }
+  return sum;
+}
+
+void compare_contents(const NamedValues& contents, EngineChannel& channel) {
+  compare_values(contents, "give all processes the same files", channel);
+}
+
+}  // namespace pipetrain

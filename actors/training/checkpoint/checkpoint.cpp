@@ -1,0 +1,187 @@
+#include "actors/training/checkpoint/checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+#include "files/file_io.hpp"
+#include "model/optimizer/optimizer.hpp"
+#include "model/weights/parameter_slice.hpp"
+#include "model/weights/piecewise_weights.hpp"
+#include "model/weights/safetensors.hpp"
+#include "model/weights/weights.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* config_file = "config.json";
+constexpr const char* weights_file = "model.safetensors";
+constexpr std::size_t most_small_bytes = std::size_t{64} << 20;
+
+// Of AdamW, the one optimizer that formats 2 and 3 know.
+const std::vector<std::string>& optimizer_states() {
+  static const std::vector<std::string> states = make_optimizer({})->states();
+  return states;
+}
+
+std::string file_of(const std::string& state) { return state + ".safetensors"; }
+
+std::vector<std::string> tensor_files(const CheckpointManifest& manifest) {
+  if (manifest.format == CheckpointFormat::rank_files) {
+    std::vector<std::string> files;
+    for (const auto& [name, sums] : manifest.checksums->tensors) files.push_back(name);
+    return files;
+  }
+  std::vector<std::string> files = {weights_file};
+  for (const std::string& state : optimizer_states()) files.push_back(file_of(state));
+  return files;
+}
+
+// A file of full tensors under the parameters' names.
+class TensorFile : public WeightSource {
+ public:
+  TensorFile(const fs::path& path, const std::vector<NamedShape>& tensors) : reader_(path) {
+    for (const auto& tensor : tensors) reader_.check(tensor.name, tensor.shape);
+  }
+  void load(const Parameter& parameter, float* out) const override {
+    read_slice(parameter, out,
+               [&](std::int64_t first, std::int64_t count, float* to) { reader_.read(parameter.name, first, count, to); });
+  }
+
+ private:
+  SafetensorsReader reader_;
+};
+
+CheckpointManifest manifest_of(const fs::path& checkpoint) {
+  CheckpointManifest manifest = read_manifest(checkpoint / checkpoint_state_file);
+  const auto named = checkpoint_step(checkpoint);
+  if (named && *named != manifest.state.step) {
+    throw Error(ErrorKind::input, fmt::format("{}: its {} tells of step {}; take another checkpoint", checkpoint.string(),
+                                              checkpoint_state_file, manifest.state.step));
+  }
+  return manifest;
+}
+
+void check_files(const fs::path& checkpoint, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    std::error_code error;
+    if (fs::exists(checkpoint / file, error)) continue;
+    const std::string why =
+        error ? fmt::format("{} cannot be read ({})", file, error.message()) : fmt::format("it has no {}", file);
+    throw Error(ErrorKind::input, fmt::format("{}: is not a complete checkpoint: {}; take another", checkpoint.string(), why));
+  }
+}
+
+std::vector<fs::path> paths_of(const fs::path& checkpoint, const std::vector<std::string>& files) {
+  std::vector<fs::path> paths;
+  for (const std::string& file : files) paths.push_back(checkpoint / file);
+  return paths;
+}
+
+void check_structure(const fs::path& checkpoint, const CheckpointManifest& manifest) {
+  const ModelConfig config = read_hf_config(checkpoint);
+  const auto files = tensor_files(manifest);
+  if (manifest.format != CheckpointFormat::rank_files) {
+    for (const std::string& file : files) SafetensorsReader(checkpoint / file).check_coverage();
+  } else if (!piecewise_states(config, paths_of(checkpoint, files)).contains(weights_state)) {
+    throw Error(ErrorKind::input, fmt::format("{}: its files hold no weights; take another checkpoint", checkpoint.string()));
+  }
+}
+
+// All but what the tensors hold.
+CheckpointManifest examine(const fs::path& checkpoint) {
+  check_files(checkpoint, {checkpoint_state_file, config_file});
+  CheckpointManifest manifest = manifest_of(checkpoint);
+  check_files(checkpoint, tensor_files(manifest));
+  return manifest;
+}
+
+void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& checksums, const std::vector<std::string>& files) {
+  for (const auto& [file, sum] : checksums.small_files) {
+    const std::string text = read_text(checkpoint / file, most_small_bytes);
+    if (checksum(text.data(), text.size()) != sum)
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: is not what was saved, by the checksum in {}; the file is damaged: take another checkpoint",
+                              (checkpoint / file).string(), checkpoint_state_file));
+  }
+  for (const std::string& file : files) {
+    const auto found = checksums.tensors.find(file);
+    if (found == checksums.tensors.end())
+      throw Error(ErrorKind::input, fmt::format("{}: {} has no checksums of {}; take another checkpoint", checkpoint.string(),
+                                                checkpoint_state_file, file));
+    verify_safetensors(checkpoint / file, found->second, checkpoint_state_file);
+  }
+}
+
+// Damage to any file of a checkpoint has one remedy at least, beside what the reader of the file says.
+template <class Check>
+void with_remedy(const Check& check) {
+  constexpr std::string_view remedy = "take another checkpoint";
+  try {
+    check();
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).find(remedy) != std::string_view::npos) throw;
+    throw Error(error.kind(), fmt::format("{}; or {}", error.what(), remedy));
+  }
+}
+
+}  // namespace
+
+CheckpointManifest verify_checkpoint(const fs::path& checkpoint) {
+  CheckpointManifest manifest = examine(checkpoint);
+  with_remedy([&] {
+    if (manifest.checksums) check_checksums(checkpoint, *manifest.checksums, tensor_files(manifest));
+    check_structure(checkpoint, manifest);
+  });
+  return manifest;
+}
+
+void verify_weights_of_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  const auto has = [&](const std::string& file) { return fs::exists(folder / file, ignored); };
+  if (!has(checkpoint_state_file) || (!has(file_of(optimizer_states().front())) && rank_files(folder).empty())) return;
+  const CheckpointManifest manifest = manifest_of(folder);
+  const bool in_rank_files = manifest.format == CheckpointFormat::rank_files;
+  const std::vector<std::string> files = in_rank_files ? tensor_files(manifest) : std::vector<std::string>{weights_file};
+  check_files(folder, files);
+  if (manifest.checksums) with_remedy([&] { check_checksums(folder, *manifest.checksums, files); });
+}
+
+InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifest& manifest, const ModelConfig& config) {
+  if (!same_model(read_hf_config(checkpoint), config)) {
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{}: this checkpoint is of another model; give the model, and the number of layers, it was made with",
+                    checkpoint.string()));
+  }
+  InitialState initial;
+  if (manifest.format == CheckpointFormat::rank_files) {
+    initial.states = piecewise_states(config, paths_of(checkpoint, tensor_files(manifest)));
+    initial.weights = initial.states.extract(weights_state).mapped();
+  } else {
+    const auto tensors = logical_tensors(config);
+    initial.weights = hf_weights(config, checkpoint);
+    for (const std::string& name : optimizer_states())
+      initial.states[name] = std::make_shared<TensorFile>(checkpoint / file_of(name), tensors);
+  }
+  initial.applied_steps = manifest.state.applied_steps;
+  initial.loss_scale = manifest.state.loss_scale;
+  return initial;
+}
+
+std::optional<std::string> checkpoint_fault(const fs::path& checkpoint) {
+  try {
+    check_structure(checkpoint, examine(checkpoint));
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace pipetrain

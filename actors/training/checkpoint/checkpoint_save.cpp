@@ -1,0 +1,83 @@
+#include "actors/training/checkpoint/checkpoint_save.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "actors/engine/step.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/rank_file.hpp"
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+#include "files/file_io.hpp"
+#include "files/folder_draft.hpp"
+#include "model/weights/companion_files.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint64_t write_config(const fs::path& folder, const ModelConfig& config) {
+  const std::string text = hf_config_text(config);
+  OutputFile file(folder / "config.json");
+  file.write(text.data(), text.size());
+  file.sync();
+  return checksum(text.data(), text.size());
+}
+
+// Another process's files are seen here only where both write to the same file system.
+void check_visible(const fs::path& folder, const RankFileReport& report) {
+  std::error_code error;
+  const auto bytes = fs::file_size(folder / report.name, error);
+  if (!error && bytes == report.checksums.bytes) return;
+  throw Error(ErrorKind::input, fmt::format("{}: process 0 does not see it as its rank has written it; save to a file system "
+                                            "that all processes share",
+                                            (folder / report.name).string()));
+}
+
+void complete(const FolderDraft& draft, const CheckpointContents& contents, const std::vector<std::string>& reports) {
+  CheckpointManifest manifest{contents.state, CheckpointChecksums{}, CheckpointFormat::rank_files};
+  for (const std::string& of_part : reports) {
+    for (RankFileReport& report : read_reports(of_part)) {
+      check_visible(draft.path(), report);
+      manifest.checksums->tensors[report.name] = std::move(report.checksums);
+    }
+  }
+  draft.fill([&](const fs::path& path) {
+    auto& sums = manifest.checksums->small_files;
+    for (const fs::path& file : contents.companions) sums[file.filename().string()] = copy_companion(file, path);
+    sums["config.json"] = write_config(path, contents.config);
+    write_manifest(path / checkpoint_state_file, manifest);
+  });
+}
+
+// As the user knows the place.
+Error with_target(const Error& error, const FolderDraft& draft) {
+  std::string text = error.what();
+  const std::string path = draft.path().string();
+  for (std::size_t at = text.find(path); at != std::string::npos; at = text.find(path, at))
+    text.replace(at, path.size(), draft.target().string());
+  return {error.kind(), text};
+}
+
+}  // namespace
+
+std::future<void> start_checkpoint(const fs::path& folder, const CheckpointContents& contents, const WriteRanks& write_ranks) {
+  auto draft = std::make_unique<FolderDraft>(checkpoint_path(folder, contents.state.step));
+  auto written = write_ranks(draft->path().string());
+  return std::async(std::launch::async, [draft = std::move(draft), contents, written = std::move(written)]() mutable {
+    try {
+      complete(*draft, contents, written.get());
+      if (contents.check_folder) contents.check_folder();
+      draft->publish();
+    } catch (const RunFailed&) {
+      throw;
+    } catch (const Error& error) {
+      throw with_target(error, *draft);
+    }
+  });
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,163 @@
+#include "actors/training/checkpoint/resume.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "data/samples/fingerprint.hpp"
+#include "model/weights/stored_model.hpp"
+#include "model/weights/weights.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// How the run that made the checkpoint differs from this one in what decides which samples come next; empty: not at all.
+std::string other_data(const CheckpointManifest& manifest, const TrainJob& job) {
+  const CheckpointState& state = manifest.state;
+  const auto differs = [](auto made_with, auto given, const char* setting) {
+    return made_with == given ? "" : fmt::format("{} {}, this run has {}", setting, made_with, given);
+  };
+  const auto on_off = [](bool value) { return std::string(value ? "on" : "off"); };
+  for (const std::string& what :
+       {differs(state.global_batch, job.batch.global_batch(), "global-batch"),
+        differs(state.sequence, job.dataset->sequence_length(), "seq-len"), differs(state.seed, job.samples.seed, "seed"),
+        differs(on_off(state.shuffle), on_off(job.samples.shuffle), "shuffle")})
+    if (!what.empty()) return what;
+  const std::uint64_t data = manifest.checksums ? data_fingerprint(*job.dataset) : sampled_fingerprint(*job.dataset);
+  if (state.data == data) return "";
+  if (state.samples != job.dataset->size())
+    return fmt::format("other data, of {} samples, this run has {}", state.samples, job.dataset->size());
+  return "other data: of as many samples, but not the same";
+}
+
+void check_same_optimizer(const fs::path& checkpoint, const CheckpointState& state, const TrainJob& job) {
+  const std::string& ours = job.optimizer.name;
+  if (state.optimizer == ours) return;
+  throw Error(
+      ErrorKind::input, {"optimizer", ours},
+      fmt::format("{} keeps the states of {}; take that optimizer, or begin a new run with the checkpoint as the model, "
+                  "which takes its weights alone",
+                  checkpoint.string(), state.optimizer));
+}
+
+// Throws when the checkpoint is of another run.
+void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
+                TrainJob& job) {
+  check_same_optimizer(checkpoint, manifest.state, job);
+  InitialState initial = open_checkpoint(checkpoint, manifest, job.config);
+  if (const std::string difference = other_data(manifest, job); !difference.empty()) {
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{}: was made with {}; give the same, so that the data goes on where it stopped, or begin a new run "
+                    "with it as the model, which takes its weights alone",
+                    checkpoint.string(), difference));
+  }
+  if (!manifest.checksums)
+    notes.push_back(
+        fmt::format("{} was saved by an earlier version, without checksums: damage to it, and small changes of the "
+                    "data, go unnoticed",
+                    checkpoint.filename().string()));
+  job.checkpoint = checkpoint;
+  job.initial = std::move(initial);
+  job.steps_done = manifest.state.step;
+  job.first_loss = manifest.state.first_loss;
+  job.last_loss = manifest.state.last_loss;
+}
+
+void go_on_from_loaded(const fs::path& checkpoint, std::vector<std::string>& notes, TrainJob& job) {
+  std::error_code ignored;
+  if (!fs::exists(checkpoint / checkpoint_state_file, ignored) && fs::is_directory(checkpoint, ignored)) {
+    if (const auto inside = find_checkpoints(checkpoint); !inside.empty()) {
+      throw Error(ErrorKind::input, {"load", checkpoint.string()},
+                  fmt::format("is a folder of {}; give one of them, such as {}", counted(std::ssize(inside), "checkpoint"),
+                              inside.back().string()));
+    }
+  }
+  go_on_from(checkpoint, verify_checkpoint(checkpoint), notes, job);
+}
+
+// False when the folder holds none at all.
+bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, TrainJob& job) {
+  const auto found = find_checkpoints(folder);
+  std::optional<std::string> newest_fault;
+  for (auto checkpoint = found.rbegin(); checkpoint != found.rend(); ++checkpoint) {
+    std::optional<CheckpointManifest> manifest;
+    try {
+      manifest = verify_checkpoint(*checkpoint);
+      go_on_from(*checkpoint, *manifest, notes, job);
+      return true;
+    } catch (const Error& error) {
+      // What checksums prove whole is of another run. Without them, another seed, say, may be damage.
+      const bool proven = manifest && manifest->checksums;
+      if (error.kind() != ErrorKind::input || proven) throw;
+      notes.push_back(fmt::format("{} is passed over: {}", checkpoint->filename().string(), error.what()));
+      if (!newest_fault) newest_fault = error.what();
+    }
+  }
+  if (!newest_fault) return false;
+  throw Error(ErrorKind::input, {"save", folder.string()},
+              fmt::format("holds {}, and none that resume can go on from; the newest: {}; to start afresh give another folder",
+                          counted(std::ssize(found), "checkpoint"), *newest_fault));
+}
+
+// The state of a checkpoint that this run could go on from, as far as its state.json tells.
+std::optional<CheckpointState> state_of_this_run(const fs::path& checkpoint, const TrainJob& job) {
+  try {
+    const CheckpointManifest manifest = read_manifest(checkpoint / checkpoint_state_file);
+    if (manifest.state.optimizer == job.optimizer.name && same_model(read_hf_config(checkpoint), job.config) &&
+        other_data(manifest, job).empty())
+      return manifest.state;
+  } catch (const Error&) {  // whosever it is, it is not to be mixed up
+  }
+  return {};
+}
+
+}  // namespace
+
+void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const RunLength& length) {
+  if (saving.resume) return;
+  const auto found = find_checkpoints(*saving.folder);
+  std::error_code ignored;
+  // Going on from the newest one is going on with that run, whichever option names it.
+  if (found.empty() || (saving.load && fs::equivalent(*saving.load, found.back(), ignored))) return;
+  const std::string newest = found.back().filename().string();
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::input, {"save", saving.folder->string()}, what + ", or give another folder");
+  };
+  const auto state = state_of_this_run(found.back(), job);
+  if (!state)
+    refuse(fmt::format("holds checkpoints of another run, the newest {}; go on from it with its settings and resume", newest));
+  if (length.ends(state->step, state->last_loss.value_or(state->first_loss), state->first_loss))
+    refuse(fmt::format("this run has finished there, with {}; go on from it with more steps and resume", newest));
+  refuse(fmt::format("holds checkpoints of this run, the newest {}; go on from it with resume", newest));
+}
+
+void set_initial_state(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
+  const SavingSettings& saving = settings.saving;
+  if (saving.verified && !saving.verified->empty())
+    return go_on_from(*saving.verified, read_manifest(*saving.verified / checkpoint_state_file), notes, job);
+  if (saving.load && !saving.verified) return go_on_from_loaded(*saving.load, notes, job);
+  if (saving.resume && !saving.verified && go_on_from_newest(*saving.folder, notes, job)) return;
+  const ModelSettings& model = settings.model;
+  if (!model.load_weights) {
+    job.initial.weights = random_weights(job.config, job.samples.seed);
+    return;
+  }
+  verify_weights_of_checkpoint(model.name);
+  WeightReading reading{.cut = {.wanted = model.layers.has_value(), .setting = "layers"}};
+  if (job.config.classifies() && !read_stored_config(model.name).classifies()) {
+    reading.new_head = job.samples.seed;
+    notes.push_back(fmt::format("the head for {} classes is new, drawn with seed {}", job.config.outputs(), *reading.new_head));
+  }
+  job.initial.weights = stored_weights(job.config, model.name, reading);
+}
+
+}  // namespace pipetrain

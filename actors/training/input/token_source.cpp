@@ -1,0 +1,126 @@
+#include "actors/training/input/token_source.hpp"
+
+#include "core/process_group.hpp"
+
+namespace pipetrain {
+
+using schedules::InputKind;
+
+namespace {
+
+// Tokens of a sequence, one behind the other.
+struct Stretch {
+  std::int64_t begin, count;
+};
+
+std::int64_t length_of(const std::vector<Stretch>& stretches) {
+  std::int64_t length = 0;
+  for (const Stretch& stretch : stretches) length += stretch.count;
+  return length;
+}
+
+struct Samples {
+  const std::int32_t* tokens;  // [count, sequence]
+  std::int64_t sequence, count;
+};
+
+// What a rank gets of a sequence: its part of one of the slices. slices: of all that it gets.
+std::vector<Stretch> stretches_of(const ContextPart& part, const RowSplit& slices, int slice) {
+  const SequencePart of{part, slices.begin(slice) * part.size};
+  const std::int64_t tokens = slices.count(slice);
+  std::vector<Stretch> stretches;
+  for (std::int64_t token = 0; token < tokens; token += of.run(token, tokens))
+    stretches.push_back({of.position(token, tokens), of.run(token, tokens)});
+  return stretches;
+}
+
+// target: of each sample the stretches, one behind the other.
+void copy_stretches(Stream& stream, const Samples& samples, const std::vector<Stretch>& stretches, const Tensor& target) {
+  if (length_of(stretches) == samples.sequence) return stream.copy(target.data, samples.tokens, target.bytes());
+  auto* to = target.as<std::int32_t>();
+  for (std::int64_t sample = 0; sample < samples.count; ++sample) {
+    for (const Stretch& stretch : stretches) {
+      const std::int32_t* const from = samples.tokens + sample * samples.sequence + stretch.begin;
+      stream.copy(to, from, static_cast<std::size_t>(stretch.count) * sizeof(std::int32_t));
+      to += stretch.count;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TokenSource::LaneStream> TokenSource::make_streams(const std::vector<Receiver>& receivers,
+                                                               const std::string& name) {
+  std::vector<LaneStream> streams;
+  for (const Receiver& receiver : receivers) streams.push_back({receiver.device->make_stream(name), receiver.part});
+  return streams;
+}
+
+TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
+                         const std::vector<Receiver>& last, int slices)
+    : replica_(replica),
+      samples_(std::move(samples)),
+      slices_(slices),
+      most_tokens_(samples_->batch().microbatch * samples_->dataset().sequence_length()),
+      steps_(static_cast<std::size_t>(2 * samples_->batch().microbatches), 0),
+      first_(make_streams(first, "tokens")),
+      last_(make_streams(last, "targets")) {
+  Device& host = *(first.empty() ? last : first).front().device;
+  staging_ = host.allocate_host(2 * steps_.size() * static_cast<std::size_t>(most_tokens_) * sizeof(std::int32_t),
+                                "tokens on their way");
+}
+
+void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slot& slot) {
+  const bool inputs = kind == InputKind::activation;
+  const Staged staged = read(step.step, microbatch / slices_);
+  const std::int32_t* tokens = staged.data + (inputs ? 0 : staged.tokens);
+  auto& streams = inputs ? first_ : last_;
+  const std::int64_t samples = samples_->batch().microbatch, sequence = staged.tokens / samples;
+  for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {
+    Stream& stream = *streams[lane].stream;
+    Tensor& tensor = slot.lanes[lane].tensor;
+    const ContextPart& part = streams[lane].part;
+    const std::vector<Stretch> stretches = stretches_of(part, RowSplit(sequence / part.size, slices_), microbatch % slices_);
+    tensor.shape = {samples * length_of(stretches)};
+    wait_until_free(stream, slot, lane);
+    copy_stretches(stream, {tokens, sequence, samples}, stretches, tensor);
+    mark_ready(stream, slot, lane);
+    // Until here the stream needs the events.
+    stream.host_callback([ready = slot.lanes[lane].ready, free = slot.lanes[lane].free] {});
+  }
+}
+
+void TokenSource::look_ahead(const StepInfo& filled) {
+  try {
+    read(filled.step + 1, 0);
+  } catch (...) {  // that step may never come; if it does, it meets the failure itself
+  }
+}
+
+TokenSource::Staged TokenSource::read(std::int64_t step, int microbatch) {
+  const std::size_t place = place_of(step, microbatch);
+  auto* const data = static_cast<std::int32_t*>(staging_.data()) + 2 * static_cast<std::int64_t>(place) * most_tokens_;
+  const std::int64_t tokens = tokens_of(step);
+  if (steps_[place] == step) return {data, tokens};
+  steps_[place] = 0;
+  const auto begin = ReadTimes::Clock::now();
+  const auto count = static_cast<std::size_t>(tokens);
+  samples_->read({step, replica_, microbatch}, tokens / samples_->batch().microbatch, {data, count}, {data + tokens, count});
+  steps_[place] = step;
+  read_times_.add(step, begin, ReadTimes::Clock::now());
+  return {data, tokens};
+}
+
+std::int64_t TokenSource::tokens_of(std::int64_t step) {
+  if (measured_step_ != step) {
+    measured_tokens_ = samples_->batch().microbatch * samples_->size(step).sequence;
+    measured_step_ = step;
+  }
+  return measured_tokens_;
+}
+
+std::size_t TokenSource::place_of(std::int64_t step, int microbatch) const {
+  return static_cast<std::size_t>(step % 2 * samples_->batch().microbatches + microbatch);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,63 @@
+// Tokens and targets of one replica, from the dataset into the ends of the pipeline.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/training/input/input_wait.hpp"
+#include "actors/training/input/step_samples.hpp"
+#include "core/device.hpp"
+#include "model/context/sequence_part.hpp"
+
+namespace pipetrain {
+
+class TokenSource : public InputSource {
+ public:
+  // A rank, and what it gets of each sequence.
+  struct Receiver {
+    Device* device = nullptr;
+    ContextPart part = {};
+  };
+  // The ranks of the first virtual stage, which get tokens, and of the last, which get targets. Microbatches are counted in
+  // slices of their sequences, see schedules::Plan; where ranks share sequences (cp > 1), all slices have the same length.
+  TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
+              const std::vector<Receiver>& last, int slices = 1);
+
+  void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override;
+  // Reads the next step's first microbatch, so that the step does not begin with waiting for it.
+  void look_ahead(const StepInfo& filled) override;
+
+  ReadTimes& read_times() { return read_times_; }
+
+ private:
+  // The inputs of a microbatch and then its targets, `tokens` of each.
+  struct Staged {
+    const std::int32_t* data = nullptr;
+    std::int64_t tokens = 0;
+  };
+  // Read from the dataset unless they are here.
+  Staged read(std::int64_t step, int microbatch);
+  std::size_t place_of(std::int64_t step, int microbatch) const;
+  std::int64_t tokens_of(std::int64_t step);  // of a microbatch
+  struct LaneStream {
+    std::unique_ptr<Stream> stream;
+    ContextPart part;
+  };
+  static std::vector<LaneStream> make_streams(const std::vector<Receiver>& receivers, const std::string& name);
+
+  int replica_;
+  std::shared_ptr<const StepSamples> samples_;
+  int slices_;                // of each microbatch
+  std::int64_t most_tokens_;  // of a microbatch
+  // Where the copies start from: by place, inputs then targets. A microbatch has two, in turns, because it may be read while
+  // the step before is still copying its own; in the step after that the same place is free again.
+  Buffer staging_;
+  std::vector<std::int64_t> steps_;                       // by place: whose samples are there; 0 for none
+  std::int64_t measured_step_ = 0, measured_tokens_ = 0;  // what tokens_of() found last
+  std::vector<LaneStream> first_, last_;                  // one per lane
+  ReadTimes read_times_;
+};
+
+}  // namespace pipetrain

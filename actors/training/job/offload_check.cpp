@@ -1,0 +1,63 @@
+#include "actors/training/job/offload_check.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/training/job/train_job.hpp"
+#include "core/device.hpp"
+#include "files/direct_file.hpp"
+#include "files/file_io.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+// Calls `work`; what cannot be written there is about offload-to.
+template <class Work>
+auto placing_folder_errors(const Offload& offload, const Work& work) {
+  try {
+    return work();
+  } catch (const WriteError& error) {
+    throw Error(error.kind(), {"offload-to", offload.folder.string()}, error.reason());
+  }
+}
+
+}  // namespace
+
+void check_offload(const TrainJob& job) {
+  const Offload& offload = job.offload;
+  if (!offload.any()) return;
+  const bool cpu = job.devices.kind == DeviceKind::cpu;
+  if (cpu && !offload.to_disk())
+    throw Error(
+        ErrorKind::input, {"offload", to_string(offload)},
+        "a CPU's memory is the host's already, so there is nothing to move; name a folder on a disk with offload-to, or "
+        "leave it out");
+  if (!offload.to_disk()) return;
+  placing_folder_errors(offload, [&] { const DirectFile probe(offload.folder, DirectFile::alignment); });
+}
+
+std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices, std::size_t beside) {
+  std::size_t host = 0, disk = 0;
+  for (const DeviceMemory& device : devices) {
+    host += device.use.host;
+    disk += device.use.disk;
+  }
+  if (host > 0) {
+    const std::size_t free = make_cpu_device(0, 1)->memory().free;
+    if (host + beside > free)
+      return Error(ErrorKind::out_of_memory,
+                   fmt::format("the host: what is offloaded needs about {} MiB and {} MiB are free; use fewer layers, or more "
+                               "replicas on other hosts with zero 1",
+                               (host + beside) >> 20, free >> 20));
+  }
+  if (disk > 0) {
+    const std::size_t free = placing_folder_errors(job.offload, [&] { return free_disk_bytes(job.offload.folder); });
+    if (disk > free)
+      return Error(ErrorKind::input, {"offload-to", job.offload.folder.string()},
+                   fmt::format("what is offloaded needs {} MiB and its disk has {} MiB free; make room, or take another disk",
+                               disk >> 20, free >> 20));
+  }
+  return {};
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,13 @@
+#include "actors/training/job/run_settings.hpp"
+
+#include <cmath>
+
+namespace pipetrain {
+
+LearningRate LearningRateSettings::over(std::int64_t total_steps) const {
+  const std::int64_t warmup =
+      warmup_ratio ? static_cast<std::int64_t>(std::ceil(*warmup_ratio * static_cast<double>(total_steps))) : warmup_steps;
+  return {kind, peak, minimum, warmup, total_steps, warmup_initial};
+}
+
+}  // namespace pipetrain

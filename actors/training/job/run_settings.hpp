@@ -1,0 +1,133 @@
+// What a training run is asked for, in groups that are passed whole. A program fills them, from options or otherwise;
+// make_train_job() checks what depends on model and data.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/ranks/device_settings.hpp"
+#include "actors/training/job/fault.hpp"
+#include "data/open_dataset.hpp"
+#include "data/samples/sampler.hpp"
+#include "model/config/cut.hpp"
+#include "model/config/numerics.hpp"
+#include "model/config/offload.hpp"
+#include "model/config/zero.hpp"
+#include "model/optimizer/learning_rate.hpp"
+#include "model/optimizer/loss_scale.hpp"
+#include "model/optimizer/optimizer_settings.hpp"
+#include "model/weights/saved_type.hpp"
+#include "schedules/plan/order.hpp"
+
+namespace pipetrain {
+
+namespace schedules {
+struct Plan;
+struct RecordedOrder;
+}  // namespace schedules
+
+struct ModelSettings {
+  std::string name = "tiny";           // a preset's name or a Hugging Face folder
+  bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
+  std::optional<std::int64_t> layers;  // keep the first of them only
+  std::optional<std::int64_t> labels;  // classes of a new head, or as many as the model has
+  std::optional<double> dropout;       // of everything the family can drop; not given: what the model was made with
+};
+
+struct DataSettings {
+  std::vector<DataInput> inputs;        // empty: the text that ships inside
+  std::filesystem::path tokenizer;      // of text; empty: bytes are tokens
+  std::optional<std::int64_t> seq_len;  // not given: from the data's rows, else the model
+  std::vector<std::string> text_keys;   // of rows, in their order; empty: "text"
+  std::optional<Pack> pack;             // not given: documents for text, none for other rows
+  std::string chat_template;            // of rows {"messages"}; empty: as the tokenizer tells
+};
+
+// Which samples come when, from the data.
+struct SampleOrder {
+  bool shuffle = true;
+  std::uint64_t seed = 0;  // of random weights too
+};
+
+// The parts of the model on the ranks of one replica, and in which order they work.
+struct LayoutSettings {
+  int pp = 1, tp = 1, cp = 1;                   // cp: parts that each sequence is cut into
+  bool sequence_parallel = true;                // where tp > 1
+  std::string schedule = "1f1b";                // one of all_schedules(), or the plan's name
+  int chunks = 1;                               // of the model on each stage
+  int slices = 1;                               // of each microbatch's sequence, see schedules::Plan
+  Cut cut = {};                                 // over pp x chunks virtual stages; empty: by cost
+  std::shared_ptr<const schedules::Plan> plan;  // instead of the schedule of that name; has passed validate()
+  std::string plan_file;                        // where it came from, for errors; may be empty
+  schedules::Order order = schedules::Order::planned;
+  std::shared_ptr<const schedules::RecordedOrder> replayed;  // a recorded run's steps, which chose by `order`; may be null
+};
+
+struct LearningRateSettings {
+  LearningRate::Kind kind = LearningRate::Kind::cosine;
+  double peak = 3e-4, minimum = 0;
+  std::int64_t warmup_steps = 0;
+  std::optional<double> warmup_ratio;  // a share of all steps, then warmup_steps is 0
+  double warmup_initial = 0;           // from where the warm-up rises
+
+  // For a run of this many steps in all.
+  LearningRate over(std::int64_t total_steps) const;
+};
+
+struct LengthSettings {
+  std::optional<std::int64_t> steps, epochs;  // the first limit reached; neither: see run_length()
+};
+
+// What is measured beside the training: the loss on data that is not trained on.
+struct EvaluationSettings {
+  std::vector<DataInput> inputs;  // empty and no split: nothing is
+  std::optional<double> split;    // instead: this share of the training data's samples, drawn by the seed, is kept for it
+  std::optional<std::int64_t> interval;  // in steps; not given: after each epoch. In any case at the end
+
+  bool wanted() const { return !inputs.empty() || split; }
+};
+
+struct SavingSettings {
+  std::optional<std::filesystem::path> folder;  // of checkpoints, and of the model at the end
+  std::optional<std::int64_t> interval;         // in steps; not given: only at the end
+  std::optional<std::int64_t> keep;             // the newest; not given: all
+  std::optional<std::int64_t> keep_every;       // and those of steps that are multiples of this, however old
+  SavedType type = SavedType::fp32;             // of the model at the end
+  std::uint64_t shard_bytes = 5'000'000'000;    // of one of its files
+  bool resume = false;                          // go on from the newest whole checkpoint of the folder
+  std::optional<std::filesystem::path> load;    // the checkpoint to go on from, instead
+  // Another process has verified this checkpoint, and goes on from it; an empty path: it begins afresh. Only the parts that
+  // this process needs are read.
+  std::optional<std::filesystem::path> verified;
+};
+
+struct RunSettings {
+  ModelSettings model;
+  DataSettings data;
+  SampleOrder samples;
+  LayoutSettings layout;
+  BatchShape batch;  // with dp
+  DeviceSettings devices;
+  Numerics numerics;
+  Zero zero;
+  Offload offload;
+  OptimizerSettings optimizer;
+  double clip_norm = 1;          // 0: off
+  bool post_validation = false;  // see TrainJob
+  LossScaleSettings loss_scale;
+  LearningRateSettings learning_rate;
+  LengthSettings length;
+  EvaluationSettings evaluation;
+  SavingSettings saving;
+  std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
+  std::optional<Fault> fault;
+
+  std::int64_t ranks() const { return std::int64_t{layout.pp} * layout.cp * layout.tp * batch.dp; }
+};
+
+}  // namespace pipetrain

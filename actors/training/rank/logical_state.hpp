@@ -1,0 +1,63 @@
+// The model's full tensors, of any state that ranks keep: gathered by asking the stages of the ranks that hold their parts, the
+// first replica's where replicas do not divide them.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "actors/engine/pipeline.hpp"
+#include "actors/training/rank/parallel_layout.hpp"
+#include "model/parameters/parameters.hpp"
+
+namespace pipetrain {
+
+// Only between steps. Not thread-safe.
+class LogicalState {
+ public:
+  LogicalState(Pipeline& pipeline, const ParallelLayout& layout, const TrainJob& job);
+  // Waits for what is still being read.
+  ~LogicalState();
+  LogicalState(const LogicalState&) = delete;
+  LogicalState& operator=(const LogicalState&) = delete;
+
+  // full = logical_tensors(config)[index] of this state, f32. The tensors behind it are asked for already, up to some memory,
+  // so that whoever copies all in order need not wait for each. Throws RunFailed.
+  void copy(const std::string& state, std::size_t index, float* full);
+
+ private:
+  // Of a slice, what one rank holds.
+  struct Piece {
+    StageId stage;
+    int rank = 0;  // of the part of the stage
+    std::size_t begin = 0, end = 0;
+  };
+  struct Slice {
+    std::size_t number = 0;  // of the rank's parameters
+    Parameter parameter;
+    std::vector<Piece> pieces;
+  };
+  struct Reading {
+    std::vector<float> slice;
+    std::vector<std::future<void>> done;  // by piece
+  };
+  // A tensor that was asked for.
+  struct Asked {
+    std::string state;
+    std::size_t index = 0;
+    std::size_t bytes = 0;
+    std::vector<Reading> slices;
+  };
+
+  void ask(const std::string& state, std::size_t index);
+  void forget();
+
+  Pipeline& pipeline_;
+  std::vector<std::vector<Slice>> slices_;  // as logical_tensors()
+  std::deque<Asked> asked_;                 // in order
+  std::size_t asked_bytes_ = 0;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,77 @@
+// Who computes what where: the plan of the schedule, validated once, the blocks of every stage, and for the ranks of this
+// process their devices, groups and links.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/ranks/rank_reach.hpp"
+#include "actors/ranks/run_processes.hpp"
+#include "actors/ranks/stage_parts.hpp"
+#include "actors/training/input/token_source.hpp"
+#include "actors/training/rank/rank_setup.hpp"
+#include "comm/world.hpp"
+#include "core/device.hpp"
+#include "core/mesh.hpp"
+#include "schedules/plan/plan.hpp"
+
+namespace pipetrain {
+
+class EngineChannel;
+struct TrainJob;
+
+// The job's ranks: all in this process, or dealt to the job's processes in order. Throws Error(input) for a parallel size below
+// 1, fewer ranks than processes, and when the job names GPUs but not one for each rank of this process.
+Mesh mesh_of(const TrainJob& job);
+
+class ParallelLayout {
+ public:
+  // Throws Error(input) when the model cannot be split or computed so, or the schedule cannot be built.
+  // planned: all ranks are here, and their setups say what they would hold in these processes.
+  explicit ParallelLayout(const TrainJob& job, const std::optional<PlannedProcesses>& planned = {});
+  // Of a job over several processes, every one of which makes its layout at the same time: opens the transport between them.
+  ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel);
+  ParallelLayout(const ParallelLayout&) = delete;
+  ParallelLayout& operator=(const ParallelLayout&) = delete;
+
+  const Mesh& mesh() const { return world_.mesh(); }
+  // The parts of stages that this process runs, replica-major. A stage is one part, unless the ranks of some stage run in
+  // several processes: then all stages are cut alike, so that the lanes of neighbours correspond.
+  std::vector<StageId> stages() const { return cuts_.beginning_with(world_.ranks()); }
+  Transport* transport() const { return world_.transport(); }  // null: one process
+  // {.dp = replicas, .pp = stages, .tp = parts}, each in the process of its ranks.
+  Mesh stage_mesh() const { return cuts_.stage_mesh(); }
+  StageParts::PartRank part_rank(const MeshCoordinate& at) const { return cuts_.part_rank(at); }
+  const schedules::Plan& plan() const { return plan_; }
+  const std::vector<schedules::StageNeeds>& needs() const { return needs_; }  // of the plan, by stage
+  const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
+  std::vector<std::vector<Block>> chunks_of(int stage) const;
+  const Device& device(const MeshCoordinate& rank) const { return world_.device(mesh().rank(rank)); }
+  // What each rank of this part of a stage is made of.
+  std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id) const;
+  // Of a part of a stage, what a source has to fill; none for one of another process.
+  std::vector<TokenSource::Receiver> receivers(StageId id) const;
+
+ private:
+  ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
+                 const std::optional<PlannedProcesses>& planned);
+  void make_groups(bool tied);
+  // Gives the members that this process runs the handles of a group of their own.
+  void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);
+  void add_links(RankSetup& setup) const;  // to its neighbours in the pipeline
+  RankSetup rank_setup(const TrainJob& job, int rank) const;
+
+  schedules::Plan plan_;
+  std::vector<schedules::StageNeeds> needs_;
+  std::vector<std::vector<Block>> parts_;  // by virtual stage
+  World world_;
+  RankReach reach_;
+  StageParts cuts_;
+  std::map<int, RankGroups> groups_;        // by rank of this process
+  std::map<int, std::size_t> group_bytes_;  // likewise; see RankSetup
+};
+
+}  // namespace pipetrain

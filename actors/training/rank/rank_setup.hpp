@@ -1,0 +1,76 @@
+// What one rank is made of: its place, its devices and groups, its part of the model and of the plan. Plain values, which the
+// layout fills in.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/training/input/step_samples.hpp"
+#include "actors/training/job/train_job.hpp"
+#include "comm/outgoing_links.hpp"
+#include "comm/transport.hpp"
+#include "core/device.hpp"
+#include "core/mesh.hpp"
+#include "core/process_group.hpp"
+#include "model/config/offload.hpp"
+#include "model/config/zero.hpp"
+#include "model/context/context_part.hpp"
+#include "model/optimizer/optimizer.hpp"
+#include "model/stage_model.hpp"
+#include "schedules/plan/validate.hpp"
+
+namespace pipetrain {
+
+// The groups that a rank is a member of; null where the group would have one member.
+struct RankGroups {
+  std::shared_ptr<Group> tensor;   // the ranks of the stage that have the same part of every sequence
+  std::shared_ptr<Group> context;  // the ranks of the stage that have the same weights, in the order of their parts
+  std::shared_ptr<Group> data;     // the ranks of all replicas that have the same weights: see weight_copies()
+  std::shared_ptr<Group> tied;     // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
+};
+
+struct RankSetup {
+  MeshCoordinate id;
+  int rank = 0;  // of the mesh
+  int lane = 0;  // of the slots of its part of the stage
+  Device* device = nullptr;
+  RankGroups groups;
+  ModelConfig config;
+  std::vector<std::vector<Block>> chunks;         // of this stage
+  ContextPart context;                            // of each sequence
+  MicrobatchShape shape;                          // the largest, of this part, of a slice where there are several
+  std::int64_t sequence = 1;                      // the largest, of this part, in all its slices
+  int microbatches = 1;                           // of a step, in slices their pieces
+  int slices = 1;                                 // of each microbatch
+  bool braids = false;                            // in its plan
+  bool isolates_documents = false;                // of the data
+  std::shared_ptr<const StepSamples> samples;     // null: only to be estimated
+  std::shared_ptr<const StepSamples> evaluation;  // null: nothing is evaluated
+  std::uint64_t seed = 0;                         // of dropout
+  bool sequence_parallel = true;
+  Numerics numerics;
+  SlotMemory slot_memory;       // null: only to be estimated
+  LinkKinds links;              // to the ranks whose slots it fills
+  int mirrors = 0;              // slots of other processes that it fills by way of memory of its own
+  std::size_t group_bytes = 0;  // that its groups over processes keep on its device
+  // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
+  bool same_order = true;
+  OptimizerSettings optimizer;
+  bool previews = false;  // the coming step's forwards may begin before the verdict
+  Zero zero;
+  Offload offload;
+  int replicas = 1, replica = 0;           // see weight_copies()
+  std::vector<schedules::Action> actions;  // of its stage in every step, in order; empty where the order is not known before
+  schedules::StageNeeds needs;
+  WrapOps wrap_ops;            // may be null
+  std::optional<Fault> fault;  // of this rank
+  bool saves = false;          // keeps host memory for a snapshot of its states
+};
+
+// What a rank will allocate, found without allocating it. What a GPU's libraries take is known only
+// when they have planned for the shapes; here it is estimated.
+MemoryUse estimate_memory(const RankSetup& setup);
+
+}  // namespace pipetrain

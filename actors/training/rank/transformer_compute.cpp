@@ -1,0 +1,120 @@
+#include "actors/training/rank/transformer_compute.hpp"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "actors/training/checkpoint/rank_file.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::vector<RankedCompute::RankMaker> rank_makers(std::vector<RankSetup>& setups, const InitialState& state) {
+  std::vector<RankedCompute::RankMaker> makers;
+  for (RankSetup& setup : setups) {
+    makers.push_back({"w" + std::to_string(setup.id.pp) + "r" + std::to_string(setup.id.tp) +
+                          (setup.id.cp > 0 ? "c" + std::to_string(setup.id.cp) : ""),
+                      [&setup, &state] {
+                        auto rank = std::make_unique<RankCompute>(std::move(setup));
+                        rank->state().load(state);
+                        return rank;
+                      }});
+  }
+  return makers;
+}
+
+}  // namespace
+
+TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const InitialState& state)
+    : RankedCompute(rank_makers(setups, state)) {}
+
+void TransformerCompute::verdict(const Verdict& verdict) {
+  on_all_workers([verdict](ComputeRank& rank) { static_cast<RankCompute&>(rank).set_verdict(verdict); });
+}
+
+std::vector<DeviceActions> TransformerCompute::add_times(StageTrace& trace) {
+  std::vector<DeviceActions> devices;
+  for (std::size_t index = 0; index < ranks(); ++index) devices.push_back(rank(index).trace());
+  const DeviceActions& measured = devices.front();
+  std::size_t next = 0;  // both are in nearly the same order
+  for (TracedAction& traced : trace.actions) {
+    for (std::size_t looked = 0; looked < measured.size(); ++looked) {
+      const DeviceAction& one = measured[(next + looked) % measured.size()];
+      if (one.action != traced.action) continue;
+      traced.times = one.times;
+      next += looked + 1;
+      break;
+    }
+  }
+  return devices;
+}
+
+std::vector<MemoryUse> TransformerCompute::memory() const {
+  std::vector<MemoryUse> uses;
+  for (std::size_t index = 0; index < ranks(); ++index) uses.push_back(rank(index).memory());
+  return uses;
+}
+
+void TransformerCompute::read_state(std::int64_t number, const StatePart& part, float* out) {
+  const auto index = static_cast<std::size_t>(part.tp_rank);
+  worker(index).post([this, &rank = rank(index), number, part, out] {
+    try {
+      rank.state().read(part, out);
+      events().state_read(number);
+    } catch (...) {
+      events().failed(std::current_exception());
+    }
+  });
+}
+
+std::size_t TransformerCompute::state_elements(const StatePart& part) const {
+  static_cast<void>(rank(static_cast<std::size_t>(part.tp_rank)).state().holder(part));
+  return part.elements;
+}
+
+// A moment of the ranks' states on its way to the disk.
+struct TransformerCompute::Saving {
+  std::int64_t number;
+  std::string where;
+  std::atomic<std::size_t> to_take;
+  std::mutex mutex;
+  std::exception_ptr failure;
+};
+
+void TransformerCompute::save_state(std::int64_t number, const std::string& where) {
+  const auto saving = std::make_shared<Saving>();
+  saving->number = number;
+  saving->where = where;
+  saving->to_take = ranks();
+  for (std::size_t index = 0; index < ranks(); ++index) {
+    worker(index).post([this, &one = rank(index), saving] {
+      try {
+        one.state().snapshot().take();
+      } catch (...) {
+        const std::lock_guard lock(saving->mutex);
+        saving->failure = std::current_exception();
+      }
+      if (--saving->to_take == 0) saver_.post([this, saving] { write(*saving); });
+    });
+  }
+}
+
+void TransformerCompute::write(Saving& saving) {
+  try {
+    if (saving.failure) std::rethrow_exception(saving.failure);
+    std::vector<RankFileReport> reports;
+    for (std::size_t index = 0; index < ranks(); ++index) {
+      StateSnapshot& snapshot = rank(index).state().snapshot();
+      snapshot.wait();
+      if (!snapshot.pieces().empty())
+        reports.push_back(write_rank_file(saving.where, rank(index).rank(), rank(index).layout(), snapshot.pieces()));
+    }
+    events().state_saved(saving.number, to_bytes(reports), nullptr);
+  } catch (...) {
+    events().state_saved(saving.number, "", std::current_exception());
+  }
+}
+
+}  // namespace pipetrain

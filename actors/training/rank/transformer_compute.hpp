@@ -1,0 +1,46 @@
+// The transformer that is trained as a stage's compute: a RankCompute for each tensor-parallel rank.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/engine/step.hpp"
+#include "actors/ranks/ranked_compute.hpp"
+#include "actors/ranks/worker.hpp"
+#include "actors/training/rank/rank_compute.hpp"
+
+namespace pipetrain {
+
+class TransformerCompute : public RankedCompute {
+ public:
+  // One setup per rank. Allocates and loads the state on the workers, all ranks at once; throws the first failure.
+  TransformerCompute(std::vector<RankSetup> ranks, const InitialState& state);
+  ~TransformerCompute() override { end_workers(); }
+
+  // The transformer reads activations and targets until the input gradient, received gradients until the weight gradients.
+  static schedules::SlotLife slot_life() { return {schedules::ActionKind::input_grad, schedules::ActionKind::weight_grad}; }
+
+  void verdict(const Verdict& verdict) override;
+
+  // A step's actions have the times at which they ran on the first rank's device. What completed() told the stage has none: a
+  // device's events cannot be read in its callbacks.
+  std::vector<DeviceActions> add_times(StageTrace& trace) override;
+  std::vector<MemoryUse> memory() const override;
+  // part.state: weights_state or one of the optimizer's.
+  void read_state(std::int64_t number, const StatePart& part, float* out) override;
+  std::size_t state_elements(const StatePart& part) const override;
+  // Writes a file for each rank that holds something on behalf of the run; the report: see rank_file.hpp.
+  void save_state(std::int64_t number, const std::string& where) override;
+
+ private:
+  struct Saving;
+
+  RankCompute& rank(std::size_t index) const { return static_cast<RankCompute&>(RankedCompute::rank(index)); }
+  void write(Saving& saving);
+
+  Worker saver_{"saver"};  // writes files; the workers give it its jobs
+};
+
+}  // namespace pipetrain

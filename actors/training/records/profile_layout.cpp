@@ -1,0 +1,352 @@
+#include "actors/training/records/profile_layout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "actors/training/rank/stage_memory.hpp"
+#include "core/error.hpp"
+#include "model/config/hf_config_text.hpp"
+#include "model/config/mode_names.hpp"
+#include "model/config/recompute_layers.hpp"
+#include "model/costs.hpp"
+#include "schedules/simulate/median.hpp"
+
+namespace pipetrain {
+
+using schedules::Placement;
+
+namespace {
+
+// Of blocks, by what they compute: the four of BlockKind, and again those that recompute less than the run's others.
+constexpr std::size_t block_kinds = 4, kinds_of_blocks = 2 * block_kinds;
+using ByKind = std::array<double, kinds_of_blocks>;
+using Parts = std::vector<std::vector<Block>>;               // [virtual stage]
+using KindsOfParts = std::vector<std::vector<std::size_t>>;  // [virtual stage], one a block
+
+KindsOfParts kinds_of(const Parts& parts, const Numerics& numerics) {
+  KindsOfParts all;
+  for (const auto& part : parts) {
+    const std::vector<Recompute> again = recompute_of_blocks(part, numerics);
+    auto& row = all.emplace_back();
+    for (std::size_t i = 0; i < part.size(); ++i)
+      row.push_back(static_cast<std::size_t>(part[i].kind) + (again[i] == numerics.recompute ? 0 : block_kinds));
+  }
+  return all;
+}
+
+Numerics numerics_of(const Profile& profile) {
+  Numerics numerics;
+  for (const Recompute mode : recompute_modes)
+    if (profile.recompute == name_of(mode)) numerics.recompute = mode;
+  if (profile.recompute_layers > 0) numerics.recompute_layers = profile.recompute_layers;
+  numerics.loss_chunks = profile.loss_chunks;
+  for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()})
+    if (profile.precision == numbers_name(precision)) numerics.precision = precision;
+  numerics.deterministic = profile.deterministic.value_or(true);
+  return numerics;
+}
+
+// Solves a x = b for a symmetric positive definite matrix, by Cholesky's decomposition.
+ByKind solve(std::array<ByKind, kinds_of_blocks> a, ByKind b) {
+  for (std::size_t i = 0; i < kinds_of_blocks; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      double sum = a[i][j];
+      for (std::size_t k = 0; k < j; ++k) sum -= a[i][k] * a[j][k];
+      a[i][j] = i == j ? std::sqrt(sum) : sum / a[j][j];
+    }
+    for (std::size_t k = 0; k < i; ++k) b[i] -= a[i][k] * b[k];
+    b[i] /= a[i][i];
+  }
+  for (std::size_t i = kinds_of_blocks; i-- > 0;) {
+    for (std::size_t k = i + 1; k < kinds_of_blocks; ++k) b[i] -= a[k][i] * b[k];
+    b[i] /= a[i][i];
+  }
+  return b;
+}
+
+// One kind of work, such as all F: the time of each block, from that of each measured stage.
+class BlockTimes {
+ public:
+  // seconds: of each part. shares: what a block of each kind takes by its FLOPs, in any unit.
+  BlockTimes(const KindsOfParts& parts, const std::vector<double>& seconds, const ByKind& shares) {
+    per_kind_ = shares;
+    double counted = 0;
+    for (const auto& part : parts)
+      for (const std::size_t kind : part) counted += shares[kind];
+    const double scale = std::accumulate(seconds.begin(), seconds.end(), 0.0) / counted;
+    if (!(scale > 0)) return;  // was not measured
+    for (double& share : per_kind_) share *= scale;
+    std::array<ByKind, kinds_of_blocks> a{};
+    ByKind b{};
+    for (std::size_t kind = 0; kind < kinds_of_blocks; ++kind) a[kind][kind] = b[kind] = drawn_to_shares;
+    for (std::size_t v = 0; v < parts.size(); ++v) {
+      if (!(seconds[v] > 0)) continue;
+      ByKind row{};  // of seconds[v], by kind
+      for (const std::size_t kind : parts[v]) row[kind] += per_kind_[kind] / seconds[v];
+      for (std::size_t i = 0; i < kinds_of_blocks; ++i) {
+        b[i] += row[i];
+        for (std::size_t j = 0; j < kinds_of_blocks; ++j) a[i][j] += row[i] * row[j];
+      }
+    }
+    const ByKind factor = solve(a, b);
+    for (std::size_t kind = 0; kind < kinds_of_blocks; ++kind) per_kind_[kind] *= std::max(factor[kind], 0.0);
+    for (std::size_t v = 0; v < parts.size(); ++v) {
+      double sum = 0;
+      for (const std::size_t kind : parts[v]) sum += per_kind_[kind];
+      factor_of_block_.insert(factor_of_block_.end(), parts[v].size(), sum > 0 ? seconds[v] / sum : 0);
+    }
+  }
+
+  // Of the block of this number in the model, where it is of this kind, which it need not have been.
+  double of(std::size_t block, std::size_t kind) const {
+    return factor_of_block_.empty() ? 0 : factor_of_block_[block] * per_kind_[kind];
+  }
+  // The mean of all blocks of this kind, given the kinds of all measured parts.
+  double mean(const KindsOfParts& parts, std::size_t kind) const {
+    double sum = 0;
+    std::size_t block = 0, count = 0;
+    for (const auto& part : parts)
+      for (const std::size_t one : part) {
+        if (one == kind) sum += of(block, kind), ++count;
+        ++block;
+      }
+    return count > 0 ? sum / static_cast<double>(count) : 0;
+  }
+  // Of blocks of these kinds, the first of which has this number.
+  double sum(std::size_t first, const std::vector<std::size_t>& blocks) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < blocks.size(); ++i) sum += of(first + i, blocks[i]);
+    return sum;
+  }
+
+ private:
+  static constexpr double drawn_to_shares = 1e-3;  // against errors of stages' times, relative and squared
+  ByKind per_kind_{};
+  std::vector<double> factor_of_block_;  // what blocks of a measured stage took beside what their kinds take
+};
+
+// FLOPs of a block of each kind in F, I and W.
+struct Flops {
+  ByKind forward{}, input_grad{}, weight_grad{};
+};
+
+Flops flops_of(const ModelConfig& config, std::int64_t sequence, const Numerics& numerics) {
+  Flops flops;
+  for (std::size_t k = 0; k < kinds_of_blocks; ++k) {
+    const Block block{static_cast<BlockKind>(k % block_kinds), 0};
+    const Recompute recompute = k < block_kinds ? numerics.recompute : lighter(numerics.recompute);
+    const double all = block_flops_per_token(config, block, sequence), products = block_flops_per_token(config, block, 0);
+    flops.forward[k] = all / 3;
+    flops.weight_grad[k] = products / 3;  // the scores of attention have no weights
+    flops.input_grad[k] = all - all / 3 - products / 3 +
+                          block_recompute_flops_per_token(config, block, sequence, recompute, numerics.loss_chunks);
+  }
+  return flops;
+}
+
+Parts measured_parts(const Profile& measured, const ModelConfig& config, const Numerics& numerics) {
+  const int parts = measured.placement().virtual_stages();
+  if (measured.cut.empty()) return partition_blocks(config, parts, measured.sequence, numerics);
+  try {
+    return cut_blocks(config, measured.cut, parts);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::input, std::string("the profile's ") + error.what() + "; write the profile anew");
+  }
+}
+
+class Relayout {
+ public:
+  Relayout(const Profile& measured, const Placement& placement, bool split, const Cut& cut)
+      : measured_(measured), result_(measured), from_(measured.placement()), to_(placement), split_(split) {
+    config_ = parse_hf_config(measured.config, "the profile's model");
+    const Numerics numerics = numerics_of(measured);
+    parts_ = measured_parts(measured, config_, numerics);
+    new_parts_ = cut.empty() ? partition_blocks(config_, to_.virtual_stages(), measured.sequence, numerics)
+                             : cut_blocks(config_, cut, to_.virtual_stages());
+    kinds_ = kinds_of(parts_, numerics);
+    new_kinds_ = kinds_of(new_parts_, numerics);
+    flops_ = flops_of(config_, measured.sequence, numerics);
+  }
+
+  Profile result() && {
+    result_.pp = to_.stages();
+    result_.chunks = to_.chunks();
+    result_.cut = cut_of(new_parts_);
+    result_.v_shape = to_ != Placement::looping(to_.stages(), to_.chunks());
+    result_.stages.assign(static_cast<std::size_t>(to_.stages()), {});
+    for (StageProfile& stage : result_.stages) stage.chunks.resize(static_cast<std::size_t>(to_.chunks()));
+    set_compute();
+    set_ends();
+    set_bytes();
+    set_messages();
+    return std::move(result_);
+  }
+
+  std::array<MeasuredBlock, block_kinds> blocks() const {
+    const Compute compute = measured_compute();
+    std::array<MeasuredBlock, block_kinds> blocks;
+    for (std::size_t k = 0; k < block_kinds; ++k) {
+      const auto mean = [&](const BlockTimes& times) {
+        const double seconds = times.mean(kinds_, k);
+        return seconds > 0 ? seconds
+                           : times.mean(kinds_, k + block_kinds);  // embedding and head, where only some layers recompute
+      };
+      const double part = Compute::weight_part(flops_, k), whole = mean(compute.backwards);
+      blocks[k] = {mean(compute.forwards), compute.was_split ? mean(compute.inputs) : whole * (1 - part),
+                   compute.was_split ? mean(compute.weights) : whole * part};
+    }
+    return blocks;
+  }
+
+ private:
+  // The times of all blocks. Where the backward was measured whole, its halves have none.
+  struct Compute {
+    bool was_split;
+    BlockTimes forwards, backwards, inputs, weights;
+
+    // Of the backward of a block of this kind, what W has by its FLOPs.
+    static double weight_part(const Flops& flops, std::size_t kind) {
+      return flops.weight_grad[kind] / (flops.input_grad[kind] + flops.weight_grad[kind]);
+    }
+  };
+  const ChunkProfile& old_chunk(int v) const {
+    const auto at = from_.at(v);
+    return measured_.stages[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
+  }
+  ChunkProfile& new_chunk(int v) {
+    const auto at = to_.at(v);
+    return result_.stages[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
+  }
+
+  template <class Value>
+  BlockTimes times(const Value& value, const ByKind& shares) const {
+    std::vector<double> seconds;
+    for (int v = 0; v < from_.virtual_stages(); ++v) seconds.push_back(value(old_chunk(v)));
+    return {kinds_, seconds, shares};
+  }
+
+  // work(virtual stage, its first block, the kinds of its blocks)
+  template <class Work>
+  void each_new_part(const Work& work) const {
+    std::size_t first = 0;
+    for (std::size_t v = 0; v < new_parts_.size(); ++v) {
+      work(static_cast<int>(v), first, new_kinds_[v]);
+      first += new_parts_[v].size();
+    }
+  }
+
+  Compute measured_compute() const {
+    ByKind backward{};
+    for (std::size_t k = 0; k < kinds_of_blocks; ++k) backward[k] = flops_.input_grad[k] + flops_.weight_grad[k];
+    const bool was_split = measured_.splits_backward();
+    const auto whole = [&](const ChunkProfile& chunk) {
+      return was_split ? chunk.input_grad + chunk.weight_grad : chunk.backward;
+    };
+    return {was_split, times([](const ChunkProfile& chunk) { return chunk.forward; }, flops_.forward), times(whole, backward),
+            times([](const ChunkProfile& chunk) { return chunk.input_grad; }, flops_.input_grad),
+            times([](const ChunkProfile& chunk) { return chunk.weight_grad; }, flops_.weight_grad)};
+  }
+
+  void set_compute() {
+    const Compute compute = measured_compute();
+    each_new_part([&](int v, std::size_t first, const std::vector<std::size_t>& blocks) {
+      ChunkProfile& chunk = new_chunk(v);
+      chunk.forward = compute.forwards.sum(first, blocks);
+      if (!split_) {
+        chunk.backward = compute.backwards.sum(first, blocks);
+      } else if (compute.was_split) {
+        chunk.input_grad = compute.inputs.sum(first, blocks);
+        chunk.weight_grad = compute.weights.sum(first, blocks);
+      } else {
+        for (std::size_t i = 0; i < blocks.size(); ++i) {
+          const std::size_t k = blocks[i];
+          const double seconds = compute.backwards.of(first + i, k), part = Compute::weight_part(flops_, k);
+          chunk.weight_grad += seconds * part;
+          chunk.input_grad += seconds * (1 - part);
+        }
+      }
+    });
+  }
+
+  double parameters(const std::vector<Block>& blocks) const {
+    double sum = 0;
+    for (const Block& block : blocks) sum += static_cast<double>(block_parameter_count(config_, block));
+    return sum;
+  }
+
+  // What goes by a part's parameters: the measured sum over the whole model, shared out.
+  void set_ends() {
+    const auto all = static_cast<double>(parameter_count(config_));
+    ChunkProfile sums;
+    double norm = 0, optimizer = 0, tied = 0;
+    for (int v = 0; v < from_.virtual_stages(); ++v) {
+      sums.reduce_grads += old_chunk(v).reduce_grads;
+      sums.sum_replicated += old_chunk(v).sum_replicated;
+      tied = std::max(tied, old_chunk(v).sum_tied);
+    }
+    for (const StageProfile& stage : measured_.stages) norm += stage.norm, optimizer += stage.optimizer;
+    for (int v = 0; v < to_.virtual_stages(); ++v) {
+      const double part = parameters(new_parts_[static_cast<std::size_t>(v)]) / all;
+      StageProfile& stage = result_.stages[static_cast<std::size_t>(to_.at(v).stage)];
+      new_chunk(v).reduce_grads = sums.reduce_grads * part;
+      new_chunk(v).sum_replicated = sums.sum_replicated * part;
+      stage.norm += norm * part;
+      stage.optimizer += optimizer * part;
+    }
+    if (!measured_.tied) return;
+    for (const schedules::StageChunk at : tied_sum_places(to_))
+      new_chunk(to_.virtual_stage(at.stage, at.chunk)).sum_tied = tied;
+  }
+
+  void set_bytes() {
+    if (measured_.precision.empty()) return;  // an earlier build's: how it computed is not known
+    const StageMemory memory(config_, measured_.tp, {measured_.microbatch, measured_.sequence / measured_.cp},
+                             {.numerics = numerics_of(measured_),
+                              .device = measured_.device == "cpu" ? DeviceKind::cpu : DeviceKind::cuda,
+                              .cp = measured_.cp});
+    for (int stage = 0; stage < to_.stages(); ++stage) {
+      Parts chunks;
+      for (int chunk = 0; chunk < to_.chunks(); ++chunk)
+        chunks.push_back(new_parts_[static_cast<std::size_t>(to_.virtual_stage(stage, chunk))]);
+      const auto bytes = memory.activations(chunks);
+      for (std::size_t chunk = 0; chunk < bytes.size(); ++chunk) {
+        ChunkProfile& cell = result_.stages[static_cast<std::size_t>(stage)].chunks[chunk];
+        cell.held_bytes = static_cast<double>(bytes[chunk].saved);
+        cell.pending_bytes = static_cast<double>(bytes[chunk].pending);
+      }
+    }
+  }
+
+  void set_messages() {
+    std::vector<double> known;
+    for (int v = 0; v + 1 < from_.virtual_stages(); ++v)
+      if (from_.at(v).stage != from_.at(v + 1).stage) known.push_back(measured_.p2p[static_cast<std::size_t>(v)]);
+    const double usual = known.empty() ? 0 : schedules::median_of(std::move(known));
+    result_.p2p.clear();
+    for (int v = 0; v + 1 < to_.virtual_stages(); ++v)
+      result_.p2p.push_back(to_.at(v).stage == to_.at(v + 1).stage ? 0 : usual);
+  }
+
+  const Profile& measured_;
+  Profile result_;
+  Placement from_, to_;
+  bool split_;
+  ModelConfig config_;
+  Parts parts_, new_parts_;
+  KindsOfParts kinds_, new_kinds_;
+  Flops flops_;
+};
+
+}  // namespace
+
+Profile profile_for(const Profile& measured, const Placement& placement, bool split, const Cut& cut) {
+  return Relayout(measured, placement, split, cut).result();
+}
+
+std::array<MeasuredBlock, 4> measured_blocks(const Profile& measured) {
+  return Relayout(measured, measured.placement(), true, measured.cut).blocks();
+}
+
+}  // namespace pipetrain

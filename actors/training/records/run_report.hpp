@@ -1,0 +1,58 @@
+// What the report page of a run shows, gathered step by step.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/training/job/job_settings.hpp"
+#include "actors/training/records/profile.hpp"
+#include "actors/training/records/run_timeline.hpp"
+#include "records/report_page.hpp"
+
+namespace pipetrain {
+
+// Not thread-safe. Memory is bounded, however long the run.
+class RunReport {
+ public:
+  // model: as the run named it.
+  RunReport(const TrainJob& job, const std::string& model, const NamedValues& settings);
+  // Steps that earlier starts of the run made: for the curves.
+  void add_history(const std::vector<StepMetrics>& steps, const std::vector<EvaluationMetrics>& evaluations);
+  // After every step.
+  void add(const StepMetrics& metrics, const StepReport& report);
+  void add(const EvaluationMetrics& metrics);
+  // Refers to this. Its timelines: the second step, the slowest, the newest, and one simulated from the costs that were
+  // measured.
+  ReportPage page() const;
+
+ private:
+  template <class Metrics>
+  struct Curve {
+    const char *title, *unit;
+    double scale;
+    std::optional<double> (*read)(const Metrics&);
+    StepSeries series;
+  };
+
+  template <class Metrics>
+  static void add_to(std::vector<Curve<Metrics>>& curves, const Metrics& metrics) {
+    for (Curve<Metrics>& curve : curves)
+      if (const auto value = curve.read(metrics)) curve.series.add(metrics.step, *value);
+  }
+  schedules::Timeline timeline_of(const StepReport& report, const char* which) const;
+  void add_simulated(ReportPage& page) const;
+
+  ReportPage begin_;  // what does not change
+  std::vector<Curve<StepMetrics>> curves_;
+  std::vector<Curve<EvaluationMetrics>> evaluation_curves_;
+  RunTimeline no_steps_;
+  schedules::Plan plan_;
+  schedules::Order order_;
+  ProfileRecorder profile_;
+  std::optional<StepMetrics> newest_metrics_;
+  std::optional<StepReport> second_, slowest_, newest_;
+};
+
+}  // namespace pipetrain

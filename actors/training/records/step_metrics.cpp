@@ -1,0 +1,63 @@
+#include "actors/training/records/step_metrics.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace pipetrain {
+
+namespace {
+
+// Of each stage, the share of the step, from its first action to its last on any stage, in which it ran none.
+std::vector<std::optional<double>> stage_bubbles(const std::vector<StageTrace>& stages) {
+  using Seconds = std::chrono::duration<double>;
+  auto first = std::chrono::steady_clock::time_point::max();
+  auto last = std::chrono::steady_clock::time_point::min();
+  std::vector<double> busy(stages.size(), 0);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const auto& action : stages[stage].actions) {
+      if (schedules::is_move(action.action.kind)) continue;  // beside what keeps the stage busy
+      first = std::min(first, action.times.start);
+      last = std::max(last, action.times.end);
+      busy[stage] += Seconds(action.times.end - action.times.start).count();
+    }
+  }
+  const double makespan = Seconds(last - first).count();
+  std::vector<std::optional<double>> bubbles;
+  for (const double seconds : busy)
+    bubbles.push_back(makespan > 0 ? std::optional(std::max(0.0, 1 - seconds / makespan)) : std::nullopt);
+  return bubbles;
+}
+
+}  // namespace
+
+StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemory>& memory, double flops_per_token,
+                         double elapsed) {
+  StepMetrics metrics;
+  metrics.step = report.step;
+  if (report.has_loss()) metrics.loss = report.loss;
+  if (std::isfinite(report.grad_norm)) metrics.grad_norm = report.grad_norm;
+  metrics.lr = report.learning_rate;
+  metrics.tokens = report.tokens;
+  metrics.seconds = report.seconds;
+  metrics.elapsed = elapsed;
+  const double rate = static_cast<double>(report.tokens) / report.seconds;
+  const auto devices = static_cast<double>(memory.size());
+  metrics.tokens_per_second = rate;
+  metrics.tokens_per_second_per_device = rate / devices;
+  metrics.tflops_per_device = rate * flops_per_token / devices / 1e12;
+  metrics.bubble = report.bubble;
+  metrics.skipped = report.skipped;
+  metrics.applied_steps = report.applied_steps;
+  metrics.loss_scale = report.loss_scale;
+  metrics.input_wait = report.input_wait;
+  metrics.stage_bubble = report.stage_bubble.empty() ? stage_bubbles(report.trace) : report.stage_bubble;
+  for (const auto& device : memory) metrics.memory_bytes.push_back(static_cast<std::int64_t>(device.use.total()));
+  return metrics;
+}
+
+EvaluationMetrics evaluation_metrics(const Evaluation& evaluation) {
+  return {evaluation.step, evaluation.loss, evaluation.perplexity(), evaluation.accuracy, evaluation.f1};
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,17 @@
+// The metrics of a step that a Trainer has made.
+#pragma once
+
+#include <vector>
+
+#include "actors/training/run/trainer.hpp"
+#include "records/metrics_line.hpp"
+
+namespace pipetrain {
+
+// Rates are of model FLOPs: model_flops_per_token(). memory: Trainer::memory().
+StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemory>& memory, double flops_per_token,
+                         double elapsed);
+
+EvaluationMetrics evaluation_metrics(const Evaluation& evaluation);
+
+}  // namespace pipetrain

@@ -1,0 +1,60 @@
+#include "actors/training/run/evaluator.hpp"
+
+#include <chrono>
+
+#include "actors/engine/pipeline.hpp"
+#include "actors/training/run/step_results.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+Evaluator::Evaluator(const TrainJob& job, const StepResults& results)
+    : samples_(std::make_shared<StepSamples>(StepSamples::once_in_order(job.evaluation, job.batch, sequence_chunks(job)))),
+      results_(results),
+      classes_(job.config.classifies() ? job.config.outputs() : 0),
+      pieces_(static_cast<int>(job.batch.microbatches) * job.layout.slices) {}
+
+// In the order of the batch: see BatchShape.
+void Evaluator::tally(const std::vector<StageResult>& results, std::int64_t step, ClassTally& classes) const {
+  const std::vector<std::int64_t> batch = samples_->sampler().global_batch(step - 1);
+  const std::int64_t of_replica = samples_->batch().microbatches * samples_->batch().microbatch;
+  Sample sample;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (batch[i] == Sampler::no_sample) continue;
+    samples_->dataset().read(batch[i], sample);
+    const auto place = static_cast<std::int64_t>(i);
+    classes.add(sample.labels.back(), results_.class_said(results, static_cast<int>(place / of_replica), place % of_replica));
+  }
+}
+
+std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::function<bool()>& stop) const {
+  const auto start = std::chrono::steady_clock::now();
+  double loss_sum = 0;
+  ClassTally classes(classes_);
+  std::int64_t counted = 0;
+  for (std::int64_t step = 1; step <= samples_->sampler().steps_per_epoch(); ++step) {
+    if (stop()) return std::nullopt;
+    counted += samples_->size(step).counted;
+    const StepInfo info{.step = step, .microbatches = pieces_, .kind = schedules::StepKind::evaluation};
+    std::vector<StageResult> reported;
+    pipeline.step(info, [&](const std::vector<StageResult>& results) {
+      reported = results;
+      return Verdict{.apply = false};
+    });
+    results_.add_losses(reported, info.kind, loss_sum);
+    if (classes_ > 0) tally(reported, step, classes);
+  }
+  if (counted == 0)
+    throw Error(ErrorKind::input, "no label of the data to evaluate on counts, so it has no loss; give data with labels");
+  Evaluation evaluation;
+  evaluation.samples = samples_->dataset().size();
+  evaluation.loss = loss_sum / static_cast<double>(counted);
+  if (classes_ > 0) {
+    evaluation.accuracy = classes.accuracy();
+    evaluation.f1 = classes.f1();
+  }
+  evaluation.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return evaluation;
+}
+
+}  // namespace pipetrain

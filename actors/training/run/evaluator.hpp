@@ -1,0 +1,41 @@
+// Evaluates by forward passes through the pipeline that trains.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/training/input/step_samples.hpp"
+#include "actors/training/job/train_job.hpp"
+#include "actors/training/run/class_tally.hpp"
+#include "actors/training/run/evaluation.hpp"
+
+namespace pipetrain {
+
+class Pipeline;
+class StepResults;
+
+// Runs evaluations of a job's data. Not thread-safe. Losses of microbatches are added in the order of samples, so the sum does
+// not depend on how many microbatches or replicas a step has.
+class Evaluator {
+ public:
+  // The results outlive this. The job must have data to evaluate on.
+  Evaluator(const TrainJob& job, const StepResults& results);
+
+  const std::shared_ptr<const StepSamples>& samples() const { return samples_; }
+  // Between two steps: changes neither weights nor what later steps compute. Nothing when `stop` became true, which is asked
+  // before every step. Throws RunFailed.
+  std::optional<Evaluation> run(Pipeline& pipeline, const std::function<bool()>& stop) const;
+
+ private:
+  void tally(const std::vector<StageResult>& results, std::int64_t step, ClassTally& classes) const;
+
+  std::shared_ptr<const StepSamples> samples_;
+  const StepResults& results_;
+  std::int64_t classes_;  // 0: a language model
+  int pieces_;            // of a replica's microbatches in a step: their slices
+};
+
+}  // namespace pipetrain

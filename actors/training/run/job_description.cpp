@@ -1,0 +1,113 @@
+#include "actors/training/run/job_description.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/training/rank/parallel_layout.hpp"
+#include "core/counted.hpp"
+#include "model/config/mode_names.hpp"
+#include "model/costs.hpp"
+#include "schedules/plan/grid.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::string block_name(const Block& block) {
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return "embedding";
+    case BlockKind::attention:
+      return fmt::format("{}.attention", block.layer);
+    case BlockKind::mlp:
+      return fmt::format("{}.mlp", block.layer);
+    default:
+      return "head";
+  }
+}
+
+// "embedding .. 3.attention (8 blocks)"
+std::string run_name(const std::vector<Block>& blocks) {
+  if (blocks.size() == 1) return block_name(blocks.front());
+  return fmt::format("{} .. {} ({} blocks)", block_name(blocks.front()), block_name(blocks.back()), blocks.size());
+}
+
+// "3 microbatches", or "5 slices (1.25 microbatches)"
+std::string in_flight(int count, int slices) {
+  if (slices == 1) return counted(count, "microbatch", "es");
+  return fmt::format("{} ({:.4g} microbatches)", counted(count, "slice"), static_cast<double>(count) / slices);
+}
+
+std::string stage_lines(const JobEstimate& estimate) {
+  std::string lines;
+  const auto& placement = estimate.plan.placement;
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+      const auto& blocks = estimate.blocks[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
+      const auto& needs = estimate.needs[static_cast<std::size_t>(stage)].chunks[static_cast<std::size_t>(chunk)];
+      lines +=
+          fmt::format("stage {}{}: {}; at most {} {}\n", stage, placement.chunks() > 1 ? fmt::format(" chunk {}", chunk) : "",
+                      run_name(blocks), in_flight(needs.peak_activations, estimate.plan.slices),
+                      needs.peak_offloaded > 0 ? fmt::format("here, {} offloaded", needs.peak_offloaded) : "in flight");
+    }
+  }
+  return lines;
+}
+
+std::string recomputation(const Numerics& numerics) {
+  std::string text;
+  if (numerics.recompute != Recompute::none) text += fmt::format(", recompute {}", name_of(numerics.recompute));
+  if (numerics.recompute_layers) text += fmt::format(" of {}", counted(*numerics.recompute_layers, "layer"));
+  if (numerics.loss_chunks > 1) text += fmt::format(", loss in {} chunks", numerics.loss_chunks);
+  return text;
+}
+
+double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+// What devices keep elsewhere; empty where nothing is offloaded or saved.
+std::string outside_line(const std::vector<DeviceMemory>& devices) {
+  std::size_t host = 0, disk = 0, snapshots = 0;
+  for (const DeviceMemory& device : devices) {
+    host += device.use.host;
+    disk += device.use.disk;
+    snapshots += device.use.snapshot;
+  }
+  std::string line;
+  if (host > 0)
+    line += fmt::format("{}: {:.1f} MiB in all\n",
+                        disk > 0 ? "host memory for transfers to the disk" : "offloaded to host memory", mebibytes(host));
+  if (disk > 0) line += fmt::format("offloaded to disk: {:.1f} MiB in all\n", mebibytes(disk));
+  if (snapshots > 0)
+    line += fmt::format("host memory for the snapshot that checkpoints are written from: {:.1f} MiB\n", mebibytes(snapshots));
+  return line;
+}
+
+std::string memory_table(const std::vector<DeviceMemory>& devices, const MeshShape& shape) {
+  std::string table =
+      fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11} {:>11} {:>11} {:>12} {:>9} {:>10} {:>11}\n", "device", "replica", "stage",
+                  "rank", "parameters", "gradients", "optimizer", "activations", "queues", "workspace", "total MiB");
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const auto& [rank, use] = devices[i];
+    table += fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f} {:>9.1f} {:>10.1f} {:>11.1f}\n", i,
+                         rank.dp, rank.pp, stage_rank(rank, shape), mebibytes(use.parameters), mebibytes(use.gradients),
+                         mebibytes(use.optimizer), mebibytes(use.activations), mebibytes(use.queues), mebibytes(use.workspace),
+                         mebibytes(use.total()));
+  }
+  return table + outside_line(devices);
+}
+
+}  // namespace
+
+std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
+  return fmt::format("{} parameters, {}, sequence {}{}; {} a step: dp {} x {} of {}\n", parameter_count(job.config),
+                     counted(job.config.layers, "layer"), job.dataset->sequence_length(),
+                     job.layout.cp > 1 ? fmt::format(" over {} ranks", job.layout.cp) : "",
+                     counted(job.batch.global_batch(), "sample"), job.batch.dp,
+                     counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch) +
+         fmt::format("schedule {}, {}{}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
+                     job.layout.slices > 1 ? fmt::format(", {} slices a microbatch", job.layout.slices) : "",
+                     recomputation(job.numerics), schedules::print_grid(estimate.plan, {})) +
+         fmt::format("cut {} ({})\n", cut_text(cut_of(estimate.blocks)),
+                     job.layout.cut.empty() ? "attention and MLP blocks of each virtual stage, by cost" : "as given") +
+         stage_lines(estimate) + memory_table(estimate.devices, mesh_of(job).shape());
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,13 @@
+// What `--dry-run` prints of a job: its sizes, its plan, what each stage holds, and the memory of each device.
+#pragma once
+
+#include <string>
+
+#include "actors/training/run/job_estimate.hpp"
+
+namespace pipetrain {
+
+// Lines for a terminal. estimate: estimate_job(job).
+std::string job_description(const TrainJob& job, const JobEstimate& estimate);
+
+}  // namespace pipetrain

@@ -1,0 +1,103 @@
+#include "actors/training/run/job_memory.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "actors/training/job/offload_check.hpp"
+#include "core/device.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr const char* the_host = "the host";
+
+struct MemoryNeed {
+  std::size_t free = 0, bytes = 0;
+};
+
+// By name; the CPU's devices share the host's memory, each GPU has its own.
+std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, const std::vector<DeviceMemory>& devices) {
+  std::map<std::string, MemoryNeed> needs;
+  for (const auto& rank : devices) {
+    const Device& device = layout.device(rank.rank);
+    MemoryNeed& need = needs[device.id().kind == DeviceKind::cpu ? the_host : to_string(device.id())];
+    need.free = device.memory().free;
+    need.bytes += rank.use.total();
+    if (rank.use.snapshot == 0) continue;
+    MemoryNeed& host = needs[the_host];
+    host.bytes += rank.use.snapshot + rank.use.host;
+    if (host.free == 0) host.free = make_cpu_device(0, 1)->memory().free;
+  }
+  return needs;
+}
+
+// Recomputation of more than a run's own, and what a device needs then.
+struct Recomputing {
+  std::optional<std::int64_t> layers;  // of each stage; else all
+  std::size_t bytes = 0;
+};
+
+// In full, of as few layers of each stage as fit, or of all where those do not fit either. bytes(numerics): what is needed.
+template <class Bytes>
+Recomputing least_recomputing(const TrainJob& job, std::size_t free, const Bytes& bytes) {
+  Numerics numerics = job.numerics;
+  numerics.recompute = Recompute::full;
+  numerics.recompute_layers.reset();
+  Recomputing least{.layers = {}, .bytes = bytes(numerics)};
+  if (least.bytes > free) return least;
+  std::int64_t too_few = 0, enough = job.config.layers;
+  while (enough - too_few > 1) {
+    numerics.recompute_layers = too_few + (enough - too_few) / 2;
+    const std::size_t need = bytes(numerics);
+    if (need <= free) least = {.layers = numerics.recompute_layers, .bytes = need};
+    (need <= free ? enough : too_few) = *numerics.recompute_layers;
+  }
+  return least;
+}
+
+// What makes a run smaller: the CPU's devices are parts of one host, and more of them have no more memory.
+std::string remedies(const TrainJob& job, const Recomputing& recomputing, std::size_t need) {
+  std::string text;
+  if (recomputing.bytes < need)
+    text += "recompute full" +
+            (recomputing.layers ? " of " + std::to_string(*recomputing.layers) + " or more layers of each stage" : "") +
+            " (about " + std::to_string(recomputing.bytes >> 20) + " MiB then), ";
+  if (job.devices.kind == DeviceKind::cuda) return text + "a smaller microbatch or sequence length, or more devices";
+  if (job.batch.dp > 1) text += "a smaller dp, ";
+  return text + "a smaller microbatch or sequence length, or fewer layers";
+}
+
+}  // namespace
+
+std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job) {
+  std::vector<DeviceMemory> devices;
+  for (const StageId id : layout.stages()) {
+    for (const auto& setup : layout.rank_setups(job, id)) {
+      devices.push_back({setup.id, estimate_memory(setup)});
+    }
+  }
+  return devices;
+}
+
+std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
+                                     const std::vector<DeviceMemory>& devices, std::size_t beside) {
+  if (auto shortage = offload_shortage(job, devices)) return shortage;
+  for (const auto& [name, need] : memory_needs(layout, devices)) {
+    const std::size_t free = need.free, bytes = need.bytes + beside;
+    if (bytes <= free) continue;
+    const std::string& full_device = name;
+    const auto needs_with = [&](const Numerics& numerics) {
+      TrainJob other = job;
+      other.numerics = numerics;
+      return memory_needs(layout, estimate_devices(layout, other)).at(full_device).bytes + beside;
+    };
+    const Recomputing less = least_recomputing(job, free, needs_with);
+    return Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(bytes >> 20) + " MiB and " +
+                                               std::to_string(free >> 20) + " MiB are free; use " + remedies(job, less, bytes));
+  }
+  return {};
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,121 @@
+#include "actors/training/run/make_train_job.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/training/checkpoint/resume.hpp"
+#include "actors/training/job/job_plan.hpp"
+#include "actors/training/job/offload_check.hpp"
+#include "actors/training/job/post_validation.hpp"
+#include "actors/training/job/run_length.hpp"
+#include "actors/training/job/zero_note.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "data/samples/split.hpp"
+#include "model/named_model.hpp"
+#include "model/weights/companion_files.hpp"
+#include "model/weights/stored_model.hpp"
+
+namespace pipetrain {
+namespace {
+
+ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& notes) {
+  ModelConfig config = named_model(model.name, model.layers);
+  if (model.labels && config.classifies() && *model.labels != config.outputs())
+    throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
+                fmt::format("the model {} tells {} classes apart; leave it out", model.name, config.outputs()));
+  if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
+  if (model.dropout) set_dropout(config, *model.dropout);
+  return model.load_weights ? with_head_of_weights(std::move(config), model.name, notes) : config;
+}
+
+DatasetOptions data_options(const RunSettings& settings, const ModelConfig& config) {
+  DatasetOptions data;
+  data.inputs = settings.data.inputs;
+  data.tokenizer = settings.data.tokenizer;
+  data.text_keys_chosen = !settings.data.text_keys.empty();
+  if (data.text_keys_chosen) data.text_keys = settings.data.text_keys;
+  data.pack = settings.data.pack;
+  data.chat_template = settings.data.chat_template;
+  data.sequence_length = settings.data.seq_len.value_or(0);
+  data.default_sequence_length = config.max_positions;
+  data.max_positions = config.max_positions;
+  data.vocabulary = config.vocabulary;
+  data.shuffle = settings.samples.shuffle;
+  data.seed = settings.samples.seed;
+  data.classes = config.classifies() ? config.outputs() : 0;
+  return data;
+}
+
+// Data to evaluate on has the sequences that the model trains on.
+void open_data(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
+  DatasetOptions data = data_options(settings, job.config);
+  data.notes = &notes;
+  job.dataset = open_dataset(data);
+  if (settings.evaluation.split) {
+    DataSplit split = split_dataset(std::move(job.dataset), *settings.evaluation.split, settings.samples.seed);
+    job.dataset = std::move(split.training);
+    job.evaluation = std::move(split.evaluation);
+  } else if (settings.evaluation.wanted()) {
+    data.inputs = settings.evaluation.inputs;
+    data.sequence_length = job.dataset->sequence_length();
+    data.setting = "eval-data";
+    job.evaluation = open_dataset(data);
+  }
+}
+
+// A given plan must go with this model and layout; it gets the end of its step here.
+void complete_plan(TrainJob& job) {
+  if (!job.layout.plan) return;
+  try {
+    job.layout.plan = std::make_shared<const schedules::Plan>(plan_of(job));
+  } catch (const Error& error) {
+    if (job.layout.plan_file.empty()) throw;
+    throw Error(error.kind(), fmt::format("{}: {}", job.layout.plan_file, error.what()));
+  }
+}
+
+// Where the warm-up takes the whole run: its peak, and the way down from there, are never reached.
+std::optional<std::string> warmup_note(const LearningRate& rate) {
+  if (rate.warmup_steps == 0 || rate.warmup_steps < rate.total_steps) return std::nullopt;
+  return fmt::format(
+      "the warm-up of {} does not end within the {} of the run: the learning rate stays below its peak; shorten the "
+      "warm-up, or train longer",
+      counted(rate.warmup_steps, "step"), rate.total_steps);
+}
+
+}  // namespace
+
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
+  TrainJob job;
+  job.config = read_model(settings.model, notes);
+  open_data(settings, notes, job);
+  job.samples = settings.samples;
+  job.layout = settings.layout;
+  job.batch = settings.batch;
+  job.devices = settings.devices;
+  job.numerics = settings.numerics;
+  job.zero = settings.zero;
+  job.offload = settings.offload;
+  check_offload(job);
+  job.optimizer = settings.optimizer;
+  job.clip_norm = settings.clip_norm;
+  job.post_validation = settings.post_validation;
+  job.loss_scale = settings.loss_scale;
+  job.stall = settings.stall;
+  job.fault = settings.fault;
+  job.companions = companion_files(settings.model.name, settings.data.tokenizer);
+  job.saves = settings.saving.folder.has_value();
+  complete_plan(job);
+  if (!job.layout.cut.empty()) cut_blocks(job.config, job.layout.cut, placement_of(job).virtual_stages());  // throws
+  check_post_validation(job);
+  if (const auto note = undivided_gradients_note(job)) notes.push_back(*note);
+  const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);
+  const RunLength length = run_length(settings, sampler.steps_per_epoch());
+  job.learning_rate = settings.learning_rate.over(length.steps);
+  if (auto note = warmup_note(job.learning_rate)) notes.push_back(std::move(*note));
+  if (settings.saving.folder) refuse_used_folder(settings.saving, job, length);
+  set_initial_state(settings, notes, job);
+  return job;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,112 @@
+#include "actors/training/run/step_results.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "actors/training/run/trainer.hpp"
+#include "actors/training/state/state_places.hpp"
+
+namespace pipetrain {
+
+StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
+    : mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}) {
+  const auto& shape = layout.mesh().shape();
+  const int sharers = place_among(job.zero, weight_copies(shape), 0).replicas;
+  for (int i = 0; i < (sharers > 1 ? shape.dp : 1) * shape.pp; ++i) {
+    const MeshCoordinate at = mesh_.at(i);
+    const auto chunks = layout.chunks_of(at.pp);
+    const bool has_head =
+        std::any_of(chunks.begin(), chunks.end(), [](const auto& blocks) { return blocks.back().kind == BlockKind::head; });
+    auto& ranks = stages_.emplace_back();
+    for (int number = 0; number < stage_size(shape); ++number) {
+      const int tp_rank = number % shape.tp;
+      const int copy = weight_copy({.dp = at.dp, .cp = number / shape.tp}, shape);
+      Rank& rank = ranks.emplace_back();
+      rank.tp = tp_rank;
+      if (has_head) {
+        rank.losses = static_cast<std::size_t>(job.batch.microbatches * job.layout.slices);
+        rank.samples = static_cast<std::size_t>(job.batch.microbatches * job.batch.microbatch);
+        if (job.evaluation && job.config.classifies())
+          rank.own_classes = static_cast<std::size_t>(RowSplit(job.config.outputs(), shape.tp).count(tp_rank));
+      }
+      rank.parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp);
+      if (copy >= sharers) continue;  // another one counts the same
+      const auto units = shard_units(rank.parameters, sharers);
+      rank.counted = counted_parts(rank.parameters, tp_rank, held_parts(rank.parameters, units, copy));
+    }
+  }
+}
+
+std::vector<std::size_t> StepResults::first_losses(const std::vector<Rank>& ranks, schedules::StepKind kind) {
+  std::vector<std::size_t> begins;
+  std::size_t begin = 0;
+  for (const Rank& rank : ranks) {
+    const bool evaluates = kind == schedules::StepKind::evaluation;
+    if (rank.tp == 0) begins.push_back(begin + (evaluates ? rank.scores() : 0));
+    begin += rank.losses + (evaluates ? rank.scores() : count_sums(rank.counted));
+  }
+  return begins;
+}
+
+// All ranks with the head that have the same part of sequences have the same.
+void StepResults::add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const {
+  for (int i = 0; i < mesh_.size(); ++i) {
+    const auto& ranks = stages_[static_cast<std::size_t>(i) % stages_.size()];  // of the first replica where all are alike
+    const StageResult& result = results.at(static_cast<std::size_t>(i));
+    const std::vector<std::size_t> begins = first_losses(ranks, kind);
+    for (std::size_t microbatch = 0; microbatch < ranks.front().losses; ++microbatch) {
+      for (const std::size_t begin : begins) sum += result.at(begin + microbatch);
+    }
+  }
+}
+
+std::int64_t StepResults::class_said(const std::vector<StageResult>& results, int replica, std::int64_t sample) const {
+  std::int64_t best = -1, number = 0;
+  double most = 0;
+  for (std::size_t stage = 0; stage < static_cast<std::size_t>(mesh_.shape().pp); ++stage) {
+    const StageResult& result =
+        results.at(static_cast<std::size_t>(mesh_.rank({.dp = replica, .pp = static_cast<int>(stage)})));
+    for (const double score : scores_of(stages_[stage], result, sample)) {
+      if (best < 0 || score > most) {
+        best = number;
+        most = score;
+      }
+      ++number;
+    }
+  }
+  return best;
+}
+
+// Ranks that do not have the token that says the sample's class report zeros.
+std::vector<double> StepResults::scores_of(const std::vector<Rank>& ranks, const StageResult& result, std::int64_t sample) {
+  std::vector<double> scores;
+  std::size_t begin = 0, first_class = 0;
+  for (const Rank& rank : ranks) {
+    if (rank.tp == 0) first_class = 0;
+    scores.resize(std::max(scores.size(), first_class + rank.own_classes));
+    for (std::size_t own = 0; own < rank.own_classes; ++own)
+      scores[first_class + own] += result.at(begin + static_cast<std::size_t>(sample) * rank.own_classes + own);
+    first_class += rank.own_classes;
+    begin += rank.scores() + rank.losses;
+  }
+  return scores;
+}
+
+double StepResults::grad_norm(const std::vector<StageResult>& results) const {
+  std::vector<NormPart> parts;
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    const StageResult& result = results.at(stage);
+    auto at = result.begin();
+    for (const Rank& rank : stages_[stage]) {
+      at += static_cast<std::ptrdiff_t>(rank.losses);
+      const auto end = at + static_cast<std::ptrdiff_t>(count_sums(rank.counted));
+      add_norm_parts(rank.parameters, rank.tp, rank.counted, {at, end}, parts);
+      at = end;
+    }
+    assert(at == result.end());
+  }
+  return global_norm(std::move(parts));
+}
+
+}  // namespace pipetrain

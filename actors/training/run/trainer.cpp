@@ -1,0 +1,369 @@
+#include "actors/training/run/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <future>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "actors/engine/remote/engine_channel.hpp"
+#include "actors/ranks/run_processes.hpp"
+#include "actors/training/checkpoint/checkpoint_save.hpp"
+#include "actors/training/input/step_samples.hpp"
+#include "actors/training/input/step_source.hpp"
+#include "actors/training/input/token_source.hpp"
+#include "actors/training/job/post_validation.hpp"
+#include "actors/training/rank/logical_state.hpp"
+#include "actors/training/rank/parallel_layout.hpp"
+#include "actors/training/rank/transformer_compute.hpp"
+#include "actors/training/run/evaluator.hpp"
+#include "actors/training/run/job_memory.hpp"
+#include "actors/training/run/step_results.hpp"
+#include "core/error.hpp"
+#include "data/samples/fingerprint.hpp"
+#include "model/optimizer/loss_scale.hpp"
+#include "model/optimizer/optimizer.hpp"
+#include "model/parameters/gradient_norm.hpp"
+#include "model/weights/weights.hpp"
+
+namespace pipetrain {
+namespace {
+
+double bubble_fraction(const std::vector<StageTrace>& stages) {
+  using Seconds = std::chrono::duration<double>;
+  auto first = std::chrono::steady_clock::time_point::max();
+  auto last = std::chrono::steady_clock::time_point::min();
+  double busy = 0;
+  for (const auto& stage : stages) {
+    for (const auto& action : stage.actions) {
+      if (schedules::is_move(action.action.kind)) continue;  // beside what keeps the stage busy
+      first = std::min(first, action.times.start);
+      last = std::max(last, action.times.end);
+      busy += Seconds(action.times.end - action.times.start).count();
+    }
+  }
+  const double makespan = Seconds(last - first).count();
+  return makespan > 0 ? std::max(0.0, 1 - busy / (static_cast<double>(stages.size()) * makespan)) : 0;
+}
+
+void check_finite(double value, const char* what, std::int64_t step) {
+  if (std::isfinite(value)) return;
+  throw Error(ErrorKind::numeric, "the " + std::string(what) + " of step " + std::to_string(step) + " is " +
+                                      (std::isnan(value) ? "NaN" : "infinite") +
+                                      "; lower the learning rate or look at the data of this step");
+}
+
+}  // namespace
+
+class Trainer::Run {
+ public:
+  Run(TrainJob job, std::shared_ptr<EngineChannel> channel)
+      : job_(std::move(job)),
+        channel_(std::move(channel)),
+        layout_(job_, channel_),
+        samples_(std::make_shared<StepSamples>(job_.dataset, job_.batch, job_.samples.shuffle, job_.samples.seed,
+                                               sequence_chunks(job_))),
+        results_(layout_, job_),
+        steps_done_(job_.steps_done),
+        applied_steps_(job_.initial.applied_steps),
+        loss_scale_(job_.loss_scale.dynamic && job_.initial.loss_scale ? LossScale(job_.loss_scale, *job_.initial.loss_scale)
+                                                                       : LossScale(job_.loss_scale)),
+        first_loss_(job_.first_loss),
+        has_first_loss_(steps_done_ > 0 && (job_.last_loss || job_.first_loss != 0)),  // older checkpoints lack the last one
+        last_loss_(job_.last_loss) {
+    check_post_validation(job_);
+    if (job_.evaluation) evaluator_.emplace(job_, results_);
+    check_memory();
+    build_computes();
+    PipelineOptions options;
+    options.plan = layout_.plan();
+    options.order = job_.layout.order;
+    options.replayed = job_.layout.replayed;
+    options.slot_life = TransformerCompute::slot_life();
+    options.needs = layout_.needs();
+    if (job_.post_validation) options.begins_before_verdict = stages_that_wait(options.plan, options.needs);
+    options.replicas = static_cast<int>(job_.batch.dp);
+    options.stall = job_.stall;
+    options.recorder = job_.recorder;
+    if (channel_) options.processes = processes();
+    pipeline_ = std::make_unique<Pipeline>(
+        options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },
+        [this](int replica) { return make_source(replica, 0); });
+  }
+
+  // What runs on one device may still touch another's memory: everything stops before anything is freed.
+  ~Run() {
+    pipeline_.reset();
+    for (const auto& compute : computes_) compute->wait_until_idle();
+  }
+
+  StepReport step(bool another_follows) {
+    const std::int64_t number = steps_done_ + 1;
+    const StepInfo info = step_info(number, applied_steps_);
+    const auto coming =
+        job_.post_validation && another_follows ? std::optional(step_info(number + 1, applied_steps_ + 1)) : std::nullopt;
+    StepReport report;
+    report.step = number;
+    report.learning_rate = info.learning_rate;
+    report.tokens = samples_->size(number).counted;
+    const auto start = std::chrono::steady_clock::now();
+    auto outcome = pipeline_->step(
+        info, [&](const auto& results) { return decide(results, info, report); }, coming);
+    for (auto& stage : outcome.devices) {
+      for (auto& actions : stage) report.devices.push_back({rank_at(report.devices.size()), std::move(actions)});
+    }
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report.bubble = bubble_fraction(outcome.stages);
+    if (job_.post_validation) add_overlap(outcome.stages, report, coming.has_value());
+    report.input_wait = longest_input_wait(outcome.stages, number, start);
+    report.trace = std::move(outcome.stages);
+    steps_done_ = number;
+    if (!report.skipped) ++applied_steps_;
+    report.applied_steps = applied_steps_;
+    if (report.has_loss()) keep_loss(report.loss);
+    return report;
+  }
+
+  std::optional<Evaluation> evaluate(const std::function<bool()>& stop) {
+    auto evaluation = evaluator_ ? evaluator_->run(*pipeline_, stop) : std::nullopt;
+    if (evaluation) evaluation->step = steps_done_;
+    return evaluation;
+  }
+
+  // Reading offloaded state uses the staging memory of the step under way, so that step must be finished.
+  bool leave_step() {
+    if (job_.offload.optimizer || job_.offload.parameters) return false;
+    pipeline_->leave_step();
+    return true;
+  }
+
+  std::int64_t steps_done() const { return steps_done_; }
+  double first_loss() const { return first_loss_; }
+  std::optional<double> last_loss() const { return last_loss_; }
+  std::int64_t steps_per_epoch() const { return samples_->sampler().steps_per_epoch(); }
+  Pipeline& pipeline() { return *pipeline_; }
+
+  std::string carried_by() const { return layout_.transport() ? layout_.transport()->description() : ""; }
+  std::vector<DeviceMemory> memory() const {
+    std::vector<DeviceMemory> devices;
+    for (const MemoryUse& use : pipeline_->memory()) devices.push_back({rank_at(devices.size()), use});
+    return devices;
+  }
+
+  void save_model(const std::filesystem::path& folder, ModelFolderOptions options) const {
+    options.companions.insert(options.companions.begin(), job_.companions.begin(), job_.companions.end());
+    LogicalState tensors(*pipeline_, layout_, job_);
+    save_hf_model(
+        job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
+  }
+
+  std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
+    return pipetrain::start_checkpoint(folder, {job_.config, checkpoint_state(), job_.companions, std::move(check_folder)},
+                                       [this](const std::string& where) { return pipeline_->save_state(where); });
+  }
+
+ private:
+  CheckpointState checkpoint_state() {
+    if (!data_) data_ = data_fingerprint(*job_.dataset);
+    CheckpointState state;
+    state.step = steps_done_;
+    state.applied_steps = applied_steps_;
+    state.optimizer = job_.optimizer.name;
+    if (loss_scale_.is_dynamic()) state.loss_scale = loss_scale_.state();
+    state.first_loss = first_loss_;
+    state.last_loss = last_loss_;
+    state.global_batch = job_.batch.global_batch();
+    state.sequence = job_.dataset->sequence_length();
+    state.seed = job_.samples.seed;
+    state.shuffle = job_.samples.shuffle;
+    state.samples = job_.dataset->size();
+    state.data = *data_;
+    return state;
+  }
+
+  // The schedule of the learning rate counts the steps that the optimizer applied: a step that is skipped neither warms up nor
+  // decays. `applied`: those before this step. Of a coming step the loss scale and the learning rate are not used: backwards
+  // and the optimizer wait until the step begins, when the verdict on the one before is known.
+  StepInfo step_info(std::int64_t step, std::int64_t applied) const {
+    // Where no label counts, losses and gradients are 0, and 1 divides them as well as any other number.
+    const auto tokens = std::max<std::int64_t>(samples_->size(step).counted, 1);
+    return {step, layout_.plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
+            loss_scale_.value()};
+  }
+
+  void add_overlap(const std::vector<StageTrace>& stages, StepReport& report, bool another_announced) {
+    report.redone = report.redone && previewed(stages);
+    if (const auto shares = overlapped_.add(stages, std::exchange(announced_, another_announced))) {
+      report.bubble = shares->all;
+      report.stage_bubble = shares->stages;
+    }
+  }
+
+  void keep_loss(double loss) {
+    if (!std::exchange(has_first_loss_, true)) first_loss_ = loss;
+    last_loss_ = loss;
+  }
+
+  // The host's memory is that of all processes on it.
+  void check_memory() {
+    const auto devices = estimate_devices(layout_, job_);
+    std::size_t beside = 0;
+    if (channel_ && job_.devices.kind == DeviceKind::cpu) {
+      std::size_t own = 0;
+      for (const auto& device : devices) own += device.use.total() + device.use.snapshot;
+      beside = host_bytes_of_others(*channel_, own);
+    }
+    if (const auto shortage = memory_shortage(layout_, job_, devices, beside)) throw Error(*shortage);
+  }
+
+  // All at once: each takes seconds to draw or read its weights.
+  void build_computes() {
+    std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
+    for (const StageId id : layout_.stages()) {
+      auto setups = layout_.rank_setups(job_, id);
+      for (RankSetup& setup : setups) {
+        setup.samples = samples_;
+        if (evaluator_) setup.evaluation = evaluator_->samples();
+      }
+      building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {
+        return std::make_shared<TransformerCompute>(std::move(setups), job_.initial);
+      }));
+    }
+    for (auto& one : building) one.wait();
+    for (auto& one : building) computes_.push_back(one.get());
+  }
+
+  PipelineProcesses processes() {
+    PipelineProcesses processes;
+    processes.channel = channel_;
+    processes.transport = layout_.transport();
+    processes.parts = layout_.stage_mesh();
+    processes.make_source = [this](int replica, int part) { return make_source(replica, part); };
+    return processes;
+  }
+
+  std::shared_ptr<InputSource> make_source(int replica, int part) {
+    const auto& placement = layout_.plan().placement;
+    const auto source = [&](const std::shared_ptr<const StepSamples>& samples) {
+      return std::make_shared<TokenSource>(
+          replica, samples, layout_.receivers({replica, placement.at(0).stage, part}),
+          layout_.receivers({replica, placement.at(placement.virtual_stages() - 1).stage, part}), job_.layout.slices);
+    };
+    const auto training = source(samples_);
+    if (part == 0 && !layout_.receivers({replica, placement.at(0).stage, part}).empty()) sources_[replica] = training;
+    if (!evaluator_) return training;
+    return std::make_shared<StepSource>(training, source(evaluator_->samples()));
+  }
+
+  // Over the replicas; nothing where another process reads the data of one.
+  std::optional<double> longest_input_wait(const std::vector<StageTrace>& stages, std::int64_t step,
+                                           ReadTimes::Clock::time_point begin) const {
+    if (std::ssize(sources_) < job_.batch.dp) return {};
+    const int first_stage = layout_.plan().placement.at(0).stage;
+    double longest = 0;
+    for (const StageTrace& stage : stages) {
+      if (stage.stage.stage != first_stage || stage.stage.part != 0) continue;
+      const auto reads = sources_.at(stage.stage.replica)->read_times().take(step);
+      longest = std::max(longest, input_wait(reads, stage, begin));
+    }
+    return longest;
+  }
+
+  MeshCoordinate rank_at(std::size_t rank) const { return layout_.mesh().at(static_cast<int>(rank)); }
+
+  Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) {
+    report.grad_norm = results_.grad_norm(results) / info.loss_scale;
+    if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
+    if (!report.has_loss()) return skip_without_labels(report);
+    results_.add_losses(results, info.kind, report.loss);
+    report.loss /= info.tokens;
+    check_finite(report.loss, "loss", info.step);
+    report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
+    if (loss_scale_.is_dynamic() && !std::isfinite(report.grad_norm)) {
+      report.skipped = true;
+      lower_loss_scale(info);
+    } else {
+      check_finite(report.grad_norm, "gradient norm", info.step);
+      loss_scale_.applied();
+    }
+    const float clip = clip_factor(report.grad_norm, job_.clip_norm);
+    report.redone = job_.post_validation && (report.skipped || clip != 1);  // if any stage went ahead
+    if (report.skipped) return {.apply = false};
+    return {true, clip / info.loss_scale, clip == 1};
+  }
+
+  // Its gradients of 0 would still decay weights and moments, and say nothing of the loss scale.
+  Verdict skip_without_labels(StepReport& report) const {
+    report.loss = std::numeric_limits<double>::quiet_NaN();
+    report.skipped = true;
+    report.redone = job_.post_validation;
+    return {.apply = false};
+  }
+
+  void lower_loss_scale(const StepInfo& info) {
+    if (loss_scale_.overflowed()) return;
+    throw Error(ErrorKind::numeric, fmt::format("the gradients of step {} overflow at the smallest loss scale, {}; lower the "
+                                                "learning rate, or train in bf16",
+                                                info.step, info.loss_scale));
+  }
+
+  TrainJob job_;
+  std::shared_ptr<EngineChannel> channel_;  // null: one process
+  ParallelLayout layout_;                   // devices and groups: outlives the computes
+  std::shared_ptr<const StepSamples> samples_;
+  std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
+  std::map<int, std::shared_ptr<TokenSource>> sources_;        // by replica, of those whose first stage runs here
+  std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
+  StepResults results_;
+  std::optional<Evaluator> evaluator_;  // where there is data to evaluate on
+  std::int64_t steps_done_;
+  std::int64_t applied_steps_;  // of them, those the optimizer applied
+  LossScale loss_scale_;
+  OverlappedBubble overlapped_;
+  bool announced_ = false;  // the coming step, to the one before it
+  double first_loss_;
+  bool has_first_loss_;  // of this run or of the one before it; the first steps may have none
+  std::optional<double> last_loss_;
+  std::optional<std::uint64_t> data_;  // its fingerprint, which takes time
+};
+
+Trainer::Trainer(TrainJob job) {
+  if (job.processes && job.processes->control->processes() == 1) job.processes = nullptr;
+  if (!job.processes) {
+    run_ = std::make_unique<Run>(std::move(job), nullptr);
+    return;
+  }
+  const auto channel = std::make_shared<EngineChannel>(job.processes->control);
+  try {
+    compare_contents(job_contents(job), *channel);
+    run_ = std::make_unique<Run>(std::move(job), channel);
+  } catch (...) {
+    std::rethrow_exception(channel->fail(std::current_exception()));
+  }
+}
+Trainer::~Trainer() = default;
+
+void Trainer::follow() { run_->pipeline().follow(); }
+StepReport Trainer::step(bool another_follows) { return run_->step(another_follows); }
+std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }
+std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
+std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }
+std::vector<DeviceMemory> Trainer::memory() const { return run_->memory(); }
+std::string Trainer::carried_by() const { return run_->carried_by(); }
+double Trainer::first_loss() const { return run_->first_loss(); }
+std::optional<double> Trainer::last_loss() const { return run_->last_loss(); }
+std::future<void> Trainer::start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
+  return run_->start_checkpoint(folder, std::move(check_folder));
+}
+void Trainer::save_model(const std::filesystem::path& folder, const ModelFolderOptions& options) const {
+  run_->save_model(folder, options);
+}
+std::vector<std::string> Trainer::waiting() { return run_->pipeline().waiting(); }
+void Trainer::finish_step(std::chrono::milliseconds patience) { run_->pipeline().finish_step(patience); }
+bool Trainer::leave_step() { return run_->leave_step(); }
+void Trainer::abort(std::exception_ptr cause) { run_->pipeline().abort(std::move(cause)); }
+
+}  // namespace pipetrain

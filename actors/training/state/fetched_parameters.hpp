@@ -1,0 +1,67 @@
+// Weights that lie outside of the device between uses: the matrices or the table of a block are fetched into a slot ahead of
+// use, and the slot goes to another block after it. Vectors are small: they are fetched once a step, and stay.
+// Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "actors/training/offload/offloaded_units.hpp"
+#include "actors/training/state/step_parameters.hpp"
+#include "actors/training/state/unit_turns.hpp"
+
+namespace pipetrain {
+
+// Used by the rank's worker; not thread-safe.
+class FetchedParameters final : public StepParameters {
+ public:
+  // What the weights take on the device. Pure.
+  struct Sizes {
+    std::size_t vectors = 0;           // bytes of all vectors
+    std::size_t table = 0, block = 0;  // bytes of the table's slot, and of each other slot
+    UnitTurns::Slots slots;
+    std::size_t bytes() const;
+  };
+  static Sizes sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, DType type);
+
+  struct Setup {
+    const ParameterLayout& layout;
+    const std::vector<ShardUnit>& units;  // for one replica
+    Device& device;
+    Stream& compute;  // of the rank
+    int prefetch = 1;
+  };
+  // weights: outlives it. memory: sizes().bytes() of the device.
+  FetchedParameters(const Setup& setup, OffloadedArray& weights, void* memory, UnitTurns::Sequences sequences);
+
+  void begin_step(schedules::StepKind kind) override;
+  void publish(std::size_t unit) override { weights_.stored(unit); }
+  void loaded() override { weights_.settle(); }
+  void set_rehearsing(bool rehearsing) override { rehearsing_ = rehearsing; }
+  Tensor settled() override;
+  const std::vector<Tensor>& acquire(std::size_t block) override;
+  void release(std::size_t block) override;
+
+ private:
+  struct Slot {
+    char* pages = nullptr;
+    bool on_its_way = false;
+    std::unique_ptr<Event> fetched, released;
+  };
+
+  void make_slots(char* memory);
+  void make_views();
+  void fill(std::size_t slot, std::size_t unit);
+
+  Setup setup_;
+  OffloadedUnits weights_;
+  UnitTurns turns_;
+  std::vector<char*> vector_pages_;  // by unit; null: no vectors
+  std::vector<Slot> slots_;
+  std::vector<std::vector<std::vector<Tensor>>> views_;  // by block and slot
+  std::unique_ptr<Event> stepped_, vectors_fetched_;
+  bool rehearsing_ = false, vectors_on_their_way_ = false;
+};
+
+}  // namespace pipetrain

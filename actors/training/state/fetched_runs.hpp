@@ -1,0 +1,44 @@
+// A replica's own runs of divided weights that lie outside of the device: each is fetched into one of two places on it, from
+// which it is gathered. While one is gathered the next comes. A replica's link to the host or the disk so carries its share of
+// the weights only. Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/training/offload/offloaded_units.hpp"
+#include "actors/training/state/own_runs.hpp"
+#include "core/buffer.hpp"
+
+namespace pipetrain {
+
+class FetchedRuns final : public OwnRuns {
+ public:
+  // runs: of each unit, in the array's elements. The array outlives it. Throws Error(out_of_memory) that names the rank.
+  FetchedRuns(Device& device, OffloadedArray& array, const std::vector<Region>& runs, const std::string& rank);
+  // Of the device. Pure.
+  static std::size_t bytes(const std::vector<Region>& runs, DType type);
+
+  Tensor acquire(Stream& transfer, std::size_t unit) override;
+  void release(Stream& transfer, std::size_t unit) override;
+  void publish(std::size_t unit) override { units_.stored(unit); }
+  void loaded() override { units_.settle(); }
+
+ private:
+  static constexpr std::size_t places = 2;
+  struct Place {
+    char* pages = nullptr;
+    std::unique_ptr<Event> fetched, released;
+  };
+
+  OffloadedUnits units_;
+  std::vector<Region> runs_;
+  Buffer memory_;
+  std::array<Place, places> places_;
+  std::size_t turn_ = 0;
+};
+
+}  // namespace pipetrain

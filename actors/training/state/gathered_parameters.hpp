@@ -1,0 +1,70 @@
+// Weights of which every replica keeps only its own runs between uses (OwnRuns): the matrices or the table of a block are
+// gathered into a slot ahead of use, and the slot goes to another block after it. Vectors are small and always there.
+//
+// What is gathered when follows from the step's sequence of blocks (UnitTurns), so that all replicas gather the same units in
+// the same order. Not thread-safe: used by the rank's worker only.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "actors/training/state/divided_parameters.hpp"
+#include "actors/training/state/own_runs.hpp"
+#include "actors/training/state/unit_turns.hpp"
+#include "schedules/plan/action.hpp"
+
+namespace pipetrain {
+
+// The blocks whose weights the compute actions of one step read, in order: forwards, and the backwards of all blocks but the
+// embedding, whose backward reads no weight. An evaluation has the forwards alone. Pure.
+std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions,
+                                        schedules::StepKind kind);
+
+class GatheredParameters final : public DividedParameters {
+ public:
+  // Slots are of two kinds: one for the tables at the model's ends, and prefetch + 1 for all other blocks.
+  struct Sizes {
+    std::size_t vectors = 0;           // elements of all vectors, aligned
+    std::size_t table = 0, slots = 0;  // elements of the table's slot, and of all others together
+    std::size_t total() const { return vectors + table + slots; }
+  };
+  static Sizes sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch);
+
+  struct Memory {
+    std::unique_ptr<OwnRuns> runs;  // this rank's
+    Tensor whole;                   // [sizes.total()]
+  };
+  GatheredParameters(const Setup& setup, Memory memory, int prefetch, UnitTurns::Sequences sequences);
+
+  void begin_step(schedules::StepKind kind) override;
+  void publish(std::size_t unit) override { memory_.runs->publish(unit); }
+  void loaded() override { memory_.runs->loaded(); }
+  void set_rehearsing(bool rehearsing) override { rehearsing_ = rehearsing; }
+  Tensor settled() override;
+  const std::vector<Tensor>& acquire(std::size_t block) override;
+  void release(std::size_t block) override;
+
+ private:
+  struct Slot {
+    std::size_t begin = 0;  // in Memory::whole
+    bool on_its_way = false;
+    std::unique_ptr<Event> gathered, released;
+  };
+
+  void make_slots(int prefetch);
+  void make_views();
+  void gather(std::size_t unit, const Tensor& target);
+  void fill(std::size_t slot, std::size_t unit);
+
+  Setup setup_;
+  Memory memory_;
+  UnitTurns turns_;
+  bool rehearsing_ = false, vectors_on_their_way_ = false;
+  std::vector<std::size_t> vector_begins_;               // of each unit of vectors, in Memory::whole
+  std::vector<Slot> slots_;                              // the table's first
+  std::vector<std::vector<std::vector<Tensor>>> views_;  // by block and slot
+  std::unique_ptr<Event> stepped_, vectors_gathered_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,49 @@
+// Where a replica keeps its own runs of divided weights between uses, from which all replicas gather whole ones: on the device,
+// or outside of it (FetchedRuns).
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "core/device.hpp"
+#include "core/tensor.hpp"
+#include "model/parameters/arena_views.hpp"
+
+namespace pipetrain {
+
+// Used by the rank's worker; not thread-safe.
+class OwnRuns {
+ public:
+  virtual ~OwnRuns() = default;
+  OwnRuns(const OwnRuns&) = delete;
+  OwnRuns& operator=(const OwnRuns&) = delete;
+
+  // The unit's run [n]: what `transfer` holds from now on finds it there, until release(). One at a time.
+  virtual Tensor acquire(Stream& transfer, std::size_t unit) = 0;
+  virtual void release(Stream& transfer, std::size_t unit) = 0;
+  // As in StepParameters.
+  virtual void publish(std::size_t unit) = 0;
+  virtual void loaded() = 0;
+
+ protected:
+  OwnRuns() = default;
+};
+
+// All in one shard on the device.
+class ResidentRuns final : public OwnRuns {
+ public:
+  // runs: of each unit, in the shard.
+  ResidentRuns(const Tensor& shard, std::vector<Region> runs) : shard_(shard), runs_(std::move(runs)) {}
+
+  Tensor acquire(Stream&, std::size_t unit) override { return span(shard_, runs_[unit].begin, runs_[unit].size()); }
+  void release(Stream&, std::size_t) override {}
+  void publish(std::size_t) override {}
+  void loaded() override {}
+
+ private:
+  Tensor shard_;
+  std::vector<Region> runs_;
+};
+
+}  // namespace pipetrain

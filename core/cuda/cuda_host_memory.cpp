@@ -1,0 +1,71 @@
+#include "core/cuda/cuda_host_memory.hpp"
+
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "core/cuda/cuda_memory.hpp"
+#include "core/cuda/cuda_stream.hpp"
+#include "core/device.hpp"
+#include "core/error.hpp"
+#include "core/on_threads.hpp"
+
+namespace pipetrain {
+namespace {
+
+// Below it the driver allocates.
+constexpr std::size_t large = std::size_t{1} << 28;
+
+[[noreturn]] void too_little(std::size_t bytes, const std::string& what) {
+  throw Error(ErrorKind::out_of_memory, "the host has too little memory that can be locked for " + what + ": " + gib(bytes) +
+                                            " asked for; free memory or raise the limit (ulimit -l)");
+}
+
+void check(cudaError_t status, std::size_t bytes, const std::string& what, int device) {
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // not sticky: clears it
+    too_little(bytes, what);
+  }
+  cuda_check(status, "allocating " + gib(bytes) + " of host memory for " + what, device);
+}
+
+// Anonymous pages, not yet there.
+Buffer map_pages(std::size_t bytes, const std::string& what) {
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) too_little(bytes, what);
+  return Buffer(data, bytes, [bytes](void* memory) { munmap(memory, bytes); });
+}
+
+// The kernel zeroes each page at its first write: one thread does 2 GB/s of small ones, as the driver would under its lock.
+void make_pages(Buffer& memory) {
+  madvise(memory.data(), memory.bytes(), MADV_HUGEPAGE);  // faster to make and to lock; not every kernel has them
+  constexpr std::size_t piece = std::size_t{1} << 26, page = 4096;
+  const unsigned threads = std::max(1U, std::thread::hardware_concurrency() / static_cast<unsigned>(cuda_device_count()));
+  auto* const begin = static_cast<char*>(memory.data());
+  on_threads(threads, (memory.bytes() + piece - 1) / piece, [&](std::size_t i) {
+    char* const end = begin + std::min(memory.bytes(), (i + 1) * piece);
+    for (volatile char* at = begin + i * piece; at < end; at += page) *at = 0;
+  });
+}
+
+}  // namespace
+
+Buffer allocate_locked_memory(std::size_t bytes, const std::string& what, int device) {
+  cuda_check(cudaSetDevice(device), "choosing the device", device);
+  if (bytes < large) {
+    void* data = nullptr;
+    check(cudaHostAlloc(&data, bytes, cudaHostAllocPortable), bytes, what, device);
+    return Buffer(data, bytes, [](void* memory) { cudaFreeHost(memory); });
+  }
+  Buffer pages = map_pages(bytes, what);
+  make_pages(pages);
+  void* const data = pages.data();
+  check(cudaHostRegister(data, bytes, cudaHostRegisterPortable), bytes, what, device);
+  return Buffer(data, bytes,
+                [pages = std::make_shared<Buffer>(std::move(pages))](void* memory) { cudaHostUnregister(memory); });
+}
+
+}  // namespace pipetrain

@@ -1,7 +1,0 @@
-#include "data/parquet.hpp"
-
-namespace pipetrain {
-
-bool is_parquet(const std::filesystem::path& path) { return path.extension() == ".parquet"; }
-
-}  // namespace pipetrain

@@ -1,0 +1,51 @@
+// One component of a tokenizer.json ({"type": "...", ...}) and its settings, each read once. Internal to data/.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/text/regex.hpp"
+#include "files/json_value.hpp"
+
+namespace pipetrain {
+
+// What to do about a tokenizer's file that is not as it must be.
+inline constexpr const char* tokenizer_file_remedy = "correct the file, or copy it again from where it came";
+
+// Throws Error(input) that names the file, the component and the setting where one is missing or of the wrong kind.
+class Component {
+ public:
+  // `part` is "normalizer", "pre_tokenizer", ...; the value must outlive this.
+  Component(std::string file, std::string part, const Json& value);
+
+  const std::string& type() const { return type_; }
+  const std::string& place() const { return place_; }  // "FILE: pre_tokenizer Split"
+
+  bool flag(const char* key, bool otherwise) const;
+  std::int64_t integer(const char* key, std::int64_t least, std::int64_t most) const;
+  std::string text(const char* key) const;
+  std::string text_or(const char* key, const std::string& otherwise) const;
+  char32_t character(const char* key) const;  // a text of one
+  const Json* find(const char* key) const;    // null where it is missing or null
+  const Json& get(const char* key) const;
+  // {"String": "..."} or {"Regex": "..."}
+  Regex pattern(const char* key) const;
+  std::string literal_pattern(const char* key) const;  // empty for a Regex
+  // The components of a Sequence, in its list `key`.
+  std::vector<Component> parts(const char* key) const;
+
+  // The file is damaged: `what` is a clause that tells how.
+  [[noreturn]] void fail(const std::string& what) const;
+  // The file is as it must be, and more than is supported: `what` is a clause that tells what.
+  [[noreturn]] void fail_unsupported(const std::string& what) const;
+  // For a type that nobody knows: an error that names it, and those that there are.
+  [[noreturn]] void fail_type(std::string_view known) const;
+
+ private:
+  std::string file_, part_, type_, place_;
+  const Json* value_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,18 @@
+// Spaces as characters of their own: the pre-tokenizer Metaspace. Internal to data/.
+#pragma once
+
+#include <memory>
+
+#include "data/tokenizers/text/component.hpp"
+#include "data/tokenizers/text/pieces.hpp"
+
+namespace pipetrain {
+
+// When the replacement is put before a piece that does not begin with it.
+enum class PrependScheme { always, first, never };
+// "prepend_scheme", or "add_prefix_space" of older files.
+PrependScheme prepend_scheme(const Component& component);
+
+std::unique_ptr<PreTokenizer> make_metaspace(const Component& component);
+
+}  // namespace pipetrain

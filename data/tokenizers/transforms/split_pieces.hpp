@@ -1,0 +1,23 @@
+// What happens to matches and the text between them: the behaviors of tokenizer.json's Split. Internal to data/.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/text/component.hpp"
+
+namespace pipetrain {
+
+enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+
+SplitBehavior split_behavior(const Component& component, const char* key);
+
+struct SplitPart {
+  std::size_t begin = 0, end = 0;
+  bool is_match = false;
+};
+
+// Replaces the parts of a text, which are in order and without gaps, by those that remain.
+void apply_behavior(SplitBehavior behavior, std::vector<SplitPart>& parts);
+
+}  // namespace pipetrain

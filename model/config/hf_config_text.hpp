@@ -1,0 +1,14 @@
+// Hugging Face's config.json as text that does not stand in a folder.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "model/config/config.hpp"
+
+namespace pipetrain {
+
+// As read_hf_config(); `name` is what errors call the text.
+ModelConfig parse_hf_config(std::string_view text, const std::string& name);
+
+}  // namespace pipetrain

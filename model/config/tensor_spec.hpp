@@ -1,0 +1,70 @@
+// What a model family declares of each of its tensors, independent of the layout. Everything else follows from it: the slice
+// that a rank holds, initial weights, what the optimizer does, parameters and FLOPs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "model/config/block.hpp"
+
+namespace pipetrain {
+
+// The role of a tensor in its block. Tensors of one block with the same role are stacked by rows into one matrix or vector.
+enum class TensorRole {
+  token_table,     // embedding: one row for each token of the vocabulary
+  position_table,  // embedding: one row for each position
+  norm_weight,     // of the norm that a block begins with
+  norm_bias,
+  qkv_weight,  // attention: queries, keys and values, in this order
+  qkv_bias,
+  attention_out_weight,
+  attention_out_bias,
+  mlp_in_weight,  // gate and up, in this order, or the one matrix of a GELU
+  mlp_in_bias,
+  mlp_out_weight,
+  mlp_out_bias,
+  output_weight,  // head: one row for each token of the vocabulary, or for each class
+};
+
+// Whether it is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
+constexpr bool is_matrix(TensorRole role) {
+  return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
+         role == TensorRole::mlp_out_weight || role == TensorRole::output_weight;
+}
+
+// How the tensor, as files have it, is spread over the tensor-parallel ranks.
+enum class Split { none, rows, columns };
+
+enum class Initialisation {
+  normal,           // of ModelConfig::init_std
+  residual_normal,  // what ends in the residual stream: init_std / sqrt(2 x layers) (Radford et al. 2019)
+  ones,
+  zeros,
+};
+
+// The index-th of `count` equal parts along the split axis; each is spread over the ranks on its own.
+struct TensorPart {
+  int index = 0, count = 1;
+};
+
+struct TensorSpec {
+  TensorRole role;
+  std::string name;  // Hugging Face's
+  Shape shape;       // of the whole, as Hugging Face's files have it
+  Split split = Split::none;
+  TensorPart part = {};     // of a tensor that holds several; the parts follow each other in the list
+  bool transposed = false;  // files have [inputs, outputs]
+  Initialisation initialisation = Initialisation::normal;
+  bool decays = true;  // weight decay
+  bool trainable = true;
+  bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
+
+  std::int64_t elements() const { return shape.elements() / part.count; }
+};
+
+// A block's tensors in the order in which they are stored, by the model's family.
+std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block);
+
+}  // namespace pipetrain

@@ -1,0 +1,21 @@
+#include "model/context/ring_exchange.hpp"
+
+#include <utility>
+
+namespace pipetrain {
+
+RingExchange::RingExchange(Device& device, std::shared_ptr<Group> group, const std::string& name)
+    : group_(std::move(group)), stream_(device.make_stream(name)), there_(device.make_event()), passed_(device.make_event()) {}
+
+void RingExchange::start(Stream& compute, const Tensor& source, const Tensor& target) {
+  compute.record(*there_);
+  stream_->wait(*there_);
+  group_->shift(*stream_, source, target);
+}
+
+void RingExchange::finish(Stream& compute) {
+  stream_->record(*passed_);
+  compute.wait(*passed_);
+}
+
+}  // namespace pipetrain

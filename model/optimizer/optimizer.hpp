@@ -1,0 +1,85 @@
+// An optimizer: the states that it keeps of every weight, and the rule that it steps them by. Each is a line of the table in
+// optimizer.cpp and a rule in ops/update.hpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/optimizer/optimizer_settings.hpp"
+#include "model/parameters/parameters.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain {
+
+// The name of the weights among the states of a rank; the others are Optimizer::states().
+inline constexpr const char* weights_state = "weights";
+
+// What changes from step to step.
+struct OptimizerStep {
+  float lr = 0;
+  std::int64_t step = 1;  // counts applied steps, from 1
+  float grad_scale = 1;   // the clipping factor, applied to the gradient first
+};
+
+// What an optimizer must be given at once.
+enum class Granularity {
+  element,  // any element by itself, so that parts of a tensor may be stepped anywhere
+  matrix,   // whole matrices: neither replicas, nor tensor-parallel ranks, nor offloaded blocks may cut them
+};
+
+// One line of the table: what sets an optimizer apart from the others.
+struct OptimizerKind {
+  OptimizerSettings defaults;  // its name, and the settings where the user gives none; eps 0: it has none
+  Granularity granularity = Granularity::element;
+  // Their names, which checkpoints' files have too; each has one f32 number a weight and starts at zero.
+  std::vector<std::string> states;
+  UpdateRule (*rule)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
+};
+
+// Immutable, hence thread-safe.
+class Optimizer {
+ public:
+  Optimizer(const OptimizerKind& kind, const OptimizerSettings& settings) : kind_(kind), settings_(settings) {}
+
+  const std::string& name() const { return kind_.defaults.name; }
+  Granularity granularity() const { return kind_.granularity; }
+  const std::vector<std::string>& states() const { return kind_.states; }
+  // decays: whether weight decay applies.
+  UpdateRule rule(const OptimizerStep& step, bool decays) const;
+
+ private:
+  OptimizerKind kind_;
+  OptimizerSettings settings_;
+};
+
+std::vector<std::string> optimizer_names();
+// The settings of the optimizer of this name where the user gives none. Throws as make_optimizer.
+OptimizerSettings default_settings(const std::string& name);
+// Throws Error(input) for an unknown name, with those there are.
+std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& settings);
+
+// A run of elements of one stored tensor, and where it begins in each arena, in elements.
+struct OptimizerPart {
+  std::size_t elements = 0;
+  std::size_t weight = 0, grad = 0, state = 0, rounded = 0;
+  bool decays = true;
+};
+// All trainable parameters of the layout, each stored tensor once, in arenas that are flat as it describes. A tied weight that
+// this stage stores once takes its gradient from the embedding's accumulator. Pure.
+std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout);
+
+struct OptimizerArenas {
+  Tensor weights;              // f32
+  Tensor grads;                // f32
+  std::vector<Tensor> states;  // f32, all of one length
+  Tensor rounded;              // without memory: none
+};
+void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
+                    const Optimizer& optimizer, const OptimizerStep& step);
+// The same step's preview(), in the arena of rounded weights.
+void optimizer_preview(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
+                       const Optimizer& optimizer, const OptimizerStep& step);
+
+}  // namespace pipetrain

@@ -1,0 +1,67 @@
+#include "model/parameters/block_plan.hpp"
+
+#include <algorithm>
+
+#include "core/process_group.hpp"
+
+namespace pipetrain {
+namespace {
+
+GradientKind gradient_of(const TensorSpec& tensor) {
+  if (tensor.split == Split::none) return GradientKind::replicated;
+  return is_matrix(tensor.role) ? GradientKind::product : GradientKind::summed;
+}
+
+// The rank's slice, without a place.
+Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
+  Parameter slice;
+  slice.name = tensor.name;
+  slice.role = tensor.role;
+  slice.full = slice.local = tensor.shape;
+  slice.initialisation = tensor.initialisation;
+  slice.decays = tensor.decays;
+  slice.trainable = tensor.trainable;
+  slice.tied_copy = tensor.tied_copy;
+  if (tensor.split != Split::none) {
+    const int axis = tensor.split == Split::rows ? 0 : 1;
+    const std::int64_t size = tensor.shape[axis] / tensor.part.count;
+    const RowSplit ranks(size, tp_size);
+    slice.local = tensor.shape.with(axis, ranks.count(tp_rank));
+    if (slice.local != tensor.shape) {
+      slice.split_axis = axis;
+      slice.begin = tensor.part.index * size + ranks.begin(tp_rank);
+    }
+  }
+  slice.transposed = tensor.transposed;
+  if (tensor.transposed) slice.local = {slice.local[1], slice.local[0]};
+  return slice;
+}
+
+}  // namespace
+
+std::int64_t whole_vectors(std::int64_t rows) {
+  constexpr std::int64_t vector = 8, many = 1024;  // a vector: 16 bytes of bf16
+  const std::int64_t multiple = rows % vector != 0 && rows >= many ? 128 : vector;
+  return std::max<std::int64_t>((rows + multiple - 1) / multiple, 1) * multiple;
+}
+
+BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp_size) {
+  BlockPlan plan;
+  for (const TensorSpec& tensor : tensors) {
+    const Parameter slice = slice_of(tensor, tp_rank, tp_size);
+    if (plan.stored.empty() || plan.stored.back().role != tensor.role) {
+      plan.stored.push_back({tensor.role, slice.local, gradient_of(tensor)});
+    } else {
+      Shape& stacked = plan.stored.back().shape;
+      stacked = stacked.with(0, stacked[0] + slice.local[0]);
+    }
+    if (slice.local.elements() > 0) plan.pieces.push_back({slice, plan.stored.size() - 1});
+  }
+  for (StoredPlan& stored : plan.stored) {
+    const bool of_words = stored.role == TensorRole::token_table || stored.role == TensorRole::output_weight;
+    if (of_words) stored.shape = stored.shape.with(0, whole_vectors(stored.shape[0]));
+  }
+  return plan;
+}
+
+}  // namespace pipetrain

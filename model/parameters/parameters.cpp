@@ -1,0 +1,142 @@
+#include "model/parameters/parameters.hpp"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <numeric>
+
+#include "core/buffer.hpp"
+#include "core/error.hpp"
+#include "model/parameters/arena_views.hpp"
+#include "model/parameters/block_plan.hpp"
+
+namespace pipetrain {
+namespace {
+
+// "1, 2, 4 or 8": the sizes that divide all of the counts.
+std::string working_sizes(std::int64_t common_divisor) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size <= common_divisor; ++size) {
+    if (common_divisor % size == 0) sizes.push_back(size);
+  }
+  std::string text = std::to_string(sizes.front());
+  for (std::size_t i = 1; i < sizes.size(); ++i) {
+    text += (i + 1 == sizes.size() ? " or " : ", ") + std::to_string(sizes[i]);
+  }
+  return text;
+}
+
+void check_tensor_parallel(const ModelConfig& config, int tp_size) {
+  if (tp_size < 1) throw Error(ErrorKind::input, {"tp", std::to_string(tp_size)}, "the number of devices must be at least 1");
+  const auto require = [&](std::int64_t count, const char* what) {
+    if (count % tp_size == 0) return;
+    const std::int64_t common = std::gcd(std::gcd(config.heads, config.kv_heads), config.intermediate);
+    throw Error(ErrorKind::input, {"tp", std::to_string(tp_size)},
+                fmt::format("{} {} cannot be split over {} devices; use {}", count, what, tp_size, working_sizes(common)));
+  };
+  require(config.heads, "attention heads");
+  require(config.kv_heads, "key-value heads");
+  require(config.intermediate, "columns of the MLP (intermediate size)");
+}
+
+// Gives every stored tensor its place: chunk by chunk, in a chunk by the kinds of gradients.
+class Placer {
+ public:
+  explicit Placer(ParameterLayout& layout) : layout_(layout) {}
+
+  void place_chunk(const std::vector<Block>& blocks, const std::vector<BlockPlan>& plans, int chunk) {
+    const std::size_t first = layout_.blocks.size();
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      layout_.blocks.push_back({blocks[i], chunk, {}});
+      for (const StoredPlan& stored : plans[i].stored)
+        layout_.blocks.back().tensors.push_back({stored.role, stored.shape, 0, 0});
+    }
+    const std::size_t begin = layout_.grad_elements;
+    const auto place_all = [&](GradientKind kind) {
+      for (std::size_t i = 0; i < blocks.size(); ++i) place(layout_.blocks[first + i], plans[i], kind);
+      return Region{begin, layout_.grad_elements};
+    };
+    layout_.replicated_grads.push_back(place_all(GradientKind::replicated));
+    layout_.zeroed_grads.push_back(place_all(GradientKind::summed));
+    layout_.chunk_grads.push_back(place_all(GradientKind::product));
+    for (std::size_t i = 0; i < blocks.size(); ++i) list_parameters(layout_.blocks[first + i], plans[i]);
+  }
+
+ private:
+  void place(BlockParameters& block, const BlockPlan& plan, GradientKind kind) {
+    for (std::size_t i = 0; i < block.tensors.size(); ++i) {
+      StoredTensor& tensor = block.tensors[i];
+      if (plan.stored[i].gradient != kind) continue;
+      const std::size_t elements = align_elements(static_cast<std::size_t>(tensor.shape.elements()));
+      tensor.grad_offset = layout_.grad_elements;
+      layout_.grad_elements += elements;
+      const StoredTensor* shared = is_tied_copy(plan, i) ? embedding_table() : nullptr;
+      tensor.offset = shared != nullptr ? shared->offset : layout_.weight_elements;
+      if (shared == nullptr) layout_.weight_elements += elements;
+    }
+  }
+
+  static bool is_tied_copy(const BlockPlan& plan, std::size_t stored) {
+    for (const Piece& piece : plan.pieces) {
+      if (piece.stored == stored && piece.parameter.tied_copy) return true;
+    }
+    return false;
+  }
+  // Null when this stage does not hold the embedding.
+  const StoredTensor* embedding_table() const {
+    for (const BlockParameters& block : layout_.blocks) {
+      if (block.block.kind == BlockKind::embedding) return block.find(TensorRole::token_table);
+    }
+    return nullptr;
+  }
+
+  void list_parameters(const BlockParameters& block, const BlockPlan& plan) {
+    std::vector<std::size_t> used(block.tensors.size(), 0);
+    for (const Piece& piece : plan.pieces) {
+      const StoredTensor& tensor = block.tensors[piece.stored];
+      Parameter parameter = piece.parameter;
+      parameter.chunk = block.chunk;
+      parameter.offset = tensor.offset + used[piece.stored];
+      parameter.grad_offset = tensor.grad_offset + used[piece.stored];
+      used[piece.stored] += static_cast<std::size_t>(parameter.local.elements());
+      layout_.parameters.push_back(std::move(parameter));
+    }
+  }
+
+  ParameterLayout& layout_;
+};
+
+}  // namespace
+
+const StoredTensor* BlockParameters::find(TensorRole role) const {
+  for (const StoredTensor& tensor : tensors) {
+    if (tensor.role == role) return &tensor;
+  }
+  return nullptr;
+}
+
+std::vector<Block> blocks_of(const ModelConfig& config) {
+  std::vector<Block> blocks{{BlockKind::embedding, 0}};
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    blocks.push_back({BlockKind::attention, layer});
+    blocks.push_back({BlockKind::mlp, layer});
+  }
+  blocks.push_back({BlockKind::head, 0});
+  return blocks;
+}
+
+ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, int tp_rank,
+                                  int tp_size) {
+  check_tensor_parallel(config, tp_size);
+  assert(tp_rank >= 0 && tp_rank < tp_size);
+  ParameterLayout layout;
+  Placer placer(layout);
+  for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    std::vector<BlockPlan> plans;
+    for (const Block& block : chunks[chunk]) plans.push_back(plan_block(block_tensors(config, block), tp_rank, tp_size));
+    placer.place_chunk(chunks[chunk], plans, static_cast<int>(chunk));
+  }
+  return layout;
+}
+
+}  // namespace pipetrain

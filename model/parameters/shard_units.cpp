@@ -1,0 +1,148 @@
+#include "model/parameters/shard_units.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <unordered_set>
+
+namespace pipetrain {
+namespace {
+
+// A stored tensor and how its gradient region treats it.
+struct Placed {
+  const StoredTensor* tensor;
+  std::size_t block;
+  int chunk;
+  bool vectors;    // a vector, or replicated over the tensor-parallel ranks
+  bool tied_copy;  // of a table on this stage
+};
+
+bool of_words(TensorRole role) { return role == TensorRole::token_table || role == TensorRole::output_weight; }
+
+// In the order of the gradient arena.
+std::vector<Placed> placed_tensors(const ParameterLayout& layout) {
+  std::vector<Placed> placed;
+  for (std::size_t block = 0; block < layout.blocks.size(); ++block) {
+    const int chunk = layout.blocks[block].chunk;
+    const Region replicated = layout.replicated_grads.at(static_cast<std::size_t>(chunk));
+    for (const StoredTensor& tensor : layout.blocks[block].tensors) {
+      const bool everywhere = tensor.grad_offset >= replicated.begin && tensor.grad_offset < replicated.end;
+      placed.push_back({&tensor, block, chunk, everywhere || tensor.shape.rank() == 1, false});
+    }
+  }
+  std::sort(placed.begin(), placed.end(),
+            [](const Placed& a, const Placed& b) { return a.tensor->grad_offset < b.tensor->grad_offset; });
+  std::unordered_set<std::size_t> stored;
+  for (Placed& one : placed) one.tied_copy = !stored.insert(one.tensor->offset).second;
+  return placed;
+}
+
+bool goes_on(const Placed& before, const Placed& tensor) {
+  if (before.chunk != tensor.chunk || before.vectors != tensor.vectors) return false;
+  if (of_words(before.tensor->role) || of_words(tensor.tensor->role)) return false;
+  return tensor.vectors || before.block == tensor.block;
+}
+
+using ByGrads = std::vector<const Parameter*>;
+
+bool begins_before(const Parameter* parameter, std::size_t grads) { return parameter->grad_offset < grads; }
+
+// In the order of the gradient arena.
+ByGrads parameters_by_grads(const ParameterLayout& layout) {
+  ByGrads parameters;
+  for (const Parameter& parameter : layout.parameters) parameters.push_back(&parameter);
+  std::stable_sort(parameters.begin(), parameters.end(),
+                   [](const Parameter* a, const Parameter* b) { return a->grad_offset < b->grad_offset; });
+  return parameters;
+}
+
+// Where the unit may be cut, in elements from its beginning, rising.
+std::vector<std::int64_t> block_begins(const ByGrads& parameters, const ShardUnit& unit) {
+  std::vector<std::int64_t> begins;
+  const auto end = std::lower_bound(parameters.begin(), parameters.end(), unit.grads + unit.weights.size(), begins_before);
+  for (auto one = std::lower_bound(parameters.begin(), end, unit.grads, begins_before); one != end; ++one) {
+    const auto elements = static_cast<std::size_t>((*one)->local.elements());
+    for (std::size_t at = 0; at < elements; at += norm_block_elements)
+      begins.push_back(static_cast<std::int64_t>((*one)->grad_offset - unit.grads + at));
+  }
+  std::sort(begins.begin(), begins.end());
+  return begins;
+}
+
+// What the cuts so far lie after their even places, by replica: later units make up for it.
+using Surplus = std::vector<double>;
+
+void cut(ShardUnit& unit, std::vector<std::int64_t> places, Surplus& surplus, bool alone) {
+  const auto total = static_cast<std::int64_t>(unit.weights.size());
+  places.push_back(total);
+  const std::size_t replicas = surplus.size();
+  unit.cuts.assign(1, 0);
+  for (std::size_t replica = 1; replica < replicas; ++replica) {
+    const double even = static_cast<double>(total) * static_cast<double>(replica) / static_cast<double>(replicas);
+    const double wanted = alone ? even : even - surplus[replica];
+    const auto distance = [wanted](std::int64_t place) { return std::abs(static_cast<double>(place) - wanted); };
+    const auto nearest = std::min_element(places.begin(), places.end(),
+                                          [&](std::int64_t a, std::int64_t b) { return distance(a) < distance(b); });
+    unit.cuts.push_back(std::max(*nearest, unit.cuts.back()));
+    surplus[replica] += static_cast<double>(unit.cuts.back()) - even;
+  }
+  unit.cuts.push_back(total);
+}
+
+// The table whose weights the copy uses.
+const ShardUnit& table_of(const std::vector<ShardUnit>& units, const ShardUnit& copy) {
+  const auto found = std::find_if(units.begin(), units.end(), [&](const ShardUnit& unit) {
+    return !unit.tied_copy && unit.weights.begin == copy.weights.begin;
+  });
+  assert(found != units.end());
+  return *found;
+}
+
+}  // namespace
+
+std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) {
+  const std::vector<Placed> placed = placed_tensors(layout);
+  const ByGrads parameters = parameters_by_grads(layout);
+  std::vector<ShardUnit> units;
+  Surplus surplus(static_cast<std::size_t>(replicas), 0);
+  for (std::size_t i = 0; i < placed.size();) {
+    const std::size_t first = i;
+    do {
+      ++i;
+    } while (i < placed.size() && goes_on(placed[i - 1], placed[i]));
+    const Placed& begin = placed[first];
+    const std::size_t end = i < placed.size() ? placed[i].tensor->grad_offset : layout.grad_elements;
+    ShardUnit unit;
+    unit.grads = begin.tensor->grad_offset;
+    unit.weights = {begin.tensor->offset, begin.tensor->offset + end - unit.grads};
+    unit.block = begin.block;
+    unit.chunk = begin.chunk;
+    unit.vectors = begin.vectors;
+    unit.tied_copy = begin.tied_copy;
+    if (unit.tied_copy) {
+      unit.cuts = table_of(units, unit).cuts;
+    } else {
+      cut(unit, block_begins(parameters, unit), surplus, of_words(begin.tensor->role));
+    }
+    units.push_back(std::move(unit));
+  }
+  return units;
+}
+
+std::vector<HeldPart> held_parts(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int replica) {
+  std::vector<HeldPart> parts;
+  for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
+    const Parameter& parameter = layout.parameters[i];
+    const auto after = std::upper_bound(units.begin(), units.end(), parameter.grad_offset,
+                                        [](std::size_t at, const ShardUnit& unit) { return at < unit.grads; });
+    const ShardUnit& unit = *std::prev(after);
+    const std::size_t first = parameter.grad_offset - unit.grads;
+    const std::size_t last = first + static_cast<std::size_t>(parameter.local.elements());
+    const Region run = unit.run(replica);
+    const std::size_t begin = std::max(first, run.begin), end = std::min(last, run.end);
+    if (begin < end) parts.push_back({i, begin - first, end - first, static_cast<std::size_t>(&unit - units.data())});
+  }
+  return parts;
+}
+
+}  // namespace pipetrain

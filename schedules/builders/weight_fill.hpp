@@ -1,0 +1,31 @@
+// Puts weight gradients into an order of forwards and input gradients: into the gaps where a stage would wait, and where memory
+// asks for them. Internal to schedules/.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "schedules/plan/plan.hpp"
+#include "schedules/simulate/cost.hpp"
+
+namespace pipetrain::schedules {
+
+struct FillOptions {
+  // [stage] most microbatches from F to W, over all chunks.
+  std::vector<int> caps;
+  // W goes into a gap that is at least this part of W long; below 1 it delays what comes next rather than stay idle.
+  double least_gap = 1;
+};
+
+struct Filled {
+  std::vector<std::vector<Action>> stages;
+  double makespan = 0;
+};
+
+// `order` holds F and I only, each row of a chunk in microbatch order; every W is put after its I. W of a stage run in the
+// order of their I. Nothing when the order cannot keep the caps, or deadlocks. Runs in virtual time with the given costs.
+std::optional<Filled> fill_weight_grads(const Placement& placement, int microbatches,
+                                        const std::vector<std::vector<Action>>& order, const Costs& costs,
+                                        const FillOptions& options);
+
+}  // namespace pipetrain::schedules

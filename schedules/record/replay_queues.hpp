@@ -1,0 +1,77 @@
+// Where the slots of a replayed run's queues are.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "schedules/record/recording.hpp"
+
+namespace pipetrain::schedules {
+
+// Where a microbatch's slot is: with its producer, on its way, or with the consumer.
+enum class SlotPlace : std::uint8_t { none, filling, sent, held };
+
+// Where the slots of one queue are. One that no microbatch has is free at the producer or on its way back.
+struct QueueState {
+  int replica = 0, part = 0;
+  int virtual_stage = 0;  // that consumes
+  InputKind kind = InputKind::activation;
+  bool fed = false;  // by a feeder, whose slots nobody records
+  int free = 0, returning = 0;
+  std::vector<SlotPlace> places;  // by microbatch
+
+  std::vector<int> microbatches(SlotPlace place) const;  // that are there
+
+  void fill(int microbatch);
+  void send(int microbatch) { at(microbatch) = SlotPlace::sent; }
+  bool arrive(int microbatch);  // false where it was not on its way
+  void release(int microbatch);
+  bool credit();  // false where no slot is on its way back
+
+ private:
+  SlotPlace& at(int microbatch) { return places[static_cast<std::size_t>(microbatch)]; }
+};
+
+// Inline, because a replay spends much of its time here.
+
+inline void QueueState::fill(int microbatch) {
+  free = std::max(0, free - 1);
+  at(microbatch) = SlotPlace::filling;
+}
+
+inline bool QueueState::arrive(int microbatch) {
+  if (!fed && at(microbatch) != SlotPlace::sent) return false;
+  if (fed) --free;
+  at(microbatch) = SlotPlace::held;
+  return true;
+}
+
+inline void QueueState::release(int microbatch) {
+  at(microbatch) = SlotPlace::none;
+  ++(fed ? free : returning);
+}
+
+inline bool QueueState::credit() {
+  if (returning == 0) return false;
+  --returning;
+  ++free;
+  return true;
+}
+
+class ReplayQueues {
+ public:
+  // The needs must be those of the run's plan: of each of its stages and chunks.
+  explicit ReplayQueues(const RecordedRun& run);
+
+  // Null where the run has no slots for it. pipeline: replica x parts + part.
+  QueueState* find(int pipeline, int virtual_stage, InputKind kind);
+  const std::vector<QueueState>& all() const { return queues_; }
+
+ private:
+  std::size_t virtual_stages_;
+  std::vector<QueueState> queues_;
+  std::vector<int> places_;  // in queues_, by [pipeline][virtual stage][kind]; -1: none
+};
+
+}  // namespace pipetrain::schedules

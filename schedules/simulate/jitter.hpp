@@ -1,0 +1,13 @@
+// Random times that depend on nothing but what they belong to. Internal to schedules/.
+#pragma once
+
+#include <cstdint>
+
+#include "schedules/plan/action.hpp"
+
+namespace pipetrain::schedules {
+
+// exp(deviation * z), z normal by (seed, stage, action).
+double jitter_factor(double deviation, std::uint64_t seed, int stage, const Action& action);
+
+}  // namespace pipetrain::schedules

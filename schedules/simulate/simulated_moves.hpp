@@ -1,0 +1,41 @@
+// A stage's moves of activations out of its device's memory and back, in simulated time.
+#pragma once
+
+#include <vector>
+
+#include "schedules/plan/action.hpp"
+#include "schedules/plan/plan_needs.hpp"
+#include "schedules/simulate/free_slots.hpp"
+#include "schedules/simulate/timeline.hpp"
+
+namespace pipetrain::schedules {
+
+// Moves out follow one another, and so do moves in; the two directions run beside each other and beside compute. Each chunk has
+// places in the device's memory, as a run has them (actors/training/rank/activation_pool.hpp): F or G takes one, P or the
+// weight gradient gives it back. Without needs a stage moves nothing: no place is waited for.
+class SimulatedMoves {
+ public:
+  SimulatedMoves() = default;
+  SimulatedMoves(const StageNeeds& needs, int microbatches);
+
+  bool active() const { return !chunks_.empty(); }
+  // When the place that is taken is free; 0 without moves.
+  double take_place(int chunk);
+  void give_place_back(int chunk, double time);
+  // When what the action needs is on the device again; 0 where it never left.
+  double back_at(const Action& action) const;
+  // A move out (P) or in (G) that may begin at `from` and takes `duration`. In: once it is out, too, and has a place.
+  Span launch(const Action& action, double from, double duration);
+
+ private:
+  struct Chunk {
+    FreeSlots places;
+    std::vector<double> out_at, back_at;  // [microbatch]
+  };
+  std::vector<Chunk> chunks_;
+  double out_free_at_ = 0, in_free_at_ = 0;
+
+  Chunk& chunk(int index) { return chunks_[static_cast<std::size_t>(index)]; }
+};
+
+}  // namespace pipetrain::schedules

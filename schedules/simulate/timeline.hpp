@@ -1,0 +1,79 @@
+// What happened when: the one structure that simulations and real runs both fill, and that every drawing and report reads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedules/plan/plan.hpp"
+#include "schedules/simulate/cost.hpp"
+
+namespace pipetrain::schedules {
+
+// What an action's start waited for last.
+enum class WaitedFor : std::uint8_t {
+  nothing,     // its stage was busy until then, or the step began
+  activation,  // of its microbatch from the virtual stage before (for the first: tokens)
+  gradient,    // of its microbatch from the virtual stage after
+  slot,        // a free slot in the queue that takes its output
+  partner,     // another stage that takes part: T, O by the verdict, and what a custom action is after
+  memory,      // of its stage: what G brings back, or a place that P frees
+};
+
+struct Span {
+  Action action;
+  WaitedFor waited_for = WaitedFor::nothing;
+  double start = 0;
+  double end = 0;
+  // Its parts and those of the next span's action alternated, from this one's start on: that one's span is what was left after
+  // the end of this action.
+  bool begins_braid = false;
+};
+
+struct Timeline {
+  std::string title;  // "1f1b, 4 stages, 8 microbatches"
+  Placement placement = Placement::looping(1, 1);
+  std::string unit = "units";  // of its times: "s" where they are seconds
+  int microbatches = 0;        // with slices, their pieces: see Plan
+  int slices = 1;
+  std::vector<std::vector<Span>> stages;  // per stage, in order of time, but for moves
+  std::vector<std::vector<Span>> moves;   // of the same rows, beside these; empty where the plan has none
+  std::vector<std::string> names;         // of these rows, where they are not stages 0, 1, ...; else empty
+  std::vector<std::string> custom;        // the names of the plan's custom actions, by number
+
+  ActionForm form() const { return {placement.chunks(), slices}; }
+};
+
+// Time words of the project. A stage's span is its own first start to last end.
+struct StageSummary {
+  double busy = 0;
+  double span = 0;
+  double idle = 0;                // makespan - busy; the sum of the parts below
+  double idle_warm_up = 0;        // before the stage's first B or I
+  double idle_steady = 0;         // between that and the end of its last F
+  double idle_cool_down = 0;      // after that, also when the stage is done and others are not
+  double idle_communication = 0;  // a message was on its way: counted here and not above
+  double peak_activations = 0;    // most microbatches between F and B or W on the device; each chunk counts 1 / chunks
+};
+
+struct Summary {
+  double makespan = 0;         // first start to last end over all stages
+  double bubble_fraction = 0;  // 1 - busy / (stages x makespan)
+  double span_bubble = 0;      // max over stages of span - busy
+  std::vector<StageSummary> stages;
+};
+
+// transfers[v]: time of a message between virtual stages v and v + 1; empty when unknown (no idle_communication then).
+Summary summarize(const Timeline& timeline, const std::vector<double>& transfers = {});
+
+struct SpanRef {
+  int stage = 0;
+  std::size_t index = 0;
+};
+// The chain of actions that decided the makespan, first to last.
+std::vector<SpanRef> critical_path(const Timeline& timeline);
+
+// Most bytes held at once on a stage's device by the costs of its chunks: held_bytes from F to B or W, but for the time between
+// P and G, and pending_bytes from I to W on top.
+double peak_bytes(const Timeline& timeline, int stage, const std::vector<ChunkCost>& chunks);
+
+}  // namespace pipetrain::schedules
