@@ -10,7 +10,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pipetrain)
 # One export set per component, so that each asks only for what it needs.
 set(schedules_rooms schedules)
 set(engine_rooms core comm engine)
-set(training_rooms files records data ops model training)
+set(training_rooms files records data ops model ranks training)
 set(exported_components schedules engine training)
 foreach(component IN LISTS exported_components)
   list(TRANSFORM ${component}_rooms PREPEND pipetrain_ OUTPUT_VARIABLE targets)

@@ -6,7 +6,7 @@
 # Without SOURCES these are the folder's own .cpp files and those in FOLDERS and in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
 # cuda/ too. Either way the name of a file tells which backend it belongs to:
 #   no_cuda.cpp                                     a stub that says what is missing: built without the backend
-#   cuda/*, device_cuda*.*, cuda_*.*                the backend: built with it
+#   cuda/*, cuda_*.*                                the backend: built with it
 #   no_ucx.cpp; ucx/*                               the same for UCX
 #   no_nccl.cpp; nccl/*                             the same for NCCL
 #   nccl/no_nccl_put_signal.cpp; nccl/nccl_put_signal.cpp  puts of NCCL, which nccl.h has from 2.29 on
@@ -57,7 +57,7 @@ endfunction()
 # Leaves in the named list only the files of the backends that are built.
 function(pipetrain_choose_backend list)
   set(CUDA_stub "/no_cuda\\.cpp$")
-  set(CUDA_real "/cuda/[^/]*$|/(device_cuda|cuda_)[^/]*$|\\.cu$")
+  set(CUDA_real "/cuda/[^/]*$|/cuda_[^/]*$|\\.cu$")
   set(UCX_stub "/no_ucx\\.cpp$")
   set(UCX_real "/ucx/[^/]*$")
   set(NCCL_stub "/no_nccl\\.cpp$")

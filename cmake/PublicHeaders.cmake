@@ -13,6 +13,7 @@ set(schedules_included_headers
   schedules/plan/action.hpp
   schedules/simulate/cost.hpp
   schedules/plan/invalid_plan.hpp
+  schedules/plan/order.hpp
   schedules/plan/plan_file_error.hpp
   schedules/plan/plan_needs.hpp
   schedules/record/recording.hpp
@@ -33,10 +34,14 @@ set(engine_included_headers
   core/stream.hpp
   core/tensor.hpp)
 set(training_headers
-  actors/training/job/train_job.hpp
+  actors/training/run/make_train_job.hpp
   actors/training/run/trainer.hpp
   actors/training/run/training_run.hpp)
 set(training_included_headers
+  actors/ranks/device_settings.hpp
+  actors/training/job/device_memory.hpp
+  actors/training/job/train_job.hpp
+  data/open_dataset.hpp
   actors/training/run/evaluation.hpp
   actors/training/job/fault.hpp
   actors/training/job/run_length.hpp

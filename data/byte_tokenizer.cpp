@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
-#include "data/open_dataset.hpp"
+#include "data/samples/documents.hpp"
 
 namespace pipetrain {
 namespace {

@@ -5,9 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "data/open_dataset.hpp"
 #include "data/rows/jsonl_row.hpp"
 #include "data/rows/row_table.hpp"
+#include "data/rows/text_reading.hpp"
 #include "data/samples/documents.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 
 namespace pipetrain {
 

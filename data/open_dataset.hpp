@@ -72,9 +72,6 @@ struct DatasetOptions {
 // max_positions, or with nothing to learn, a text of more than 16 MiB in one row, and what cannot be packed so.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
-// What stands between packed documents: id 256, the first that no byte has, where the vocabulary has it, else a newline.
-std::int32_t end_of_document(std::int64_t vocabulary);
-
 // The text that ships inside the program: about 100 KB of plain ASCII English.
 std::string_view inside_text();
 

@@ -9,6 +9,7 @@
 
 #include "data/rows/jsonl_row.hpp"
 #include "data/rows/text_reading.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 
 namespace pipetrain {
 

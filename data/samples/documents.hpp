@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,9 @@
 #include "data/samples/dataset.hpp"
 
 namespace pipetrain {
+
+// What stands between packed documents: id 256, the first that no byte has, where the vocabulary has it, else a newline.
+std::int32_t end_of_document(std::int64_t vocabulary);
 
 // One or more documents as a run of tokens. Thread-safe.
 class TokenStream {

@@ -1,6 +1,10 @@
 // Several datasets as one. Internal to data/.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <vector>
+
 #include "data/samples/dataset.hpp"
 
 namespace pipetrain {

@@ -10,6 +10,7 @@
 #include "model/blocks/relocation.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
+#include "model/context/context_parallel.hpp"
 #include "model/context/sequence_part.hpp"
 #include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"

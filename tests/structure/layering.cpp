@@ -23,15 +23,17 @@ struct Room {
 const std::vector<Room>& rooms() {
   static const std::vector<Room> table = {
       {"apps",
-       {"tuning", "actors/generation", "actors/training", "actors/engine", "records", "schedules", "model", "ops", "comm",
-        "data", "files", "core"}},
-      {"actors/generation", {"actors/training", "actors/engine", "schedules", "model", "ops", "comm", "data", "files", "core"}},
+       {"tuning", "actors/generation", "actors/training", "actors/ranks", "actors/engine", "records", "schedules", "model",
+        "ops", "comm", "data", "files", "core"}},
+      {"actors/generation", {"actors/ranks", "actors/engine", "schedules", "model", "ops", "comm", "data", "files", "core"}},
       {"bindings/host", {"actors/engine", "schedules", "comm", "core"}},
       {"bindings/c", {"bindings/host", "actors/engine", "schedules", "comm", "core"}},
       {"bindings/python", {"bindings/host", "actors/engine", "schedules", "comm", "core"}},
       {"records", {"schedules", "files", "core"}},
       {"tuning", {"actors/training", "schedules", "model", "ops", "files", "core"}},
-      {"actors/training", {"actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
+      {"actors/training",
+       {"actors/ranks", "actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
+      {"actors/ranks", {"actors/engine", "schedules", "model", "ops", "comm", "files", "core"}},
       {"actors/engine", {"schedules", "comm", "core"}},
       {"model", {"ops", "files", "core"}},
       {"ops", {"core"}},
@@ -44,14 +46,69 @@ const std::vector<Room>& rooms() {
   return table;
 }
 
+// A large room has streets: folders that know each other in one direction only. A room's name stands for the files that lie in none
+// of them.
+const std::vector<Room>& streets() {
+  static const std::vector<Room> table = {
+      {"actors/training/records", {"actors/training/run", "actors/training/rank", "actors/training/job"}},
+      {"actors/training/run",
+       {"actors/training/rank", "actors/training/checkpoint", "actors/training/input", "actors/training/job",
+        "actors/training/state"}},
+      {"actors/training/rank",
+       {"actors/training/checkpoint", "actors/training/input", "actors/training/job", "actors/training/state",
+        "actors/training/offload"}},
+      {"actors/training/checkpoint", {"actors/training/job", "actors/training/state"}},
+      {"actors/training/input", {}},
+      {"actors/training/job", {"actors/training/state"}},
+      {"actors/training/state", {"actors/training/offload"}},
+      {"actors/training/offload", {}},
+      {"schedules/search", {"schedules/builders", "schedules/simulate", "schedules/plan"}},
+      {"schedules/builders", {"schedules/simulate", "schedules/plan"}},
+      {"schedules/record", {"schedules/simulate", "schedules/protocol", "schedules/plan"}},
+      {"schedules/draw", {"schedules/simulate", "schedules/plan"}},
+      {"schedules/simulate", {"schedules/protocol", "schedules/plan"}},
+      {"schedules/protocol", {"schedules/plan"}},
+      {"schedules/plan", {}},
+      {"data/arrow", {"data/rows"}},
+      {"data/formats", {"data/rows", "data/samples"}},
+      {"data/rows", {"data/samples", "data/tokenizers"}},
+      {"data/samples", {}},
+      {"data/tokenizers/models", {"data/tokenizers/transforms", "data/tokenizers/text"}},
+      {"data/tokenizers/transforms", {"data/tokenizers/text"}},
+      {"data/tokenizers/text", {}},
+      {"data/tokenizers", {"data/tokenizers/models", "data/tokenizers/transforms", "data/tokenizers/text"}},
+      {"data", {"data/formats", "data/rows", "data/samples", "data/tokenizers"}},
+      {"model/weights", {"model/families", "model/parameters", "model/config"}},
+      {"model/blocks", {"model/context", "model/parameters", "model/config"}},
+      {"model/families", {"model/config"}},
+      {"model/optimizer", {"model/parameters"}},
+      {"model/parameters", {"model/config"}},
+      {"model/context", {}},
+      {"model/config", {}},
+      {"model", {"model/blocks", "model/weights", "model/context", "model/parameters", "model/config"}},
+      {"core/cuda", {"core"}},
+      {"core", {}},
+  };
+  return table;
+}
+
 bool starts_with(const std::string& text, const std::string& prefix) { return text.compare(0, prefix.size(), prefix) == 0; }
 
-// The room a path relative to the root lies in, or null.
-const Room* room_of(const std::string& path) {
-  for (const Room& room : rooms()) {
+// The first of the table whose folder a path relative to the root lies in, or null: inner folders come first.
+const Room* find_folder(const std::vector<Room>& table, const std::string& path) {
+  for (const Room& room : table) {
     if (starts_with(path, room.folder + "/")) return &room;
   }
   return nullptr;
+}
+const Room* room_of(const std::string& path) { return find_folder(rooms(), path); }
+const Room* street_of(const std::string& path) { return find_folder(streets(), path); }
+
+// Whether one file may include another of the same room.
+bool goes_with_streets(const std::string& path, const std::string& header) {
+  const Room* from = street_of(path);
+  const Room* to = street_of(header);
+  return from == nullptr || to == nullptr || from == to || from->may_include.count(to->folder) > 0;
 }
 
 // A library that only some files may include.
@@ -73,12 +130,11 @@ const std::vector<Restricted>& restricted_libraries() {
        in_comm},
       {"Arrow belongs to data/arrow/module/", std::regex("(arrow|parquet)/.*"),
        [](const std::string& path) { return starts_with(path, "data/arrow/module/"); }},
-      {"CUDA belongs to core/device_cuda*, core/cuda_*, ops/cuda/ and comm/",
+      {"CUDA belongs to core/cuda/, ops/cuda/ and comm/",
        std::regex("(cuda[^/]*\\.(h|hpp)|cuda/.*|cu(blas|dnn|rand|solver|sparse|fft)[^/]*|cooperative_groups.*|mma\\.h|cub/.*|"
                   "thrust/.*|nvtx3/.*|nvrtc\\.h|nvml\\.h)"),
        [](const std::string& path) {
-         return starts_with(path, "core/device_cuda") || starts_with(path, "core/cuda_") || starts_with(path, "ops/cuda/") ||
-                starts_with(path, "comm/");
+         return starts_with(path, "core/cuda/") || starts_with(path, "ops/cuda/") || starts_with(path, "comm/");
        }},
   };
   return table;
@@ -170,6 +226,8 @@ class Checker {
     if (target != nullptr && (quoted || fs::exists(root_ / header))) {
       if (target != &room && room.may_include.count(target->folder) == 0) {
         report(where, room.folder + " may not include " + header);
+      } else if (target == &room && !goes_with_streets(path, header)) {
+        report(where, street_of(path)->folder + " may not include " + header);
       } else if (!fs::exists(root_ / header)) {
         report(where, header + " does not exist");
       } else if (!quoted) {

@@ -63,6 +63,8 @@ TEST_CASE("the layering check catches each kind of violation") {
       {"core/x.cpp", "\n#include \"model/y.hpp\"\n", "core/x.cpp:2: core may not include model/y.hpp"},
       {"tuning/x.cpp", "#include \"comm/y.hpp\"\n", "tuning/x.cpp:1: tuning may not include comm/y.hpp"},
       {"actors/engine/x.cpp", "#include \"actors/training/y.hpp\"\n", "actors/engine may not include actors/training/y.hpp"},
+      {"schedules/plan/x.cpp", "#include \"schedules/protocol/y.hpp\"\n", "schedules/plan may not include schedules/protocol/y.hpp"},
+      {"model/config/x.cpp", "#include \"model/y.hpp\"\n", "model/config may not include model/y.hpp"},
       {"schedules/x.cpp", "#include \"core/error.hpp\"\n", "schedules may not include core/error.hpp"},
       {"schedules/x.cpp", "#include <fmt/core.h>\n", "schedules uses the standard library only"},
       {"schedules/x.cpp", "#include <unistd.h>\n", "schedules uses the standard library only"},

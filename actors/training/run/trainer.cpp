@@ -15,6 +15,7 @@
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/input/step_source.hpp"
 #include "actors/training/input/token_source.hpp"
+#include "actors/training/job/job_settings.hpp"
 #include "actors/training/job/post_validation.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/rank/parallel_layout.hpp"
