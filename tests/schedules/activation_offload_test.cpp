@@ -1,4 +1,5 @@
 #include "schedules/plan/activation_offload.hpp"
+#include "schedules/protocol/stage_protocol.hpp"
 
 #include <algorithm>
 #include <set>

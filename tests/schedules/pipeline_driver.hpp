@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "schedules/plan/validate.hpp"
+#include "schedules/protocol/stage_protocol.hpp"
 
 namespace pipetrain::schedules {
 
