@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "actors/golden_run.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/rank_file.hpp"
 #include "catch.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "golden_run.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"
