@@ -3,7 +3,8 @@
 // states that rule_of() makes of them.
 //
 // A backend passes its own `Math`, a type of an unnamed namespace: the rules are compiled for different processors, and no two
-// backends may share the machine code of one.
+// backends may share the machine code of one. It has root(x), weighted_sum(a, x, b, y) = a x + b y and
+// scaled_quotient(s, x, y) = s x / y, whose roundings differ from backend to backend and never within one.
 #pragma once
 
 #include <array>
@@ -48,8 +49,8 @@ class AdamWRule {
   // The new weight: w - lr weight_decay w - lr m' / (sqrt(v') + eps) with the corrected moments m', v'.
   PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m, float& v) const {
     const float scaled = grad * grad_scale_;
-    m = beta1_ * m + (1.0F - beta1_) * scaled;
-    v = beta2_ * v + (1.0F - beta2_) * scaled * scaled;
+    m = Math::weighted_sum(beta1_, m, 1.0F - beta1_, scaled);
+    v = Math::weighted_sum(beta2_, v, (1.0F - beta2_) * scaled, scaled);
     return weight * keep_ - Math::scaled_quotient(lr_, m * unbias1_, Math::root(v * unbias2_) + eps_);
   }
 
@@ -83,8 +84,8 @@ class LionRule {
   // The new weight: w - lr weight_decay w - lr sign(beta1 m + (1 - beta1) g), with the momentum m of before the step.
   PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m) const {
     const float scaled = grad * grad_scale_;
-    const float mean = beta1_ * m + (1.0F - beta1_) * scaled;
-    m = beta2_ * m + (1.0F - beta2_) * scaled;
+    const float mean = Math::weighted_sum(beta1_, m, 1.0F - beta1_, scaled);
+    m = Math::weighted_sum(beta2_, m, 1.0F - beta2_, scaled);
     const float sign = mean > 0 ? 1.0F : mean < 0 ? -1.0F : mean;  // zero and NaN are their own
     return weight * keep_ - lr_ * sign;
   }

@@ -13,6 +13,7 @@ namespace {
 
 struct HostMath {
   static float root(float value) { return std::sqrt(value); }
+  static float weighted_sum(float a, float x, float b, float y) { return a * x + b * y; }
   static float scaled_quotient(float factor, float dividend, float divisor) { return factor * dividend / divisor; }
 };
 

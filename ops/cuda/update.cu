@@ -11,6 +11,8 @@ namespace {
 
 struct DeviceMath {
   PIPETRAIN_HOST_DEVICE static float root(float value) { return sqrtf(value); }
+  // The first product is exact in every kernel, whichever of the two the compiler would have chosen.
+  PIPETRAIN_HOST_DEVICE static float weighted_sum(float a, float x, float b, float y) { return fmaf(a, x, b * y); }
   PIPETRAIN_HOST_DEVICE static float scaled_quotient(float factor, float dividend, float divisor) {
     return factor * (dividend / divisor);
   }
