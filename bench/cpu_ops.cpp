@@ -38,7 +38,7 @@ double best_seconds(const std::function<void()>& work) {
 // A model's shapes.
 struct Sizes {
   std::string name;
-  AttentionShape attention;
+  SegmentShape attention;
   std::int64_t inner = 0, vocabulary = 0;
   std::int64_t tokens() const { return attention.tokens(); }
   std::int64_t hidden() const { return attention.heads * attention.head_dim; }
@@ -125,15 +125,16 @@ void OpsBench::matrices() {
 }
 
 void OpsBench::attention() {
-  const AttentionShape& a = sizes_.attention;
+  const SegmentShape& a = sizes_.attention;
   const Tensor qkv = make({a.tokens(), a.packed_cols()}), dqkv = make(qkv.shape), out = make({a.tokens(), sizes_.hidden()});
-  const Tensor dout = make(out.shape), sums = make({a.batch, a.heads, a.sequence});
-  const Tensor cos_sin = make({a.sequence, 2, a.head_dim / 2});
+  const Tensor dout = make(out.shape), sums = make({a.batch, a.heads, a.queries});
+  const Tensor cos_sin = make({a.queries, 2, a.head_dim / 2});
   // Causal: half of the scores are needed. Forward has two products of that size, backward five.
-  const double pairs = static_cast<double>(a.tokens() * a.sequence) / 2 * static_cast<double>(a.heads * a.head_dim);
-  products("attention", 2 * pairs, [&] { ops_->attention(a, {.qkv = qkv, .out = out, .log_sum_exp = sums}); });
-  products("attention backward", 5 * pairs,
-           [&] { ops_->attention_backward(a, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = sums, .dqkv = dqkv}); });
+  const double pairs = static_cast<double>(a.tokens() * a.queries) / 2 * static_cast<double>(a.heads * a.head_dim);
+  products("attention", 2 * pairs, [&] { ops_->attention(a, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums}); });
+  products("attention backward", 5 * pairs, [&] {
+    ops_->attention_backward(a, {.dout = dout, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums, .dq = dqkv, .dkv = dqkv});
+  });
   const double rotated = static_cast<double>(a.tokens() * (a.heads + a.kv_heads) * a.head_dim);
   passes("rotary", 2 * rotated, [&] { ops_->rotary(a, {.qkv = dqkv, .cos_sin = cos_sin}); });
 }
@@ -152,7 +153,7 @@ void OpsBench::elementwise() {
 }
 
 void OpsBench::gpt2() {
-  const std::int64_t t = sizes_.tokens(), h = sizes_.hidden(), inner = 4 * h, sequence = sizes_.attention.sequence;
+  const std::int64_t t = sizes_.tokens(), h = sizes_.hidden(), inner = 4 * h, sequence = sizes_.attention.queries;
   const double narrow = static_cast<double>(t * h), wide = static_cast<double>(t * inner);
   const Tensor x = make({t, h}), dy = make({t, h}), y = make({t, h}), gain = make({h}), shift = make({h}), mean = make({t});
   const Tensor inv_std = make({t}), dgain = make({h}), dshift = make({h}), table = make({sequence, h});
@@ -226,8 +227,8 @@ void machine_limits() {
 int main() {
   using namespace pipetrain;
   for (const int threads : {1, 2}) {
-    bench::OpsBench({"hidden 512 seq 512", {4, 512, 8, 8, 64}, 1376, 8192}, threads).run();
-    bench::OpsBench({"hidden 64 seq 32", {1, 32, 4, 4, 16}, 176, 256}, threads).run();
+    bench::OpsBench({"hidden 512 seq 512", whole_sequences(4, 512, {8, 8, 64}), 1376, 8192}, threads).run();
+    bench::OpsBench({"hidden 64 seq 32", whole_sequences(1, 32, {4, 4, 16}), 176, 256}, threads).run();
   }
   bench::machine_limits();
 }

@@ -1,5 +1,5 @@
 // Measures which of the GPU library's algorithms is the fastest for the products of the models that the project promises
-// speeds for, and prints the table of ops/cuda/gemm_choice.cpp: the shapes where it is not the library's first guess.
+// speeds for, and prints the table of ops/cuda/gemm/gemm_choice.cpp: the shapes where it is not the library's first guess.
 //
 //   bench_gpu_gemm [bf16|fp8 [MODEL]]     the products of a run in this precision, of models with MODEL in their names
 #include <algorithm>

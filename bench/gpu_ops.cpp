@@ -40,21 +40,19 @@ class GpuBench {
     for (const int sequences : {1, 2, 4}) gpt2(sequences * tokens_, 1600);  // GPT-2 XL, 4 sequences of 1024, 8 and 16
     gpt2(4 * tokens_, 768);
     gpt2(tokens_, 4096);
-    rotary({1, tokens_, 32, 32, 128});
-    rotary({1, tokens_, 32, 8, 128});
-    rotary({4, tokens_, 32, 8, 64});
+    rotary(whole_sequences(1, tokens_, {32, 32, 128}));
+    rotary(whole_sequences(1, tokens_, {32, 8, 128}));
+    rotary(whole_sequences(4, tokens_, {32, 8, 64}));
     for (const std::int64_t vocabulary : {32000, 50264, 128256}) head(vocabulary);
     arenas();
     matrices();
     fp8();
-    for (const AttentionShape& shape : {AttentionShape{1, tokens_, 32, 32, 128},
-                                        {1, tokens_, 32, 8, 128},
-                                        {1, tokens_, 8, 8, 128},
-                                        {1, 2 * tokens_, 32, 8, 128},
-                                        {4, tokens_, 32, 8, 64},
-                                        {1, 2 * tokens_, 32, 8, 64},
-                                        {std::max<std::int64_t>(4 * tokens_ / 1024, 1), 1024, 12, 12, 64},   // GPT-2 124M
-                                        {std::max<std::int64_t>(2 * tokens_ / 1024, 1), 1024, 25, 25, 64}})  // GPT-2 XL
+    for (const SegmentShape& shape :
+         {whole_sequences(1, tokens_, {32, 32, 128}), whole_sequences(1, tokens_, {32, 8, 128}),
+          whole_sequences(1, tokens_, {8, 8, 128}), whole_sequences(1, 2 * tokens_, {32, 8, 128}),
+          whole_sequences(4, tokens_, {32, 8, 64}), whole_sequences(1, 2 * tokens_, {32, 8, 64}),
+          whole_sequences(std::max<std::int64_t>(4 * tokens_ / 1024, 1), 1024, {12, 12, 64}),   // GPT-2 124M
+          whole_sequences(std::max<std::int64_t>(2 * tokens_ / 1024, 1), 1024, {25, 25, 64})})  // GPT-2 XL
       attention(shape);
     for (const std::int64_t head_dim : {64, 128})  // of a ring: half of a rank's tokens, and all of another's
       segment_attention(4 * tokens_,
@@ -239,12 +237,12 @@ class GpuBench {
               [&](auto& t) { ops_->positions_grad({.sequence = sequence, .dy = t[0], .dtable = t[2]}); });
   }
 
-  void rotary(const AttentionShape& shape) {
+  void rotary(const SegmentShape& shape) {
     const double bytes = static_cast<double>(shape.tokens() * (shape.heads + shape.kv_heads) * shape.head_dim) * 4 +
-                         static_cast<double>(shape.sequence * shape.head_dim) * 4;  // the angles
+                         static_cast<double>(shape.queries * shape.head_dim) * 4;  // the angles
     const auto make_set = [&] {
       return std::vector<Tensor>{make({shape.tokens(), shape.packed_cols()}, DType::bf16),
-                                 make({shape.sequence, 2, shape.head_dim / 2}, DType::f32)};
+                                 make({shape.queries, 2, shape.head_dim / 2}, DType::f32)};
     };
     with_sets(fmt::format("rotary {} heads on {} of {} bf16", shape.heads, shape.kv_heads, shape.head_dim), bytes, make_set,
               [&](auto& t) { ops_->rotary(shape, {.qkv = t[0], .cos_sin = t[1]}); });
@@ -392,20 +390,21 @@ class GpuBench {
     }
   }
 
-  void attention(const AttentionShape& shape) {
+  void attention(const SegmentShape& shape) {
     const Tensor qkv = make({shape.tokens(), shape.packed_cols()}, DType::bf16), dqkv = make(qkv.shape, DType::bf16);
     const Tensor out = make({shape.tokens(), shape.heads * shape.head_dim}, DType::bf16), dout = make(out.shape, DType::bf16);
-    const Tensor lse = make({shape.batch, shape.heads, shape.sequence}, DType::f32);
+    const Tensor lse = make({shape.batch, shape.heads, shape.queries}, DType::f32);
     // Causal counts half.
-    const double flops =
-        2.0 * static_cast<double>(shape.batch * shape.heads * shape.sequence * shape.sequence * shape.head_dim);
-    const std::string size = fmt::format(" {} x {} tokens, {} heads on {} of {}", shape.batch, shape.sequence, shape.heads,
+    const double flops = 2.0 * static_cast<double>(shape.batch * shape.heads * shape.queries * shape.queries * shape.head_dim);
+    const std::string size = fmt::format(" {} x {} tokens, {} heads on {} of {}", shape.batch, shape.queries, shape.heads,
                                          shape.kv_heads, shape.head_dim);
-    const AttentionBackwardArgs backward{.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv};
-    report_flops("attention" + size, flops, [&] { ops_->attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse}); });
+    const AttentionBackwardArgs backward{
+        .dout = dout, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse, .dq = dqkv, .dkv = dqkv};
+    report_flops("attention" + size, flops,
+                 [&] { ops_->attention(shape, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse}); });
     report_flops("attention_backward" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, backward); });
     AttentionBackwardArgs turned = backward;
-    turned.cos_sin = make({shape.sequence, 2, shape.head_dim / 2}, DType::f32);
+    turned.cos_sin = make({shape.queries, 2, shape.head_dim / 2}, DType::f32);
     report_flops("attention_backward + rotary" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, turned); });
     report_flops("attention_backward, then rotary" + size, 2.5 * flops, [&] {
       ops_->attention_backward(shape, backward);
@@ -435,10 +434,16 @@ class GpuBench {
     const std::string size = fmt::format(" {} tokens on {}{}, {} heads on {} of {}", shape.queries, keys,
                                          behind ? " before them" : "", shape.heads, shape.kv_heads, shape.head_dim);
     report_flops("segment_attention" + size, flops,
-                 [&] { ops_->segment_attention(shape, {.q = qkv, .kv = kv, .out = out, .log_sum_exp = lse}); });
-    const SegmentAttentionBackwardArgs backward{
-        .dout = dout, .q = qkv, .kv = kv, .out = out, .log_sum_exp = lse, .dq = dqkv, .dkv = dkv};
-    report_flops("segment_attention_backward" + size, 2.5 * flops, [&] { ops_->segment_attention_backward(shape, backward); });
+                 [&] { ops_->attention(shape, {.q = qkv, .kv = kv, .out = out, .log_sum_exp = lse}); });
+    const AttentionBackwardArgs backward{.dout = dout,
+                                         .q = qkv,
+                                         .kv = kv,
+                                         .out = out,
+                                         .log_sum_exp = lse,
+                                         .dq = dqkv,
+                                         .dkv = dkv,
+                                         .accumulate_dkv = Accumulate::yes};
+    report_flops("segment_attention_backward" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, backward); });
     bench_.free_all();
   }
 };

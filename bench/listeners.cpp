@@ -1,20 +1,26 @@
 // Feeds the listening sockets of a live run with what strangers could send, for as long as one likes: the run must neither end
-// nor grow. ./dev bench listeners [--seconds N] [--seed S]
+// nor grow. ./dev bench listeners [--seconds N] [--seed S] [--hosts 1|2]: with two, the run's processes are in two network
+// namespaces, strangers in these and, from the first step on, in a third (needs root and ip(8)).
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
-#include <string_view>
+#include <thread>
 #include <vector>
 
+#include "bench/faults/hosts.hpp"
 #include "bench/faults/listening_sockets.hpp"
 #include "bench/faults/marked_processes.hpp"
 #include "bench/faults/program_run.hpp"
@@ -35,10 +41,11 @@ constexpr double most_growth = 16 << 20;
 struct Options {
   double seconds = 60;
   std::uint64_t seed = 1;
+  int hosts = 1;
 };
 
 [[noreturn]] void refuse(const std::string& what) {
-  fmt::print(stderr, "listeners: error: {}\nusage: listeners [--seconds N] [--seed S]\n", what);
+  fmt::print(stderr, "listeners: error: {}\nusage: listeners [--seconds N] [--seed S] [--hosts 1|2]\n", what);
   std::exit(2);
 }
 
@@ -54,8 +61,10 @@ Options parse(const std::vector<std::string>& words) {
       options.seconds = static_cast<double>(value);
     } else if (words[i] == "--seed") {
       options.seed = value;
+    } else if (words[i] == "--hosts" && (value == 1 || value == 2)) {
+      options.hosts = static_cast<int>(value);
     } else {
-      refuse(words[i] + ": unknown option");
+      refuse(words[i] + " " + text + ": there is no such option or value");
     }
   }
   return options;
@@ -108,12 +117,12 @@ class Stranger {
     const std::size_t cut = random_.below(bytes.size() + 1);
     const int connection = shout(sockets[random_.below(sockets.size())], bytes.substr(0, cut));
     if (connection < 0) return;
-    ++connections;
+    ++connections_;
     if (cut < bytes.size()) (void)!::send(connection, bytes.data() + cut, bytes.size() - cut, MSG_NOSIGNAL | MSG_DONTWAIT);
     open_.push_back(connection);
     while (open_.size() > most_open || (!open_.empty() && random_.one_in(2))) close_oldest();
   }
-  std::uint64_t connections = 0;
+  std::uint64_t connections() const { return connections_; }
 
  private:
   void close_oldest() {
@@ -126,13 +135,177 @@ class Stranger {
   Random random_;
   std::vector<std::string> seeds_;
   std::deque<int> open_;
+  std::uint64_t connections_ = 0;
 };
 
-std::vector<ListeningSocket> sockets_of(const std::vector<pid_t>& processes) {
-  std::vector<ListeningSocket> all;
-  for (const pid_t process : processes)
-    for (const ListeningSocket& socket : listening_sockets(process)) all.push_back(socket);
-  return all;
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+// A run of two processes, on one host or on two.
+class AttackedRun {
+ public:
+  AttackedRun(const std::string& program, const Hosts* hosts, const fs::path& folder) {
+    const std::string training =
+        " --pp 2 --device cpu --threads 1 --seq-len 8 --layers 4 --steps 1000000000 --log-interval 1000000000";
+    if (hosts == nullptr) {
+      start(program + " launch --nproc 2" + training, folder / "err");
+    } else {
+      for (const int host : {0, 1})
+        start(fmt::format("ip netns exec {} {} launch --nproc 1 --nnodes 2 --node-rank {} --master {}:29500{}",
+                          hosts->name(host), program, host, hosts->address(0), training),
+              folder / fmt::format("err{}", host));
+    }
+    while (launches_.front()->err().find("step 1/") == std::string::npos) {
+      if (!running()) refuse("the run does not begin: " + words());
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    processes_ = mark_.processes();
+  }
+
+  const std::vector<pid_t>& processes() const { return processes_; }
+  bool running() {
+    return std::all_of(launches_.begin(), launches_.end(), [](const auto& launch) { return launch->running(); });
+  }
+  std::vector<ListeningSocket> sockets() const {
+    std::vector<ListeningSocket> all;
+    for (const pid_t process : processes_)
+      for (const ListeningSocket& socket : listening_sockets(process)) all.push_back(socket);
+    return all;
+  }
+  // Whether it stops as it is asked to.
+  bool end() {
+    mark_.signal(0, SIGTERM);
+    bool stopped = true;
+    for (const auto& launch : launches_) stopped &= launch->wait(std::chrono::seconds(20)) == 143;
+    if (!stopped) fmt::print(stderr, "listeners: the run did not stop as asked: {}\n", words());
+    return stopped;
+  }
+
+ private:
+  void start(const std::string& command, const fs::path& err) {
+    launches_.push_back(std::make_unique<ProgramRun>(
+        words_of(command), std::vector<std::string>{mark_.variable(), "PIPETRAIN_TOKEN=a-token-of-a-benchmark"}, err));
+  }
+  std::string words() const {
+    std::string all;
+    for (const auto& launch : launches_) all += launch->err();
+    return all;
+  }
+
+  const ProcessMark mark_;
+  std::vector<std::unique_ptr<ProgramRun>> launches_;
+  std::vector<pid_t> processes_;
+};
+
+// A stranger on a thread of its own.
+class StrangerThread {
+ public:
+  struct Place {
+    std::string name;  // of a network namespace; empty: this one
+    // UCX's sockets take connections from the run's own hosts until its processes are connected: only then may a stranger come
+    // from there.
+    bool of_run = true;
+  };
+  StrangerThread(std::uint64_t seed, Place place, const std::vector<ListeningSocket>& sockets)
+      : thread_([=, this] {
+          if (enter(place.name)) disturb(seed, place.of_run, sockets);
+        }) {}
+  ~StrangerThread() { end(); }
+  StrangerThread(const StrangerThread&) = delete;
+  StrangerThread& operator=(const StrangerThread&) = delete;
+
+  void end() {
+    ends_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  // After end():
+  std::uint64_t connections() const { return connections_; }
+  std::size_t sockets() const { return reached_; }
+
+ private:
+  static bool enter(const std::string& name) {
+    if (name.empty()) return true;
+    const int handle = ::open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+    const bool inside = handle >= 0 && ::setns(handle, CLONE_NEWNET) == 0;
+    ::close(handle);
+    return inside;
+  }
+
+  void disturb(std::uint64_t seed, bool of_run, std::vector<ListeningSocket> sockets) {
+    constexpr std::chrono::seconds connected{5};
+    if (of_run) {
+      std::this_thread::sleep_for(connected);
+      std::erase_if(sockets, [](const ListeningSocket& socket) { return !takes_connections(socket); });
+    }
+    reached_ = static_cast<std::size_t>(std::count_if(sockets.begin(), sockets.end(), takes_connections));
+    Stranger stranger(seed);
+    while (!ends_ && !sockets.empty()) stranger.disturb(sockets);
+    connections_ = stranger.connections();
+  }
+
+  std::atomic<bool> ends_ = false;
+  std::uint64_t connections_ = 0;
+  std::size_t reached_ = 0;
+  std::thread thread_;
+};
+
+// What the run took while it warmed up, at most, and at the end.
+struct Growth {
+  Usage warm, last;
+};
+
+Growth watch(AttackedRun& run, double seconds) {
+  const auto start = Clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  Growth growth;
+  while (elapsed() < seconds && run.running()) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    growth.last = usage_of(run.processes());
+    if (elapsed() >= warm_up * seconds && growth.warm.processes > 0) continue;
+    growth.warm.processes = growth.last.processes;
+    growth.warm.resident = std::max(growth.warm.resident, growth.last.resident);
+    growth.warm.descriptors = std::max(growth.warm.descriptors, growth.last.descriptors);
+  }
+  return growth;
+}
+
+bool attack(const Options& options, const std::string& program, const fs::path& folder) {
+  std::unique_ptr<Hosts> hosts;
+  if (options.hosts > 1) hosts = std::make_unique<Hosts>(options.hosts + 1);  // one of strangers alone
+  if (hosts && !hosts->made()) refuse("--hosts 2 needs root, and ip netns");
+  AttackedRun run(program, hosts.get(), folder);
+  std::vector<StrangerThread::Place> places(1);
+  if (hosts) places = {{hosts->name(0), true}, {hosts->name(1), true}, {hosts->name(2), false}};
+  const auto sockets = run.sockets();
+  std::vector<std::unique_ptr<StrangerThread>> strangers;
+  for (const auto& place : places)
+    strangers.push_back(std::make_unique<StrangerThread>(options.seed + strangers.size(), place, sockets));
+  const Growth growth = watch(run, options.seconds);
+  std::uint64_t connections = 0;
+  std::size_t reached = std::size_t(-1);
+  for (const auto& stranger : strangers) {
+    stranger->end();
+    connections += stranger->connections();
+    reached = std::min(reached, stranger->sockets());
+  }
+  const bool ran_on = run.running() && growth.last.processes == run.processes().size();
+  const bool stopped = run.end();
+  bool pass =
+      report("listeners sockets that every stranger reached", static_cast<double>(reached), "sockets", Limit::at_least, 1);
+  pass &= report("listeners connections", static_cast<double>(connections), "connections", Limit::at_least, 1);
+  pass &= report("listeners runs that ended", ran_on && stopped ? 0 : 1, "runs", Limit::at_most, 0);
+  pass &=
+      report("listeners growth of memory", growth.last.resident - growth.warm.resident, "bytes", Limit::at_most, most_growth);
+  pass &=
+      report("listeners growth of open files", growth.last.descriptors - growth.warm.descriptors, "files", Limit::at_most, 64);
+  return pass;
 }
 
 }  // namespace
@@ -143,47 +316,7 @@ int main(int argc, char** argv) {
   if (program == nullptr) refuse("BENCH_PROGRAM names no program: start it by ./dev bench listeners");
   std::string folder = (fs::temp_directory_path() / "pipetrain-listeners-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) refuse("no folder can be made at " + folder);
-  const fs::path err = fs::path(folder) / "err";
-  const ProcessMark mark;
-  const std::string words =
-      "launch --nproc 2 --pp 2 --device cpu --threads 1 --seq-len 8 --layers 4 --steps 1000000000 --log-interval 1000000000";
-  std::vector<std::string> command{program};
-  for (std::size_t begin = 0; begin < words.size();) {
-    const std::size_t end = std::min(words.find(' ', begin), words.size());
-    command.push_back(words.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  ProgramRun run(command, {mark.variable()}, err);
-  while (run.err().find("step 1/") == std::string::npos) {
-    if (run.wait(std::chrono::milliseconds(20))) refuse("the run does not begin: " + run.err());
-  }
-  const auto processes = mark.processes();
-  const auto sockets = sockets_of(processes);
-  Stranger stranger(options.seed);
-  const auto start = Clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  Usage warm, last;
-  double looked = 0;
-  while (elapsed() < options.seconds && run.running()) {
-    for (int i = 0; i < 50; ++i) stranger.disturb(sockets);
-    if (elapsed() < looked + 1) continue;
-    looked = elapsed();
-    last = usage_of(processes);
-    if (looked < warm_up * options.seconds || warm.processes == 0) {
-      warm.processes = last.processes;
-      warm.resident = std::max(warm.resident, last.resident);
-      warm.descriptors = std::max(warm.descriptors, last.descriptors);
-    }
-  }
-  const bool ran_on = run.running() && last.processes == processes.size();
-  mark.signal(0, SIGTERM);
-  const int status = run.wait(std::chrono::seconds(20)).value_or(-1);
-  if (status != 143) fmt::print(stderr, "listeners: the run ended with status {}: {}\n", status, run.err());
-  bool pass = report("listeners sockets", static_cast<double>(sockets.size()), "sockets", Limit::at_least, 1);
-  pass &= report("listeners connections", static_cast<double>(stranger.connections), "connections", Limit::at_least, 1);
-  pass &= report("listeners runs that ended", ran_on && status == 143 ? 0 : 1, "runs", Limit::at_most, 0);
-  pass &= report("listeners growth of memory", last.resident - warm.resident, "bytes", Limit::at_most, most_growth);
-  pass &= report("listeners growth of open files", last.descriptors - warm.descriptors, "files", Limit::at_most, 64);
+  const bool pass = attack(options, program, folder);
   fs::remove_all(folder);
   return pass ? 0 : 1;
 }

@@ -24,6 +24,8 @@ const char* name_of(Axis axis) {
       return "ep";
     case Axis::tp:
       return "tp";
+    case Axis::part:
+      return "part";
   }
   return "?";
 }
@@ -39,8 +41,10 @@ auto& along(Values& values, Axis axis) {
       return values.cp;
     case Axis::ep:
       return values.ep;
-    default:
+    case Axis::tp:
       return values.tp;
+    default:
+      return values.part;
   }
 }
 
@@ -72,11 +76,14 @@ std::string to_string(const MeshCoordinate& at) {
   std::string text = "stage " + std::to_string(at.pp) + ", tp rank " + std::to_string(at.tp);
   if (at.cp > 0) text += ", cp rank " + std::to_string(at.cp);
   if (at.ep > 0) text += ", ep rank " + std::to_string(at.ep);
+  if (at.part > 0) text += ", part " + std::to_string(at.part);
   return text + ", replica " + std::to_string(at.dp);
 }
 
-int stage_size(const MeshShape& shape) { return shape.cp * shape.ep * shape.tp; }
-int stage_rank(const MeshCoordinate& at, const MeshShape& shape) { return (at.cp * shape.ep + at.ep) * shape.tp + at.tp; }
+int stage_size(const MeshShape& shape) { return shape.cp * shape.ep * shape.tp * shape.part; }
+int stage_rank(const MeshCoordinate& at, const MeshShape& shape) {
+  return ((at.cp * shape.ep + at.ep) * shape.tp + at.tp) * shape.part + at.part;
+}
 int weight_copies(const MeshShape& shape) { return shape.dp * shape.cp; }
 int weight_copy(const MeshCoordinate& at, const MeshShape& shape) { return at.dp * shape.cp + at.cp; }
 

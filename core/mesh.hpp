@@ -1,7 +1,8 @@
 // The ranks of a run as a mesh with named axes: the only place that knows how ranks are numbered. Pure: it knows of no device
 // and no thread. A rank is one device's share of the run.
 //
-// Ranks count from 0 in the order of the axes below, the last fastest: dp, pp, cp, ep, tp. An axis of size 1 changes nothing.
+// Ranks count from 0 in the order of the axes below, the last fastest: dp, pp, cp, ep, tp, part. An axis of size 1 changes
+// nothing.
 #pragma once
 
 #include <initializer_list>
@@ -11,17 +12,18 @@
 namespace pipetrain {
 
 enum class Axis {
-  dp,  // data parallel: the replicas
-  pp,  // pipeline parallel: the stages
-  cp,  // context parallel: parts of a sequence
-  ep,  // expert parallel: parts of the experts
-  tp,  // tensor parallel: parts of every matrix
+  dp,    // data parallel: the replicas
+  pp,    // pipeline parallel: the stages
+  cp,    // context parallel: parts of a sequence
+  ep,    // expert parallel: parts of the experts
+  tp,    // tensor parallel: parts of every matrix
+  part,  // of a stage, where a mesh is one of stages cut into parts: each stands for ranks of one process
 };
-inline constexpr Axis mesh_axes[] = {Axis::dp, Axis::pp, Axis::cp, Axis::ep, Axis::tp};
+inline constexpr Axis mesh_axes[] = {Axis::dp, Axis::pp, Axis::cp, Axis::ep, Axis::tp, Axis::part};
 
 // A rank's place along every axis.
 struct MeshCoordinate {
-  int dp = 0, pp = 0, cp = 0, ep = 0, tp = 0;
+  int dp = 0, pp = 0, cp = 0, ep = 0, tp = 0, part = 0;
   int& operator[](Axis axis);
   int operator[](Axis axis) const;
   bool operator==(const MeshCoordinate&) const = default;
@@ -31,12 +33,12 @@ std::string to_string(const MeshCoordinate& at);
 
 // Ranks along every axis.
 struct MeshShape {
-  int dp = 1, pp = 1, cp = 1, ep = 1, tp = 1;
+  int dp = 1, pp = 1, cp = 1, ep = 1, tp = 1, part = 1;
   int operator[](Axis axis) const;
   bool operator==(const MeshShape&) const = default;
 };
 
-// The ranks of a stage share its work: they run the same program, cp-major, tp fastest.
+// The ranks of a stage share its work: they run the same program, cp-major, tp fastest but for parts.
 int stage_size(const MeshShape& shape);
 // A rank's number among those of its stage.
 int stage_rank(const MeshCoordinate& at, const MeshShape& shape);

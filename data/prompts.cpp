@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "core/error.hpp"
+#include "data/rows/row_keys.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "files/json_builder.hpp"
@@ -29,13 +31,17 @@ bool is_nothing(const Json& value) {
   return value.is_null() || ((value.is_array() || value.is_object()) && value.empty());
 }
 
+// Of a key that is not read. Weights are of training alone: nothing is learned here.
+bool says_more(KeyMeaning meaning) { return meaning == KeyMeaning::content || meaning == KeyMeaning::unknown; }
+
+// A chat template may render whatever a message has.
 std::vector<ChatMessage> messages_of(const Json& list, const std::string& place) {
   if (!list.is_array()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
   std::vector<ChatMessage> messages;
   for (const Json& message : list) {
     if (!message.is_object()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
     for (const auto& [key, value] : message.items())
-      if (key != "role" && key != "content" && !is_nothing(value))
+      if (key != "role" && key != "content" && says_more(rule_of_key(key).meaning) && !is_nothing(value))
         fail_prompt(place, fmt::format("a message has {}, which is not read; give \"role\" and \"content\" only",
                                        shown_json_key(key.substr(0, 60))));
     messages.push_back({text_of(message, "role", place), text_of(message, "content", place)});
@@ -43,23 +49,35 @@ std::vector<ChatMessage> messages_of(const Json& list, const std::string& place)
   return messages;
 }
 
-Prompt prompt_of_row(std::string_view line, const std::string& place) {
+void check_other_keys(const Json& row, const std::string& place, UnreadKeys& unread) {
+  for (const auto& [key, value] : row.items()) {
+    if (key == "prompt" || key == "messages" || value.is_null()) continue;
+    const KeyRule rule = rule_of_key(key);
+    if (rule.meaning == KeyMeaning::unknown) unread.add(key);
+    if (rule.meaning == KeyMeaning::content && !is_nothing(value))
+      fail_prompt(place, fmt::format("{} is not read: {}", shown_json_key(key.substr(0, 60)), rule.why));
+  }
+}
+
+Prompt prompt_of_row(std::string_view line, const std::string& place, UnreadKeys& unread) {
   const Json row = parse_json(line, {place, false});
   if (!row.is_object()) fail_prompt(place, "must be an object, {\"prompt\": \"...\"} or {\"messages\": [...]}");
   const auto has = [&](const char* key) { return row.contains(key) && !row.at(key).is_null(); };
   const bool chat = has("messages");
   if (chat == has("prompt")) fail_prompt(place, "must have either \"prompt\" or \"messages\"");
+  check_other_keys(row, place, unread);
   if (chat) return {"", messages_of(row.at("messages"), place), place};
   return {text_of(row, "prompt", place), {}, place};
 }
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
+PromptFile read_prompts(const std::filesystem::path& file) {
   constexpr std::size_t most = std::size_t{64} << 20;
   const std::string text = read_text(file, most);
   refuse_utf16(text, file.string());
   const bool rows = file.extension() == ".jsonl";
+  UnreadKeys unread;
   std::vector<Prompt> prompts;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -68,11 +86,11 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
     at = end + 1;
     const std::string place = fmt::format("{}:{}", file.string(), prompts.size() + 1);
     if (line.empty()) fail_prompt(place, "the line is empty; a prompt has text");
-    prompts.push_back(rows ? prompt_of_row(line, place) : Prompt{std::string(line), {}, place});
+    prompts.push_back(rows ? prompt_of_row(line, place, unread) : Prompt{std::string(line), {}, place});
     if (prompts.back().text.empty() && prompts.back().messages.empty()) fail_prompt(place, "the prompt is empty; give it text");
   }
   if (prompts.empty()) fail_prompt(file.string(), "there is no prompt in it; give one a line");
-  return prompts;
+  return {std::move(prompts), unread.note()};
 }
 
 }  // namespace pipetrain

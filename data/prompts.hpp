@@ -15,8 +15,14 @@ struct Prompt {
   std::string place;                  // "prompts.txt:3", for errors; empty: no file
 };
 
+struct PromptFile {
+  std::vector<Prompt> prompts;
+  std::string note;  // names the keys of rows that nobody knows and that are not read; empty where there are none
+};
+
 // FILE.jsonl: a row {"prompt": "text"} or {"messages": [...]} a line; any other file: a prompt a line. At most 64 MiB. Throws
-// Error(input) that names file and line, also for an empty line, an empty prompt and a file without any.
-std::vector<Prompt> read_prompts(const std::filesystem::path& file);
+// Error(input) that names file and line, also for an empty line, an empty prompt, a file without any, and a row that says by
+// another key what the model is to read ("system", "tools").
+PromptFile read_prompts(const std::filesystem::path& file);
 
 }  // namespace pipetrain

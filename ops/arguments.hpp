@@ -234,46 +234,42 @@ struct PositionsGradArgs {
 
 // --- Attention ---
 
+// Queries, keys and values may be columns of one packed matrix: of each row q reads the first Hq D columns and kv the last
+// 2 Hkv D ones, all key heads, then all value heads. Of a sequence's R rows of kv the first `keys` are read, R >= keys.
+
 struct AttentionArgs {
-  Tensor qkv;                            // [T, (Hq + 2 Hkv) D]
-  Tensor out;                            // [T, Hq D], written
-  Tensor log_sum_exp;                    // [batch, Hq, sequence] f32, written: of the scores, before anything is dropped
-  std::optional<Tensor> documents = {};  // as in Positions: queries see keys of their own document only
-  Dropout dropout = {};                  // of the probabilities
-};
-
-// What was computed of the keys and values of a sequence's positions, one row a position: all key heads, then all value heads.
-struct CachedAttentionArgs {
-  Tensor qkv;          // [T, (Hq + 2 Hkv) D], of the positions [first, first + T)
-  Tensor cache;        // [positions, 2 Hkv D]: rows below `first` are read, rows [first, first + T) written
-  std::int64_t first;  // of the positions
-  Tensor out;          // [T, Hq D], written
-};
-
-// kv: of each sequence one row a position, whose last columns are all key heads, then all value heads: as in the cache, or a
-// packed matrix. The first `keys` of a sequence's R rows are read, R >= keys.
-struct SegmentAttentionArgs {
-  Tensor q;                              // [batch queries, Hq D], or more columns, which are not read: a packed matrix
-  Tensor kv;                             // [batch R, 2 Hkv D], or more columns before these, which are not read
+  Tensor q;                              // [batch queries, Hq D], or more columns
+  Tensor kv;                             // [batch R, 2 Hkv D], or more columns
   Tensor out;                            // [batch queries, Hq D], written; f32 or the activations' type
   Tensor log_sum_exp;                    // [batch, Hq, queries] f32, written: of the scores, before anything is dropped
   std::optional<Tensor> documents = {};  // [batch queries] i32: where each query's document begins in the sequence
   Dropout dropout = {};                  // of the probabilities; draws by position, so that the whole attention draws the same
 };
 
-struct SegmentAttentionBackwardArgs {
-  Tensor dout;         // [batch queries, Hq D]
-  Tensor q;            // of the forward
-  Tensor kv;           // of the forward
-  Tensor out;          // [batch queries, Hq D] of all the segments' forward together, in its type
-  Tensor log_sum_exp;  // [batch, Hq, queries] f32, of all the segments' forward together
-  // [batch queries, Hq D], or more columns, which stay; the activations' type, or f32, as sums of several segments should be.
-  Tensor dq;
-  // [batch R, 2 Hkv D] f32, any R >= keys, added to: it gathers what several stretches give, and is rounded once all is there.
-  Tensor dkv;
-  Accumulate accumulate_dq = Accumulate::no;
-  std::optional<Tensor> documents = {};  // of the forward
-  Dropout dropout = {};                  // of the forward
+// The gradients' columns lie as those of q and kv; further ones stay. dq and dkv are of the activations' type, or they are f32:
+// sums of several segments should be, and be rounded once all is there. dq is f32 only where dkv is.
+struct AttentionBackwardArgs {
+  Tensor dout;                                 // [batch queries, Hq D]
+  Tensor q;                                    // of the forward
+  Tensor kv;                                   // of the forward
+  Tensor out;                                  // [batch queries, Hq D] of all the segments' forward together, in its type
+  Tensor log_sum_exp;                          // [batch, Hq, queries] f32, of all the segments' forward together
+  Tensor dq;                                   // [batch queries, Hq D], or more columns
+  Tensor dkv;                                  // [batch R, 2 Hkv D], or more columns; any R >= keys
+  Accumulate accumulate_dq = Accumulate::no;   // f32 only
+  Accumulate accumulate_dkv = Accumulate::no;  // f32 only
+  std::optional<Tensor> documents = {};        // of the forward
+  Dropout dropout = {};                        // of the forward
+  // The angles of the rotary that made whole sequences' packed qkv, with the same documents. Then dq and dkv are one packed
+  // matrix, the gradient of what that rotary rotated.
+  std::optional<Tensor> cos_sin = {};
+};
+
+// The cache holds the keys and values of a sequence's positions, one row a position: all key heads, then all value heads.
+struct CachedAttentionArgs {
+  Tensor qkv;    // [T, (Hq + 2 Hkv) D], of the positions from shape.first_query on
+  Tensor cache;  // [positions, 2 Hkv D]: rows below shape.first_query are read, the T rows from it on are written
+  Tensor out;    // [T, Hq D], written
 };
 
 struct MergeAttentionArgs {
@@ -281,17 +277,6 @@ struct MergeAttentionArgs {
   Tensor part_log_sum_exp;  // [batch, Hq, queries] f32
   Tensor out;               // [batch queries, Hq D], changed; f32, so that each merge does not round
   Tensor log_sum_exp;       // [batch, Hq, queries] f32, changed
-};
-
-struct AttentionBackwardArgs {
-  Tensor dout;                           // [T, Hq D]
-  Tensor qkv;                            // [T, (Hq + 2 Hkv) D]
-  Tensor out;                            // [T, Hq D], of the forward
-  Tensor log_sum_exp;                    // [batch, Hq, sequence] f32, of the forward
-  Tensor dqkv;                           // [T, (Hq + 2 Hkv) D], written
-  std::optional<Tensor> documents = {};  // of the forward
-  Dropout dropout = {};                  // of the forward
-  std::optional<Tensor> cos_sin = {};    // of a rotary that made qkv, with the same documents: dqkv is of what it was made from
 };
 
 // --- Columns ---

@@ -17,46 +17,31 @@
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
 #include "ops/arguments.hpp"
+#include "ops/segment_shape.hpp"
 #include "ops/update.hpp"
 
 namespace pipetrain {
 
 class Arena;
 
-// One microbatch's attention on this rank. The packed matrix qkv [T, (Hq + 2 Hkv) D] holds all query heads, then all key heads,
-// then all value heads of a token.
-struct AttentionShape {
-  std::int64_t batch = 1, sequence = 1, heads = 1, kv_heads = 1, head_dim = 1;
-  std::int64_t tokens() const { return batch * sequence; }
-  std::int64_t packed_cols() const { return (heads + 2 * kv_heads) * head_dim; }
-};
-
-// Queries and keys of the same sequences that are different stretches of their positions, on this rank.
-struct SegmentShape {
-  std::int64_t batch = 1, queries = 1, keys = 1;
-  std::int64_t first_query = 0, first_key = 0;  // their first ones' positions in the sequence
-  std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
-};
-
-// The arguments of an operation together with the shape that they have.
-template <class Shape, class Args>
-struct OfShape {
-  const Shape& shape;
+// The arguments of an operation on attention together with the segments that it is of.
+template <class Args>
+struct OfSegments {
+  const SegmentShape& shape;
   const Args& args;
 };
 
 // One operation, as a value: a reference to its arguments, which live until run() returns.
 template <class... Args>
 using OneOf = std::variant<const Args*...>;
-using Operation = OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs,
-                        GatherArgs, ScatterSumArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs,
-                        CopyArgs, ZeroArgs, CopyColumnsArgs, OfShape<AttentionShape, RotaryArgs>, SwigluArgs,
-                        SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, AddBiasArgs,
-                        BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs, OfShape<AttentionShape, AttentionArgs>,
-                        OfShape<AttentionShape, AttentionBackwardArgs>, OfShape<AttentionShape, CachedAttentionArgs>,
-                        OfShape<SegmentShape, SegmentAttentionArgs>, OfShape<SegmentShape, SegmentAttentionBackwardArgs>,
-                        OfShape<SegmentShape, MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs,
-                        UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs>;
+using Operation =
+    OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
+          ScatterSumArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs,
+          OfSegments<RotaryArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs, GeluArgs,
+          GeluBackwardArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
+          OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
+          OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, UpdateArgs, RoundArgs,
+          SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs>;
 
 class Ops {
  public:
@@ -112,8 +97,9 @@ class Ops {
   void zero(const Tensor& tensor) { enqueue(ZeroArgs{tensor}); }
   // Columns of each row, rounded to target's type where that has fewer bits.
   void copy_columns(const CopyColumnsArgs& args) { enqueue(args); }
-  // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021).
-  void rotary(const AttentionShape& shape, const RotaryArgs& args) { enqueue(OfShape{shape, args}); }
+  // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021). The
+  // tokens are the shape's queries; positions count from the sequence's first token in qkv.
+  void rotary(const SegmentShape& shape, const RotaryArgs& args) { enqueue(OfSegments<RotaryArgs>{shape, args}); }
   // y = silu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   void swiglu(const SwigluArgs& args) { enqueue(args); }
   void swiglu_backward(const SwigluBackwardArgs& args) { enqueue(args); }
@@ -139,25 +125,20 @@ class Ops {
 
   // --- Causal attention, grouped-query included ---
 
-  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is kept for the backward. Never holds sequence x sequence for all
-  // heads at once.
-  void attention(const AttentionShape& shape, const AttentionArgs& args) { enqueue(OfShape{shape, args}); }
-  // With cos_sin also the backward of the rotary before it: the bits are those of attention_backward and rotary apart.
-  void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) { enqueue(OfShape{shape, args}); }
-  // The forward of one sequence's next positions (shape.batch is 1, shape.sequence is T), without a backward: puts their keys
-  // and values into the cache, then attends to all positions up to each one's own.
-  void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) { enqueue(OfShape{shape, args}); }
+  // All but merge_attention throw Error(unavailable) for a shape with a window or with sinks.
 
-  // The same of queries and keys that are different stretches of one sequence: a query sees the keys up to its own position,
-  // and where that is none its output is zeros and its log_sum_exp -infinity.
-  void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) { enqueue(OfShape{shape, args}); }
+  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is kept for the backward. A query that sees no key has an output of
+  // zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.
+  void attention(const SegmentShape& shape, const AttentionArgs& args) { enqueue(OfSegments<AttentionArgs>{shape, args}); }
   // One segment's share of the whole attention's gradient: with the whole attention's out and log_sum_exp the shares of all
-  // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention").
-  void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) {
-    enqueue(OfShape{shape, args});
-  }
-  // (out, log_sum_exp) of some keys become those of these keys and the part's, of others, together. `keys` is not read.
-  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) { enqueue(OfShape{shape, args}); }
+  // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention"). With cos_sin also the backward of the rotary
+  // before it: the bits are those of attention_backward and rotary apart.
+  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) { enqueue(OfSegments<AttentionBackwardArgs>{shape, args}); }
+  // The forward of one sequence's next positions (shape.batch is 1, the queries are the last of the keys), without a backward:
+  // puts their keys and values into the cache, then attends to all positions up to each one's own.
+  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) { enqueue(OfSegments<CachedAttentionArgs>{shape, args}); }
+  // (out, log_sum_exp) of some keys become those of these keys and the part's, of others, together. shape.keys is not read.
+  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) { enqueue(OfSegments<MergeAttentionArgs>{shape, args}); }
 
   // --- Vocabulary-parallel loss ---
 

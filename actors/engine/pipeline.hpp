@@ -48,7 +48,7 @@ class RunRecorder {
 struct PipelineProcesses {
   std::shared_ptr<EngineChannel> channel;
   Transport* transport = nullptr;  // outlives the pipeline; null where no two neighbouring stages are in different processes
-  // {.dp = replicas, .pp = stages, .tp = parts}: the process of each stage, or of each part of a stage whose ranks run in
+  // {.dp = replicas, .pp = stages, .part = parts}: the process of each stage, or of each part of a stage whose ranks run in
   // several; all stages have as many parts, whose lanes correspond. Each part runs the stage's whole plan with a compute of its
   // own: planned order only.
   Mesh parts{MeshShape{}};

@@ -25,7 +25,7 @@ Mesh mesh_of_parts(const PipelineOptions& options, int stages) {
   const MeshShape& shape = options.processes->parts.shape();
   if (shape.dp != options.replicas || shape.pp != stages)
     throw Error(ErrorKind::internal, "the mesh of parts has other stages than the pipeline");
-  if (shape.tp > 1 && options.order != schedules::Order::planned)
+  if (shape.part > 1 && options.order != schedules::Order::planned)
     throw Error(ErrorKind::input, {"order", "ready"},
                 "the ranks of a stage run in several processes, which must not choose apart");
   return options.processes->parts;
@@ -126,7 +126,7 @@ schedules::RecordedRun PipelineActors::recorded_run() const {
           .life = options_.slot_life,
           .needs = needs_,
           .replicas = parts_.shape().dp,
-          .parts = parts_.shape().tp,
+          .parts = parts_.shape().part,
           .run_ahead = options_.run_ahead};
 }
 
@@ -202,11 +202,11 @@ void PipelineActors::spawn_stage(const StageId& id) {
 void PipelineActors::spawn_feeders(const SourceFactory& make_source) {
   const int last = placement().virtual_stages() - 1;
   for (int replica = 0; replica < parts_.shape().dp; ++replica) {
-    for (int part = 0; part < parts_.shape().tp; ++part) {
+    for (int part = 0; part < parts_.shape().part; ++part) {
       const auto tokens = queue_of({replica, 0, part, InputKind::activation});
       const auto targets = queue_of({replica, last, part, InputKind::target});
       if (!tokens && !targets) continue;
-      auto source = parts_.shape().tp > 1 ? options_.processes->make_source(replica, part) : make_source(replica);
+      auto source = parts_.shape().part > 1 ? options_.processes->make_source(replica, part) : make_source(replica);
       feeders_[{replica, part}] = spawn<FeederActor>(replica, std::move(source), tokens, targets, supervisor_);
     }
   }

@@ -93,7 +93,7 @@ class PipelineActors {
   PipelineOptions options_;  // but for the plan
   std::shared_ptr<const schedules::Plan> plan_;
   std::vector<schedules::StageNeeds> needs_;
-  Mesh parts_;  // {.dp = replicas, .pp = stages, .tp = parts of each}
+  Mesh parts_;  // {.dp = replicas, .pp = stages, .part = parts of each}
   int process_ = 0;
   std::unique_ptr<OwnSystem> own_system_;
   caf::actor_system& system_;

@@ -27,7 +27,7 @@ bool PipelineActors::comes_from_afar(const Edge& edge) const {
 EdgeId PipelineActors::number(const Edge& edge) const {
   const int virtual_stage = edge.replica * placement().virtual_stages() + edge.virtual_stage;
   const int kind = edge.kind == InputKind::gradient ? 1 : 0;
-  return static_cast<EdgeId>((virtual_stage * 2 + kind) * parts_.shape().tp + edge.part);
+  return static_cast<EdgeId>((virtual_stage * 2 + kind) * parts_.shape().part + edge.part);
 }
 
 caf::actor PipelineActors::queue_of(const Edge& edge) const {

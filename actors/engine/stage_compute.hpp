@@ -28,6 +28,7 @@ struct StepInfo {
   double learning_rate = 0;
   double loss_scale = 1;  // what the backward's gradients are multiplied by
   schedules::StepKind kind = schedules::StepKind::training;
+  bool evaluates() const { return kind == schedules::StepKind::evaluation; }
   // What the step is about, in words of the computes and sources, which all of them get: the engine only carries it, some MiB
   // at most. May be null.
   std::shared_ptr<const std::vector<std::byte>> content = {};
@@ -55,7 +56,7 @@ struct MemoryUse {
 
 // A part of what a stage's compute keeps from step to step, by names that the compute knows.
 struct StatePart {
-  int tp_rank = 0;            // of the compute's
+  int rank = 0;               // of the compute's, from 0
   std::string state;          // "weights"
   std::size_t parameter = 0;  // of the rank, in its layout's order
   std::size_t begin = 0;      // the first value of the rank's slice

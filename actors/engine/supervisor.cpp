@@ -67,19 +67,19 @@ void SupervisorActor::on_exit() {
 
 StageId SupervisorActor::stage_at(std::size_t index) const {
   const MeshCoordinate at = setup_.stages.at(static_cast<int>(index));
-  return {at.dp, at.pp, at.tp};
+  return {at.dp, at.pp, at.part};
 }
 
 std::string SupervisorActor::label(std::size_t index) const {
   const StageId id = stage_at(index);
-  const bool replicated = setup_.stages.shape().dp > 1, parted = setup_.stages.shape().tp > 1;
+  const bool replicated = setup_.stages.shape().dp > 1, parted = setup_.stages.shape().part > 1;
   return "stage " + std::to_string(id.stage) + (parted ? ", part " + std::to_string(id.part) : "") +
          (replicated ? " of replica " + std::to_string(id.replica) : "");
 }
 
 template <class Element>
 std::vector<std::vector<Element>> SupervisorActor::join_parts(std::vector<std::vector<Element>> parts) const {
-  const auto each = static_cast<std::size_t>(setup_.stages.shape().tp);
+  const auto each = static_cast<std::size_t>(setup_.stages.shape().part);
   if (each == 1) return parts;
   std::vector<std::vector<Element>> stages(parts.size() / each);
   for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -15,7 +15,7 @@ namespace pipetrain {
 
 struct SupervisorSetup {
   schedules::Placement placement;          // of the chunks on stages
-  Mesh stages{MeshShape{}};                // {.dp = replicas, .pp = stages, .tp = parts of each}
+  Mesh stages{MeshShape{}};                // {.dp = replicas, .pp = stages, .part = parts of each}
   std::chrono::milliseconds grace{10000};  // for stages to stop after a failure
   std::chrono::milliseconds stall{0};      // a step in which no action completes for this long fails; 0: never
   bool several_processes = false;          // a lost one explains what stages may have said before

@@ -15,8 +15,8 @@ struct StageId {
   int part = 0;  // where the ranks of a stage run in several processes: which of them; each runs the stage's whole plan
   bool operator==(const StageId&) const = default;
 };
-// Its place in the mesh of stages: {.dp = replicas, .pp = stages, .tp = parts}.
-inline MeshCoordinate coordinate(const StageId& id) { return {.dp = id.replica, .pp = id.stage, .tp = id.part}; }
+// Its place in the mesh of stages: {.dp = replicas, .pp = stages, .part = parts}.
+inline MeshCoordinate coordinate(const StageId& id) { return {.dp = id.replica, .pp = id.stage, .part = id.part}; }
 
 // When an action ran, on the steady clock; both zero for a compute that does not measure.
 struct ActionTimes {

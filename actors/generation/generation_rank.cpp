@@ -56,8 +56,9 @@ GenerationMemory estimate_memory(const GenerationRankSetup& setup) {
 }
 
 GenerationRank::GenerationRank(GenerationRankSetup setup)
-    : setup_(std::move(setup)),
-      streams_(*setup_.device, "s" + std::to_string(setup_.id.pp) + "r" + std::to_string(setup_.id.tp)) {
+    : ComputeRank(*setup.device, setup.rank, "s" + std::to_string(setup.id.pp) + "r" + std::to_string(setup.id.tp)),
+      setup_(std::move(setup)),
+      lanes_(setup_, hidden_bytes(setup_), stream()) {
   ops_ = on_gpu() ? make_cuda_ops(stream(), true) : make_cpu_ops(stream());
   model_ = std::make_unique<StageInference>(setup_.model, tensor_parallel(), *ops_);
   const std::size_t elements = model_->parameters().weight_elements;
@@ -71,12 +72,8 @@ GenerationRank::GenerationRank(GenerationRankSetup setup)
   workspace_ = allocate(model_->workspace_bytes(), "workspace");
   model_->bind(arena, caches_.data(), workspace_.data());
   if (model_->has_head()) allocate_logits();
-  links_.emplace(setup_.links, LinkSetup{setup_.device, hidden_bytes(setup_), to_string(setup_.id)});
-  streams_.add(links_->streams());
+  streams().add(lanes_.streams());
 }
-
-// Work may still be on its way after a failure; memory must outlive it.
-GenerationRank::~GenerationRank() { wait_until_idle(); }
 
 Buffer GenerationRank::allocate(std::size_t bytes, const std::string& what) {
   return setup_.device->allocate(bytes, to_string(setup_.id) + ": " + what);
@@ -91,18 +88,7 @@ void GenerationRank::allocate_logits() {
   logits_host_.data = logits_host_memory_.data();
 }
 
-Lane GenerationRank::make_lane(InputKind kind, int) {
-  Lane lane;
-  lane.tensor = lane_tensor(setup_, kind);
-  lane.rank = setup_.rank;
-  if (kind != InputKind::activation) return lane;
-  lane_memory_.push_back(setup_.slot_memory(align_up(lane.tensor.bytes()), to_string(setup_.id) + ": queue"));
-  lane.tensor.data = lane_memory_.back().data();
-  lane.capacity = lane_memory_.back().bytes();
-  lane.ready = setup_.device->make_event();
-  lane.free = setup_.device->make_event();
-  return lane;
-}
+Lane GenerationRank::make_lane(InputKind kind, int) { return lanes_.make(lane_tensor(setup_, kind)); }
 
 void GenerationRank::begin_step(const StepInfo& step) {
   if (!step.content) throw Error(ErrorKind::internal, to_string(setup_.id) + ": a step of nothing");
@@ -110,37 +96,35 @@ void GenerationRank::begin_step(const StepInfo& step) {
 }
 
 void GenerationRank::run(const Launch& launch) {
-  const auto lane = static_cast<std::size_t>(setup_.lane);
-  if (launch.activation) wait_until_ready(stream(), *launch.activation, lane);
+  lanes_.wait_for_inputs(launch);
+  RankLanes::Output output;
   const SequenceRun& run = runs_.at(static_cast<std::size_t>(launch.action.microbatch));
   if (!run.ids.empty()) {
-    compute(launch.action.microbatch, run, launch);
+    output = compute(launch.action.microbatch, run, launch);
   } else if (launch.output) {
+    const auto lane = static_cast<std::size_t>(setup_.lane);
     launch.output->lanes[lane].tensor.shape = {1, setup_.model.config.hidden};  // no more than has to go to another process
     mark_ready(stream(), *launch.output, lane);
   }
-  for (const auto& slot : launch.release) mark_free(stream(), *slot, lane);
+  lanes_.pass_on(launch, output);
 }
 
-void GenerationRank::compute(int sequence, const SequenceRun& run, const Launch& launch) {
-  const auto lane = static_cast<std::size_t>(setup_.lane);
+RankLanes::Output GenerationRank::compute(int sequence, const SequenceRun& run, const Launch& launch) {
   const auto count = static_cast<std::int64_t>(run.ids.size());
-  const Tensor& input = launch.activation->lanes[lane].tensor;
+  const Tensor input = lanes_.tensor(launch.activation);
   if (!launch.output) {
     const Tensor logits = logits_.row_range(sequence, sequence + 1);
     model_->forward({sequence, run.first, input.row_range(0, count), logits});
     stream().copy(logits_host_.row_range(sequence, sequence + 1).data, logits.data, logits.bytes());
-    return;
+    return {};
   }
-  Lane& output = launch.output->lanes[lane];
-  output.tensor.shape = {count, setup_.model.config.hidden};
-  Link& link = links_->to(output);
-  model_->forward({sequence, run.first, input.row_range(0, count), link.begin(stream(), output)});
-  link.send(stream(), output);
+  const RankLanes::Output output = lanes_.begin_output(launch, {count, setup_.model.config.hidden});
+  model_->forward({sequence, run.first, input.row_range(0, count), output.target});
+  return output;
 }
 
 void GenerationRank::fail(std::exception_ptr cause) {
-  streams_.fail(cause);
+  streams().fail(cause);
   if (setup_.tensor) setup_.tensor->abort(cause);
 }
 

@@ -3,16 +3,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/generation/sequence_runs.hpp"
-#include "actors/ranks/rank_streams.hpp"
+#include "actors/ranks/rank_lanes.hpp"
 #include "actors/ranks/ranked_compute.hpp"
-#include "comm/outgoing_links.hpp"
-#include "comm/transport.hpp"
-#include "core/mesh.hpp"
 #include "core/process_group.hpp"
 #include "model/stage_inference.hpp"
 #include "model/weights/weights.hpp"
@@ -20,17 +16,9 @@
 
 namespace pipetrain {
 
-struct GenerationRankSetup {
-  MeshCoordinate id;
-  int rank = 0;  // of the mesh
-  int lane = 0;  // among the stage's ranks of this process: of slots
-  Device* device = nullptr;
-  SlotMemory slot_memory;         // null: only to be estimated
+struct GenerationRankSetup : MeshRank {
   std::shared_ptr<Group> tensor;  // the ranks of the stage; null: one
-  std::size_t group_bytes = 0;    // that it keeps for pieces on their way to other processes
   InferenceSpec model;
-  LinkKinds links;  // to the rank of the next stage
-  int mirrors = 0;  // of that one's slots, where it is in another process
   schedules::ChunkNeeds needs;
   std::shared_ptr<const WeightSource> weights;
 };
@@ -48,21 +36,16 @@ class GenerationRank : public ComputeRank {
  public:
   // Allocates everything and loads the weights. Throws Error(out_of_memory), and what the weights throw.
   explicit GenerationRank(GenerationRankSetup setup);
-  ~GenerationRank() override;
+  // Waits for the work that is still on its way after a failure, because memory must outlive it.
+  ~GenerationRank() override { wait_until_idle(); }
 
-  Device& device() const override { return *setup_.device; }
-  int rank() const override { return setup_.rank; }
-  Stream& stream() override { return streams_.compute(); }
   // Ids for the first stage, else hidden states; nothing for targets.
   Lane make_lane(schedules::InputKind kind, int chunk) override;
   // The step's content are the runs of its sequences.
   void begin_step(const StepInfo& step) override;
   void run(const Launch& launch) override;
-  void call_back(std::function<void()> callback) override { streams_.call_back(std::move(callback)); }
   void add_result(const schedules::Action&, StageResult&) const override {}
-  std::exception_ptr failure() const override { return streams_.failure(); }
   void fail(std::exception_ptr cause) override;
-  void wait_until_idle() noexcept override { streams_.wait_until_idle(); }
 
   // Where this rank holds the head: how many rows of the vocabulary are its own. Thread-safe.
   std::size_t logits_count() const;
@@ -70,20 +53,19 @@ class GenerationRank : public ComputeRank {
   void read_logits(int sequence, float* out) const;
 
  private:
+  Stream& stream() { return streams().compute(); }
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   TensorParallel tensor_parallel() const { return {setup_.tensor.get(), false}; }
   Buffer allocate(std::size_t bytes, const std::string& what);
   void allocate_logits();
-  void compute(int sequence, const SequenceRun& run, const Launch& launch);
+  RankLanes::Output compute(int sequence, const SequenceRun& run, const Launch& launch);
 
   GenerationRankSetup setup_;
-  RankStreams streams_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<StageInference> model_;
   Buffer weights_, caches_, workspace_, logits_memory_, logits_host_memory_;
-  std::vector<Buffer> lane_memory_;
   Tensor logits_, logits_host_;  // [sequences, logits_columns()]
-  std::optional<OutgoingLinks> links_;
+  RankLanes lanes_;
   SequenceRuns runs_;  // of the step
 };
 

@@ -29,14 +29,14 @@ class GenerationCompute : public RankedCompute {
 
   // Values of a rank's part of a sequence's logits, which are named by the sequence's place.
   void read_state(std::int64_t number, const StatePart& part, float* out) override {
-    const auto index = static_cast<std::size_t>(part.tp_rank);
+    const auto index = static_cast<std::size_t>(part.rank);
     worker(index).post([this, &rank = generating(index), number, sequence = static_cast<int>(part.parameter), out] {
       rank.read_logits(sequence, out);
       events().state_read(number);
     });
   }
   std::size_t state_elements(const StatePart& part) const override {
-    const auto rank = static_cast<std::size_t>(part.tp_rank);
+    const auto rank = static_cast<std::size_t>(part.rank);
     if (rank >= ranks() || part.state != logits_state || part.parameter >= sequences_)
       throw Error(ErrorKind::internal, "there are no such logits");
     return generating(rank).logits_count();

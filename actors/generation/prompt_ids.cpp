@@ -97,7 +97,7 @@ std::vector<std::vector<std::int32_t>> prompt_ids(const std::vector<Prompt>& pro
 std::vector<std::int32_t> end_ids(const std::string& model_folder, const std::vector<Prompt>& prompts, const PromptForm& form,
                                   const ModelConfig& config) {
   std::vector<std::int32_t> ids = read_end_ids(model_folder, config.vocabulary);
-  if (ids.empty()) ids.assign(config.eos_ids.begin(), config.eos_ids.end());  // of a file that is no folder
+  if (ids.empty()) ids.assign(config.eos_ids.begin(), config.eos_ids.end());
   if (form.tokenizer == nullptr) return ids;
   if (ids.empty()) {
     if (const auto end = form.tokenizer->end_of_text()) ids.push_back(*end);

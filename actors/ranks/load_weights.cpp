@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
-#include "core/device.hpp"
 #include "core/half.hpp"
 #include "core/loading_threads.hpp"
 #include "core/on_threads.hpp"
@@ -15,7 +16,7 @@ namespace pipetrain {
 namespace {
 
 // In place: values [count] f32 become [count] bf16 or f16 at the same address.
-void round_to(DType type, std::vector<float>& values) {
+void round_to(DType type, std::span<float> values) {
   auto* const rounded = reinterpret_cast<unsigned char*>(values.data());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint16_t value = type == DType::bf16 ? to_bf16(values[i]) : to_f16(values[i]);
@@ -25,23 +26,34 @@ void round_to(DType type, std::vector<float>& values) {
 
 }  // namespace
 
-void load_weights(const WeightSource& source, const ParameterLayout& layout, Stream& stream, const Tensor& arena) {
+void load_slices(const WeightSource& source, std::size_t count, const std::function<const Parameter&(std::size_t)>& slice,
+                 Device& device, const SliceTarget& target) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
   // The largest first, so that no thread begins with one when the others are done.
-  std::vector<const Parameter*> parameters;
-  for (const auto& parameter : layout.parameters) parameters.push_back(&parameter);
-  std::stable_sort(parameters.begin(), parameters.end(),
-                   [](const auto* a, const auto* b) { return a->local.elements() > b->local.elements(); });
-  const std::size_t size = size_of(arena.dtype);
-  std::mutex stream_turn;
-  on_threads(loading_threads(stream.device()), parameters.size(), [&](std::size_t i) {
-    const Parameter& parameter = *parameters[i];
-    std::vector<float> staging(static_cast<std::size_t>(parameter.local.elements()));
-    source.load(parameter, staging.data());
-    if (arena.dtype != DType::f32) round_to(arena.dtype, staging);
-    const std::lock_guard lock(stream_turn);
-    stream.copy(static_cast<char*>(arena.data) + parameter.offset * size, staging.data(), staging.size() * size);
-    stream.synchronize();
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return slice(a).local.elements() > slice(b).local.elements(); });
+  on_threads(loading_threads(device), count, [&](std::size_t i) {
+    const Parameter& parameter = slice(order[i]);
+    if (float* const place = target.in_place ? target.in_place(order[i]) : nullptr) return source.load(parameter, place);
+    const auto elements = static_cast<std::size_t>(parameter.local.elements());
+    const auto values = std::make_unique_for_overwrite<float[]>(elements);
+    source.load(parameter, values.get());
+    target.store(order[i], {values.get(), elements});
   });
+}
+
+void load_weights(const WeightSource& source, const ParameterLayout& layout, Stream& stream, const Tensor& arena) {
+  const std::size_t size = size_of(arena.dtype);
+  const auto parameter = [&](std::size_t i) -> const Parameter& { return layout.parameters[i]; };
+  std::mutex stream_turn;
+  const auto store = [&](std::size_t i, std::span<float> values) {
+    if (arena.dtype != DType::f32) round_to(arena.dtype, values);
+    const std::lock_guard lock(stream_turn);
+    stream.copy(static_cast<char*>(arena.data) + parameter(i).offset * size, values.data(), values.size() * size);
+    stream.synchronize();
+  };
+  load_slices(source, layout.parameters.size(), parameter, stream.device(), {.in_place = nullptr, .store = store});
 }
 
 }  // namespace pipetrain

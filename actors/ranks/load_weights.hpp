@@ -1,12 +1,28 @@
-// A rank's slices of a model's tensors, from files or drawn, into its arena on the device.
+// A rank's slices of a model's tensors, from files or drawn, onto its device.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "core/device.hpp"
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
 #include "model/parameters/parameters.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
+
+// Where slices go. Both are called by several threads at once, each with another slice.
+struct SliceTarget {
+  // Memory that the source may write the whole slice to; null: it comes by way of store(). May itself be null.
+  std::function<float*(std::size_t slice)> in_place;
+  std::function<void(std::size_t slice, std::span<float> values)> store;
+};
+// Loads `count` slices, the largest first, by the threads that load for the device. Throws what the source and the target
+// throw.
+void load_slices(const WeightSource& source, std::size_t count, const std::function<const Parameter&(std::size_t)>& slice,
+                 Device& device, const SliceTarget& target);
 
 // arena: flat, f32, or bf16, to which values are rounded (to nearest even). Waits for the stream. Throws what the source
 // throws.

@@ -52,7 +52,7 @@ void RankedCompute::on_all_workers(const std::function<void(ComputeRank&)>& job)
       try {
         job(one);
       } catch (...) {
-        one.stream().fail(std::current_exception());
+        one.streams().compute().fail(std::current_exception());
         events_->failed(std::current_exception());
       }
     });
@@ -88,18 +88,18 @@ void RankedCompute::issue(ComputeRank& rank, const std::shared_ptr<Running>& run
   try {
     running->second ? rank.run_braid(running->launch, *running->second) : rank.run(running->launch);
   } catch (...) {
-    rank.stream().fail(std::current_exception());
+    rank.streams().compute().fail(std::current_exception());
   }
   // First "enqueued", then the callback that leads to "completed": the stage must hear them in this order.
   if (--running->to_enqueue == 0) {
     events_->enqueued(running->launch.action);
     if (running->second) events_->enqueued(running->second->action);
   }
-  rank.call_back([this, &rank, running] { finished(rank, running); });
+  rank.streams().call_back([this, &rank, running] { finished(rank, running); });
 }
 
 void RankedCompute::finished(ComputeRank& rank, const std::shared_ptr<Running>& running) {
-  if (auto cause = rank.failure()) events_->failed(cause);
+  if (auto cause = rank.streams().failure()) events_->failed(cause);
   if (--running->to_complete > 0) return;
   StageResult result;
   for (const auto& one : ranks_) one->add_result(running->launch.action, result);

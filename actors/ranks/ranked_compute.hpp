@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/ranks/rank_streams.hpp"
 #include "actors/ranks/worker.hpp"
 #include "core/device.hpp"
 
@@ -17,11 +18,13 @@ namespace pipetrain {
 // What a rank means by an action. All methods but those that say otherwise run on the rank's worker and only enqueue.
 class ComputeRank {
  public:
+  // rank: of the mesh. stream: the name of the stream that computes.
+  ComputeRank(Device& device, int rank, const std::string& stream) : device_(device), rank_(rank), streams_(device, stream) {}
   virtual ~ComputeRank() = default;
 
-  virtual Device& device() const = 0;
-  virtual int rank() const = 0;  // of the mesh
-  virtual Stream& stream() = 0;
+  Device& device() const { return device_; }
+  int rank() const { return rank_; }
+  RankStreams& streams() { return streams_; }
   // A piece of a queue's slot. Before the first step, on any thread.
   virtual Lane make_lane(schedules::InputKind kind, int chunk) = 0;
 
@@ -34,17 +37,18 @@ class ComputeRank {
     run(first);
     run(second);
   }
-  // Runs when everything enqueued so far has, on some host thread.
-  virtual void call_back(std::function<void()> callback) = 0;
   // Of an action that has run, on some host thread: what it has to say, added to `result`.
   virtual void add_result(const schedules::Action& action, StageResult& result) const = 0;
 
-  // The first failure of this rank's streams, or null. Thread-safe, never blocks.
-  virtual std::exception_ptr failure() const = 0;
   // Stops the device's work with this cause. Thread-safe.
   virtual void fail(std::exception_ptr cause) = 0;
   // Waits until nothing of this rank touches any memory. On any thread.
-  virtual void wait_until_idle() noexcept = 0;
+  virtual void wait_until_idle() noexcept { streams_.wait_until_idle(); }
+
+ private:
+  Device& device_;
+  int rank_;
+  RankStreams streams_;
 };
 
 class RankedCompute : public StageCompute {

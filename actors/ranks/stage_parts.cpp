@@ -51,7 +51,7 @@ Mesh StageParts::stage_mesh() const {
     if (part_rank(mesh_.at(rank)).number == 0) places.push_back(mesh_.place(rank));
   }
   const MeshShape& shape = mesh_.shape();
-  return Mesh({.dp = shape.dp, .pp = shape.pp, .tp = count()}, std::move(places));
+  return Mesh({.dp = shape.dp, .pp = shape.pp, .part = count()}, std::move(places));
 }
 
 }  // namespace pipetrain

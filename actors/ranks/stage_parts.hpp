@@ -24,7 +24,7 @@ class StageParts {
   PartRank part_rank(int stage_rank) const;
   PartRank part_rank(const MeshCoordinate& at) const { return part_rank(stage_rank(at, mesh_.shape())); }
   int count() const { return static_cast<int>(cuts_.size()) - 1; }  // of one stage
-  // {.dp = replicas, .pp = stages, .tp = parts}, each in the process of its ranks.
+  // {.dp = replicas, .pp = stages, .part = parts}, each in the process of its ranks.
   Mesh stage_mesh() const;
 
  private:

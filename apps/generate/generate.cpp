@@ -104,8 +104,8 @@ int follow_generation(Generator& generator, JoinedRun& joined) {
 }
 
 // Tells of it. Returns the exit status; where threads still run, which cannot be joined, the process ends here.
-int failed(const RunFailed& failure, const JoinedRun* joined) {
-  const int status = tell_failed_run(failure, joined);
+int failed(const RunFailed& failure, const GenerateOptions& options, const JoinedRun* joined) {
+  const int status = tell_failed_run(failure, joined, options.processes.stop_grace);
   if (failure.everything_stopped()) return status;
   hold_ucx_openings();
   std::fflush(nullptr);
@@ -133,7 +133,7 @@ int run_generate(const GenerateOptions& options) {
     for (const auto& note : notes) print_note(note);
     return lead(*generator, options, open, joined.get());
   } catch (const RunFailed& failure) {
-    return failed(failure, joined.get());
+    return failed(failure, options, joined.get());
   }
 }
 

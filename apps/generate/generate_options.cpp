@@ -37,7 +37,10 @@ void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
   options.from_file = file;
   if (file && options.processes.leads()) {
     check_input_file(values, "prompts");
-    placing_errors(values.places(), [&] { options.prompts = read_prompts(*values.text("prompts")); });
+    PromptFile read;
+    placing_errors(values.places(), [&] { read = read_prompts(*values.text("prompts")); });
+    options.prompts = std::move(read.prompts);
+    if (!read.note.empty()) options.notes.push_back(fmt::format("{}: {}", values.where("prompts"), read.note));
   } else if (!file) {
     options.prompts = {{*values.text("prompt"), {}, ""}};
   }

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
+#include <algorithm>
 
 #include "apps/launch/joined_run.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -18,21 +18,23 @@ void print_who_waited(const RunFailed& failure, const JoinedRun* joined) {
   for (const auto& line : failure.waiting()) print_note(line);
 }
 
-// Launchers that kill leave a second at least; those that end a run because a process has gone do so at once.
-bool is_killed_by_launcher(const RunFailed& failure) {
-  constexpr std::chrono::milliseconds shortest_grace{500};
-  return stop_signal() != 0 && failure.process_lost() && failure.noticed() - stop_signal_time() > shortest_grace;
+// A launcher sends a signal to all processes, and SIGKILL a grace later, give or take how late each process hears of either.
+// One that ends a run because a process has gone sends the signal after the loss, which is noticed at once.
+bool is_killed_by_launcher(const RunFailed& failure, std::optional<std::chrono::seconds> grace) {
+  constexpr std::chrono::milliseconds least_grace{1000}, early{500};
+  if (!grace || stop_signal() == 0 || !failure.process_lost()) return false;
+  return failure.noticed() - stop_signal_time() > std::max<std::chrono::milliseconds>(*grace, least_grace) - early;
 }
 
 }  // namespace
 
-int tell_failed_run(const RunFailed& failure, const JoinedRun* joined) {
-  if (joined && is_killed_by_launcher(failure)) {
+int tell_failed_run(const RunFailed& failure, const JoinedRun* joined, std::optional<std::chrono::seconds> grace) {
+  if (joined && is_killed_by_launcher(failure, grace)) {
     if (joined->leads() || (joined->is_to_tell(failure) && joined->is_first_follower()))
       print_note(
-          fmt::format("stopped by {}: another process ended before the run could save ({}); give the launcher a longer "
-                      "grace time, or set --stop-grace",
-                      stop_signal_name(), failure.what()));
+          fmt::format("stopped by {}: another process ended before the run could save ({}), about when the launcher's grace of "
+                      "{} s was over; give the launcher a longer one",
+                      stop_signal_name(), failure.what(), grace->count()));
     return stop_signal_status();
   }
   print_who_waited(failure, joined);

@@ -148,7 +148,10 @@ const std::vector<OptionSpec>& train_option_table() {
 
       {"Processes", "master", "HOST:PORT", "where process 0 listens, and the others find it",
        "127.0.0.1:29500, or as the launcher says"},
-      {"Processes", "nnodes", "N", "hosts of the run, with one process each, or with launch's --nproc", "1"},
+      {"Processes", "nnodes", "N",
+       "hosts of the run, with one process each, or with launch's --nproc; given as 1: a run of its own, whatever launcher has "
+       "started it",
+       "1, or as the launcher says"},
       {"Processes", "node-rank", "K", "which of them this is, from 0", "0"},
       {"Processes", "nproc", "N", "processes on this host (pipetrain launch only)", ""},
       {"Processes", "restart", "N",

@@ -82,13 +82,12 @@ std::optional<MasterAddress> read_master(const OptionValues& values) {
   return master;
 }
 
-void check_processes(const std::string& where, int processes, std::int64_t ranks) {
+// `way_out` is one more thing to do about it, or empty.
+void check_processes(const std::string& where, int processes, std::int64_t ranks, const char* way_out = "") {
   if (processes > ranks)
-    throw Error(
-        ErrorKind::input,
-        fmt::format(
-            "{}: {} for {}: each process needs one at least; use fewer processes, or raise --pp, --tp or (in training) --dp",
-            where, counted(processes, "process", "es"), counted(ranks, "rank")));
+    throw Error(ErrorKind::input, fmt::format("{}: {} for {}: each process needs one at least; use fewer processes, or raise "
+                                              "--pp, --tp or (in training) --dp{}",
+                                              where, counted(processes, "process", "es"), counted(ranks, "rank"), way_out));
 }
 
 int read_nnodes(const OptionValues& values) {
@@ -101,6 +100,13 @@ int read_node_rank(const OptionValues& values, int nnodes) {
     values.fail("node-rank", fmt::format("--nnodes is {}, and nodes count from 0; use one below it", nnodes));
   if (!rank && nnodes > 1) values.fail("nnodes", "--node-rank is missing; give each node its own, from 0");
   return static_cast<int>(rank.value_or(0));
+}
+
+// --nnodes 1 makes this process a run of its own, whatever has started it, but for pipetrain launch, whose --nnodes its
+// processes are given too. So the tasks of a launcher can train a run each.
+std::optional<LaunchPlace> place_of_launcher(const OptionValues& values, const Environment& environment) {
+  const bool alone = values.given("nnodes") && read_nnodes(values) == 1 && !environment.contains(launch_variable);
+  return alone ? std::nullopt : read_launch_environment(environment);
 }
 
 // Given by hand: one process on every node.
@@ -212,7 +218,7 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
   ProcessOptions options;
   options.timeout = read_timeout(values);
   options.token = read_token(values, environment);
-  const auto place = read_launch_environment(environment);
+  const auto place = place_of_launcher(values, environment);
   const bool launched = place && place->launcher == "pipetrain launch";  // which has read the options that say where
   if (launched) {
     options.process = place->process, options.processes = place->processes;
@@ -226,7 +232,8 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
     if (!place) options.locals = 0;
     guess_locals(options);
     const std::string where = place ? place->where : values.where("nnodes");
-    check_processes(where, options.processes, ranks);
+    check_processes(where, options.processes, ranks,
+                    place ? "; or give --nnodes 1, where each process is to be a run of its own" : "");
     if (options.several()) check_token(values.given("master") ? values.where("master") : where, options.master, options.token);
   }
   if (options.several()) options.notes = token_notes(values, options.token);
@@ -257,14 +264,17 @@ ProcessOptions processes_of(const LaunchOptions& launch) {
 
 LaunchOptions read_launch(const OptionValues& values, const Environment& environment, std::int64_t ranks) {
   LaunchOptions options;
-  const auto place = read_launch_environment(environment);
+  const auto place = place_of_launcher(values, environment);
   options.nnodes = read_nnodes(values);
   options.node_rank = read_node_rank(values, options.nnodes);
-  if (!place && options.nnodes == 1) refuse_half_told_place(environment);
+  if (!place && !values.given("nnodes")) refuse_half_told_place(environment);
   const bool by_node = place && place->launcher == "Slurm" && options.nnodes > 1;  // one launch a node, started by srun
   if (place && !by_node)
-    throw Error(ErrorKind::input, fmt::format("launch: {} has started this process already ({}); use pipetrain train there",
-                                              place->launcher, place->where));
+    throw Error(
+        ErrorKind::input,
+        fmt::format("launch: {} has started this process already ({}); use pipetrain train there{}", place->launcher,
+                    place->where,
+                    environment.contains(launch_variable) ? "" : ", or give --nnodes 1 where this is to be a run of its own"));
   const auto nproc = values.integer("nproc", 1, most_process_count / options.nnodes);
   if (!nproc) values.fail("nproc", "is missing; give launch the number of processes of this host");
   options.nproc = static_cast<int>(*nproc);

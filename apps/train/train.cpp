@@ -108,12 +108,12 @@ std::optional<Error> lost_folder(const RunFailed& failure, const RunLocks& locks
 }
 
 // Tells the cause. `joined` may be null. Returns the exit status.
-int end_failed_training(const RunFailed& failure, const JoinedRun* joined, std::optional<StepOutputs>& outputs,
-                        RunLocks& locks) {
+int end_failed_training(const RunFailed& failure, const TrainOptions& options, const JoinedRun* joined,
+                        std::optional<StepOutputs>& outputs, RunLocks& locks) {
   const std::optional<Error> lost = lost_folder(failure, locks);
   const std::string cause = lost ? error_line(*lost) : failure.what();
   if (lost) print_error(cause, lost->kind());
-  const int status = lost ? exit_status(lost->kind()) : tell_failed_run(failure, joined);
+  const int status = lost ? exit_status(lost->kind()) : tell_failed_run(failure, joined, options.processes.stop_grace);
   if (outputs) report_training_failure(*outputs, cause);
   if (!failure.everything_stopped()) {
     locks = {};
@@ -162,7 +162,7 @@ int run_train(const TrainOptions& options) {
     if (record) record->finish();
     return status;
   } catch (const RunFailed& failure) {
-    return end_failed_training(failure, joined.get(), outputs, locks);
+    return end_failed_training(failure, options, joined.get(), outputs, locks);
   } catch (const Error& error) {  // what could not be saved or recorded
     if (outputs) report_training_failure(*outputs, error_line(error));
     throw;

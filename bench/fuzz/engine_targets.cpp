@@ -10,7 +10,7 @@ namespace {
 using schedules::Action;
 using schedules::ActionKind;
 
-const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .tp = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
+const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .part = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
 
 std::span<const std::byte> message_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};

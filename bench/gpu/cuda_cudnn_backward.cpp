@@ -2,7 +2,7 @@
 #include "core/buffer.hpp"
 #include "core/cuda/cuda_stream.hpp"
 #include "core/device.hpp"
-#include "ops/cuda/attention_cudnn.hpp"
+#include "ops/cuda/attention/attention_cudnn.hpp"
 
 namespace pipetrain::bench {
 
@@ -17,7 +17,7 @@ CudnnBackward::CudnnBackward(Stream& stream, bool deterministic)
 
 CudnnBackward::~CudnnBackward() = default;
 
-void CudnnBackward::run(const AttentionShape& shape, const AttentionBackwardArgs& args) {
+void CudnnBackward::run(const SegmentShape& shape, const AttentionBackwardArgs& args) {
   const auto scratch = [this](std::size_t bytes) {
     if (state_->scratch.bytes() < bytes) state_->scratch = state_->stream.device().allocate(bytes, "cuDNN's attention");
     return state_->scratch.data();

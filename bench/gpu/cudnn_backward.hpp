@@ -15,7 +15,7 @@ class CudnnBackward {
   CudnnBackward(Stream& stream, bool deterministic);
   ~CudnnBackward();
   // In 16 bits; without documents and dropout.
-  void run(const AttentionShape& shape, const AttentionBackwardArgs& args);
+  void run(const SegmentShape& shape, const AttentionBackwardArgs& args);
 
  private:
   struct State;

@@ -11,6 +11,6 @@ CudnnBackward::CudnnBackward(Stream&, bool) {
               "cuDNN is not measured: this build has no CUDA; use ./dev bench gpu on a machine with nvcc");
 }
 CudnnBackward::~CudnnBackward() = default;
-void CudnnBackward::run(const AttentionShape&, const AttentionBackwardArgs&) {}
+void CudnnBackward::run(const SegmentShape&, const AttentionBackwardArgs&) {}
 
 }  // namespace pipetrain::bench

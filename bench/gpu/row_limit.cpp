@@ -39,9 +39,9 @@ std::vector<Matrix> matrices_of(const Row& row) {
           {"head", vocabulary, config.hidden, 1}};
 }
 
-AttentionShape attention_of(const Row& row) {
+SegmentShape attention_of(const Row& row) {
   const ModelConfig config = preset_config(row.model);
-  return {row.microbatch, row.sequence, config.heads / row.tp, config.kv_heads / row.tp, config.head_dim};
+  return whole_sequences(row.microbatch, row.sequence, {config.heads / row.tp, config.kv_heads / row.tp, config.head_dim});
 }
 
 // Of a microbatch, on one rank.
@@ -90,13 +90,14 @@ std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
         [=, &ops] { ops.gather_matmul({.kind = MatmulKind::input_grad, .shard = dy, .w = w, .full = dy, .out = dx}); });
     calls.emplace_back([=, &ops] { ops.weight_grad({.dy = dy, .x = x, .dw = dw}); });
   }
-  const AttentionShape shape = attention_of(row);
+  const SegmentShape shape = attention_of(row);
   const Tensor qkv = bench.make({shape.tokens(), shape.packed_cols()}, dtype), dqkv = bench.make(qkv.shape, dtype);
   const Tensor out = bench.make({shape.tokens(), shape.heads * shape.head_dim}, dtype), dout = bench.make(out.shape, dtype);
-  const Tensor lse = bench.make({shape.batch, shape.heads, shape.sequence}, DType::f32);
-  calls.emplace_back([=, &ops] { ops.attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse}); });
-  calls.emplace_back(
-      [=, &ops] { ops.attention_backward(shape, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv}); });
+  const Tensor lse = bench.make({shape.batch, shape.heads, shape.queries}, DType::f32);
+  calls.emplace_back([=, &ops] { ops.attention(shape, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse}); });
+  calls.emplace_back([=, &ops] {
+    ops.attention_backward(shape, {.dout = dout, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse, .dq = dqkv, .dkv = dqkv});
+  });
   return calls;
 }
 
@@ -152,9 +153,9 @@ std::vector<LimitOp> limit_ops(const Row& row) {
     for (const char* kind : {" forward", " input_grad", " weight_grad"})
       ops.push_back({std::string(matrix.name) + kind, flops, matrix.calls});
   }
-  const AttentionShape shape = attention_of(row);
+  const SegmentShape shape = attention_of(row);
   const double layers = ops.front().calls / row.cp;  // ranks of a sequence share its attention
-  const double flops = 2.0 * static_cast<double>(shape.batch * shape.heads * shape.sequence * shape.sequence * shape.head_dim);
+  const double flops = 2.0 * static_cast<double>(shape.batch * shape.heads * shape.queries * shape.queries * shape.head_dim);
   ops.push_back({"attention forward", flops, layers});
   ops.push_back({"attention backward", 2.5 * flops, layers});
   return ops;

@@ -58,8 +58,8 @@ constexpr OpClass class_of(const MatmulScatterArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const BackwardScatterArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const WeightGradArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const Fp8MatmulArgs&) { return OpClass::matrix; }
-template <class Shape, class Args>
-constexpr OpClass class_of(const OfShape<Shape, Args>&) {
+template <class Args>
+constexpr OpClass class_of(const OfSegments<Args>&) {
   return std::is_same_v<Args, RotaryArgs> ? OpClass::elementwise : OpClass::attention;
 }
 OpClass between_ranks(const TensorParallel& tp) { return tp.size() > 1 ? OpClass::communication : OpClass::elementwise; }

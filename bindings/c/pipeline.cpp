@@ -55,7 +55,7 @@ class StageMaker {
   StageMaker(const pipetrain_pipeline_request& request, PipelineHandle& handle, schedules::Placement placement)
       : request_(request), handle_(handle), placement_(std::move(placement)) {}
 
-  std::shared_ptr<StageCompute> operator()(const HostedRequest& stage) const {
+  Guest operator()(const HostedRequest& stage) const {
     handle_.stages.push_back(stages().add(stage.stage));
     std::vector<pipetrain_chunk_needs> needs;
     for (const auto& chunk : stage.needs.chunks) needs.push_back(to_c(chunk));
@@ -67,7 +67,7 @@ class StageMaker {
       const CallbackWatch::Call call(*stage.watch, {.call = "make_compute", .stage = &stage.id});
       check_callback(request_.make_compute(request_.user, &asked, &compute), "make_compute");
     }
-    return make_callback_compute(read_compute(compute), stage, placement_);
+    return make_callback_guest(read_compute(compute), stage.id, placement_);
   }
 
  private:

@@ -7,31 +7,26 @@
 #include "bindings/c/call.hpp"
 #include "bindings/c/convert.hpp"
 #include "bindings/c/slots.hpp"
-#include "bindings/host/blocking_compute.hpp"
-#include "bindings/host/hosted_compute.hpp"
 
 namespace pipetrain::c_api {
 
 namespace {
 
 pipetrain_step step_to_c(const StepInfo& step) {
-  return {sizeof(pipetrain_step), step.step,
-          step.microbatches,      step.tokens,
-          step.learning_rate,     step.kind == schedules::StepKind::evaluation};
+  return {sizeof(pipetrain_step), step.step, step.microbatches, step.tokens, step.learning_rate, step.evaluates()};
 }
 
-// What both ways of computing share.
-class Callbacks {
+class CallbackStage : public GuestStage {
  public:
-  Callbacks(const pipetrain_compute& table, StageId id, schedules::Placement placement)
+  CallbackStage(const pipetrain_compute& table, StageId id, schedules::Placement placement)
       : table_(table), id_(id), placement_(std::move(placement)) {}
-  ~Callbacks() {
+  ~CallbackStage() override {
     if (table_.destroy != nullptr) table_.destroy(table_.user);
   }
-  Callbacks(const Callbacks&) = delete;
-  Callbacks& operator=(const Callbacks&) = delete;
+  CallbackStage(const CallbackStage&) = delete;
+  CallbackStage& operator=(const CallbackStage&) = delete;
 
-  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) const {
+  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override {
     const SlotSet slots(count);
     if (table_.make_slots != nullptr) {
       const auto pointers = slots.pointers();
@@ -41,17 +36,17 @@ class Callbacks {
     return slots.handles();
   }
 
-  void begin_step(const StepInfo& info) const {
+  void begin_step(const StepInfo& info) override {
     const pipetrain_step step = step_to_c(info);
     if (table_.begin_step != nullptr) check_callback(table_.begin_step(table_.user, &step), "begin_step");
   }
 
-  void verdict(const Verdict& given) const {
+  void verdict(const Verdict& given) override {
     const pipetrain_verdict verdict{sizeof(pipetrain_verdict), given.apply, given.grad_scale};
     if (table_.verdict != nullptr) check_callback(table_.verdict(table_.user, &verdict), "verdict");
   }
 
-  void abort(const std::string& why) const noexcept {
+  void abort(const std::string& why) noexcept override {
     if (table_.abort == nullptr) return;
     try {
       table_.abort(table_.user, why.c_str());
@@ -59,12 +54,12 @@ class Callbacks {
     }
   }
 
-  void launch(const Launch& launch) const {
+  void launch(const Launch& launch) override {
     const pipetrain_launch view = view_of(launch);
     check_callback(table_.launch(table_.user, &view), "launch");
   }
 
-  StageResult run(const Launch& launch) const {
+  StageResult run(const Launch& launch) override {
     constexpr std::size_t most_results = 4096;
     const pipetrain_launch view = view_of(launch);
     StageResult results(launch.action.kind == schedules::ActionKind::norm ? most_results : 0);
@@ -100,39 +95,6 @@ class Callbacks {
   schedules::Placement placement_;
 };
 
-class LaunchingCompute : public StageCompute {
- public:
-  explicit LaunchingCompute(std::unique_ptr<Callbacks> callbacks) : callbacks_(std::move(callbacks)) {}
-
-  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override {
-    return callbacks_->make_slots(kind, chunk, count);
-  }
-  void attach(std::shared_ptr<StageEvents>) override {}  // the caller answers through its stage
-  void begin_step(const StepInfo& step) override { callbacks_->begin_step(step); }
-  void launch(const Launch& launch) override { callbacks_->launch(launch); }
-  void verdict(const Verdict& verdict) override { callbacks_->verdict(verdict); }
-  void abort(std::exception_ptr cause) noexcept override { callbacks_->abort(text_of(cause)); }
-
- private:
-  std::unique_ptr<Callbacks> callbacks_;
-};
-
-class RunningStage : public BlockingStage {
- public:
-  explicit RunningStage(std::unique_ptr<Callbacks> callbacks) : callbacks_(std::move(callbacks)) {}
-
-  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override {
-    return callbacks_->make_slots(kind, chunk, count);
-  }
-  void begin_step(const StepInfo& step) override { callbacks_->begin_step(step); }
-  StageResult run(const Launch& launch) override { return callbacks_->run(launch); }
-  void verdict(const Verdict& verdict) override { callbacks_->verdict(verdict); }
-  void abort(const std::string& why) noexcept override { callbacks_->abort(why); }
-
- private:
-  std::unique_ptr<Callbacks> callbacks_;
-};
-
 class CallbackSource : public InputSource {
  public:
   CallbackSource(const pipetrain_pipeline_request& request, int replica)
@@ -154,12 +116,10 @@ class CallbackSource : public InputSource {
 
 }  // namespace
 
-std::shared_ptr<StageCompute> make_callback_compute(const pipetrain_compute& callbacks, const HostedRequest& request,
-                                                    const schedules::Placement& placement) {
-  auto own = std::make_unique<Callbacks>(callbacks, request.id, placement);
-  if (callbacks.launch != nullptr) return std::make_shared<LaunchingCompute>(std::move(own));
-  return std::make_shared<BlockingCompute>(std::make_shared<RunningStage>(std::move(own)), request.stage, request.watch,
-                                           callbacks.any_thread != 0 ? request.threads : nullptr);
+Guest make_callback_guest(const pipetrain_compute& callbacks, StageId id, const schedules::Placement& placement) {
+  using Acts = Guest::Acts;
+  const Acts runs = callbacks.any_thread != 0 ? Acts::runs_on_any_thread : Acts::runs_on_own_thread;
+  return {std::make_shared<CallbackStage>(callbacks, id, placement), callbacks.launch != nullptr ? Acts::launches : runs};
 }
 
 std::shared_ptr<InputSource> make_callback_source(const pipetrain_pipeline_request& request, int replica) {

@@ -11,9 +11,8 @@
 
 namespace pipetrain::c_api {
 
-// `callbacks` has exactly one of launch and run. Its `destroy` is called with the compute's end.
-std::shared_ptr<StageCompute> make_callback_compute(const pipetrain_compute& callbacks, const HostedRequest& request,
-                                                    const schedules::Placement& placement);
+// `callbacks` has exactly one of launch and run. Its `destroy` is called with the guest's end.
+Guest make_callback_guest(const pipetrain_compute& callbacks, StageId id, const schedules::Placement& placement);
 
 // Hands slots on as they are where the request has no `fill`.
 std::shared_ptr<InputSource> make_callback_source(const pipetrain_pipeline_request& request, int replica);

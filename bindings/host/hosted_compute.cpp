@@ -1,42 +1,16 @@
 #include "bindings/host/hosted_compute.hpp"
 
+#include <chrono>
+#include <string>
 #include <utility>
+
+#include "core/error.hpp"
 
 namespace pipetrain {
 
-HostedCompute::HostedCompute(std::shared_ptr<StageCompute> compute, std::shared_ptr<HostedStage> stage,
-                             std::shared_ptr<CallbackWatch> watch)
-    : compute_(std::move(compute)), stage_(std::move(stage)), watch_(std::move(watch)) {}
+namespace {
 
-std::vector<SlotHandle> HostedCompute::make_slots(schedules::InputKind kind, int chunk, int count) {
-  const auto call = watched("make_slots");
-  return compute_->make_slots(kind, chunk, count);
-}
-
-void HostedCompute::attach(std::shared_ptr<StageEvents> events) { stage_->open(std::move(events)); }
-
-void HostedCompute::begin_step(const StepInfo& step) {
-  const auto call = watched("begin_step");
-  compute_->begin_step(step);
-}
-
-void HostedCompute::launch(const Launch& launch) {
-  stage_->launched(launch.action);
-  const auto call = watched("launch", &launch.action);
-  compute_->launch(launch);
-}
-
-void HostedCompute::verdict(const Verdict& verdict) {
-  const auto call = watched("verdict");
-  compute_->verdict(verdict);
-}
-
-void HostedCompute::abort(std::exception_ptr cause) noexcept {
-  const auto call = watched("abort");
-  compute_->abort(std::move(cause));
-}
-
-std::string text_of(const std::exception_ptr& cause) {
+std::string text_of_cause(const std::exception_ptr& cause) {
   try {
     std::rethrow_exception(cause);
   } catch (const std::exception& error) {
@@ -44,6 +18,94 @@ std::string text_of(const std::exception_ptr& cause) {
   } catch (...) {
     return "something was thrown that is no exception";
   }
+}
+
+template <class Answer>
+void answer_if_heard(Answer answer) noexcept {
+  try {
+    answer();
+  } catch (const Error&) {  // the pipeline has gone meanwhile: nobody listens
+  }
+}
+
+}  // namespace
+
+HostedCompute::HostedCompute(Guest guest, std::shared_ptr<HostedStage> stage, std::shared_ptr<CallbackWatch> watch,
+                             std::shared_ptr<ActionThreads> any)
+    : guest_(std::move(guest.stage)), stage_(std::move(stage)), watch_(std::move(watch)) {
+  if (guest.acts == Guest::Acts::launches) return;
+  threads_ = guest.acts == Guest::Acts::runs_on_any_thread ? std::move(any) : std::make_shared<ActionThreads>();
+  threads_->join(*this);
+}
+
+HostedCompute::~HostedCompute() {
+  if (!threads_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  threads_->leave(*this);
+}
+
+std::vector<SlotHandle> HostedCompute::make_slots(schedules::InputKind kind, int chunk, int count) {
+  const auto call = watched("make_slots");
+  return guest_->make_slots(kind, chunk, count);
+}
+
+void HostedCompute::begin_step(const StepInfo& step) {
+  const auto call = watched("begin_step");
+  guest_->begin_step(step);
+}
+
+void HostedCompute::launch(const Launch& launch) {
+  stage_->launched(launch.action);
+  if (threads_) return threads_->add(*this, launch);
+  const auto call = watched("launch", &launch.action);
+  guest_->launch(launch);
+}
+
+void HostedCompute::verdict(const Verdict& verdict) {
+  const auto call = watched("verdict");
+  guest_->verdict(verdict);
+}
+
+void HostedCompute::abort(std::exception_ptr cause) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+  }
+  changed_.notify_all();
+  if (threads_) threads_->look_again();
+  const auto call = watched("abort");
+  guest_->abort(text_of_cause(cause));
+}
+
+// After an abort actions only answer.
+void HostedCompute::act(const Launch& launch) noexcept {
+  bool skip = false;
+  {
+    const std::lock_guard lock(mutex_);
+    skip = aborted_;
+  }
+  ActionTimes times;
+  StageResult result;
+  if (!skip) run(launch, times, result);
+  answer_if_heard([&] { stage_->ran(launch.action, times, std::move(result)); });
+}
+
+void HostedCompute::run(const Launch& launch, ActionTimes& times, StageResult& result) {
+  times.start = std::chrono::steady_clock::now();
+  try {
+    const auto call = watched("", &launch.action);
+    result = guest_->run(launch);
+  } catch (...) {
+    answer_if_heard([&] { stage_->failed(std::current_exception()); });
+    // An answer would send on an output that is none, and others would fail of it too.
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ends_ || aborted_; });
+  }
+  times.end = std::chrono::steady_clock::now();
 }
 
 }  // namespace pipetrain

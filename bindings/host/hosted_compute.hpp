@@ -1,26 +1,33 @@
-// Stands between a stage's actor and a compute of somebody else: keeps the account of what was launched, watches the calls, and
-// takes the pipeline's answers to the stage that the compute knows.
+// Stands between a stage's actor and the code of somebody else that computes for it: keeps the account of what was launched,
+// watches the calls, and runs code that does an action at once and returns on other threads, so that no actor waits for it.
 #pragma once
 
+#include <condition_variable>
 #include <exception>
 #include <memory>
-#include <string>
+#include <mutex>
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "bindings/host/action_threads.hpp"
 #include "bindings/host/callback_watch.hpp"
+#include "bindings/host/guest_stage.hpp"
 #include "bindings/host/hosted_stage.hpp"
 
 namespace pipetrain {
 
-class HostedCompute : public StageCompute {
+// Where the guest runs actions, they run in the order of their launch, and are measured. The destructor waits for one that
+// runs.
+class HostedCompute : public StageCompute, private ActionThreads::Lane {
  public:
-  HostedCompute(std::shared_ptr<StageCompute> compute, std::shared_ptr<HostedStage> stage,
-                std::shared_ptr<CallbackWatch> watch);
+  // any: the threads for guests that do not ask for one of their own.
+  HostedCompute(Guest guest, std::shared_ptr<HostedStage> stage, std::shared_ptr<CallbackWatch> watch,
+                std::shared_ptr<ActionThreads> any);
+  ~HostedCompute() override;
 
   std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
-  LaneSources lane_sources() const override { return compute_->lane_sources(); }
-  void attach(std::shared_ptr<StageEvents> events) override;
+  LaneSources lane_sources() const override { return guest_->lane_sources(); }
+  void attach(std::shared_ptr<StageEvents> events) override { stage_->open(std::move(events)); }
   void begin_step(const StepInfo& step) override;
   void launch(const Launch& launch) override;
   void verdict(const Verdict& verdict) override;
@@ -30,13 +37,16 @@ class HostedCompute : public StageCompute {
   CallbackWatch::Call watched(const char* call, const schedules::Action* action = nullptr) const {
     return {*watch_, {.call = call, .action = action, .stage = &stage_->id()}};
   }
+  void act(const Launch& launch) noexcept override;
+  void run(const Launch& launch, ActionTimes& times, StageResult& result);
 
-  std::shared_ptr<StageCompute> compute_;
+  std::shared_ptr<GuestStage> guest_;
   std::shared_ptr<HostedStage> stage_;
   std::shared_ptr<CallbackWatch> watch_;
+  std::shared_ptr<ActionThreads> threads_;  // null: the guest launches actions
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ends_ = false, aborted_ = false;
 };
-
-// The line of what was thrown.
-std::string text_of(const std::exception_ptr& cause);
 
 }  // namespace pipetrain

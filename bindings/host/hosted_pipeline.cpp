@@ -66,7 +66,7 @@ void refuse_inside_call(const char* what) {
 
 }  // namespace
 
-HostedPipeline::HostedPipeline(PipelineOptions options, const HostedFactory& make_compute, const SourceFactory& make_source,
+HostedPipeline::HostedPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
                                std::shared_ptr<HostedProcesses> processes)
     : grace_(options.grace), stall_(options.stall), processes_(std::move(processes)) {
   refuse_inside_call("a new pipeline");
@@ -76,7 +76,7 @@ HostedPipeline::HostedPipeline(PipelineOptions options, const HostedFactory& mak
   plan_ = options.plan;
   const auto compute = [&](StageId id, const schedules::StageNeeds& needs) -> std::shared_ptr<StageCompute> {
     auto stage = stages_.emplace_back(std::make_shared<HostedStage>(id));
-    return std::make_shared<HostedCompute>(make_compute({id, needs, stage, watch_, threads_, processes_}), stage, watch_);
+    return std::make_shared<HostedCompute>(make_guest({id, needs, stage, watch_, processes_}), stage, watch_, threads_);
   };
   const auto source = [&](int replica) -> std::shared_ptr<InputSource> {
     return std::make_shared<WatchedSource>(make_source(replica), watch_);

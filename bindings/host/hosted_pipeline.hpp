@@ -17,24 +17,23 @@
 #include "actors/engine/pipeline.hpp"
 #include "bindings/host/action_threads.hpp"
 #include "bindings/host/callback_watch.hpp"
+#include "bindings/host/guest_stage.hpp"
 #include "bindings/host/hosted_processes.hpp"
 #include "bindings/host/hosted_stage.hpp"
 #include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 
-// Makes the compute of a stage, which answers through `stage` alone, and counts its calls with `watch` where the pipeline does
-// not make them. threads: for stages that do not ask for one of their own. processes: null where all stages run in this
-// process.
+// Makes the code of a stage, which answers through `stage` alone; calls that the pipeline does not make are counted with
+// `watch`. processes: null where all stages run in this process.
 struct HostedRequest {
   StageId id;
   const schedules::StageNeeds& needs;
   std::shared_ptr<HostedStage> stage;
   std::shared_ptr<CallbackWatch> watch;
-  std::shared_ptr<ActionThreads> threads;
   std::shared_ptr<HostedProcesses> processes;
 };
-using HostedFactory = std::function<std::shared_ptr<StageCompute>(const HostedRequest&)>;
+using GuestFactory = std::function<Guest(const HostedRequest&)>;
 
 // What a caller of step() does besides, on its thread.
 struct StepHooks {
@@ -51,8 +50,8 @@ struct StepHooks {
 class HostedPipeline {
  public:
   // Appends N and O to a plan without them. Throws Error, InvalidPlan. processes: of a pipeline that is made, stepped and
-  // closed by all of them; computes are made for the stages of this one.
-  HostedPipeline(PipelineOptions options, const HostedFactory& make_compute, const SourceFactory& make_source,
+  // closed by all of them; guests are made for the stages of this one.
+  HostedPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
                  std::shared_ptr<HostedProcesses> processes = nullptr);
   // As close(), but does not wait for other processes; where code of the guest still runs, everything that it may touch stays
   // for ever.

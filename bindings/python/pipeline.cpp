@@ -75,7 +75,7 @@ class PythonPipeline {
     const auto make_compute = [&](const HostedRequest& request) {
       const nb::gil_scoped_acquire acquired;
       const nb::object stage = stages[static_cast<std::size_t>(request.id.replica * each + request.id.stage)];
-      return make_python_compute(stage, request, plan.placement, thrown_);
+      return make_python_guest(stage, request, plan.placement, thrown_);
     };
     const auto make_source = [&](int replica) { return make_python_source(inputs_, replica); };
     auto processes = read_processes(how);

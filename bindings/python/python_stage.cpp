@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "bindings/host/blocking_compute.hpp"
 #include "bindings/python/far_slot.hpp"
 #include "core/error.hpp"
 
@@ -142,7 +141,7 @@ class LaunchMaker {
   std::array<nb::object, schedules::action_kinds> letters_;  // by kind
 };
 
-class PythonStage : public BlockingStage {
+class PythonStage : public GuestStage {
  public:
   PythonStage(nb::object stage, const HostedRequest& request, schedules::Placement placement,
               std::shared_ptr<PythonThrown> thrown)
@@ -173,7 +172,7 @@ class PythonStage : public BlockingStage {
 
   void begin_step(const StepInfo& step) override {
     call_python(*thrown_, [&] {
-      if (step.kind == schedules::StepKind::evaluation) {
+      if (step.evaluates()) {
         stage_.attr("begin_evaluation")();
       } else {
         stage_.attr("begin_step")(step.step, step.learning_rate);
@@ -257,12 +256,11 @@ nb::object PythonInputs::take(schedules::InputKind kind, int replica, int microb
   return std::move(all.at(static_cast<std::size_t>(replica)).at(static_cast<std::size_t>(microbatch)));
 }
 
-std::shared_ptr<StageCompute> make_python_compute(nb::object stage, const HostedRequest& request,
-                                                  const schedules::Placement& placement, std::shared_ptr<PythonThrown> thrown) {
+Guest make_python_guest(nb::object stage, const HostedRequest& request, const schedules::Placement& placement,
+                        std::shared_ptr<PythonThrown> thrown) {
   const bool any_thread(nb::bool_(nb::getattr(stage, "any_thread", nb::bool_(false))));
-  auto own = std::make_shared<PythonStage>(std::move(stage), request, placement, std::move(thrown));
-  return std::make_shared<BlockingCompute>(std::move(own), request.stage, request.watch,
-                                           any_thread ? request.threads : nullptr);
+  return {std::make_shared<PythonStage>(std::move(stage), request, placement, std::move(thrown)),
+          any_thread ? Guest::Acts::runs_on_any_thread : Guest::Acts::runs_on_own_thread};
 }
 
 std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica) {

@@ -38,8 +38,8 @@ PythonInputs::Lists read_inputs(const nanobind::list& given);  // holds the GIL
 
 // The stage's begin_step(step, learning_rate), run(Launch), verdict(apply, grad_scale) and abort(why) are called. Holds the
 // GIL.
-std::shared_ptr<StageCompute> make_python_compute(nanobind::object stage, const HostedRequest& request,
-                                                  const schedules::Placement& placement, std::shared_ptr<PythonThrown> thrown);
+Guest make_python_guest(nanobind::object stage, const HostedRequest& request, const schedules::Placement& placement,
+                        std::shared_ptr<PythonThrown> thrown);
 std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica);
 // decide(results) -> (apply, grad_scale).
 Decide make_python_decide(nanobind::object decide, std::shared_ptr<PythonThrown> thrown);

@@ -31,13 +31,13 @@ Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, con
 void Coordinator::start() {
   deadline_ = Clock::now() + rendezvous_.timeout;
   if (peers_.size() > 1) {  // else nobody may come
-    reception_.emplace(listen(io_, rendezvous_), rendezvous_.token, settings_, static_cast<Host&>(*this));
+    reception_.emplace(listen(io_, rendezvous_), rendezvous_.token, settings_, static_cast<AdmissionController&>(*this));
     reception_->start();
   }
   begin_if_complete();
 }
 
-void Coordinator::came(std::shared_ptr<Connection> connection, Hello hello) {
+void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
   if (const auto other = refusal_of_job(hello, own_)) return refuse(*connection, *other);
   auto refusal = refusal_of(hello, own_, joined_);
   const bool known = hello.info.process > 0 && hello.info.process < std::ssize(peers_);

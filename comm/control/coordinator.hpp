@@ -12,7 +12,7 @@
 
 namespace pipetrain::control {
 
-class Coordinator final : public StarEnd, private Host, private ConnectionOwner {
+class Coordinator final : public StarEnd, private AdmissionController, private ConnectionOwner {
  public:
   // What it is given outlives it.
   Coordinator(asio::io_context& io, const Rendezvous& rendezvous, const Settings& settings, StarEvents& events);
@@ -35,7 +35,7 @@ class Coordinator final : public StarEnd, private Host, private ConnectionOwner 
     std::string gone{};  // why, once the run has begun
   };
 
-  void came(std::shared_ptr<Connection> connection, Hello hello) override;
+  void admit(std::shared_ptr<Connection> connection, Hello hello) override;
   void misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) override;
   void on_frame(Connection& connection, Frame&& frame) override;
   void on_end(Connection& connection, const std::string& why) override;

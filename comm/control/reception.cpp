@@ -13,8 +13,12 @@ constexpr std::chrono::milliseconds pause_after_failure{100};  // as when this p
 
 }  // namespace
 
-Reception::Reception(tcp::acceptor acceptor, const std::string& token, const Settings& settings, Host& host)
-    : acceptor_(std::move(acceptor)), pause_(acceptor_.get_executor()), token_(token), settings_(settings), host_(host) {}
+Reception::Reception(tcp::acceptor acceptor, const std::string& token, const Settings& settings, AdmissionController& admission)
+    : acceptor_(std::move(acceptor)),
+      pause_(acceptor_.get_executor()),
+      token_(token),
+      settings_(settings),
+      admission_(admission) {}
 
 void Reception::accept() {
   acceptor_.async_accept([this](const error_code& error, tcp::socket socket) { accepted(error, std::move(socket)); });
@@ -55,7 +59,7 @@ void Reception::on_frame(Connection& connection, Frame&& frame) {
   auto known = std::move(stranger->connection);
   strangers_.erase(stranger);
   known->reader().allow(most_frame_bytes);
-  host_.came(std::move(known), std::move(hello));
+  admission_.admit(std::move(known), std::move(hello));
 }
 
 void Reception::check_token(Stranger& stranger, const Frame& frame) {
@@ -65,7 +69,7 @@ void Reception::check_token(Stranger& stranger, const Frame& frame) {
   } else if (frame.version != settings_.version) {
     const auto known = stranger.connection;
     strangers_.remove_if([&](const Stranger& one) { return one.connection == known; });
-    host_.misfit(known, wrong_version(frame.version, settings_.version));
+    admission_.misfit(known, wrong_version(frame.version, settings_.version));
   } else {
     stranger.token_shown = true;
     connection.reader().allow(most_hello_bytes);

@@ -10,23 +10,23 @@
 
 namespace pipetrain::control {
 
-// Who decides about those that showed the token.
-class Host {
+// Decides whether a process that showed the token joins the run.
+class AdmissionController {
  public:
-  // Takes the connection over and sends the answer; none of the reception's business any more.
-  virtual void came(std::shared_ptr<Connection> connection, Hello hello) = 0;
-  // The same of a process that has the run's token but cannot be understood any further.
+  // Admits the process or refuses it: takes the connection over, with which the reception has nothing more to do, and answers.
+  virtual void admit(std::shared_ptr<Connection> connection, Hello hello) = 0;
+  // Takes over a connection whose process has the run's token but speaks another version.
   virtual void misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) = 0;
 
  protected:
-  ~Host() = default;
+  ~AdmissionController() = default;
 };
 
 // On the I/O thread only.
 class Reception final : public ConnectionOwner {
  public:
-  // The token, the settings and the host outlive it.
-  Reception(tcp::acceptor acceptor, const std::string& token, const Settings& settings, Host& host);
+  // The token, the settings and the controller outlive it.
+  Reception(tcp::acceptor acceptor, const std::string& token, const Settings& settings, AdmissionController& admission);
 
   void start() { accept(); }
   // Ends those that have been at it for longer than Settings::handshake.
@@ -52,7 +52,7 @@ class Reception final : public ConnectionOwner {
   asio::steady_timer pause_;
   const std::string& token_;
   const Settings& settings_;
-  Host& host_;
+  AdmissionController& admission_;
   std::list<Stranger> strangers_;  // oldest first
 };
 

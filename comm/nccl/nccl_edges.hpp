@@ -18,6 +18,7 @@
 #include "comm/nccl/nccl_comms.hpp"
 #include "comm/nccl/nccl_groups.hpp"
 #include "comm/nccl/nccl_lane.hpp"
+#include "comm/nccl/nccl_loopback.hpp"
 #include "comm/nccl/nccl_memory.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "comm/task_thread.hpp"
@@ -28,6 +29,7 @@ class NcclTransport final : public ControlledTransport {
  public:
   NcclTransport(ControlPlane& control, const Mesh& mesh, NcclWay way)
       : ControlledTransport(control, mesh),
+        loopback_(control),
         way_(way),
         no_puts_(why_none(way, mesh)),
         groups_(control, mesh, comms_, sender_of(GroupKind::nccl)),
@@ -60,6 +62,7 @@ class NcclTransport final : public ControlledTransport {
   };
   enum class GroupKind : std::uint8_t { nccl, ipc };  // whom a message about groups is for
 
+  NcclLoopback loopback_;  // before all that NCCL does
   NcclWay way_;
   std::string no_puts_;  // why this process cannot put, and nobody can put into its slots; empty: it can
   NcclMemory memory_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string>
@@ -10,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/control/network_interfaces.hpp"
 #include "comm/nccl/nccl_edges.hpp"
 #include "comm/nccl/nccl_put_signal.hpp"
 #include "core/cuda/cuda_stream.hpp"
@@ -33,16 +31,6 @@ bool ipc_reads_slots(const Mesh& mesh) {
     }
   }
   return false;
-}
-
-// NCCL listens on the interfaces that it finds, but where the whole run is on loopback. What the user has set wins.
-void keep_to_loopback(const ControlPlane& control) {
-  const auto interfaces = network_interfaces();
-  const auto loopback = std::find_if(interfaces.begin(), interfaces.end(), [](const auto& one) { return one.is_loopback; });
-  if (loopback == interfaces.end()) return;
-  for (int process = 0; process < control.processes(); ++process)
-    if (control.info(process).address != loopback->address) return;
-  ::setenv("NCCL_SOCKET_IFNAME", loopback->name.c_str(), 0);
 }
 
 }  // namespace
@@ -217,7 +205,6 @@ void NcclTransport::disconnected() noexcept {
 bool has_nccl() noexcept { return true; }
 
 std::unique_ptr<Transport> make_nccl_transport(ControlPlane& control, const Mesh& mesh, NcclWay way) {
-  keep_to_loopback(control);
   static_cast<void>(nccl());
   return std::make_unique<NcclTransport>(control, mesh, way);
 }

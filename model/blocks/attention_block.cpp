@@ -45,71 +45,70 @@ void AttentionBlock::bind(const BoundTensors& tensors) {
   out_.bind(tensors);
 }
 
-AttentionShape AttentionBlock::shape_of(const BlockContext& context) const {
-  return {context.shape.batch, context.shape.sequence, heads_, kv_heads_, head_dim_};
+SegmentShape AttentionBlock::shape_of(const BlockContext& context) const {
+  const std::int64_t first = context.slice == nullptr ? 0 : context.slice->first;
+  return {.batch = context.shape.batch,
+          .queries = context.shape.sequence,
+          .keys = first + context.shape.sequence,
+          .first_query = first,
+          .heads = heads_,
+          .kv_heads = kv_heads_,
+          .head_dim = head_dim_};
 }
 
 void AttentionBlock::attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
                             AttentionSaved& saved) const {
-  const AttentionShape shape = shape_of(context);
+  const SegmentShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
   if (rotary_)
     context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.position_origins()});
   // In 8 bits the weight gradient reads another form of it.
   Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
   saved.heads = for_heads.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
-  saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.sequence}, DType::f32);
+  saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.queries}, DType::f32);
   attention(context, saved);
 }
 
 SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const AttentionSaved& saved) const {
   SliceKeys keys;
-  for (const Saved* earlier : context.slice->earlier) keys.push_back(static_cast<const AttentionSaved*>(earlier)->qkv);
+  if (context.slice != nullptr)
+    for (const Saved* earlier : context.slice->earlier) keys.push_back(static_cast<const AttentionSaved*>(earlier)->qkv);
   keys.push_back(saved.qkv);
   return keys;
 }
 
 void AttentionBlock::attention(const BlockContext& context, AttentionSaved& saved) const {
-  if (context.slice != nullptr) {
-    const SliceKeys keys = slice_keys(context, saved);
-    const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)};
-    return context.cp.part.is_whole() ? slice_attention(context, shape_of(context), of)
-                                      : ring_slice_attention(context, shape_of(context), of);
-  }
-  const AttentionArgs args{.qkv = saved.qkv,
-                           .out = saved.heads,
-                           .log_sum_exp = saved.log_sum_exp,
-                           .documents = context.documents,
-                           .dropout = dropout_.draw(context, first_head_)};
-  if (!context.cp.part.is_whole()) return ring_attention(context, shape_of(context), args);
-  context.ops.attention(shape_of(context), args);
+  const SliceKeys keys = slice_keys(context, saved);
+  const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)};
+  if (context.cp.part.is_whole()) return slice_attention(context, shape_of(context), of);
+  ring_attention(context, shape_of(context), of);
 }
 
 void AttentionBlock::attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                                         const Tensor& qkv_grad) const {
-  if (context.slice != nullptr) {
+  const SegmentShape shape = shape_of(context);
+  const Dropout dropout = dropout_.draw(context, first_head_);
+  if (context.slice != nullptr || !context.cp.part.is_whole()) {
     const SliceKeys keys = slice_keys(context, saved);
-    const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)};
+    const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout};
     const SliceGradients gradients{.out = heads_grad, .qkv = qkv_grad};
     if (context.cp.part.is_whole())
-      slice_attention_backward(context, shape_of(context), of, gradients);
+      slice_attention_backward(context, shape, of, gradients);
     else
-      ring_slice_attention_backward(context, shape_of(context), of, gradients);
+      ring_attention_backward(context, shape, of, gradients);
     return rotate_back(context, qkv_grad);
   }
   AttentionBackwardArgs args{.dout = heads_grad,
-                             .qkv = saved.qkv,
+                             .q = saved.qkv,
+                             .kv = saved.qkv,
                              .out = saved.heads,
                              .log_sum_exp = saved.log_sum_exp,
-                             .dqkv = qkv_grad,
+                             .dq = qkv_grad,
+                             .dkv = qkv_grad,
                              .documents = context.documents,
-                             .dropout = dropout_.draw(context, first_head_)};
-  if (!context.cp.part.is_whole()) {
-    ring_attention_backward(context, shape_of(context), args);
-    return rotate_back(context, qkv_grad);
-  }
+                             .dropout = dropout};
   if (rotary_) args.cos_sin = context.rotary_table;
-  context.ops.attention_backward(shape_of(context), args);
+  context.ops.attention_backward(shape, args);
 }
 
 void AttentionBlock::rotate_back(const BlockContext& context, const Tensor& qkv_grad) const {
@@ -127,13 +126,14 @@ void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& arg
 }
 
 void AttentionBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
-  const AttentionShape shape = shape_of(context);
+  SegmentShape shape = shape_of(context);
+  shape.first_query = args.first, shape.keys += args.first;
   const ArenaScope scope(context.workspace);
   NormedProjection::Saved projection;
   const Tensor qkv = qkv_.forward(context, args.input, {&context.workspace, &context.workspace, nullptr}, projection);
   if (rotary_) context.ops.rotary(shape, {.qkv = qkv, .cos_sin = context.rotary_table});
   const Tensor heads = context.workspace.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
-  context.ops.cached_attention(shape, {.qkv = qkv, .cache = args.cache, .first = args.first, .out = heads});
+  context.ops.cached_attention(shape, {.qkv = qkv, .cache = args.cache, .out = heads});
   ResidualProjection::Saved unused;
   out_.forward(context, {.input = heads, .residual = args.input, .output = args.output}, unused);
 }

@@ -30,9 +30,10 @@ class AttentionBlock final : public BlockCompute {
   void attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                           const Tensor& qkv_grad) const;
   void rotate_back(const BlockContext& context, const Tensor& qkv_grad) const;
-  // Where microbatches pass in slices: the keys and values of those up to this one.
+  // The keys and values of the slices up to this one; of a whole sequence its own.
   SliceKeys slice_keys(const BlockContext& context, const AttentionSaved& saved) const;
-  AttentionShape shape_of(const BlockContext& context) const;
+  // The queries are the context's tokens, the keys those of the sequence up to the last of them.
+  SegmentShape shape_of(const BlockContext& context) const;
 
   bool rotary_;
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank

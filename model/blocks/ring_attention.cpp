@@ -20,23 +20,22 @@ struct Meeting {
 // A pass of keys and values around the ring.
 class RingPass {
  public:
-  RingPass(const BlockContext& context, const AttentionShape& shape, const std::optional<Tensor>& documents,
-           const Dropout& dropout)
+  RingPass(const BlockContext& context, const SegmentShape& shape, const Dropout& dropout)
       : context_(context),
         shape_(shape),
-        documents_(documents),
+        documents_(context.documents),
         dropout_(dropout),
         part_(context.cp.part),
-        chunk_(shape.sequence / 2),
+        chunk_(shape.queries / 2),
         earlier_(context.part().first / part_.size) {
-    assert(shape.sequence % 2 == 0 && earlier_ % shape.sequence == 0);
+    assert(shape.queries % 2 == 0 && earlier_ % shape.queries == 0);
   }
 
   int steps() const { return part_.size; }
   std::int64_t chunk() const { return chunk_; }
   std::int64_t heads() const { return shape_.heads; }
-  std::int64_t query_cols() const { return shape_.heads * shape_.head_dim; }
-  std::int64_t key_value_cols() const { return 2 * shape_.kv_heads * shape_.head_dim; }
+  std::int64_t query_cols() const { return shape_.query_cols(); }
+  std::int64_t key_value_cols() const { return shape_.key_value_cols(); }
   bool in_fp32() const { return context_.dtype == DType::f32; }
 
   // Memory that goes round: of each sequence the rank's tokens of earlier slices, then those of this one. Every slice takes
@@ -46,7 +45,7 @@ class RingPass {
     return context_.workspace.allocate({most, key_value_cols()}, dtype).row_range(0, shape_.batch * key_rows());
   }
 
-  // Of a matrix with a row for each of the rank's tokens of this slice, and of one that goes round.
+  // Rows of a matrix with a row for each of the rank's tokens of this slice, and of one that goes round.
   Tensor queries(const Tensor& matrix, const Meeting& of) const {
     return rows_of(matrix, shape_.batch, of.sample, of.queries * chunk_, chunk_);
   }
@@ -60,7 +59,7 @@ class RingPass {
         .reshaped({1, heads, chunk_});
   }
 
-  // Of these queries, as their attention takes them.
+  // Each returns what the attention of these queries takes.
   std::optional<Tensor> documents(const Meeting& of) const {
     return documents_ ? std::optional(queries(*documents_, of)) : std::nullopt;
   }
@@ -115,7 +114,7 @@ class RingPass {
   RingExchange* ring() const { return context_.cp.ring; }
   bool by_position() const { return documents_ || dropout_.active(); }
   int owner(int step) const { return (part_.rank - step + part_.size) % part_.size; }  // whose keys and values are here
-  std::int64_t key_rows() const { return earlier_ + shape_.sequence; }                 // of each sequence
+  std::int64_t key_rows() const { return earlier_ + shape_.queries; }                  // of each sequence
   std::int64_t first_position() const { return earlier_ * part_.size; }                // of the slice
   // How many chunks of this slice a half of the queries sees there. Of a member before this one all see the first chunk; of one
   // behind it the second half sees both, as it does of its own rank's.
@@ -135,12 +134,12 @@ class RingPass {
       meeting.first = false;
     };
     for (int half = seen(step, meeting.queries); half-- > 0;) meet(earlier_, half);
-    for (std::int64_t row = 0; row < earlier_; row += shape_.sequence)
+    for (std::int64_t row = 0; row < earlier_; row += shape_.queries)
       for (int half = 0; half < 2; ++half) meet(row, half);
   }
 
   const BlockContext& context_;
-  AttentionShape shape_;
+  SegmentShape shape_;               // of the rank's tokens
   std::optional<Tensor> documents_;  // of the rank's tokens
   Dropout dropout_;
   ContextPart part_;
@@ -166,12 +165,12 @@ void attend(const BlockContext& context, const RingPass& pass, const Forward& of
       const SegmentShape segment = pass.segment(step, meeting);
       const Tensor own = pass.queries(out, meeting), own_sums = pass.sums(of.log_sum_exp, meeting);
       const bool first = meeting.first, in_place = first && pass.in_fp32();
-      ops.segment_attention(segment, {.q = pass.queries(of.q, meeting),
-                                      .kv = pass.keys(here, meeting),
-                                      .out = in_place ? own : part,
-                                      .log_sum_exp = first ? own_sums : part_sums,
-                                      .documents = pass.documents(meeting),
-                                      .dropout = pass.dropout(meeting)});
+      ops.attention(segment, {.q = pass.queries(of.q, meeting),
+                              .kv = pass.keys(here, meeting),
+                              .out = in_place ? own : part,
+                              .log_sum_exp = first ? own_sums : part_sums,
+                              .documents = pass.documents(meeting),
+                              .dropout = pass.dropout(meeting)});
       if (!first)
         ops.merge_attention(segment, {.part = part, .part_log_sum_exp = part_sums, .out = own, .log_sum_exp = own_sums});
       else if (!in_place)
@@ -187,7 +186,7 @@ struct Backward {
   Tensor dout, q, out, log_sum_exp;
   Tensor dq;  // [T, Hq D] or more columns
 };
-// What goes round: this rank's keys and values, which are lost, and what there is of their gradients.
+// These go round: this rank's keys and values, which are lost, and the sums so far of their gradients.
 struct Travellers {
   Tensor key_values, gradients;
 };
@@ -206,17 +205,17 @@ Tensor attend_back(const BlockContext& context, const RingPass& pass, const Back
     const Tensor& own = first ? grads : added;
     if (!first) pass.zero(own);
     pass.for_meetings(step, [&](const Meeting& meeting) {
-      ops.segment_attention_backward(pass.segment(step, meeting),
-                                     {.dout = pass.queries(of.dout, meeting),
-                                      .q = pass.queries(of.q, meeting),
-                                      .kv = pass.keys(here, meeting),
-                                      .out = pass.queries(of.out, meeting),
-                                      .log_sum_exp = pass.sums(of.log_sum_exp, meeting),
-                                      .dq = pass.queries(dq, meeting),
-                                      .dkv = pass.keys(own, meeting),
-                                      .accumulate_dq = meeting.first ? Accumulate::no : Accumulate::yes,
-                                      .documents = pass.documents(meeting),
-                                      .dropout = pass.dropout(meeting)});
+      ops.attention_backward(pass.segment(step, meeting), {.dout = pass.queries(of.dout, meeting),
+                                                           .q = pass.queries(of.q, meeting),
+                                                           .kv = pass.keys(here, meeting),
+                                                           .out = pass.queries(of.out, meeting),
+                                                           .log_sum_exp = pass.sums(of.log_sum_exp, meeting),
+                                                           .dq = pass.queries(dq, meeting),
+                                                           .dkv = pass.keys(own, meeting),
+                                                           .accumulate_dq = meeting.first ? Accumulate::no : Accumulate::yes,
+                                                           .accumulate_dkv = Accumulate::yes,
+                                                           .documents = pass.documents(meeting),
+                                                           .dropout = pass.dropout(meeting)});
     });
     pass.finish();
     std::swap(here, coming);
@@ -233,58 +232,30 @@ Tensor attend_back(const BlockContext& context, const RingPass& pass, const Back
 
 }  // namespace
 
-void ring_attention(const BlockContext& context, const AttentionShape& shape, const AttentionArgs& args) {
+void ring_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of) {
   const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, args.documents, args.dropout);
-  const Tensor here = pass.key_values(context.dtype);
-  gather_keys(context.ops, 1, {args.qkv}, here);
-  attend(context, pass, {args.qkv, args.out, args.log_sum_exp}, here);
-}
-
-void ring_attention_backward(const BlockContext& context, const AttentionShape& shape, const AttentionBackwardArgs& args) {
-  const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, args.documents, args.dropout);
-  const Travellers own_keys{pass.key_values(context.dtype), pass.key_values(DType::f32)};
-  gather_keys(context.ops, 1, {args.qkv}, own_keys.key_values);
-  pass.zero(own_keys.gradients);
-  const Tensor sums = attend_back(context, pass, {args.dout, args.qkv, args.out, args.log_sum_exp, args.dqkv}, own_keys);
-  context.ops.copy_columns(
-      {.source = sums, .target = args.dqkv, .target_begin = pass.query_cols(), .count = pass.key_value_cols()});
-}
-
-void ring_slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of) {
-  const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, context.documents, of.dropout);
+  const RingPass pass(context, shape, of.dropout);
   const Tensor here = pass.key_values(context.dtype);
   gather_keys(context.ops, shape.batch, of.keys, here);
   attend(context, pass, {of.keys.back(), of.out, of.log_sum_exp}, here);
 }
 
-// The sums of later slices go round first of all.
-void ring_slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
-                                   const SliceGradients& gradients) {
+void ring_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
+                             const SliceGradients& gradients) {
   const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, context.documents, of.dropout);
+  const RingPass pass(context, shape, of.dropout);
   const Travellers own_keys{pass.key_values(context.dtype), pass.key_values(DType::f32)};
   gather_keys(context.ops, shape.batch, of.keys, own_keys.key_values);
-  const Tensor& key_gradients = context.slice->key_gradients;
-  const std::int64_t cols = pass.key_value_cols(), rows = own_keys.gradients.rows() / shape.batch;
-  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
-    context.ops.copy_columns({.source = rows_of(key_gradients, shape.batch, sequence, 0, rows),
-                              .target = rows_of(own_keys.gradients, shape.batch, sequence, 0, rows),
-                              .count = cols});
+  const SequenceBlock all{shape.batch, own_keys.gradients.rows() / shape.batch, pass.key_value_cols()};
+  if (context.slice != nullptr)  // the sums of later slices
+    copy_sequences(context.ops, all, {context.slice->key_gradients}, {own_keys.gradients});
+  else
+    pass.zero(own_keys.gradients);
   const Tensor sums =
       attend_back(context, pass, {gradients.out, of.keys.back(), of.out, of.log_sum_exp, gradients.qkv}, own_keys);
-  const std::int64_t earlier = rows - shape.sequence;
-  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence) {
-    context.ops.copy_columns({.source = rows_of(sums, shape.batch, sequence, 0, rows),
-                              .target = rows_of(key_gradients, shape.batch, sequence, 0, rows),
-                              .count = cols});
-    context.ops.copy_columns({.source = rows_of(sums, shape.batch, sequence, earlier, shape.sequence),
-                              .target = rows_of(gradients.qkv, shape.batch, sequence, 0, shape.sequence),
-                              .target_begin = pass.query_cols(),
-                              .count = cols});
-  }
+  if (context.slice != nullptr) copy_sequences(context.ops, all, {sums}, {context.slice->key_gradients});
+  copy_sequences(context.ops, {shape.batch, shape.queries, all.cols}, {sums, all.rows - shape.queries},
+                 {gradients.qkv, 0, pass.query_cols()});
 }
 
 }  // namespace pipetrain

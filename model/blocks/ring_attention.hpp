@@ -7,20 +7,16 @@
 
 namespace pipetrain {
 
-// Ops::attention and its backward, of the rank's tokens to all tokens of their sequences; documents are places in the whole
-// sequence, [T] of the rank's tokens, and what is dropped is what one rank would drop. All members of the ring must make the
-// same calls in the same order. log_sum_exp has the same number of elements, in an order of its own: [batch, 2 chunks, Hq,
-// tokens of a chunk]. Sums add in the order of the ring: first the rank's own, then those of the members before it. What each
-// member's keys give is of the activations' type, sums are fp32.
-void ring_attention(const BlockContext& context, const AttentionShape& shape, const AttentionArgs& args);
-// The gradients of keys and values go round with them, in fp32: first the owner adds to them, then the members after it.
-void ring_attention_backward(const BlockContext& context, const AttentionShape& shape, const AttentionBackwardArgs& args);
-
-// slice_attention() and its backward of the ranks that share sequences, each of which has its part of every slice, of as many
-// tokens as of the others. What goes round is the keys and values of all the slices up to this one, and their gradients, to
-// which the context's key_gradients are added at home.
-void ring_slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of);
-void ring_slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
-                                   const SliceGradients& gradients);
+// Attends from the rank's tokens of a slice, or of whole sequences, to all tokens up to them in their sequences. shape: the
+// queries are the rank's tokens. The context's documents are places in the whole sequence, and what is dropped is what one rank
+// would drop. All members of the ring must make the same calls in the same order, and each has as many tokens of a slice as the
+// others. log_sum_exp has the same number of elements as one rank's, in an order of its own: [batch, 2 chunks, Hq, tokens of a
+// chunk]. Sums add in the order of the ring: first the rank's own, then those of the members before it. Each member's keys give
+// a share in the activations' type, sums are fp32.
+void ring_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of);
+// The gradients of the keys and values of all the slices up to this one go round with them, in fp32: first the owner adds to
+// them, then the members after it. In a context with a slice they begin as its key_gradients and are left there.
+void ring_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
+                             const SliceGradients& gradients);
 
 }  // namespace pipetrain

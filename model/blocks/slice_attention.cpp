@@ -3,18 +3,8 @@
 namespace pipetrain {
 namespace {
 
-SegmentShape segment_of(const BlockContext& context, const AttentionShape& shape) {
-  return {.batch = shape.batch,
-          .queries = shape.sequence,
-          .keys = context.slice->first + shape.sequence,
-          .first_query = context.slice->first,
-          .heads = shape.heads,
-          .kv_heads = shape.kv_heads,
-          .head_dim = shape.head_dim};
-}
-
 // Keys and values of all the slices, sequence by sequence: [batch R, 2 Hkv D], or the first slice's own.
-Tensor keys_of(const BlockContext& context, const AttentionShape& shape, const SliceKeys& slices) {
+Tensor keys_of(const BlockContext& context, const SegmentShape& shape, const SliceKeys& slices) {
   if (slices.size() == 1) return slices.front();
   const Tensor all = context.workspace.allocate(context.slice->key_gradients.shape, context.dtype);
   gather_keys(context.ops, shape.batch, slices, all);
@@ -23,34 +13,32 @@ Tensor keys_of(const BlockContext& context, const AttentionShape& shape, const S
 
 }  // namespace
 
-void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of) {
+void slice_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of) {
   const ArenaScope scope(context.workspace);
-  context.ops.segment_attention(segment_of(context, shape), {.q = of.keys.back(),
-                                                             .kv = keys_of(context, shape, of.keys),
-                                                             .out = of.out,
-                                                             .log_sum_exp = of.log_sum_exp,
-                                                             .documents = context.documents,
-                                                             .dropout = of.dropout});
+  context.ops.attention(shape, {.q = of.keys.back(),
+                                .kv = keys_of(context, shape, of.keys),
+                                .out = of.out,
+                                .log_sum_exp = of.log_sum_exp,
+                                .documents = context.documents,
+                                .dropout = of.dropout});
 }
 
-void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
+void slice_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
                               const SliceGradients& gradients) {
   const ArenaScope scope(context.workspace);
   const Tensor& key_gradients = context.slice->key_gradients;
-  context.ops.segment_attention_backward(segment_of(context, shape), {.dout = gradients.out,
-                                                                      .q = of.keys.back(),
-                                                                      .kv = keys_of(context, shape, of.keys),
-                                                                      .out = of.out,
-                                                                      .log_sum_exp = of.log_sum_exp,
-                                                                      .dq = gradients.qkv,
-                                                                      .dkv = key_gradients,
-                                                                      .documents = context.documents,
-                                                                      .dropout = of.dropout});
-  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
-    context.ops.copy_columns({.source = rows_of(key_gradients, shape.batch, sequence, context.slice->first, shape.sequence),
-                              .target = rows_of(gradients.qkv, shape.batch, sequence, 0, shape.sequence),
-                              .target_begin = gradients.qkv.cols() - key_gradients.cols(),
-                              .count = key_gradients.cols()});
+  context.ops.attention_backward(shape, {.dout = gradients.out,
+                                         .q = of.keys.back(),
+                                         .kv = keys_of(context, shape, of.keys),
+                                         .out = of.out,
+                                         .log_sum_exp = of.log_sum_exp,
+                                         .dq = gradients.qkv,
+                                         .dkv = key_gradients,
+                                         .accumulate_dkv = Accumulate::yes,
+                                         .documents = context.documents,
+                                         .dropout = of.dropout});
+  copy_sequences(context.ops, {shape.batch, shape.queries, key_gradients.cols()}, {key_gradients, context.slice->first},
+                 {gradients.qkv, 0, shape.query_cols()});
 }
 
 }  // namespace pipetrain

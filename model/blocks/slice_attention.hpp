@@ -1,4 +1,5 @@
-// Attention of a slice of a microbatch's sequence to the keys and values of the slices up to it, which are gathered for it.
+// Attention of a slice of a microbatch's sequences to the keys and values of the slices up to it, which are gathered for it. A
+// whole sequence is one slice.
 #pragma once
 
 #include "model/blocks/slice_keys.hpp"
@@ -8,7 +9,7 @@ namespace pipetrain {
 struct SliceAttention {
   const SliceKeys& keys;
   Tensor out;            // [T, Hq D]
-  Tensor log_sum_exp;    // [batch, Hq, sequence] f32, over the keys of all the slices
+  Tensor log_sum_exp;    // [batch, Hq, queries] f32, over the keys of all the slices
   Dropout dropout = {};  // of the probabilities
 };
 struct SliceGradients {
@@ -16,12 +17,12 @@ struct SliceGradients {
   Tensor qkv;  // [T, (Hq + 2 Hkv) D], written
 };
 
-// Where ranks share sequences see ring_attention.hpp. shape: of the context's slice. Writes the outputs. Takes workspace for
-// the length of the block's scope.
-void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of);
-// Its backward, after that of all later slices: adds to the context's key_gradients, and writes the whole gradient of the
-// slice's own qkv. Before a microbatch's last slice these must be zero.
-void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
+// shape: the queries are the slice, the keys are those of the sequence up to its end. Writes the outputs. Takes workspace for
+// the length of the block's scope. ring_attention.hpp has the same for ranks that share sequences.
+void slice_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of);
+// Its backward in a context with a slice, after that of all later slices: adds to the context's key_gradients, and writes the
+// whole gradient of the slice's own qkv. Before a microbatch's last slice key_gradients must be zero.
+void slice_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
                               const SliceGradients& gradients);
 
 }  // namespace pipetrain

@@ -7,15 +7,23 @@ Tensor rows_of(const Tensor& matrix, std::int64_t batch, std::int64_t sequence, 
   return matrix.row_range(begin, begin + count);
 }
 
+void copy_sequences(Ops& ops, const SequenceBlock& block, const SequenceRows& from, const SequenceRows& to) {
+  // Sequences lie one behind the other where a matrix has no other rows, so that one copy takes them all.
+  const std::int64_t all_rows = block.batch * block.rows;
+  const std::int64_t copies = from.matrix.rows() == all_rows && to.matrix.rows() == all_rows ? 1 : block.batch;
+  for (std::int64_t copy = 0; copy < copies; ++copy)
+    ops.copy_columns({.source = rows_of(from.matrix, copies, copy, from.first, all_rows / copies),
+                      .source_begin = from.column,
+                      .target = rows_of(to.matrix, copies, copy, to.first, all_rows / copies),
+                      .target_begin = to.column,
+                      .count = block.cols});
+}
+
 void gather_keys(Ops& ops, std::int64_t batch, const SliceKeys& slices, const Tensor& all) {
   std::int64_t first = 0;
   for (const Tensor& slice : slices) {
     const std::int64_t rows = slice.rows() / batch;
-    for (std::int64_t sequence = 0; sequence < batch; ++sequence)
-      ops.copy_columns({.source = rows_of(slice, batch, sequence, 0, rows),
-                        .source_begin = slice.cols() - all.cols(),
-                        .target = rows_of(all, batch, sequence, first, rows),
-                        .count = all.cols()});
+    copy_sequences(ops, {batch, rows, all.cols()}, {slice, 0, slice.cols() - all.cols()}, {all, first});
     first += rows;
   }
 }

@@ -7,11 +7,21 @@
 
 namespace pipetrain {
 
-// Of each slice up to the context's own, in order: [T of the slice, (Hq + 2 Hkv) D], rotated where positions are rotary.
+// One matrix a slice up to the context's own, in order: [T of the slice, (Hq + 2 Hkv) D], rotated where positions are rotary.
 using SliceKeys = std::vector<Tensor>;
 
-// Of a matrix with the rows of `batch` sequences, those that one sequence has from `first` on.
+// Takes `count` rows of one sequence, from its row `first` on, of a matrix with the rows of `batch` sequences.
 Tensor rows_of(const Tensor& matrix, std::int64_t batch, std::int64_t sequence, std::int64_t first, std::int64_t count);
+
+// Rows of every sequence from row `first` and column `column` on, in a matrix with the rows of all sequences.
+struct SequenceRows {
+  Tensor matrix;
+  std::int64_t first = 0, column = 0;
+};
+struct SequenceBlock {
+  std::int64_t batch, rows, cols;  // rows: of each sequence
+};
+void copy_sequences(Ops& ops, const SequenceBlock& block, const SequenceRows& from, const SequenceRows& to);
 
 // all [batch R, 2 Hkv D], R >= the slices' tokens: of each sequence the first rows become the keys and values of the slices,
 // one behind the other.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/process_group.hpp"
 #include "model/context/context_part.hpp"
 
 namespace pipetrain {
@@ -20,6 +21,17 @@ struct SequencePart {
     if (context.is_whole()) return tokens - token;
     return tokens / 2 - token % (tokens / 2);
   }
+};
+
+// How a rank's part of every sequence passes: in slices, the longest ones first, or whole, as one slice.
+struct SequenceSlices {
+  ContextPart context = {};
+  std::int64_t tokens = 1;  // of each sequence that the rank has, in all slices
+  int slices = 1;
+
+  RowSplit split() const { return {tokens, slices}; }
+  std::int64_t count(int slice) const { return split().count(slice); }
+  SequencePart part(int slice) const { return {context, split().begin(slice) * context.size}; }
 };
 
 }  // namespace pipetrain

@@ -7,13 +7,11 @@
 #include "files/json.hpp"
 
 namespace pipetrain {
-namespace {
 
-namespace fs = std::filesystem;
-
-std::vector<std::int32_t> end_ids_of(const fs::path& file, std::int64_t vocabulary) {
+std::vector<std::int32_t> read_end_ids(const std::filesystem::path& folder, std::int64_t vocabulary) {
+  const std::filesystem::path file = folder / "generation_config.json";
   std::error_code ignored;
-  if (!fs::exists(file, ignored)) return {};
+  if (!std::filesystem::exists(file, ignored)) return {};
   constexpr std::size_t most = std::size_t{4} << 20;
   const Json all = parse_json(read_text(file, most), {file.string()});
   if (!all.is_object())
@@ -30,13 +28,6 @@ std::vector<std::int32_t> end_ids_of(const fs::path& file, std::int64_t vocabula
     ids.push_back(static_cast<std::int32_t>(*number));
   }
   return ids;
-}
-
-}  // namespace
-
-std::vector<std::int32_t> read_end_ids(const fs::path& folder, std::int64_t vocabulary) {
-  const auto ids = end_ids_of(folder / "generation_config.json", vocabulary);
-  return ids.empty() ? end_ids_of(folder / "config.json", vocabulary) : ids;
 }
 
 }  // namespace pipetrain

@@ -191,6 +191,8 @@ FamilySpec gpt2_family() {
           .names = gpt2_names,
           .dropouts = {&DropoutRates::embedding, &DropoutRates::attention, &DropoutRates::residual},
           .defaults = defaults(),
+          .bos_id = 50256,
+          .eos_id = 50256,
           .read = read_gpt2,
           .write = write_gpt2,
           .tensors = gpt2_tensors};

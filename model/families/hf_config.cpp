@@ -96,6 +96,18 @@ Json tokens_json(const std::vector<std::int64_t>& ids) {
   return ids.size() == 1 ? Json(ids.front()) : Json(ids);
 }
 
+// transformers takes the family's ids where a key is absent; null says that there is none. An id that the vocabulary does not
+// have begins and ends nothing.
+void read_ends(const HfConfigReader& config, const FamilySpec& family, ModelConfig& model) {
+  const auto read = [&](const char* key, std::int64_t usual) {
+    if (config.mentions(key)) return config.tokens(key, model.vocabulary);
+    return usual < model.vocabulary ? std::vector{usual} : std::vector<std::int64_t>();
+  };
+  const auto begins = read("bos_token_id", family.bos_id);
+  if (!begins.empty()) model.bos_id = begins.front();
+  model.eos_ids = read("eos_token_id", family.eos_id);
+}
+
 }  // namespace
 
 ModelConfig read_hf_config(const std::string& folder) {
@@ -125,8 +137,7 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
                               parameters, most_parameters));
   }
   model.init_std = config.positive_or("initializer_range", model.init_std);
-  model.bos_id = config.token("bos_token_id", model.vocabulary);
-  model.eos_ids = config.tokens("eos_token_id", model.vocabulary);
+  read_ends(config, family, model);
   model.pad_id = classifies ? config.token("pad_token_id", model.vocabulary) : config.whole("pad_token_id");
   refuse_unbuilt_keys(config, model);
   return model;

@@ -262,6 +262,8 @@ FamilySpec llama_family() {
           .names = llama_names,
           .dropouts = {&DropoutRates::attention},
           .defaults = {},
+          .bos_id = 1,
+          .eos_id = 2,
           .read = read_llama,
           .write = write_llama,
           .tensors = llama_tensors};

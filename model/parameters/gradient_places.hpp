@@ -14,7 +14,4 @@ struct GradientPlaces {
   std::vector<Tensor> zeroed;               // by chunk: ParameterLayout::zeroed_grads
 };
 
-// All in one flat arena [layout.grad_elements].
-GradientPlaces gradients_in(const ParameterLayout& layout, const Tensor& arena);
-
 }  // namespace pipetrain

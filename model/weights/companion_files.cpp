@@ -1,5 +1,6 @@
 #include "model/weights/companion_files.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <system_error>
@@ -27,15 +28,27 @@ void add_if_there(const fs::path& file, std::vector<fs::path>& files) {
   files.push_back(file);
 }
 
+// Chat templates that a model has beside its usual one, each named by its file.
+void add_chat_templates(const fs::path& folder, std::vector<fs::path>& files) {
+  std::vector<fs::path> templates;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder / chat_templates_folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == ".jinja") templates.push_back(entry->path());
+  std::sort(templates.begin(), templates.end());
+  for (const fs::path& file : templates) add_if_there(file, files);
+}
+
 }  // namespace
 
 std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(tokenizer, ignored);
+  const fs::path folder = is_file ? tokenizer.parent_path() : tokenizer;
   std::vector<fs::path> files;
   for (const char* name : tokenizer_names) {
-    if (!is_file || tokenizer.filename() != name) add_if_there((is_file ? tokenizer.parent_path() : tokenizer) / name, files);
+    if (!is_file || tokenizer.filename() != name) add_if_there(folder / name, files);
   }
+  add_chat_templates(folder, files);
   if (is_file) add_if_there(tokenizer, files);
   return files;
 }
@@ -49,11 +62,20 @@ std::vector<fs::path> companion_files(const fs::path& folder, const fs::path& to
   return files;
 }
 
+std::string companion_name(const fs::path& file) {
+  const bool is_template = file.parent_path().filename() == chat_templates_folder;
+  return ((is_template ? fs::path(chat_templates_folder) : fs::path()) / file.filename()).string();
+}
+
 std::uint64_t copy_companion(const fs::path& file, const fs::path& folder) {
   const std::string text = read_text(file, most_bytes);
-  OutputFile copy(folder / file.filename());
+  const fs::path to = folder / companion_name(file);
+  std::error_code ignored;  // the file cannot be made then, and says so
+  fs::create_directory(to.parent_path(), ignored);
+  OutputFile copy(to);
   copy.write(text.data(), text.size());
   copy.sync();
+  if (to.parent_path() != folder) sync_folder(to.parent_path());
   return checksum(text.data(), text.size());
 }
 

@@ -7,83 +7,79 @@
 namespace pipetrain::cpu {
 namespace {
 
-// `plane`: counted over query, key and value heads.
-Place head_of(const AttentionShape& shape, const Tensor& packed, std::int64_t batch, std::int64_t plane) {
-  return {packed, batch * shape.sequence, plane * shape.head_dim, shape.sequence, shape.head_dim};
-}
-
-struct Planes {
-  std::int64_t q, k, v;
+// The key head and its value head in kv or dkv, of whose rows a sequence may have more than there are keys.
+struct KeyValueHead {
+  Place key, value;
 };
-Planes planes_of(const AttentionShape& shape, std::int64_t head) {
-  const std::int64_t kv = head / (shape.heads / shape.kv_heads);
-  return {head, shape.heads + kv, shape.heads + shape.kv_heads + kv};
+KeyValueHead key_value_head(const SegmentShape& shape, const Tensor& kv, std::int64_t batch, std::int64_t head) {
+  const std::int64_t first_row = batch * (kv.rows() / shape.batch), first_col = kv.cols() - shape.key_value_cols();
+  const auto plane = [&](std::int64_t index) {
+    return Place{kv, first_row, first_col + index * shape.head_dim, shape.keys, shape.head_dim};
+  };
+  return {plane(head), plane(shape.kv_heads + head)};
 }
 
-Sight sight_of_whole(const AttentionShape& shape, const std::optional<Tensor>& documents, const Dropout& dropout,
-                     std::int64_t batch) {
-  return {{.queries = shape.sequence, .keys = shape.sequence},
-          documents ? documents->as<std::int32_t>() + batch * shape.sequence : nullptr,
-          dropout,
+template <class Args>
+Sight sight_of(const SegmentShape& shape, const Args& args, std::int64_t batch) {
+  return {shape, args.documents ? args.documents->template as<std::int32_t>() + batch * shape.queries : nullptr, args.dropout,
           batch};
 }
 
-void clear_head(Head head, std::int64_t rows, std::int64_t cols) {
-  for (std::int64_t row = 0; row < rows; ++row) std::fill_n(head.row(row), cols, 0.0F);
+// Loads a gradient that is added to, and clears one that is written.
+void begin_gradient(const WideHead& gradient, const SegmentShape& shape, Accumulate accumulate) {
+  if (accumulate == Accumulate::yes) {
+    gradient.load();
+    return;
+  }
+  const Head rows = gradient;
+  for (std::int64_t row = 0; row < shape.keys; ++row) std::fill_n(rows.row(row), shape.head_dim, 0.0F);
 }
 
 }  // namespace
 
-void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args) {
+void attention(CpuStream& stream, const SegmentShape& shape, const AttentionArgs& args) {
+  float* const log_sum_exp = args.log_sum_exp.as<float>();
   stream.parallel_for(shape.batch * shape.heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.heads, head = tile % shape.heads;
-    const Sight sight = sight_of_whole(shape, args.documents, args.dropout, batch);
-    const Planes planes = planes_of(shape, head);
-    const WideHead q(head_of(shape, args.qkv, batch, planes.q)), k(head_of(shape, args.qkv, batch, planes.k)),
-        v(head_of(shape, args.qkv, batch, planes.v)), out(head_of(shape, args.out, batch, head));
-    forward_head({shape, sight, head}, {q.load(), k.load(), v.load()}, out,
-                 args.log_sum_exp.as<float>() + tile * shape.sequence);
+    const Sight sight = sight_of(shape, args, batch);
+    const auto [key, value] = key_value_head(shape, args.kv, batch, head / (shape.heads / shape.kv_heads));
+    const WideHead q(query_head(shape, args.q, batch, head)), k(key), v(value), out(query_head(shape, args.out, batch, head));
+    forward_head({sight, head}, {q.load(), k.load(), v.load()}, out,
+                 log_sum_exp == nullptr ? nullptr : log_sum_exp + tile * shape.queries);
     out.store();
   });
 }
 
-void cached_attention(CpuStream& stream, const AttentionShape& shape, const CachedAttentionArgs& args) {
-  const std::int64_t dim = shape.head_dim, row = 2 * shape.kv_heads * dim, group = shape.heads / shape.kv_heads;
-  for (std::int64_t t = 0; t < shape.sequence; ++t) {
-    const char* const fresh = element_at(args.qkv, t * shape.packed_cols() + shape.heads * dim);
-    std::copy_n(fresh, static_cast<std::size_t>(row) * size_of(args.qkv.dtype), element_at(args.cache, (args.first + t) * row));
-  }
-  const Stretches stretches{.queries = shape.sequence, .keys = args.first + shape.sequence, .first_query = args.first};
-  stream.parallel_for(shape.heads, [&](std::int64_t head) {
-    const Sight sight(stretches, nullptr, {}, 0);
-    const auto cached = [&](std::int64_t plane) { return Place{args.cache, 0, plane * dim, args.first + shape.sequence, dim}; };
-    const WideHead q(head_of(shape, args.qkv, 0, head)), k(cached(head / group)), v(cached(shape.kv_heads + head / group)),
-        out(head_of(shape, args.out, 0, head));
-    forward_head({shape, sight, head}, {q.load(), k.load(), v.load()}, out, nullptr);
-    out.store();
-  });
-}
-
-void attention_backward(CpuStream& stream, const AttentionShape& shape, const AttentionBackwardArgs& args) {
+void attention_backward(CpuStream& stream, const SegmentShape& shape, const AttentionBackwardArgs& args) {
   const std::int64_t group = shape.heads / shape.kv_heads;
   stream.parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t tile) {
-    const std::int64_t batch = tile / shape.kv_heads, first_head = tile % shape.kv_heads * group;
-    const Sight sight = sight_of_whole(shape, args.documents, args.dropout, batch);
-    const Planes planes = planes_of(shape, first_head);
-    const WideHead k(head_of(shape, args.qkv, batch, planes.k)), v(head_of(shape, args.qkv, batch, planes.v)),
-        dk(head_of(shape, args.dqkv, batch, planes.k)), dv(head_of(shape, args.dqkv, batch, planes.v));
+    const std::int64_t batch = tile / shape.kv_heads, kv = tile % shape.kv_heads;
+    const Sight sight = sight_of(shape, args, batch);
+    const auto [key, value] = key_value_head(shape, args.kv, batch, kv);
+    const auto [key_grad, value_grad] = key_value_head(shape, args.dkv, batch, kv);
+    const WideHead k(key), v(value), dk(key_grad), dv(value_grad);
     k.load(), v.load();
-    clear_head(dk, shape.sequence, shape.head_dim);
-    clear_head(dv, shape.sequence, shape.head_dim);
-    for (std::int64_t head = first_head; head < first_head + group; ++head) {
-      const float* log_sum_exp = args.log_sum_exp.as<float>() + (batch * shape.heads + head) * shape.sequence;
-      const WideHead q(head_of(shape, args.qkv, batch, head)), dq(head_of(shape, args.dqkv, batch, head)),
-          dout(head_of(shape, args.dout, batch, head)), out(head_of(shape, args.out, batch, head));
-      backward_head({shape, sight, head}, {q.load(), k, v}, {dout.load(), out.load(), log_sum_exp}, {dq, dk, dv});
+    begin_gradient(dk, shape, args.accumulate_dkv), begin_gradient(dv, shape, args.accumulate_dkv);
+    for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head) {
+      const float* log_sum_exp = args.log_sum_exp.as<float>() + (batch * shape.heads + head) * shape.queries;
+      const WideHead q(query_head(shape, args.q, batch, head)), dq(query_head(shape, args.dq, batch, head)),
+          dout(query_head(shape, args.dout, batch, head)), out(query_head(shape, args.out, batch, head));
+      if (args.accumulate_dq == Accumulate::yes) dq.load();
+      backward_head({sight, head}, {q.load(), k, v}, {dout.load(), out.load(), log_sum_exp}, {dq, dk, dv}, args.accumulate_dq);
       dq.store();
     }
     dk.store(), dv.store();
   });
+}
+
+void cached_attention(CpuStream& stream, const SegmentShape& shape, const CachedAttentionArgs& args) {
+  const std::int64_t row = shape.key_value_cols();
+  for (std::int64_t t = 0; t < shape.queries; ++t) {
+    const char* const fresh = element_at(args.qkv, t * shape.packed_cols() + shape.query_cols());
+    std::copy_n(fresh, static_cast<std::size_t>(row) * size_of(args.qkv.dtype),
+                element_at(args.cache, (shape.first_query + t) * row));
+  }
+  attention(stream, shape, {.q = args.qkv, .kv = args.cache, .out = args.out, .log_sum_exp = {}});
 }
 
 }  // namespace pipetrain::cpu

@@ -14,9 +14,9 @@ namespace pipetrain::cpu {
 
 void Sight::factors(std::int64_t head, std::int64_t query, std::int64_t first, std::int64_t count, float* out) const {
   const DropoutRow row{.sample = sample_,
-                       .row = static_cast<std::uint32_t>(of_.first_query + query),
+                       .row = static_cast<std::uint32_t>(shape_.first_query + query),
                        .plane = dropout_.first_plane + static_cast<std::uint32_t>(head)};
-  dropout_factors(dropout_, row, of_.first_key + first, count, out);
+  dropout_factors(dropout_, row, shape_.first_key + first, count, out);
 }
 
 namespace {
@@ -30,14 +30,13 @@ float* scratch(std::size_t which, std::int64_t elements) {
   return memory[which].data();
 }
 
-// The matrix products of one operation.
+std::int64_t scores_of(const SegmentShape& shape) { return shape.batch * shape.heads * shape.queries * shape.keys; }
+
+// The matrix products of one operation. Small operations are computed more precisely.
 class Products {
  public:
   explicit Products(const HeadTask& task)
-      : gemm_(task.shape.batch * task.sight.of().queries * task.sight.of().keys * task.shape.heads * task.shape.head_dim <=
-                      small_products
-                  ? precise_gemm
-                  : sgemm) {}
+      : gemm_(scores_of(task.sight.shape()) * task.sight.shape().head_dim <= small_products ? precise_gemm : sgemm) {}
 
   struct Size {
     std::int64_t m, n, k;
@@ -70,7 +69,7 @@ struct Block {
   std::int64_t first, rows, key0, keys;
   Block(const Sight& sight, std::int64_t first_row)
       : first(first_row),
-        rows(std::min(block, sight.of().queries - first_row)),
+        rows(std::min(block, sight.shape().queries - first_row)),
         key0(sight.begin(first_row)),
         keys(sight.end(first_row + rows - 1) - key0) {}
   Visible visible(const Sight& sight, std::int64_t query) const {
@@ -138,12 +137,12 @@ float dot_of(const float* a, const float* b, std::int64_t dim) {
 }  // namespace
 
 void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_sum_exp) {
-  const std::int64_t most = task.sight.of().keys, dim = task.shape.head_dim;
+  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const Products products(task);
   const Head scores{scratch(0, block * most), most};
   float* const factors = scratch(2, most);
-  for (std::int64_t first = 0; first < task.sight.of().queries; first += block) {
+  for (std::int64_t first = 0; first < task.sight.shape().queries; first += block) {
     const Block of(task.sight, first);
     if (of.keys == 0) {
       clear_rows(out, of, dim);
@@ -166,12 +165,12 @@ void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_su
 
 void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& outputs, const Heads& grad,
                    Accumulate accumulate_dq) {
-  const std::int64_t most = task.sight.of().keys, dim = task.shape.head_dim;
+  const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const Products products(task);
   const Head probs{scratch(0, block * most), most}, dprobs{scratch(1, block * most), most};
   float* const factors = task.sight.drops() ? scratch(2, most) : nullptr;
-  for (std::int64_t first = 0; first < task.sight.of().queries; first += block) {
+  for (std::int64_t first = 0; first < task.sight.shape().queries; first += block) {
     const Block of(task.sight, first);
     if (of.keys == 0) {
       if (accumulate_dq == Accumulate::no) clear_rows(grad.q, of, dim);

@@ -1,5 +1,5 @@
-// One head of attention on one thread: what a tile of work of ops/cpu/attention.cpp and segment_attention.cpp is. Shapes: D
-// head size; queries and keys are stretches of one sequence's positions, the same one or not.
+// One head of attention on one thread: a tile of the work of ops/cpu/attention.cpp. Shapes: D head size; queries and keys are
+// segments of one sequence's positions, the same one or not.
 #pragma once
 
 #include <algorithm>
@@ -58,33 +58,35 @@ class WideHead {
   Head head_;
 };
 
-// The positions of a sequence that queries and keys have; a whole sequence's attention has the same twice.
-struct Stretches {
-  std::int64_t queries, keys;
-  std::int64_t first_query = 0, first_key = 0;  // their first ones' positions
-};
+// A query head's rows, in q or in a tensor of that shape.
+inline Place query_head(const SegmentShape& shape, const Tensor& packed, std::int64_t batch, std::int64_t head) {
+  return {packed, batch * shape.queries, head * shape.head_dim, shape.queries, shape.head_dim};
+}
 
-// What one sequence's queries see of the keys, and what is dropped of that.
+// Which keys the queries of one sequence see, and which of their probabilities are dropped.
 class Sight {
  public:
   // documents: of these queries, as in Positions, or null; sample: the sequence's number in the microbatch
-  Sight(const Stretches& of, const std::int32_t* documents, const Dropout& dropout, std::int64_t sample)
-      : of_(of), documents_(documents), dropout_(dropout), sample_(dropout.first_sample + static_cast<std::uint32_t>(sample)) {}
+  Sight(const SegmentShape& shape, const std::int32_t* documents, const Dropout& dropout, std::int64_t sample)
+      : shape_(shape),
+        documents_(documents),
+        dropout_(dropout),
+        sample_(dropout.first_sample + static_cast<std::uint32_t>(sample)) {}
 
-  const Stretches& of() const { return of_; }
+  const SegmentShape& shape() const { return shape_; }
   // The keys that a query sees are [begin, end), none where they are equal; neither falls from one query to the next.
   std::int64_t begin(std::int64_t query) const {
-    return documents_ == nullptr ? 0 : std::clamp(documents_[query] - of_.first_key, std::int64_t{0}, end(query));
+    return documents_ == nullptr ? 0 : std::clamp(documents_[query] - shape_.first_key, std::int64_t{0}, end(query));
   }
   std::int64_t end(std::int64_t query) const {
-    return std::clamp(query + 1 + of_.first_query - of_.first_key, std::int64_t{0}, of_.keys);
+    return std::clamp(query + 1 + shape_.first_query - shape_.first_key, std::int64_t{0}, shape_.keys);
   }
   bool drops() const { return dropout_.active(); }
-  // What the probabilities of this query's keys first, first + 1, ... are multiplied with.
+  // Writes the factors of this query's probabilities for the keys first, first + 1, ...
   void factors(std::int64_t head, std::int64_t query, std::int64_t first, std::int64_t count, float* out) const;
 
  private:
-  Stretches of_;
+  const SegmentShape& shape_;
   const std::int32_t* documents_;
   Dropout dropout_;
   std::uint32_t sample_;
@@ -92,7 +94,6 @@ class Sight {
 
 // One head of one sequence.
 struct HeadTask {
-  const AttentionShape& shape;  // tells apart small operations, which are computed more precisely, and the size of a head
   const Sight& sight;
   std::int64_t head;
 };

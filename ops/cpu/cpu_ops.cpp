@@ -75,7 +75,7 @@ class CpuOps final : public Ops {
   void compute(const CopyArgs& a) { stream_.copy(a.target.data, a.source.data, a.source.bytes()); }
   void compute(const ZeroArgs& a) { stream_.zero(a.tensor); }
   void compute(const CopyColumnsArgs& a) { enqueue(cpu::copy_columns, a); }
-  void compute(const OfShape<AttentionShape, RotaryArgs>& a) { enqueue(cpu::rotary, a.shape, a.args); }
+  void compute(const OfSegments<RotaryArgs>& a) { enqueue(cpu::rotary, a.shape, a.args); }
   void compute(const SwigluArgs& a) { enqueue(cpu::swiglu, a); }
   void compute(const SwigluBackwardArgs& a) { enqueue(cpu::swiglu_backward, a); }
   void compute(const LayerNormArgs& a) { enqueue(cpu::layer_norm, a); }
@@ -96,18 +96,14 @@ class CpuOps final : public Ops {
   void compute(const PositionsGradArgs& a) { enqueue(cpu::positions_grad, a); }
   void compute(const DropoutArgs& a) { enqueue(cpu::dropout, a); }
 
-  void compute(const OfShape<AttentionShape, AttentionArgs>& a) { enqueue(cpu::attention, a.shape, a.args); }
-  void compute(const OfShape<AttentionShape, AttentionBackwardArgs>& a) {
-    enqueue(cpu::attention_backward, a.shape, a.args);
+  void compute(const OfSegments<AttentionArgs>& a) { enqueue_attention(cpu::attention, a); }
+  void compute(const OfSegments<AttentionBackwardArgs>& a) {
+    enqueue_attention(cpu::attention_backward, a);
     if (!a.args.cos_sin) return;
-    rotary(a.shape, {.qkv = a.args.dqkv, .cos_sin = *a.args.cos_sin, .documents = a.args.documents, .inverse = true});
+    rotary(a.shape, {.qkv = a.args.dq, .cos_sin = *a.args.cos_sin, .documents = a.args.documents, .inverse = true});
   }
-  void compute(const OfShape<AttentionShape, CachedAttentionArgs>& a) { enqueue(cpu::cached_attention, a.shape, a.args); }
-  void compute(const OfShape<SegmentShape, SegmentAttentionArgs>& a) { enqueue(cpu::segment_attention, a.shape, a.args); }
-  void compute(const OfShape<SegmentShape, SegmentAttentionBackwardArgs>& a) {
-    enqueue(cpu::segment_attention_backward, a.shape, a.args);
-  }
-  void compute(const OfShape<SegmentShape, MergeAttentionArgs>& a) { enqueue(cpu::merge_attention, a.shape, a.args); }
+  void compute(const OfSegments<CachedAttentionArgs>& a) { enqueue_attention(cpu::cached_attention, a); }
+  void compute(const OfSegments<MergeAttentionArgs>& a) { enqueue(cpu::merge_attention, a.shape, a.args); }
 
   void compute(const CrossEntropyArgs& a) {
     const ArenaScope scope(*workspace_);
@@ -144,6 +140,11 @@ class CpuOps final : public Ops {
   template <class Kernel, class... Args>
   void enqueue(Kernel kernel, const Args&... args) {
     stream_.enqueue([&stream = stream_, kernel, args...] { kernel(stream, args...); });
+  }
+  template <class Kernel, class Args>
+  void enqueue_attention(Kernel kernel, const OfSegments<Args>& a) {
+    refuse_unbuilt_attention(a.shape);
+    enqueue(kernel, a.shape, a.args);
   }
   template <class Kernel, class Args>
   void enqueue_with_scratch(Kernel kernel, const Args& args) {

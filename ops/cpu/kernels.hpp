@@ -20,7 +20,7 @@ void rms_norm(CpuStream& stream, const RmsNormArgs& args);
 // partial [row_tiles, H]: room for the tiles' sums of dweight, which are added in order.
 void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial);
 
-void rotary(CpuStream& stream, const AttentionShape& shape, const RotaryArgs& args);
+void rotary(CpuStream& stream, const SegmentShape& shape, const RotaryArgs& args);
 void swiglu(CpuStream& stream, const SwigluArgs& args);
 void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args);
 
@@ -37,11 +37,9 @@ void add_positions(CpuStream& stream, const AddPositionsArgs& args);
 void positions_grad(CpuStream& stream, const PositionsGradArgs& args);
 void dropout(CpuStream& stream, const DropoutArgs& args);
 
-void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args);
-void attention_backward(CpuStream& stream, const AttentionShape& shape, const AttentionBackwardArgs& args);
-void cached_attention(CpuStream& stream, const AttentionShape& shape, const CachedAttentionArgs& args);
-void segment_attention(CpuStream& stream, const SegmentShape& shape, const SegmentAttentionArgs& args);
-void segment_attention_backward(CpuStream& stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args);
+void attention(CpuStream& stream, const SegmentShape& shape, const AttentionArgs& args);
+void attention_backward(CpuStream& stream, const SegmentShape& shape, const AttentionBackwardArgs& args);
+void cached_attention(CpuStream& stream, const SegmentShape& shape, const CachedAttentionArgs& args);
 void merge_attention(CpuStream& stream, const SegmentShape& shape, const MergeAttentionArgs& args);
 
 // What the ranks exchange of every token's logits.

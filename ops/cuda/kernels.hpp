@@ -12,18 +12,6 @@
 
 namespace pipetrain::cuda {
 
-// The attention of a whole sequence to itself.
-inline SegmentShape whole_sequence(const AttentionShape& s) {
-  return {.batch = s.batch,
-          .queries = s.sequence,
-          .keys = s.sequence,
-          .heads = s.heads,
-          .kv_heads = s.kv_heads,
-          .head_dim = s.head_dim};
-}
-
-inline bool sees_all_keys(const SegmentShape& s) { return s.first_key + s.keys <= s.first_query + 1; }
-
 // rmsnorm.cu
 void rms_norm(cudaStream_t stream, const RmsNormArgs& args);
 // rmsnorm_backward.cu
@@ -63,7 +51,7 @@ void positions_grad(cudaStream_t stream, const PositionsGradArgs& args);
 void dropout(cudaStream_t stream, const DropoutArgs& args);
 
 // rotary.cu
-void rotary(cudaStream_t stream, const AttentionShape& shape, const RotaryArgs& args);
+void rotary(cudaStream_t stream, const SegmentShape& shape, const RotaryArgs& args);
 
 // swiglu.cu
 void swiglu(cudaStream_t stream, const SwigluArgs& args);
@@ -84,13 +72,9 @@ std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes
 void embedding_grad(cudaStream_t stream, const EmbeddingGradArgs& args, int multiprocessors, void* scratch);
 
 // attention.cu, attention_gradients.cu: any head size up to 256
-void attention(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);
-std::size_t attention_backward_scratch(const AttentionShape& shape);  // bytes
-void attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
-void segment_attention(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args);
-std::size_t segment_attention_backward_scratch(const SegmentShape& shape);  // bytes
-void segment_attention_backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args,
-                                void* scratch);
+void attention(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args);
+std::size_t attention_backward_scratch(const SegmentShape& shape);  // bytes
+void attention_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, void* scratch);
 
 // merge_attention.cu
 void merge_attention(cudaStream_t stream, const SegmentShape& shape, const MergeAttentionArgs& args);
@@ -98,17 +82,14 @@ void merge_attention(cudaStream_t stream, const SegmentShape& shape, const Merge
 // columns.cu
 void copy_columns(cudaStream_t stream, const CopyColumnsArgs& args);
 
-// attention_mma.cu, attention_mma_backward.cu: bf16, also of out. With dropout the first key's position is a multiple of 8. dq
-// is bf16 and written, or f32.
-bool takes_mma_attention(std::int64_t head_dim);
-void attention_mma(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args);
+// attention_mma.cu, attention_mma_backward.cu: bf16, also of out, where attention_choice.cpp chooses them. dq and dkv are bf16
+// and written, or f32.
+void attention_mma(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args);
 std::size_t attention_mma_backward_scratch(const SegmentShape& shape);  // bytes
-void attention_mma_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
-void segment_attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args,
-                                    void* scratch);
+void attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, void* scratch);
 
 // cached_attention.cu: fp32 and bf16, any head size up to 256
-void cached_attention(cudaStream_t stream, const AttentionShape& shape, const CachedAttentionArgs& args);
+void cached_attention(cudaStream_t stream, const SegmentShape& shape, const CachedAttentionArgs& args);
 
 // cross_entropy.cu
 // What the first pass leaves of each token's logits on this rank; all [T].

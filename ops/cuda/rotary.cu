@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(max_threads, 2)
 
 }  // namespace
 
-void rotary(cudaStream_t stream, const AttentionShape& shape, const RotaryArgs& args) {
+void rotary(cudaStream_t stream, const SegmentShape& shape, const RotaryArgs& args) {
   if (shape.tokens() == 0) return;
   const int half = static_cast<int>(shape.head_dim / 2);
   const int heads = static_cast<int>(shape.heads + shape.kv_heads);
@@ -65,7 +65,7 @@ void rotary(cudaStream_t stream, const AttentionShape& shape, const RotaryArgs& 
           std::min(ceil_div(heads, unroll), std::max(max_threads / 2 / chunks, 1));  // heads side by side in a block
       const dim3 blocks(static_cast<unsigned>(shape.tokens()), static_cast<unsigned>(ceil_div(heads, together * unroll)));
       launch(stream, rotary_kernel<T, W>, blocks, together * chunks, 0, data_of<T>(args.qkv), data_of<float>(args.cos_sin),
-             data_or_null<int>(args.documents), static_cast<int>(shape.sequence), heads, half, shape.packed_cols(),
+             data_or_null<int>(args.documents), static_cast<int>(shape.queries), heads, half, shape.packed_cols(),
              args.inverse ? -1.0F : 1.0F);
     });
   });

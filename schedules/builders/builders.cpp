@@ -20,19 +20,24 @@ void check_at_least_one(std::string_view what, int value) {
 
 const std::vector<ScheduleInfo>& all_schedules() {
   static const std::vector<ScheduleInfo> all = {
-      {"gpipe", 1, false, true, false, build_gpipe},
-      {"1f1b", 1, false, true, false, build_1f1b, true},
-      {"interleaved", 2, true, true, false, build_interleaved, true},
-      {"looped-bfs", 2, true, true, false, build_looped_bfs},
-      {"zb-h1", 1, false, true, false, build_zb_h1},
-      {"zb-h2", 1, false, true, false, build_zb_h2},
-      {"zb-v", 2, false, true, false, build_zb_v},
-      {"v-half", 2, false, false, false, build_v_half},
-      {"v-min", 2, false, false, false, build_v_min},
-      {"dualpipe-v", 2, false, true, false, build_dualpipe_v},
-      {"braided-v", 2, false, false, false, build_braided_v, false, true},
-      {"auto", 1, false, true, true, build_auto},
-      {"solver", 1, false, false, true, build_solver},
+      {.name = "gpipe", .has_ready_rule = true, .build = build_gpipe},
+      {.name = "1f1b", .has_ready_rule = true, .takes_slices = true, .build = build_1f1b},
+      {.name = "interleaved",
+       .default_chunks = 2,
+       .chunks_can_vary = true,
+       .has_ready_rule = true,
+       .takes_slices = true,
+       .build = build_interleaved},
+      {.name = "looped-bfs", .default_chunks = 2, .chunks_can_vary = true, .has_ready_rule = true, .build = build_looped_bfs},
+      {.name = "zb-h1", .has_ready_rule = true, .build = build_zb_h1},
+      {.name = "zb-h2", .has_ready_rule = true, .build = build_zb_h2},
+      {.name = "zb-v", .default_chunks = 2, .has_ready_rule = true, .build = build_zb_v},
+      {.name = "v-half", .default_chunks = 2, .build = build_v_half},
+      {.name = "v-min", .default_chunks = 2, .build = build_v_min},
+      {.name = "dualpipe-v", .default_chunks = 2, .has_ready_rule = true, .build = build_dualpipe_v},
+      {.name = "braided-v", .default_chunks = 2, .braids = true, .build = build_braided_v},
+      {.name = "auto", .has_ready_rule = true, .uses_costs = true, .build = build_auto},
+      {.name = "solver", .uses_costs = true, .build = build_solver},
   };
   return all;
 }

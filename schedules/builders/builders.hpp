@@ -18,13 +18,13 @@ struct ScheduleShape {
 
 struct ScheduleInfo {
   std::string_view name;
-  int default_chunks;  // what --chunks means when it is not given
-  bool chunks_can_vary;
-  bool has_ready_rule;  // --order ready is possible
-  bool uses_costs;      // the plan depends on costs and memory: build it with build_auto() or solve() where they are known
-  Plan (*build)(const ScheduleShape&);
+  int default_chunks = 1;  // what --chunks means when it is not given
+  bool chunks_can_vary = false;
+  bool has_ready_rule = false;  // --order ready is possible
+  bool uses_costs = false;  // the plan depends on costs and memory: build it with build_auto() or solve() where they are known
   bool takes_slices = false;
   bool braids = false;  // some actions run in turns with another, see braids.hpp
+  Plan (*build)(const ScheduleShape&) = nullptr;
 };
 
 const std::vector<ScheduleInfo>& all_schedules();

@@ -88,7 +88,7 @@ TEST_CASE("every layout reads what any other has saved, and saves the same again
   const auto save = [&](TrainJob job, const fs::path& place, int steps) {
     Trainer trainer(std::move(job));
     for (int step = 0; step < steps; ++step) trainer.step();
-    trainer.save_checkpoint(place);
+    trainer.start_checkpoint(place).get();
     return contents_of(checkpoint_path(place, trainer.steps_done()));
   };
   const auto saved = save(golden_job(model, {4, 1, 1, 1}), folder.path(), 2);
@@ -129,7 +129,7 @@ TEST_CASE("a run goes on from a checkpoint to the bit") {
   {
     Trainer first(golden_job("llama3_tiny", layout));
     for (int step = 0; step < 4; ++step) first.step();
-    first.save_checkpoint(folder.path());
+    first.start_checkpoint(folder.path()).get();
   }
   REQUIRE(find_checkpoints(folder.path()) == std::vector<fs::path>{folder.path() / "step-00000004"});
   Layout recomputing = layout;
@@ -155,7 +155,7 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
     std::vector<bool> skipped;
     for (int step = 1; step <= 5; ++step) {
       skipped.push_back(trainer.step().skipped);
-      trainer.save_checkpoint(folder.path());
+      trainer.start_checkpoint(folder.path()).get();
     }
     CHECK(skipped == std::vector<bool>{false, false, true, false, false});
     CHECK(bytes_of_ranks(folder, 2) == bytes_of_ranks(folder, 3));
@@ -167,7 +167,7 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
     rest.step();
     rest.step();
     const TempFolder again;
-    rest.save_checkpoint(again.path());
+    rest.start_checkpoint(again.path()).get();
     CHECK(verify_checkpoint(checkpoint_path(again.path(), 5)).state.applied_steps == 4);
     CHECK(bytes_of_ranks(again, 5) == bytes_of_ranks(folder, 5));
   }
@@ -177,9 +177,9 @@ TEST_CASE("what is no whole checkpoint of this model is refused, and does not co
   const TempFolder folder;
   Trainer trainer(golden_job("llama3_tiny", {}));
   trainer.step();
-  trainer.save_checkpoint(folder.path());
+  trainer.start_checkpoint(folder.path()).get();
   trainer.step();
-  trainer.save_checkpoint(folder.path());
+  trainer.start_checkpoint(folder.path()).get();
   fs::create_directories(folder.path() / "step-00000009.partial");  // a run was killed
   fs::create_directories(folder.path() / "step-00000010");          // no state in it
   fs::create_directories(folder.path() / "step-100000000");         // more digits, and later
@@ -212,7 +212,7 @@ struct SavedStep {
   explicit SavedStep(const Layout& layout = {}) {
     Trainer trainer(golden_job("llama3_tiny", layout));
     trainer.step();
-    trainer.save_checkpoint(folder.path());
+    trainer.start_checkpoint(folder.path()).get();
   }
   fs::path file(const std::string& name) const { return path / name; }
 
@@ -312,7 +312,7 @@ TEST_CASE("what is saved is kept, though later checkpoints that were passed over
   Trainer trainer(golden_job("llama3_tiny", {}));
   for (int step = 0; step < 2; ++step) {
     trainer.step();
-    trainer.save_checkpoint(folder.path());
+    trainer.start_checkpoint(folder.path()).get();
   }
   fs::copy(checkpoint_path(folder.path(), 2), checkpoint_path(folder.path(), 3), fs::copy_options::recursive);
   remove_old_checkpoints(folder.path(), 2, {1, {}});
@@ -324,7 +324,7 @@ TEST_CASE("of old checkpoints those of every N-th step stay") {
   Trainer trainer(golden_job("llama3_tiny", {}));
   for (int step = 1; step <= 7; ++step) {
     trainer.step();
-    trainer.save_checkpoint(folder.path());
+    trainer.start_checkpoint(folder.path()).get();
     remove_old_checkpoints(folder.path(), step, {2, 3});
   }
   CHECK(names_in(folder.path()) == std::vector<std::string>{"step-00000003", "step-00000006", "step-00000007"});
@@ -347,6 +347,6 @@ TEST_CASE("a checkpoint that cannot be written leaves nothing") {
   Trainer trainer(golden_job("llama3_tiny", {}));
   trainer.step();
   folder.write("file", "not a folder");
-  expect_error([&] { trainer.save_checkpoint(folder.path() / "file"); }, "file");
+  expect_error([&] { trainer.start_checkpoint(folder.path() / "file").get(); }, "file");
   CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
 }

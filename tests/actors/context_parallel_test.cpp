@@ -166,7 +166,7 @@ TEST_CASE("a checkpoint is the same whoever shares sequences, and another cp goe
     const auto place = folder.path() / std::to_string(from.cp);
     Trainer trainer(job_from({}, from));
     for (int step = 0; step < 3; ++step) trainer.step();
-    trainer.save_checkpoint(place);
+    trainer.start_checkpoint(place).get();
     for (const Layout& to : {with_ring(1, {}), with_ring(2, {2}), with_ring(4, {1, 1, 2})}) {
       INFO(to_string(from) << " to " << to_string(to));
       const RunRecord rest = run(job_from(checkpoint_path(place, 3), to), 3);
@@ -320,7 +320,7 @@ TEST_CASE("the more ranks share sequences, the less each takes for activations, 
 TEST_CASE("layouts that nobody has built are estimated as runs whose ranks share sequences") {
   for (const int cp : {1, 2, 4}) {
     const TrainJob job = random_job(small_ring_config(), 256, 4, with_ring(cp, {}));
-    const schedules::Plan plan = plan_of(job);
+    const schedules::Plan plan = *build_plan(job);
     const auto needs = validate(plan, Order::planned, TransformerCompute::slot_life());
     const StageMemory memory(job.config, 1, {1, 256 / cp}, {.numerics = job.numerics, .replicas = cp, .cp = cp});
     const auto blocks = parts_of(job, plan.placement);

@@ -105,7 +105,7 @@ TEST_CASE("a checkpoint goes on at another cut to the bit", "[cut]") {
   {
     Trainer first(golden_job("gpt2_tiny", layout));
     for (int step = 0; step < 2; ++step) first.step();
-    first.save_checkpoint(folder.path());
+    first.start_checkpoint(folder.path()).get();
   }
   Layout other = layout, level = layout, alone;
   other.cut = {8, 1, 1, 6};
@@ -172,7 +172,7 @@ TEST_CASE("processes run a cut as one does, and agree on it first", "[processes]
 TEST_CASE("a profile tells the cut of its run", "[cut]") {
   TinyRun tiny{.layers = 4, .layout = {.pp = 2}};
   const auto profiled = [&] {
-    const TrainJob job = job_of(tiny);
+    const TrainJob job = with_plan(job_of(tiny));
     ProfileRecorder recorder(job, "tiny");
     Trainer trainer(job);
     recorder.add(trainer.step());

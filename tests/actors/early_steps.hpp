@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/training/job/post_validation.hpp"
+#include "actors/training/run/step_bubbles.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "model/weights/full_tensors.hpp"
 #include "model/weights/weights.hpp"

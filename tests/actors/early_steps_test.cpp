@@ -1,9 +1,11 @@
 // The engine where steps begin before the verdict on the one before: never a hang, no value of weights that were taken back,
 // and a failure in between ends the run with its cause.
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
@@ -241,15 +243,30 @@ TEST_CASE("a verdict that throws, and a stage that dies, end a run whose next st
 TEST_CASE("a run may end although the coming step has begun early") {
   for (int round = 0; round < 5; ++round) {
     auto options = early_options("zb-v", 2, 4);
-    Pipeline pipeline(
-        options, [&](StageId id, const schedules::StageNeeds&) { return std::make_shared<TinyModel>(id, options.plan); },
-        [](int) { return make_empty_source(); });
-    for (std::int64_t step = 1; step <= 2; ++step)
-      pipeline.step(
-          {step, 4, 1, 0},
-          [](const auto&) {
-            return Verdict{true, 1, true};
+    std::vector<std::weak_ptr<TinyModel>> models;
+    std::size_t previews = 0;
+    {
+      Pipeline pipeline(
+          options,
+          [&](StageId id, const schedules::StageNeeds&) {
+            auto model = std::make_shared<TinyModel>(id, options.plan);
+            models.push_back(model);
+            return model;
           },
-          StepInfo{step + 1, 4, 1, 0});
+          [](int) { return make_empty_source(); });
+      for (std::int64_t step = 1; step <= 2; ++step) {
+        const auto outcome = pipeline.step(
+            {step, 4, 1, 0},
+            [](const auto&) {
+              return Verdict{true, 1, true};
+            },
+            StepInfo{step + 1, 4, 1, 0});
+        for (const StageTrace& stage : outcome.stages)
+          for (const TracedAction& one : stage.actions) previews += one.action.kind == ActionKind::preview;
+      }
+    }
+    CHECK(previews > 0);
+    CHECK(models.size() == 2);
+    CHECK(std::all_of(models.begin(), models.end(), [](const auto& model) { return model.expired(); }));
   }
 }

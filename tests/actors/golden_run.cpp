@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "actors/training/job/job_plan.hpp"
 #include "catch.hpp"
 #include "model/weights/full_tensors.hpp"
 #include "model/weights/weights.hpp"
@@ -114,6 +115,11 @@ TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64
   job.optimizer.weight_decay = 0.1F;
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = 2e-3;
+  return job;
+}
+
+TrainJob with_plan(TrainJob job) {
+  job.plan = build_plan(job);
   return job;
 }
 

@@ -46,6 +46,8 @@ struct RunRecord {
 TrainJob golden_job(const std::string& name, const Layout& layout);
 // A tiny random model: the caller sets what is particular.
 TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64_t global_batch, const Layout& layout);
+// The job keeps its plan, as one that make_train_job() gives; its layout may no longer change.
+TrainJob with_plan(TrainJob job);
 
 RunRecord run(TrainJob job, std::int64_t steps);
 // What the job's Trainer is refused with, "slices 9: why"; checks that it is an error of input. "none" where it is not.

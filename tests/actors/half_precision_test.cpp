@@ -105,7 +105,7 @@ TEST_CASE("a run in bf16 or fp16 goes on from a checkpoint to the bit, and its c
     {
       Trainer first(in_precision(golden_job("llama3_tiny", layout), precision));
       for (int step = 0; step < 4; ++step) first.step();
-      first.save_checkpoint(folder.path());
+      first.start_checkpoint(folder.path()).get();
     }
     const auto checkpoint = checkpoint_path(folder.path(), 4);
     for (const Precision& next : {Precision::fp32(), Precision::bf16(), Precision::fp16()}) {

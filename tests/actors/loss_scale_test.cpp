@@ -100,7 +100,7 @@ TEST_CASE("a resumed run goes on with its loss scale and its learning rate") {
   const std::vector<Step> steps = scaled_steps(whole, 20);
   Trainer first(job);
   scaled_steps(first, 14);
-  first.save_checkpoint(folder.path());
+  first.start_checkpoint(folder.path()).get();
   const auto checkpoint = checkpoint_path(folder.path(), 14);
   const CheckpointManifest manifest = verify_checkpoint(checkpoint);
   job.initial = open_checkpoint(checkpoint, manifest, job.config);

@@ -217,7 +217,7 @@ TEST_CASE("a checkpoint goes on with states on a disk or in memory, whichever wr
       Trainer first(job_from({}, writer));
       first.step();
       first.step();
-      first.save_checkpoint(folder.path());
+      first.start_checkpoint(folder.path()).get();
     }
     const RunRecord rest = run(job_from(checkpoint_path(folder.path(), 2), !writer), 1);
     CHECK(rest.loss.front() == whole.loss.back());

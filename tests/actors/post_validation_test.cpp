@@ -6,6 +6,7 @@
 
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/run/step_bubbles.hpp"
 #include "catch.hpp"
 #include "early_steps.hpp"
 #include "golden_run.hpp"
@@ -90,7 +91,7 @@ TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to
     first.post_validation = true;
     Trainer trainer(std::move(first));
     for (int step = 0; step < 3; ++step) trainer.step(true);
-    trainer.save_checkpoint(folder.path());
+    trainer.start_checkpoint(folder.path()).get();
     trainer.step(true);
   }
   const auto checkpoint = checkpoint_path(folder.path(), 3);
@@ -123,25 +124,31 @@ TEST_CASE("what post-validation is not built with is refused", "[post-validation
   CHECK_THAT(refusal([](TrainJob& job) { job.zero.stage = 1; }), Contains("zero 0"));
   CHECK_THAT(refusal([](TrainJob& job) { job.offload.activations = true; }), Contains("offload"));
   CHECK_THAT(refusal([](TrainJob& job) { job.numerics.precision = Precision::fp8(); }), Contains("fp8"));
-  check_post_validation(plain, Mesh({.dp = 2, .pp = 2, .tp = 2}));  // it is off
+  check_post_validation(plain, Mesh({.dp = 2, .pp = 2, .part = 2}));  // it is off
   TrainJob job = plain;
   job.post_validation = true;
-  check_post_validation(job, Mesh({.dp = 2, .pp = 2, .tp = 1}));
-  CHECK_THROWS_WITH(check_post_validation(job, Mesh({.dp = 1, .pp = 2, .tp = 2})), Contains("whole stages"));
+  check_post_validation(job, Mesh({.dp = 2, .pp = 2, .part = 1}));
+  CHECK_THROWS_WITH(check_post_validation(job, Mesh({.dp = 1, .pp = 2, .part = 2})), Contains("whole stages"));
 }
 
 TEST_CASE("the bubble of steps that overlap counts from each stage's N to its next", "[post-validation]") {
   const auto at = [](int ms) { return std::chrono::steady_clock::time_point(std::chrono::milliseconds(1000 + ms)); };
   const auto action = [&](ActionKind kind, int from, int to) { return TracedAction{{kind, 0, -1}, {at(from), at(to)}}; };
-  OverlappedBubble bubble;
+  StepBubbles bubbles;
+  const auto bubble_of = [&](const StageTrace& stage, bool next_announced) {
+    StepReport report;
+    report.trace = {stage};
+    bubbles.add_to(report, true, next_announced);
+    return report;
+  };
   const StageTrace first{
       {0, 0}, {action(ActionKind::norm, 0, 10), action(ActionKind::preview, 10, 20), action(ActionKind::optimizer, 35, 45)}};
   const StageTrace second{
       {0, 0}, {action(ActionKind::forward, 20, 30), action(ActionKind::backward, 50, 90), action(ActionKind::norm, 90, 110)}};
-  CHECK_FALSE(bubble.add({first}, false));
-  const auto shares = bubble.add({second}, true);
-  REQUIRE(shares);
-  CHECK(shares->all == Approx(0.1));  // of 100 ms, 10 were idle: from 30 to 35 and from 45 to 50
-  CHECK(shares->stages[0].value() == Approx(0.1));
-  CHECK_FALSE(bubble.add({second}, false));
+  CHECK(bubble_of(first, true).stage_bubble.empty());
+  const StepReport announced = bubble_of(second, false);
+  CHECK(announced.bubble == Approx(0.1));  // of 100 ms, 10 were idle: from 30 to 35 and from 45 to 50
+  REQUIRE(announced.stage_bubble.size() == 1);
+  CHECK(announced.stage_bubble[0].value() == Approx(0.1));
+  CHECK(bubble_of(second, false).stage_bubble.empty());
 }

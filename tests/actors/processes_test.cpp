@@ -151,17 +151,17 @@ TEST_CASE("a checkpoint of several processes is that of one, and any number of t
   {
     Trainer trainer(job_of(tiny));
     for (int step = 1; step <= 4; ++step) trainer.step();
-    trainer.save_checkpoint(one.path());
+    trainer.start_checkpoint(one.path()).get();
   }
   lead(
       MemoryHub::make(4), [&](int) { return job_of(tiny); },
       [&](Trainer& trainer) {
         trainer.step();
         trainer.step();
-        trainer.save_checkpoint(several.path());
+        trainer.start_checkpoint(several.path()).get();
         trainer.step();
         trainer.step();
-        trainer.save_checkpoint(several.path());
+        trainer.start_checkpoint(several.path()).get();
       });
   const auto files = {"rank-00000.safetensors", "rank-00001.safetensors", "rank-00002.safetensors", "rank-00003.safetensors"};
   for (const char* file : files) CHECK(bytes(several, 4, file) == bytes(one, 4, file));
@@ -176,7 +176,7 @@ TEST_CASE("a checkpoint of several processes is that of one, and any number of t
   lead(MemoryHub::make(2), going_on, [&](Trainer& trainer) {
     trainer.step();
     trainer.step();
-    trainer.save_checkpoint(resumed.path());
+    trainer.start_checkpoint(resumed.path()).get();
   });
   for (const char* file : files) CHECK(bytes(resumed, 4, file) == bytes(one, 4, file));
 }

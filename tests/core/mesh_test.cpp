@@ -15,10 +15,11 @@ TEST_CASE("ranks are numbered dp, pp, tp with tp fastest", "[mesh]") {
   CHECK(mesh.rank({.dp = 1, .pp = 0, .tp = 0}) == 6);
   CHECK(mesh.at(11) == MeshCoordinate{.dp = 1, .pp = 2, .tp = 1});
   CHECK(to_string(mesh.at(11)) == "stage 2, tp rank 1, replica 1");
+  CHECK(to_string(MeshCoordinate{.pp = 1, .part = 2}) == "stage 1, tp rank 0, part 2, replica 0");
 }
 
-TEST_CASE("coordinates and ranks are the inverse of each other on all five axes", "[mesh]") {
-  const Mesh mesh({.dp = 2, .pp = 3, .cp = 2, .ep = 4, .tp = 3});
+TEST_CASE("coordinates and ranks are the inverse of each other on all axes", "[mesh]") {
+  const Mesh mesh({.dp = 2, .pp = 3, .cp = 2, .ep = 4, .tp = 3, .part = 2});
   for (int rank = 0; rank < mesh.size(); ++rank) REQUIRE(mesh.rank(mesh.at(rank)) == rank);
   for (const Axis axis : mesh_axes) {
     const int index = mesh.size() - 1;

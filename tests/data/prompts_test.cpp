@@ -1,5 +1,7 @@
 #include "data/prompts.hpp"
 
+#include <fmt/format.h>
+
 #include <fstream>
 
 #include "catch.hpp"
@@ -7,10 +9,11 @@
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
+using Catch::Matchers::Contains;
 
 namespace {
 
-std::vector<Prompt> prompts_in(const TempFolder& folder, const std::string& name, const std::string& text) {
+PromptFile prompts_in(const TempFolder& folder, const std::string& name, const std::string& text) {
   std::ofstream(folder.path() / name, std::ios::binary) << text;
   return read_prompts(folder.path() / name);
 }
@@ -29,22 +32,41 @@ std::string refused(const TempFolder& folder, const std::string& name, const std
 
 TEST_CASE("a file of prompts has one a line, or rows of JSON") {
   const TempFolder folder;
-  const auto lines = prompts_in(folder, "a.txt", "One\r\n two \n{\"prompt\": 3}");
+  const auto lines = prompts_in(folder, "a.txt", "One\r\n two \n{\"prompt\": 3}").prompts;
   REQUIRE(lines.size() == 3);
   CHECK(lines[0].text == "One");
   CHECK(lines[1].text == " two ");
   CHECK(lines[2].text == "{\"prompt\": 3}");
   CHECK(lines[1].place == (folder.path() / "a.txt").string() + ":2");
 
-  const auto rows = prompts_in(folder, "a.jsonl",
-                               "{\"prompt\": \"a\\nb\", \"id\": 7}\n"
-                               "{\"messages\": [{\"role\": \"system\", \"content\": \"s\", \"name\": \"\", \"tool_calls\": "
-                               "[]}, {\"role\": \"user\", \"content\": \"u\"}]}\n");
+  const auto rows =
+      prompts_in(folder, "a.jsonl",
+                 "{\"prompt\": \"a\\nb\", \"id\": 7}\n"
+                 "{\"messages\": [{\"role\": \"system\", \"content\": \"s\", \"name\": \"\", \"id\": 3, \"tool_calls\": "
+                 "[]}, {\"role\": \"user\", \"content\": \"u\"}]}\n")
+          .prompts;
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].text == "a\nb");
   REQUIRE(rows[1].messages.size() == 2);
   CHECK(rows[1].messages[1].role == "user");
   CHECK(rows[1].messages[1].text == "u");
+}
+
+TEST_CASE("keys of prompts that say more of what is to be read are refused, and those that nobody knows are named once") {
+  const TempFolder folder;
+  for (const char* key : {"system", "tools", "documents", "instruction", "images", "history", "loss_mask"}) {
+    const std::string row = fmt::format("{{\"prompt\": \"a\"}}\n{{\"prompt\": \"b\", \"{}\": [\"c\"]}}\n", key);
+    CHECK_THAT(refused(folder, "c.jsonl", row), Contains(fmt::format("c.jsonl:2: \"{}\" is not read: ", key)));
+  }
+  CHECK_THAT(refused(folder, "c.jsonl", R"({"messages": [{"role": "user", "content": "u"}], "tools": [{}]})"),
+             Contains("c.jsonl:1: \"tools\" is not read: chat templates"));
+  const auto harmless = prompts_in(folder, "c.jsonl", R"({"prompt": "a", "id": 7, "tools": [], "system": null, "weight": 2})");
+  CHECK(harmless.prompts.size() == 1);
+  CHECK(harmless.note.empty());
+  const auto unknown = prompts_in(folder, "c.jsonl",
+                                  "{\"prompt\": \"a\", \"mood\": 1}\n{\"prompt\": \"b\", \"mood\": 2, \"response\": \"c\"}\n");
+  CHECK(unknown.prompts.size() == 2);
+  CHECK(unknown.note == "these keys of rows are not read: \"mood\", \"response\"");
 }
 
 TEST_CASE("what is wrong in a file of prompts is told with its line") {

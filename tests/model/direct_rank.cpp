@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/device.hpp"
+#include "model/flat_gradients.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain::test {

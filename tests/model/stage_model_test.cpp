@@ -10,6 +10,7 @@
 #include "core/cpu_device.hpp"
 #include "core/error.hpp"
 #include "model/direct_step.hpp"
+#include "model/flat_gradients.hpp"
 #include "model/weights/named_random_weights.hpp"
 
 namespace pipetrain::test {

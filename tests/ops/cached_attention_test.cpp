@@ -1,5 +1,6 @@
 // A sequence in runs of positions, each attending to the keys and values that those before it left in the cache, against the
 // reference of the whole sequence: on every backend.
+#include <numeric>
 #include <vector>
 
 #include "catch.hpp"
@@ -24,21 +25,20 @@ TEST_CASE("attention over a cache equals attention over the whole sequence, howe
                                 {8, 2, 40, {1, 1, 200}}, {6, 1, 64, {130, 70, 1, 1}}, {2, 1, 256, {9, 1}}};
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
-      AttentionShape whole{1, 0, one.heads, one.kv_heads, one.head_dim};
-      for (const std::int64_t run : one.runs) whole.sequence += run;
-      INFO(one.heads << " heads of " << one.head_dim << ", " << whole.sequence << " positions");
-      const Values qkv = b.draw({whole.sequence, whole.packed_cols()});
+      const std::int64_t positions = std::accumulate(one.runs.begin(), one.runs.end(), std::int64_t{0});
+      const SegmentShape whole = whole_sequences(1, positions, {one.heads, one.kv_heads, one.head_dim});
+      INFO(one.heads << " heads of " << one.head_dim << ", " << positions << " positions");
+      const Values qkv = b.draw({positions, whole.packed_cols()});
       const Values expected = reference::attention(whole, qkv).out;
       // What lies behind the positions there are must not matter.
-      const Tensor cache = b.poisoned({whole.sequence + 3, 2 * one.kv_heads * one.head_dim});
+      const Tensor cache = b.poisoned({positions + 3, 2 * one.kv_heads * one.head_dim});
       std::int64_t first = 0;
       for (const std::int64_t run : one.runs) {
-        AttentionShape shape = whole;
-        shape.sequence = run;
+        SegmentShape shape = whole;
+        shape.queries = run, shape.first_query = first, shape.keys = first + run;
         const Tensor part = b.put(rows_of(qkv, first, first + run));
         const Tensor out = b.poisoned({run, one.heads * one.head_dim});
-        b.team.run(
-            [&](TestRank& r) { r.ops().cached_attention(shape, {.qkv = part, .cache = cache, .first = first, .out = out}); });
+        b.team.run([&](TestRank& r) { r.ops().cached_attention(shape, {.qkv = part, .cache = cache, .out = out}); });
         CHECK(relative_error(b.rank.get(out), rows_of(expected, first, first + run)) < b.tolerance);
         first += run;
       }

@@ -50,19 +50,20 @@ void add_matrices_and_norms(OpsBits& b) {
 }
 
 void add_attention_and_mlp(OpsBits& b) {
-  const AttentionShape shape{2, bit_tokens / 2, 6, 2, 32};
+  const SegmentShape shape = whole_sequences(2, bit_tokens / 2, {6, 2, 32});
   const Tensor qkv = b.put({bit_tokens, shape.packed_cols()}), dout = b.put({bit_tokens, shape.heads * shape.head_dim});
   const Tensor gate_up = b.put({bit_tokens, 2 * bit_inner}), dy = b.put({bit_tokens, bit_inner});
   const Tensor cos_sin =
-      b.team[0].put(rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32), DType::f32);
+      b.team[0].put(rounded(reference::rotary_table(shape.queries, shape.head_dim, 1e4), DType::f32), DType::f32);
   const Tensor attended = b.poisoned(dout.shape), dqkv = b.poisoned(qkv.shape);
-  const Tensor attention_sums = b.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+  const Tensor attention_sums = b.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32);
   const Tensor activated = b.poisoned(dy.shape), dgate_up = b.poisoned(gate_up.shape);
   b.team.run([&](TestRank& r) {
     Ops& ops = r.ops();
     ops.rotary(shape, {.qkv = qkv, .cos_sin = cos_sin});
-    ops.attention(shape, {.qkv = qkv, .out = attended, .log_sum_exp = attention_sums});
-    ops.attention_backward(shape, {.dout = dout, .qkv = qkv, .out = attended, .log_sum_exp = attention_sums, .dqkv = dqkv});
+    ops.attention(shape, {.q = qkv, .kv = qkv, .out = attended, .log_sum_exp = attention_sums});
+    ops.attention_backward(
+        shape, {.dout = dout, .q = qkv, .kv = qkv, .out = attended, .log_sum_exp = attention_sums, .dq = dqkv, .dkv = dqkv});
     ops.swiglu({.gate_up = gate_up, .y = activated});
     ops.swiglu_backward({.dy = dy, .gate_up = gate_up, .dgate_up = dgate_up});
   });

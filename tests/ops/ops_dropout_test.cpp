@@ -113,20 +113,26 @@ TEST_CASE("a shard of the tokens drops what the whole drops there", "[ops][dropo
 
 TEST_CASE("dropout of attention's probabilities matches the reference, heads of any rank", "[ops][dropout]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape :
-         {AttentionShape{2, 5, 3, 3, 8}, {1, 63, 4, 2, 16}, {2, 65, 6, 2, 64}, {1, 257, 2, 1, 128}}) {
+    for (const SegmentShape& shape : {whole_sequences(2, 5, {3, 3, 8}), whole_sequences(1, 63, {4, 2, 16}),
+                                      whole_sequences(2, 65, {6, 2, 64}), whole_sequences(1, 257, {2, 1, 128})}) {
       for (const std::uint32_t first_head : {0U, 4U}) {
-        INFO(shape.batch << " x " << shape.sequence << ", " << shape.heads << " heads from " << first_head);
+        INFO(shape.batch << " x " << shape.queries << ", " << shape.heads << " heads from " << first_head);
         Dropout dropout = of_share(0.25);
         dropout.first_plane = first_head;
         const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
         const Values dout = b.draw({shape.tokens(), shape.heads * shape.head_dim});
         const Tensor tqkv = b.put(qkv), tdout = b.put(dout), out = b.poisoned(dout.shape), dqkv = b.poisoned(qkv.shape);
-        const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+        const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32);
         b.team.run([&](TestRank& r) {
-          r.ops().attention(shape, {.qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .dropout = dropout});
-          r.ops().attention_backward(
-              shape, {.dout = tdout, .qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .dqkv = dqkv, .dropout = dropout});
+          r.ops().attention(shape, {.q = tqkv, .kv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .dropout = dropout});
+          r.ops().attention_backward(shape, {.dout = tdout,
+                                             .q = tqkv,
+                                             .kv = tqkv,
+                                             .out = out,
+                                             .log_sum_exp = log_sum_exp,
+                                             .dq = dqkv,
+                                             .dkv = dqkv,
+                                             .dropout = dropout});
         });
         const reference::Sight sight{.dropout = dropout};
         const auto forward = reference::attention(shape, qkv, sight);

@@ -10,39 +10,42 @@ namespace pipetrain::testing {
 namespace {
 
 // Grouped-query, one key head, odd lengths, lengths of and around the blocks that kernels work in, head sizes from 2 to 128.
-const std::vector<AttentionShape> fused_attention_shapes{{1, 1, 1, 1, 2},   {2, 5, 3, 3, 8},    {1, 64, 2, 1, 32},
-                                                         {2, 65, 6, 2, 64}, {2, 128, 4, 2, 64}, {1, 256, 3, 3, 128},
-                                                         {1, 384, 4, 1, 64}};
+const std::vector<SegmentShape> fused_attention_shapes{
+    whole_sequences(1, 1, {1, 1, 2}),   whole_sequences(2, 5, {3, 3, 8}),    whole_sequences(1, 64, {2, 1, 32}),
+    whole_sequences(2, 65, {6, 2, 64}), whole_sequences(2, 128, {4, 2, 64}), whole_sequences(1, 256, {3, 3, 128}),
+    whole_sequences(1, 384, {4, 1, 64})};
 
 TEST_CASE("attention's gradient with the rotary's is that of what was rotated, documents included", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape : fused_attention_shapes) {
+    for (const SegmentShape& shape : fused_attention_shapes) {
       for (const bool documented : {false, true}) {
-        INFO(shape.batch << " x " << shape.sequence << ", " << shape.heads << " on " << shape.kv_heads << " of "
+        INFO(shape.batch << " x " << shape.queries << ", " << shape.heads << " on " << shape.kv_heads << " of "
                          << shape.head_dim << (documented ? ", documents" : ""));
         if (b.dtype != DType::f32 && shape.head_dim % 8 != 0) continue;  // cuDNN has no other head sizes
-        if (documented && shape.sequence > 65) continue;
+        if (documented && shape.queries > 65) continue;
         reference::Sight sight;
         if (documented) {
           sight.documents = Values(Shape{shape.tokens()});  // two of each sequence
           for (std::int64_t t = 0; t < shape.tokens(); ++t)
             sight.documents.data[static_cast<std::size_t>(t)] =
-                t % shape.sequence >= shape.sequence / 3 ? double(shape.sequence / 3) : 0;
+                t % shape.queries >= shape.queries / 3 ? double(shape.queries / 3) : 0;
         }
-        const Values table = rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32);
+        const Values table = rounded(reference::rotary_table(shape.queries, shape.head_dim, 1e4), DType::f32);
         const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});  // rotated
         const Values dout = b.draw({shape.tokens(), shape.heads * shape.head_dim});
         const Tensor tqkv = b.put(qkv), tdout = b.put(dout), ttable = b.put_f32(table), out = b.poisoned(dout.shape);
         const Tensor dqkv = b.poisoned(qkv.shape),
-                     log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+                     log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32);
         const auto documents = documented ? std::optional(b.rank.put(sight.documents, DType::i32)) : std::nullopt;
         b.team.run([&](TestRank& r) {
-          r.ops().attention(shape, {.qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .documents = documents});
+          r.ops().attention(shape, {.q = tqkv, .kv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .documents = documents});
           r.ops().attention_backward(shape, {.dout = tdout,
-                                             .qkv = tqkv,
+                                             .q = tqkv,
+                                             .kv = tqkv,
                                              .out = out,
                                              .log_sum_exp = log_sum_exp,
-                                             .dqkv = dqkv,
+                                             .dq = dqkv,
+                                             .dkv = dqkv,
                                              .documents = documents,
                                              .cos_sin = ttable});
         });

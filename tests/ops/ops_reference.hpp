@@ -90,7 +90,7 @@ Values dropout(const Dropout& dropout, std::int64_t first_token, std::int64_t se
 
 // [sequence, 2, head_dim / 2] cosines and sines of position * theta^(-2i/D).
 Values rotary_table(std::int64_t sequence, std::int64_t head_dim, double theta);
-Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse, const Values& documents = {});
+Values rotary(const SegmentShape& shape, Values qkv, const Values& cos_sin, bool inverse, const Values& documents = {});
 
 Values swiglu(const Values& gate_up);
 Values swiglu_backward(const Values& dy, const Values& gate_up);
@@ -102,8 +102,8 @@ struct Sight {
   Values documents = {};
   Dropout dropout = {};
 };
-Attention attention(const AttentionShape& shape, const Values& qkv, const Sight& sight = {});
-Values attention_backward(const AttentionShape& shape, const Values& dout, const Values& qkv, const Sight& sight = {});
+Attention attention(const SegmentShape& shape, const Values& qkv, const Sight& sight = {});
+Values attention_backward(const SegmentShape& shape, const Values& dout, const Values& qkv, const Sight& sight = {});
 
 struct CrossEntropy {
   double loss_sum = 0;

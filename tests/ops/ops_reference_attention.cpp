@@ -11,8 +11,8 @@ namespace {
 
 // Where a head's values of a token lie in the packed matrix.
 struct Packed {
-  const AttentionShape& shape;
-  std::int64_t row(std::int64_t b, std::int64_t s) const { return b * shape.sequence + s; }
+  const SegmentShape& shape;
+  std::int64_t row(std::int64_t b, std::int64_t s) const { return b * shape.queries + s; }
   std::int64_t kv_of(std::int64_t head) const { return head / (shape.heads / shape.kv_heads); }
   std::int64_t q(std::int64_t head) const { return head * shape.head_dim; }
   std::int64_t k(std::int64_t head) const { return (shape.heads + kv_of(head)) * shape.head_dim; }
@@ -37,9 +37,9 @@ struct Query {
 };
 
 // The first key that a query sees.
-std::int64_t first_key(const AttentionShape& shape, const Values& documents, const Query& query) {
+std::int64_t first_key(const SegmentShape& shape, const Values& documents, const Query& query) {
   if (documents.data.empty()) return 0;
-  return static_cast<std::int64_t>(documents.data[static_cast<std::size_t>(query.b * shape.sequence + query.s)]);
+  return static_cast<std::int64_t>(documents.data[static_cast<std::size_t>(query.b * shape.queries + query.s)]);
 }
 
 // What each of a query's probabilities is multiplied with.
@@ -52,7 +52,7 @@ std::vector<double> factors(const Dropout& dropout, const Query& query) {
 }
 
 // Causal probabilities of one query, 0 for keys that it does not see, and their log-sum-exp.
-std::vector<double> probabilities(const AttentionShape& shape, const Values& qkv, const Values& documents, const Query& query,
+std::vector<double> probabilities(const SegmentShape& shape, const Values& qkv, const Values& documents, const Query& query,
                                   double& log_sum_exp) {
   const Packed at{shape};
   const auto [b, head, s] = query;
@@ -85,11 +85,11 @@ Values rotary_table(std::int64_t sequence, std::int64_t head_dim, double theta) 
   return table;
 }
 
-Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse, const Values& documents) {
+Values rotary(const SegmentShape& shape, Values qkv, const Values& cos_sin, bool inverse, const Values& documents) {
   const std::int64_t half = shape.head_dim / 2;
   for (std::int64_t t = 0; t < shape.tokens(); ++t) {
     const double begin = documents.data.empty() ? 0 : documents.data[static_cast<std::size_t>(t)];
-    const std::int64_t position = t % shape.sequence - static_cast<std::int64_t>(begin);
+    const std::int64_t position = t % shape.queries - static_cast<std::int64_t>(begin);
     for (std::int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
       for (std::int64_t i = 0; i < half; ++i) {
         const double c = cos_sin(position, i), s = inverse ? -cos_sin(position, half + i) : cos_sin(position, half + i);
@@ -104,15 +104,15 @@ Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bo
   return qkv;
 }
 
-Attention attention(const AttentionShape& shape, const Values& qkv, const Sight& sight) {
+Attention attention(const SegmentShape& shape, const Values& qkv, const Sight& sight) {
   const Packed at{shape};
   Attention result{Values(Shape{shape.tokens(), shape.heads * shape.head_dim}),
-                   Values(Shape{shape.batch, shape.heads, shape.sequence})};
+                   Values(Shape{shape.batch, shape.heads, shape.queries})};
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      for (std::int64_t s = 0; s < shape.sequence; ++s) {
+      for (std::int64_t s = 0; s < shape.queries; ++s) {
         const auto p =
-            probabilities(shape, qkv, sight.documents, {b, head, s}, result.log_sum_exp(b, head * shape.sequence + s));
+            probabilities(shape, qkv, sight.documents, {b, head, s}, result.log_sum_exp(b, head * shape.queries + s));
         const auto kept = factors(sight.dropout, {b, head, s});
         for (std::int64_t j = 0; j <= s; ++j) {
           const auto jj = static_cast<std::size_t>(j);
@@ -126,13 +126,13 @@ Attention attention(const AttentionShape& shape, const Values& qkv, const Sight&
   return result;
 }
 
-Values attention_backward(const AttentionShape& shape, const Values& dout, const Values& qkv, const Sight& sight) {
+Values attention_backward(const SegmentShape& shape, const Values& dout, const Values& qkv, const Sight& sight) {
   const Packed at{shape};
   const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
   Values grad(qkv.shape);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      for (std::int64_t s = 0; s < shape.sequence; ++s) {
+      for (std::int64_t s = 0; s < shape.queries; ++s) {
         double unused = 0;
         const auto p = probabilities(shape, qkv, sight.documents, {b, head, s}, unused);
         const auto kept = factors(sight.dropout, {b, head, s});

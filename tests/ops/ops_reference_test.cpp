@@ -86,9 +86,9 @@ TEST_CASE("the reference's gradients of activations and positions agree with cen
     CHECK(relative_error(reference::positions_grad({2, 4, 5}, dy), numeric_gradient(of_table, table, dy)) < tolerance);
   }
   SECTION("rotary embedding") {
-    const AttentionShape shape{2, 3, 2, 1, 4};
+    const SegmentShape shape = whole_sequences(2, 3, {2, 1, 4});
     const Values qkv = draw({shape.tokens(), shape.packed_cols()}), dy = draw(qkv.shape);
-    const Values table = reference::rotary_table(shape.sequence, shape.head_dim, 100);
+    const Values table = reference::rotary_table(shape.queries, shape.head_dim, 100);
     const auto of_qkv = [&](const Values& v) { return reference::rotary(shape, v, table, false); };
     CHECK(relative_error(reference::rotary(shape, dy, table, true), numeric_gradient(of_qkv, qkv, dy)) < tolerance);
   }
@@ -101,13 +101,13 @@ TEST_CASE("the reference's gradients of activations and positions agree with cen
 
 TEST_CASE("the reference's gradients of attention and loss agree with central differences", "[ops]") {
   SECTION("attention") {
-    const AttentionShape shape{2, 5, 4, 2, 3};
+    const SegmentShape shape = whole_sequences(2, 5, {4, 2, 3});
     const Values qkv = draw({shape.tokens(), shape.packed_cols()}), dout = draw({shape.tokens(), shape.heads * shape.head_dim});
     const auto of_qkv = [&](const Values& v) { return reference::attention(shape, v).out; };
     CHECK(relative_error(reference::attention_backward(shape, dout, qkv), numeric_gradient(of_qkv, qkv, dout)) < tolerance);
   }
   SECTION("attention within documents, with dropout") {
-    const AttentionShape shape{2, 5, 4, 2, 3};
+    const SegmentShape shape = whole_sequences(2, 5, {4, 2, 3});
     const Values qkv = draw({shape.tokens(), shape.packed_cols()}), dout = draw({shape.tokens(), shape.heads * shape.head_dim});
     reference::Sight sight{.documents = Values(Shape{10}), .dropout = {.key = {1, 2}, .dropped = 20000}};
     sight.documents.data = {0, 0, 2, 2, 2, 0, 1, 2, 2, 2};

@@ -116,21 +116,23 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
 }
 
 // Grouped-query, one key head, odd lengths, lengths of and around the blocks that kernels work in, head sizes from 2 to 128.
-const std::vector<AttentionShape> plain_attention_shapes{
-    {1, 1, 1, 1, 2},     {2, 5, 3, 3, 8},   {1, 63, 4, 2, 16},  {1, 64, 2, 1, 32},   {2, 65, 6, 2, 64},  {1, 130, 4, 4, 64},
-    {1, 257, 2, 1, 128}, {3, 33, 8, 1, 16}, {2, 128, 4, 2, 64}, {1, 256, 3, 3, 128}, {1, 384, 6, 1, 64}, {1, 384, 4, 2, 128}};
+const std::vector<SegmentShape> plain_attention_shapes{
+    whole_sequences(1, 1, {1, 1, 2}),     whole_sequences(2, 5, {3, 3, 8}),    whole_sequences(1, 63, {4, 2, 16}),
+    whole_sequences(1, 64, {2, 1, 32}),   whole_sequences(2, 65, {6, 2, 64}),  whole_sequences(1, 130, {4, 4, 64}),
+    whole_sequences(1, 257, {2, 1, 128}), whole_sequences(3, 33, {8, 1, 16}),  whole_sequences(2, 128, {4, 2, 64}),
+    whole_sequences(1, 256, {3, 3, 128}), whole_sequences(1, 384, {6, 1, 64}), whole_sequences(1, 384, {4, 2, 128})};
 
-std::string text(const AttentionShape& s) {
-  return std::to_string(s.batch) + " x " + std::to_string(s.sequence) + ", " + std::to_string(s.heads) + " heads on " +
+std::string text(const SegmentShape& s) {
+  return std::to_string(s.batch) + " x " + std::to_string(s.queries) + ", " + std::to_string(s.heads) + " heads on " +
          std::to_string(s.kv_heads) + " of " + std::to_string(s.head_dim);
 }
 
 TEST_CASE("rotary embedding matches the reference and its inverse undoes it", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape : plain_attention_shapes) {
+    for (const SegmentShape& shape : plain_attention_shapes) {
       INFO(text(shape));
       const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
-      const Values table = rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32);
+      const Values table = rounded(reference::rotary_table(shape.queries, shape.head_dim, 1e4), DType::f32);
       const Tensor ttable = b.put_f32(table), forward = b.put(qkv), inverse = b.put(qkv), both = b.put(qkv);
       b.team.run([&](TestRank& r) {
         r.ops().rotary(shape, {.qkv = forward, .cos_sin = ttable});
@@ -168,16 +170,17 @@ TEST_CASE("SwiGLU and its gradient match the reference, large gates included", "
 
 TEST_CASE("attention and its gradient match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const AttentionShape& shape : plain_attention_shapes) {
+    for (const SegmentShape& shape : plain_attention_shapes) {
       INFO(text(shape));
       if (b.dtype != DType::f32 && shape.head_dim % 8 != 0) continue;  // cuDNN has no other head sizes
       const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
       const Values dout = b.draw({shape.tokens(), shape.heads * shape.head_dim});
       const Tensor tqkv = b.put(qkv), tdout = b.put(dout), out = b.poisoned(dout.shape), dqkv = b.poisoned(qkv.shape);
-      const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+      const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32);
       b.team.run([&](TestRank& r) {
-        r.ops().attention(shape, {.qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp});
-        r.ops().attention_backward(shape, {.dout = tdout, .qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .dqkv = dqkv});
+        r.ops().attention(shape, {.q = tqkv, .kv = tqkv, .out = out, .log_sum_exp = log_sum_exp});
+        r.ops().attention_backward(
+            shape, {.dout = tdout, .q = tqkv, .kv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .dq = dqkv, .dkv = dqkv});
       });
       const auto forward = reference::attention(shape, qkv);
       CHECK(relative_error(b.rank.get(out), forward.out) < b.tolerance);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "ops/ops_bench.hpp"
 
 namespace pipetrain::testing {
@@ -21,20 +22,20 @@ std::vector<Stretch> stretches(const std::vector<std::int64_t>& cuts) {
 }
 
 // These positions of every sequence and columns [first, first + cols), then `extra` rows of a large number.
-Values cut(const AttentionShape& shape, const Values& all, const Stretch& of, std::int64_t first, std::int64_t cols,
+Values cut(const SegmentShape& shape, const Values& all, const Stretch& of, std::int64_t first, std::int64_t cols,
            std::int64_t extra = 0) {
   Values some({shape.batch * (of.size() + extra), cols});
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t s = 0; s < of.size() + extra; ++s) {
       for (std::int64_t i = 0; i < cols; ++i)
-        some(b * (of.size() + extra) + s, i) = s < of.size() ? all(b * shape.sequence + of.begin + s, first + i) : 8192;
+        some(b * (of.size() + extra) + s, i) = s < of.size() ? all(b * shape.queries + of.begin + s, first + i) : 8192;
     }
   }
   return some;
 }
 
 struct Whole {
-  AttentionShape shape;
+  SegmentShape shape;
   Values qkv, dout;
   reference::Sight sight;
   std::int64_t query_cols() const { return shape.heads * shape.head_dim; }
@@ -42,12 +43,12 @@ struct Whole {
 };
 
 // What queries see: documents of so many tokens, or, of 0, one a sequence; `dropped` of the draws drop probabilities.
-reference::Sight sight_of(const AttentionShape& shape, std::int64_t document, std::uint32_t dropped) {
+reference::Sight sight_of(const SegmentShape& shape, std::int64_t document, std::uint32_t dropped) {
   reference::Sight sight{.dropout = {.key = {5, 6}, .dropped = dropped, .first_sample = 3, .first_plane = 2}};
   if (document == 0) return sight;
   sight.documents = Values(Shape{shape.tokens()});
   for (std::int64_t t = 0; t < shape.tokens(); ++t) {
-    const std::int64_t at = t % shape.sequence;
+    const std::int64_t at = t % shape.queries;
     sight.documents.data[static_cast<std::size_t>(t)] = static_cast<double>(at - at % document);
   }
   return sight;
@@ -96,28 +97,28 @@ void compute_segment(TestRank& r, const Whole& whole, const Stretch& of, const Q
   if (!whole.sight.documents.data.empty()) documents = on.documents;
   for (std::size_t at = 0; at < keys.size(); ++at) {
     const SegmentShape shape = segment(whole, of, keys[at].of);
-    r.ops().segment_attention(shape, {.q = on.q,
-                                      .kv = keys[at].kv,
-                                      .out = at == 0 ? on.out : on.part,
-                                      .log_sum_exp = at == 0 ? on.log_sum_exp : on.part_sums,
-                                      .documents = documents,
-                                      .dropout = whole.sight.dropout});
+    r.ops().attention(shape, {.q = on.q,
+                              .kv = keys[at].kv,
+                              .out = at == 0 ? on.out : on.part,
+                              .log_sum_exp = at == 0 ? on.log_sum_exp : on.part_sums,
+                              .documents = documents,
+                              .dropout = whole.sight.dropout});
     if (at != 0)
       r.ops().merge_attention(
           shape, {.part = on.part, .part_log_sum_exp = on.part_sums, .out = on.out, .log_sum_exp = on.log_sum_exp});
   }
   for (std::size_t at = 0; at < keys.size(); ++at)
-    r.ops().segment_attention_backward(segment(whole, of, keys[at].of),
-                                       {.dout = on.dout,
-                                        .q = on.q,
-                                        .kv = keys[at].kv,
-                                        .out = on.out,
-                                        .log_sum_exp = on.log_sum_exp,
-                                        .dq = on.dq,
-                                        .dkv = keys[at].dkv,
-                                        .accumulate_dq = at == 0 ? Accumulate::no : Accumulate::yes,
-                                        .documents = documents,
-                                        .dropout = whole.sight.dropout});
+    r.ops().attention_backward(segment(whole, of, keys[at].of), {.dout = on.dout,
+                                                                 .q = on.q,
+                                                                 .kv = keys[at].kv,
+                                                                 .out = on.out,
+                                                                 .log_sum_exp = on.log_sum_exp,
+                                                                 .dq = on.dq,
+                                                                 .dkv = keys[at].dkv,
+                                                                 .accumulate_dq = at == 0 ? Accumulate::no : Accumulate::yes,
+                                                                 .accumulate_dkv = Accumulate::yes,
+                                                                 .documents = documents,
+                                                                 .dropout = whole.sight.dropout});
 }
 
 // As compute(), first of the keys where the queries stand themselves, then of those before them, which all queries see. What
@@ -131,8 +132,8 @@ void compute_seen(TestRank& r, const Whole& whole, const Stretch& of, const Quer
   for (const Keys* one : seen) {
     const bool first = one == seen.front();
     const SegmentShape shape = segment(whole, of, one->of);
-    r.ops().segment_attention(
-        shape, {.q = on.q, .kv = one->kv, .out = on.rounded, .log_sum_exp = first ? on.log_sum_exp : on.part_sums});
+    r.ops().attention(shape,
+                      {.q = on.q, .kv = one->kv, .out = on.rounded, .log_sum_exp = first ? on.log_sum_exp : on.part_sums});
     if (first)
       r.ops().copy_columns({.source = on.rounded, .target = on.out, .count = whole.query_cols()});
     else
@@ -141,15 +142,16 @@ void compute_seen(TestRank& r, const Whole& whole, const Stretch& of, const Quer
   }
   r.ops().copy_columns({.source = on.out, .target = on.rounded, .count = whole.query_cols()});
   for (const Keys* one : seen)
-    r.ops().segment_attention_backward(segment(whole, of, one->of),
-                                       {.dout = on.dout,
-                                        .q = on.q,
-                                        .kv = one->kv,
-                                        .out = on.rounded,
-                                        .log_sum_exp = on.log_sum_exp,
-                                        .dq = on.dq,
-                                        .dkv = one->dkv,
-                                        .accumulate_dq = one == seen.front() ? Accumulate::no : Accumulate::yes});
+    r.ops().attention_backward(segment(whole, of, one->of),
+                               {.dout = on.dout,
+                                .q = on.q,
+                                .kv = one->kv,
+                                .out = on.rounded,
+                                .log_sum_exp = on.log_sum_exp,
+                                .dq = on.dq,
+                                .dkv = one->dkv,
+                                .accumulate_dq = one == seen.front() ? Accumulate::no : Accumulate::yes,
+                                .accumulate_dkv = Accumulate::yes});
 }
 
 // The attention of the whole sequence in these stretches, against the reference. seen: by compute_seen().
@@ -171,7 +173,7 @@ void check_stretches(Bench& b, const Whole& whole, const std::vector<Stretch>& c
     for (std::int64_t row = 0; row < sums.rows(); ++row) {
       for (std::int64_t s = 0; s < of.size(); ++s)
         sums(row, s) =
-            forward.log_sum_exp(row / whole.shape.heads, row % whole.shape.heads * whole.shape.sequence + of.begin + s);
+            forward.log_sum_exp(row / whole.shape.heads, row % whole.shape.heads * whole.shape.queries + of.begin + s);
     }
     Values found = b.rank.get(on.log_sum_exp);
     found.shape = sums.shape;
@@ -186,23 +188,23 @@ void check_stretches(Bench& b, const Whole& whole, const std::vector<Stretch>& c
 
 TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[ops][segments]") {
   struct Case {
-    AttentionShape shape;
+    SegmentShape shape;
     std::vector<std::int64_t> queries, keys;
     std::int64_t document = 0;  // length, 0: one a sequence
     std::uint16_t dropped = 0;
   };
   const std::vector<Case> cases{
-      {{1, 1, 1, 1, 8}, {0, 1}, {0, 1}},
-      {{2, 6, 3, 3, 8}, {0, 3, 6}, {0, 3, 6}},
-      {{2, 9, 4, 2, 16}, {0, 2, 9}, {0, 4, 5, 9}},
-      {{1, 260, 8, 2, 40}, {0, 65, 130, 195, 260}, {0, 260}},
-      {{2, 200, 6, 1, 64}, {0, 100, 200}, {0, 77, 200}, 0, 13000},
-      {{3, 150, 4, 4, 32}, {0, 64, 150}, {0, 50, 100, 150}, 40},
-      {{1, 130, 2, 1, 256}, {0, 70, 130}, {0, 70, 130}, 23, 9000},
+      {whole_sequences(1, 1, {1, 1, 8}), {0, 1}, {0, 1}},
+      {whole_sequences(2, 6, {3, 3, 8}), {0, 3, 6}, {0, 3, 6}},
+      {whole_sequences(2, 9, {4, 2, 16}), {0, 2, 9}, {0, 4, 5, 9}},
+      {whole_sequences(1, 260, {8, 2, 40}), {0, 65, 130, 195, 260}, {0, 260}},
+      {whole_sequences(2, 200, {6, 1, 64}), {0, 100, 200}, {0, 77, 200}, 0, 13000},
+      {whole_sequences(3, 150, {4, 4, 32}), {0, 64, 150}, {0, 50, 100, 150}, 40},
+      {whole_sequences(1, 130, {2, 1, 256}), {0, 70, 130}, {0, 70, 130}, 23, 9000},
   };
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
-      INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads of " << one.shape.head_dim);
+      INFO(one.shape.batch << " x " << one.shape.queries << ", " << one.shape.heads << " heads of " << one.shape.head_dim);
       const Whole whole{.shape = one.shape,
                         .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
                         .dout = b.draw({one.shape.tokens(), one.shape.heads * one.shape.head_dim}),
@@ -214,21 +216,21 @@ TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[
 
 TEST_CASE("what each stretch of keys gives may be rounded before it is merged, and its gradients add up", "[ops][segments]") {
   struct Case {
-    AttentionShape shape;
+    SegmentShape shape;
     std::vector<std::int64_t> cuts;
   };
   const std::vector<Case> cases{
-      {{2, 6, 3, 3, 8}, {0, 3, 6}},
-      {{1, 200, 3, 1, 64}, {0, 72, 200}},
-      {{2, 256, 1, 1, 64}, {0, 128, 256}},
-      {{1, 512, 2, 1, 64}, {0, 128, 384, 512}},
-      {{1, 384, 2, 1, 128}, {0, 128, 256, 384}},
-      {{1, 256, 2, 2, 128}, {0, 128, 256}},
-      {{1, 256, 2, 1, 96}, {0, 128, 256}},
+      {whole_sequences(2, 6, {3, 3, 8}), {0, 3, 6}},
+      {whole_sequences(1, 200, {3, 1, 64}), {0, 72, 200}},
+      {whole_sequences(2, 256, {1, 1, 64}), {0, 128, 256}},
+      {whole_sequences(1, 512, {2, 1, 64}), {0, 128, 384, 512}},
+      {whole_sequences(1, 384, {2, 1, 128}), {0, 128, 256, 384}},
+      {whole_sequences(1, 256, {2, 2, 128}), {0, 128, 256}},
+      {whole_sequences(1, 256, {2, 1, 96}), {0, 128, 256}},
   };
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
-      INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads on " << one.shape.kv_heads
+      INFO(one.shape.batch << " x " << one.shape.queries << ", " << one.shape.heads << " heads on " << one.shape.kv_heads
                            << " of " << one.shape.head_dim);
       const Whole whole{.shape = one.shape,
                         .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
@@ -247,8 +249,8 @@ TEST_CASE("keys and values are the last columns of what they lie in", "[ops][seg
     const Tensor sums = b.rank.poisoned({2, 4, 70}, DType::f32);
     const Tensor of_packed = b.poisoned({140, 64}), of_apart = b.poisoned({140, 64});
     b.team.run([&](TestRank& r) {
-      r.ops().segment_attention(shape, {.q = packed, .kv = packed, .out = of_packed, .log_sum_exp = sums});
-      r.ops().segment_attention(shape, {.q = packed, .kv = kv, .out = of_apart, .log_sum_exp = sums});
+      r.ops().attention(shape, {.q = packed, .kv = packed, .out = of_packed, .log_sum_exp = sums});
+      r.ops().attention(shape, {.q = packed, .kv = kv, .out = of_apart, .log_sum_exp = sums});
     });
     CHECK(b.rank.bytes(of_packed) == b.rank.bytes(of_apart));
   });
@@ -265,7 +267,7 @@ struct SliceValues {
 };
 // A slice's rows of the whole.
 void put_together(const Whole& whole, const Stretch& slice, const SliceValues& of, Slices& found) {
-  const std::int64_t length = whole.shape.sequence, stride = of.key_gradients.rows() / whole.shape.batch;
+  const std::int64_t length = whole.shape.queries, stride = of.key_gradients.rows() / whole.shape.batch;
   for (std::int64_t row = 0; row < of.out.rows(); ++row) {
     const std::int64_t sequence = row / slice.size(), at = row % slice.size() + slice.begin, token = sequence * length + at;
     for (std::int64_t c = 0; c < whole.query_cols(); ++c)
@@ -276,9 +278,9 @@ void put_together(const Whole& whole, const Stretch& slice, const SliceValues& o
 }
 
 Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& slices) {
-  const AttentionShape& shape = whole.shape;
+  const SegmentShape& shape = whole.shape;
   const std::int64_t spare = 3;  // rows of each sequence behind its keys
-  const Stretch all{0, shape.sequence};
+  const Stretch all{0, shape.queries};
   const Tensor kv = b.put(cut(shape, whole.qkv, all, whole.query_cols(), whole.key_cols(), spare));
   const Tensor dkv = b.put_f32(Values({kv.rows(), whole.key_cols()}));
   std::vector<Queries> queries;
@@ -292,22 +294,23 @@ Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& 
   };
   b.team.run([&](TestRank& r) {
     for (std::size_t i = 0; i < slices.size(); ++i)
-      r.ops().segment_attention(segment(whole, slices[i], {0, slices[i].end}), {.q = queries[i].q,
-                                                                                .kv = kv,
-                                                                                .out = queries[i].out,
-                                                                                .log_sum_exp = queries[i].log_sum_exp,
-                                                                                .documents = documents(i),
-                                                                                .dropout = whole.sight.dropout});
+      r.ops().attention(segment(whole, slices[i], {0, slices[i].end}), {.q = queries[i].q,
+                                                                        .kv = kv,
+                                                                        .out = queries[i].out,
+                                                                        .log_sum_exp = queries[i].log_sum_exp,
+                                                                        .documents = documents(i),
+                                                                        .dropout = whole.sight.dropout});
     for (std::size_t i = slices.size(); i-- > 0;)
-      r.ops().segment_attention_backward(segment(whole, slices[i], {0, slices[i].end}), {.dout = queries[i].dout,
-                                                                                         .q = queries[i].q,
-                                                                                         .kv = kv,
-                                                                                         .out = queries[i].out,
-                                                                                         .log_sum_exp = queries[i].log_sum_exp,
-                                                                                         .dq = queries[i].dq,
-                                                                                         .dkv = dkv,
-                                                                                         .documents = documents(i),
-                                                                                         .dropout = whole.sight.dropout});
+      r.ops().attention_backward(segment(whole, slices[i], {0, slices[i].end}), {.dout = queries[i].dout,
+                                                                                 .q = queries[i].q,
+                                                                                 .kv = kv,
+                                                                                 .out = queries[i].out,
+                                                                                 .log_sum_exp = queries[i].log_sum_exp,
+                                                                                 .dq = queries[i].dq,
+                                                                                 .dkv = dkv,
+                                                                                 .accumulate_dkv = Accumulate::yes,
+                                                                                 .documents = documents(i),
+                                                                                 .dropout = whole.sight.dropout});
   });
   Slices found{Values({shape.tokens(), whole.query_cols()}), Values({shape.tokens(), shape.packed_cols()}), b.rank.bytes(dkv)};
   const Values key_gradients = b.rank.get(dkv);
@@ -324,13 +327,14 @@ Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& 
 TEST_CASE("slices of a sequence that see all keys before them give the whole's attention, the same bits every time",
           "[ops][segments]") {
   struct Case {
-    AttentionShape shape;
+    SegmentShape shape;
     std::vector<std::int64_t> cuts;
   };
   const std::vector<Case> cases{
-      {{2, 12, 4, 2, 16}, {0, 5, 12}},          {{1, 200, 3, 1, 64}, {0, 64, 128, 200}}, {{2, 256, 2, 1, 64}, {0, 128, 256}},
-      {{1, 384, 1, 1, 64}, {0, 128, 256, 384}}, {{1, 256, 2, 1, 128}, {0, 128, 256}},    {{1, 384, 1, 1, 128}, {0, 256, 384}},
-      {{1, 130, 3, 1, 96}, {0, 64, 130}},
+      {whole_sequences(2, 12, {4, 2, 16}), {0, 5, 12}},      {whole_sequences(1, 200, {3, 1, 64}), {0, 64, 128, 200}},
+      {whole_sequences(2, 256, {2, 1, 64}), {0, 128, 256}},  {whole_sequences(1, 384, {1, 1, 64}), {0, 128, 256, 384}},
+      {whole_sequences(1, 256, {2, 1, 128}), {0, 128, 256}}, {whole_sequences(1, 384, {1, 1, 128}), {0, 256, 384}},
+      {whole_sequences(1, 130, {3, 1, 96}), {0, 64, 130}},
   };
   struct Seen {
     std::int64_t document;
@@ -339,7 +343,7 @@ TEST_CASE("slices of a sequence that see all keys before them give the whole's a
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
       for (const Seen& seen : {Seen{0, 0}, {0, 13000}, {50, 0}, {150, 0}, {7, 13000}}) {
-        INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads on " << one.shape.kv_heads
+        INFO(one.shape.batch << " x " << one.shape.queries << ", " << one.shape.heads << " heads on " << one.shape.kv_heads
                              << " of " << one.shape.head_dim << ", documents of " << seen.document << ", " << seen.dropped
                              << " dropped");
         const Whole whole{.shape = one.shape,
@@ -370,38 +374,72 @@ std::vector<bool> seen_and_kept(const Values& out) {
 
 TEST_CASE("slices see and drop the probabilities that the whole sequence sees and drops, to the bit", "[ops][segments]") {
   struct Case {
-    AttentionShape shape;
+    SegmentShape shape;
     std::vector<std::int64_t> cuts;
   };
-  const std::vector<Case> cases{{{2, 12, 2, 1, 16}, {0, 1, 5, 12}},
-                                {{2, 64, 3, 1, 64}, {0, 30, 64}},
-                                {{1, 128, 2, 2, 128}, {0, 64, 128}},
-                                {{1, 256, 1, 1, 256}, {0, 128, 200, 256}}};
+  const std::vector<Case> cases{{whole_sequences(2, 12, {2, 1, 16}), {0, 1, 5, 12}},
+                                {whole_sequences(2, 64, {3, 1, 64}), {0, 30, 64}},
+                                {whole_sequences(1, 128, {2, 2, 128}), {0, 64, 128}},
+                                {whole_sequences(1, 256, {1, 1, 256}), {0, 128, 200, 256}}};
   on_every_backend([&](Bench& b) {
     for (const auto& [shape, cuts] : cases) {
       for (const std::int64_t document : {std::int64_t{0}, std::int64_t{9}}) {
-        INFO(shape.batch << " x " << shape.sequence << ", heads of " << shape.head_dim << ", documents of " << document);
+        INFO(shape.batch << " x " << shape.queries << ", heads of " << shape.head_dim << ", documents of " << document);
         Whole whole{.shape = shape,
                     .qkv = Values({shape.tokens(), shape.packed_cols()}),
                     .dout = b.draw({shape.tokens(), shape.heads * shape.head_dim}),
                     .sight = sight_of(shape, document, 20000)};
         for (std::int64_t token = 0; token < shape.tokens(); ++token)
           for (std::int64_t head = 0; head < shape.kv_heads; ++head)
-            whole.qkv(token, (shape.heads + shape.kv_heads + head) * shape.head_dim + token % shape.sequence) = 1;
+            whole.qkv(token, (shape.heads + shape.kv_heads + head) * shape.head_dim + token % shape.queries) = 1;
         const Tensor qkv = b.put(whole.qkv), out = b.poisoned(whole.dout.shape);
         std::optional<Tensor> documents;
         if (document > 0) documents = b.rank.put(whole.sight.documents, DType::i32);
-        const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+        const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32);
         b.team.run([&](TestRank& r) {
-          r.ops().attention(
-              shape,
-              {.qkv = qkv, .out = out, .log_sum_exp = log_sum_exp, .documents = documents, .dropout = whole.sight.dropout});
+          r.ops().attention(shape, {.q = qkv,
+                                    .kv = qkv,
+                                    .out = out,
+                                    .log_sum_exp = log_sum_exp,
+                                    .documents = documents,
+                                    .dropout = whole.sight.dropout});
         });
         const std::vector<bool> expected = seen_and_kept(b.rank.get(out));
         CHECK(seen_and_kept(compute_slices(b, whole, stretches(cuts)).out) == expected);
         CHECK(std::count(expected.begin(), expected.end(), true) > shape.tokens());
       }
     }
+  });
+}
+
+TEST_CASE("a backend refuses a window and sinks by a typed error before it computes anything", "[ops][segments]") {
+  on_every_backend([&](Bench& b) {
+    const SegmentShape plain = whole_sequences(1, 4, {2, 1, 8});
+    const Tensor qkv = b.put(b.draw({4, plain.packed_cols()})), out = b.poisoned({4, plain.query_cols()});
+    const Tensor dqkv = b.poisoned(qkv.shape), cache = b.poisoned({4, plain.key_value_cols()});
+    const Tensor sums = b.rank.poisoned({1, 2, 4}, DType::f32);
+    const auto refused = [](const auto& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.kind() == ErrorKind::unavailable ? 1 : 0;
+      }
+      return 0;
+    };
+    SegmentShape windowed = plain, with_sinks = plain;
+    windowed.window = 2, with_sinks.sinks = 1;
+    int refusals = 0;
+    b.team.run([&](TestRank& r) {
+      for (const SegmentShape& shape : {windowed, with_sinks}) {
+        refusals += refused([&] { r.ops().attention(shape, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums}); });
+        refusals += refused([&] {
+          r.ops().attention_backward(
+              shape, {.dout = out, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums, .dq = dqkv, .dkv = dqkv});
+        });
+        refusals += refused([&] { r.ops().cached_attention(shape, {.qkv = qkv, .cache = cache, .out = out}); });
+      }
+    });
+    CHECK(refusals == 6);
   });
 }
 

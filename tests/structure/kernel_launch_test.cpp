@@ -28,7 +28,9 @@ std::size_t count(const std::string& text, const std::string& words) {
 
 TEST_CASE("every kernel that may overlap the one before it waits for it, and claims no memory as unchanging") {
   std::size_t kernels = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(pipetrain::source_folder()) / "ops/cuda")) {
+  const fs::path root = fs::path(pipetrain::source_folder()) / "ops/cuda";
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!entry.is_regular_file()) continue;
     const std::string text = kernel_text(entry.path());
     // A file starts all its kernels one way.
     if (count(text, "__global__") == 0 || count(text, " launch(stream") == 0) continue;
@@ -38,8 +40,9 @@ TEST_CASE("every kernel that may overlap the one before it waits for it, and cla
     kernels += count(text, "__global__");
   }
   CHECK(kernels > 0);
-  for (const char* apart :
-       {"attention.cu", "attention_gradients.cu", "attention_mma.cu", "attention_mma_backward.cu", "small_gemm.cu"}) {
-    CHECK(count(kernel_text(fs::path(pipetrain::source_folder()) / "ops/cuda" / apart), " launch(stream") == 0);
+  for (const char* apart : {"attention/attention.cu", "attention/attention_gradients.cu", "attention/attention_mma.cu",
+                            "attention/attention_mma_backward.cu", "gemm/small_gemm.cu"}) {
+    REQUIRE(fs::exists(root / apart));
+    CHECK(count(kernel_text(root / apart), " launch(stream") == 0);
   }
 }

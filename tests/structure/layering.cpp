@@ -46,8 +46,8 @@ const std::vector<Room>& rooms() {
   return table;
 }
 
-// A large room has streets: folders that know each other in one direction only. A room's name stands for the files that lie in none
-// of them.
+// A large room has streets: folders that know each other in one direction only. A room's name stands for the files that lie in
+// none of them.
 const std::vector<Room>& streets() {
   static const std::vector<Room> table = {
       {"actors/training/records", {"actors/training/run", "actors/training/rank", "actors/training/job"}},
@@ -86,6 +86,12 @@ const std::vector<Room>& streets() {
       {"model/context", {}},
       {"model/config", {}},
       {"model", {"model/blocks", "model/weights", "model/context", "model/parameters", "model/config"}},
+      {"ops/cuda/dispatch", {"ops/cuda/attention", "ops/cuda/gemm", "ops/cuda/hopper", "ops/cuda"}},
+      {"ops/cuda/attention", {"ops/cuda/hopper", "ops/cuda"}},
+      {"ops/cuda/hopper", {"ops/cuda/norm", "ops/cuda"}},
+      {"ops/cuda/gemm", {"ops/cuda"}},
+      {"ops/cuda/norm", {"ops/cuda"}},
+      {"ops/cuda", {}},
       {"core/cuda", {"core"}},
       {"core", {}},
   };
@@ -245,6 +251,13 @@ class Checker {
     }
   }
 
+  // The backend that a file of a room belongs to: the first folder named cpu or cuda on its way, or none.
+  static std::string backend_of(const std::string& path) {
+    for (const fs::path& folder : fs::path(path).parent_path())
+      if (folder == "cpu" || folder == "cuda") return folder.string();
+    return {};
+  }
+
   // Two sources of one room share a name only as twins, one under cpu/ and one under cuda/.
   void check_names() {
     std::map<std::pair<std::string, std::string>, std::vector<std::string>> by_name;
@@ -257,8 +270,7 @@ class Checker {
     for (const auto& [name, paths] : by_name) {
       std::set<std::string> backends;
       for (const std::string& path : paths) {
-        const std::string folder = fs::path(path).parent_path().filename().string();
-        if (folder == "cpu" || folder == "cuda") backends.insert(folder);
+        if (const std::string backend = backend_of(path); !backend.empty()) backends.insert(backend);
       }
       if (paths.size() > 1 && backends.size() != paths.size()) {
         report(paths[1] + ":1", "has the name of " + paths[0] + "; only twins in cpu/ and cuda/ share one");

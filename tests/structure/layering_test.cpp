@@ -25,7 +25,7 @@ class SmallTree {
     write("schedules/plan/plan.hpp", "#include <vector>\n");
     write("comm/ucx.cpp", "#include <ucp/api/ucp.h>\n#include <boost/asio.hpp>\n#include \"core/error.hpp\"\n");
     write("ops/cpu/norm.cpp", "#include \"core/error.hpp\"\n");
-    write("ops/cuda/norm.cu", "#include <cuda_runtime.h>\n__global__ void kernel() {}\n");
+    write("ops/cuda/norm/norm.cu", "#include <cuda_runtime.h>\n__global__ void kernel() {}\n");
     write("actors/engine/stage.cpp", "#include <caf/all.hpp>\n#include \"schedules/plan/plan.hpp\"\n");
     write("actors/training/feeder.cpp", "#include \"core/error.hpp\"\n");
     write("apps/main.cpp", "#include \"schedules/plan/plan.hpp\"\n");

@@ -79,7 +79,7 @@ void get(const Source&, RunEnds&) {}
 
 void put(WireWriter& out, const StateWanted& message) {
   out.number(message.number);
-  out.number(static_cast<std::int32_t>(message.part.tp_rank));
+  out.number(static_cast<std::int32_t>(message.part.rank));
   out.text(message.part.state);
   out.number(static_cast<std::uint64_t>(message.part.parameter));
   out.number(static_cast<std::uint64_t>(message.part.begin));
@@ -87,7 +87,7 @@ void put(WireWriter& out, const StateWanted& message) {
 }
 void get(const Source& from, StateWanted& message) {
   message.number = from.count();
-  message.part.tp_rank = static_cast<int>(from.in.number<std::int32_t>());
+  message.part.rank = static_cast<int>(from.in.number<std::int32_t>());
   message.part.state = from.in.text();
   message.part.parameter = static_cast<std::size_t>(from.in.number<std::uint64_t>());
   message.part.begin = static_cast<std::size_t>(from.in.number<std::uint64_t>());
@@ -215,7 +215,7 @@ void get(const Source& from, WaitingLines& message) {
   message.number = from.count();
   const std::size_t lines = from.in.count(sizeof(std::uint32_t));
   const MeshShape& parts = from.limits.parts;
-  if (lines > static_cast<std::size_t>(parts.dp) * static_cast<std::size_t>(parts.pp) * static_cast<std::size_t>(parts.tp))
+  if (lines > static_cast<std::size_t>(parts.dp) * static_cast<std::size_t>(parts.pp) * static_cast<std::size_t>(parts.part))
     WireReader::refuse("more lines than the run has stages");
   message.lines.resize(lines);
   for (std::string& line : message.lines) line = from.in.text();

@@ -45,7 +45,7 @@ inline void put(WireWriter& out, const StageId& id) {
   for (const int number : {id.replica, id.stage, id.part}) out.number(static_cast<std::int32_t>(number));
 }
 inline void get(const Source& from, StageId& id) {
-  id = {from.below(from.limits.parts.dp), from.below(from.limits.parts.pp), from.below(from.limits.parts.tp)};
+  id = {from.below(from.limits.parts.dp), from.below(from.limits.parts.pp), from.below(from.limits.parts.part)};
 }
 
 inline void put(WireWriter& out, const Failure& failure) {

@@ -47,7 +47,7 @@ void complete(const FolderDraft& draft, const CheckpointContents& contents, cons
   }
   draft.fill([&](const fs::path& path) {
     auto& sums = manifest.checksums->small_files;
-    for (const fs::path& file : contents.companions) sums[file.filename().string()] = copy_companion(file, path);
+    for (const fs::path& file : contents.companions) sums[companion_name(file)] = copy_companion(file, path);
     sums["config.json"] = write_config(path, contents.config);
     write_manifest(path / checkpoint_state_file, manifest);
   });

@@ -13,6 +13,7 @@
 #include "files/json.hpp"
 #include "files/json_builder.hpp"
 #include "model/optimizer/optimizer.hpp"
+#include "model/weights/companion_files.hpp"
 
 namespace pipetrain {
 namespace {
@@ -83,10 +84,17 @@ std::uint64_t checksum_in(const Json& value, const fs::path& file) {
   return sum;
 }
 
+// A file of the checkpoint's folder, or one of its chat templates: nothing outside.
+bool names_own_file(std::string_view name) {
+  const std::string templates = std::string(chat_templates_folder) + "/";
+  if (name.starts_with(templates)) name.remove_prefix(templates.size());
+  return !name.empty() && name.find('/') == std::string_view::npos && name != "." && name != "..";
+}
+
 CheckpointChecksums checksums_in(const Json& value, const fs::path& file) {
   CheckpointChecksums checksums;
   for (const auto& [name, entry] : value.at("files").items()) {
-    if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..")
+    if (!names_own_file(name))
       refuse_checkpoint(file, fmt::format("{} is not the name of a file in this folder", shown_json_key(name)));
     if (entry.is_string()) {
       checksums.small_files[name] = checksum_in(entry, file);

@@ -1,7 +1,5 @@
 #include "actors/training/input/token_source.hpp"
 
-#include "core/process_group.hpp"
-
 namespace pipetrain {
 
 using schedules::InputKind;
@@ -24,13 +22,10 @@ struct Samples {
   std::int64_t sequence, count;
 };
 
-// What a rank gets of a sequence: its part of one of the slices. slices: of all that it gets.
-std::vector<Stretch> stretches_of(const ContextPart& part, const RowSplit& slices, int slice) {
-  const SequencePart of{part, slices.begin(slice) * part.size};
-  const std::int64_t tokens = slices.count(slice);
+std::vector<Stretch> stretches_of(const SequencePart& part, std::int64_t tokens) {
   std::vector<Stretch> stretches;
-  for (std::int64_t token = 0; token < tokens; token += of.run(token, tokens))
-    stretches.push_back({of.position(token, tokens), of.run(token, tokens)});
+  for (std::int64_t token = 0; token < tokens; token += part.run(token, tokens))
+    stretches.push_back({part.position(token, tokens), part.run(token, tokens)});
   return stretches;
 }
 
@@ -80,7 +75,9 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
     Stream& stream = *streams[lane].stream;
     Tensor& tensor = slot.lanes[lane].tensor;
     const ContextPart& part = streams[lane].part;
-    const std::vector<Stretch> stretches = stretches_of(part, RowSplit(sequence / part.size, slices_), microbatch % slices_);
+    const SequenceSlices passing{part, sequence / part.size, slices_};
+    const int slice = microbatch % slices_;
+    const std::vector<Stretch> stretches = stretches_of(passing.part(slice), passing.count(slice));
     tensor.shape = {samples * length_of(stretches)};
     wait_until_free(stream, slot, lane);
     copy_stretches(stream, {tokens, sequence, samples}, stretches, tensor);

@@ -71,39 +71,35 @@ Plan with_moves(const TrainJob& job, const Plan& plan) {
   }
 }
 
-}  // namespace
-
-schedules::EndOfStep end_of_step(const TrainJob& job) {
-  return {job.batch.dp > 1 || job.layout.cp > 1, job.layout.tp > 1 && job.layout.sequence_parallel, job.config.tied_embeddings};
+Plan plan_of(const TrainJob& job) {
+  const schedules::EndOfStep end{job.batch.dp > 1 || job.layout.cp > 1, job.layout.tp > 1 && job.layout.sequence_parallel,
+                                 job.config.tied_embeddings};
+  if (!job.layout.plan) {
+    const schedules::ScheduleShape shape{job.layout.pp, job.layout.chunks, static_cast<int>(job.batch.microbatches),
+                                         job.layout.slices};
+    return with_end_of_step(with_moves(job, build_schedule(job.layout.schedule, shape)), end);
+  }
+  const Plan& plan = *job.layout.plan;
+  check_size("stages", plan.placement.stages(), job.layout.pp);
+  check_size("chunks on each stage", plan.placement.chunks(), job.layout.chunks);
+  check_size("slices of each microbatch", plan.slices, job.layout.slices);
+  check_size("microbatches", plan.microbatches / plan.slices, job.batch.microbatches);
+  if (!plan.custom.empty())
+    refuse_plan("the plan has custom actions, X0 (" + plan.custom.front().name +
+                "), which only the compute of an embedding program knows; leave them out");
+  if (!ends_its_step(plan)) return with_end_of_step(with_moves(job, plan), end);
+  check_end_of_step(plan, end);
+  return with_moves(job, plan);
 }
 
-Plan plan_of(const TrainJob& job) {
+}  // namespace
+
+std::shared_ptr<const Plan> build_plan(const TrainJob& job) {
   try {
-    const auto end = end_of_step(job);
-    if (!job.layout.plan) {
-      const schedules::ScheduleShape shape{job.layout.pp, job.layout.chunks, static_cast<int>(job.batch.microbatches),
-                                           job.layout.slices};
-      return with_end_of_step(with_moves(job, build_schedule(job.layout.schedule, shape)), end);
-    }
-    const Plan& plan = *job.layout.plan;
-    check_size("stages", plan.placement.stages(), job.layout.pp);
-    check_size("chunks on each stage", plan.placement.chunks(), job.layout.chunks);
-    check_size("slices of each microbatch", plan.slices, job.layout.slices);
-    check_size("microbatches", plan.microbatches / plan.slices, job.batch.microbatches);
-    if (!plan.custom.empty())
-      refuse_plan("the plan has custom actions, X0 (" + plan.custom.front().name +
-                  "), which only the compute of an embedding program knows; leave them out");
-    if (!ends_its_step(plan)) return with_end_of_step(with_moves(job, plan), end);
-    check_end_of_step(plan, end);
-    return with_moves(job, plan);
+    return std::make_shared<const Plan>(plan_of(job));
   } catch (const std::invalid_argument& error) {
     refuse_plan(error.what());
   }
-}
-
-schedules::Placement placement_of(const TrainJob& job) {
-  if (job.layout.plan) return job.layout.plan->placement;
-  return schedules::build_schedule(job.layout.schedule, {job.layout.pp, job.layout.chunks, 1}).placement;
 }
 
 std::vector<std::vector<Block>> parts_of(const TrainJob& job, const schedules::Placement& placement) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "actors/training/job/train_job.hpp"
 #include "core/error.hpp"
@@ -18,15 +17,6 @@ namespace {
 [[noreturn]] void refuse_post_validation(const std::string& what) {
   throw Error(ErrorKind::input, {"post-validation", "on"}, what);
 }
-
-bool has_action(const std::vector<StageTrace>& stages, ActionKind kind) {
-  return std::any_of(stages.begin(), stages.end(), [kind](const StageTrace& stage) {
-    return std::any_of(stage.actions.begin(), stage.actions.end(),
-                       [kind](const TracedAction& one) { return one.action.kind == kind; });
-  });
-}
-
-double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -50,7 +40,7 @@ void check_post_validation(const TrainJob& job) {
 }
 
 void check_post_validation(const TrainJob& job, const Mesh& stages) {
-  if (job.post_validation && stages.shape().tp > 1)
+  if (job.post_validation && stages.shape().part > 1)
     refuse_post_validation(
         "needs all tensor-parallel ranks of a stage in one process, because they must begin early together; give each process "
         "whole stages, or turn it off");
@@ -68,30 +58,5 @@ std::vector<bool> stages_that_wait(const schedules::Plan& plan, const std::vecto
   for (const double end : ends) waits.push_back(last - end >= 0.5);
   return waits;
 }
-
-std::optional<OverlappedBubble::Shares> OverlappedBubble::add(const std::vector<StageTrace>& stages, bool announced) {
-  announced = announced && tails_.size() == stages.size();
-  tails_.resize(stages.size());
-  Shares shares;
-  double all_busy = 0, all_time = 0;
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    const auto& actions = stages[i].actions;
-    const auto norm = std::find_if(actions.begin(), actions.end(),
-                                   [](const TracedAction& one) { return one.action.kind == ActionKind::norm; });
-    const Tail before = std::exchange(tails_[i], {norm->times.end});
-    double busy = before.busy;
-    for (const TracedAction& one : actions)
-      (one.times.start < norm->times.end ? busy : tails_[i].busy) += seconds(one.times.end - one.times.start);
-    const double time = seconds(norm->times.end - before.norm_end);
-    shares.stages.push_back(time > 0 ? std::optional(std::max(0.0, 1 - busy / time)) : std::nullopt);
-    all_busy += busy;
-    all_time += time;
-  }
-  if (!announced || all_time <= 0) return std::nullopt;
-  shares.all = std::max(0.0, 1 - all_busy / all_time);
-  return shares;
-}
-
-bool previewed(const std::vector<StageTrace>& stages) { return has_action(stages, ActionKind::preview); }
 
 }  // namespace pipetrain

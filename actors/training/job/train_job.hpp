@@ -41,6 +41,9 @@ struct TrainJob {
   SampleOrder samples;
 
   LayoutSettings layout;
+  // All that asks for the run's plan shares this one, because to search for it takes long: see build_plan(). Null: a job that
+  // was not made by make_train_job(); whoever lays it out builds the plan.
+  std::shared_ptr<const schedules::Plan> plan;
   BatchShape batch;  // with dp
   DeviceSettings devices;
   Numerics numerics;

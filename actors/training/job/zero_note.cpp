@@ -11,7 +11,7 @@ namespace pipetrain {
 namespace {
 
 bool shares_memory(const TrainJob& job) {
-  const schedules::Plan plan = plan_of(job);
+  const schedules::Plan& plan = *job.plan;
   const auto& placement = plan.placement;
   const auto parts = parts_of(job, placement);
   for (int stage = 0; stage < placement.stages(); ++stage) {

@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "actors/engine/stage_compute.hpp"
 #include "core/device.hpp"
+#include "model/config/offload.hpp"
 
 namespace pipetrain {
 
@@ -49,5 +51,9 @@ std::unique_ptr<OffloadPlace> make_staged_disk_place(Device& device, const std::
                                                      const PlaceBytes& bytes);
 // Of the host, that it takes for these transfers.
 std::size_t staging_bytes(std::size_t transfer);
+
+// Adds what is offloaded from the device, and what the host needs to carry it there. device: null where it is not open yet;
+// then it counts as a CPU.
+void add_offloaded(const PlaceBytes& bytes, const Offload& offload, const Device* device, MemoryUse& use);
 
 }  // namespace pipetrain

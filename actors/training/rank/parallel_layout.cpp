@@ -23,10 +23,9 @@ namespace pipetrain {
 namespace {
 
 // An order is of one plan.
-void check_replayed(const TrainJob& job) {
+void check_replayed(const TrainJob& job, const schedules::Plan& plan) {
   if (!job.layout.replayed) return;
   const auto& recorded = *job.layout.replayed;
-  const schedules::Plan plan = plan_of(job);
   if (recorded.replicas == job.batch.dp && recorded.plan.placement == plan.placement && recorded.plan.stages == plan.stages)
     return;
   throw Error(ErrorKind::input, {"order", "replay"},
@@ -61,7 +60,7 @@ void check_offloaded_parameters(const TrainJob& job) {
 void check_divided_stages(const TrainJob& job, const Mesh& ranks) {
   const Mesh parts = StageParts(ranks).stage_mesh();
   check_post_validation(job, parts);
-  if (parts.shape().tp > 1 && job.layout.order != schedules::Order::planned)
+  if (parts.shape().part > 1 && job.layout.order != schedules::Order::planned)
     throw Error(
         ErrorKind::input, {"order", "ready"},
         "the ranks of a stage run in several processes, which must not choose apart; give each process whole stages, or "
@@ -75,7 +74,7 @@ void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::v
     throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
                 "replicas gather weights in one order, the plan's, and the run's order is ready; use planned");
   check_offloaded_parameters(job);
-  check_replayed(job);
+  check_replayed(job, plan);
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8(job);
@@ -117,10 +116,10 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
 
 ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
                                const std::optional<PlannedProcesses>& planned)
-    : plan_(plan_of(job)),
-      needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
-      parts_(parts_of(job, plan_.placement)),
-      world_(checked_world(job, plan_, parts_, channel, planned)),
+    : plan_(job.plan ? job.plan : build_plan(job)),
+      needs_(validate(plan(), job.layout.order, TransformerCompute::slot_life())),
+      parts_(parts_of(job, plan().placement)),
+      world_(checked_world(job, plan(), parts_, channel, planned)),
       reach_(world_, planned),
       cuts_(mesh()) {
   make_groups(job.config.tied_embeddings);
@@ -136,12 +135,12 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
 
 void ParallelLayout::make_groups(bool tied) {
   // The collectives of a braid run beside the products of its other action.
-  const GroupUse use = has_braids(plan_) ? GroupUse::beside_compute : GroupUse::alone;
+  const GroupUse use = has_braids(plan()) ? GroupUse::beside_compute : GroupUse::alone;
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor, use);
   for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::beside_compute);
   for (const auto& members : mesh().groups({Axis::dp, Axis::cp})) connect(members, &RankGroups::data, GroupUse::beside_compute);
   if (!tied) return;
-  const auto places = tied_sum_places(plan_.placement);
+  const auto places = tied_sum_places(plan().placement);
   for (const auto& pipeline : mesh().groups({Axis::pp})) {
     std::vector<int> members;
     for (const auto place : places) members.push_back(pipeline[static_cast<std::size_t>(place.stage)]);
@@ -151,14 +150,14 @@ void ParallelLayout::make_groups(bool tied) {
 
 std::vector<std::vector<Block>> ParallelLayout::chunks_of(int stage) const {
   std::vector<std::vector<Block>> chunks;
-  for (int chunk = 0; chunk < plan_.placement.chunks(); ++chunk) {
-    chunks.push_back(parts_[static_cast<std::size_t>(plan_.placement.virtual_stage(stage, chunk))]);
+  for (int chunk = 0; chunk < plan_->placement.chunks(); ++chunk) {
+    chunks.push_back(parts_[static_cast<std::size_t>(plan_->placement.virtual_stage(stage, chunk))]);
   }
   return chunks;
 }
 
 void ParallelLayout::add_links(RankSetup& setup) const {
-  const auto& placement = plan_.placement;
+  const auto& placement = plan_->placement;
   for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
     const int at = placement.virtual_stage(setup.id.pp, chunk);
     for (const int next : {at - 1, at + 1}) {
@@ -189,10 +188,10 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.chunks = chunks_of(setup.id.pp);
   setup.context = {setup.id.cp, mesh().shape().cp};
   setup.sequence = job.dataset->sequence_length() / setup.context.size;
-  setup.shape = {job.batch.microbatch, RowSplit(setup.sequence, plan_.slices).count(0)};
-  setup.microbatches = plan_.microbatches;
-  setup.slices = plan_.slices;
-  setup.braids = job.layout.order == schedules::Order::planned && has_braids(plan_);
+  setup.shape = {job.batch.microbatch, RowSplit(setup.sequence, plan_->slices).count(0)};
+  setup.microbatches = plan_->microbatches;
+  setup.slices = plan_->slices;
+  setup.braids = job.layout.order == schedules::Order::planned && has_braids(plan());
   setup.isolates_documents = job.dataset->isolates_documents();
   setup.sequence_parallel = job.layout.sequence_parallel;
   setup.numerics = job.numerics;
@@ -205,7 +204,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.offload = job.offload;
   setup.replicas = weight_copies(mesh().shape());
   setup.replica = weight_copy(setup.id, mesh().shape());
-  if (job.layout.order == schedules::Order::planned) setup.actions = plan_.stages[static_cast<std::size_t>(setup.id.pp)];
+  if (job.layout.order == schedules::Order::planned) setup.actions = plan_->stages[static_cast<std::size_t>(setup.id.pp)];
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
   setup.saves = job.saves;

@@ -45,7 +45,7 @@ class ParallelLayout {
   // {.dp = replicas, .pp = stages, .tp = parts}, each in the process of its ranks.
   Mesh stage_mesh() const { return cuts_.stage_mesh(); }
   StageParts::PartRank part_rank(const MeshCoordinate& at) const { return cuts_.part_rank(at); }
-  const schedules::Plan& plan() const { return plan_; }
+  const schedules::Plan& plan() const { return *plan_; }                      // the job's, where it has one
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }  // of the plan, by stage
   const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
   std::vector<std::vector<Block>> chunks_of(int stage) const;
@@ -64,7 +64,7 @@ class ParallelLayout {
   void add_links(RankSetup& setup) const;  // to its neighbours in the pipeline
   RankSetup rank_setup(const TrainJob& job, int rank) const;
 
-  schedules::Plan plan_;
+  std::shared_ptr<const schedules::Plan> plan_;
   std::vector<schedules::StageNeeds> needs_;
   std::vector<std::vector<Block>> parts_;  // by virtual stage
   World world_;

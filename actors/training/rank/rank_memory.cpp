@@ -54,10 +54,6 @@ Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shap
   return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.numerics.precision.comm};
 }
 
-std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
-  return align_up(lane_tensor(setup, kind, chunk, hidden).bytes());
-}
-
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
   return Tensor{nullptr, hidden, setup.numerics.precision.comm}.bytes();
 }
@@ -83,16 +79,6 @@ StageModelSpec model_spec(const RankSetup& setup) {
 
 bool runs_in_turns(const RankSetup& setup) { return setup.braids && setup.groups.tensor != nullptr; }
 
-void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use) {
-  if (setup.offload.folder.empty()) {
-    use.host += bytes.all;
-    return;
-  }
-  use.disk += bytes.all;
-  const bool on_gpu = setup.device != nullptr && setup.device->id().kind == DeviceKind::cuda;
-  if (on_gpu && bytes.all > 0) use.host += staging_bytes(bytes.transfer);
-}
-
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
   use.parameters += model.fp8_weight_bytes();
@@ -103,17 +89,18 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
     use.workspace += gpu ? gpu_scratch_estimate(setup) : cpu_scratch_estimate(setup, loading_threads(*setup.device));
   }
   use.activations = ActivationPool::bytes(model, setup.needs) + model.key_gradient_bytes();
-  add_outside(setup, OffloadedActivations::bytes(model, setup.needs), use);
+  add_offloaded(OffloadedActivations::bytes(model, setup.needs), setup.offload, setup.device, use);
   const Shape hidden = model.hidden_shape();
   use.queues += OutgoingLinks::memory(setup.links, hidden_bytes(setup, hidden));
   use.queues += documents_bytes(setup);
   use.workspace += setup.group_bytes;
   use.queues += static_cast<std::size_t>(setup.mirrors) * align_up(hidden_bytes(setup, hidden));
+  const auto lane_bytes = [&](InputKind kind, int chunk) { return align_up(lane_tensor(setup, kind, chunk, hidden).bytes()); };
   for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
     const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
-    use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(setup, InputKind::activation, chunk, hidden) +
-                  static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(setup, InputKind::gradient, chunk, hidden) +
-                  static_cast<std::size_t>(needs.target_slots) * lane_bytes(setup, InputKind::target, chunk, hidden);
+    use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(InputKind::activation, chunk) +
+                  static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(InputKind::gradient, chunk) +
+                  static_cast<std::size_t>(needs.target_slots) * lane_bytes(InputKind::target, chunk);
   }
   return use;
 }

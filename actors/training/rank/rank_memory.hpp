@@ -1,19 +1,17 @@
 // How large what a rank allocates is, from its setup and its model's own measurements.
 #pragma once
 
-#include "actors/training/offload/offload_place.hpp"
 #include "actors/training/rank/rank_setup.hpp"
 
 namespace pipetrain {
 
 // One lane of a queue's slot: without memory. hidden: StageModel::hidden_shape().
 Tensor lane_tensor(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
-std::size_t lane_bytes(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
 
 // Whether an action has a part of each sequence: a slice, or what the ranks that share one leave it.
 bool computes_parts(const RankSetup& setup);
-// Of RankCompute's documents: 0 where the data does not isolate them.
+// Bytes of what StepInputs keeps of documents: 0 where the data does not isolate them.
 std::size_t documents_bytes(const RankSetup& setup);
 
 // Whether the rank runs its braids' actions in turns, with a workspace for each.
@@ -27,9 +25,6 @@ std::size_t gpu_scratch_estimate(const RankSetup& setup);
 
 // What the compute threads of a CPU take for numbers of 16 bits that they widen; 0 in fp32.
 std::size_t cpu_scratch_estimate(const RankSetup& setup, unsigned threads);
-
-// Adds what is kept outside of the setup's device, and what the host needs to carry it there.
-void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use);
 
 // With what the operations of the setup's device take.
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model);

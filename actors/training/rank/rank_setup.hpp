@@ -7,12 +7,9 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/ranks/rank_lanes.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/job/train_job.hpp"
-#include "comm/outgoing_links.hpp"
-#include "comm/transport.hpp"
-#include "core/device.hpp"
-#include "core/mesh.hpp"
 #include "core/process_group.hpp"
 #include "model/config/offload.hpp"
 #include "model/config/zero.hpp"
@@ -31,11 +28,7 @@ struct RankGroups {
   std::shared_ptr<Group> tied;     // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
 };
 
-struct RankSetup {
-  MeshCoordinate id;
-  int rank = 0;  // of the mesh
-  int lane = 0;  // of the slots of its part of the stage
-  Device* device = nullptr;
+struct RankSetup : MeshRank {
   RankGroups groups;
   ModelConfig config;
   std::vector<std::vector<Block>> chunks;         // of this stage
@@ -51,10 +44,6 @@ struct RankSetup {
   std::uint64_t seed = 0;                         // of dropout
   bool sequence_parallel = true;
   Numerics numerics;
-  SlotMemory slot_memory;       // null: only to be estimated
-  LinkKinds links;              // to the ranks whose slots it fills
-  int mirrors = 0;              // slots of other processes that it fills by way of memory of its own
-  std::size_t group_bytes = 0;  // that its groups over processes keep on its device
   // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
   bool same_order = true;
   OptimizerSettings optimizer;

@@ -58,7 +58,7 @@ std::vector<MemoryUse> TransformerCompute::memory() const {
 }
 
 void TransformerCompute::read_state(std::int64_t number, const StatePart& part, float* out) {
-  const auto index = static_cast<std::size_t>(part.tp_rank);
+  const auto index = static_cast<std::size_t>(part.rank);
   worker(index).post([this, &rank = rank(index), number, part, out] {
     try {
       rank.state().read(part, out);
@@ -70,7 +70,7 @@ void TransformerCompute::read_state(std::int64_t number, const StatePart& part, 
 }
 
 std::size_t TransformerCompute::state_elements(const StatePart& part) const {
-  static_cast<void>(rank(static_cast<std::size_t>(part.tp_rank)).state().holder(part));
+  static_cast<void>(rank(static_cast<std::size_t>(part.rank)).state().holder(part));
   return part.elements;
 }
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "actors/training/job/job_plan.hpp"
 #include "schedules/simulate/simulate.hpp"
 
 namespace pipetrain {
@@ -46,7 +45,7 @@ double computing(const DeviceActions& actions) {
 }  // namespace
 
 HealthWatch::HealthWatch(const TrainJob& job, const WatchSettings& settings)
-    : settings_(settings), plan_(plan_of(job)), order_(job.layout.order) {
+    : settings_(settings), plan_(job.plan), order_(job.layout.order) {
   if (settings_.slow > 0 && settings_.slow_steps > 0) profile_.emplace(job, "");
 }
 
@@ -61,8 +60,9 @@ std::vector<std::string> HealthWatch::add(const StepReport& report) {
 void HealthWatch::simulate_step() {
   const Profile profile = profile_->profile();
   profile_.reset();
-  if (!profile.why_not(plan_).empty()) return;
-  const schedules::Timeline timeline = schedules::simulate(plan_, of_slices(profile.costs(), plan_.slices), {.order = order_});
+  if (!profile.why_not(*plan_).empty()) return;
+  const schedules::Timeline timeline =
+      schedules::simulate(*plan_, of_slices(profile.costs(), plan_->slices), {.order = order_});
   for (const auto& spans : timeline.stages) {
     double seconds = 0;
     for (const schedules::Span& span : spans)

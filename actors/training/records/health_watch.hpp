@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +26,7 @@ struct WatchSettings {
 // behind the first); the rank named is the slowest of the stage. Each of these is told once. Not thread-safe.
 class HealthWatch {
  public:
+  // The job has its plan.
   HealthWatch(const TrainJob& job, const WatchSettings& settings);
   // After every step: lines that tell what was noticed with it, most often none.
   std::vector<std::string> add(const StepReport& report);
@@ -41,7 +43,7 @@ class HealthWatch {
   void watch_norm(const StepReport& report, std::vector<std::string>& lines);
 
   WatchSettings settings_;
-  schedules::Plan plan_;
+  std::shared_ptr<const schedules::Plan> plan_;
   schedules::Order order_;
   std::optional<ProfileRecorder> profile_;  // until the step has been simulated
   std::int64_t measured_ = 0;

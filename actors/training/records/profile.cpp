@@ -118,7 +118,7 @@ std::string profile_config(ModelConfig config) {
   return parse_json(hf_config_text(config), {"config.json"}, {.values = 0}).dump();
 }
 
-ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : placement_(placement_of(job)) {
+ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : placement_(job.plan->placement) {
   layout_.model = std::move(model);
   layout_.config = profile_config(job.config);
   layout_.pp = job.layout.pp;

@@ -81,6 +81,7 @@ std::string profile_config(ModelConfig config);
 // messages.
 class ProfileRecorder {
  public:
+  // The job has its plan.
   ProfileRecorder(const TrainJob& job, std::string model);
   void add(const StepReport& report);
   // Of what was added; at least one step.

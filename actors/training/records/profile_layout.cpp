@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <numeric>
 
 #include "actors/training/rank/stage_memory.hpp"
+#include "actors/training/records/block_times.hpp"
 #include "core/error.hpp"
 #include "model/config/hf_config_text.hpp"
 #include "model/config/mode_names.hpp"
@@ -19,11 +18,7 @@ using schedules::Placement;
 
 namespace {
 
-// Of blocks, by what they compute: the four of BlockKind, and again those that recompute less than the run's others.
-constexpr std::size_t block_kinds = 4, kinds_of_blocks = 2 * block_kinds;
-using ByKind = std::array<double, kinds_of_blocks>;
-using Parts = std::vector<std::vector<Block>>;               // [virtual stage]
-using KindsOfParts = std::vector<std::vector<std::size_t>>;  // [virtual stage], one a block
+using Parts = std::vector<std::vector<Block>>;  // [virtual stage]
 
 KindsOfParts kinds_of(const Parts& parts, const Numerics& numerics) {
   KindsOfParts all;
@@ -47,85 +42,6 @@ Numerics numerics_of(const Profile& profile) {
   numerics.deterministic = profile.deterministic.value_or(true);
   return numerics;
 }
-
-// Solves a x = b for a symmetric positive definite matrix, by Cholesky's decomposition.
-ByKind solve(std::array<ByKind, kinds_of_blocks> a, ByKind b) {
-  for (std::size_t i = 0; i < kinds_of_blocks; ++i) {
-    for (std::size_t j = 0; j <= i; ++j) {
-      double sum = a[i][j];
-      for (std::size_t k = 0; k < j; ++k) sum -= a[i][k] * a[j][k];
-      a[i][j] = i == j ? std::sqrt(sum) : sum / a[j][j];
-    }
-    for (std::size_t k = 0; k < i; ++k) b[i] -= a[i][k] * b[k];
-    b[i] /= a[i][i];
-  }
-  for (std::size_t i = kinds_of_blocks; i-- > 0;) {
-    for (std::size_t k = i + 1; k < kinds_of_blocks; ++k) b[i] -= a[k][i] * b[k];
-    b[i] /= a[i][i];
-  }
-  return b;
-}
-
-// One kind of work, such as all F: the time of each block, from that of each measured stage.
-class BlockTimes {
- public:
-  // seconds: of each part. shares: what a block of each kind takes by its FLOPs, in any unit.
-  BlockTimes(const KindsOfParts& parts, const std::vector<double>& seconds, const ByKind& shares) {
-    per_kind_ = shares;
-    double counted = 0;
-    for (const auto& part : parts)
-      for (const std::size_t kind : part) counted += shares[kind];
-    const double scale = std::accumulate(seconds.begin(), seconds.end(), 0.0) / counted;
-    if (!(scale > 0)) return;  // was not measured
-    for (double& share : per_kind_) share *= scale;
-    std::array<ByKind, kinds_of_blocks> a{};
-    ByKind b{};
-    for (std::size_t kind = 0; kind < kinds_of_blocks; ++kind) a[kind][kind] = b[kind] = drawn_to_shares;
-    for (std::size_t v = 0; v < parts.size(); ++v) {
-      if (!(seconds[v] > 0)) continue;
-      ByKind row{};  // of seconds[v], by kind
-      for (const std::size_t kind : parts[v]) row[kind] += per_kind_[kind] / seconds[v];
-      for (std::size_t i = 0; i < kinds_of_blocks; ++i) {
-        b[i] += row[i];
-        for (std::size_t j = 0; j < kinds_of_blocks; ++j) a[i][j] += row[i] * row[j];
-      }
-    }
-    const ByKind factor = solve(a, b);
-    for (std::size_t kind = 0; kind < kinds_of_blocks; ++kind) per_kind_[kind] *= std::max(factor[kind], 0.0);
-    for (std::size_t v = 0; v < parts.size(); ++v) {
-      double sum = 0;
-      for (const std::size_t kind : parts[v]) sum += per_kind_[kind];
-      factor_of_block_.insert(factor_of_block_.end(), parts[v].size(), sum > 0 ? seconds[v] / sum : 0);
-    }
-  }
-
-  // Of the block of this number in the model, where it is of this kind, which it need not have been.
-  double of(std::size_t block, std::size_t kind) const {
-    return factor_of_block_.empty() ? 0 : factor_of_block_[block] * per_kind_[kind];
-  }
-  // The mean of all blocks of this kind, given the kinds of all measured parts.
-  double mean(const KindsOfParts& parts, std::size_t kind) const {
-    double sum = 0;
-    std::size_t block = 0, count = 0;
-    for (const auto& part : parts)
-      for (const std::size_t one : part) {
-        if (one == kind) sum += of(block, kind), ++count;
-        ++block;
-      }
-    return count > 0 ? sum / static_cast<double>(count) : 0;
-  }
-  // Of blocks of these kinds, the first of which has this number.
-  double sum(std::size_t first, const std::vector<std::size_t>& blocks) const {
-    double sum = 0;
-    for (std::size_t i = 0; i < blocks.size(); ++i) sum += of(first + i, blocks[i]);
-    return sum;
-  }
-
- private:
-  static constexpr double drawn_to_shares = 1e-3;  // against errors of stages' times, relative and squared
-  ByKind per_kind_{};
-  std::vector<double> factor_of_block_;  // what blocks of a measured stage took beside what their kinds take
-};
 
 // FLOPs of a block of each kind in F, I and W.
 struct Flops {

@@ -11,11 +11,9 @@ namespace pipetrain {
 // The profile as a run of this placement would have given it, cut as `cut` says (empty: by cost), with I and W apart if
 // `split`.
 //
-// Times of stages become times of blocks, and those the times of other stages. A stage's time is the sum of its blocks'; the
-// times of an attention block, an MLP block, the embedding and the head are those that give all stages their times with the
-// least error, drawn to the shares of their FLOPs where several do (ridge regression), and each stage's blocks are then scaled
-// to its measured sum. Of a backward that was measured whole, I and W get their shares of its FLOPs. The ends of the step go by
-// parameters; a message between any two stages takes the median of those that were measured, and no time where none was.
+// Times of stages become times of blocks (BlockTimes), and those the times of other stages. Of a backward that was measured
+// whole, I and W get their shares of its FLOPs. The ends of the step go by parameters; a message between any two stages takes
+// the median of those that were measured, and no time where none was.
 //
 // Throws Error(input) for a profile whose model cannot be read, or has too few blocks for the placement, and for a cut that
 // does not go with them.

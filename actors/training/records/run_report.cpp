@@ -4,7 +4,6 @@
 
 #include <stdexcept>
 
-#include "actors/training/job/job_plan.hpp"
 #include "actors/training/rank/parallel_layout.hpp"
 #include "model/costs.hpp"
 #include "schedules/simulate/simulate.hpp"
@@ -12,17 +11,6 @@
 namespace pipetrain {
 
 namespace {
-
-std::vector<std::string> device_names(const Mesh& mesh) {
-  std::vector<std::string> names;
-  const MeshShape& shape = mesh.shape();
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    const MeshCoordinate at = mesh.at(rank);
-    names.push_back((shape.dp > 1 ? fmt::format("replica {} ", at.dp) : "") + fmt::format("stage {}", at.pp) +
-                    (stage_size(shape) > 1 ? fmt::format(" rank {}", stage_rank(at, shape)) : ""));
-  }
-  return names;
-}
 
 Facts facts_of(const TrainJob& job, const std::string& model, const NamedValues& settings) {
   const ModelConfig& config = job.config;
@@ -39,13 +27,14 @@ Facts facts_of(const TrainJob& job, const std::string& model, const NamedValues&
 }  // namespace
 
 RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedValues& settings)
-    : no_steps_(job), plan_(plan_of(job)), order_(job.layout.order), profile_(job, model) {
+    : no_steps_(job), plan_(job.plan), order_(job.layout.order), profile_(job, model) {
   begin_.title =
       fmt::format("{}, {}, pp {} tp {}{} dp {}, {} microbatches{}", model, job.layout.schedule, job.layout.pp, job.layout.tp,
                   job.layout.cp > 1 ? fmt::format(" cp {}", job.layout.cp) : "", job.batch.dp, job.batch.microbatches,
                   job.layout.slices > 1 ? fmt::format(" of {} slices", job.layout.slices) : "");
   begin_.settings = facts_of(job, model, settings);
-  begin_.device_names = device_names(mesh_of(job));
+  const Mesh mesh = mesh_of(job);
+  for (int rank = 0; rank < mesh.size(); ++rank) begin_.device_names.push_back(rank_name(mesh.at(rank), mesh.shape()));
   curves_ = {{"loss", "", 1, [](const StepMetrics& m) { return m.loss; }, {}},
              {"gradient norm", "", 1, [](const StepMetrics& m) { return m.grad_norm; }, {}},
              {"learning rate", "", 1, [](const StepMetrics& m) { return m.lr; }, {}},
@@ -88,12 +77,12 @@ schedules::Timeline RunReport::timeline_of(const StepReport& report, const char*
 
 void RunReport::add_simulated(ReportPage& page) const {
   const Profile profile = profile_.profile();
-  std::string why_not = profile.why_not(plan_);
+  std::string why_not = profile.why_not(*plan_);
   if (why_not.empty()) {
     try {
       schedules::SimulationOptions options;
       options.order = order_;
-      page.timelines.push_back(simulate(plan_, of_slices(profile.costs(), plan_.slices), options));
+      page.timelines.push_back(simulate(*plan_, of_slices(profile.costs(), plan_->slices), options));
       page.timelines.back().title = "simulated, from the median costs of the steps so far";
       return;
     } catch (const std::invalid_argument& error) {  // a time too short for the clock

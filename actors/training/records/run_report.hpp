@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ namespace pipetrain {
 // Not thread-safe. Memory is bounded, however long the run.
 class RunReport {
  public:
-  // model: as the run named it.
+  // The job has its plan. model: as the run named it.
   RunReport(const TrainJob& job, const std::string& model, const NamedValues& settings);
   // Steps that earlier starts of the run made: for the curves.
   void add_history(const std::vector<StepMetrics>& steps, const std::vector<EvaluationMetrics>& evaluations);
@@ -48,7 +49,7 @@ class RunReport {
   std::vector<Curve<StepMetrics>> curves_;
   std::vector<Curve<EvaluationMetrics>> evaluation_curves_;
   RunTimeline no_steps_;
-  schedules::Plan plan_;
+  std::shared_ptr<const schedules::Plan> plan_;
   schedules::Order order_;
   ProfileRecorder profile_;
   std::optional<StepMetrics> newest_metrics_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "actors/training/job/job_plan.hpp"
 #include "actors/training/rank/parallel_layout.hpp"
 #include "schedules/record/output_times.hpp"
 
@@ -23,12 +22,12 @@ std::size_t count(const std::vector<std::vector<Span>>& rows) {
   return actions;
 }
 
-std::string name_of(const MeshCoordinate& rank, const MeshShape& shape) {
+}  // namespace
+
+std::string rank_name(const MeshCoordinate& rank, const MeshShape& shape) {
   return (shape.dp > 1 ? "replica " + std::to_string(rank.dp) + " " : "") + "stage " + std::to_string(rank.pp) +
          (stage_size(shape) > 1 ? " rank " + std::to_string(stage_rank(rank, shape)) : "");
 }
-
-}  // namespace
 
 std::string run_title(const TrainJob& job) {
   return job.layout.schedule + ", pp " + std::to_string(job.layout.pp) + ", tp " + std::to_string(job.layout.tp) +
@@ -41,8 +40,7 @@ RunTimeline::RunTimeline(std::string title, schedules::Placement placement, int 
     : title_(std::move(title)), placement_(std::move(placement)), mesh_(mesh), microbatches_(microbatches), slices_(slices) {}
 
 RunTimeline::RunTimeline(const TrainJob& job)
-    : RunTimeline(run_title(job), placement_of(job), static_cast<int>(job.batch.microbatches) * job.layout.slices, mesh_of(job),
-                  job.layout.slices) {}
+    : RunTimeline(run_title(job), job.plan->placement, job.plan->microbatches, mesh_of(job), job.plan->slices) {}
 
 void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices) {
   Rows rows(devices.size()), moves(devices.size());
@@ -79,7 +77,7 @@ void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices
     }
   }
   if (names_.empty()) {
-    for (const auto& device : devices) names_.push_back(name_of(device.rank, mesh_.shape()));
+    for (const auto& device : devices) names_.push_back(rank_name(device.rank, mesh_.shape()));
   }
   last_step_ = step;
   kept_ += count(rows) + count(moves);

@@ -13,11 +13,14 @@ namespace pipetrain {
 
 // What a run of this job is called in its records: "1f1b, pp 4, tp 1, dp 1, 16 microbatches".
 std::string run_title(const TrainJob& job);
+// A rank in the records of a run: "replica 0 stage 1 rank 2", without what the mesh has one of.
+std::string rank_name(const MeshCoordinate& rank, const MeshShape& shape);
 
 // Keeps the newest steps, up to about a million actions. One row per device: replica, stage, tensor-parallel rank, the last
 // fastest; seconds since the first action of the first step. What an action waited for is found from when its inputs were made.
 class RunTimeline {
  public:
+  // The job has its plan.
   explicit RunTimeline(const TrainJob& job);
   // mesh: of the devices that each step tells of, in this order.
   RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh, int slices = 1);

@@ -63,11 +63,10 @@ void open_data(const RunSettings& settings, std::vector<std::string>& notes, Tra
   }
 }
 
-// A given plan must go with this model and layout; it gets the end of its step here.
-void complete_plan(TrainJob& job) {
-  if (!job.layout.plan) return;
+// Throws where a given plan does not go with this model and layout.
+void keep_plan(TrainJob& job) {
   try {
-    job.layout.plan = std::make_shared<const schedules::Plan>(plan_of(job));
+    job.plan = build_plan(job);
   } catch (const Error& error) {
     if (job.layout.plan_file.empty()) throw;
     throw Error(error.kind(), fmt::format("{}: {}", job.layout.plan_file, error.what()));
@@ -105,8 +104,8 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.fault = settings.fault;
   job.companions = companion_files(settings.model.name, settings.data.tokenizer);
   job.saves = settings.saving.folder.has_value();
-  complete_plan(job);
-  if (!job.layout.cut.empty()) cut_blocks(job.config, job.layout.cut, placement_of(job).virtual_stages());  // throws
+  keep_plan(job);
+  if (!job.layout.cut.empty()) cut_blocks(job.config, job.layout.cut, job.plan->placement.virtual_stages());  // throws
   check_post_validation(job);
   if (const auto note = undivided_gradients_note(job)) notes.push_back(*note);
   const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);

@@ -1,20 +1,13 @@
 #include "actors/training/run/trainer.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <future>
-#include <limits>
-#include <map>
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/ranks/run_processes.hpp"
 #include "actors/training/checkpoint/checkpoint_save.hpp"
 #include "actors/training/input/step_samples.hpp"
-#include "actors/training/input/step_source.hpp"
-#include "actors/training/input/token_source.hpp"
 #include "actors/training/job/job_settings.hpp"
 #include "actors/training/job/post_validation.hpp"
 #include "actors/training/rank/logical_state.hpp"
@@ -22,42 +15,14 @@
 #include "actors/training/rank/transformer_compute.hpp"
 #include "actors/training/run/evaluator.hpp"
 #include "actors/training/run/job_memory.hpp"
-#include "actors/training/run/step_results.hpp"
-#include "core/error.hpp"
+#include "actors/training/run/step_bubbles.hpp"
+#include "actors/training/run/step_sources.hpp"
+#include "actors/training/run/step_verdicts.hpp"
 #include "data/samples/fingerprint.hpp"
-#include "model/optimizer/loss_scale.hpp"
 #include "model/optimizer/optimizer.hpp"
-#include "model/parameters/gradient_norm.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
-namespace {
-
-double bubble_fraction(const std::vector<StageTrace>& stages) {
-  using Seconds = std::chrono::duration<double>;
-  auto first = std::chrono::steady_clock::time_point::max();
-  auto last = std::chrono::steady_clock::time_point::min();
-  double busy = 0;
-  for (const auto& stage : stages) {
-    for (const auto& action : stage.actions) {
-      if (schedules::is_move(action.action.kind)) continue;  // beside what keeps the stage busy
-      first = std::min(first, action.times.start);
-      last = std::max(last, action.times.end);
-      busy += Seconds(action.times.end - action.times.start).count();
-    }
-  }
-  const double makespan = Seconds(last - first).count();
-  return makespan > 0 ? std::max(0.0, 1 - busy / (static_cast<double>(stages.size()) * makespan)) : 0;
-}
-
-void check_finite(double value, const char* what, std::int64_t step) {
-  if (std::isfinite(value)) return;
-  throw Error(ErrorKind::numeric, "the " + std::string(what) + " of step " + std::to_string(step) + " is " +
-                                      (std::isnan(value) ? "NaN" : "infinite") +
-                                      "; lower the learning rate or look at the data of this step");
-}
-
-}  // namespace
 
 class Trainer::Run {
  public:
@@ -67,16 +32,15 @@ class Trainer::Run {
         layout_(job_, channel_),
         samples_(std::make_shared<StepSamples>(job_.dataset, job_.batch, job_.samples.shuffle, job_.samples.seed,
                                                sequence_chunks(job_))),
-        results_(layout_, job_),
+        verdicts_(layout_, job_),
         steps_done_(job_.steps_done),
         applied_steps_(job_.initial.applied_steps),
-        loss_scale_(job_.loss_scale.dynamic && job_.initial.loss_scale ? LossScale(job_.loss_scale, *job_.initial.loss_scale)
-                                                                       : LossScale(job_.loss_scale)),
         first_loss_(job_.first_loss),
         has_first_loss_(steps_done_ > 0 && (job_.last_loss || job_.first_loss != 0)),  // older checkpoints lack the last one
         last_loss_(job_.last_loss) {
     check_post_validation(job_);
-    if (job_.evaluation) evaluator_.emplace(job_, results_);
+    if (job_.evaluation) evaluator_.emplace(job_, verdicts_.results());
+    sources_.emplace(job_, layout_, samples_, evaluator_ ? evaluator_->samples() : nullptr);
     check_memory();
     build_computes();
     PipelineOptions options;
@@ -92,7 +56,7 @@ class Trainer::Run {
     if (channel_) options.processes = processes();
     pipeline_ = std::make_unique<Pipeline>(
         options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },
-        [this](int replica) { return make_source(replica, 0); });
+        [this](int replica) { return sources_->make(replica, 0); });
   }
 
   // What runs on one device may still touch another's memory: everything stops before anything is freed.
@@ -112,15 +76,14 @@ class Trainer::Run {
     report.tokens = samples_->size(number).counted;
     const auto start = std::chrono::steady_clock::now();
     auto outcome = pipeline_->step(
-        info, [&](const auto& results) { return decide(results, info, report); }, coming);
+        info, [&](const auto& results) { return verdicts_.decide(results, info, report); }, coming);
     for (auto& stage : outcome.devices) {
       for (auto& actions : stage) report.devices.push_back({rank_at(report.devices.size()), std::move(actions)});
     }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    report.bubble = bubble_fraction(outcome.stages);
-    if (job_.post_validation) add_overlap(outcome.stages, report, coming.has_value());
-    report.input_wait = longest_input_wait(outcome.stages, number, start);
     report.trace = std::move(outcome.stages);
+    bubbles_.add_to(report, job_.post_validation, coming.has_value());
+    report.input_wait = sources_->longest_wait(report.trace, number, start);
     steps_done_ = number;
     if (!report.skipped) ++applied_steps_;
     report.applied_steps = applied_steps_;
@@ -173,7 +136,7 @@ class Trainer::Run {
     state.step = steps_done_;
     state.applied_steps = applied_steps_;
     state.optimizer = job_.optimizer.name;
-    if (loss_scale_.is_dynamic()) state.loss_scale = loss_scale_.state();
+    state.loss_scale = verdicts_.loss_scale_state();
     state.first_loss = first_loss_;
     state.last_loss = last_loss_;
     state.global_batch = job_.batch.global_batch();
@@ -192,15 +155,7 @@ class Trainer::Run {
     // Where no label counts, losses and gradients are 0, and 1 divides them as well as any other number.
     const auto tokens = std::max<std::int64_t>(samples_->size(step).counted, 1);
     return {step, layout_.plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
-            loss_scale_.value()};
-  }
-
-  void add_overlap(const std::vector<StageTrace>& stages, StepReport& report, bool another_announced) {
-    report.redone = report.redone && previewed(stages);
-    if (const auto shares = overlapped_.add(stages, std::exchange(announced_, another_announced))) {
-      report.bubble = shares->all;
-      report.stage_bubble = shares->stages;
-    }
+            verdicts_.loss_scale()};
   }
 
   void keep_loss(double loss) {
@@ -242,89 +197,24 @@ class Trainer::Run {
     processes.channel = channel_;
     processes.transport = layout_.transport();
     processes.parts = layout_.stage_mesh();
-    processes.make_source = [this](int replica, int part) { return make_source(replica, part); };
+    processes.make_source = [this](int replica, int part) { return sources_->make(replica, part); };
     return processes;
   }
 
-  std::shared_ptr<InputSource> make_source(int replica, int part) {
-    const auto& placement = layout_.plan().placement;
-    const auto source = [&](const std::shared_ptr<const StepSamples>& samples) {
-      return std::make_shared<TokenSource>(
-          replica, samples, layout_.receivers({replica, placement.at(0).stage, part}),
-          layout_.receivers({replica, placement.at(placement.virtual_stages() - 1).stage, part}), job_.layout.slices);
-    };
-    const auto training = source(samples_);
-    if (part == 0 && !layout_.receivers({replica, placement.at(0).stage, part}).empty()) sources_[replica] = training;
-    if (!evaluator_) return training;
-    return std::make_shared<StepSource>(training, source(evaluator_->samples()));
-  }
-
-  // Over the replicas; nothing where another process reads the data of one.
-  std::optional<double> longest_input_wait(const std::vector<StageTrace>& stages, std::int64_t step,
-                                           ReadTimes::Clock::time_point begin) const {
-    if (std::ssize(sources_) < job_.batch.dp) return {};
-    const int first_stage = layout_.plan().placement.at(0).stage;
-    double longest = 0;
-    for (const StageTrace& stage : stages) {
-      if (stage.stage.stage != first_stage || stage.stage.part != 0) continue;
-      const auto reads = sources_.at(stage.stage.replica)->read_times().take(step);
-      longest = std::max(longest, input_wait(reads, stage, begin));
-    }
-    return longest;
-  }
-
   MeshCoordinate rank_at(std::size_t rank) const { return layout_.mesh().at(static_cast<int>(rank)); }
-
-  Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) {
-    report.grad_norm = results_.grad_norm(results) / info.loss_scale;
-    if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
-    if (!report.has_loss()) return skip_without_labels(report);
-    results_.add_losses(results, info.kind, report.loss);
-    report.loss /= info.tokens;
-    check_finite(report.loss, "loss", info.step);
-    report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
-    if (loss_scale_.is_dynamic() && !std::isfinite(report.grad_norm)) {
-      report.skipped = true;
-      lower_loss_scale(info);
-    } else {
-      check_finite(report.grad_norm, "gradient norm", info.step);
-      loss_scale_.applied();
-    }
-    const float clip = clip_factor(report.grad_norm, job_.clip_norm);
-    report.redone = job_.post_validation && (report.skipped || clip != 1);  // if any stage went ahead
-    if (report.skipped) return {.apply = false};
-    return {true, clip / info.loss_scale, clip == 1};
-  }
-
-  // Its gradients of 0 would still decay weights and moments, and say nothing of the loss scale.
-  Verdict skip_without_labels(StepReport& report) const {
-    report.loss = std::numeric_limits<double>::quiet_NaN();
-    report.skipped = true;
-    report.redone = job_.post_validation;
-    return {.apply = false};
-  }
-
-  void lower_loss_scale(const StepInfo& info) {
-    if (loss_scale_.overflowed()) return;
-    throw Error(ErrorKind::numeric, fmt::format("the gradients of step {} overflow at the smallest loss scale, {}; lower the "
-                                                "learning rate, or train in bf16",
-                                                info.step, info.loss_scale));
-  }
 
   TrainJob job_;
   std::shared_ptr<EngineChannel> channel_;  // null: one process
   ParallelLayout layout_;                   // devices and groups: outlives the computes
   std::shared_ptr<const StepSamples> samples_;
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
-  std::map<int, std::shared_ptr<TokenSource>> sources_;        // by replica, of those whose first stage runs here
-  std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
-  StepResults results_;
+  std::optional<StepSources> sources_;
+  std::unique_ptr<Pipeline> pipeline_;  // its actors end first
+  StepVerdicts verdicts_;
   std::optional<Evaluator> evaluator_;  // where there is data to evaluate on
   std::int64_t steps_done_;
   std::int64_t applied_steps_;  // of them, those the optimizer applied
-  LossScale loss_scale_;
-  OverlappedBubble overlapped_;
-  bool announced_ = false;  // the coming step, to the one before it
+  StepBubbles bubbles_;
   double first_loss_;
   bool has_first_loss_;  // of this run or of the one before it; the first steps may have none
   std::optional<double> last_loss_;

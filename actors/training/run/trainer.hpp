@@ -38,7 +38,7 @@ struct StepReport {
   bool redone = false;               // a stage began the coming step from weights that the verdict did not confirm
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
-  // Of each stage, where steps overlap; bubble is then of them too, see OverlappedBubble. Else empty.
+  // Of each stage, where steps overlap; bubble is then of them too, see StepBubbles. Else empty.
   std::vector<std::optional<double>> stage_bubble;
   std::optional<double> input_wait;  // seconds that a first stage may have waited for data; nothing where others read it
   std::vector<StageTrace> trace;     // of each stage's first rank
@@ -85,8 +85,6 @@ class Trainer {
   // steps may run while it is written. The future, which must go before this, is ready once the checkpoint is whole and
   // durable, or throws why it is not: see start_checkpoint(). One at a time. `check_folder`: see CheckpointContents.
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder = nullptr);
-  // The same, and waits for it.
-  void save_checkpoint(const std::filesystem::path& folder) { start_checkpoint(folder).get(); }
 
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline

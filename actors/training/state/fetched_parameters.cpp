@@ -37,25 +37,33 @@ FetchedParameters::Sizes FetchedParameters::sizes(const ParameterLayout& layout,
   return sizes;
 }
 
-FetchedParameters::FetchedParameters(const Setup& setup, OffloadedArray& weights, void* memory, UnitTurns::Sequences sequences)
+FetchedParameters::FetchedParameters(const Setup& setup, OffloadedArray& weights, int prefetch, UnitTurns::Sequences sequences)
     : setup_(setup),
       weights_(setup.device, weights, regions(setup.units)),
-      turns_(setup.layout, setup.units, setup.prefetch, std::move(sequences),
+      turns_(setup.layout, setup.units, prefetch, std::move(sequences),
              [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
       stepped_(setup.device.make_event()),
       vectors_fetched_(setup.device.make_event()) {
   constexpr std::uintptr_t granularity = OffloadPlace::granularity;
-  const auto begin = (reinterpret_cast<std::uintptr_t>(memory) + granularity - 1) / granularity * granularity;
-  make_slots(reinterpret_cast<char*>(begin));
+  const std::size_t bytes = sizes(setup.layout, setup.units, prefetch, weights_.type()).bytes();
+  memory_ = setup.device.allocate(align_up(bytes), setup.rank + ": fetched parameters");
+  const auto begin = (reinterpret_cast<std::uintptr_t>(memory_.data()) + granularity - 1) / granularity * granularity;
+  make_slots(reinterpret_cast<char*>(begin), prefetch);
   make_views();
 }
 
-void FetchedParameters::make_slots(char* memory) {
+void FetchedParameters::set_rehearsing(bool rehearsing) {
+  rehearsing_ = rehearsing;
+  const auto bytes = static_cast<std::int64_t>(memory_.bytes());
+  if (rehearsing) setup_.compute.zero({memory_.data(), {bytes / 4}, DType::f32});
+}
+
+void FetchedParameters::make_slots(char* memory, int prefetch) {
   for (const ShardUnit& unit : setup_.units) {
     vector_pages_.push_back(unit.vectors ? memory : nullptr);
     if (unit.vectors) memory += OffloadedArray::page_bytes(unit.weights, weights_.type());
   }
-  const Sizes all = sizes(setup_.layout, setup_.units, setup_.prefetch, weights_.type());
+  const Sizes all = sizes(setup_.layout, setup_.units, prefetch, weights_.type());
   for (std::size_t i = 0; i < all.slots.all(); ++i) {
     Slot slot;
     slot.pages = memory;

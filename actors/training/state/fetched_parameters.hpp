@@ -10,6 +10,7 @@
 #include "actors/training/offload/offloaded_units.hpp"
 #include "actors/training/state/step_parameters.hpp"
 #include "actors/training/state/unit_turns.hpp"
+#include "core/buffer.hpp"
 
 namespace pipetrain {
 
@@ -25,20 +26,14 @@ class FetchedParameters final : public StepParameters {
   };
   static Sizes sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, DType type);
 
-  struct Setup {
-    const ParameterLayout& layout;
-    const std::vector<ShardUnit>& units;  // for one replica
-    Device& device;
-    Stream& compute;  // of the rank
-    int prefetch = 1;
-  };
-  // weights: outlives it. memory: sizes().bytes() of the device.
-  FetchedParameters(const Setup& setup, OffloadedArray& weights, void* memory, UnitTurns::Sequences sequences);
+  // The setup's units are for one replica; weights outlives it. Allocates sizes().bytes() of the device. Throws
+  // Error(out_of_memory).
+  FetchedParameters(const Setup& setup, OffloadedArray& weights, int prefetch, UnitTurns::Sequences sequences);
 
   void begin_step(schedules::StepKind kind) override;
   void publish(std::size_t unit) override { weights_.stored(unit); }
   void loaded() override { weights_.settle(); }
-  void set_rehearsing(bool rehearsing) override { rehearsing_ = rehearsing; }
+  void set_rehearsing(bool rehearsing) override;
   Tensor settled() override;
   const std::vector<Tensor>& acquire(std::size_t block) override;
   void release(std::size_t block) override;
@@ -50,12 +45,13 @@ class FetchedParameters final : public StepParameters {
     std::unique_ptr<Event> fetched, released;
   };
 
-  void make_slots(char* memory);
+  void make_slots(char* memory, int prefetch);
   void make_views();
   void fill(std::size_t slot, std::size_t unit);
 
   Setup setup_;
   OffloadedUnits weights_;
+  Buffer memory_;
   UnitTurns turns_;
   std::vector<char*> vector_pages_;  // by unit; null: no vectors
   std::vector<Slot> slots_;

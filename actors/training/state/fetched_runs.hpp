@@ -22,6 +22,7 @@ class FetchedRuns final : public OwnRuns {
   // Of the device. Pure.
   static std::size_t bytes(const std::vector<Region>& runs, DType type);
 
+  DType type() const override { return units_.type(); }
   Tensor acquire(Stream& transfer, std::size_t unit) override;
   void release(Stream& transfer, std::size_t unit) override;
   void publish(std::size_t unit) override { units_.stored(unit); }

@@ -1,6 +1,7 @@
 #include "actors/training/state/gathered_parameters.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "core/buffer.hpp"
@@ -43,15 +44,26 @@ GatheredParameters::Sizes GatheredParameters::sizes(const ParameterLayout& layou
   return sizes;
 }
 
-GatheredParameters::GatheredParameters(const Setup& setup, Memory memory, int prefetch, UnitTurns::Sequences sequences)
+GatheredParameters::GatheredParameters(const Setup& setup, const Replicas& replicas, std::unique_ptr<OwnRuns> runs,
+                                       int prefetch, UnitTurns::Sequences sequences)
     : setup_(setup),
-      memory_(std::move(memory)),
+      replicas_(replicas),
+      runs_(std::move(runs)),
       turns_(setup.layout, setup.units, prefetch, std::move(sequences),
              [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
       stepped_(setup.device.make_event()),
       vectors_gathered_(setup.device.make_event()) {
+  const auto elements = static_cast<std::int64_t>(sizes(setup.layout, setup.units, prefetch).total());
+  whole_ = {nullptr, {elements}, runs_->type()};
+  memory_ = setup.device.allocate(align_up(whole_.bytes()), setup.rank + ": gathered parameters");
+  whole_.data = memory_.data();
   make_slots(prefetch);
   make_views();
+}
+
+void GatheredParameters::set_rehearsing(bool rehearsing) {
+  rehearsing_ = rehearsing;
+  if (rehearsing && whole_.data != nullptr) setup_.compute.zero(whole_);
 }
 
 void GatheredParameters::make_slots(int prefetch) {
@@ -76,7 +88,7 @@ void GatheredParameters::make_views() {
     if (unit.vectors) at += align_elements(unit.weights.size());
   }
   const auto place = [this](std::size_t elements) {
-    return static_cast<char*>(memory_.whole.data) + elements * size_of(memory_.whole.dtype);
+    return static_cast<char*>(whole_.data) + elements * size_of(whole_.dtype);
   };
   for (const BlockParameters& block : setup_.layout.blocks) {
     auto& by_slot = views_.emplace_back();
@@ -86,7 +98,7 @@ void GatheredParameters::make_views() {
         const std::size_t index = unit_with(setup_.units, tensor.offset);
         const ShardUnit& unit = setup_.units[index];
         const std::size_t begin = unit.vectors ? vector_begins_[index] : slot.begin;
-        views.push_back({place(begin + tensor.offset - unit.weights.begin), tensor.shape, memory_.whole.dtype});
+        views.push_back({place(begin + tensor.offset - unit.weights.begin), tensor.shape, whole_.dtype});
       }
     }
   }
@@ -94,39 +106,39 @@ void GatheredParameters::make_views() {
 
 void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   const ShardUnit& unit = setup_.units[index];
-  const Tensor own = memory_.runs->acquire(setup_.transfer, index);
+  const Tensor own = runs_->acquire(replicas_.transfer, index);
   const RowSplit rows(unit.cuts);
   // Where copy engines can move matrices, every multiprocessor is left to the blocks that compute meanwhile.
-  if (PiecewiseTransfer* pieces = unit.vectors ? nullptr : setup_.replicas.in_pieces()) {
-    pieces->gather(setup_.transfer, own, target, rows, [](std::int64_t, std::int64_t) {}, {});
+  if (PiecewiseTransfer* pieces = unit.vectors ? nullptr : replicas_.group.in_pieces()) {
+    pieces->gather(replicas_.transfer, own, target, rows, [](std::int64_t, std::int64_t) {}, {});
   } else {
-    setup_.replicas.all_gather(setup_.transfer, own, target, rows);
+    replicas_.group.all_gather(replicas_.transfer, own, target, rows);
   }
-  memory_.runs->release(setup_.transfer, index);
+  runs_->release(replicas_.transfer, index);
 }
 
 void GatheredParameters::begin_step(schedules::StepKind kind) {
   setup_.compute.record(*stepped_);
-  setup_.transfer.wait(*stepped_);
+  replicas_.transfer.wait(*stepped_);
   for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) {
     if (!setup_.units[unit].vectors) continue;
-    gather(unit, span(memory_.whole, vector_begins_[unit], setup_.units[unit].weights.size()));
+    gather(unit, span(whole_, vector_begins_[unit], setup_.units[unit].weights.size()));
   }
-  setup_.transfer.record(*vectors_gathered_);
+  replicas_.transfer.record(*vectors_gathered_);
   vectors_on_their_way_ = true;
   turns_.begin_step(kind);
 }
 
 Tensor GatheredParameters::settled() {
   if (std::exchange(vectors_on_their_way_, false)) setup_.compute.wait(*vectors_gathered_);
-  return memory_.whole;
+  return whole_;
 }
 
 void GatheredParameters::fill(std::size_t index, std::size_t unit) {
   Slot& slot = slots_[index];
-  setup_.transfer.wait(*slot.released);
-  gather(unit, span(memory_.whole, slot.begin, setup_.units[unit].weights.size()));
-  setup_.transfer.record(*slot.gathered);
+  replicas_.transfer.wait(*slot.released);
+  gather(unit, span(whole_, slot.begin, setup_.units[unit].weights.size()));
+  replicas_.transfer.record(*slot.gathered);
   slot.on_its_way = true;
 }
 

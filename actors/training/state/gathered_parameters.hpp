@@ -9,9 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "actors/training/state/divided_parameters.hpp"
 #include "actors/training/state/own_runs.hpp"
+#include "actors/training/state/step_parameters.hpp"
 #include "actors/training/state/unit_turns.hpp"
+#include "core/buffer.hpp"
 #include "schedules/plan/action.hpp"
 
 namespace pipetrain {
@@ -21,7 +22,7 @@ namespace pipetrain {
 std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions,
                                         schedules::StepKind kind);
 
-class GatheredParameters final : public DividedParameters {
+class GatheredParameters final : public StepParameters {
  public:
   // Slots are of two kinds: one for the tables at the model's ends, and prefetch + 1 for all other blocks.
   struct Sizes {
@@ -31,23 +32,21 @@ class GatheredParameters final : public DividedParameters {
   };
   static Sizes sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch);
 
-  struct Memory {
-    std::unique_ptr<OwnRuns> runs;  // this rank's
-    Tensor whole;                   // [sizes.total()]
-  };
-  GatheredParameters(const Setup& setup, Memory memory, int prefetch, UnitTurns::Sequences sequences);
+  // runs: this rank's. Allocates sizes().total() elements of their type. Throws Error(out_of_memory).
+  GatheredParameters(const Setup& setup, const Replicas& replicas, std::unique_ptr<OwnRuns> runs, int prefetch,
+                     UnitTurns::Sequences sequences);
 
   void begin_step(schedules::StepKind kind) override;
-  void publish(std::size_t unit) override { memory_.runs->publish(unit); }
-  void loaded() override { memory_.runs->loaded(); }
-  void set_rehearsing(bool rehearsing) override { rehearsing_ = rehearsing; }
+  void publish(std::size_t unit) override { runs_->publish(unit); }
+  void loaded() override { runs_->loaded(); }
+  void set_rehearsing(bool rehearsing) override;
   Tensor settled() override;
   const std::vector<Tensor>& acquire(std::size_t block) override;
   void release(std::size_t block) override;
 
  private:
   struct Slot {
-    std::size_t begin = 0;  // in Memory::whole
+    std::size_t begin = 0;  // in whole_
     bool on_its_way = false;
     std::unique_ptr<Event> gathered, released;
   };
@@ -58,10 +57,13 @@ class GatheredParameters final : public DividedParameters {
   void fill(std::size_t slot, std::size_t unit);
 
   Setup setup_;
-  Memory memory_;
+  Replicas replicas_;
+  std::unique_ptr<OwnRuns> runs_;
+  Buffer memory_;
+  Tensor whole_;  // [sizes().total()]
   UnitTurns turns_;
   bool rehearsing_ = false, vectors_on_their_way_ = false;
-  std::vector<std::size_t> vector_begins_;               // of each unit of vectors, in Memory::whole
+  std::vector<std::size_t> vector_begins_;               // of each unit of vectors, in whole_
   std::vector<Slot> slots_;                              // the table's first
   std::vector<std::vector<std::vector<Tensor>>> views_;  // by block and slot
   std::unique_ptr<Event> stepped_, vectors_gathered_;

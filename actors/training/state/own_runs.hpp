@@ -19,6 +19,7 @@ class OwnRuns {
   OwnRuns(const OwnRuns&) = delete;
   OwnRuns& operator=(const OwnRuns&) = delete;
 
+  virtual DType type() const = 0;
   // The unit's run [n]: what `transfer` holds from now on finds it there, until release(). One at a time.
   virtual Tensor acquire(Stream& transfer, std::size_t unit) = 0;
   virtual void release(Stream& transfer, std::size_t unit) = 0;
@@ -36,6 +37,7 @@ class ResidentRuns final : public OwnRuns {
   // runs: of each unit, in the shard.
   ResidentRuns(const Tensor& shard, std::vector<Region> runs) : shard_(shard), runs_(std::move(runs)) {}
 
+  DType type() const override { return shard_.dtype; }
   Tensor acquire(Stream&, std::size_t unit) override { return span(shard_, runs_[unit].begin, runs_[unit].size()); }
   void release(Stream&, std::size_t) override {}
   void publish(std::size_t) override {}

@@ -21,8 +21,9 @@ std::vector<std::size_t> units_of(const BlockParameters& block, const std::vecto
 
 }  // namespace
 
-PublishedParameters::PublishedParameters(const Setup& setup, const Tensor& weights)
+PublishedParameters::PublishedParameters(const Setup& setup, const Replicas& replicas, const Tensor& weights)
     : setup_(setup),
+      replicas_(replicas),
       weights_(weights),
       views_(weight_views(setup.layout, weights)),
       stepped_(setup.device.make_event()),
@@ -35,13 +36,13 @@ void PublishedParameters::publish(std::size_t index) {
   const ShardUnit& unit = setup_.units[index];
   if (unit.tied_copy) return;
   setup_.compute.record(*stepped_);
-  setup_.transfer.wait(*stepped_);
-  const Region own = unit.run(setup_.replicas.rank());
+  replicas_.transfer.wait(*stepped_);
+  const Region own = unit.run(replicas_.group.rank());
   const auto begin = static_cast<std::int64_t>(unit.weights.begin), end = static_cast<std::int64_t>(unit.weights.end);
   const Tensor shard =
       weights_.row_range(begin + static_cast<std::int64_t>(own.begin), begin + static_cast<std::int64_t>(own.end));
-  setup_.replicas.all_gather(setup_.transfer, shard, weights_.row_range(begin, end), RowSplit(unit.cuts));
-  setup_.transfer.record(*gathered_[index]);
+  replicas_.group.all_gather(replicas_.transfer, shard, weights_.row_range(begin, end), RowSplit(unit.cuts));
+  replicas_.transfer.record(*gathered_[index]);
   on_its_way_[index] = true;
 }
 

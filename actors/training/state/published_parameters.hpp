@@ -7,14 +7,14 @@
 #include <memory>
 #include <vector>
 
-#include "actors/training/state/divided_parameters.hpp"
+#include "actors/training/state/step_parameters.hpp"
 
 namespace pipetrain {
 
-class PublishedParameters final : public DividedParameters {
+class PublishedParameters final : public StepParameters {
  public:
   // weights: [layout.weight_elements], in which every replica steps its own runs. Everything outlives it.
-  PublishedParameters(const Setup& setup, const Tensor& weights);
+  PublishedParameters(const Setup& setup, const Replicas& replicas, const Tensor& weights);
 
   void begin_step(schedules::StepKind kind) override;
   void publish(std::size_t unit) override;
@@ -28,6 +28,7 @@ class PublishedParameters final : public DividedParameters {
   void wait_for(std::size_t unit);
 
   Setup setup_;
+  Replicas replicas_;
   Tensor weights_;
   std::vector<std::vector<Tensor>> views_;          // by block
   std::vector<std::vector<std::size_t>> units_of_;  // by block

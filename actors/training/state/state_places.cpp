@@ -8,6 +8,14 @@
 
 namespace pipetrain {
 
+bool offloads_masters(const Offload& offload, const Precision& precision) {
+  return offload.optimizer && precision.rounds_weights();
+}
+
+bool offloads_weights(const Offload& offload, const Precision& precision) {
+  return offloads_masters(offload, precision) || (offload.parameters && !precision.rounds_weights());
+}
+
 ReplicaPlace place_among(const Zero& zero, int replicas, int replica) {
   return zero.divides_states() ? ReplicaPlace{replicas, replica} : ReplicaPlace{};
 }

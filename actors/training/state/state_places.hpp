@@ -22,6 +22,11 @@
 
 namespace pipetrain {
 
+// Whether master weights that operations do not read are outside of the device, and whether the weights that the optimizer
+// updates are, masters or not.
+bool offloads_masters(const Offload& offload, const Precision& precision);
+bool offloads_weights(const Offload& offload, const Precision& precision);
+
 // The rank's place among those that divide its state.
 struct ReplicaPlace {
   int replicas = 1, replica = 0;
@@ -43,6 +48,8 @@ class StatePlaces {
   // The layout outlives it.
   StatePlaces(const ParameterLayout& layout, const Setup& setup);
 
+  const std::vector<schedules::Action>& actions() const { return setup_.actions; }
+  const Precision& precision() const { return setup_.precision; }
   bool is_sharded() const { return setup_.place.replicas > 1; }
   // Whether each replica keeps its own runs of the weights that operations read, and no more. Those that are offloaded are
   // divided wherever states are: copies outside would only take more memory, and more of each replica's link to it.

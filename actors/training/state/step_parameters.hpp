@@ -1,25 +1,66 @@
-// Weights that come to where operations read them step by step: from other replicas, or from outside of the device.
+// Weights that come to where operations read them step by step: from other replicas, or from outside of the device; or that are
+// always there.
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
+#include "core/device.hpp"
+#include "core/process_group.hpp"
 #include "model/parameters/parameter_store.hpp"
+#include "model/parameters/shard_units.hpp"
 #include "schedules/plan/plan.hpp"
 
 namespace pipetrain {
 
+// The replicas that divide what they keep of the weights, and the stream that carries what goes between them.
+struct Replicas {
+  Group& group;
+  Stream& transfer;
+};
+
 class StepParameters : public ParameterStore {
  public:
+  // What the implementations that bring weights have in common. Everything outlives them.
+  struct Setup {
+    const ParameterLayout& layout;
+    const std::vector<ShardUnit>& units;
+    Device& device;
+    Stream& compute;   // of the rank
+    std::string rank;  // for errors
+  };
+
   // Before a step's first action. Every replica must take the same steps.
   virtual void begin_step(schedules::StepKind kind) = 0;
   // What this rank keeps of this unit (model/parameters/shard_units.hpp) has new values once what was enqueued so far has run:
   // after loading (loaded()), or in the optimizer's step, in which every replica publishes the same units in the same order.
   virtual void publish(std::size_t unit) = 0;
   virtual void loaded() = 0;
-  // While it is set, weights are in their places without being brought there, for a rank that rehearses alone.
+  // While it is set, weights are in their places without being brought there, for a rank that rehearses alone. Setting it fills
+  // the places with zeros.
   virtual void set_rehearsing(bool rehearsing) = 0;
   // Weights that are always there, of which the first is a parameter's: what the rank's stream holds from now on sees them.
   virtual Tensor settled() = 0;
+};
+
+// All weights are always on the device, in one arena that this replica alone steps.
+class StandingParameters final : public StepParameters {
+ public:
+  // weights: [layout.weight_elements]
+  StandingParameters(const ParameterLayout& layout, const Tensor& weights) : weights_(weights), views_(layout, weights) {}
+
+  void begin_step(schedules::StepKind) override {}
+  void publish(std::size_t) override {}
+  void loaded() override {}
+  void set_rehearsing(bool) override {}
+  Tensor settled() override { return weights_; }
+  const std::vector<Tensor>& acquire(std::size_t block) override { return views_.acquire(block); }
+  void release(std::size_t) override {}
+
+ private:
+  Tensor weights_;
+  ResidentParameters views_;
 };
 
 }  // namespace pipetrain

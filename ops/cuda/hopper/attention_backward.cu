@@ -6,7 +6,6 @@
 
 #include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/hopper/attention_key_group.cuh"
-#include "ops/cuda/hopper/attention_sums.hpp"
 #include "ops/cuda/hopper/box_map.hpp"
 #include "ops/cuda/launch.hpp"
 
@@ -143,9 +142,9 @@ __global__ void __launch_bounds__(threads, 1)
 }
 
 template <class Tile>
-void run(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors) {
+void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
   using Element = typename Tile::Element;
-  begin_sums<Tile>(stream, view, args);
+  preprocess<Tile>(stream, view, args);
   const Maps maps{.keys = box_map<Element>({args.kv.data, args.kv.cols(), args.kv.rows()}, Tile::keys),
                   .queries = box_map<Element>({args.q.data, args.q.cols(), args.q.rows()}, Tile::queries),
                   .douts = box_map<Element>({args.dout.data, args.dout.cols(), args.dout.rows()}, Tile::queries),
@@ -156,13 +155,13 @@ void run(cudaStream_t stream, const BackwardView& view, const HopperBackward& ar
   const int blocks = view.keys / Tile::keys * view.batch * view.kv_heads * view.parts;
   launch(stream, attention_backward<Tile>, static_cast<unsigned>(std::min(blocks, multiprocessors)), threads,
          static_cast<std::size_t>(bytes), view, maps);
-  end_sums<Tile>(stream, view);
+  postprocess<Tile>(stream, view);
 }
 
 }  // namespace
 
-void run_backward(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors) {
-  const bool wide = args.shape.head_dim == 128;
+void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
+  const bool wide = args.dout.cols() == view.heads * 128;
   const auto with = [&](auto element, auto isolates) {
     using Element = decltype(element);
     constexpr bool documents = decltype(isolates)::value;

@@ -1,4 +1,8 @@
-// What the kernels of attention's backward on Hopper GPUs share: tiles, and where intermediate results lie. Only for .cu files.
+// The kernels of attention's backward on Hopper GPUs share these tiles and this view of their tensors and of intermediate
+// results. Only for .cu files.
+//
+// Shapes: a group is the Hq / Hkv query heads that share a key-value head, D is 64 or 128. A tile is 64 or 128 queries of one
+// query head, a block 128 keys of one key-value head. BackwardView says where each intermediate result lies.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,7 +20,7 @@ template <int HeadDim, class Number, bool Isolates>
 struct Tile {
   using Element = Number;
   static constexpr int head_dim = HeadDim;  // 64 or 128
-  static constexpr int keys = 128;
+  static constexpr int keys = hopper_attention_block;
   static constexpr int queries = HeadDim == 128 ? 64 : 128;
   static constexpr int stages = 2;
   static constexpr bool isolates = Isolates;  // documents that share a sequence do not see each other
@@ -88,32 +92,42 @@ __device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1,
   return {w0, w1, w2, w3};
 }
 
-// Two neighbours of the first half of a position's query or key, and the two of its second half that they turn with.
-struct TurnedWords {
+// Two neighbours of the first half of a position's query or key, and the two of the second half that rotate with them.
+struct RotatedWords {
   std::uint32_t first, second;
 };
-// Of their angles.
-struct Turn {
-  float2 cosines, sines;
+struct Rotation {
+  float2 cosines, sines;  // one for each of the two neighbours
 };
 
-// position, col: of the first.
+// position, col: where the first neighbour stands.
 template <class Tile>
-__device__ __forceinline__ Turn turn_of(const BackwardView& view, int position, int col) {
+__device__ __forceinline__ Rotation rotation_at(const BackwardView& view, int position, int col) {
   const float* const cosines = view.cos_sin + static_cast<std::int64_t>(position) * Tile::head_dim + col;
   return {__ldg(reinterpret_cast<const float2*>(cosines)),
           __ldg(reinterpret_cast<const float2*>(cosines + Tile::head_dim / 2))};
 }
 
-// A rounded gradient turned back: the bits of rotary().
+// Rotates a rounded gradient back, with the bits of rotary().
 template <class Element>
-__device__ __forceinline__ TurnedWords turned_back(TurnedWords words, const Turn& turn) {
+__device__ __forceinline__ RotatedWords rotated_back(RotatedWords words, const Rotation& rotation) {
   const float2 first = unpack<Element>(words.first), second = unpack<Element>(words.second);
-  const float2 even = rotated(first.x, second.x, turn.cosines.x, -turn.sines.x),
-               odd = rotated(first.y, second.y, turn.cosines.y, -turn.sines.y);
+  const float2 even = rotated(first.x, second.x, rotation.cosines.x, -rotation.sines.x),
+               odd = rotated(first.y, second.y, rotation.cosines.y, -rotation.sines.y);
   return {pack<Element>(even.x, odd.x), pack<Element>(even.y, odd.y)};
 }
 
-void run_backward(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors);
+// attention_preprocess.cu: zeroes view.query_sums and view.tickets; writes view.statistics, view.largest and, with documents,
+// view.ends.
+template <class Tile>
+void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args);
+
+// attention_postprocess.cu: rounds view.query_sums to view.dq or adds them to it, and puts the sums of view.key_sums, where
+// there are parts, where dK and dV go. Where the view has angles, dQ and dK are rotated back.
+template <class Tile>
+void postprocess(cudaStream_t stream, const BackwardView& view);
+
+// attention_backward.cu: all three steps, for the tile that heads, type and documents ask for.
+void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
 
 }  // namespace pipetrain::cuda::hopper

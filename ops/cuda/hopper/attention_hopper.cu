@@ -1,15 +1,25 @@
+// Divides attention's backward into the blocks and parts of the Hopper kernels, and lays out what they share in scratch.
+//
+//   q, dq       [batch queries, Hq D], or columns of a packed matrix
+//   kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
+//   dout, out   [batch queries, Hq D]
+//   statistics  [batch, Hq, queries / tile, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and where the document begins
+//   query_sums  [batch, Hq, queries / tile, 2, tile D / 2]: dQ as integers
+//   key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
+//
+// attention_preprocess.cu writes the statistics and zeroes query_sums, attention_backward.cu adds to query_sums and key_sums,
+// and attention_postprocess.cu makes dq and dkv of them.
 #include "ops/cuda/hopper/attention_hopper.hpp"
 
 #include <cmath>
 
 #include "core/buffer.hpp"
 #include "ops/cuda/hopper/attention_backward.cuh"
-#include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {
 namespace {
 
-constexpr std::int64_t keys_of_block = 128;
+constexpr std::int64_t keys_of_block = hopper_attention_block;
 
 // A group of query heads is divided where there are too few blocks to give all multiprocessors equal work.
 int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
@@ -23,15 +33,15 @@ int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
 // Halved until what a section reads and adds to takes no more of the cache, while it has a block for every multiprocessor.
 int section_of(const SegmentShape& shape, int parts) {
   constexpr std::int64_t most_bytes = 20 << 20, fewest_blocks = 128;
-  // Of one query head: queries, their gradients and sums; of its key head: keys and values.
+  // A query head's queries, their gradients and sums, and its key head's keys and values.
   const std::int64_t bytes = shape.head_dim * (8 * shape.queries + 4 * shape.keys), blocks = shape.keys / keys_of_block;
   std::int64_t section = shape.batch * shape.kv_heads * parts;
   while (section % 2 == 0 && section * bytes > most_bytes && section / 2 * blocks >= fewest_blocks) section /= 2;
   return static_cast<int>(section);
 }
 
-hopper::BackwardView view_of(const HopperBackward& args, const HopperGpu& gpu, Arena& scratch) {
-  const SegmentShape& shape = args.shape;
+hopper::BackwardView view_of(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu,
+                             Arena& scratch) {
   hopper::BackwardView view{.batch = static_cast<int>(shape.batch),
                             .queries = static_cast<int>(shape.queries),
                             .keys = static_cast<int>(shape.keys),
@@ -60,35 +70,17 @@ hopper::BackwardView view_of(const HopperBackward& args, const HopperGpu& gpu, A
 
 }  // namespace
 
-HopperBackward hopper_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) {
-  return {.shape = whole_sequence(shape),
-          .q = args.qkv,
-          .kv = args.qkv,
-          .dout = args.dout,
-          .out = args.out,
-          .log_sum_exp = args.log_sum_exp,
-          .dq = args.dqkv,
-          .dkv = args.dqkv,
-          .documents = args.documents,
-          .cos_sin = args.documents ? std::nullopt : args.cos_sin};
-}
-
-bool takes_hopper_attention(const SegmentShape& shape, const HopperGpu& gpu) {
-  return gpu.available && (shape.head_dim == 64 || shape.head_dim == 128) && shape.queries % keys_of_block == 0 &&
-         shape.keys % keys_of_block == 0 && shape.first_key + shape.keys <= shape.first_query + shape.queries &&
-         shape.first_key <= shape.first_query;
-}
-
-std::size_t hopper_attention_backward_scratch(const HopperBackward& args, const HopperGpu& gpu) {
+std::size_t hopper_attention_backward_scratch(const SegmentShape& shape, const AttentionBackwardArgs& args,
+                                              const HopperGpu& gpu) {
   Arena measuring = Arena::measuring();
-  view_of(args, gpu, measuring);
+  view_of(shape, args, gpu, measuring);
   return measuring.used();
 }
 
-void hopper_attention_backward(cudaStream_t stream, const HopperBackward& args, const HopperGpu& gpu, void* scratch) {
-  const SegmentShape& shape = args.shape;
-  Arena places(scratch, hopper_attention_backward_scratch(args, gpu), "attention's backward");
-  hopper::BackwardView view = view_of(args, gpu, places);
+void hopper_attention_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args,
+                               const HopperGpu& gpu, void* scratch) {
+  Arena places(scratch, hopper_attention_backward_scratch(shape, args, gpu), "attention's backward");
+  hopper::BackwardView view = view_of(shape, args, gpu, places);
   view.kv_rows = static_cast<int>(args.kv.rows() / shape.batch);
   view.dkv_rows = static_cast<int>(args.dkv.rows() / shape.batch);
   view.dq = args.dq.data;
@@ -98,11 +90,11 @@ void hopper_attention_backward(cudaStream_t stream, const HopperBackward& args, 
     view.added = static_cast<float*>(args.dkv.data);
     if (view.parts == 1) view.key_sums = view.added, view.sum_rows = view.dkv_rows;
   } else {
-    const std::int64_t first_col = args.dkv.cols() - 2 * shape.kv_heads * shape.head_dim;
+    const std::int64_t first_col = args.dkv.cols() - shape.key_value_cols();
     view.dkv = static_cast<char*>(args.dkv.data) + static_cast<std::size_t>(first_col) * size_of(args.dkv.dtype);
     view.dkv_cols = args.dkv.cols();
   }
-  view.cos_sin = args.cos_sin ? static_cast<const float*>(args.cos_sin->data) : nullptr;
+  view.cos_sin = rotates_in_hopper(args) ? static_cast<const float*>(args.cos_sin->data) : nullptr;
   hopper::run_backward(stream, view, args, gpu.multiprocessors);
 }
 

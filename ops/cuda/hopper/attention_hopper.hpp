@@ -5,7 +5,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <optional>
 
 #include "ops/arguments.hpp"
 #include "ops/cuda/hopper/hopper_gpu.hpp"
@@ -13,24 +12,15 @@
 
 namespace pipetrain::cuda {
 
-// As SegmentAttentionBackwardArgs and AttentionBackwardArgs name them, without dropout.
-struct HopperBackward {
-  SegmentShape shape;
-  Tensor q, kv, dout, out, log_sum_exp;
-  Tensor dq;   // of q's type, written; or f32, written or added to
-  Tensor dkv;  // f32 [batch R, 2 Hkv D], added to; or of q's type and with kv's columns, of which the last are written
-  std::optional<Tensor> documents = {};  // where the keys begin at position 0 and end with the last query
-  // Of the rotary that made q and kv of whole sequences without documents: dq and dkv are of what it turned.
-  std::optional<Tensor> cos_sin = {};
-  Accumulate accumulate_dq = Accumulate::no;
-};
-// Of a whole sequence.
-HopperBackward hopper_backward(const AttentionShape& shape, const AttentionBackwardArgs& args);
+// The rotary's backward is part of the kernel where positions count from the sequence's first token.
+inline bool rotates_in_hopper(const AttentionBackwardArgs& args) { return args.cos_sin && !args.documents; }
 
-// Heads of 64 or 128, queries and keys of a multiple of 128 tokens; the last query sees all keys, the first one the first key.
-bool takes_hopper_attention(const SegmentShape& shape, const HopperGpu& gpu);
-std::size_t hopper_attention_backward_scratch(const HopperBackward& args, const HopperGpu& gpu);  // bytes
-// Throws Error(unavailable) where the driver is too old. Looks at no CUDA error.
-void hopper_attention_backward(cudaStream_t stream, const HopperBackward& args, const HopperGpu& gpu, void* scratch);
+// In bytes.
+std::size_t hopper_attention_backward_scratch(const SegmentShape& shape, const AttentionBackwardArgs& args,
+                                              const HopperGpu& gpu);
+// The shape and the arguments are of those that attention_choice.cpp gives to this kernel. Throws Error(unavailable) where the
+// driver is too old. Looks at no CUDA error.
+void hopper_attention_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args,
+                               const HopperGpu& gpu, void* scratch);
 
 }  // namespace pipetrain::cuda

@@ -1,4 +1,4 @@
-// What one group of four warps computes in attention's backward: dK and dV of 64 keys, and its share of dQ. Only for .cu files.
+// One group of four warps computes dK and dV of 64 keys and its share of dQ in attention's backward. Only for .cu files.
 #pragma once
 
 #include "ops/cuda/hopper/attention_blocks.cuh"
@@ -102,7 +102,7 @@ class KeyGroup {
     const std::uint32_t a = operand(keys + static_cast<std::uint32_t>(64 * row_bytes * group_)), b = operand(queries);
     unrolled<dim / 16>([&](auto k) {
       constexpr int at_a = k / 4 * Tile::keys * row_bytes + k % 4 * 32, at_b = k / 4 * Tile::queries * row_bytes + k % 4 * 32;
-      multiply(Element{}, out, a, b, Step<at_a, at_b, Along::depth, Along::depth, (k > 0)>{});
+      multiply(Element{}, out, a, b, DescriptorOffsets<at_a, at_b, Along::depth, Along::depth, (k > 0)>{});
     });
     end_group();
   }
@@ -163,7 +163,7 @@ class KeyGroup {
     const std::uint32_t b = operand(queries, Tile::queries * row_bytes);
     if constexpr (begins) begin_products();
     unrolled<depth_of_queries>([&](auto k) {
-      multiply(Element{}, grad, by_query[k], b, Step<0, k * 16 * row_bytes, Along::depth, Along::sides, true>{});
+      multiply(Element{}, grad, by_query[k], b, DescriptorOffsets<0, k * 16 * row_bytes, Along::depth, Along::sides, true>{});
     });
     end_group();
   }
@@ -192,7 +192,7 @@ class KeyGroup {
                         b = operand(keys_ + (dim == 128 ? half : 0));
     unrolled<Tile::keys / 16>([&](auto k) {
       constexpr int at = k * 16 * row_bytes;
-      multiply(Element{}, dq, a, b, Step<at, at, Along::sides, Along::sides, (k > 0)>{});
+      multiply(Element{}, dq, a, b, DescriptorOffsets<at, at, Along::sides, Along::sides, (k > 0)>{});
     });
     end_group();
   }

@@ -1,4 +1,4 @@
-// What the kernels for Hopper GPUs ask of a GPU.
+// The kernels for Hopper GPUs ask for these properties of a GPU, and of the work.
 #pragma once
 
 namespace pipetrain::cuda {
@@ -9,5 +9,8 @@ struct HopperGpu {
   int multiprocessors;
 };
 HopperGpu hopper_gpu(int device);
+
+// The kernels of attention's backward take queries and keys in blocks of so many.
+constexpr int hopper_attention_block = 128;
 
 }  // namespace pipetrain::cuda

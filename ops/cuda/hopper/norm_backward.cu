@@ -1,7 +1,7 @@
 #include "ops/cuda/hopper/norm_backward.hpp"
 
 #include "ops/cuda/hopper/bulk_copy.cuh"
-#include "ops/cuda/norm_backward.cuh"
+#include "ops/cuda/norm/norm_backward.cuh"
 
 namespace pipetrain::cuda {
 namespace {

@@ -34,9 +34,10 @@ __device__ __forceinline__ std::uint32_t operand(std::uint32_t shared_address, i
 // Along which axis of the product an operand's columns lie: its depth, or its rows and columns.
 enum class Along { depth = 0, sides = 1 };
 
-// One product of depth 16: from which bytes of the operands, along what their columns lie, and whether the sums are added to.
+// Where one product of depth 16 reads its operands: byte offsets that are added to their descriptors, and the axis along which
+// the operands' columns lie. Adds: the product is added to the sums.
 template <int AtA, int AtB, Along OfA, Along OfB, bool Adds>
-struct Step {};
+struct DescriptorOffsets {};
 
 #define PIPETRAIN_FLOATS8(d, i) \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -57,7 +58,7 @@ struct Step {};
 #define PIPETRAIN_MULTIPLY_SHARED(Element, type, columns, R, at_a, at_b, step_a, step_b, adds, of_a, of_b)                     \
   template <int AtA, int AtB, Along OfA, Along OfB, bool Adds>                                                                 \
   __device__ __forceinline__ void multiply(Element, float(&sums)[R], std::uint32_t a, std::uint32_t b,                         \
-                                           Step<AtA, AtB, OfA, OfB, Adds>) {                                                   \
+                                           DescriptorOffsets<AtA, AtB, OfA, OfB, Adds>) {                                      \
     asm volatile(                                                                                                              \
         "{\n.reg .b32 la, lb;\n.reg .b64 da, db;\nadd.u32 la, %" #at_a ", %" #step_a ";\nadd.u32 lb, %" #at_b ", %" #step_b    \
         ";\n" PIPETRAIN_DESCRIPTOR("da", "la")                                                                                 \
@@ -70,7 +71,7 @@ struct Step {};
 #define PIPETRAIN_MULTIPLY_REGISTERS(Element, type, columns, R, a0, a1, a2, a3, at_b, step_b, of_b)                            \
   template <int AtB, Along OfB>                                                                                                \
   __device__ __forceinline__ void multiply(Element, float(&sums)[R], const std::uint32_t(&a)[4], std::uint32_t b,              \
-                                           Step<0, AtB, Along::depth, OfB, true>) {                                            \
+                                           DescriptorOffsets<0, AtB, Along::depth, OfB, true>) {                               \
     asm volatile("{\n.reg .b32 lb;\n.reg .b64 db;\nadd.u32 lb, %" #at_b ", %" #step_b ";\n" PIPETRAIN_DESCRIPTOR(              \
                      "db", "lb") "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {" PIPETRAIN_NAMES##R \
                  "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, db, 1, 1, 1, %" #of_b ";\n}"                                    \

@@ -260,7 +260,7 @@ TEST_CASE("what stages hold is asked of them, and a stage that cannot tell ends 
     }
     void read_state(std::int64_t number, const StatePart& part, float* out) override {
       if (part.state != "weights") throw Error(ErrorKind::input, "no state " + part.state);
-      *out = static_cast<float>(100 * id_.replica + 10 * id_.stage + part.tp_rank);
+      *out = static_cast<float>(100 * id_.replica + 10 * id_.stage + part.rank);
       answers_->state_read(number);
     }
 

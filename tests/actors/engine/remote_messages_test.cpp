@@ -2,10 +2,10 @@
 #include <random>
 
 #include "actors/engine/remote/codec.hpp"
-#include "actors/thread_processes.hpp"
-#include "actors/tiny_run.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "actors/thread_processes.hpp"
+#include "actors/tiny_run.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -14,7 +14,7 @@ using schedules::ActionKind;
 
 namespace {
 
-const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .tp = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
+const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .part = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
 
 std::chrono::steady_clock::time_point at_nanosecond(std::int64_t nanoseconds) {
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(nanoseconds));

@@ -4,12 +4,12 @@
 #include <thread>
 #include <tuple>
 
-#include "actors/golden_run.hpp"
 #include "actors/training/rank/action_clock.hpp"
 #include "actors/training/records/run_timeline.hpp"
 #include "catch.hpp"
 #include "core/cpu_stream.hpp"
 #include "core/device.hpp"
+#include "actors/golden_run.hpp"
 #include "schedules/builders/builders.hpp"
 
 using namespace pipetrain;
@@ -103,7 +103,7 @@ TEST_CASE("a run's trace shows actions after what they need, and one at a time o
 }
 
 TEST_CASE("a run's timeline has a row for every device") {
-  TrainJob job = golden_job("llama2_tiny", Layout{2, 2, 2});
+  TrainJob job = with_plan(golden_job("llama2_tiny", Layout{2, 2, 2}));
   RunTimeline rows(job);
   const auto microbatches = job.batch.microbatches;
   Trainer trainer(std::move(job));

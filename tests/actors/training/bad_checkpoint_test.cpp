@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "actors/golden_run.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/rank_file.hpp"
 #include "catch.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "actors/golden_run.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"
@@ -41,7 +41,7 @@ class Checkpoint {
   Checkpoint() {
     Trainer trainer(golden_job("llama3_tiny", {1, 2, 1, 2}));
     trainer.step();
-    trainer.save_checkpoint(folder_.path());
+    trainer.start_checkpoint(folder_.path()).get();
     whole_ = read_all(path / "state.json");
     config_ = read_all(path / "config.json");
   }

@@ -1,8 +1,8 @@
 // What a run is told of stages that fall behind, losses that jump and norms that grow.
 #include "actors/training/records/health_watch.hpp"
 
-#include "actors/golden_run.hpp"
 #include "catch.hpp"
+#include "actors/golden_run.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -61,7 +61,7 @@ class WatchedSteps {
 }  // namespace
 
 TEST_CASE("a stage that computes for longer than simulated is told once, with its rank") {
-  const TrainJob job = golden_job("llama3_tiny", {2, 1, 2, 2});
+  const TrainJob job = with_plan(golden_job("llama3_tiny", {2, 1, 2, 2}));
   WatchedSteps steps(job);
   HealthWatch watch(job, {});
   std::vector<std::string> told;
@@ -81,7 +81,7 @@ TEST_CASE("a stage that computes for longer than simulated is told once, with it
 }
 
 TEST_CASE("a loss that jumps and a norm that grows are told once") {
-  const TrainJob job = golden_job("llama3_tiny", {});
+  const TrainJob job = with_plan(golden_job("llama3_tiny", {}));
   WatchedSteps steps(job);
   HealthWatch watch(job, {});
   const auto add = [&](double loss, double norm) {
@@ -101,7 +101,7 @@ TEST_CASE("a loss that jumps and a norm that grows are told once") {
 }
 
 TEST_CASE("limits of 0 turn what is watched off") {
-  const TrainJob job = golden_job("llama3_tiny", {});
+  const TrainJob job = with_plan(golden_job("llama3_tiny", {}));
   WatchedSteps steps(job);
   HealthWatch watch(job, {0, 20, 0, 0});
   for (int step = 0; step < 60; ++step) {

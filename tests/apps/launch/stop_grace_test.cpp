@@ -117,23 +117,30 @@ TEST_CASE("a step that fits is finished, whichever signal stops the run", "[laun
   }
 }
 
-TEST_CASE("a process of a stopped run that misses another one does not blame it", "[launch]") {
-  const ProcessMark mark;
-  const TempFolder folder;
-  const std::string place = " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(HeldPort(0).port());
-  const std::string options = small_stopped + "--steps 1000000 --log-interval 1000000 ";
-  const std::string hangs = mark.variable() + place + " PIPETRAIN_FAULT=0:3:hang ";
-  LiveRun first(options + save_to(folder), hangs + "RANK=0"), second(options, hangs + "RANK=1");
-  first.wait_until([&] { return first.err().find(" hangs, as PIPETRAIN_FAULT asks") != std::string::npos; });
-  first.signal(SIGTERM);
-  second.signal(SIGTERM);
-  first.wait_until([&] { return first.err().find("SIGTERM: finishing this step") != std::string::npos; });
-  std::this_thread::sleep_for(std::chrono::milliseconds(800));  // no launcher kills sooner
-  CHECK(first.end_by(SIGKILL) == -1);
-  CHECK(second.end_by(0) == 143);
-  INFO(second.err());
-  CHECK_THAT(second.err(), Contains("stopped by SIGTERM: another process ended before the run could save (process 0 ") &&
-                               !Contains("pipetrain: error"));
+TEST_CASE("a process of a stopped run that misses another one blames it, unless the launcher's grace was over", "[launch]") {
+  for (const auto& [grace, status] : {std::pair{"--stop-grace 1 ", 143}, std::pair{"--stop-grace 60 ", 1}, std::pair{"", 1}}) {
+    INFO(grace);
+    const ProcessMark mark;
+    const TempFolder folder;
+    const std::string place = " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(HeldPort(0).port());
+    const std::string options = small_stopped + "--steps 1000000 --log-interval 1000000 " + grace;
+    const std::string hangs = mark.variable() + place + " PIPETRAIN_FAULT=0:3:hang ";
+    LiveRun first(options + save_to(folder), hangs + "RANK=0"), second(options, hangs + "RANK=1");
+    first.wait_until([&] { return first.err().find(" hangs, as PIPETRAIN_FAULT asks") != std::string::npos; });
+    first.signal(SIGTERM);
+    second.signal(SIGTERM);
+    first.wait_until([&] { return first.err().find("SIGTERM: finishing this step") != std::string::npos; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    CHECK(first.end_by(SIGKILL) == -1);
+    CHECK(second.end_by(0) == status);
+    INFO(second.err());
+    if (status == 143) {
+      CHECK_THAT(second.err(), Contains("stopped by SIGTERM: another process ended before the run could save (process 0 ") &&
+                                   Contains("the launcher's grace of 1 s was over") && !Contains("pipetrain: error"));
+    } else {
+      CHECK_THAT(second.err(), Contains("pipetrain: error: process 0 ") && !Contains("grace"));
+    }
+  }
 }
 
 TEST_CASE("a process that goes before the launcher stops the others stays the cause", "[launch]") {

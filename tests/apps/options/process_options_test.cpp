@@ -114,6 +114,21 @@ TEST_CASE("ranks take the GPUs of their host in order") {
   CHECK_THAT(refused_processes({"--pp", "4", "--device", "cuda"}, second_host), Contains("takes 2 GPUs on this host"));
 }
 
+TEST_CASE("a process of a launcher is a run of its own where --nnodes 1 says so") {
+  const Environment task = {{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "1"}};
+  const Environment nested = {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  for (const Environment& environment : {task, nested, torchrun, Environment{{"PMIX_RANK", "3"}}, Environment{{"RANK", "1"}}}) {
+    const auto processes = parse_processes({"--nnodes", "1"}, environment).processes;
+    CHECK(!processes.several());
+    CHECK(processes.leads());
+    CHECK(parse_launch_options({"--nproc", "2", "--pp", "2", "--nnodes", "1"}, environment, {0, 8}).launch.processes() == 2);
+  }
+  CHECK(parse_processes({"--pp", "2", "--nnodes", "1"}, {{launch_variable, "1/2 1/2 0 127.0.0.1 29500"}}).processes.several());
+  CHECK_THAT(refused_processes({}, task), StartsWith("SLURM_PROCID=3: 4 processes for 1 rank") &&
+                                              Contains("or give --nnodes 1, where each process is to be a run of its own"));
+  CHECK_THAT(launch_refused({"--pp", "2", "--nproc", "2"}, task), Contains("or give --nnodes 1"));
+}
+
 TEST_CASE("places that make no sense are refused with the option") {
   CHECK_THAT(refused_processes({"--nnodes", "2", "--pp", "2"}), StartsWith("--nnodes 2: --node-rank is missing"));
   CHECK_THAT(refused_processes({"--nnodes", "2", "--node-rank", "0", "--pp", "2"}),

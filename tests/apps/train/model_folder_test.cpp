@@ -61,6 +61,27 @@ std::string loss_of(const ModelFolder& folder, const std::string& arguments) {
   return json::parse(line)["loss"].dump();
 }
 
+TEST_CASE("chat templates beside the usual one go into checkpoints, models and exports, and are checked like the rest") {
+  const ModelFolder folder(folder_config(2));
+  const fs::path kept = fs::path("additional_chat_templates") / "rag.jinja";
+  fs::create_directory(folder.model / kept.parent_path());
+  std::ofstream(folder.model / kept) << "{{ messages }}";
+  std::ofstream(folder.model / kept.parent_path() / "notes.txt") << "no template";
+  const Result result = run(folder.train("--save " + folder.run_folder.string()));
+  INFO(result.err);
+  REQUIRE(result.status == 0);
+  const fs::path checkpoint = folder.run_folder / "step-00000001", exported = folder.folder.path() / "exported";
+  REQUIRE(run("export --load " + checkpoint.string() + " --out " + exported.string()).status == 0);
+  for (const fs::path& saved : {checkpoint, folder.run_folder / "model", exported}) {
+    CHECK(read_file(saved / kept) == "{{ messages }}");
+    CHECK(names_in(saved / kept.parent_path()) == std::vector<std::string>{"rag.jinja"});
+  }
+  const std::string go_on = folder.train("--load " + checkpoint.string() + " --steps 2");
+  CHECK(run(go_on).status == 0);
+  std::ofstream(checkpoint / kept) << "{{ message }}";
+  CHECK_THAT(run(go_on).err, Contains("rag.jinja: is not what was saved"));
+}
+
 TEST_CASE("a tied model with a head of its own trains, saves and writes text as the untied model that its weights are") {
   const ModelFolder folder(folder_config(2));
   const fs::path untied = folder.folder.path() / "untied";

@@ -323,6 +323,11 @@ TEST_CASE("a process may come before process 0 does", "[control]") {
     if (process == 0) std::this_thread::sleep_for(milliseconds(100));  // the other one tries every 20 ms
     planes[process] = control::join_processes(rendezvous_of(process, 2, port), quick_settings());
   });
+  for (int process : {0, 1}) {
+    CHECK(planes[static_cast<std::size_t>(process)]->process() == process);
+    CHECK(planes[static_cast<std::size_t>(process)]->info(1 - process).label == "rank " + std::to_string(1 - process));
+    CHECK_FALSE(planes[static_cast<std::size_t>(process)]->is_gone(1 - process));
+  }
   leave_all(planes);
 }
 

@@ -16,7 +16,7 @@ using namespace pipetrain;
 namespace {
 
 struct Case {
-  AttentionShape shape;  // of whole sequences
+  SegmentShape shape;  // of whole sequences
   int ranks = 2;
   DType dtype = DType::f32;
   std::int64_t document = 0;  // tokens of each document but the last of a sequence, one more from sequence to sequence; 0: one
@@ -62,7 +62,7 @@ class RingRank {
     return {.ops = *ops_,
             .workspace = workspace_,
             .tp = {},
-            .shape = {of.shape.batch, of.shape.sequence / of.ranks},
+            .shape = {of.shape.batch, of.shape.queries / of.ranks},
             .dtype = dtype_,
             .rotary_table = {},
             .cp = {{rank, of.ranks}, ring_.get()}};
@@ -93,7 +93,7 @@ struct Tensors {
 std::vector<std::int32_t> begins_of(const Case& of) {
   std::vector<std::int32_t> begins;
   for (std::int64_t token = 0; token < of.shape.tokens(); ++token) {
-    const std::int64_t length = of.document + token / of.shape.sequence, at = token % of.shape.sequence;
+    const std::int64_t length = of.document + token / of.shape.queries, at = token % of.shape.queries;
     begins.push_back(static_cast<std::int32_t>(at - at % length));
   }
   return begins;
@@ -105,37 +105,51 @@ std::optional<Tensor> put(RingRank& rank, const std::vector<std::int32_t>& numbe
   return tensor;
 }
 
-void attend(const Case& of, const Tensors& made, const auto& forward, const auto& backward) {
-  forward(AttentionArgs{
-      .qkv = made.qkv, .out = made.out, .log_sum_exp = made.log_sum_exp, .documents = made.documents, .dropout = of.dropout});
-  backward(AttentionBackwardArgs{.dout = made.dout,
-                                 .qkv = made.qkv,
-                                 .out = made.out,
-                                 .log_sum_exp = made.log_sum_exp,
-                                 .dqkv = made.dqkv,
-                                 .documents = made.documents,
-                                 .dropout = of.dropout});
+void attend_whole(const Case& of, const Tensors& made, Ops& ops) {
+  ops.attention(of.shape, {.q = made.qkv,
+                           .kv = made.qkv,
+                           .out = made.out,
+                           .log_sum_exp = made.log_sum_exp,
+                           .documents = made.documents,
+                           .dropout = of.dropout});
+  ops.attention_backward(of.shape, {.dout = made.dout,
+                                    .q = made.qkv,
+                                    .kv = made.qkv,
+                                    .out = made.out,
+                                    .log_sum_exp = made.log_sum_exp,
+                                    .dq = made.dqkv,
+                                    .dkv = made.dqkv,
+                                    .documents = made.documents,
+                                    .dropout = of.dropout});
 }
 
-Tensors tensors_of(RingRank& rank, const AttentionShape& shape, const std::vector<float>& qkv, const std::vector<float>& dout) {
+void attend_in_ring(const Case& of, const Tensors& made, const SegmentShape& own, BlockContext context) {
+  context.documents = made.documents;
+  const SliceKeys keys{made.qkv};
+  const SliceAttention attention{keys, made.out, made.log_sum_exp, of.dropout};
+  ring_attention(context, own, attention);
+  ring_attention_backward(context, own, attention, {.out = made.dout, .qkv = made.dqkv});
+}
+
+Tensors tensors_of(RingRank& rank, const SegmentShape& shape, const std::vector<float>& qkv, const std::vector<float>& dout) {
   const std::int64_t query_cols = shape.heads * shape.head_dim;
   Tensors made;
   made.qkv = rank.put(qkv, shape.packed_cols());
   made.dout = rank.put(dout, query_cols);
   made.out = rank.put(std::vector<float>(dout.size(), NAN), query_cols);
-  made.log_sum_exp = rank.make({shape.batch, shape.heads, shape.sequence}, DType::f32);
+  made.log_sum_exp = rank.make({shape.batch, shape.heads, shape.queries}, DType::f32);
   made.dqkv = rank.put(std::vector<float>(qkv.size(), NAN), shape.packed_cols());
   return made;
 }
 
 // The rows of whole sequences that the part has.
 std::vector<float> rows_of(const Case& of, const ContextPart& part, const std::vector<float>& all) {
-  const std::int64_t own = of.shape.sequence / part.size;
+  const std::int64_t own = of.shape.queries / part.size;
   const std::int64_t cols = static_cast<std::int64_t>(all.size()) / of.shape.tokens();
   std::vector<float> some;
   for (std::int64_t sample = 0; sample < of.shape.batch; ++sample) {
     for (std::int64_t token = 0; token < own; ++token) {
-      const auto from = all.begin() + (sample * of.shape.sequence + part.position(token, own)) * cols;
+      const auto from = all.begin() + (sample * of.shape.queries + part.position(token, own)) * cols;
       some.insert(some.end(), from, from + cols);
     }
   }
@@ -144,10 +158,10 @@ std::vector<float> rows_of(const Case& of, const ContextPart& part, const std::v
 
 // The largest difference of a rank's rows from those of the whole.
 double stray(const Case& of, int rank, const RingRank& one, const Tensor& whole, const RingRank& parted, const Tensor& part) {
-  const std::int64_t own = of.shape.sequence / of.ranks, cols = whole.cols();
+  const std::int64_t own = of.shape.queries / of.ranks, cols = whole.cols();
   double most = 0;
   for (std::int64_t row = 0; row < part.rows(); ++row) {
-    const std::int64_t from = (row / own * of.shape.sequence + ContextPart{rank, of.ranks}.position(row % own, own)) * cols;
+    const std::int64_t from = (row / own * of.shape.queries + ContextPart{rank, of.ranks}.position(row % own, own)) * cols;
     for (std::int64_t i = 0; i < cols; ++i) {
       const double difference = std::abs(parted.get(part, row * cols + i) - one.get(whole, from + i));
       most = std::isnan(difference) ? INFINITY : std::max(most, difference);
@@ -157,7 +171,7 @@ double stray(const Case& of, int rank, const RingRank& one, const Tensor& whole,
 }
 
 void check(const Case& of, double tolerance) {
-  INFO(of.ranks << " ranks, batch " << of.shape.batch << ", sequence " << of.shape.sequence << ", heads " << of.shape.heads
+  INFO(of.ranks << " ranks, batch " << of.shape.batch << ", sequence " << of.shape.queries << ", heads " << of.shape.heads
                 << ", " << of.shape.kv_heads << " of keys, documents of " << of.document << ", " << of.dropout.dropped
                 << " dropped");
   const auto qkv = draw(of.shape.tokens() * of.shape.packed_cols(), 1),
@@ -165,12 +179,10 @@ void check(const Case& of, double tolerance) {
   RingRank one(of.dtype);
   Tensors whole = tensors_of(one, of.shape, qkv, dout);
   if (of.document > 0) whole.documents = put(one, begins_of(of));
-  attend(
-      of, whole, [&](const AttentionArgs& args) { one.ops().attention(of.shape, args); },
-      [&](const AttentionBackwardArgs& args) { one.ops().attention_backward(of.shape, args); });
+  attend_whole(of, whole, one.ops());
   one.wait();
-  AttentionShape own = of.shape;
-  own.sequence /= of.ranks;
+  SegmentShape own = of.shape;
+  own.queries /= of.ranks, own.keys /= of.ranks;
   auto groups = make_inprocess_groups(of.ranks);
   std::vector<std::unique_ptr<RingRank>> ranks;
   std::vector<Tensors> parts;
@@ -182,13 +194,10 @@ void check(const Case& of, double tolerance) {
     Tensors& made = parts.emplace_back(tensors_of(rank, own, rows_of(of, part, qkv), rows_of(of, part, dout)));
     if (of.document > 0) {
       std::vector<std::int32_t> begins(static_cast<std::size_t>(own.tokens())), origins(begins.size());
-      deal_documents({part}, of.shape.sequence, begins_of(of), {begins, origins});
+      deal_documents({part}, of.shape.queries, begins_of(of), {begins, origins});
       made.documents = put(rank, begins);
     }
-    const BlockContext context = rank.context(of, number);
-    attend(
-        of, made, [&](const AttentionArgs& args) { ring_attention(context, own, args); },
-        [&](const AttentionBackwardArgs& args) { ring_attention_backward(context, own, args); });
+    attend_in_ring(of, made, own, rank.context(of, number));
   }
   for (auto& rank : ranks) rank->wait();
   for (int number = 0; number < of.ranks; ++number) {
@@ -203,10 +212,10 @@ void check(const Case& of, double tolerance) {
 
 TEST_CASE("ranks that share sequences attend as one rank does, forward and backward") {
   for (const int ranks : {2, 3, 4}) {
-    check({{.batch = 1, .sequence = 24 * ranks, .heads = 2, .kv_heads = 2, .head_dim = 8}, ranks}, 2e-6);
-    check({{.batch = 2, .sequence = 2 * ranks, .heads = 4, .kv_heads = 2, .head_dim = 4}, ranks}, 2e-6);
-    check({{.batch = 2, .sequence = 150 * ranks, .heads = 4, .kv_heads = 1, .head_dim = 16}, ranks}, 2e-6);
-    check({{.batch = 2, .sequence = 40 * ranks, .heads = 2, .kv_heads = 1, .head_dim = 8}, ranks, DType::bf16}, 0.02);
+    check({whole_sequences(1, 24 * ranks, {2, 2, 8}), ranks}, 2e-6);
+    check({whole_sequences(2, 2 * ranks, {4, 2, 4}), ranks}, 2e-6);
+    check({whole_sequences(2, 150 * ranks, {4, 1, 16}), ranks}, 2e-6);
+    check({whole_sequences(2, 40 * ranks, {2, 1, 8}), ranks, DType::bf16}, 0.02);
   }
 }
 
@@ -216,17 +225,10 @@ TEST_CASE("ranks that share sequences see no other document, and drop what one r
     for (const std::int64_t document : {0, 1, 5, 17, 1000}) {
       for (const Dropout& drops : {Dropout{}, dropout}) {
         if (document == 0 && !drops.active()) continue;
-        check({{.batch = 2, .sequence = 24 * ranks, .heads = 4, .kv_heads = 2, .head_dim = 8},
-               ranks,
-               DType::f32,
-               document,
-               drops},
-              2e-6);
+        check({whole_sequences(2, 24 * ranks, {4, 2, 8}), ranks, DType::f32, document, drops}, 2e-6);
       }
     }
-    check({{.batch = 2, .sequence = 150 * ranks, .heads = 2, .kv_heads = 1, .head_dim = 16}, ranks, DType::f32, 70, dropout},
-          2e-6);
-    check({{.batch = 2, .sequence = 40 * ranks, .heads = 2, .kv_heads = 1, .head_dim = 8}, ranks, DType::bf16, 9, dropout},
-          0.04);
+    check({whole_sequences(2, 150 * ranks, {2, 1, 16}), ranks, DType::f32, 70, dropout}, 2e-6);
+    check({whole_sequences(2, 40 * ranks, {2, 1, 8}), ranks, DType::bf16, 9, dropout}, 0.04);
   }
 }

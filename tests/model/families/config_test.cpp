@@ -96,6 +96,26 @@ TEST_CASE("optional keys have Hugging Face's defaults") {
   CHECK_FALSE(model.bos_id.has_value());
 }
 
+TEST_CASE("ids that begin and end texts are the family's where config.json does not mention them, and none where it has null") {
+  const auto ends = [](json config, std::int64_t vocabulary, bool mentioned) {
+    config["vocab_size"] = vocabulary;
+    for (const char* key : {"bos_token_id", "eos_token_id"}) {
+      config.erase(key);
+      if (mentioned) config[key] = nullptr;
+    }
+    const ModelConfig model = parse_config(config);
+    return std::pair(model.bos_id.value_or(-1), model.eos_ids);
+  };
+  const json gpt2 = json::parse(std::ifstream(test_data() + "/golden/gpt2_tiny/config.json"));
+  using Ids = std::vector<std::int64_t>;
+  CHECK(ends(llama_json(), 320, false) == std::pair<std::int64_t, Ids>(1, {2}));
+  CHECK(ends(llama_json(), 320, true) == std::pair<std::int64_t, Ids>(-1, {}));
+  CHECK(ends(llama_json(), 2, false) == std::pair<std::int64_t, Ids>(1, {}));
+  CHECK(ends(gpt2, 50257, false) == std::pair<std::int64_t, Ids>(50256, {50256}));
+  CHECK(ends(gpt2, 50257, true) == std::pair<std::int64_t, Ids>(-1, {}));
+  CHECK(ends(gpt2, 320, false) == std::pair<std::int64_t, Ids>(-1, {}));
+}
+
 TEST_CASE("rotary settings are read in the forms of transformers 4 and 5") {
   const json llama3{
       {"factor", 32.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};

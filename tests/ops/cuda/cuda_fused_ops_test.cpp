@@ -78,24 +78,24 @@ TEST_CASE("GPU attention's backward turns dQ and dK back as rotary does, to the 
     TestRank& rank = b.rank;
     const DType dtype = b.dtype;
     // One part of a group of heads and several, an odd number of heads, and a shape that is left to other kernels.
-    for (const AttentionShape& shape :
-         {AttentionShape{2, 256, 3, 3, 64}, AttentionShape{1, 384, 5, 5, 128}, AttentionShape{2, 256, 8, 2, 64},
-          AttentionShape{1, 256, 6, 1, 128}, AttentionShape{16, 256, 16, 8, 64}, AttentionShape{1, 200, 4, 2, 64}}) {
-      INFO(shape.batch << " x " << shape.sequence << ", " << shape.heads << " on " << shape.kv_heads << " of "
+    for (const SegmentShape& shape :
+         {whole_sequences(2, 256, {3, 3, 64}), whole_sequences(1, 384, {5, 5, 128}), whole_sequences(2, 256, {8, 2, 64}),
+          whole_sequences(1, 256, {6, 1, 128}), whole_sequences(16, 256, {16, 8, 64}), whole_sequences(1, 200, {4, 2, 64})}) {
+      INFO(shape.batch << " x " << shape.queries << ", " << shape.heads << " on " << shape.kv_heads << " of "
                        << shape.head_dim);
       const Shape width{shape.tokens(), shape.heads * shape.head_dim};
       const Tensor qkv = rank.put(random_values({shape.tokens(), shape.packed_cols()}, b.random, dtype), dtype);
       const Tensor dout = rank.put(random_values(width, b.random, dtype), dtype), out = rank.poisoned(width, dtype);
       const Tensor cos_sin =
-          rank.put(rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32), DType::f32);
+          rank.put(rounded(reference::rotary_table(shape.queries, shape.head_dim, 1e4), DType::f32), DType::f32);
       const Tensor once = rank.poisoned(qkv.shape, dtype), twice = rank.poisoned(qkv.shape, dtype);
-      const Tensor lse = rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+      const Tensor lse = rank.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32);
       const auto ops = make_cuda_ops(rank.stream(), true);
-      ops->attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse});
-      AttentionBackwardArgs args{.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = twice};
+      ops->attention(shape, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse});
+      AttentionBackwardArgs args{.dout = dout, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse, .dq = twice, .dkv = twice};
       ops->attention_backward(shape, args);
       ops->rotary(shape, {.qkv = twice, .cos_sin = cos_sin, .inverse = true});
-      args.dqkv = once;
+      args.dq = args.dkv = once;
       args.cos_sin = cos_sin;
       ops->attention_backward(shape, args);
       CHECK((rank.bytes(once) == rank.bytes(twice)));

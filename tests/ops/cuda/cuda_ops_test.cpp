@@ -99,10 +99,10 @@ TEST_CASE("GPU RMSNorm forward and backward", "[gpu]") {
 TEST_CASE("GPU rotary embedding and SwiGLU", "[gpu]") {
   for_each_dtype([](TestTeam& team, TestRank& rank, DType dtype, double tolerance) {
     auto& random = random_source();
-    for (const AttentionShape shape :
-         {AttentionShape{2, 150, 32, 8, 128}, AttentionShape{1, 65, 3, 1, 64}, AttentionShape{3, 7, 2, 2, 6}}) {
+    for (const SegmentShape shape :
+         {whole_sequences(2, 150, {32, 8, 128}), whole_sequences(1, 65, {3, 1, 64}), whole_sequences(3, 7, {2, 2, 6})}) {
       const Values qkv = random_values({shape.tokens(), shape.packed_cols()}, random, dtype);
-      const Values table = rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32);
+      const Values table = rounded(reference::rotary_table(shape.queries, shape.head_dim, 1e4), DType::f32);
       const Tensor tq = rank.put(qkv, dtype), back = rank.put(qkv, dtype), tt = rank.put(table, DType::f32);
       team.run([&](TestRank& r) {
         r.ops().rotary(shape, {.qkv = tq, .cos_sin = tt});
@@ -131,19 +131,23 @@ TEST_CASE("GPU rotary embedding and SwiGLU", "[gpu]") {
 TEST_CASE("GPU attention, grouped-query included", "[gpu]") {
   for_each_dtype([](TestTeam& team, TestRank& rank, DType dtype, double tolerance) {
     auto& random = random_source();
-    std::vector<AttentionShape> shapes{{2, 200, 8, 2, 128}, {1, 256, 4, 4, 64}, {1, 129, 4, 1, 128}, {3, 64, 2, 2, 64}};
-    if (dtype == DType::f32) shapes.insert(shapes.end(), {{2, 33, 4, 2, 16}, {1, 70, 2, 1, 256}, {1, 1, 2, 1, 8}});
-    for (const AttentionShape& shape : shapes) {
-      INFO(shape.batch << " x " << shape.sequence << ", " << shape.heads << " on " << shape.kv_heads << " of "
+    std::vector<SegmentShape> shapes{whole_sequences(2, 200, {8, 2, 128}), whole_sequences(1, 256, {4, 4, 64}),
+                                     whole_sequences(1, 129, {4, 1, 128}), whole_sequences(3, 64, {2, 2, 64})};
+    if (dtype == DType::f32)
+      shapes.insert(shapes.end(), {whole_sequences(2, 33, {4, 2, 16}), whole_sequences(1, 70, {2, 1, 256}),
+                                   whole_sequences(1, 1, {2, 1, 8})});
+    for (const SegmentShape& shape : shapes) {
+      INFO(shape.batch << " x " << shape.queries << ", " << shape.heads << " on " << shape.kv_heads << " of "
                        << shape.head_dim);
       const Values qkv = random_values({shape.tokens(), shape.packed_cols()}, random, dtype);
       const Values dout = random_values({shape.tokens(), shape.heads * shape.head_dim}, random, dtype);
       const Tensor tq = rank.put(qkv, dtype), tdo = rank.put(dout, dtype);
       const Tensor out = rank.poisoned(dout.shape, dtype), dq = rank.poisoned(qkv.shape, dtype);
-      const Tensor lse = rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+      const Tensor lse = rank.poisoned({shape.batch, shape.heads, shape.queries}, DType::f32);
       team.run([&](TestRank& r) {
-        r.ops().attention(shape, {.qkv = tq, .out = out, .log_sum_exp = lse});
-        r.ops().attention_backward(shape, {.dout = tdo, .qkv = tq, .out = out, .log_sum_exp = lse, .dqkv = dq});
+        r.ops().attention(shape, {.q = tq, .kv = tq, .out = out, .log_sum_exp = lse});
+        r.ops().attention_backward(shape,
+                                   {.dout = tdo, .q = tq, .kv = tq, .out = out, .log_sum_exp = lse, .dq = dq, .dkv = dq});
       });
       const auto forward = reference::attention(shape, qkv);
       CHECK(relative_error(rank.get(out), forward.out) < tolerance);
@@ -266,7 +270,7 @@ double worst_row(const Values& result, const Values& expected, std::int64_t cols
 TEST_CASE("GPU attention's backward keeps queries whose gradients are small beside others', and loses no NaN", "[gpu]") {
   for_each_dtype([](TestTeam& team, TestRank& rank, DType dtype, double tolerance) {
     auto& random = random_source();
-    for (const AttentionShape& shape : {AttentionShape{1, 256, 4, 2, 64}, AttentionShape{1, 256, 2, 2, 128}}) {
+    for (const SegmentShape& shape : {whole_sequences(1, 256, {4, 2, 64}), whole_sequences(1, 256, {2, 2, 128})}) {
       const std::int64_t tokens = shape.tokens(), width = shape.heads * shape.head_dim;
       Values qkv = random_values({tokens, shape.packed_cols()}, random, dtype);
       Values dout = random_values({tokens, width}, random, dtype);
@@ -278,8 +282,9 @@ TEST_CASE("GPU attention's backward keeps queries whose gradients are small besi
       const auto backward = [&](const Values& given) {
         const Tensor tdout = rank.put(given, dtype);
         team.run([&](TestRank& r) {
-          r.ops().attention(shape, {.qkv = tqkv, .out = out, .log_sum_exp = lse});
-          r.ops().attention_backward(shape, {.dout = tdout, .qkv = tqkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv});
+          r.ops().attention(shape, {.q = tqkv, .kv = tqkv, .out = out, .log_sum_exp = lse});
+          r.ops().attention_backward(
+              shape, {.dout = tdout, .q = tqkv, .kv = tqkv, .out = out, .log_sum_exp = lse, .dq = dqkv, .dkv = dqkv});
         });
         return rank.get(dqkv);
       };
@@ -300,8 +305,8 @@ TEST_CASE("GPU attention's backward keeps queries whose gradients are small besi
   });
 }
 
-void check_same_bits(TestRank& rank, DType dtype, const AttentionShape& shape) {
-  INFO(shape.sequence << " tokens");
+void check_same_bits(TestRank& rank, DType dtype, const SegmentShape& shape) {
+  INFO(shape.queries << " tokens");
   auto& random = random_source();
   const std::int64_t tokens = shape.tokens(), hidden = 1024;
   const Tensor qkv = rank.put(random_values({tokens, shape.packed_cols()}, random, dtype), dtype);
@@ -322,8 +327,8 @@ void check_same_bits(TestRank& rank, DType dtype, const AttentionShape& shape) {
     ops.rms_norm_backward({.dy = dy, .x = x, .weight = w, .inv_rms = inv, .dx = dx, .dweight = dweight});
     ops.embedding_grad({.ids = ids, .dy = dy, .first_id = 0, .dtable = dtable});
     ops.weight_grad({.dy = dy, .x = x, .dw = dw});
-    ops.attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse});
-    ops.attention_backward(shape, {.dout = dy, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv});
+    ops.attention(shape, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse});
+    ops.attention_backward(shape, {.dout = dy, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse, .dq = dqkv, .dkv = dqkv});
     std::vector<std::vector<unsigned char>> results;
     for (const Tensor& result : {y, dx, dweight, dtable, dw, out, dqkv}) results.push_back(rank.bytes(result));
     if (round == 0) {
@@ -337,7 +342,7 @@ void check_same_bits(TestRank& rank, DType dtype, const AttentionShape& shape) {
 // A shape that an own kernel takes, and one that is cuDNN's, which has to be asked.
 TEST_CASE("GPU operations give the same bits again", "[gpu]") {
   for_each_dtype([](TestTeam&, TestRank& rank, DType dtype, double) {
-    for (const std::int64_t sequence : {1024, 1000}) check_same_bits(rank, dtype, {1, sequence, 8, 2, 128});
+    for (const std::int64_t sequence : {1024, 1000}) check_same_bits(rank, dtype, whole_sequences(1, sequence, {8, 2, 128}));
   });
 }
 

@@ -1,0 +1,42 @@
+#include "actors/training/rank/rank_reports.hpp"
+
+#include <algorithm>
+
+namespace pipetrain {
+
+RankReports::RankReports(const RankSetup& setup, const TensorParallel& tp, std::size_t square_sums)
+    : batch_(setup.shape.batch) {
+  const bool has_head = std::any_of(setup.chunks.begin(), setup.chunks.end(),
+                                    [](const auto& blocks) { return blocks.back().kind == BlockKind::head; });
+  const std::int64_t losses = has_head ? setup.microbatches : 0;
+  const bool scores = has_head && setup.config.classifies() && setup.evaluation;
+  const std::int64_t own_classes = scores ? RowSplit(setup.config.outputs(), tp.size()).count(tp.rank()) : 0;
+  scores_ = {nullptr, {losses * batch_, own_classes}, DType::f64};
+  all_ = {nullptr, {scores_.elements() + losses + static_cast<std::int64_t>(square_sums)}, DType::f64};
+  memory_ = setup.device->allocate(all_.bytes(), to_string(setup.id) + ": losses and norms");
+  host_memory_ = setup.device->allocate_host(all_.bytes(), to_string(setup.id) + ": losses and norms");
+  all_.data = scores_.data = memory_.data();
+  losses_ = all_.row_range(scores_.elements(), scores_.elements() + losses);
+  square_sums_ = all_.row_range(scores_.elements() + losses, all_.elements());
+}
+
+void RankReports::add_to(ForwardArgs& forward, const schedules::Action& action, const StepInfo& step) const {
+  const std::int64_t microbatch = action.microbatch;
+  forward.loss_sum = losses_.row_range(microbatch, microbatch + 1);
+  if (step.evaluates() && scores_.elements() > 0)
+    forward.scores = scores_.row_range(microbatch * batch_, (microbatch + 1) * batch_);
+}
+
+void RankReports::copy(Stream& stream, const StepInfo& step) {
+  begin_ = step.evaluates() ? 0 : scores_.elements();
+  end_ = step.evaluates() ? scores_.elements() + losses_.elements() : all_.elements();
+  const Tensor wanted = all_.row_range(begin_, end_);
+  stream.copy(static_cast<double*>(host_memory_.data()) + begin_, wanted.data, wanted.bytes());
+}
+
+void RankReports::add_to(StageResult& result) const {
+  const auto* const values = static_cast<const double*>(host_memory_.data());
+  result.insert(result.end(), values + begin_, values + end_);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,71 @@
+#include "actors/training/run/step_verdicts.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "actors/training/job/train_job.hpp"
+#include "actors/training/run/trainer.hpp"
+#include "core/error.hpp"
+#include "model/parameters/gradient_norm.hpp"
+
+namespace pipetrain {
+namespace {
+
+void check_finite(double value, const char* what, std::int64_t step) {
+  if (std::isfinite(value)) return;
+  throw Error(ErrorKind::numeric,
+              fmt::format("the {} of step {} is {}; lower the learning rate or look at the data of this step", what, step,
+                          std::isnan(value) ? "NaN" : "infinite"));
+}
+
+}  // namespace
+
+StepVerdicts::StepVerdicts(const ParallelLayout& layout, const TrainJob& job)
+    : job_(job),
+      results_(layout, job),
+      loss_scale_(job.loss_scale.dynamic && job.initial.loss_scale ? LossScale(job.loss_scale, *job.initial.loss_scale)
+                                                                   : LossScale(job.loss_scale)) {}
+
+std::optional<LossScaleState> StepVerdicts::loss_scale_state() const {
+  return loss_scale_.is_dynamic() ? std::optional(loss_scale_.state()) : std::nullopt;
+}
+
+Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) {
+  report.grad_norm = results_.grad_norm(results) / info.loss_scale;
+  if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
+  if (!report.has_loss()) return skip_without_labels(report);
+  results_.add_losses(results, info.kind, report.loss);
+  report.loss /= info.tokens;
+  check_finite(report.loss, "loss", info.step);
+  report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
+  if (loss_scale_.is_dynamic() && !std::isfinite(report.grad_norm)) {
+    report.skipped = true;
+    lower_loss_scale(info);
+  } else {
+    check_finite(report.grad_norm, "gradient norm", info.step);
+    loss_scale_.applied();
+  }
+  const float clip = clip_factor(report.grad_norm, job_.clip_norm);
+  report.redone = job_.post_validation && (report.skipped || clip != 1);  // if any stage went ahead
+  if (report.skipped) return {.apply = false};
+  return {true, clip / info.loss_scale, clip == 1};
+}
+
+// Its gradients of 0 would still decay weights and moments, and say nothing of the loss scale.
+Verdict StepVerdicts::skip_without_labels(StepReport& report) const {
+  report.loss = std::numeric_limits<double>::quiet_NaN();
+  report.skipped = true;
+  report.redone = job_.post_validation;
+  return {.apply = false};
+}
+
+void StepVerdicts::lower_loss_scale(const StepInfo& info) {
+  if (loss_scale_.overflowed()) return;
+  throw Error(ErrorKind::numeric, fmt::format("the gradients of step {} overflow at the smallest loss scale, {}; lower the "
+                                              "learning rate, or train in bf16",
+                                              info.step, info.loss_scale));
+}
+
+}  // namespace pipetrain

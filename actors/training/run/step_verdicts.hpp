@@ -1,0 +1,38 @@
+// Decides at the end of a step whether the optimizer applies it, and with which factor of the gradients.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/training/run/step_results.hpp"
+#include "model/optimizer/loss_scale.hpp"
+
+namespace pipetrain {
+
+struct StepReport;
+
+class StepVerdicts {
+ public:
+  // The job outlives this.
+  StepVerdicts(const ParallelLayout& layout, const TrainJob& job);
+
+  const StepResults& results() const { return results_; }
+  double loss_scale() const { return loss_scale_.value(); }  // of the coming step
+  // What a checkpoint keeps; nothing where the scale stays as it is.
+  std::optional<LossScaleState> loss_scale_state() const;
+
+  // results: of all stages. The report says which step it is of and how many labels count; this adds loss, norm, loss scale and
+  // whether the step is skipped. Throws Error(numeric) for a loss or a norm that is not finite, unless the loss scale can fall.
+  Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report);
+
+ private:
+  Verdict skip_without_labels(StepReport& report) const;
+  void lower_loss_scale(const StepInfo& info);
+
+  const TrainJob& job_;
+  StepResults results_;
+  LossScale loss_scale_;
+};
+
+}  // namespace pipetrain

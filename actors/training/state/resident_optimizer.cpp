@@ -1,0 +1,88 @@
+#include "actors/training/state/resident_optimizer.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "model/parameters/arena_views.hpp"
+
+namespace pipetrain {
+
+ResidentOptimizer::Lengths ResidentOptimizer::lengths(const StatePlaces& places, const Precision& precision,
+                                                      const Offload& offload) {
+  return {.weights = offloads_weights(offload, precision) ? 0 : places.weights(),
+          .rounded = offload.parameters ? 0 : places.rounded(),
+          .states = offload.optimizer ? 0 : places.states()};
+}
+
+ResidentOptimizer::ResidentOptimizer(const Setup& setup) : setup_(setup), units_(setup.places.optimizer_parts()) {
+  const Lengths here = lengths(setup_.places, setup_.precision, setup_.offload);
+  if (here.weights > 0) arenas_.weights = allocate(here.weights, setup_.precision.master, "parameters");
+  if (here.rounded > 0) arenas_.rounded = allocate(here.rounded, setup_.precision.compute, "rounded parameters");
+  if (setup_.offload.optimizer) return;
+  for (const std::string& name : setup_.optimizer.states())
+    arenas_.states.push_back(allocate(here.states, setup_.precision.master, "optimizer state " + name));
+}
+
+// Zeros: rows that pad a table stay so.
+Tensor ResidentOptimizer::allocate(std::size_t elements, DType dtype, const std::string& what) {
+  memory_.push_back(setup_.device.allocate(align_up(elements * size_of(dtype)), setup_.rank + ": " + what));
+  const Tensor arena{memory_.back().data(), {static_cast<std::int64_t>(elements)}, dtype};
+  setup_.ops.stream().zero(arena);
+  return arena;
+}
+
+const Tensor& ResidentOptimizer::arena(const std::string& state) const {
+  static const Tensor outside{nullptr, {0}};
+  if (state == weights_state) return arenas_.weights.data ? arenas_.weights : outside;
+  const auto& names = setup_.optimizer.states();
+  const auto found = std::find(names.begin(), names.end(), state);
+  if (found == names.end())
+    throw Error(ErrorKind::input,
+                "the optimizer " + setup_.optimizer_name + " keeps no state " + state + ": this state is of another optimizer");
+  return arenas_.states.empty() ? outside : arenas_.states[static_cast<std::size_t>(found - names.begin())];
+}
+
+OptimizerArenas ResidentOptimizer::arenas(const Tensor& grads) const {
+  OptimizerArenas arenas = arenas_;
+  arenas.grads = grads;
+  return arenas;
+}
+
+void ResidentOptimizer::read(const std::string& state, std::size_t begin, float* values, std::size_t count) {
+  setup_.ops.stream().copy(values, on_device(state) + begin, count * sizeof(float));
+  setup_.ops.stream().synchronize();
+}
+
+void ResidentOptimizer::begin_writing(const std::string& state) {
+  static_cast<void>(arena(state));    // throws where there is none
+  setup_.ops.stream().synchronize();  // after this the host may write to memory that it shares with the device
+}
+
+void ResidentOptimizer::write(const std::string& state, std::size_t begin, const float* values, std::size_t count) {
+  const std::lock_guard lock(stream_turn_);
+  setup_.ops.stream().copy(on_device(state) + begin, values, count * sizeof(float));
+  setup_.ops.stream().synchronize();
+}
+
+void ResidentOptimizer::round_weights() {
+  if (arenas_.rounded.data == nullptr) return;
+  const StatePlaces& places = setup_.places;
+  for (const HeldPart& part : places.held())
+    setup_.ops.round(span(arenas_.weights, places.weight_at(part), part.size()),
+                     span(arenas_.rounded, places.rounded_at(part), part.size()));
+}
+
+void ResidentOptimizer::preview(const Tensor& grads, const OptimizerStep& step) {
+  for (const auto& unit : units_) optimizer_preview(unit, setup_.ops, arenas(grads), setup_.optimizer, step);
+}
+
+void ResidentOptimizer::step(const Tensor& grads, const OptimizerStep& step, const Listener& listener) {
+  const OptimizerArenas own = arenas(grads);
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    listener.steps(unit);
+    optimizer_step(units_[unit], setup_.ops, own, setup_.optimizer, step);
+    listener.stepped(unit);
+  }
+}
+
+}  // namespace pipetrain

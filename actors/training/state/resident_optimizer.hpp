@@ -1,0 +1,67 @@
+// What an optimizer keeps of a parameter group on the device, in flat arenas: all of it, or what OffloadedOptimizer leaves
+// there.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/training/state/optimizer_storage.hpp"
+#include "actors/training/state/state_places.hpp"
+#include "core/buffer.hpp"
+#include "core/device.hpp"
+#include "model/config/offload.hpp"
+#include "model/config/precision.hpp"
+
+namespace pipetrain {
+
+class ResidentOptimizer : public OptimizerStorage {
+ public:
+  struct Setup {
+    Device& device;
+    Ops& ops;  // of the rank
+    const Optimizer& optimizer;
+    std::string optimizer_name;  // for errors
+    const StatePlaces& places;
+    Precision precision;
+    Offload offload;   // what of it is not here
+    std::string rank;  // for errors
+  };
+  // Allocates; all zero. Everything outlives it. Throws Error(out_of_memory).
+  explicit ResidentOptimizer(const Setup& setup);
+
+  // Elements of each array on the device; 0: there is none. Pure.
+  struct Lengths {
+    std::size_t weights = 0, rounded = 0;
+    std::size_t states = 0;  // of each
+  };
+  static Lengths lengths(const StatePlaces& places, const Precision& precision, const Offload& offload);
+
+  Tensor operands() const override { return arenas_.rounded.data ? arenas_.rounded : arenas_.weights; }
+  float* on_device(const std::string& state) const override { return arena(state).as<float>(); }
+  void read(const std::string& state, std::size_t begin, float* values, std::size_t count) override;
+  void begin_writing(const std::string& state) override;
+  void write(const std::string& state, std::size_t begin, const float* values, std::size_t count) override;
+  void round_weights() override;
+  void begin_step() override {}
+  void preview(const Tensor& grads, const OptimizerStep& step) override;
+  void step(const Tensor& grads, const OptimizerStep& step, const Listener& listener) override;
+
+ protected:
+  const Setup& setup() const { return setup_; }
+  OptimizerArenas arenas(const Tensor& grads) const;
+  const std::vector<std::vector<OptimizerPart>>& units() const { return units_; }
+
+ private:
+  Tensor allocate(std::size_t elements, DType dtype, const std::string& what);
+  const Tensor& arena(const std::string& state) const;
+
+  Setup setup_;
+  std::vector<std::vector<OptimizerPart>> units_;
+  std::vector<Buffer> memory_;
+  OptimizerArenas arenas_;
+  std::mutex stream_turn_;  // of threads that write
+};
+
+}  // namespace pipetrain

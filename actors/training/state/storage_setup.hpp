@@ -1,0 +1,29 @@
+// What a ParameterStorage is made of, and what it takes of memory.
+#pragma once
+
+#include <memory>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/training/state/state_places.hpp"
+#include "core/device.hpp"
+#include "core/mesh.hpp"
+#include "core/process_group.hpp"
+#include "model/optimizer/optimizer_settings.hpp"
+
+namespace pipetrain {
+
+struct StorageSetup {
+  const ParameterLayout& layout;  // of the group
+  MeshCoordinate rank;
+  Device* device = nullptr;         // null: only to be estimated
+  std::shared_ptr<Group> replicas;  // the ranks that have the same weights; null: this one alone
+  StatePlaces::Setup places;
+  int prefetch = 1;  // see Zero
+  OptimizerSettings optimizer;
+  bool saves = false;  // keeps host memory for a snapshot of its states
+};
+
+// Bytes that a ParameterStorage will allocate, on the device and outside of it. Pure.
+MemoryUse storage_memory(const StorageSetup& setup);
+
+}  // namespace pipetrain

@@ -1,0 +1,80 @@
+#include "ops/cuda/attention/attention_choice.hpp"
+
+namespace pipetrain::cuda {
+namespace {
+
+template <class Args>
+bool is_plain(const Args& args) {
+  return !args.documents && !args.dropout.active();
+}
+
+// In 16 bits, with an output that is rounded as the input is.
+template <class Args>
+bool is_rounded(const Args& args) {
+  return args.q.dtype != DType::f32 && args.out.dtype == args.q.dtype;
+}
+
+// cuDNN draws dropout in ways of its own, which depend on the layout, and its graphs know the number of documents beforehand.
+// It aligns the causal diagonal with the first key or with the last one.
+template <class Args>
+bool takes_cudnn(const SegmentShape& shape, const Args& args) {
+  const bool sizes = shape.head_dim % 8 == 0 && shape.head_dim <= 128;
+  return is_rounded(args) && is_plain(args) &&
+         (shape.is_whole() || (sizes && (shape.ends_together() || shape.sees_all_keys())));
+}
+
+// Only where cuDNN, which is faster, computes something else.
+template <class Args>
+bool takes_mma(const SegmentShape& shape, const Args& args) {
+  return is_rounded(args) && args.q.dtype == DType::bf16 && !is_plain(args) && shape.head_dim <= 128 &&
+         shape.head_dim % 8 == 0 && shape.first_key % dropout_columns == 0;
+}
+
+// Documents are taken where the kernel finds where those of a block's keys end.
+bool takes_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
+  const bool sight =
+      args.documents ? shape.first_key == 0 && shape.ends_together() : shape.ends_together() || shape.sees_all_keys();
+  const bool sizes = (shape.head_dim == 64 || shape.head_dim == 128) && shape.queries % hopper_attention_block == 0 &&
+                     shape.keys % hopper_attention_block == 0;
+  return gpu.available && is_rounded(args) && !args.dropout.active() && sight && sizes &&
+         shape.first_key + shape.keys <= shape.first_query + shape.queries && shape.first_key <= shape.first_query;
+}
+
+// The gradients are rounded as the activations are, or sums in f32: dQ may be either where dK and dV are sums.
+bool rounds(const Tensor& gradient, Accumulate accumulate, DType activations) {
+  return gradient.dtype == activations && accumulate == Accumulate::no;
+}
+bool gives_rounded(const AttentionBackwardArgs& args) {
+  return rounds(args.dq, args.accumulate_dq, args.q.dtype) && rounds(args.dkv, args.accumulate_dkv, args.q.dtype);
+}
+bool gives_sums(const AttentionBackwardArgs& args) {
+  return args.dkv.dtype == DType::f32 && args.accumulate_dkv == Accumulate::yes &&
+         (args.dq.dtype == DType::f32 || rounds(args.dq, args.accumulate_dq, args.q.dtype));
+}
+
+// cuDNN's backward is planned with the gradients' strides as those of q and kv.
+bool shares_layout(const AttentionBackwardArgs& args) {
+  return args.dq.cols() == args.q.cols() && args.dkv.shape == args.kv.shape;
+}
+
+}  // namespace
+
+AttentionKernel attention_kernel(const SegmentShape& shape, const AttentionArgs& args) {
+  refuse_unbuilt_attention(shape);
+  if (takes_cudnn(shape, args)) return AttentionKernel::cudnn;
+  if (takes_mma(shape, args)) return AttentionKernel::mma;
+  return AttentionKernel::exact;
+}
+
+AttentionKernel attention_backward_kernel(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
+  refuse_unbuilt_attention(shape);
+  const bool rounded = gives_rounded(args);
+  if (rounded || gives_sums(args)) {
+    if (takes_hopper(shape, args, gpu)) return AttentionKernel::hopper;
+    if (takes_mma(shape, args)) return AttentionKernel::mma;
+  }
+  if (rounded && shape.is_whole() && takes_cudnn(shape, args) && shares_layout(args)) return AttentionKernel::cudnn;
+  return AttentionKernel::exact;
+}
+
+}  // namespace pipetrain::cuda

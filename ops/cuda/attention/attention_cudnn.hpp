@@ -1,0 +1,34 @@
+// Causal attention in bf16 and f16 through cuDNN's graph API. Plans are built once per shape.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "ops/ops.hpp"
+
+namespace pipetrain::cuda {
+
+// Not thread-safe. Every call may throw Error(unavailable) when cuDNN cannot do the shape.
+class CudnnAttention {
+ public:
+  // Gives at least so many bytes of device memory for the length of one call.
+  using Scratch = std::function<void*(std::size_t bytes)>;
+
+  // deterministic: the backward adds in a fixed order, which is slower and takes more scratch.
+  CudnnAttention(int device, bool deterministic);
+  ~CudnnAttention();
+
+  // The queries see all keys, or the last one stands where the last key does. No documents, no dropout.
+  void forward(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args, const Scratch& scratch);
+  // The same of whole sequences; dq and dkv are written and lie as q and kv do. Does not rotate.
+  void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, const Scratch& scratch);
+
+ private:
+  struct State;  // keeps cuDNN's large headers out of every other file
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pipetrain::cuda

@@ -1,0 +1,130 @@
+// The gradients of attention.cu.
+#include "ops/cuda/attention/attention_delta.cuh"
+#include "ops/cuda/attention/attention_tile.cuh"
+#include "ops/cuda/kernels.hpp"
+
+namespace pipetrain::cuda {
+namespace {
+
+// G: of the gradient
+template <class T, class G, int J>
+__global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, double> of, Gradient<G> dq) {
+  using R = Real<T>;
+  extern __shared__ float memory[];
+  __shared__ R dscore[tile][tile + 1];
+  const Heads& h = s.heads;
+  const int first = blockIdx.x * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
+  const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, query = first + r;
+  const int begin = s.begin(batch, query);
+  Rows q(memory, 0, h.dim), g(memory, 1, h.dim), k(memory, 2, h.dim), v(memory, 3, h.dim);
+  q.load(s.query_head(batch, head), s.q_cols, first, h.sequence, h.dim);
+  g.load(of.dout_head(h, batch, head), h.heads * h.dim, first, h.sequence, h.dim);
+  const std::int64_t statistic = (static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query;
+  const R log_sum = query < h.sequence ? of.log_sum_exp[statistic] : 0.0F;
+  const R row_delta = query < h.sequence ? static_cast<R>(of.delta[statistic]) : R{0};
+
+  R acc[J] = {};
+  for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
+    __syncthreads();
+    k.load(s.key_head(batch, kv), s.kv_cols, key0, s.keys, h.dim);
+    v.load(s.key_head(batch, h.kv_heads + kv), s.kv_cols, key0, s.keys, h.dim);
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < per_lane; ++j) {
+      const int c = lane + lanes * j, key = key0 + c;
+      R value = 0;
+      if (query < h.sequence && s.sees(begin, query, key)) {
+        const R weight = exp(static_cast<R>(h.scale) * dot<R>(q.row(r), k.row(c), h.dim) - log_sum);
+        const R factor = s.factor(batch, head, query, key);
+        value = weight * (factor * dot<R>(g.row(r), v.row(c), h.dim) - row_delta);
+      }
+      dscore[r][c] = value;
+    }
+    __syncwarp();
+    accumulate(acc, dscore[r], k, lane, h.dim);
+  }
+  if (query < h.sequence) write(dq.at(batch, head * h.dim, query), acc, static_cast<R>(h.scale), lane, h.dim, dq.adds);
+}
+
+// One block a tile of keys of one key-value head: adds over that head's query heads and later queries, in order. G: of the
+// gradient.
+template <class T, class G, int J>
+__global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, double> of, Gradient<G> dkv) {
+  using R = Real<T>;
+  extern __shared__ float memory[];
+  __shared__ R weights[tile][tile + 1], dscore[tile][tile + 1];
+  const Heads& h = s.heads;
+  const int first = blockIdx.x * tile, kv = blockIdx.y, batch = blockIdx.z;
+  const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, key = first + r;
+  Rows k(memory, 0, h.dim), v(memory, 1, h.dim), q(memory, 2, h.dim), g(memory, 3, h.dim);
+  k.load(s.key_head(batch, kv), s.kv_cols, first, s.keys, h.dim);
+  v.load(s.key_head(batch, h.kv_heads + kv), s.kv_cols, first, s.keys, h.dim);
+
+  R dk[J] = {}, dv[J] = {};
+  for (int head = kv * h.group(); head < (kv + 1) * h.group(); ++head) {
+    for (int query0 = max(0, first - s.ahead()) / tile * tile; query0 < h.sequence; query0 += tile) {
+      if (s.begin(batch, query0) >= first + tile) break;  // from here on no query sees a key of this tile
+      __syncthreads();
+      q.load(s.query_head(batch, head), s.q_cols, query0, h.sequence, h.dim);
+      g.load(of.dout_head(h, batch, head), h.heads * h.dim, query0, h.sequence, h.dim);
+      __syncthreads();
+      const std::int64_t statistics = (static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence;
+#pragma unroll
+      for (int j = 0; j < per_lane; ++j) {
+        const int c = lane + lanes * j, query = query0 + c;
+        R weight = 0, value = 0;
+        if (query < h.sequence && s.sees(s.begin(batch, query), query, key)) {
+          const R factor = s.factor(batch, head, query, key);
+          weight = exp(static_cast<R>(h.scale) * dot<R>(q.row(c), k.row(r), h.dim) -
+                       static_cast<R>(of.log_sum_exp[statistics + query]));
+          value = weight * (factor * dot<R>(g.row(c), v.row(r), h.dim) - static_cast<R>(of.delta[statistics + query]));
+          weight *= factor;
+        }
+        weights[r][c] = weight;
+        dscore[r][c] = value;
+      }
+      __syncwarp();
+      accumulate(dv, weights[r], g, lane, h.dim);
+      accumulate(dk, dscore[r], q, lane, h.dim);
+    }
+  }
+  if (key >= s.keys) return;
+  write(dkv.at(batch, kv * h.dim, key), dk, static_cast<R>(h.scale), lane, h.dim, dkv.adds);
+  write(dkv.at(batch, (h.kv_heads + kv) * h.dim, key), dv, R{1}, lane, h.dim, dkv.adds);
+}
+
+// Q, K: of the gradients of queries and of keys and values
+template <class T, class Q, class K>
+void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, double* delta) {
+  const auto segment = segment_of<T>(shape, args);
+  Outputs<T, double> of{};
+  with_type(args.out.dtype, "attention's output",
+            [&](auto o) { of = outputs_of<T, typename decltype(o)::type>(stream, shape, args, delta); });
+  const Gradient<Q> dq = query_gradient<Q>(shape, args);
+  const Gradient<K> dk = key_gradient<K>(shape, args);
+  with_head_size(shape.head_dim, [&](auto j) {
+    constexpr int J = decltype(j)::value;
+    launch(dq_kernel<T, Q, J>, {shape.queries, shape.heads, shape.batch, 4, shape.head_dim}, stream, segment, of, dq);
+    launch(dkv_kernel<T, K, J>, {shape.keys, shape.kv_heads, shape.batch, 4, shape.head_dim}, stream, segment, of, dk);
+  });
+}
+
+}  // namespace
+
+std::size_t attention_backward_scratch(const SegmentShape& shape) {
+  return static_cast<std::size_t>(shape.tokens() * shape.heads) * sizeof(double);
+}
+
+void attention_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, void* scratch) {
+  if (shape.tokens() == 0) return;
+  auto* const delta = static_cast<double*>(scratch);
+  with_type(args.q.dtype, "attention_backward", [&](auto t) {
+    using T = typename decltype(t)::type;
+    if (args.dkv.dtype == args.q.dtype && args.dq.dtype == args.q.dtype) return backward<T, T, T>(stream, shape, args, delta);
+    if (args.dkv.dtype != DType::f32) throw Error(ErrorKind::internal, "attention_backward: dkv is neither f32 nor as dq");
+    if (args.dq.dtype == DType::f32) return backward<T, float, float>(stream, shape, args, delta);
+    backward<T, T, float>(stream, shape, args, delta);
+  });
+}
+
+}  // namespace pipetrain::cuda

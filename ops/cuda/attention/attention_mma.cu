@@ -1,0 +1,102 @@
+// Causal attention of bf16 tensors on tensor cores, with dropout and documents, the same bits every time: where cuDNN, which is
+// faster, computes something else (attention_choice.cpp). Heads of up to 128; multiples of 8. One block a tile of 64 queries,
+// whose four warps take 16 rows each; sums are fp32 (Dao 2023). attention_mma_backward.cu has the gradients.
+#include "ops/cuda/attention/mma_dropout.cuh"
+#include "ops/cuda/kernels.hpp"
+
+namespace pipetrain::cuda {
+namespace {
+
+// Over the four threads that share a row.
+__device__ float quad_max(float value) {
+  value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 1));
+  return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 2));
+}
+__device__ float quad_sum(float value) {
+  value += __shfl_xor_sync(0xffffffffU, value, 1);
+  return value + __shfl_xor_sync(0xffffffffU, value, 2);
+}
+
+template <int size>
+__global__ void __launch_bounds__(threads)
+    forward_kernel(Segment<bf16> s, bf16* __restrict__ out, float* __restrict__ log_sum_exp) {
+  extern __shared__ uint4 memory[];
+  const Heads& h = s.heads;
+  const Tile<size> q(reinterpret_cast<bf16*>(memory), 0), k(q.at, 1), v(q.at, 2);
+  const int first = (gridDim.x - 1 - blockIdx.x) * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * warp_rows;
+  const int query[2] = {first + warp_row + lane / 4, first + warp_row + lane / 4 + 8};
+  const int begin[2] = {s.begin(batch, query[0]), s.begin(batch, query[1])};
+  const Draws draws(s, batch, head);
+  const float scale = static_cast<float>(h.scale) * log2_e;
+  q.load({s.query_head(batch, head), s.q_cols, h.sequence, h.dim}, first);
+
+  float acc[size / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {};
+  for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
+    __syncthreads();
+    k.load({s.key_head(batch, kv), s.kv_cols, s.keys, h.dim}, key0);
+    v.load({s.key_head(batch, h.kv_heads + kv), s.kv_cols, s.keys, h.dim}, key0);
+    wait_for_tiles();
+    float scores[tile / 8][4] = {};
+    products(scores, q, warp_row, k, 0);
+    float base[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float top = largest[i];
+#pragma unroll
+      for (int n = 0; n < tile / 8; ++n) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const int key = key0 + n * 8 + lane % 4 * 2 + j;
+          float& score = scores[n][2 * i + j];
+          score = s.sees(begin[i], query[i], key) ? score * scale : -INFINITY;
+          top = fmaxf(top, score);
+        }
+      }
+      top = quad_max(top);
+      base[i] = top == -INFINITY ? 0.0F : top;  // as yet no key may count for this query
+      const float shrink = exp2f(largest[i] - base[i]);
+      largest[i] = top;
+      total[i] *= shrink;
+#pragma unroll
+      for (int n = 0; n < size / 8; ++n) acc[n][2 * i] *= shrink, acc[n][2 * i + 1] *= shrink;
+    }
+    unsigned bits[2] = {~0U, ~0U};
+    if (h.dropout.active()) draw_queries(draws, query, key0, bits);
+#pragma unroll
+    for (int n = 0; n < tile / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float weight = exp2f(scores[n][e] - base[e / 2]);
+        total[e / 2] += weight;
+        scores[n][e] = (bits[e / 2] >> (2 * n + e % 2) & 1U) != 0 ? weight : 0.0F;
+      }
+    }
+    add_products<size>(acc, scores, v, 0);
+  }
+  float factor[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    total[i] = quad_sum(total[i]);
+    factor[i] = total[i] > 0 ? h.dropout.scale() / total[i] : 0.0F;  // it may see no key of the segment
+    if (lane % 4 == 0 && query[i] < h.sequence) {
+      log_sum_exp[(static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query[i]] =
+          (largest[i] + log2f(total[i])) * ln_2;
+    }
+  }
+  bf16* const to = out + (static_cast<std::int64_t>(batch) * h.sequence * h.heads + head) * h.dim;
+  write<size>(Target<bf16>{to, h.heads * h.dim, h.sequence, h.dim}, first + warp_row, acc, factor);
+}
+
+}  // namespace
+
+void attention_mma(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args) {
+  if (shape.tokens() == 0) return;
+  with_tile_size(shape.head_dim, [&](auto s) {
+    constexpr int size = decltype(s)::value;
+    start(forward_kernel<size>, {shape.queries, shape.heads, shape.batch, bytes_of<size>(3)}, stream,
+          segment_of<bf16>(shape, args), data_of<bf16>(args.out), data_of<float>(args.log_sum_exp));
+  });
+}
+
+}  // namespace pipetrain::cuda

@@ -1,0 +1,30 @@
+// Attention on a GPU, each call by the kernel that attention_choice.hpp gives it.
+#pragma once
+
+#include <cstddef>
+
+#include "ops/cuda/attention/attention_cudnn.hpp"
+#include "ops/cuda/hopper/hopper_gpu.hpp"
+#include "ops/cuda/ops_stream.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::cuda {
+
+// The operations of Ops with the same names. Enqueues on `ops`, which must outlive it. Not thread-safe.
+class AttentionOps {
+ public:
+  // deterministic: cuDNN's backward adds in a fixed order; all other kernels always do.
+  AttentionOps(OpsStream& ops, const HopperGpu& gpu, bool deterministic);
+
+  void attention(const SegmentShape& shape, const AttentionArgs& args);
+  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args);
+  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args);
+  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args);
+
+ private:
+  OpsStream& ops_;
+  HopperGpu gpu_;
+  CudnnAttention cudnn_;
+};
+
+}  // namespace pipetrain::cuda

@@ -1,0 +1,225 @@
+// The GPU's operations: each takes its scratch and enqueues its kernels (kernels.hpp). Shapes have the letters of ops/ops.hpp:
+// T tokens, Tr this rank's rows of them, H hidden size, K x N matrices, V vocabulary rows, Hq and Hkv heads of size D. Matrix
+// products are in parallel_matmul.cpp, attention is in attention_ops.cpp.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/buffer.hpp"
+#include "core/cuda/cuda_stream.hpp"
+#include "ops/cuda/dispatch/attention_ops.hpp"
+#include "ops/cuda/gemm/parallel_matmul.hpp"
+#include "ops/cuda/hopper/cross_entropy_rows.hpp"
+#include "ops/cuda/hopper/norm_backward.hpp"
+#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/many_square_sums.hpp"
+#include "ops/cuda/ops_stream.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain {
+namespace {
+
+int multiprocessors_of(int device) {
+  int count = 0;
+  cuda_check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "counting multiprocessors", device);
+  return count;
+}
+
+int current(CudaStream& stream) {
+  cuda_check(cudaSetDevice(stream.device_index()), "choosing the device", stream.device_index());
+  return stream.device_index();
+}
+
+class CudaOps final : public Ops {
+ public:
+  CudaOps(CudaStream& stream, bool deterministic)
+      : stream_(stream),
+        ops_(stream),
+        multiprocessors_(multiprocessors_of(current(stream))),
+        matmul_(ops_),
+        hopper_(cuda::hopper_gpu(stream.device_index())),
+        attention_(ops_, hopper_, deterministic),
+        counter_(stream.device().allocate(sizeof(unsigned), "a counter of the GPU operations")) {
+    stream.zero({counter_.data(), {1}, DType::i32});
+  }
+  ~CudaOps() override {
+    cudaSetDevice(stream_.device_index());
+    cudaStreamSynchronize(stream_.native());  // what the operations use beside their tensors is in use until then
+  }
+
+  Stream& stream() override { return stream_; }
+  // The scratch is the object's own: what it takes depends on the libraries' plans, and is known only when they are made.
+  void set_workspace(Arena&) override {}
+  void run(const Operation& operation) override {
+    std::visit([this](const auto* args) { compute(*args); }, operation);
+  }
+
+ private:
+  void compute(const GatherMatmulArgs& args) { matmul_.gather_matmul(args); }
+  void compute(const MatmulScatterArgs& args) { matmul_.matmul_scatter(args); }
+  void compute(const WeightGradArgs& args) { matmul_.weight_grad(args); }
+  void compute(const BackwardScatterArgs& args) {
+    if (matmul_.backward_scatter_in_pieces(args)) return;
+    weight_grad(args.weight_grad());
+    matmul_scatter(args.matmul_scatter());
+  }
+  void compute(const QuantiseArgs& args) {
+    enqueue("quantise", [&](cudaStream_t native) {
+      if (args.out.scales != Fp8Scales::tensor) return cuda::quantise_blocks(native, args.x, args.out);
+      if (!args.measured) cuda::largest_magnitude(native, args.x, largest_of(args.out.scale), multiprocessors_);
+      cuda::quantise(native, args.x, args.out);
+    });
+  }
+
+  void compute(const Fp8MatmulArgs& args) { matmul_.fp8_matmul(args); }
+
+  void compute(const GatherArgs& args) {
+    if (args.tp.sequence_parallel && args.tp.size() > 1) return args.tp.group->all_gather(stream_, args.shard, args.full);
+    copy(args.shard, args.full);
+  }
+  void compute(const ScatterSumArgs& args) {
+    if (args.tp.sequence_parallel && args.tp.size() > 1) return args.tp.group->reduce_scatter(stream_, args.full, args.out);
+    copy(args.full, args.out);
+    if (args.tp.size() > 1) args.tp.group->all_reduce(stream_, args.out, Reduction::sum);
+  }
+
+  void compute(const EmbeddingArgs& args) {
+    const TensorParallel& tp = args.tp;
+    if (tp.size() == 1) return enqueue("embedding", cuda::embedding, args, args.out);
+    if (tp.sequence_parallel) {
+      Tensor full{nullptr, {args.ids.elements(), args.table.cols()}, args.out.dtype};
+      full.data = scratch(full.bytes());
+      enqueue("embedding", cuda::embedding, args, full);
+      tp.group->reduce_scatter(stream_, full, args.out);
+    } else {
+      enqueue("embedding", cuda::embedding, args, args.out);
+      tp.group->all_reduce(stream_, args.out, Reduction::sum);
+    }
+  }
+  void compute(const EmbeddingGradArgs& args) {
+    void* memory = scratch(cuda::embedding_grad_scratch(args.dy.rows()));
+    enqueue("the embedding's gradient", cuda::embedding_grad, args, multiprocessors_, memory);
+  }
+
+  void compute(const RmsNormArgs& args) { enqueue("rms_norm", cuda::rms_norm, args); }
+
+  void compute(const RmsNormBackwardArgs& args) {
+    void* memory = scratch(cuda::rms_norm_backward_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
+    enqueue("rms_norm_backward", cuda::rms_norm_backward, args, multiprocessors_, memory);
+  }
+
+  void compute(const OfSegments<RotaryArgs>& of) { enqueue("rotary", cuda::rotary, of.shape, of.args); }
+  void compute(const SwigluArgs& args) { enqueue("swiglu", cuda::swiglu, args); }
+  void compute(const SwigluBackwardArgs& args) { enqueue("swiglu_backward", cuda::swiglu_backward, args); }
+  void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }
+
+  void compute(const LayerNormBackwardArgs& args) {
+    void* memory = scratch(cuda::layer_norm_backward_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
+    enqueue("layer_norm_backward", [&](cudaStream_t native) {
+      if (cuda::takes_hopper_norm_backward(args, hopper_))
+        return cuda::hopper_layer_norm_backward(native, args, hopper_, memory);
+      cuda::layer_norm_backward(native, args, multiprocessors_, memory);
+    });
+  }
+
+  void compute(const GeluArgs& args) { enqueue("gelu", cuda::gelu, args.x, args.bias, args.y); }
+
+  void compute(const GeluBackwardArgs& args) {
+    void* memory = scratch(cuda::bias_grad_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
+    enqueue("gelu_backward", cuda::gelu_backward, args, multiprocessors_, memory);
+  }
+
+  void compute(const AddBiasArgs& args) { enqueue("add_bias", cuda::add_bias, args.x, args.bias); }
+
+  void compute(const BiasGradArgs& args) {
+    void* memory = scratch(cuda::bias_grad_scratch(args.dy.rows(), args.dy.cols(), multiprocessors_));
+    enqueue("bias_grad", cuda::bias_grad, args.dy, args.dbias, multiprocessors_, memory);
+  }
+
+  void compute(const AddPositionsArgs& args) { enqueue("add_positions", cuda::add_positions, args); }
+  void compute(const PositionsGradArgs& args) { enqueue("positions_grad", cuda::positions_grad, args); }
+  void compute(const DropoutArgs& args) { enqueue("dropout", cuda::dropout, args); }
+
+  void compute(const OfSegments<AttentionArgs>& of) { attention_.attention(of.shape, of.args); }
+  void compute(const OfSegments<AttentionBackwardArgs>& of) { attention_.attention_backward(of.shape, of.args); }
+  void compute(const OfSegments<CachedAttentionArgs>& of) { attention_.cached_attention(of.shape, of.args); }
+  void compute(const OfSegments<MergeAttentionArgs>& of) { attention_.merge_attention(of.shape, of.args); }
+
+  void compute(const CopyColumnsArgs& args) { enqueue("copy_columns", cuda::copy_columns, args); }
+
+  void compute(const CrossEntropyArgs& args) {
+    // The gradient needs the sums of all ranks.
+    const bool at_once = args.tp.size() == 1 && cuda::takes_cross_entropy_rows(args.logits, hopper_);
+    find_losses(args, at_once);
+    if (args.gradient_scale && !at_once) cross_entropy_backward(args.backward());
+  }
+  // at_once: the logits' gradient, where it is asked for, takes their place in the same pass; else they stay.
+  void find_losses(const CrossEntropyArgs& args, bool at_once) {
+    const TensorParallel& tp = args.tp;
+    const std::int64_t tokens = args.logits.rows();
+    const Tensor stats{scratch(static_cast<std::size_t>(4 * tokens) * sizeof(float)), {4, tokens}, DType::f32};
+    // The sums and the targets' logits are neighbours, so that one all-reduce adds both.
+    const auto row = [&](std::int64_t index) { return static_cast<float*>(stats.data) + index * tokens; };
+    float* const own_largest = row(1);
+    const cuda::LossSums found{.largest = row(0), .sum = row(2), .target_logit = row(3)};
+    enqueue("cross_entropy", [&](cudaStream_t native) {
+      at_once ? cuda::cross_entropy_rows(native, args, found, args.gradient_scale)
+              : cuda::cross_entropy_local(native, args, found);
+    });
+    if (tp.size() > 1) {
+      stream_.copy(own_largest, found.largest, static_cast<std::size_t>(tokens) * sizeof(float));
+      tp.group->all_reduce(stream_, {found.largest, {tokens}, DType::f32}, Reduction::max);
+      enqueue("cross_entropy", cuda::cross_entropy_rescale, tokens, own_largest, found);
+      tp.group->all_reduce(stream_, {found.sum, {2 * tokens}, DType::f32}, Reduction::sum);
+    }
+    enqueue("cross_entropy", cuda::cross_entropy_loss, args, found);
+  }
+  void compute(const CrossEntropyBackwardArgs& args) { enqueue("cross_entropy_backward", cuda::cross_entropy_backward, args); }
+  void compute(const CountedRowsArgs& args) {
+    if (args.rows.elements() > 0) enqueue("counted_rows", cuda::counted_rows, args.logits, args.targets, args.rows);
+  }
+
+  void compute(const CopyArgs& args) { stream_.copy(args.target.data, args.source.data, args.source.bytes()); }
+  void compute(const ZeroArgs& args) { stream_.zero(args.tensor); }
+  void compute(const UpdateArgs& args) { enqueue("the optimizer's update", cuda::update, args); }
+  void compute(const RoundArgs& args) {
+    enqueue("rounding weights", cuda::add_residual, args.source, std::optional<Tensor>(), args.target);
+  }
+  void compute(const SquareSumArgs& args) {
+    void* memory = scratch(cuda::square_sum_scratch(args.tensor.elements()));
+    enqueue("square_sum", cuda::square_sum, args.tensor, args.sum, memory, static_cast<unsigned*>(counter_.data()));
+  }
+  void compute(const SquareSumEachArgs& args) {
+    for (std::size_t first = 0; first < args.sums.size(); first += cuda::most_square_sums) {
+      const auto some = args.sums.subspan(first, std::min(cuda::most_square_sums, args.sums.size() - first));
+      enqueue("square_sum", cuda::square_sum_each, some, scratch(cuda::square_sum_each_scratch(some)));
+    }
+  }
+  void compute(const SquareSumsArgs& args) { enqueue("square_sums", cuda::square_sums, args.tensor, args.sums); }
+  void compute(const AddArgs& args) { enqueue("add", cuda::add, args.target, args.source); }
+
+  CudaStream& stream_;
+  cuda::OpsStream ops_;
+  int multiprocessors_;
+  cuda::ParallelMatmul matmul_;
+  cuda::HopperGpu hopper_;
+  cuda::AttentionOps attention_;
+  Buffer counter_;
+
+  // kernel(native stream, args...); an error names the operation as `what`.
+  template <class Kernel, class... Args>
+  void enqueue(const char* what, const Kernel& kernel, const Args&... args) {
+    ops_.enqueue(what, [&](cudaStream_t native) { kernel(native, args...); });
+  }
+
+  void* scratch(std::size_t bytes) { return ops_.scratch(bytes); }
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_cuda_ops(Stream& stream, bool deterministic) {
+  return std::make_unique<CudaOps>(cuda_stream(stream), deterministic);
+}
+
+}  // namespace pipetrain

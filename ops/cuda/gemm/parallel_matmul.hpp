@@ -1,0 +1,50 @@
+// Matrix products with the communication of a tensor-parallel group around them, hidden behind the products where that pays.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "core/buffer.hpp"
+#include "ops/cuda/gemm/gemm.hpp"
+#include "ops/cuda/ops_stream.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::cuda {
+
+// The operations of Ops of the same names; enqueues on `ops`, which must outlive it. Not thread-safe.
+class ParallelMatmul {
+ public:
+  explicit ParallelMatmul(OpsStream& ops);
+
+  void gather_matmul(const GatherMatmulArgs& args);
+  void matmul_scatter(const MatmulScatterArgs& args);
+  void weight_grad(const WeightGradArgs& args);
+  void fp8_matmul(const Fp8MatmulArgs& args);
+  // The part of Ops::backward_scatter that hides the ranks' sum behind the weight gradient. False, and nothing is enqueued,
+  // where that is not worthwhile.
+  bool backward_scatter_in_pieces(const BackwardScatterArgs& args);
+
+ private:
+  OpsStream& ops_;
+  Gemm gemm_;
+  Buffer workspace_;
+
+  // A product that the ranks sum up.
+  struct PartialProduct {
+    std::int64_t rows, cols;
+    std::function<void(std::int64_t begin, std::int64_t end, const Tensor& part)> make;  // enqueues these rows of it
+    std::optional<Tensor> residual;                                                      // as `out`
+    Tensor out;                                                                          // of the sum, this rank's rows
+    bool whole = false;                                                                  // made of all rows at once
+  };
+  PartialProduct partial_product(const MatmulScatterArgs& args);
+  void sum_over_ranks(const TensorParallel& tp, const PartialProduct& product);
+  bool sums_in_pieces(const TensorParallel& tp, const PartialProduct& product, const std::function<void()>& meanwhile);
+  void matmul(const MatmulScatterArgs& args);  // on this rank alone, as fp8_product
+  void fp8_product(const Fp8MatmulArgs& args);
+  void add_bias_apart(const Tensor& x, const Tensor& bias);
+  void multiply(GemmOperands operands);
+};
+
+}  // namespace pipetrain::cuda

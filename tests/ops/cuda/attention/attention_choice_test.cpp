@@ -1,0 +1,163 @@
+// Which kernel computes an attention on a GPU: a pure function of shapes and types, which needs no GPU.
+#include "ops/cuda/attention/attention_choice.hpp"
+
+#include <optional>
+#include <vector>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::testing {
+namespace {
+
+using cuda::AttentionKernel;
+using enum cuda::AttentionKernel;
+
+constexpr cuda::HopperGpu hopper_chip{.available = true, .multiprocessors = 132},
+    older_chip{.available = false, .multiprocessors = 108};
+const Dropout attention_dropout{.key = {1, 2}, .dropped = 6000};
+
+struct AttentionTraits {
+  DType dtype = DType::bf16;
+  bool documents = false, dropout = false;
+};
+
+std::optional<Tensor> choice_documents(const SegmentShape& shape, const AttentionTraits& of) {
+  return of.documents ? std::optional(Tensor{nullptr, {shape.tokens()}, DType::i32}) : std::nullopt;
+}
+
+// Packed queries, keys and values, or keys and values of their own where the shape is not a whole sequence's.
+Tensor packed_queries(const SegmentShape& shape, DType dtype) {
+  return {nullptr, {shape.tokens(), shape.packed_cols()}, dtype};
+}
+Tensor choice_keys(const SegmentShape& shape, DType dtype) {
+  return {nullptr, {shape.batch * shape.keys, shape.is_whole() ? shape.packed_cols() : shape.key_value_cols()}, dtype};
+}
+
+AttentionArgs forward_args(const SegmentShape& shape, const AttentionTraits& of) {
+  return {.q = packed_queries(shape, of.dtype),
+          .kv = choice_keys(shape, of.dtype),
+          .out = {nullptr, {shape.tokens(), shape.query_cols()}, of.dtype},
+          .log_sum_exp = {},
+          .documents = choice_documents(shape, of),
+          .dropout = of.dropout ? attention_dropout : Dropout{}};
+}
+
+// A whole sequence's gradients are rounded into one packed matrix; a segment's dK and dV are sums in f32.
+AttentionBackwardArgs backward_args(const SegmentShape& shape, const AttentionTraits& of) {
+  const bool whole = shape.is_whole();
+  return {.dout = {nullptr, {shape.tokens(), shape.query_cols()}, of.dtype},
+          .q = packed_queries(shape, of.dtype),
+          .kv = choice_keys(shape, of.dtype),
+          .out = {nullptr, {shape.tokens(), shape.query_cols()}, of.dtype},
+          .log_sum_exp = {},
+          .dq = packed_queries(shape, of.dtype),
+          .dkv = choice_keys(shape, whole ? of.dtype : DType::f32),
+          .accumulate_dkv = whole ? Accumulate::no : Accumulate::yes,
+          .documents = choice_documents(shape, of),
+          .dropout = of.dropout ? attention_dropout : Dropout{}};
+}
+
+struct AttentionKernels {
+  AttentionKernel forward, backward, backward_on_hopper;
+  bool operator==(const AttentionKernels&) const = default;
+};
+
+AttentionKernels kernels_of(const SegmentShape& shape, const AttentionTraits& of) {
+  return {cuda::attention_kernel(shape, forward_args(shape, of)),
+          cuda::attention_backward_kernel(shape, backward_args(shape, of), older_chip),
+          cuda::attention_backward_kernel(shape, backward_args(shape, of), hopper_chip)};
+}
+
+TEST_CASE("a whole sequence's kernels follow its type, its heads, documents, dropout and the GPU", "[ops][attention_choice]") {
+  struct Case {
+    std::int64_t sequence, head_dim;
+    AttentionTraits of;
+    AttentionKernels kernels;
+  };
+  const std::vector<Case> cases{
+      {1024, 128, {DType::f32}, {exact, exact, exact}},
+      {1024, 64, {DType::f32, true, true}, {exact, exact, exact}},
+      {1024, 128, {DType::bf16}, {cudnn, cudnn, hopper}},
+      {1024, 64, {DType::f16}, {cudnn, cudnn, hopper}},
+      {1000, 128, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1024, 96, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1024, 256, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1024, 128, {DType::bf16, true, false}, {mma, mma, hopper}},
+      {1000, 128, {DType::bf16, true, false}, {mma, mma, mma}},
+      {1024, 64, {DType::bf16, false, true}, {mma, mma, mma}},
+      {1024, 64, {DType::bf16, true, true}, {mma, mma, mma}},
+      {1024, 256, {DType::bf16, false, true}, {exact, exact, exact}},
+      {1024, 64, {DType::f16, true, false}, {exact, exact, hopper}},
+      {1024, 64, {DType::f16, false, true}, {exact, exact, exact}},
+  };
+  for (const Case& one : cases) {
+    INFO(one.sequence << " tokens, heads of " << one.head_dim << ", " << to_string(one.of.dtype)
+                      << (one.of.documents ? ", documents" : "") << (one.of.dropout ? ", dropout" : ""));
+    CHECK((kernels_of(whole_sequences(2, one.sequence, {8, 2, one.head_dim}), one.of) == one.kernels));
+  }
+}
+
+TEST_CASE("a segment's kernels follow also where its queries and keys stand", "[ops][attention_choice]") {
+  struct Case {
+    std::int64_t queries, keys, first_query, first_key, head_dim;
+    AttentionTraits of;
+    AttentionKernels kernels;
+  };
+  const std::vector<Case> cases{
+      // The last queries of a sequence, as in its second slice.
+      {512, 1024, 512, 0, 64, {DType::bf16}, {cudnn, exact, hopper}},
+      {512, 1024, 512, 0, 256, {DType::bf16}, {exact, exact, exact}},
+      {512, 1024, 512, 0, 64, {DType::bf16, true, false}, {mma, mma, hopper}},
+      {512, 1024, 512, 0, 64, {DType::bf16, false, true}, {mma, mma, mma}},
+      {500, 1000, 500, 0, 64, {DType::bf16}, {cudnn, exact, exact}},
+      {512, 1024, 512, 0, 64, {DType::f32}, {exact, exact, exact}},
+      // Queries behind all keys, as of another rank.
+      {512, 512, 512, 0, 128, {DType::bf16}, {cudnn, exact, hopper}},
+      {512, 512, 1024, 512, 128, {DType::bf16, true, false}, {mma, mma, mma}},
+      {512, 512, 1024, 4, 128, {DType::bf16, true, false}, {exact, exact, exact}},
+      // Keys on both sides of a query's own.
+      {512, 1024, 256, 0, 128, {DType::bf16}, {exact, exact, exact}},
+      {512, 1024, 256, 0, 128, {DType::bf16, false, true}, {mma, mma, mma}},
+  };
+  for (const Case& one : cases) {
+    INFO(one.queries << " queries from " << one.first_query << ", " << one.keys << " keys from " << one.first_key
+                     << ", heads of " << one.head_dim << (one.of.documents ? ", documents" : "")
+                     << (one.of.dropout ? ", dropout" : ""));
+    const SegmentShape shape{.batch = 2,
+                             .queries = one.queries,
+                             .keys = one.keys,
+                             .first_query = one.first_query,
+                             .first_key = one.first_key,
+                             .heads = 8,
+                             .kv_heads = 2,
+                             .head_dim = one.head_dim};
+    CHECK((kernels_of(shape, one.of) == one.kernels));
+  }
+}
+
+TEST_CASE("an output or gradients of another type go to the kernel that takes all types", "[ops][attention_choice]") {
+  const SegmentShape shape = whole_sequences(1, 1024, {4, 4, 128});
+  AttentionArgs forward = forward_args(shape, {});
+  forward.out.dtype = DType::f32;
+  CHECK((cuda::attention_kernel(shape, forward) == exact));
+  AttentionBackwardArgs sums = backward_args(shape, {});
+  sums.dkv.dtype = DType::f32, sums.accumulate_dkv = Accumulate::yes;  // as of a sequence's first slice
+  CHECK((cuda::attention_backward_kernel(shape, sums, hopper_chip) == hopper));
+  CHECK((cuda::attention_backward_kernel(shape, sums, older_chip) == exact));
+  sums.accumulate_dkv = Accumulate::no;
+  CHECK((cuda::attention_backward_kernel(shape, sums, hopper_chip) == exact));
+}
+
+TEST_CASE("a window and sinks are refused until a kernel has them", "[ops][attention_choice]") {
+  SegmentShape windowed = whole_sequences(1, 1024, {4, 4, 128}), with_sinks = windowed;
+  windowed.window = 256, with_sinks.sinks = 4;
+  for (const SegmentShape& shape : {windowed, with_sinks}) {
+    CHECK_THROWS_AS(cuda::attention_kernel(shape, forward_args(shape, {})), Error);
+    CHECK_THROWS_AS(cuda::attention_backward_kernel(shape, backward_args(shape, {}), hopper_chip), Error);
+  }
+}
+
+}  // namespace
+}  // namespace pipetrain::testing
