@@ -53,7 +53,7 @@ class TransformerStage final : public StageModel {
         chunks_(spec.chunks.size()) {
     check_precision(numerics_.precision);
     const auto without_memory = weight_views(layout_, {nullptr, {}, numerics_.precision.compute});  // for measuring
-    const auto no_grads = weight_views(layout_, {nullptr, {}, numerics_.precision.grad});
+    const auto no_grads = measuring_grads();
     std::vector<std::vector<Recompute>> recompute;
     for (const auto& chunk : spec.chunks) recompute.push_back(recompute_of_blocks(chunk, numerics_, slices_));
     // A microbatch's slices would keep all its logits until its first backward.
@@ -135,7 +135,7 @@ class TransformerStage final : public StageModel {
     fp8_.weights_changed();
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       chunks_[chunk].accumulate = Accumulate::no;
-      ops_.stream().zero(grads_.zeroed[chunk]);
+      for (const Tensor& gradients : grads_.zeroed[chunk]) ops_.stream().zero(gradients);
     }
   }
 
@@ -314,6 +314,17 @@ class TransformerStage final : public StageModel {
     }
     slot.kept.clear();
     slot.state = ChunkSlot::State::empty;
+  }
+
+  // Without memory; what is frozen has no place either, as in bind().
+  std::vector<std::vector<Tensor>> measuring_grads() const {
+    auto grads = weight_views(layout_, {nullptr, {}, numerics_.precision.grad});
+    for (std::size_t block = 0; block < grads.size(); ++block) {
+      for (std::size_t i = 0; i < grads[block].size(); ++i) {
+        if (!is_trained(layout_.blocks[block].tensors[i].group)) grads[block][i] = {};
+      }
+    }
+    return grads;
   }
 
   // Runs every action with operations that compute nothing, in arenas that only count.

@@ -52,6 +52,13 @@ struct MemoryUse {
   std::size_t host = 0, disk = 0;  // not of the device, nor of its total: memory of a GPU's host, and of a disk
   std::size_t snapshot = 0;        // likewise, of the host, whatever the device: see StageCompute::save_state()
   std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
+  MemoryUse& operator+=(const MemoryUse& other) {
+    for (std::size_t MemoryUse::*bytes :
+         {&MemoryUse::parameters, &MemoryUse::gradients, &MemoryUse::optimizer, &MemoryUse::activations, &MemoryUse::queues,
+          &MemoryUse::workspace, &MemoryUse::host, &MemoryUse::disk, &MemoryUse::snapshot})
+      this->*bytes += other.*bytes;
+    return *this;
+  }
 };
 
 // A part of what a stage's compute keeps from step to step, by names that the compute knows.

@@ -19,6 +19,10 @@ BoundTensor BoundTensors::at(TensorRole role) const {
   return {weights_.at(index), grads_.at(index), fp8_.empty() ? Fp8Matrix{} : fp8_.at(index)};
 }
 
+Tensor sums_of(const BlockContext& context, const BoundTensor& vector) {
+  return vector.is_trained() ? vector.grad : context.workspace.allocate(vector.weight.shape, DType::f32);
+}
+
 void BlockCompute::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
   const ArenaScope scope(context.workspace);
   const auto saved = make_saved();

@@ -12,6 +12,7 @@
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
 #include "model/context/sequence_part.hpp"
+#include "model/parameters/gradient_places.hpp"
 #include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"
 
@@ -20,10 +21,11 @@ namespace pipetrain {
 // One StoredTensor in this stage's arenas: the values the operations read, and where its gradient is summed up.
 struct BoundTensor {
   Tensor weight;
-  Tensor grad;
+  Tensor grad;         // without a place where the tensor is frozen: see has_place()
   Fp8Matrix fp8 = {};  // the weight, of a matrix that is multiplied in 8 bits; else without shapes
 
   bool in_fp8() const { return fp8.rows.shape.rank() > 0; }
+  bool is_trained() const { return has_place(grad); }
 };
 
 // A block's tensors: each of the block's layers takes those it has, by role.
@@ -127,6 +129,9 @@ struct SliceContext {
   Tensor key_gradients = {};
 };
 
+// Where an operation adds a vector's gradient that it sums while it computes another one: the gradient's place, or, of a
+// frozen vector, memory of the workspace that nobody reads.
+Tensor sums_of(const BlockContext& context, const BoundTensor& vector);
 // Of a vocabulary's rows, or of a head's, those that this rank has.
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp);
 // The block of these parameters on this rank. loss_chunks: see ChunkedHeadBlock; nothing: the head keeps its logits.

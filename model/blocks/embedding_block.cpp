@@ -23,7 +23,8 @@ std::unique_ptr<BlockCompute::Saved> EmbeddingBlock::make_saved() const { return
 
 void EmbeddingBlock::bind(const BoundTensors& tensors) {
   table_ = tensors.at(TensorRole::token_table);
-  table_ = {table_.weight.row_range(0, vocabulary_.count), table_.grad.row_range(0, vocabulary_.count)};
+  table_.weight = table_.weight.row_range(0, vocabulary_.count);
+  if (table_.is_trained()) table_.grad = table_.grad.row_range(0, vocabulary_.count);
   if (learned_positions_) positions_ = tensors.at(TensorRole::position_table);
 }
 
@@ -58,19 +59,21 @@ void EmbeddingBlock::cached_forward(const BlockContext& context, const CachedFor
 
 // The tables' gradients are added at once, also in I: they are cheap, and the ids' slot goes back after I.
 void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients&, Saved& saved) const {
+  if (!table_.is_trained() && !positions_.is_trained()) return;
   const ArenaScope scope(context.workspace);
   Tensor grad = args.output_grad;
   if (dropout_.active(context)) {
     grad = context.workspace.allocate(grad.shape, context.dtype);
     dropout_.drop(context, args.output_grad, grad);
   }
-  if (learned_positions_) {
+  if (positions_.is_trained()) {
     context.ops.positions_grad({.first_token = context.tp.shard_begin(context.tokens()),
                                 .sequence = context.shape.sequence,
                                 .dy = grad,
                                 .dtable = positions_of(context, positions_.grad),
                                 .documents = context.position_origins()});
   }
+  if (!table_.is_trained()) return;
   Tensor gathered = grad;
   if (context.gathers()) {
     gathered = context.workspace.allocate({context.tokens(), grad.shape[1]}, context.dtype);

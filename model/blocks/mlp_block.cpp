@@ -70,7 +70,7 @@ void MlpBlock::activation_backward(const BlockContext& context, const Tensor& in
           {.dy = inner_grad, .gate_up = projected, .dgate_up = projected, .largest = place_of_largest(scale)});
     case Activation::gelu:
       return context.ops.gelu_backward(
-          {.dy = inner_grad, .x = projected, .bias = up_bias_.weight, .dx = projected, .dbias = up_bias_.grad});
+          {.dy = inner_grad, .x = projected, .bias = up_bias_.weight, .dx = projected, .dbias = sums_of(context, up_bias_)});
   }
 }
 

@@ -32,7 +32,9 @@ void Norm::forward(Ops& ops, const ForwardArgs& args) const {
   }
 }
 
-void Norm::backward(Ops& ops, const BackwardArgs& args) const {
+void Norm::backward(const BlockContext& context, const BackwardArgs& args) const {
+  const ArenaScope scope(context.workspace);
+  Ops& ops = context.ops;
   const auto& [dy, x, statistics, residual, dx, residual_sums] = args;
   switch (kind_) {
     case NormKind::rms:
@@ -43,7 +45,7 @@ void Norm::backward(Ops& ops, const BackwardArgs& args) const {
                                     .inv_rms = statistics.inv_scale,
                                     .residual = residual,
                                     .dx = dx,
-                                    .dweight = weight_.grad});
+                                    .dweight = sums_of(context, weight_)});
     case NormKind::layer:
       return ops.layer_norm_backward({.dy = dy,
                                       .x = x,
@@ -52,8 +54,8 @@ void Norm::backward(Ops& ops, const BackwardArgs& args) const {
                                       .inv_std = statistics.inv_scale,
                                       .residual = residual,
                                       .dx = dx,
-                                      .dweight = weight_.grad,
-                                      .dbias = bias_.grad,
+                                      .dweight = sums_of(context, weight_),
+                                      .dbias = sums_of(context, bias_),
                                       .residual_sums = residual_sums});
   }
 }

@@ -41,8 +41,8 @@ class Norm {
     Tensor dx;                                 // [Tr, H], written; may be x's memory
     std::optional<Tensor> residual_sums = {};  // [H] f32 += residual's columns' sums
   };
-  // Adds to the weights' gradients.
-  void backward(Ops& ops, const BackwardArgs& args) const;
+  // Adds to the weights' gradients, where they are trained.
+  void backward(const BlockContext& context, const BackwardArgs& args) const;
 
  private:
   NormKind kind_;

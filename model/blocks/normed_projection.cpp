@@ -51,15 +51,15 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
   const ArenaScope scope(context.workspace);
   const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
-  if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
+  if (bias_.is_trained()) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add_and_scatter(
       {.tp = context.tp, .dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
-  norm_.backward(context.ops, {.dy = normed_grad,
-                               .x = saved.input,
-                               .statistics = saved.statistics,
-                               .residual = args.residual,
-                               .dx = args.input_grad,
-                               .residual_sums = args.residual_sums});
+  norm_.backward(context, {.dy = normed_grad,
+                           .x = saved.input,
+                           .statistics = saved.statistics,
+                           .residual = args.residual,
+                           .dx = args.input_grad,
+                           .residual_sums = args.residual_sums});
 }
 
 // What is gathered is rounded by every rank for itself: all have the same largest magnitude, and so the same scale.
@@ -108,16 +108,16 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
   const Fp8Matrix output_grad = allocate_fp8(args.output_grad.shape, gradients_beside(matrix_.fp8),
                                              {.rows = &context.workspace, .cols = &gradients.memory()}, args.scale);
   context.ops.quantise({.x = args.output_grad, .out = output_grad, .measured = args.scale.has_value()});
-  if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
+  if (bias_.is_trained()) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   context.ops.fp8_matmul({.tp = context.tp, .a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
-  norm_.backward(context.ops, {.dy = normed_grad,
-                               .x = saved.input,
-                               .statistics = saved.statistics,
-                               .residual = args.residual,
-                               .dx = args.input_grad,
-                               .residual_sums = args.residual_sums});
+  norm_.backward(context, {.dy = normed_grad,
+                           .x = saved.input,
+                           .statistics = saved.statistics,
+                           .residual = args.residual,
+                           .dx = args.input_grad,
+                           .residual_sums = args.residual_sums});
 }
 
 }  // namespace pipetrain

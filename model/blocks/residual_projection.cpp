@@ -32,7 +32,7 @@ void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs
 }
 
 std::optional<Tensor> ResidualProjection::residual_sums(const BlockContext& context) const {
-  return roles_.bias && !dropout_.active(context) ? std::optional(bias_.grad) : std::nullopt;
+  return bias_.is_trained() && !dropout_.active(context) ? std::optional(bias_.grad) : std::nullopt;
 }
 
 void ResidualProjection::forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const {
@@ -64,7 +64,7 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
   const Fp8Matrix output_grad =
       allocate_fp8(whole, gradients_beside(matrix_.fp8), {.rows = &context.workspace, .cols = &gradients.memory()});
   context.ops.quantise({.x = gathered, .out = output_grad});
-  if (roles_.bias && drops) context.ops.bias_grad(shard, bias_.grad);
+  if (bias_.is_trained() && drops) context.ops.bias_grad(shard, bias_.grad);
   context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = args.input_grad});
   gradients.add({.a = cols_of(output_grad), .b = cols_of(input), .out = matrix_.grad});
 }
@@ -77,7 +77,7 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
                               ? gradients.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype)
                               : args.output_grad;
   const Tensor shard = drops ? undropped(context, args.output_grad, gathered) : args.output_grad;
-  if (roles_.bias && drops) context.ops.bias_grad(shard, bias_.grad);
+  if (bias_.is_trained() && drops) context.ops.bias_grad(shard, bias_.grad);
   context.ops.gather_matmul({.tp = context.tp,
                              .kind = MatmulKind::input_grad,
                              .shard = shard,

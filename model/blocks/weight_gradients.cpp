@@ -1,5 +1,7 @@
 #include "model/blocks/weight_gradients.hpp"
 
+#include "model/parameters/gradient_places.hpp"
+
 namespace pipetrain {
 
 void compute(Ops& ops, const KeptGradient& gradient, const GradientAdded& added) {
@@ -26,11 +28,13 @@ Tensor WeightGradients::take_place(const Shape& shape) {
 }
 
 void WeightGradients::add(WeightGradArgs args) {
+  if (!has_place(args.dw)) return;
   args.accumulate = accumulate_;
   add_or_keep(args);
 }
 
 void WeightGradients::add(Fp8MatmulArgs args) {
+  if (!has_place(args.out)) return;
   if (accumulate_ == Accumulate::yes) args.addend = args.out;
   add_or_keep(args);
 }
@@ -46,6 +50,7 @@ void WeightGradients::add_or_keep(const std::variant<WeightGradArgs, Fp8MatmulAr
 
 void WeightGradients::add_and_scatter(BackwardScatterArgs args) {
   args.accumulate = accumulate_;
+  if (!has_place(args.dw)) return ops_.matmul_scatter(args.matmul_scatter());
   if (defers()) {
     kept_->push_back({args.weight_grad(), last_});
     ops_.matmul_scatter(args.matmul_scatter());

@@ -47,7 +47,8 @@ class WeightGradients {
   Tensor take_place(const Shape& shape);
   void leave_place(const Tensor& values) { left_ = values; }
 
-  // Once a matrix and part, without `accumulate`, which is the microbatch's.
+  // Nothing is computed for a gradient without a place (has_place()). Once a matrix and part, without `accumulate`, which is
+  // the microbatch's.
   void add(WeightGradArgs args);
   // The same of a = dy and b = x in 8 bits, out = dw; without addend.
   void add(Fp8MatmulArgs args);

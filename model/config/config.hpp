@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "model/config/trained_parts.hpp"
+
 namespace pipetrain {
 
 // Frequencies for contexts longer than trained on. kind llama3: Hugging Face's rope_type "llama3"; linear: positions / factor.
@@ -61,6 +63,7 @@ struct ModelConfig {
   // Of sequence classification: the classes' names, which the head tells apart at a sequence's last token. Empty: a language
   // model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
+  TrainedParts trained;  // a setting of training, which config.json does not have
 
   bool classifies() const { return !labels.empty(); }
   // Rows of the head's matrix.
@@ -70,8 +73,8 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// Whether the weights of one are weights of the other: equal but for what training drops, and for special tokens and
-// what they mean to it.
+// Whether the weights of one are weights of the other: equal but for what training drops and freezes, and for special tokens
+// and what they mean to it.
 bool same_model(ModelConfig a, const ModelConfig& b);
 // Every rate that the family's models have becomes this one.
 void set_dropout(ModelConfig& config, double rate);

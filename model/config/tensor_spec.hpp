@@ -44,6 +44,18 @@ enum class Initialisation {
   zeros,
 };
 
+// Tensors of one group are stored alike: with the same precision, gradients, optimizer, and replicas that have the same
+// weights. No family has experts or adapters yet.
+enum class ParameterGroup {
+  dense,
+  expert,
+  frozen,  // no gradient, no optimizer: weights that stay as they are
+  adapter,
+};
+inline constexpr ParameterGroup parameter_groups[] = {ParameterGroup::dense, ParameterGroup::expert, ParameterGroup::frozen,
+                                                      ParameterGroup::adapter};
+constexpr bool is_trained(ParameterGroup group) { return group != ParameterGroup::frozen; }
+
 // The index-th of `count` equal parts along the split axis; each is spread over the ranks on its own.
 struct TensorPart {
   int index = 0, count = 1;
@@ -58,13 +70,14 @@ struct TensorSpec {
   bool transposed = false;  // files have [inputs, outputs]
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // weight decay
-  bool trainable = true;
+  ParameterGroup group = ParameterGroup::dense;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
 
   std::int64_t elements() const { return shape.elements() / part.count; }
 };
 
-// A block's tensors in the order in which they are stored, by the model's family.
+// A block's tensors in the order in which they are stored, by the model's family. Those of parts that are not trained
+// (ModelConfig::trained) are frozen.
 std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block);
 
 }  // namespace pipetrain

@@ -27,6 +27,7 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.pad_id = b.pad_id;
   a.eos_ids = b.eos_ids;
   a.untrained_row = b.untrained_row;
+  a.trained = b.trained;
   return a == b;
 }
 
@@ -35,7 +36,15 @@ void set_dropout(ModelConfig& config, double rate) {
 }
 
 std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block) {
-  return spec_of(config.family).tensors(config, block);
+  std::vector<TensorSpec> tensors = spec_of(config.family).tensors(config, block);
+  const TrainedParts& trained = config.trained;
+  const bool is_frozen = block.kind == BlockKind::embedding ? !trained.embeddings
+                         : block.kind == BlockKind::head    ? !trained.head
+                                                            : !trained.blocks;
+  if (is_frozen) {
+    for (TensorSpec& tensor : tensors) tensor.group = ParameterGroup::frozen;
+  }
+  return tensors;
 }
 
 TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names) {

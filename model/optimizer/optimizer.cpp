@@ -81,7 +81,7 @@ std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout) {
       do {
         ++next;
       } while (next < layout.parameters.size() && inside(layout.parameters[next]));
-      if (!parameter.trainable || (parameter.tied_copy && has_embedding)) continue;
+      if (!is_trained(parameter.group) || (parameter.tied_copy && has_embedding)) continue;
       parts.push_back({elements, tensor.offset, tensor.grad_offset, tensor.offset, tensor.offset, parameter.decays});
     }
   }

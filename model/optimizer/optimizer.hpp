@@ -66,7 +66,7 @@ struct OptimizerPart {
   std::size_t weight = 0, grad = 0, state = 0, rounded = 0;
   bool decays = true;
 };
-// All trainable parameters of the layout, each stored tensor once, in arenas that are flat as it describes. A tied weight that
+// All trained parameters of the layout, each stored tensor once, in arenas that are flat as it describes. A tied weight that
 // this stage stores once takes its gradient from the embedding's accumulator. Pure.
 std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout);
 

@@ -20,7 +20,7 @@ Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
   slice.full = slice.local = tensor.shape;
   slice.initialisation = tensor.initialisation;
   slice.decays = tensor.decays;
-  slice.trainable = tensor.trainable;
+  slice.group = tensor.group;
   slice.tied_copy = tensor.tied_copy;
   if (tensor.split != Split::none) {
     const int axis = tensor.split == Split::rows ? 0 : 1;
@@ -50,7 +50,7 @@ BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp
   for (const TensorSpec& tensor : tensors) {
     const Parameter slice = slice_of(tensor, tp_rank, tp_size);
     if (plan.stored.empty() || plan.stored.back().role != tensor.role) {
-      plan.stored.push_back({tensor.role, slice.local, gradient_of(tensor)});
+      plan.stored.push_back({tensor.role, slice.local, gradient_of(tensor), tensor.group});
     } else {
       Shape& stacked = plan.stored.back().shape;
       stacked = stacked.with(0, stacked[0] + slice.local[0]);

@@ -21,6 +21,7 @@ struct StoredPlan {
   TensorRole role;
   Shape shape;
   GradientKind gradient = GradientKind::product;
+  ParameterGroup group = ParameterGroup::dense;  // of all its pieces
 };
 
 // One slice, and which stored tensor of its block it is stacked into.

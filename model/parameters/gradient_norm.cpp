@@ -17,7 +17,7 @@ std::vector<std::size_t> counted_parameters(const ParameterLayout& layout, int t
   for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
     const Parameter& parameter = layout.parameters[i];
     const bool replicated = parameter.split_axis < 0;
-    if (parameter.trainable && !parameter.tied_copy && (!replicated || tp_rank == 0)) counted.push_back(i);
+    if (is_trained(parameter.group) && !parameter.tied_copy && (!replicated || tp_rank == 0)) counted.push_back(i);
   }
   return counted;
 }
@@ -39,10 +39,7 @@ std::vector<CountedPart> counted_parts(const ParameterLayout& layout, int tp_ran
 }
 
 std::vector<CountedPart> counted_parts(const ParameterLayout& layout, int tp_rank) {
-  std::vector<HeldPart> all;
-  for (std::size_t i = 0; i < layout.parameters.size(); ++i)
-    all.push_back({i, 0, static_cast<std::size_t>(layout.parameters[i].local.elements())});
-  return counted_parts(layout, tp_rank, all);
+  return counted_parts(layout, tp_rank, whole_parameters(layout));
 }
 
 std::size_t count_sums(const std::vector<CountedPart>& parts) {

@@ -14,7 +14,7 @@
 namespace pipetrain {
 
 // The parameters (indices into layout.parameters, in its order) whose gradients this rank counts in the norm: replicated ones
-// on rank 0 only, tied copies and what is not trainable never.
+// on rank 0 only, tied copies and frozen ones never.
 std::vector<std::size_t> counted_parameters(const ParameterLayout& layout, int tp_rank);
 
 // What a rank sums of one parameter's gradient: the whole of its slice, as one sum, or a run of norm blocks, one sum a block.

@@ -10,8 +10,11 @@ namespace pipetrain {
 
 // Blocks may share memory where their gradients do not live across each other's: see GradientListener::opens.
 struct GradientPlaces {
-  std::vector<std::vector<Tensor>> blocks;  // f32, like BlockParameters::tensors
-  std::vector<Tensor> zeroed;               // by chunk: ParameterLayout::zeroed_grads
+  std::vector<std::vector<Tensor>> blocks;  // f32, like BlockParameters::tensors; without a place where they are frozen
+  std::vector<std::vector<Tensor>> zeroed;  // by chunk, of every trained group: ParameterLayout::zeroed_grads
 };
+
+// Whether the gradient of a tensor has a place, so that it is to be computed: a frozen tensor's has none, not even a shape.
+inline bool has_place(const Tensor& gradient) { return gradient.shape.rank() > 0; }
 
 }  // namespace pipetrain

@@ -49,7 +49,7 @@ class Placer {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       layout_.blocks.push_back({blocks[i], chunk, {}});
       for (const StoredPlan& stored : plans[i].stored)
-        layout_.blocks.back().tensors.push_back({stored.role, stored.shape, 0, 0});
+        layout_.blocks.back().tensors.push_back({stored.role, stored.shape, 0, 0, stored.group});
     }
     const std::size_t begin = layout_.grad_elements;
     const auto place_all = [&](GradientKind kind) {

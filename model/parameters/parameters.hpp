@@ -30,8 +30,8 @@ struct Parameter {
   std::size_t grad_offset = 0;  // first element, in the gradient arena
   int chunk = 0;                // of the stage
   Initialisation initialisation = Initialisation::normal;
-  bool decays = true;     // weight decay
-  bool trainable = true;  // else the optimizer and the norm skip it
+  bool decays = true;  // weight decay
+  ParameterGroup group = ParameterGroup::dense;
   // The head's use of the embedding's weight, under the embedding's name, so that it loads the same values. Counted, saved and
   // put in norms only as the embedding's own.
   bool tied_copy = false;
@@ -47,6 +47,7 @@ struct StoredTensor {
   Shape shape;
   std::size_t offset = 0;       // elements, in the weight arena
   std::size_t grad_offset = 0;  // elements, in the gradient arena
+  ParameterGroup group = ParameterGroup::dense;
 };
 
 struct Region {
@@ -63,6 +64,7 @@ struct BlockParameters {
   const StoredTensor* find(TensorRole role) const;
 };
 
+// Of all parameters of the rank, or of one group (parameter_groups.hpp), which arenas are for.
 struct ParameterLayout {
   std::vector<BlockParameters> blocks;  // in model order
   std::vector<Parameter> parameters;    // in model order; a block's in the order above

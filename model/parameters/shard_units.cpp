@@ -145,4 +145,11 @@ std::vector<HeldPart> held_parts(const ParameterLayout& layout, const std::vecto
   return parts;
 }
 
+std::vector<HeldPart> whole_parameters(const ParameterLayout& layout) {
+  std::vector<HeldPart> all;
+  for (std::size_t i = 0; i < layout.parameters.size(); ++i)
+    all.push_back({i, 0, static_cast<std::size_t>(layout.parameters[i].local.elements())});
+  return all;
+}
+
 }  // namespace pipetrain

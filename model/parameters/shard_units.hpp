@@ -47,5 +47,7 @@ struct HeldPart {
 
 // Which parts of which tensors this replica owns: in the layout's order of parameters, none empty. Pure.
 std::vector<HeldPart> held_parts(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int replica);
+// All parameters of the layout as a rank has them that divides nothing; of no unit.
+std::vector<HeldPart> whole_parameters(const ParameterLayout& layout);
 
 }  // namespace pipetrain

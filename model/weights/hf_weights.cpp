@@ -144,8 +144,7 @@ class CheckpointWeights : public WeightSource {
  public:
   // new_head: may be null, see hf_weights().
   CheckpointWeights(const fs::path& folder, std::unique_ptr<WeightSource> new_head) : new_head_(std::move(new_head)) {
-    auto states = piecewise_states(read_hf_config(folder), rank_files(folder));
-    weights_ = states["weights"];
+    weights_ = piecewise_weights(read_hf_config(folder), rank_files(folder));
     if (!weights_)
       throw Error(ErrorKind::input, fmt::format("{}: its files hold no weights; take another checkpoint", folder.string()));
   }
@@ -184,7 +183,7 @@ std::vector<NamedShape> logical_tensors(const ModelConfig& config) {
   std::vector<NamedShape> tensors;
   for (const Parameter& parameter : layout_parameters(config, {blocks_of(config)}, 0, 1).parameters) {
     const bool another_slice = !tensors.empty() && tensors.back().name == parameter.name;
-    if (!parameter.tied_copy && !another_slice) tensors.push_back({parameter.name, parameter.full});
+    if (!parameter.tied_copy && !another_slice) tensors.push_back({parameter.name, parameter.full, parameter.group});
   }
   return tensors;
 }

@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view weights_name = "weights";
 constexpr std::string_view file_prefix = "rank-", file_suffix = ".safetensors";
 
 // A rectangle of a logical tensor, whose vectors have one column.
@@ -132,7 +133,7 @@ class Pieces {
             finite = finite && is_finite(*target_at);
           }
         }
-        if (!finite && at.piece.state == "weights") refuse(at, "holds values that are no finite numbers");
+        if (!finite && at.piece.state == weights_name) refuse(at, "holds values that are no finite numbers");
       });
     }
   }
@@ -177,6 +178,13 @@ class Pieces {
   std::vector<Located> pieces_;
 };
 
+// The optimizer keeps no states of frozen tensors.
+std::vector<NamedShape> tensors_of_state(const ModelConfig& config, const std::string& state) {
+  std::vector<NamedShape> tensors = logical_tensors(config);
+  if (state != weights_name) std::erase_if(tensors, [](const NamedShape& tensor) { return !is_trained(tensor.group); });
+  return tensors;
+}
+
 class PiecewiseTensors : public WeightSource {
  public:
   void add(Located at) { tensors_[at.piece.tensor].add(std::move(at)); }
@@ -184,7 +192,7 @@ class PiecewiseTensors : public WeightSource {
   void check(const ModelConfig& config, const std::string& state, const fs::path& where) {
     folder_ = where;
     std::size_t known = 0;
-    for (const NamedShape& tensor : logical_tensors(config)) {
+    for (const NamedShape& tensor : tensors_of_state(config, state)) {
       const auto found = tensors_.find(tensor.name);
       if (found == tensors_.end())
         throw Error(ErrorKind::input, fmt::format("{}: tensor {}/{} is in none of its files; take another checkpoint",
@@ -206,7 +214,7 @@ class PiecewiseTensors : public WeightSource {
  private:
   [[noreturn]] void refuse_unknown(const ModelConfig& config, const std::string& state, const fs::path& where) const {
     auto unknown = tensors_;
-    for (const NamedShape& tensor : logical_tensors(config)) unknown.erase(tensor.name);
+    for (const NamedShape& tensor : tensors_of_state(config, state)) unknown.erase(tensor.name);
     throw Error(ErrorKind::input,
                 fmt::format("{}: tensor {}/{} is not part of the model that config.json describes; take another "
                             "checkpoint",
@@ -236,9 +244,12 @@ std::vector<fs::path> rank_files(const fs::path& folder) {
   return files;
 }
 
-std::map<std::string, std::shared_ptr<const WeightSource>> piecewise_states(const ModelConfig& config,
-                                                                            const std::vector<fs::path>& files) {
-  std::map<std::string, std::shared_ptr<PiecewiseTensors>> states;
+namespace {
+
+using States = std::map<std::string, std::shared_ptr<PiecewiseTensors>>;
+
+States read_states(const std::vector<fs::path>& files) {
+  States states;
   for (const fs::path& path : files) {
     const auto file = std::make_shared<const RankFile>(path);
     file->header.check_coverage();
@@ -251,12 +262,27 @@ std::map<std::string, std::shared_ptr<const WeightSource>> piecewise_states(cons
       state->add(std::move(at));
     }
   }
+  return states;
+}
+
+}  // namespace
+
+std::map<std::string, std::shared_ptr<const WeightSource>> piecewise_states(const ModelConfig& config,
+                                                                            const std::vector<fs::path>& files) {
   std::map<std::string, std::shared_ptr<const WeightSource>> sources;
-  for (auto& [name, state] : states) {
+  for (auto& [name, state] : read_states(files)) {
     state->check(config, name, files.front().parent_path());
     sources[name] = std::move(state);
   }
   return sources;
+}
+
+std::shared_ptr<const WeightSource> piecewise_weights(const ModelConfig& config, const std::vector<fs::path>& files) {
+  const States states = read_states(files);
+  const auto found = states.find(std::string(weights_name));
+  if (found == states.end()) return nullptr;
+  found->second->check(config, found->first, files.front().parent_path());
+  return found->second;
 }
 
 }  // namespace pipetrain

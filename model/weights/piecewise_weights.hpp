@@ -19,8 +19,12 @@ bool is_rank_file(const std::string& name);
 std::vector<std::filesystem::path> rank_files(const std::filesystem::path& folder);
 
 // The sources of all states that the files hold, by name. Each has every element of every logical tensor of the model exactly
-// once. Throws Error(input) that names file and tensor where one does not.
+// once, but for frozen tensors (ModelConfig::trained), of which there are weights alone. Throws Error(input) that names file
+// and tensor where one does not.
 std::map<std::string, std::shared_ptr<const WeightSource>> piecewise_states(const ModelConfig& config,
                                                                             const std::vector<std::filesystem::path>& files);
+// The weights alone, whatever the files hold of other states; null where they hold no weights. Throws likewise.
+std::shared_ptr<const WeightSource> piecewise_weights(const ModelConfig& config,
+                                                      const std::vector<std::filesystem::path>& files);
 
 }  // namespace pipetrain

@@ -50,6 +50,7 @@ std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::f
 struct NamedShape {
   std::string name;
   Shape shape;
+  ParameterGroup group = ParameterGroup::dense;  // of a logical tensor
 };
 // All logical tensors of the model in canonical order; a tied head is not listed.
 std::vector<NamedShape> logical_tensors(const ModelConfig& config);

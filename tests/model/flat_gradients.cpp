@@ -13,7 +13,7 @@ GradientPlaces gradients_in(const ParameterLayout& layout, const Tensor& arena) 
       tensors.push_back(span(arena, tensor.grad_offset, elements).reshaped(tensor.shape));
     }
   }
-  for (const Region& region : layout.zeroed_grads) places.zeroed.push_back(span(arena, region.begin, region.size()));
+  for (const Region& region : layout.zeroed_grads) places.zeroed.push_back({span(arena, region.begin, region.size())});
   return places;
 }
 

@@ -232,11 +232,13 @@ TEST_CASE("neighbours in every arena that decay alike are stepped as one", "[opt
   }
 }
 
-TEST_CASE("what is not trainable keeps its weights and stays out of the norm", "[optimizer]") {
+TEST_CASE("what is frozen keeps its weights and stays out of the norm", "[optimizer]") {
   const ModelConfig config = tied_config();
   ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);
   const auto is_frozen = [](const Parameter& parameter) { return parameter.role == TensorRole::mlp_in_weight; };
-  for (Parameter& parameter : layout.parameters) parameter.trainable = !is_frozen(parameter);
+  for (Parameter& parameter : layout.parameters) {
+    if (is_frozen(parameter)) parameter.group = ParameterGroup::frozen;
+  }
   for (const std::size_t i : counted_parameters(layout, 0)) CHECK_FALSE(is_frozen(layout.parameters[i]));
 
   Arenas arenas(layout);

@@ -85,7 +85,8 @@ std::vector<fs::path> paths_of(const fs::path& checkpoint, const std::vector<std
 }
 
 void check_structure(const fs::path& checkpoint, const CheckpointManifest& manifest) {
-  const ModelConfig config = read_hf_config(checkpoint);
+  ModelConfig config = read_hf_config(checkpoint);
+  config.trained = manifest.state.trained;
   const auto files = tensor_files(manifest);
   if (manifest.format != CheckpointFormat::rank_files) {
     for (const std::string& file : files) SafetensorsReader(checkpoint / file).check_coverage();
@@ -160,9 +161,17 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
         fmt::format("{}: this checkpoint is of another model; give the model, and the number of layers, it was made with",
                     checkpoint.string()));
   }
+  const TrainedParts &had = manifest.state.trained, &wanted = config.trained;
+  if ((wanted.blocks && !had.blocks) || (wanted.embeddings && !had.embeddings) || (wanted.head && !had.head))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: was trained with parts of the model frozen, of which it has no optimizer states; its trained "
+                            "parts are {}: train no others, or begin a new run from its weights",
+                            checkpoint.string(), to_string(had)));
   InitialState initial;
   if (manifest.format == CheckpointFormat::rank_files) {
-    initial.states = piecewise_states(config, paths_of(checkpoint, tensor_files(manifest)));
+    ModelConfig saved = config;
+    saved.trained = had;
+    initial.states = piecewise_states(saved, paths_of(checkpoint, tensor_files(manifest)));
     initial.weights = initial.states.extract(weights_state).mapped();
   } else {
     const auto tensors = logical_tensors(config);

@@ -130,6 +130,12 @@ std::string optimizer_in(const Json& value, const fs::path& file) {
   return name;
 }
 
+TrainedParts trained_in(const Json& value, const fs::path& file) {
+  const auto trained = read_trained_parts(value.as_string());
+  if (!trained) refuse_checkpoint(file, fmt::format("the trained parts are {}", value.dump()));
+  return *trained;
+}
+
 CheckpointState state_in(const Json& value, const fs::path& file) {
   CheckpointState state;
   state.step = whole_number(value, "step", 1, file);
@@ -137,6 +143,7 @@ CheckpointState state_in(const Json& value, const fs::path& file) {
   if (state.applied_steps > state.step)
     refuse_checkpoint(file, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
   if (value.contains("optimizer")) state.optimizer = optimizer_in(value.at("optimizer"), file);
+  if (value.contains("trained")) state.trained = trained_in(value.at("trained"), file);
   state.first_loss = value.at("first_loss").as_double();
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").as_double();
   if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
@@ -176,6 +183,7 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
                              {"applied_steps", state.applied_steps},
                              {"optimizer", state.optimizer},
                              {"first_loss", state.first_loss}});
+  if (!state.trained.all()) value["trained"] = to_string(state.trained);
   if (state.last_loss) value["last_loss"] = *state.last_loss;
   if (state.loss_scale) value["loss_scale"] = to_json(*state.loss_scale);
   value["global_batch"] = state.global_batch;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "model/config/trained_parts.hpp"
 #include "model/optimizer/loss_scale.hpp"
 #include "model/weights/safetensors_checksums.hpp"
 
@@ -16,6 +17,7 @@ struct CheckpointState {
   std::int64_t step = 0;                     // done
   std::int64_t applied_steps = 0;            // of them, those the optimizer applied
   std::string optimizer = "adamw";           // its name; checkpoints without one are of AdamW
+  TrainedParts trained;                      // the optimizer's states are of these alone
   double first_loss = 0;                     // of the first step that had one; 0 where none has yet
   std::optional<double> last_loss;           // of the last such step; checkpoints of format 2 lack it
   std::optional<LossScaleState> loss_scale;  // where it is dynamic

@@ -93,6 +93,7 @@ NamedValues job_settings(const RunSettings& settings) {
   values.emplace_back("layers", text(settings.model.layers));
   values.emplace_back("dropout", text(settings.model.dropout));
   values.emplace_back("num-labels", text(settings.model.labels));
+  values.emplace_back("trained-parts", to_string(settings.model.trained));
   values.emplace_back("text-keys", fmt::format("{}", fmt::join(settings.data.text_keys, ",")));
   values.emplace_back("chat-template", settings.data.chat_template);
   values.emplace_back("pack", settings.data.pack ? name_of(*settings.data.pack) : "");

@@ -17,6 +17,7 @@
 #include "model/config/cut.hpp"
 #include "model/config/numerics.hpp"
 #include "model/config/offload.hpp"
+#include "model/config/trained_parts.hpp"
 #include "model/config/zero.hpp"
 #include "model/optimizer/learning_rate.hpp"
 #include "model/optimizer/loss_scale.hpp"
@@ -37,6 +38,7 @@ struct ModelSettings {
   std::optional<std::int64_t> layers;  // keep the first of them only
   std::optional<std::int64_t> labels;  // classes of a new head, or as many as the model has
   std::optional<double> dropout;       // of everything the family can drop; not given: what the model was made with
+  TrainedParts trained;                // the others stay as they are
 };
 
 struct DataSettings {

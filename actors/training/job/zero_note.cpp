@@ -6,6 +6,7 @@
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/state/gradient_pool.hpp"
 #include "core/counted.hpp"
+#include "model/parameters/parameter_groups.hpp"
 
 namespace pipetrain {
 namespace {
@@ -18,10 +19,13 @@ bool shares_memory(const TrainJob& job) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < placement.chunks(); ++chunk)
       chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
-    const ParameterLayout layout = layout_parameters(job.config, chunks, 0, job.layout.tp);
     const int replicas = static_cast<int>(job.batch.dp) * job.layout.cp;
-    const auto units = shard_units(layout, replicas);
-    if (!pool_gradients(layout, units, replicas, plan.stages[static_cast<std::size_t>(stage)]).is_empty()) return true;
+    const auto& actions = plan.stages[static_cast<std::size_t>(stage)];
+    for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, job.layout.tp))) {
+      if (!is_trained(group.group)) continue;
+      const auto units = shard_units(group.layout, replicas);
+      if (!pool_gradients(group.layout, units, replicas, actions).is_empty()) return true;
+    }
   }
   return false;
 }

@@ -5,6 +5,7 @@
 
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/state/saved_parts.hpp"
+#include "model/parameters/parameter_groups.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/weights.hpp"
 
@@ -13,6 +14,22 @@ namespace {
 
 // Of host memory for tensors that are asked for before they are copied.
 constexpr std::size_t most_bytes_ahead = std::size_t{64} << 20;
+
+// The parts of the rank's parameters that one of its replicas answers for; the first one does for all that is frozen.
+std::vector<HeldPart> held_by_groups(const ParameterLayout& whole, const ReplicaPlace& place) {
+  std::vector<HeldPart> all;
+  for (const GroupLayout& group : group_layouts(whole)) {
+    const bool trained = is_trained(group.group);
+    if (!trained && place.replica > 0) continue;
+    const auto held = trained ? held_parts(group.layout, shard_units(group.layout, place.replicas), place.replica)
+                              : whole_parameters(group.layout);
+    for (HeldPart part : held) {
+      part.parameter = group.parameters[part.parameter];
+      all.push_back(part);
+    }
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -23,12 +40,11 @@ LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, con
   for (int stage = 0; stage < shape.pp; ++stage) {
     for (int tp_rank = 0; tp_rank < shape.tp; ++tp_rank) {
       const ParameterLayout own = layout_parameters(job.config, layout.chunks_of(stage), tp_rank, shape.tp);
-      const auto units = shard_units(own, replicas);
       std::vector<std::vector<Piece>> pieces(own.parameters.size());
       for (int replica = 0; replica < replicas; ++replica) {
         const MeshCoordinate at{.dp = replica / shape.cp, .pp = stage, .cp = replica % shape.cp, .tp = tp_rank};
         const auto [part, rank_of_part] = layout.part_rank(at);
-        for (const HeldPart& held : held_parts(own, units, replica))
+        for (const HeldPart& held : held_by_groups(own, {replicas, replica}))
           pieces[held.parameter].push_back({{at.dp, stage, part}, rank_of_part, held.begin, held.end});
       }
       for (std::size_t number = 0; number < own.parameters.size(); ++number) {

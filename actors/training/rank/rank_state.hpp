@@ -1,13 +1,20 @@
-// What one rank keeps from step to step, and what a step's end does to it. Where it lies is up to its ParameterStorage. All
-// methods run on the rank's worker; but for load(), read() and snapshot() they only enqueue.
+// What one rank keeps from step to step, and what a step's end does to it: a ParameterStorage for each group of parameters that
+// is trained, and the weights of those that are frozen. All methods run on the rank's worker; but for load(), read() and
+// snapshot() they only enqueue. Parameters are named by their index in the layout of the whole rank.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/training/rank/rank_setup.hpp"
+#include "actors/training/state/frozen_weights.hpp"
 #include "actors/training/state/parameter_storage.hpp"
+#include "actors/training/state/state_snapshot.hpp"
 #include "model/parameters/gradient_sums.hpp"
+#include "model/parameters/grouped_parameters.hpp"
+#include "model/parameters/parameter_groups.hpp"
 
 namespace pipetrain {
 
@@ -17,66 +24,87 @@ class RankState {
   RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops);
 
   // What the operations read, and where they add gradients.
-  ParameterStore& parameters() { return storage_.weights(); }
-  GradientPlaces gradient_places() const { return storage_.gradients().places(); }
+  ParameterStore& parameters() { return *parameters_; }
+  GradientPlaces gradient_places() const;
   // See GradientStorage.
-  bool shares_gradient_memory() const { return storage_.gradients().opens(); }
-  void open_gradients(std::size_t block) { storage_.gradients().open(block); }
-  bool offloads_gradients() const { return storage_.gradients().closes(); }
-  void close_gradients(std::size_t block, bool last) { storage_.gradients().close(block, last); }
+  bool shares_gradient_memory() const { return any_gradients(&GradientStorage::opens); }
+  void open_gradients(std::size_t block);
+  bool offloads_gradients() const { return any_gradients(&GradientStorage::closes); }
+  void close_gradients(std::size_t block, bool last);
 
   // Every state that `state` names, from the host. Waits for the device. Throws Error(input) for a state that this rank's
   // optimizer lacks, and what the sources throw.
   void load(const InitialState& state);
-  // Some of what this rank holds (StatePlaces::held) of one state, dense f32, to host memory. Only between steps; waits for the
-  // device. Throws Error(internal) for what it does not hold.
+  // Some of what this rank holds (StatePlaces::held, and weights that are frozen) of one state, dense f32, to host memory. Only
+  // between steps; waits for the device. Throws Error(internal) for what it does not hold.
   void read(const StatePart& part, float* out);
   // Throws Error(internal) likewise.
-  const HeldPart& holder(const StatePart& part) const;
-  // See ParameterStorage.
-  StateSnapshot& snapshot() { return storage_.snapshot(); }
+  void check_holds(const StatePart& part) const { static_cast<void>(holder(part)); }
+  // Of what this rank saves: every step waits until the last moment taken has been copied. Allocated by the first call, where
+  // the setup does not say that it saves.
+  StateSnapshot& snapshot();
 
   // Before a step's first action.
-  void begin_step(schedules::StepKind kind) { storage_.begin_step(kind); }
+  void begin_step(schedules::StepKind kind);
 
   // --- A step's end, in this order ---
   // Whether replicas sum their gradients; then start_reduction() may be called for what is final of them, before reduce().
-  bool is_replicated() const { return storage_.gradients().is_replicated(); }
-  void start_reduction(const Tensor& grads) { storage_.gradients().start_reduction(grads); }
-  void reduce(int chunk) { storage_.gradients().reduce(chunk); }
+  bool is_replicated() const { return any_gradients(&GradientStorage::is_replicated); }
+  void start_reduction(const Tensor& grads);
+  void reduce(int chunk);
   void sum_replicated(int chunk);
   void sum_tied();
-  // Sums of squares of what this rank counts in the norm (counted_parts()), f64, in its order.
-  void square_sums(const Tensor& sums) { storage_.gradients().square_sums(counted_, sums); }
-  std::size_t sum_count() const { return count_sums(counted_); }
+  // Sums of squares of what this rank counts in the norm, f64: counted_parts() of each group's layout, the groups in the order
+  // of group_layouts().
+  void square_sums(const Tensor& sums);
+  std::size_t sum_count() const;
   // Puts into what operations read the weights that step() would make, where the setup says that steps are previewed; restore()
   // undoes it.
-  void preview(float lr, float grad_scale) { storage_.preview({lr, applied_steps_ + 1, grad_scale}); }
-  void restore() { storage_.restore(); }
+  void preview(float lr, float grad_scale);
+  void restore();
   // The optimizer's step; a step that is skipped is none.
-  void step(float lr, float grad_scale) { storage_.step({lr, ++applied_steps_, grad_scale}); }
+  void step(float lr, float grad_scale);
 
   // Before and after a rehearsal of a step that nobody wants to keep: everything is zero again.
-  void begin_rehearsal() { storage_.begin_rehearsal(); }
-  void end_rehearsal(const Tensor& sums) { storage_.end_rehearsal(counted_, sums); }
+  void begin_rehearsal();
+  void end_rehearsal(const Tensor& sums);
   // Makes a weight NaN, for tests.
   void spoil();
 
   // That carry what goes between replicas, and to and from where states are offloaded.
-  std::vector<Stream*> transfer_streams() { return storage_.transfer_streams(); }
+  std::vector<Stream*> transfer_streams();
 
   // Bytes of the device, before anything is allocated.
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:
-  TiedGrads tied_sums() const;
+  struct TrainedGroup {
+    TrainedGroup(const GroupLayout& group, const StorageSetup& setup, Ops& ops) : of(group), storage(setup, ops) {}
+    const GroupLayout& of;
+    ParameterStorage storage;
+    std::vector<CountedPart> counted;  // in the norm, by their index in the group's layout
+  };
+  // The part of a parameter that a rank holds, by its index in the layout of its group; without a group it is frozen.
+  struct Holder {
+    TrainedGroup* group;
+    HeldPart held;
+  };
+
+  TrainedGroup& add_trained(const GroupLayout& group);
+  bool any_gradients(bool (GradientStorage::*has)() const) const;
+  Holder holder(const StatePart& part) const;
+  TiedGrads tied_sums(const TrainedGroup& group) const;
 
   const RankSetup& setup_;
   const ParameterLayout& layout_;
   TensorParallel tp_;
   Ops& ops_;
-  ParameterStorage storage_;
-  std::vector<CountedPart> counted_;
+  const std::vector<GroupLayout> groups_;
+  std::vector<std::unique_ptr<TrainedGroup>> trained_;
+  std::unique_ptr<FrozenWeights> frozen_;     // null: nothing is
+  std::optional<GroupedParameters> grouped_;  // where there are several groups
+  ParameterStore* parameters_ = nullptr;
+  std::optional<StateSnapshot> snapshot_;
   std::int64_t applied_steps_ = 0;
 };
 

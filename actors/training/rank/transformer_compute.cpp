@@ -70,7 +70,7 @@ void TransformerCompute::read_state(std::int64_t number, const StatePart& part, 
 }
 
 std::size_t TransformerCompute::state_elements(const StatePart& part) const {
-  static_cast<void>(rank(static_cast<std::size_t>(part.rank)).state().holder(part));
+  rank(static_cast<std::size_t>(part.rank)).state().check_holds(part);
   return part.elements;
 }
 

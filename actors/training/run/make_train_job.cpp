@@ -25,7 +25,10 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
                 fmt::format("the model {} tells {} classes apart; leave it out", model.name, config.outputs()));
   if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
-  return model.load_weights ? with_head_of_weights(std::move(config), model.name, notes) : config;
+  if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
+  config.trained = model.trained;
+  check_trained_parts(config.trained, config.tied_embeddings);
+  return config;
 }
 
 DatasetOptions data_options(const RunSettings& settings, const ModelConfig& config) {

@@ -6,8 +6,26 @@
 
 #include "actors/training/run/trainer.hpp"
 #include "actors/training/state/state_places.hpp"
+#include "model/parameters/parameter_groups.hpp"
 
 namespace pipetrain {
+namespace {
+
+// The parts in the order in which the rank reports them: RankState::square_sums().
+std::vector<CountedPart> counted_by_group(const ParameterLayout& whole, int tp_rank, const ReplicaPlace& place) {
+  std::vector<CountedPart> counted;
+  for (const GroupLayout& group : group_layouts(whole)) {
+    if (!is_trained(group.group)) continue;
+    const auto held = held_parts(group.layout, shard_units(group.layout, place.replicas), place.replica);
+    for (CountedPart part : counted_parts(group.layout, tp_rank, held)) {
+      part.parameter = group.parameters[part.parameter];
+      counted.push_back(part);
+    }
+  }
+  return counted;
+}
+
+}  // namespace
 
 StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
     : mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}) {
@@ -32,8 +50,7 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
       }
       rank.parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp);
       if (copy >= sharers) continue;  // another one counts the same
-      const auto units = shard_units(rank.parameters, sharers);
-      rank.counted = counted_parts(rank.parameters, tp_rank, held_parts(rank.parameters, units, copy));
+      rank.counted = counted_by_group(rank.parameters, tp_rank, {sharers, copy});
     }
   }
 }

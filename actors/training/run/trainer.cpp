@@ -136,6 +136,7 @@ class Trainer::Run {
     state.step = steps_done_;
     state.applied_steps = applied_steps_;
     state.optimizer = job_.optimizer.name;
+    state.trained = job_.config.trained;
     state.loss_scale = verdicts_.loss_scale_state();
     state.first_loss = first_loss_;
     state.last_loss = last_loss_;

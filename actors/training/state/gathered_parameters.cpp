@@ -17,8 +17,9 @@ std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std
     if (!forward && (kind == schedules::StepKind::evaluation || !gives_input_grad(action.kind))) continue;
     const std::size_t first = sequence.size();
     for (std::size_t block = 0; block < layout.blocks.size(); ++block) {
-      const bool reads = forward || layout.blocks[block].block.kind != BlockKind::embedding;
-      if (layout.blocks[block].chunk == action.chunk && reads) sequence.push_back(block);
+      const BlockParameters& one = layout.blocks[block];
+      const bool reads = !one.tensors.empty() && (forward || one.block.kind != BlockKind::embedding);
+      if (one.chunk == action.chunk && reads) sequence.push_back(block);
     }
     if (!forward) std::reverse(sequence.begin() + static_cast<std::ptrdiff_t>(first), sequence.end());
   }

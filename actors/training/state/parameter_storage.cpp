@@ -17,7 +17,6 @@ ParameterStorage::ParameterStorage(const StorageSetup& setup, Ops& ops)
   make_optimizer_storage(ops);
   make_gradients(ops);
   make_weights();
-  if (setup_.saves) snapshot();
 }
 
 void ParameterStorage::make_optimizer_storage(Ops& ops) {
@@ -109,11 +108,6 @@ std::vector<HeldState> ParameterStorage::saved() const {
   return saved;
 }
 
-StateSnapshot& ParameterStorage::snapshot() {
-  if (!snapshot_) snapshot_.emplace(*setup_.device, to_string(setup_.rank), saved());
-  return *snapshot_;
-}
-
 void ParameterStorage::begin_step(schedules::StepKind kind) {
   gradients_->begin_step();
   weights_->begin_step(kind);
@@ -121,7 +115,6 @@ void ParameterStorage::begin_step(schedules::StepKind kind) {
 }
 
 void ParameterStorage::step(const OptimizerStep& step) {
-  if (snapshot_) snapshot_->protect(stream_);
   optimizer_storage_->step(gradients_->arena(), step,
                            {.steps = [this](std::size_t unit) { gradients_->read(unit); },
                             .stepped = [this](std::size_t unit) { weights_->publish(unit); }});

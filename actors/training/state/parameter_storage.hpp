@@ -23,7 +23,7 @@
 
 namespace pipetrain {
 
-// Used by the rank's worker, not thread-safe. All methods but load(), read() and snapshot() only enqueue.
+// Used by the rank's worker, not thread-safe. All methods but load() and read() only enqueue.
 class ParameterStorage {
  public:
   // Allocates everything, all zero. What it is given outlives it. Throws Error(out_of_memory).
@@ -41,9 +41,8 @@ class ParameterStorage {
   void loaded();
   // Elements of a held part of a state, dense f32, to host memory. Only between steps; waits for the device.
   void read(const std::string& state, const HeldPart& held, const Region& elements, float* out);
-  // Of what this rank saves (saved_parts()): every step waits until the last moment taken has been copied. Allocated by the
-  // first call, where the setup does not say that it saves.
-  StateSnapshot& snapshot();
+  // Of every state the parts that this rank saves (saved_parts()), by their index in the group's layout.
+  std::vector<HeldState> saved() const;
 
   // Before a step's first action.
   void begin_step(schedules::StepKind kind);
@@ -66,7 +65,6 @@ class ParameterStorage {
   void make_optimizer_storage(Ops& ops);
   void make_gradients(Ops& ops);
   void make_weights();
-  std::vector<HeldState> saved() const;
   // Where a held part begins in this state's array.
   std::size_t begin_of(const std::string& state, const HeldPart& part) const;
 
@@ -79,7 +77,6 @@ class ParameterStorage {
   std::unique_ptr<OptimizerStorage> optimizer_storage_;
   std::unique_ptr<GradientStorage> gradients_;
   std::unique_ptr<StepParameters> weights_;
-  std::optional<StateSnapshot> snapshot_;
 };
 
 }  // namespace pipetrain

@@ -6,11 +6,23 @@ bool is_kept_elsewhere(const Parameter& parameter, int tp_rank) {
   return parameter.tied_copy || (parameter.split_axis < 0 && tp_rank > 0);
 }
 
-std::vector<HeldPart> saved_parts(const ParameterLayout& layout, const StatePlaces& places, const MeshCoordinate& rank) {
-  if ((rank.dp > 0 || rank.cp > 0) && !places.is_sharded()) return {};
-  std::vector<HeldPart> parts = places.held();
+namespace {
+
+std::vector<HeldPart> without_others(std::vector<HeldPart> parts, const ParameterLayout& layout, const MeshCoordinate& rank) {
   std::erase_if(parts, [&](const HeldPart& part) { return is_kept_elsewhere(layout.parameters[part.parameter], rank.tp); });
   return parts;
+}
+
+}  // namespace
+
+std::vector<HeldPart> saved_parts(const ParameterLayout& layout, const StatePlaces& places, const MeshCoordinate& rank) {
+  if ((rank.dp > 0 || rank.cp > 0) && !places.is_sharded()) return {};
+  return without_others(places.held(), layout, rank);
+}
+
+std::vector<HeldPart> saved_frozen_parts(const ParameterLayout& layout, const MeshCoordinate& rank) {
+  if (rank.dp > 0 || rank.cp > 0) return {};
+  return without_others(whole_parameters(layout), layout, rank);
 }
 
 }  // namespace pipetrain

@@ -132,7 +132,7 @@ GradientPlaces StatePlaces::gradient_places(const Tensor& arena) const {
   }
   for (std::size_t chunk = 0; chunk < layout_.zeroed_grads.size(); ++chunk) {
     const Region region = moved(layout_.zeroed_grads[chunk], static_cast<int>(chunk));
-    places.zeroed.push_back(span(arena, region.begin, region.size()));
+    places.zeroed.push_back({span(arena, region.begin, region.size())});
   }
   return places;
 }

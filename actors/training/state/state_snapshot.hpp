@@ -18,7 +18,8 @@ struct HeldState {
   std::size_t parameter = 0;  // of the rank's layout
   Region elements;            // of the parameter's slice
   const float* values = nullptr;
-  // Of what is offloaded, instead: fills host memory with the values, and waits until they are there.
+  // Of values that are not on the device, or not f32 there, instead: fills host memory with the values, and waits until they
+  // are there.
   std::function<void(float* out)> read = {};
 };
 

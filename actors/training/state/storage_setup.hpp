@@ -20,7 +20,7 @@ struct StorageSetup {
   StatePlaces::Setup places;
   int prefetch = 1;  // see Zero
   OptimizerSettings optimizer;
-  bool saves = false;  // keeps host memory for a snapshot of its states
+  bool saves = false;  // its rank keeps host memory for a snapshot of its states
 };
 
 // Bytes that a ParameterStorage will allocate, on the device and outside of it. Pure.

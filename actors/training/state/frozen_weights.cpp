@@ -1,0 +1,56 @@
+#include "actors/training/state/frozen_weights.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include "actors/ranks/load_weights.hpp"
+#include "actors/training/state/saved_parts.hpp"
+#include "core/half.hpp"
+#include "model/optimizer/optimizer.hpp"
+
+namespace pipetrain {
+
+FrozenWeights::FrozenWeights(const Setup& setup, Stream& stream)
+    : setup_(setup),
+      stream_(stream),
+      memory_(stream.device().allocate(align_up(setup.layout.weight_elements * size_of(setup.type)),
+                                       to_string(setup.rank) + ": frozen parameters")),
+      arena_{memory_.data(), {static_cast<std::int64_t>(setup.layout.weight_elements)}, setup.type},
+      views_(setup.layout, arena_) {
+  stream_.zero(arena_);  // rows that pad a table stay so
+}
+
+void FrozenWeights::load(const WeightSource& source) { load_weights(source, setup_.layout, stream_, arena_); }
+
+void FrozenWeights::read(std::size_t parameter, const Region& elements, float* out) const {
+  const std::size_t begin = setup_.layout.parameters[parameter].offset + elements.begin, size = size_of(arena_.dtype);
+  const char* const first = static_cast<const char*>(arena_.data) + begin * size;
+  if (arena_.dtype == DType::f32) {
+    stream_.copy(out, first, elements.size() * size);
+    return stream_.synchronize();
+  }
+  std::vector<std::uint16_t> halves(elements.size());
+  stream_.copy(halves.data(), first, halves.size() * size);
+  stream_.synchronize();
+  for (std::size_t i = 0; i < halves.size(); ++i)
+    out[i] = arena_.dtype == DType::bf16 ? from_bf16(halves[i]) : from_f16(halves[i]);
+}
+
+std::vector<HeldState> FrozenWeights::saved() const {
+  std::vector<HeldState> saved;
+  for (const HeldPart& part : saved_frozen_parts(setup_.layout, setup_.rank)) {
+    HeldState& held = saved.emplace_back(HeldState{weights_state, part.parameter, {part.begin, part.end}});
+    held.read = [this, parameter = part.parameter, elements = held.elements](float* out) { read(parameter, elements, out); };
+  }
+  return saved;
+}
+
+MemoryUse FrozenWeights::memory(const Setup& setup) {
+  MemoryUse use;
+  use.parameters = setup.layout.weight_elements * size_of(setup.type);
+  if (!setup.saves) return use;
+  for (const HeldPart& part : saved_frozen_parts(setup.layout, setup.rank)) use.snapshot += part.size() * sizeof(float);
+  return use;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,26 @@
+// Which parts of a model training changes. The others are frozen: their weights stay as they were loaded or drawn.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pipetrain {
+
+struct TrainedParts {
+  bool blocks = true;      // attention and MLP of all layers
+  bool embeddings = true;  // the tables of tokens and of positions
+  bool head = true;        // the final norm and the output matrix
+  bool all() const { return blocks && embeddings && head; }
+  bool operator==(const TrainedParts&) const = default;
+};
+
+// "all", or the trained ones as in "blocks,head".
+std::string to_string(const TrainedParts& trained);
+// The parts of such a text; nothing for any other text.
+std::optional<TrainedParts> read_trained_parts(std::string_view text);
+
+// Throws Error(input) where nothing is trained, or only one end of a tied table.
+void check_trained_parts(const TrainedParts& trained, bool tied_embeddings);
+
+}  // namespace pipetrain
