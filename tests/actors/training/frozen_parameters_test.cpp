@@ -4,6 +4,9 @@
 #include <cmath>
 #include <string>
 
+#include "actors/golden_run.hpp"
+#include "actors/several_blocks.hpp"
+#include "actors/tiny_run.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/run/job_estimate.hpp"
@@ -11,12 +14,9 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "core/half.hpp"
-#include "golden_run.hpp"
 #include "model/costs.hpp"
 #include "model/weights/full_tensors.hpp"
-#include "several_blocks.hpp"
 #include "temp_folder.hpp"
-#include "tiny_run.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -148,7 +148,7 @@ TEST_CASE("a run of frozen parts goes on from a checkpoint to the bit, and only 
   const TempFolder folder;
   Trainer first(frozen_job({2, 1, 1, 1}));
   for (int step = 0; step < 2; ++step) first.step();
-  first.save_checkpoint(folder.path());
+  first.start_checkpoint(folder.path()).get();
   const std::filesystem::path checkpoint = checkpoint_path(folder.path(), 2);
   Layout sharded{2, 1, 2, 1};
   sharded.zero = 3;
