@@ -36,9 +36,9 @@ template <class... Args>
 using OneOf = std::variant<const Args*...>;
 using Operation =
     OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
-          ScatterSumArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs,
-          OfSegments<RotaryArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs, GeluArgs,
-          GeluBackwardArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
+          ScatterSumArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, CopyArgs, ZeroArgs,
+          CopyColumnsArgs, OfSegments<RotaryArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs,
+          GeluArgs, GeluBackwardArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
           OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
           OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, UpdateArgs, RoundArgs,
           SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs>;
@@ -133,12 +133,18 @@ class Ops {
   // One segment's share of the whole attention's gradient: with the whole attention's out and log_sum_exp the shares of all
   // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention"). With cos_sin also the backward of the rotary
   // before it: the bits are those of attention_backward and rotary apart.
-  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) { enqueue(OfSegments<AttentionBackwardArgs>{shape, args}); }
+  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) {
+    enqueue(OfSegments<AttentionBackwardArgs>{shape, args});
+  }
   // The forward of one sequence's next positions (shape.batch is 1, the queries are the last of the keys), without a backward:
   // puts their keys and values into the cache, then attends to all positions up to each one's own.
-  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) { enqueue(OfSegments<CachedAttentionArgs>{shape, args}); }
+  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) {
+    enqueue(OfSegments<CachedAttentionArgs>{shape, args});
+  }
   // (out, log_sum_exp) of some keys become those of these keys and the part's, of others, together. shape.keys is not read.
-  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) { enqueue(OfSegments<MergeAttentionArgs>{shape, args}); }
+  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) {
+    enqueue(OfSegments<MergeAttentionArgs>{shape, args});
+  }
 
   // --- Vocabulary-parallel loss ---
 

@@ -86,7 +86,7 @@ bool PipelineActors::follow_for(std::chrono::milliseconds patience) {
 
 StageId PipelineActors::id_of(int rank) const {
   const MeshCoordinate at = parts_.at(rank);
-  return {at.dp, at.pp, at.tp};
+  return {at.dp, at.pp, at.part};
 }
 
 // Whatever can fail in one process alone comes first. No credit is given, nor anything else said, before all processes have
