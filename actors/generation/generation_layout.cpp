@@ -30,12 +30,6 @@ std::vector<std::vector<Block>> generation_blocks(const GenerationJob& job) {
   return blocks;
 }
 
-GenerationLayout::GenerationLayout(const GenerationJob& job, const std::optional<PlannedProcesses>& planned)
-    : GenerationLayout(job, nullptr, planned) {}
-
-GenerationLayout::GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel)
-    : GenerationLayout(job, channel, std::nullopt) {}
-
 GenerationLayout::GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel,
                                    const std::optional<PlannedProcesses>& planned)
     : plan_(schedules::forward_only_plan(job.pp, job.sequences)),
@@ -61,22 +55,9 @@ std::vector<Device*> GenerationLayout::stage_devices(StageId id) const {
   return devices;
 }
 
-void GenerationLayout::add_link(GenerationRankSetup& setup) const {
-  MeshCoordinate next = setup.id;
-  if (++next.pp == world_.mesh().shape().pp) return;
-  const int to = world_.mesh().rank(next);
-  const RankReach::Edge edge = reach_.edge(setup.rank, to);
-  setup.links[to] = edge.link;
-  if (edge.mirrored) setup.mirrors = needs_[static_cast<std::size_t>(next.pp)].chunks.front().activation_slots;
-}
-
 GenerationRankSetup GenerationLayout::rank_setup(const GenerationJob& job, int rank) const {
   GenerationRankSetup setup;
-  setup.id = world_.mesh().at(rank);
-  setup.rank = rank;
-  setup.lane = parts_.part_rank(setup.id.tp).number;
-  setup.device = &world_.device(rank);
-  setup.slot_memory = world_.slot_memory(rank);
+  static_cast<MeshRank&>(setup) = reach_.rank(rank, parts_.part_rank(world_.mesh().at(rank)).number);
   if (const auto group = tensor_groups_.find(rank); group != tensor_groups_.end()) setup.tensor = group->second;
   if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
   const auto stage = static_cast<std::size_t>(setup.id.pp);
@@ -86,7 +67,7 @@ GenerationRankSetup GenerationLayout::rank_setup(const GenerationJob& job, int r
                  .positions = job.positions,
                  .run = std::min(longest_run, job.positions),
                  .precision = job.precision};
-  add_link(setup);
+  if (stage + 1 < needs_.size()) reach_.add_link(setup, setup.id.pp + 1, needs_[stage + 1].chunks.front().activation_slots);
   setup.needs = needs_[stage].chunks.front();
   setup.weights = job.weights;
   return setup;

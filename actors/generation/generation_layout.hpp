@@ -25,12 +25,11 @@ std::vector<std::vector<Block>> generation_blocks(const GenerationJob& job);
 
 class GenerationLayout {
  public:
-  // Throws Error(input) when the model cannot be split or computed so. planned: all ranks are here, and their setups say what
-  // they would hold in these processes.
-  explicit GenerationLayout(const GenerationJob& job, const std::optional<PlannedProcesses>& planned = {});
-  // Of a job over several processes, every one of which makes its layout at the same time: opens the transport between them.
-  // Null: this process runs all ranks.
-  GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel);
+  // channel: of a job over several processes, every one of which makes its layout at the same time, and opens the transport
+  // between them; null: this process runs all ranks. planned: all ranks are here, and their setups say what they would hold in
+  // these processes. Throws Error(input) when the model cannot be split or computed so.
+  explicit GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel = nullptr,
+                            const std::optional<PlannedProcesses>& planned = {});
   GenerationLayout(const GenerationLayout&) = delete;
   GenerationLayout& operator=(const GenerationLayout&) = delete;
 
@@ -46,10 +45,7 @@ class GenerationLayout {
   std::vector<GenerationRankSetup> rank_setups(const GenerationJob& job, StageId id) const;
 
  private:
-  GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel,
-                   const std::optional<PlannedProcesses>& planned);
   GenerationRankSetup rank_setup(const GenerationJob& job, int rank) const;
-  void add_link(GenerationRankSetup& setup) const;  // to the next stage
 
   schedules::Plan plan_;
   std::vector<schedules::StageNeeds> needs_;

@@ -98,7 +98,7 @@ NamedValues contents_of(const GenerationJob& job) {
 }  // namespace
 
 GenerationEstimate estimate_generation(const GenerationJob& job, const std::optional<PlannedProcesses>& planned) {
-  const GenerationLayout layout(job, planned);
+  const GenerationLayout layout(job, nullptr, planned);
   GenerationEstimate estimate{estimate_devices(layout, job), layout.blocks(), {}};
   estimate.shortage = memory_shortage(layout, estimate.devices, 0);
   return estimate;

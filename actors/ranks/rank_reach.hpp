@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "actors/ranks/rank_lanes.hpp"
 #include "actors/ranks/run_processes.hpp"
-#include "comm/link.hpp"
 #include "comm/world.hpp"
 
 namespace pipetrain {
@@ -17,11 +17,10 @@ class RankReach {
   RankReach(const World& world, const std::optional<PlannedProcesses>& planned)
       : world_(world), ranks_(planned_mesh(world.mesh(), planned)), planned_(planned) {}
 
-  struct Edge {
-    LinkKind link{};
-    bool mirrored = false;  // the sender keeps a mirror of every slot
-  };
-  Edge edge(int from, int to) const;
+  // A rank of this process as number `lane` of its part of a stage, without links.
+  MeshRank rank(int rank, int lane) const;
+  // Gives it the link to a rank of its own place in another stage, which has so many slots for what it sends.
+  void add_link(MeshRank& from, int stage, int slots) const;
   // What each member of a group keeps for what is on its way to other processes.
   std::size_t group_bytes(const std::vector<int>& members) const;
 

@@ -106,9 +106,8 @@ struct SavingSettings {
   std::optional<std::filesystem::path> verified;
 };
 
-struct RunSettings {
-  ModelSettings model;
-  DataSettings data;
+// What a TrainJob takes over as it is.
+struct JobSettings {
   SampleOrder samples;
   LayoutSettings layout;
   BatchShape batch;  // with dp
@@ -116,16 +115,23 @@ struct RunSettings {
   Numerics numerics;
   Zero zero;
   Offload offload;
-  OptimizerSettings optimizer{.weight_decay = 0.1F};
-  double clip_norm = 1;          // 0: off
-  bool post_validation = false;  // see TrainJob
+  OptimizerSettings optimizer;
+  double clip_norm = 1;  // 0: off
+  // Stages begin with the coming step's forwards before the gradient norm is known, from weights that step as if nothing had to
+  // be clipped or skipped; where it has to, they begin again. The same bits. See post_validation.hpp for what it goes with.
+  bool post_validation = false;
   LossScaleSettings loss_scale;
+  std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
+  std::optional<Fault> fault;
+};
+
+struct RunSettings : JobSettings {
+  ModelSettings model;
+  DataSettings data;
   LearningRateSettings learning_rate;
   LengthSettings length;
   EvaluationSettings evaluation;
   SavingSettings saving;
-  std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
-  std::optional<Fault> fault;
 
   std::int64_t ranks() const { return std::int64_t{layout.pp} * layout.cp * layout.tp * batch.dp; }
 };

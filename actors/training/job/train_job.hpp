@@ -33,30 +33,15 @@ struct InitialState {
 // What a rank computes with, given what it otherwise would: for measurements. Called by all ranks' workers at once.
 using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const MeshCoordinate&)>;
 
-struct TrainJob {
+struct TrainJob : JobSettings {
   ModelConfig config;
   InitialState initial;
   std::shared_ptr<const Dataset> dataset;     // its sequence length is the job's
   std::shared_ptr<const Dataset> evaluation;  // of the same sequence length; null: nothing is evaluated
-  SampleOrder samples;
-
-  LayoutSettings layout;
   // All that asks for the run's plan shares this one, because to search for it takes long: see build_plan(). Null: a job that
   // was not made by make_train_job(); whoever lays it out builds the plan.
   std::shared_ptr<const schedules::Plan> plan;
-  BatchShape batch;  // with dp
-  DeviceSettings devices;
-  Numerics numerics;
-  Zero zero;
-  Offload offload;
-
-  OptimizerSettings optimizer;
   LearningRate learning_rate;
-  double clip_norm = 1;  // 0: off
-  // Stages begin with the coming step's forwards before the gradient norm is known, from weights that step as if nothing had to
-  // be clipped or skipped; where it has to, they begin again. The same bits. See post_validation.hpp for what it goes with.
-  bool post_validation = false;
-  LossScaleSettings loss_scale;
 
   std::vector<std::filesystem::path> companions;  // to be saved beside the model: companion_files.hpp
   bool saves = false;                             // checkpoints: their memory is allocated before the first step
@@ -66,8 +51,6 @@ struct TrainJob {
   double first_loss = 0;             // of its first step
   std::optional<double> last_loss;   // of its last one, where it is known
 
-  std::chrono::milliseconds stall{600000};  // see PipelineOptions
-  std::optional<Fault> fault;
   WrapOps wrap_ops;                       // may be null
   std::shared_ptr<RunRecorder> recorder;  // see PipelineOptions; may be null
 

@@ -11,6 +11,7 @@
 #include "actors/training/job/post_validation.hpp"
 #include "actors/training/job/slice_check.hpp"
 #include "actors/training/job/train_job.hpp"
+#include "actors/training/job/optimizer_check.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "model/config/head_size.hpp"
@@ -77,6 +78,7 @@ void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::v
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8(job);
+  check_granularity(*make_optimizer(job.optimizer), job);
   check_recompute_layers(job);
   check_loss_chunks(job);
   check_slices(job);
@@ -105,12 +107,6 @@ Mesh mesh_of(const TrainJob& job) {
   const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .cp = job.layout.cp, .tp = job.layout.tp};
   return dealt_mesh(shape, job.devices, job.processes.get());
 }
-
-ParallelLayout::ParallelLayout(const TrainJob& job, const std::optional<PlannedProcesses>& planned)
-    : ParallelLayout(job, nullptr, planned) {}
-
-ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel)
-    : ParallelLayout(job, channel, std::nullopt) {}
 
 ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
                                const std::optional<PlannedProcesses>& planned)
@@ -161,25 +157,15 @@ void ParallelLayout::add_links(RankSetup& setup) const {
     for (const int next : {at - 1, at + 1}) {
       if (next < 0 || next >= placement.virtual_stages()) continue;
       const schedules::StageChunk receiver = placement.at(next);
-      MeshCoordinate neighbour = setup.id;
-      neighbour.pp = receiver.stage;
-      const int to = mesh().rank(neighbour);
-      const RankReach::Edge edge = reach_.edge(setup.rank, to);
-      setup.links[to] = edge.link;
-      if (!edge.mirrored) continue;
       const auto& needs = needs_[static_cast<std::size_t>(receiver.stage)].chunks[static_cast<std::size_t>(receiver.chunk)];
-      setup.mirrors += next > at ? needs.activation_slots : needs.gradient_slots;
+      reach_.add_link(setup, receiver.stage, next > at ? needs.activation_slots : needs.gradient_slots);
     }
   }
 }
 
 RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   RankSetup setup;
-  setup.id = mesh().at(rank);
-  setup.rank = rank;
-  setup.lane = part_rank(setup.id).number;
-  setup.device = &world_.device(rank);
-  setup.slot_memory = world_.slot_memory(rank);
+  static_cast<MeshRank&>(setup) = reach_.rank(rank, part_rank(mesh().at(rank)).number);
   if (const auto groups = groups_.find(rank); groups != groups_.end()) setup.groups = groups->second;
   if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
   setup.config = job.config;

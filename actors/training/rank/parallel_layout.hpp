@@ -29,11 +29,11 @@ Mesh mesh_of(const TrainJob& job);
 
 class ParallelLayout {
  public:
-  // Throws Error(input) when the model cannot be split or computed so, or the schedule cannot be built.
-  // planned: all ranks are here, and their setups say what they would hold in these processes.
-  explicit ParallelLayout(const TrainJob& job, const std::optional<PlannedProcesses>& planned = {});
-  // Of a job over several processes, every one of which makes its layout at the same time: opens the transport between them.
-  ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel);
+  // channel: of a job over several processes, every one of which makes its layout at the same time, and opens the transport
+  // between them. planned: all ranks are here, and their setups say what they would hold in these processes. Throws
+  // Error(input) when the model cannot be split or computed so, or the schedule cannot be built.
+  explicit ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel = nullptr,
+                          const std::optional<PlannedProcesses>& planned = {});
   ParallelLayout(const ParallelLayout&) = delete;
   ParallelLayout& operator=(const ParallelLayout&) = delete;
 
@@ -56,8 +56,6 @@ class ParallelLayout {
   std::vector<TokenSource::Receiver> receivers(StageId id) const;
 
  private:
-  ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
-                 const std::optional<PlannedProcesses>& planned);
   void make_groups(bool tied);
   // Gives the members that this process runs the handles of a group of their own.
   void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);

@@ -7,7 +7,7 @@ namespace pipetrain {
 JobEstimate estimate_job(const TrainJob& of, const std::optional<PlannedProcesses>& planned) {
   TrainJob job = of;
   job.processes = nullptr;
-  const ParallelLayout layout(job, planned);
+  const ParallelLayout layout(job, nullptr, planned);
   JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}};
   estimate.shortage = memory_shortage(layout, job, estimate.devices);
   return estimate;
