@@ -118,8 +118,9 @@ void OpsBench::matrices() {
   const Tensor x = make({t, h}), w = make({n, h}), y = make({t, n}), dx = make({t, h}), dw = make({n, h});
   const double count = static_cast<double>(t) * static_cast<double>(h) * static_cast<double>(n);
   products("matmul forward", count,
-           [&] { ops_->gather_matmul({}, MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y}); });
-  products("matmul input grad", count, [&] { ops_->matmul_scatter({}, MatmulKind::input_grad, {.in = y, .w = w, .out = dx}); });
+           [&] { ops_->gather_matmul({.kind = MatmulKind::forward, .shard = x, .w = w, .full = x, .out = y}); });
+  products("matmul input grad", count,
+           [&] { ops_->matmul_scatter({.kind = MatmulKind::input_grad, .in = y, .w = w, .out = dx}); });
   products("weight grad", count, [&] { ops_->weight_grad({.dy = y, .x = x, .dw = dw}); });
 }
 
@@ -180,22 +181,23 @@ void OpsBench::loss_and_embedding() {
   const Tensor table = make({v, h}), out = make({t, h});
   const double all = static_cast<double>(t * v), rows = static_cast<double>(t * h);
   passes("cross entropy", 2 * all, [&] {
-    ops_->cross_entropy({}, {.logits = logits, .targets = ids, .vocabulary = {0, v}, .log_sum_exp = sums, .loss_sum = loss});
+    ops_->cross_entropy({.logits = logits, .targets = ids, .vocabulary = {0, v}, .log_sum_exp = sums, .loss_sum = loss});
   });
   passes("cross entropy backward", 2 * all, [&] {
     ops_->cross_entropy_backward({.logits = logits, .targets = ids, .vocabulary = {0, v}, .log_sum_exp = sums, .scale = 1e-3F});
   });
-  passes("embedding", 2 * rows, [&] { ops_->embedding({}, ids, table, 0, out); });
-  passes("embedding grad", 3 * rows, [&] { ops_->embedding_grad(ids, out, 0, table); });
+  passes("embedding", 2 * rows, [&] { ops_->embedding({.ids = ids, .table = table, .first_id = 0, .out = out}); });
+  passes("embedding grad", 3 * rows, [&] { ops_->embedding_grad({.ids = ids, .dy = out, .first_id = 0, .dtable = table}); });
 }
 
 void OpsBench::optimizer() {
   const std::int64_t count = sizes_.inner * sizes_.hidden() * 3;
   const Tensor w = make({count}), g = make({count}), m = make({count}), v = make({count}), sum = make({1}, DType::f64);
   stream_->zero(v);
-  AdamW settings;
-  settings.lr = 1e-4F;
-  passes("adamw", 7 * static_cast<double>(count), [&] { ops_->adamw({.weight = w, .grad = g, .m = m, .v = v}, settings); });
+  const AdamW settings{.lr = 1e-4F, .beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F};
+  passes("adamw", 7 * static_cast<double>(count), [&] {
+    ops_->update({.weight = w, .grad = g, .states = {m, v}, .rule = settings});
+  });
   passes("square sum", static_cast<double>(count), [&] { ops_->square_sum(g, sum); });
   passes("add", 3 * static_cast<double>(count), [&] { ops_->add(m, g); });
 }

@@ -209,10 +209,11 @@ class GroupBench {
         name,
         [&](Rank& r, std::int64_t begin, std::int64_t end) {
           const Tensor x = mine(full, r).row_range(begin, end);
-          r.ops->gather_matmul({}, kind, {.shard = x, .w = mine(w, r), .full = x, .out = mine(y, r).row_range(begin, end)});
+          r.ops->gather_matmul({.kind = kind, .shard = x, .w = mine(w, r), .full = x, .out = mine(y, r).row_range(begin, end)});
         },
         [&](Rank& r, const TensorParallel& tp) {
-          r.ops->gather_matmul(tp, kind, {.shard = mine(shard, r), .w = mine(w, r), .full = mine(full, r), .out = mine(y, r)});
+          r.ops->gather_matmul(
+              {.tp = tp, .kind = kind, .shard = mine(shard, r), .w = mine(w, r), .full = mine(full, r), .out = mine(y, r)});
         });
   }
 
@@ -225,13 +226,18 @@ class GroupBench {
     compare(
         name,
         [&](Rank& r, std::int64_t begin, std::int64_t end) {
-          r.ops->matmul_scatter(
-              {}, MatmulKind::forward,
-              {.in = mine(x, r).row_range(begin, end), .w = mine(w, r), .out = mine(y, r).row_range(begin, end)});
+          r.ops->matmul_scatter({.kind = MatmulKind::forward,
+                                 .in = mine(x, r).row_range(begin, end),
+                                 .w = mine(w, r),
+                                 .out = mine(y, r).row_range(begin, end)});
         },
         [&](Rank& r, const TensorParallel& tp) {
-          r.ops->matmul_scatter(tp, MatmulKind::forward,
-                                {.in = mine(x, r), .w = mine(w, r), .residual = mine(residual, r), .out = mine(out, r)});
+          r.ops->matmul_scatter({.tp = tp,
+                                 .kind = MatmulKind::forward,
+                                 .in = mine(x, r),
+                                 .w = mine(w, r),
+                                 .residual = mine(residual, r),
+                                 .out = mine(out, r)});
         });
   }
 
@@ -245,14 +251,15 @@ class GroupBench {
     compare(
         name,
         [&](Rank& r, std::int64_t begin, std::int64_t end) {
-          r.ops->matmul_scatter(
-              {}, MatmulKind::input_grad,
-              {.in = mine(dy, r).row_range(begin, end), .w = mine(w, r), .out = mine(whole, r).row_range(begin, end)});
+          r.ops->matmul_scatter({.kind = MatmulKind::input_grad,
+                                 .in = mine(dy, r).row_range(begin, end),
+                                 .w = mine(w, r),
+                                 .out = mine(whole, r).row_range(begin, end)});
           if (end == tokens_) r.ops->weight_grad({.dy = mine(dy, r), .x = mine(x, r), .dw = mine(dw, r)});
         },
         [&](Rank& r, const TensorParallel& tp) {
-          r.ops->backward_scatter(tp,
-                                  {.dy = mine(dy, r), .w = mine(w, r), .dx = mine(dx, r), .x = mine(x, r), .dw = mine(dw, r)});
+          r.ops->backward_scatter(
+              {.tp = tp, .dy = mine(dy, r), .w = mine(w, r), .dx = mine(dx, r), .x = mine(x, r), .dw = mine(dw, r)});
         });
   }
 };

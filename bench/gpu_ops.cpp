@@ -172,9 +172,10 @@ class GpuBench {
       return std::vector<Tensor>{bench_.make_ids(tokens, vocabulary), make({vocabulary, hidden}, DType::bf16),
                                  make(shape, DType::bf16), make({vocabulary, hidden}, DType::f32)};
     };
-    with_sets("embedding" + size, named + row, make_embedding, [&](auto& t) { ops_->embedding({}, t[0], t[1], 0, t[2]); });
+    with_sets("embedding" + size, named + row, make_embedding,
+              [&](auto& t) { ops_->embedding({.ids = t[0], .table = t[1], .first_id = 0, .out = t[2]}); });
     with_sets("embedding_grad" + size, 4 * named + row, make_embedding,
-              [&](auto& t) { ops_->embedding_grad(t[0], t[2], 0, t[3]); });
+              [&](auto& t) { ops_->embedding_grad({.ids = t[0], .dy = t[2], .first_id = 0, .dtable = t[3]}); });
   }
 
   void swiglu(std::int64_t inner) {
@@ -256,16 +257,19 @@ class GpuBench {
     };
     with_sets("cross_entropy" + size, logits, make_set, [&](auto& t) {
       ops_->cross_entropy(
-          {}, {.logits = t[0], .targets = t[1], .vocabulary = {0, vocabulary}, .log_sum_exp = t[2], .loss_sum = t[3]});
+          {.logits = t[0], .targets = t[1], .vocabulary = {0, vocabulary}, .log_sum_exp = t[2], .loss_sum = t[3]});
     });
     with_sets("cross_entropy_backward" + size, 2 * logits, make_set, [&](auto& t) {
       ops_->cross_entropy_backward(
           {.logits = t[0], .targets = t[1], .vocabulary = {0, vocabulary}, .log_sum_exp = t[2], .scale = 1e-3F});
     });
     with_sets("cross_entropy_with_gradient" + size, 2 * logits, make_set, [&](auto& t) {
-      const CrossEntropyArgs args{
-          .logits = t[0], .targets = t[1], .vocabulary = {0, vocabulary}, .log_sum_exp = t[2], .loss_sum = t[3]};
-      ops_->cross_entropy_with_gradient({}, args, 1e-3F);
+      ops_->cross_entropy({.logits = t[0],
+                           .targets = t[1],
+                           .vocabulary = {0, vocabulary},
+                           .log_sum_exp = t[2],
+                           .loss_sum = t[3],
+                           .gradient_scale = 1e-3F});
     });
   }
 
@@ -276,17 +280,18 @@ class GpuBench {
       return std::vector<Tensor>{make({count}, DType::f32), make({count}, DType::f32), make({count}, DType::f32),
                                  make({count}, DType::f32), make({1}, DType::f64)};
     };
-    AdamW settings;
-    settings.lr = 1e-4F;
-    with_sets("adamw 64 Mi elements", 7 * bytes, make_set,
-              [&](auto& t) { ops_->adamw({.weight = t[0], .grad = t[1], .m = t[2], .v = t[3]}, settings); });
+    const AdamW settings{.lr = 1e-4F, .beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F};
+    with_sets("adamw 64 Mi elements", 7 * bytes, make_set, [&](auto& t) {
+      ops_->update({.weight = t[0], .grad = t[1], .states = {t[2], t[3]}, .rule = settings});
+    });
     const auto make_rounded = [&] {
       auto set = make_set();
       set.push_back(make({count}, DType::bf16));
       return set;
     };
-    with_sets("adamw_rounded 64 Mi elements", 7.5 * bytes, make_rounded,
-              [&](auto& t) { ops_->adamw_rounded({.weight = t[0], .grad = t[1], .m = t[2], .v = t[3]}, settings, t[5]); });
+    with_sets("adamw_rounded 64 Mi elements", 7.5 * bytes, make_rounded, [&](auto& t) {
+      ops_->update({.weight = t[0], .grad = t[1], .states = {t[2], t[3]}, .rounded = t[5], .rule = settings});
+    });
     with_sets("square_sum 64 Mi elements", bytes, make_set, [&](auto& t) { ops_->square_sum(t[0], t[4]); });
     with_sets("add 64 Mi elements", 3 * bytes, make_set, [&](auto& t) { ops_->add(t[0], t[1]); });
   }
@@ -374,12 +379,12 @@ class GpuBench {
       const double flops = 2.0 * static_cast<double>(tokens_ * n * k);
       const std::string size = fmt::format(" {} ({} x {} x {})", name, tokens_, n, k);
       report_flops("forward" + size, flops,
-                   [&] { ops_->matmul_scatter({}, MatmulKind::forward, {.in = x, .w = w, .out = y}); });
+                   [&] { ops_->matmul_scatter({.kind = MatmulKind::forward, .in = x, .w = w, .out = y}); });
       report_flops("forward + residual" + size, flops,
-                   [&] { ops_->matmul_scatter({}, MatmulKind::forward, {.in = x, .w = w, .residual = y, .out = y}); });
+                   [&] { ops_->matmul_scatter({.kind = MatmulKind::forward, .in = x, .w = w, .residual = y, .out = y}); });
       bench_.fill(y);  // sums of sums grow
       report_flops("input_grad" + size, flops,
-                   [&] { ops_->matmul_scatter({}, MatmulKind::input_grad, {.in = y, .w = w, .out = x}); });
+                   [&] { ops_->matmul_scatter({.kind = MatmulKind::input_grad, .in = y, .w = w, .out = x}); });
       report_flops("weight_grad" + size, flops, [&] { ops_->weight_grad({.dy = y, .x = x, .dw = dw}); });
       bench_.free_all();
     }

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "core/tensor.hpp"
 #include "ops/dropout.hpp"
+#include "ops/fp8_matrix.hpp"
+#include "ops/tensor_parallel.hpp"
 
 namespace pipetrain {
 
@@ -24,6 +27,8 @@ struct VocabularyRows {
 // --- Matrices ---
 
 struct GatherMatmulArgs {
+  TensorParallel tp = {};
+  MatmulKind kind;
   Tensor shard;  // [Tr, in], this rank's rows
   Tensor w;      // [N, K]
   Tensor full;  // [T, in], written: all ranks' shards; left as it is, and may be shard's memory, when nothing is to be gathered
@@ -32,6 +37,8 @@ struct GatherMatmulArgs {
 };
 
 struct MatmulScatterArgs {
+  TensorParallel tp = {};
+  MatmulKind kind;
   Tensor in;                            // [T, ...]
   Tensor w;                             // [N, K]
   std::optional<Tensor> residual = {};  // [Tr, ...], added before the one rounding to out's dtype; may be out's memory
@@ -47,65 +54,63 @@ struct WeightGradArgs {
 };
 
 struct BackwardScatterArgs {
+  TensorParallel tp = {};
   Tensor dy;                                // [T, N]
   Tensor w;                                 // [N, K]
   Tensor dx;                                // [Tr, K], written
   Tensor x;                                 // [T, K]
   Tensor dw;                                // [N, K] f32
   Accumulate accumulate = Accumulate::yes;  // of dw
+
+  // The two operations that it consists of.
+  WeightGradArgs weight_grad() const { return {.dy = dy, .x = x, .dw = dw, .accumulate = accumulate}; }
+  MatmulScatterArgs matmul_scatter() const { return {.tp = tp, .kind = MatmulKind::input_grad, .in = dy, .w = w, .out = dx}; }
+};
+
+// One rank's rows of a matrix, and all rows of it.
+struct GatherArgs {
+  TensorParallel tp = {};
+  Tensor shard;  // [Tr, ...]
+  Tensor full;   // [T, ...], written
+};
+
+struct ScatterSumArgs {
+  TensorParallel tp = {};
+  Tensor full;  // [T, ...]
+  Tensor out;   // [Tr, ...], written
 };
 
 // --- Products of matrices in 8 bits ---
 
-// Products of 8 bits want rows of a multiple of as many numbers.
-constexpr std::int64_t fp8_multiple = 16;
-constexpr std::int64_t round_up_to_fp8(std::int64_t count) { return (count + fp8_multiple - 1) / fp8_multiple * fp8_multiple; }
-
-// What one scale of a matrix in 8 bits is for: what its numbers are multiplied by to be what they stand for.
-enum class Fp8Scales : std::uint8_t {
-  tensor,  // all of the matrix
-  tiles,   // fp8_block numbers along the dimension that is summed over; each layout is rounded by scales of its own
-  blocks,  // fp8_block x fp8_block numbers, the same ones in both layouts
-};
-constexpr std::int64_t fp8_block = 128;
-
-// Of the scales of tiles or blocks of a layout [R, C], which is summed over along C, in f32: [C's tiles, R], or
-// [R's blocks, C's blocks rounded up to a multiple of 4], zero behind those that there are. That is how cuBLASLt reads them.
-inline Shape fp8_scale_shape(Fp8Scales scales, const Shape& layout) {
-  const auto blocks = [](std::int64_t count) { return (count + fp8_block - 1) / fp8_block; };
-  if (scales == Fp8Scales::tiles) return {blocks(layout[1]), layout[0]};
-  return {blocks(layout[0]), (blocks(layout[1]) + 3) / 4 * 4};
-}
-
-// A matrix [M, N] in e4m3 or e5m2, in the two layouts that products of 8 bits need, in which the dimension that is summed over
-// lies fastest.
-struct Fp8Matrix {
-  Tensor rows = {};   // [M, N]; without a shape: not there
-  Tensor cols = {};   // [N, round_up_to_fp8(M)]: the transpose, zero behind its M columns; without a shape: not there
-  Tensor scale = {};  // of tensor: [2] f32, the scale and the largest magnitude; else without a shape
-  Fp8Scales scales = Fp8Scales::tensor;
-  Tensor row_scales = {}, col_scales = {};  // of tiles and blocks: those of each layout that is there, see fp8_scale_shape()
-};
-
-inline Tensor largest_of(const Tensor& scale) { return scale.row_range(1, 2); }
 struct QuantiseArgs {
   Tensor x;               // [M, N] bf16
   Fp8Matrix out;          // written
   bool measured = false;  // of tensor: out.scale already ends with x's largest magnitude: it is read and not searched for
 };
 
-// One layout of an Fp8Matrix: its rows or its cols.
-struct Fp8Operand {
-  Tensor values;
-  Tensor scale;
-  Fp8Scales scales = Fp8Scales::tensor;
-};
-
 struct Fp8MatmulArgs {
+  TensorParallel tp = {};             // the ranks whose products are summed
   Fp8Operand a;                       // [M, K]; of tiles M is a multiple of 4
   Fp8Operand b;                       // [N, K] e4m3; not of blocks where a is
   std::optional<Tensor> addend = {};  // as out, added before the one rounding to out's dtype; may be out's memory
-  Tensor out;                         // [M, N] bf16 or f32, written; of fp8_matmul_scatter this rank's rows
+  Tensor out;                         // [M, N] bf16 or f32, written; of several ranks' sum this rank's rows
+};
+
+// --- Embedding ---
+
+struct EmbeddingArgs {
+  TensorParallel tp = {};
+  Tensor ids;             // [T] i32
+  Tensor table;           // [V, H]
+  std::int64_t first_id;  // the table's first row
+  Tensor out;             // [Tr, H], written
+};
+
+struct EmbeddingGradArgs {
+  Tensor ids;             // [T] i32
+  Tensor dy;              // [T, H]
+  std::int64_t first_id;  // the table's first row
+  Tensor dtable;          // [V, H] f32 +=
 };
 
 // --- Norms and activations ---
@@ -169,12 +174,28 @@ struct LayerNormBackwardArgs {
   std::optional<Tensor> residual_sums = {};  // [H] f32 += residual's columns' sums
 };
 
+struct GeluArgs {
+  Tensor x;     // [T, I], as the matrix left it
+  Tensor bias;  // [I]
+  Tensor y;     // [T, I], written
+};
+
 struct GeluBackwardArgs {
   Tensor dy;     // [T, I]
   Tensor x;      // [T, I], as the matrix left it
   Tensor bias;   // [I]
   Tensor dx;     // [T, I], written; may be x's memory
   Tensor dbias;  // [I] f32 += dx's columns' sums
+};
+
+struct AddBiasArgs {
+  Tensor x;     // [T, N] +=
+  Tensor bias;  // [N]
+};
+
+struct BiasGradArgs {
+  Tensor dy;     // [T, N]
+  Tensor dbias;  // [N] f32 +=
 };
 
 struct DropoutArgs {
@@ -269,14 +290,6 @@ struct CopyColumnsArgs {
 
 // --- Loss ---
 
-struct CrossEntropyArgs {
-  Tensor logits;              // [T, V] of this rank's rows of the vocabulary, or more columns, which do not count
-  Tensor targets;             // [T] i32; negative: not counted
-  VocabularyRows vocabulary;  // of this rank
-  Tensor log_sum_exp;         // [T] f32, written: over the whole vocabulary
-  Tensor loss_sum;            // [1] f64, written
-};
-
 struct CrossEntropyBackwardArgs {
   Tensor logits;   // [T, V] or more columns, in place
   Tensor targets;  // [T] i32; negative: not counted
@@ -285,14 +298,58 @@ struct CrossEntropyBackwardArgs {
   float scale;
 };
 
-// --- Optimizer ---
+struct CrossEntropyArgs {
+  TensorParallel tp = {};
+  Tensor logits;              // [T, V] of this rank's rows of the vocabulary, or more columns, which do not count
+  Tensor targets;             // [T] i32; negative: not counted
+  VocabularyRows vocabulary;  // of this rank
+  Tensor log_sum_exp;         // [T] f32, written: over the whole vocabulary
+  Tensor loss_sum;            // [1] f64, written
+  // With a scale the logits become their gradient, as cross_entropy_backward makes it with this scale.
+  std::optional<float> gradient_scale = {};
 
-// All f32 of one length; weight, m and v change in place.
-struct AdamWArgs {
-  Tensor weight;
-  Tensor grad;
-  Tensor m;  // the first moment
-  Tensor v;  // the second
+  CrossEntropyBackwardArgs backward() const { return {logits, targets, vocabulary, log_sum_exp, gradient_scale.value()}; }
+};
+
+struct CountedRowsArgs {
+  Tensor logits;   // [T, C] or more columns
+  Tensor targets;  // [T] i32
+  Tensor rows;     // [batch, C] f64, written
+};
+
+// --- Flat arenas ---
+
+struct CopyArgs {
+  Tensor source;
+  Tensor target;  // as many bytes, in other memory
+};
+
+struct ZeroArgs {
+  Tensor tensor;
+};
+
+struct RoundArgs {
+  Tensor source;  // f32
+  Tensor target;  // [same length] bf16, f16 or f32, written
+};
+
+struct SquareSumArgs {
+  Tensor tensor;  // f32
+  Tensor sum;     // [1] f64, written
+};
+
+struct SquareSumEachArgs {
+  std::span<const SquareSumArgs> sums;  // of tensors that have elements
+};
+
+struct SquareSumsArgs {
+  Tensor tensor;  // f32
+  Tensor sums;    // [elements / 65,536, rounded up] f64, written
+};
+
+struct AddArgs {
+  Tensor target;  // f32 or f64, +=
+  Tensor source;
 };
 
 }  // namespace pipetrain

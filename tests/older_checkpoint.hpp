@@ -50,6 +50,7 @@ inline void make_older(const std::filesystem::path& checkpoint, int format) {
     files[name + ".safetensors"] = older::write_state(checkpoint / (name + ".safetensors"), config, *source);
   for (const auto& path : rank_paths) std::filesystem::remove(path);
   state["format"] = format;
+  state.erase("optimizer");  // they knew one
   state["checksum"] = std::string(16, '0');
   state["checksums"]["files"] = files;
   if (format == 2)

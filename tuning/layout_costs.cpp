@@ -6,6 +6,7 @@
 #include "model/config/recompute_layers.hpp"
 #include "model/costs.hpp"
 #include "model/fp8_weights.hpp"
+#include "model/optimizer/optimizer.hpp"
 
 namespace pipetrain {
 
@@ -17,6 +18,11 @@ namespace {
 constexpr double gradient_bytes = sizeof(float);
 
 double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision.compute)); }
+
+// Of each weight, in the optimizer's states.
+double state_bytes(const LayoutRequest& request) {
+  return static_cast<double>(make_optimizer(request.optimizer)->states().size() * sizeof(float));
+}
 
 // Beside the weights that the optimizer updates, bf16 keeps them rounded.
 double rounded_bytes(const LayoutRequest& request) {
@@ -263,13 +269,14 @@ double LayoutCosts::norm_seconds(const HeldParameters& own) const {
                   own.leaving_gradients * gradient_bytes / request_.speed.offload_rate);
 }
 
-// Of what the stage steps: reads weights, gradients and both moments, writes all but the gradients.
+// Of what the stage steps: reads weights, gradients and the optimizer's states, writes all but the gradients.
 // Offloaded states and masters come in and go out meanwhile, both ways at once, and offloaded gradients come in; weights that
 // operations read go out, and come in first where they have no masters.
 double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {
-  const double seconds = own.all * (7.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
+  const double kept = state_bytes(request_);
+  const double seconds = own.all * (2 * kept + 3.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
   const bool masters = rounded_bytes(request_) > 0;
-  const double states = request_.offload.optimizer ? sizeof(float) * (masters ? 3.0 : 2.0) : 0;
+  const double states = request_.offload.optimizer ? kept + (masters ? sizeof(float) : 0) : 0;
   const double operands = request_.offload.parameters ? activation_bytes(request_) : 0;
   const double out = own.all * (states + operands);
   const double in = own.all * (states + (masters ? 0 : operands)) + own.leaving_gradients * gradient_bytes;
@@ -331,7 +338,7 @@ double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& plac
   const Zero& zero = layout.zero;
   const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.copies() : bytes; };
   const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;
-  const double states = kept(zero.divides_states(), request_.offload.optimizer ? 0 : 2 * sizeof(float) + masters),
+  const double states = kept(zero.divides_states(), request_.offload.optimizer ? 0 : state_bytes(request_) + masters),
                gradients = kept(zero.divides_grads(), gradient_bytes),
                operands = kept(zero.divides_weights(), request_.offload.parameters ? 0 : activation_bytes(request_));
   double most = 0;

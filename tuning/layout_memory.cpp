@@ -22,6 +22,7 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
                                              .gradients = request_.offload.gradients},
                                  .braids = braids,
                                  .previews = request_.post_validation,
+                                 .optimizer = request_.optimizer,
                                  .cp = layout.cp};
     const MicrobatchShape shape{layout.microbatch, request_.sequence / layout.cp};
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);

@@ -16,6 +16,7 @@
 #include "model/config/numerics.hpp"
 #include "model/config/offload.hpp"
 #include "model/config/zero.hpp"
+#include "model/optimizer/optimizer_settings.hpp"
 #include "schedules/plan/plan.hpp"
 #include "tuning/cut_search.hpp"
 
@@ -58,6 +59,7 @@ struct LayoutRequest {
   std::array<BlockScale, 4> scales = {};  // by BlockKind; see profiled_scales()
   Precision precision;
   DeviceKind device = DeviceKind::cpu;
+  OptimizerSettings optimizer;
   std::optional<Recompute> recompute;            // not given: the least that fits
   std::optional<std::int64_t> recompute_layers;  // of each chunk; of a kind that is given
   std::optional<int> zero;                       // of layouts with several replicas; not given: the fastest stage that fits

@@ -161,7 +161,7 @@ class Measurement {
                    w = worker->random({size.outputs, size.inputs}, dtype);
       const Tensor y = worker->random({size.tokens, size.outputs}, dtype);
       calls.push_back([&ops = worker->ops(), x, w, y] {
-        ops.gather_matmul({}, MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y});
+        ops.gather_matmul({.kind = MatmulKind::forward, .shard = x, .w = w, .full = x, .out = y});
       });
     }
     return seconds_a_call(calls);

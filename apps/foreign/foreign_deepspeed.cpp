@@ -15,7 +15,7 @@ constexpr ForeignKey deepspeed_table[] = {
     {"steps_per_print", maps, "log-interval"},
     {"seed", maps, "seed"},
 
-    {"optimizer.type", holds_for, "the optimizer is AdamW; use that", "adamw adam fusedadam"},
+    {"optimizer.type", words, "optimizer", "AdamW:adamw Adam:adamw FusedAdam:adamw Lion:lion FusedLion:lion"},
     {"optimizer.params.lr", maps, "lr"},
     {"optimizer.params.betas", maps, "beta1 beta2"},
     {"optimizer.params.eps", maps, "adam-eps"},
@@ -71,7 +71,7 @@ constexpr ForeignKey deepspeed_table[] = {
     {"zero_optimization.zero_quantized_*", holds_for, "quantized communication is not built; leave it out", "off"},
     {"zero_optimization.mics_*", refused, "MiCS is not built; leave it out"},
     {"zero_optimization.*", holds, "bucket sizes and overlap are automatic"},
-    {"zero_allow_untested_optimizer", holds, "AdamW is tested"},
+    {"zero_allow_untested_optimizer", holds, "all of them are tested"},
     {"zero_force_ds_cpu_optimizer", holds, "one implementation"},
 
     {"pipeline.stages", maps, "pp"},

@@ -54,7 +54,7 @@ constexpr ForeignKey megatron_table[] = {
     {"lr-warmup-init", maps, "warmup-init-lr"},
     {"weight-decay", maps, "weight-decay"},
     {"weight-decay-incr-style", holds_for, "the weight decay is constant; leave it out", "constant"},
-    {"optimizer", holds_for, "the optimizer is AdamW; use adam", "adam"},
+    {"optimizer", words, "optimizer", "adam:adamw adamw:adamw lion:lion"},
     {"adam-beta1", maps, "beta1"},
     {"adam-beta2", maps, "beta2"},
     {"adam-eps", maps, "adam-eps"},

@@ -24,7 +24,7 @@ constexpr ForeignKey torchtitan_table[] = {
     {"model.hf_assets_path", maps, "tokenizer"},
     {"model.converters", holds_for, "converters of the model are not built; leave it out", "[]"},
     {"model.print_after_conversion", holds, "nothing is converted"},
-    {"optimizer.name", holds_for, "the optimizer is AdamW; use that", "adamw"},
+    {"optimizer.name", words, "optimizer", "AdamW:adamw"},
     {"optimizer.lr", maps, "lr"},
     {"optimizer.beta1", maps, "beta1"},
     {"optimizer.beta2", maps, "beta2"},

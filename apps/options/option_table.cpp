@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "apps/options/optimizer_options.hpp"
 #include "apps/options/plan_file.hpp"
 
 namespace pipetrain {
@@ -95,19 +96,23 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Batch and length", "epochs", "N", "stop after N passes over the data; with --steps the first limit counts",
        "1; on the inside text until it has learned"},
 
-      {"Optimizer (AdamW)", "lr", "RATE", "peak learning rate", "3e-4"},
-      {"Optimizer (AdamW)", "min-lr", "RATE", "learning rate at the end", "0"},
-      {"Optimizer (AdamW)", "lr-schedule", "constant|linear|cosine", "the way from peak to end", "cosine"},
-      {"Optimizer (AdamW)", "warmup-steps", "N", "steps over which the rate rises to its peak", "0"},
-      {"Optimizer (AdamW)", "warmup-ratio", "X", "the same as a share of all steps, from 0 to 1", "0"},
-      {"Optimizer (AdamW)", "warmup-init-lr", "RATE", "learning rate that the warm-up rises from", "0"},
-      {"Optimizer (AdamW)", "beta1", "X", "decay of the first moment", "0.9"},
-      {"Optimizer (AdamW)", "beta2", "X", "decay of the second moment", "0.95"},
-      {"Optimizer (AdamW)", "adam-eps", "X", "added to the root of the second moment", "1e-8"},
-      {"Optimizer (AdamW)", "weight-decay", "X", "of tensors with two or more dimensions", "0.1"},
-      {"Optimizer (AdamW)", "dropout", "X", "share to drop of all that the model's family can drop, from 0 to below 1",
+      {"Optimizer", "optimizer", optimizer_choices(), "what steps the weights: docs/training.md", OptimizerSettings{}.name},
+      {"Optimizer", "lr", "RATE", "peak learning rate", "3e-4"},
+      {"Optimizer", "min-lr", "RATE", "learning rate at the end", "0"},
+      {"Optimizer", "lr-schedule", "constant|linear|cosine", "the way from peak to end", "cosine"},
+      {"Optimizer", "warmup-steps", "N", "steps over which the rate rises to its peak", "0"},
+      {"Optimizer", "warmup-ratio", "X", "the same as a share of all steps, from 0 to 1", "0"},
+      {"Optimizer", "warmup-init-lr", "RATE", "learning rate that the warm-up rises from", "0"},
+      {"Optimizer", "beta1", "X", "decay of the first moment; of lion the momentum's share of the update",
+       optimizer_default(&OptimizerSettings::beta1)},
+      {"Optimizer", "beta2", "X", "decay of the second moment; of lion that of its momentum",
+       optimizer_default(&OptimizerSettings::beta2)},
+      {"Optimizer", "adam-eps", "X", "added to the root of the second moment", optimizer_default(&OptimizerSettings::eps)},
+      {"Optimizer", "weight-decay", "X", "of tensors with two or more dimensions",
+       optimizer_default(&OptimizerSettings::weight_decay)},
+      {"Optimizer", "dropout", "X", "share to drop of all that the model's family can drop, from 0 to below 1",
        "what the model's config.json says"},
-      {"Optimizer (AdamW)", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
+      {"Optimizer", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
 
       {"Numbers and devices", "precision", "fp32|bf16|fp16|fp8",
        "of computation; fp8, on Hopper GPUs: bf16 with the blocks' matrix products in 8 bits", "fp32 on CPU, bf16 on GPU"},

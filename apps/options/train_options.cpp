@@ -13,6 +13,7 @@
 #include "apps/options/device_choice.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/offload_options.hpp"
+#include "apps/options/optimizer_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/plan_file.hpp"
@@ -35,7 +36,6 @@ namespace {
 constexpr std::int64_t any_train_count = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_train_devices = 65536;
 constexpr std::int64_t most_slices = 32767;
-constexpr OptionValues::Range below_one{.minimum = 0, .has_maximum = true, .maximum = 1};
 
 // Whether an option that is not built asks for what happens without it, such as --cp 1.
 bool asks_for_default(const OptionValues& values, const OptionSpec& spec) {
@@ -196,13 +196,7 @@ void read_length_and_optimizer(const OptionValues& values, RunSettings& run) {
   run.length.steps = values.integer("steps", 1, any_train_count);
   run.length.epochs = values.integer("epochs", 1, any_train_count);
   read_learning_rate(values, run.learning_rate);
-  const auto read = [&](const char* name, const OptionValues::Range& range, float& setting) {
-    if (const auto value = values.number(name, range)) setting = static_cast<float>(*value);
-  };
-  read("beta1", below_one, run.optimizer.beta1);
-  read("beta2", below_one, run.optimizer.beta2);
-  read("adam-eps", {0, true}, run.optimizer.eps);
-  read("weight-decay", {}, run.optimizer.weight_decay);
+  run.optimizer = read_optimizer(values);
   run.clip_norm = values.number("clip-grad", {}).value_or(run.clip_norm);
 }
 

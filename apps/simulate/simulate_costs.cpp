@@ -98,9 +98,10 @@ void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
   times.sum_replicated = per_stage(values, "sum-replicated", pp, zero_or_more);
   times.sum_tied = per_stage(values, "sum-tied", pp, zero_or_more);
   times.norm = per_stage(values, "norm", pp, zero_or_more);
-  times.optimizer = per_stage(values, "optimizer", pp, zero_or_more);
+  times.optimizer = per_stage(values, "optimizer-time", pp, zero_or_more);
   times.verdict = values.number("verdict", zero_or_more).value_or(0);
-  for (const char* name : {"reduce-grads", "overlapped-reduce", "sum-replicated", "sum-tied", "norm", "optimizer", "verdict"})
+  for (const char* name :
+       {"reduce-grads", "overlapped-reduce", "sum-replicated", "sum-tied", "norm", "optimizer-time", "verdict"})
     times.ends = times.ends || values.given(name);
 }
 
@@ -151,7 +152,7 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
 const std::vector<std::string>& step_time_options() {
   static const std::vector<std::string> names = {
       "forward",           "input-grad",      "weight-grad",   "tp-comm",        "gather-weights", "p2p",      "latency",
-      "bandwidth",         "message-bytes",   "reduce-grads",  "sum-tied",       "sum-replicated", "norm",     "optimizer",
+      "bandwidth",         "message-bytes",   "reduce-grads",  "sum-tied",       "sum-replicated", "norm",     "optimizer-time",
       "verdict",           "hosts",           "host-latency",  "host-bandwidth", "custom",         "measured", "offload-time",
       "overlapped-reduce", "publish-weights", "tp-collectives"};
   return names;

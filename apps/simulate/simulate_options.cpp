@@ -293,7 +293,7 @@ const std::vector<OptionSpec>& simulate_option_table() {
        "no S"},
       {"Costs", "sum-tied", "T", "time of T, the sum of tied weights' gradients over the first and the last stage", "no T"},
       {"Costs", "norm", "T", "time of N, a stage's part of the gradient norm; these five also one per stage", "0"},
-      {"Costs", "optimizer", "T", "time of O, the optimizer", "0"},
+      {"Costs", "optimizer-time", "T", "time of O, the optimizer", "0"},
       {"Costs", "verdict", "T", "from the last N to the first O", "0"},
       {"Costs", "offload-time", "T",
        "time of P and of G, each a transfer of what a whole stage keeps of one microbatch, beside compute; also one per stage",

@@ -98,6 +98,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
     line += fmt::format(" --activation-offload-fraction {:g}", layout.offloaded_activations);
   if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
   if (layout.recompute_layers) line += fmt::format(" --recompute-num-layers {}", *layout.recompute_layers);
+  if (request.optimizer.name != OptimizerSettings{}.name) line += fmt::format(" --optimizer {}", request.optimizer.name);
   if (request.post_validation) line += " --post-validation on";
   line += fmt::format(" --precision {}", precision_name(request.precision));
   if (request.precision.fp8_blockwise) line += fmt::format(" --fp8-recipe {}", fp8_recipe_name(request.precision));

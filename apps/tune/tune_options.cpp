@@ -8,6 +8,7 @@
 #include "apps/options/cut_option.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/offload_options.hpp"
+#include "apps/options/optimizer_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "core/device.hpp"
@@ -156,6 +157,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.precision =
       read_fp8_recipe(values, read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32()));
   check_fp8(values, request);
+  request.optimizer = named_optimizer(values);
   request.recompute = read_recompute(values);
   request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
@@ -259,6 +261,7 @@ const std::vector<OptionSpec>& tune_option_table() {
        "for each layout the least that fits"},
       {"Devices", "recompute-num-layers", "N", "with --recompute: only the first N layers of each stage, as of train",
        "all; where --recompute is not given, as few as fit"},
+      {"Devices", "optimizer", optimizer_choices(), "whose states the devices keep, as of train", OptimizerSettings{}.name},
       {"Devices", "zero", "0|1|2|3", "what the replicas of layouts with dp > 1 divide, as of train",
        "for each layout the fastest that fits"},
       {"Devices", "post-validation", "on|off",

@@ -84,9 +84,10 @@ std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
       add_fp8_calls(bench, {x, w, dy, y, dx, dw}, row.fp8_blocks, calls);
       continue;
     }
-    calls.emplace_back([=, &ops] { ops.gather_matmul({}, MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y}); });
     calls.emplace_back(
-        [=, &ops] { ops.gather_matmul({}, MatmulKind::input_grad, {.shard = dy, .w = w, .full = dy, .out = dx}); });
+        [=, &ops] { ops.gather_matmul({.kind = MatmulKind::forward, .shard = x, .w = w, .full = x, .out = y}); });
+    calls.emplace_back(
+        [=, &ops] { ops.gather_matmul({.kind = MatmulKind::input_grad, .shard = dy, .w = w, .full = dy, .out = dx}); });
     calls.emplace_back([=, &ops] { ops.weight_grad({.dy = dy, .x = x, .dw = dw}); });
   }
   const SegmentShape shape = attention_of(row);

@@ -7,7 +7,7 @@
 
 #include "actors/training/run/trainer.hpp"
 #include "bench/gpu/rows.hpp"
-#include "ops/timed_ops.hpp"
+#include "bench/gpu/timed_ops.hpp"
 
 namespace pipetrain::bench {
 

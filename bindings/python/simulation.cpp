@@ -47,7 +47,7 @@ StageTimes read_times(const nb::dict& costs, std::size_t stages) {
   times.sum_replicated = read("sum_replicated", 0, true);
   times.sum_tied = read("sum_tied", 0, true);
   times.norm = read("norm", 0, true);
-  times.optimizer = read("optimizer", 0, true);
+  times.optimizer = read("optimizer_time", 0, true);
   if (costs.contains("custom")) times.custom = nb::cast<std::map<std::string, double>>(costs["custom"]);
   if (costs.contains("verdict")) times.verdict = nb::cast<double>(costs["verdict"]);
   times.edges.resize(stages);

@@ -94,11 +94,12 @@ void ChunkedHeadBlock::forward(const BlockContext& context, const ForwardArgs& a
     const Tensor logits =
         logits_.forward(own, args.input.row_range(rows.begin, rows.end), {&own.workspace, &own.workspace, nullptr}, projection);
     const Tensor sum = chunk == 0 ? args.loss_sum : own.workspace.allocate({1}, DType::f64);
-    own.ops.cross_entropy(own.tp, {.logits = logits,
-                                   .targets = parts.gathered(saved.targets, chunk),
-                                   .vocabulary = vocabulary_,
-                                   .log_sum_exp = saved.log_sum_exp.row_range(done, done + own.tokens()),
-                                   .loss_sum = sum});
+    own.ops.cross_entropy({.tp = own.tp,
+                           .logits = logits,
+                           .targets = parts.gathered(saved.targets, chunk),
+                           .vocabulary = vocabulary_,
+                           .log_sum_exp = saved.log_sum_exp.row_range(done, done + own.tokens()),
+                           .loss_sum = sum});
     if (chunk > 0) own.ops.add(args.loss_sum, sum);
     done += own.tokens();
   }

@@ -33,7 +33,8 @@ Tensor EmbeddingBlock::positions_of(const BlockContext& context, const Tensor& t
 
 void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena&, Saved& saved) const {
   static_cast<EmbeddingSaved&>(saved).ids = args.input;
-  context.ops.embedding(context.tp, args.input, table_.weight, vocabulary_.first, args.output);
+  context.ops.embedding(
+      {.tp = context.tp, .ids = args.input, .table = table_.weight, .first_id = vocabulary_.first, .out = args.output});
   if (learned_positions_) {
     context.ops.add_positions({.first_token = context.tp.shard_begin(context.tokens()),
                                .sequence = context.shape.sequence,
@@ -45,7 +46,8 @@ void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& arg
 }
 
 void EmbeddingBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
-  context.ops.embedding(context.tp, args.input, table_.weight, vocabulary_.first, args.output);
+  context.ops.embedding(
+      {.tp = context.tp, .ids = args.input, .table = table_.weight, .first_id = vocabulary_.first, .out = args.output});
   if (!learned_positions_) return;
   const std::int64_t count = context.tokens();
   context.ops.add_positions({.first_token = 0,
@@ -72,9 +74,10 @@ void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& a
   Tensor gathered = grad;
   if (context.gathers()) {
     gathered = context.workspace.allocate({context.tokens(), grad.shape[1]}, context.dtype);
-    context.ops.gather(context.tp, grad, gathered);
+    context.ops.gather({.tp = context.tp, .shard = grad, .full = gathered});
   }
-  context.ops.embedding_grad(static_cast<EmbeddingSaved&>(saved).ids, gathered, vocabulary_.first, table_.grad);
+  context.ops.embedding_grad(
+      {.ids = static_cast<EmbeddingSaved&>(saved).ids, .dy = gathered, .first_id = vocabulary_.first, .dtable = table_.grad});
   // The head's gradient of a tied table is elsewhere, and stays.
   if (untrained_row_) context.ops.zero(table_.grad.row_range(*untrained_row_, *untrained_row_ + 1));
 }

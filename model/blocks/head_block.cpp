@@ -30,14 +30,14 @@ void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Ar
   saved.targets = args.targets;
   saved.logits = logits_.forward(context, args.input, head_memory(context, memory), saved.projection);
   saved.log_sum_exp = memory.allocate({context.tokens()}, DType::f32);
-  const CrossEntropyArgs loss{.logits = saved.logits,
-                              .targets = saved.targets,
-                              .vocabulary = vocabulary_,
-                              .log_sum_exp = saved.log_sum_exp,
-                              .loss_sum = args.loss_sum};
   saved.differentiated = args.loss_scale && args.scores.data == nullptr;
-  if (saved.differentiated) return context.ops.cross_entropy_with_gradient(context.tp, loss, *args.loss_scale);
-  context.ops.cross_entropy(context.tp, loss);
+  context.ops.cross_entropy({.tp = context.tp,
+                             .logits = saved.logits,
+                             .targets = saved.targets,
+                             .vocabulary = vocabulary_,
+                             .log_sum_exp = saved.log_sum_exp,
+                             .loss_sum = args.loss_sum,
+                             .gradient_scale = saved.differentiated ? args.loss_scale : std::nullopt});
   if (args.scores.data != nullptr) context.ops.counted_rows(saved.logits, saved.targets, args.scores);
 }
 

@@ -28,8 +28,9 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   const Tensor shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
                             : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
   norm_.forward(context.ops, {.x = input, .y = shard, .statistics = saved.statistics});
-  context.ops.gather_matmul(context.tp, MatmulKind::forward,
-                            {.shard = shard,
+  context.ops.gather_matmul({.tp = context.tp,
+                             .kind = MatmulKind::forward,
+                             .shard = shard,
                              .w = matrix_.weight,
                              .full = kept ? saved.normed : shard,
                              .out = output,
@@ -51,8 +52,8 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
   const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
-  gradients.add_and_scatter(context.tp,
-                            {.dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+  gradients.add_and_scatter(
+      {.tp = context.tp, .dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
   norm_.backward(context.ops, {.dy = normed_grad,
                                .x = saved.input,
                                .statistics = saved.statistics,
@@ -71,7 +72,7 @@ void NormedProjection::norm_into(const BlockContext& context, const Saved& saved
   const bool measures = !gathers && has_tensor_scale(normed);
   const auto largest = measures ? std::optional(largest_of(normed.scale)) : std::nullopt;
   norm_.forward(context.ops, {.x = saved.input, .y = shard, .statistics = saved.statistics, .largest = largest});
-  if (gathers) context.ops.gather(context.tp, shard, wide);
+  if (gathers) context.ops.gather({.tp = context.tp, .shard = shard, .full = wide});
   context.ops.quantise({.x = wide, .out = normed, .measured = measures});
 }
 
@@ -110,7 +111,7 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
   if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
-  context.ops.fp8_matmul_scatter(context.tp, {.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
+  context.ops.fp8_matmul({.tp = context.tp, .a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
   norm_.backward(context.ops, {.dy = normed_grad,
                                .x = saved.input,
                                .statistics = saved.statistics,

@@ -13,17 +13,21 @@ void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs
                                   Saved& saved) const {
   const auto bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt;
   if (!in_fp8()) {
-    return context.ops.matmul_scatter(
-        context.tp, MatmulKind::forward,
-        {.in = args.input, .w = matrix_.weight, .residual = residual, .out = args.output, .bias = bias});
+    return context.ops.matmul_scatter({.tp = context.tp,
+                                       .kind = MatmulKind::forward,
+                                       .in = args.input,
+                                       .w = matrix_.weight,
+                                       .residual = residual,
+                                       .out = args.output,
+                                       .bias = bias});
   }
   const ArenaScope scope(context.workspace);
   const Fp8Matrix input =
       allocate_fp8(args.input.shape, values_beside(matrix_.fp8), {.rows = &context.workspace, .cols = args.kept}, args.scale);
   saved.input = args.kept ? input : Fp8Matrix{};
   context.ops.quantise({.x = args.input, .out = input, .measured = args.scale.has_value()});
-  context.ops.fp8_matmul_scatter(context.tp,
-                                 {.a = rows_of(input), .b = rows_of(matrix_.fp8), .addend = residual, .out = args.output});
+  context.ops.fp8_matmul(
+      {.tp = context.tp, .a = rows_of(input), .b = rows_of(matrix_.fp8), .addend = residual, .out = args.output});
   if (bias) context.ops.add_bias(args.output, *bias);
 }
 
@@ -56,7 +60,7 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
   const Shape whole{context.tokens(), args.output_grad.shape[1]};
   const Tensor gathered = context.gathers() || drops ? context.workspace.allocate(whole, context.dtype) : args.output_grad;
   const Tensor shard = drops ? undropped(context, args.output_grad, gathered) : args.output_grad;
-  if (context.gathers()) context.ops.gather(context.tp, shard, gathered);
+  if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = shard, .full = gathered});
   const Fp8Matrix output_grad =
       allocate_fp8(whole, gradients_beside(matrix_.fp8), {.rows = &context.workspace, .cols = &gradients.memory()});
   context.ops.quantise({.x = gathered, .out = output_grad});
@@ -74,8 +78,12 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
                               : args.output_grad;
   const Tensor shard = drops ? undropped(context, args.output_grad, gathered) : args.output_grad;
   if (roles_.bias && drops) context.ops.bias_grad(shard, bias_.grad);
-  context.ops.gather_matmul(context.tp, MatmulKind::input_grad,
-                            {.shard = shard, .w = matrix_.weight, .full = gathered, .out = args.input_grad});
+  context.ops.gather_matmul({.tp = context.tp,
+                             .kind = MatmulKind::input_grad,
+                             .shard = shard,
+                             .w = matrix_.weight,
+                             .full = gathered,
+                             .out = args.input_grad});
   gradients.add({.dy = gathered, .x = args.input, .dw = matrix_.grad});
 }
 

@@ -44,13 +44,13 @@ void WeightGradients::add_or_keep(const std::variant<WeightGradArgs, Fp8MatmulAr
   }
 }
 
-void WeightGradients::add_and_scatter(const TensorParallel& tp, BackwardScatterArgs args) {
+void WeightGradients::add_and_scatter(BackwardScatterArgs args) {
   args.accumulate = accumulate_;
   if (defers()) {
-    kept_->push_back({WeightGradArgs{.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate}, last_});
-    ops_.matmul_scatter(tp, MatmulKind::input_grad, {.in = args.dy, .w = args.w, .out = args.dx});
+    kept_->push_back({args.weight_grad(), last_});
+    ops_.matmul_scatter(args.matmul_scatter());
   } else {
-    ops_.backward_scatter(tp, args);
+    ops_.backward_scatter(args);
     if (last_ && added_) added_(args.dw);
   }
 }

@@ -52,7 +52,7 @@ class WeightGradients {
   // The same of a = dy and b = x in 8 bits, out = dw; without addend.
   void add(Fp8MatmulArgs args);
   // add(), and the gradient of what the column-parallel matrix w was applied to, summed over the ranks into dx.
-  void add_and_scatter(const TensorParallel& tp, BackwardScatterArgs args);
+  void add_and_scatter(BackwardScatterArgs args);
 
  private:
   WeightGradients(Ops& ops, Arena& memory, Accumulate accumulate, std::vector<KeptGradient>* kept, GradientAdded added)

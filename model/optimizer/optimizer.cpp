@@ -1,31 +1,65 @@
 #include "model/optimizer/optimizer.hpp"
 
 #include <cassert>
-#include <functional>
-#include <map>
 
 #include "core/error.hpp"
-#include "model/optimizer/adamw.hpp"
 #include "model/parameters/arena_views.hpp"
 
 namespace pipetrain {
 namespace {
 
-using Make = std::function<std::unique_ptr<const Optimizer>(const OptimizerSettings&)>;
+UpdateRule adamw_rule(const OptimizerSettings& settings, const OptimizerStep& step) {
+  return AdamW{.lr = step.lr,
+               .beta1 = settings.beta1,
+               .beta2 = settings.beta2,
+               .eps = settings.eps,
+               .weight_decay = settings.weight_decay,
+               .step = step.step,
+               .grad_scale = step.grad_scale};
+}
 
-const std::map<std::string, Make>& optimizers() {
-  static const std::map<std::string, Make> table = {{"adamw", make_adamw}};
+UpdateRule lion_rule(const OptimizerSettings& settings, const OptimizerStep& step) {
+  return Lion{.lr = step.lr,
+              .beta1 = settings.beta1,
+              .beta2 = settings.beta2,
+              .weight_decay = settings.weight_decay,
+              .grad_scale = step.grad_scale};
+}
+
+const std::vector<OptimizerKind>& optimizers() {
+  static const std::vector<OptimizerKind> table = {
+      {{}, Granularity::element, {"exp_avg", "exp_avg_sq"}, adamw_rule},
+      {{.name = "lion", .beta2 = 0.99F, .eps = 0}, Granularity::element, {"exp_avg"}, lion_rule},
+  };
   return table;
+}
+
+const OptimizerKind& kind_of(const std::string& name) {
+  for (const OptimizerKind& kind : optimizers())
+    if (kind.defaults.name == name) return kind;
+  std::string names;
+  for (const OptimizerKind& kind : optimizers()) names += (names.empty() ? "" : ", ") + kind.defaults.name;
+  throw Error(ErrorKind::input, "there is no optimizer " + name + "; take one of " + names);
 }
 
 }  // namespace
 
+UpdateRule Optimizer::rule(const OptimizerStep& step, bool decays) const {
+  OptimizerSettings own = settings_;
+  if (!decays) own.weight_decay = 0;
+  return kind_.rule(own, step);
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerKind& kind : optimizers()) names.push_back(kind.defaults.name);
+  return names;
+}
+
+OptimizerSettings default_settings(const std::string& name) { return kind_of(name).defaults; }
+
 std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& settings) {
-  const auto found = optimizers().find(settings.name);
-  if (found != optimizers().end()) return found->second(settings);
-  std::string names;
-  for (const auto& [name, make] : optimizers()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ErrorKind::input, "there is no optimizer " + settings.name + "; take one of " + names);
+  return std::make_unique<Optimizer>(kind_of(settings.name), settings);
 }
 
 std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout) {
@@ -56,14 +90,14 @@ std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout) {
 
 namespace {
 
-OptimizerTensors tensors_of(const OptimizerPart& part, const OptimizerArenas& arenas) {
-  OptimizerTensors own;
-  own.weight = span(arenas.weights, part.weight, part.elements);
-  own.grad = span(arenas.grads, part.grad, part.elements);
-  for (const Tensor& state : arenas.states) own.states.push_back(span(state, part.state, part.elements));
-  if (arenas.rounded.data != nullptr) own.rounded = span(arenas.rounded, part.rounded, part.elements);
-  own.decays = part.decays;
-  return own;
+UpdateArgs update_of(const OptimizerPart& part, const OptimizerArenas& arenas, const UpdateRule& rule) {
+  UpdateArgs args{.weight = span(arenas.weights, part.weight, part.elements),
+                  .grad = span(arenas.grads, part.grad, part.elements),
+                  .states = {},
+                  .rule = rule};
+  for (std::size_t i = 0; i < arenas.states.size(); ++i) args.states.at(i) = span(arenas.states[i], part.state, part.elements);
+  if (arenas.rounded.data != nullptr) args.rounded = span(arenas.rounded, part.rounded, part.elements);
+  return args;
 }
 
 // Neighbours as one, so that the small tensors of a model take fewer launches: every element is stepped by itself anyway.
@@ -88,12 +122,16 @@ std::vector<OptimizerPart> joined(const std::vector<OptimizerPart>& parts) {
 
 void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                     const Optimizer& optimizer, const OptimizerStep& step) {
-  for (const OptimizerPart& part : joined(parts)) optimizer.step(ops, tensors_of(part, arenas), step);
+  for (const OptimizerPart& part : joined(parts)) ops.update(update_of(part, arenas, optimizer.rule(step, part.decays)));
 }
 
 void optimizer_preview(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                        const Optimizer& optimizer, const OptimizerStep& step) {
-  for (const OptimizerPart& part : joined(parts)) optimizer.preview(ops, tensors_of(part, arenas), step);
+  for (const OptimizerPart& part : joined(parts)) {
+    UpdateArgs args = update_of(part, arenas, optimizer.rule(step, part.decays));
+    args.preview = true;
+    ops.update(args);
+  }
 }
 
 }  // namespace pipetrain

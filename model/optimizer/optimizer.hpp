@@ -1,5 +1,5 @@
-// What an optimizer is: the states that it keeps of every weight, and one step over them. Each is a file of its own (adamw.cpp)
-// and a line of the table in optimizer.cpp.
+// An optimizer: the states that it keeps of every weight, and the rule that it steps them by. Each is a line of the table in
+// optimizer.cpp and a rule in ops/update.hpp.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,40 @@ struct OptimizerStep {
   float grad_scale = 1;   // the clipping factor, applied to the gradient first
 };
 
-// One stored tensor, or a part of it.
-struct OptimizerTensors {
-  Tensor weight, grad;         // f32
-  std::vector<Tensor> states;  // f32, in the order of Optimizer::states()
-  Tensor rounded;              // the weight's copy in the operations' type, to be written; without memory: none
-  bool decays = true;          // whether weight decay applies
+// What an optimizer must be given at once.
+enum class Granularity {
+  element,  // any element by itself, so that parts of a tensor may be stepped anywhere
+  matrix,   // whole matrices: neither replicas, nor tensor-parallel ranks, nor offloaded blocks may cut them
+};
+
+// One line of the table: what sets an optimizer apart from the others.
+struct OptimizerKind {
+  OptimizerSettings defaults;  // its name, and the settings where the user gives none; eps 0: it has none
+  Granularity granularity = Granularity::element;
+  // Their names, which checkpoints' files have too; each has one f32 number a weight and starts at zero.
+  std::vector<std::string> states;
+  UpdateRule (*rule)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
 };
 
 // Immutable, hence thread-safe.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
-  // Their names, which checkpoints' files have too; each has one f32 number a weight and starts at zero.
-  virtual const std::vector<std::string>& states() const = 0;
-  // Enqueued on the Ops' stream. Every element by itself, so that parts of a tensor may be stepped anywhere.
-  virtual void step(Ops& ops, const OptimizerTensors& tensors, const OptimizerStep& step) const = 0;
-  // Writes to `rounded` what step() would write there, to the bit, and nothing else.
-  virtual void preview(Ops& ops, const OptimizerTensors& tensors, const OptimizerStep& step) const = 0;
+  Optimizer(const OptimizerKind& kind, const OptimizerSettings& settings) : kind_(kind), settings_(settings) {}
+
+  const std::string& name() const { return kind_.defaults.name; }
+  Granularity granularity() const { return kind_.granularity; }
+  const std::vector<std::string>& states() const { return kind_.states; }
+  // decays: whether weight decay applies.
+  UpdateRule rule(const OptimizerStep& step, bool decays) const;
+
+ private:
+  OptimizerKind kind_;
+  OptimizerSettings settings_;
 };
 
+std::vector<std::string> optimizer_names();
+// The settings of the optimizer of this name where the user gives none. Throws as make_optimizer.
+OptimizerSettings default_settings(const std::string& name);
 // Throws Error(input) for an unknown name, with those there are.
 std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& settings);
 

@@ -1,4 +1,5 @@
-// Which optimizer updates the weights, and with what: see optimizer.hpp.
+// Which optimizer updates the weights, and with what: see optimizer.hpp. The defaults are those of AdamW; default_settings()
+// has those of the others.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@ namespace pipetrain {
 
 struct OptimizerSettings {
   std::string name = "adamw";
-  float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F, weight_decay = 0;
+  float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F, weight_decay = 0.1F;
 };
 
 }  // namespace pipetrain

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "model/parameters/arena_views.hpp"
-#include "ops/many_square_sums.hpp"
 
 namespace pipetrain {
 
@@ -52,12 +51,11 @@ std::size_t count_sums(const std::vector<CountedPart>& parts) {
 }
 
 void square_sums(const std::vector<CountedPart>& parts, Ops& ops, const Tensor& grads, const Tensor& sums) {
-  auto* const many = dynamic_cast<ManySquareSums*>(&ops);
-  std::vector<SquareSum> together;
+  std::vector<SquareSumArgs> together;
   std::size_t next = 0;
   for (const CountedPart& part : parts) {
     const Tensor slice = span(grads, part.grads, part.end - part.begin), out = span(sums, next, part.sums());
-    if (part.whole && many != nullptr && slice.elements() > 0) {
+    if (part.whole && slice.elements() > 0) {
       together.push_back({slice, out});
     } else if (part.whole) {
       ops.square_sum(slice, out);
@@ -66,7 +64,7 @@ void square_sums(const std::vector<CountedPart>& parts, Ops& ops, const Tensor& 
     }
     next += part.sums();
   }
-  if (many != nullptr) many->square_sum_each(together);
+  ops.square_sum_each(together);
   assert(next <= static_cast<std::size_t>(sums.elements()));
 }
 

@@ -1,4 +1,5 @@
 #include "core/buffer.hpp"
+#include "core/error.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/machine.hpp"
 #include "ops/cpu/scratch.hpp"
@@ -6,226 +7,149 @@
 namespace pipetrain {
 namespace {
 
-class CpuOps : public Ops {
+class CpuOps final : public Ops {
  public:
   explicit CpuOps(CpuStream& stream) : stream_(stream) {}
 
   Stream& stream() override { return stream_; }
   void set_workspace(Arena& workspace) override { workspace_ = &workspace; }
-
-  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args) override {
-    const bool gathers = tp.size() > 1 && tp.sequence_parallel;
-    if (gathers) tp.group->all_gather(stream_, args.shard, args.full);
-    enqueue([=](CpuStream& s) { cpu::matmul(s, kind, gathers ? args.full : args.shard, args.w, false, args.out); });
-    if (args.bias) add_bias(args.out, *args.bias);
-  }
-
-  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) override {
-    multiply_and_scatter(tp, kind, args);
-    if (args.bias) add_bias(args.out, *args.bias);
-  }
-
-  void multiply_and_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) {
-    const Tensor& out = args.out;
-    if (tp.size() == 1) {
-      const bool accumulate = args.residual.has_value();
-      if (accumulate && args.residual->data != out.data) stream_.copy(out.data, args.residual->data, out.bytes());
-      return enqueue([=](CpuStream& s) { cpu::matmul(s, kind, args.in, args.w, accumulate, args.out); });
-    }
-    const ArenaScope scope(*workspace_);
-    const cpu::ScatterScratch scratch(*workspace_, tp, args.in, out);
-    enqueue([=](CpuStream& s) { cpu::matmul(s, kind, args.in, args.w, false, scratch.product); });
-    sum_ranks(tp, scratch.product, scratch.sum);
-    if (args.residual) {
-      enqueue([=](CpuStream& s) { cpu::add_rounded(s, scratch.sum, *args.residual, args.out); });
-    } else {
-      round(scratch.sum, out);
-    }
-  }
-
-  void weight_grad(const WeightGradArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::weight_grad(s, args.dy, args.x, args.accumulate == Accumulate::yes, args.dw); });
-  }
-
-  void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
-    if (tp.size() > 1 && tp.sequence_parallel) {
-      tp.group->all_gather(stream_, shard, full);
-    } else if (shard.data != full.data) {
-      stream_.copy(full.data, shard.data, full.bytes());
-    }
-  }
-
-  void scatter_sum(const TensorParallel& tp, const Tensor& full, const Tensor& out) override {
-    if (tp.size() > 1 && tp.sequence_parallel) {
-      tp.group->reduce_scatter(stream_, full, out);
-      return;
-    }
-    if (full.data != out.data) stream_.copy(out.data, full.data, out.bytes());
-    if (tp.size() > 1) tp.group->all_reduce(stream_, out, Reduction::sum);
-  }
-
-  void embedding(const TensorParallel& tp, const Tensor& ids, const Tensor& table, std::int64_t first_id,
-                 const Tensor& out) override {
-    const ArenaScope scope(*workspace_);
-    const cpu::EmbeddingScratch scratch(*workspace_, tp, ids, table);
-    Tensor rows = tp.size() == 1 ? out : scratch.rows;
-    rows.dtype = table.dtype;
-    enqueue([=](CpuStream& s) { cpu::embedding(s, ids, table, first_id, rows); });
-    if (tp.size() > 1) scatter_sum(tp, rows, out);
-  }
-
-  void embedding_grad(const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable) override {
-    enqueue([=](CpuStream& s) { cpu::embedding_grad(s, ids, dy, first_id, dtable); });
-  }
-
-  void rms_norm(const RmsNormArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::rms_norm(s, args); });
-  }
-
-  void rms_norm_backward(const RmsNormBackwardArgs& args) override {
-    const ArenaScope scope(*workspace_);
-    const cpu::ColumnScratch scratch(*workspace_, args.x);
-    enqueue([=](CpuStream& s) { cpu::rms_norm_backward(s, args, scratch.partial); });
-  }
-
-  void rotary(const SegmentShape& shape, const RotaryArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::rotary(s, shape, args); });
-  }
-
-  void swiglu(const SwigluArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::swiglu(s, args); });
-  }
-
-  void swiglu_backward(const SwigluBackwardArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::swiglu_backward(s, args); });
-  }
-
-  void layer_norm(const LayerNormArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::layer_norm(s, args); });
-  }
-
-  void layer_norm_backward(const LayerNormBackwardArgs& args) override {
-    const ArenaScope scope(*workspace_);
-    const cpu::LayerNormScratch scratch(*workspace_, args.x);
-    if (args.residual_sums) bias_grad(*args.residual, *args.residual_sums);
-    enqueue([=](CpuStream& s) { cpu::layer_norm_backward(s, args, scratch.partial); });
-  }
-
-  void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {
-    enqueue([=](CpuStream& s) { cpu::gelu(s, x, bias, y); });
-  }
-
-  void gelu_backward(const GeluBackwardArgs& args) override {
-    const ArenaScope scope(*workspace_);
-    const cpu::ColumnScratch scratch(*workspace_, args.x);
-    enqueue([=](CpuStream& s) { cpu::gelu_backward(s, args, scratch.partial); });
-  }
-
-  void copy_columns(const CopyColumnsArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::copy_columns(s, args); });
-  }
-
-  void add_bias(const Tensor& x, const Tensor& bias) override {
-    enqueue([=](CpuStream& s) { cpu::add_bias(s, x, bias); });
-  }
-
-  void bias_grad(const Tensor& dy, const Tensor& dbias) override {
-    const ArenaScope scope(*workspace_);
-    const cpu::ColumnScratch scratch(*workspace_, dy);
-    enqueue([=](CpuStream& s) { cpu::bias_grad(s, dy, dbias, scratch.partial); });
-  }
-
-  void add_positions(const AddPositionsArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::add_positions(s, args); });
-  }
-
-  void positions_grad(const PositionsGradArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::positions_grad(s, args); });
-  }
-
-  void dropout(const DropoutArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::dropout(s, args); });
-  }
-
-  void attention(const SegmentShape& shape, const AttentionArgs& args) override {
-    enqueue_attention(shape, [=](CpuStream& s) { cpu::attention(s, shape, args); });
-  }
-
-  void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) override {
-    enqueue_attention(shape, [=](CpuStream& s) { cpu::attention_backward(s, shape, args); });
-    if (args.cos_sin) rotary(shape, {.qkv = args.dq, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
-  }
-
-  void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) override {
-    enqueue_attention(shape, [=](CpuStream& s) { cpu::cached_attention(s, shape, args); });
-  }
-
-  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::merge_attention(s, shape, args); });
-  }
-
-  void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
-    const ArenaScope scope(*workspace_);
-    const cpu::LossScratch scratch(*workspace_, args.targets);
-    const cpu::LossSums found{.maxima = scratch.maxima, .sums = scratch.sums};
-    enqueue([=](CpuStream& s) { cpu::row_max(s, args, found); });
-    if (tp.size() > 1) tp.group->all_reduce(stream_, found.maxima, Reduction::max);
-    enqueue([=](CpuStream& s) { cpu::row_sums(s, args, found); });
-    if (tp.size() > 1) tp.group->all_reduce(stream_, found.sums, Reduction::sum);
-    enqueue([=](CpuStream&) { cpu::token_losses(args, found); });
-  }
-
-  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::cross_entropy_backward(s, args); });
-  }
-
-  void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) override {
-    enqueue([=](CpuStream&) { cpu::counted_rows(logits, targets, rows); });
-  }
-
-  void adamw_preview(const AdamWArgs& args, const AdamW& settings, const Tensor& result) override {
-    enqueue([=](CpuStream& s) { cpu::adamw_preview(s, args, settings, result); });
-  }
-  void adamw(const AdamWArgs& args, const AdamW& settings) override {
-    enqueue([=](CpuStream& s) { cpu::adamw(s, args, settings); });
-  }
-
-  void round(const Tensor& source, const Tensor& target) override {
-    enqueue([=](CpuStream& s) { cpu::round(s, source, target); });
-  }
-
-  void square_sum(const Tensor& tensor, const Tensor& sum) override {
-    const ArenaScope scope(*workspace_);
-    const cpu::SquareSumScratch scratch(*workspace_, tensor);
-    enqueue([=](CpuStream& s) { cpu::square_sum(s, tensor, sum, scratch.partial); });
-  }
-
-  void square_sums(const Tensor& tensor, const Tensor& sums) override {
-    enqueue([=](CpuStream& s) { cpu::square_sums(s, tensor, sums); });
-  }
-
-  void add(const Tensor& target, const Tensor& source) override {
-    enqueue([=](CpuStream& s) { cpu::add(s, target, source, target); });
+  void run(const Operation& operation) override {
+    std::visit([this](const auto* args) { compute(*args); }, operation);
   }
 
  private:
-  template <class Kernel>
-  void enqueue(Kernel kernel) {
-    stream_.enqueue([&stream = stream_, kernel = std::move(kernel)] { kernel(stream); });
+  void compute(const GatherMatmulArgs& a) {
+    const bool gathers = a.tp.size() > 1 && a.tp.sequence_parallel;
+    if (gathers) a.tp.group->all_gather(stream_, a.shard, a.full);
+    enqueue(cpu::matmul, a.kind, gathers ? a.full : a.shard, a.w, false, a.out);
+    if (a.bias) add_bias(a.out, *a.bias);
   }
-
-  template <class Kernel>
-  void enqueue_attention(const SegmentShape& shape, Kernel kernel) {
-    refuse_unbuilt_attention(shape);
-    enqueue(std::move(kernel));
+  void compute(const MatmulScatterArgs& a) {
+    a.tp.size() == 1 ? multiply(a) : multiply_and_sum(a);
+    if (a.bias) add_bias(a.out, *a.bias);
   }
-
-  void sum_ranks(const TensorParallel& tp, const Tensor& product, const Tensor& sum) {
-    if (tp.sequence_parallel) {
-      tp.group->reduce_scatter(stream_, product, sum);
+  void multiply(const MatmulScatterArgs& a) {
+    const bool accumulate = a.residual.has_value();
+    if (accumulate && a.residual->data != a.out.data) copy(*a.residual, a.out);
+    enqueue(cpu::matmul, a.kind, a.in, a.w, accumulate, a.out);
+  }
+  void multiply_and_sum(const MatmulScatterArgs& a) {
+    const ArenaScope scope(*workspace_);
+    const auto [product, sum] = cpu::scratch_of(*workspace_, a);
+    enqueue(cpu::matmul, a.kind, a.in, a.w, false, product);
+    if (a.tp.sequence_parallel) {
+      a.tp.group->reduce_scatter(stream_, product, sum);
     } else {
-      tp.group->all_reduce(stream_, product, Reduction::sum);
+      a.tp.group->all_reduce(stream_, product, Reduction::sum);
     }
+    a.residual ? enqueue(cpu::add_rounded, sum, *a.residual, a.out) : round(sum, a.out);
+  }
+  void compute(const WeightGradArgs& a) { enqueue(cpu::weight_grad, a.dy, a.x, a.accumulate == Accumulate::yes, a.dw); }
+  void compute(const BackwardScatterArgs& a) {
+    weight_grad(a.weight_grad());
+    matmul_scatter(a.matmul_scatter());
+  }
+  void compute(const QuantiseArgs&) { refuse_fp8(); }
+  void compute(const Fp8MatmulArgs&) { refuse_fp8(); }
+  void compute(const GatherArgs& a) {
+    if (a.tp.size() > 1 && a.tp.sequence_parallel) return a.tp.group->all_gather(stream_, a.shard, a.full);
+    if (a.shard.data != a.full.data) copy(a.shard, a.full);
+  }
+  void compute(const ScatterSumArgs& a) {
+    if (a.tp.size() > 1 && a.tp.sequence_parallel) return a.tp.group->reduce_scatter(stream_, a.full, a.out);
+    if (a.full.data != a.out.data) copy(a.full, a.out);
+    if (a.tp.size() > 1) a.tp.group->all_reduce(stream_, a.out, Reduction::sum);
+  }
+
+  void compute(const EmbeddingArgs& a) {
+    const ArenaScope scope(*workspace_);
+    Tensor rows = a.tp.size() == 1 ? a.out : cpu::scratch_of(*workspace_, a);
+    rows.dtype = a.table.dtype;
+    enqueue(cpu::embedding, a.ids, a.table, a.first_id, rows);
+    if (a.tp.size() > 1) scatter_sum({.tp = a.tp, .full = rows, .out = a.out});
+  }
+  void compute(const EmbeddingGradArgs& a) { enqueue(cpu::embedding_grad, a.ids, a.dy, a.first_id, a.dtable); }
+
+  void compute(const RmsNormArgs& a) { enqueue(cpu::rms_norm, a); }
+  void compute(const RmsNormBackwardArgs& a) { enqueue_with_scratch(cpu::rms_norm_backward, a); }
+  void compute(const CopyArgs& a) { stream_.copy(a.target.data, a.source.data, a.source.bytes()); }
+  void compute(const ZeroArgs& a) { stream_.zero(a.tensor); }
+  void compute(const CopyColumnsArgs& a) { enqueue(cpu::copy_columns, a); }
+  void compute(const OfSegments<RotaryArgs>& a) { enqueue(cpu::rotary, a.shape, a.args); }
+  void compute(const SwigluArgs& a) { enqueue(cpu::swiglu, a); }
+  void compute(const SwigluBackwardArgs& a) { enqueue(cpu::swiglu_backward, a); }
+  void compute(const LayerNormArgs& a) { enqueue(cpu::layer_norm, a); }
+  void compute(const LayerNormBackwardArgs& a) {
+    const ArenaScope scope(*workspace_);
+    const cpu::LayerNormScratch scratch = cpu::scratch_of(*workspace_, a);
+    if (a.residual_sums) enqueue(cpu::bias_grad, *a.residual, *a.residual_sums, scratch.residual_sums);
+    enqueue(cpu::layer_norm_backward, a, scratch.partial);
+  }
+  void compute(const GeluArgs& a) { enqueue(cpu::gelu, a.x, a.bias, a.y); }
+  void compute(const GeluBackwardArgs& a) { enqueue_with_scratch(cpu::gelu_backward, a); }
+  void compute(const AddBiasArgs& a) { enqueue(cpu::add_bias, a.x, a.bias); }
+  void compute(const BiasGradArgs& a) {
+    const ArenaScope scope(*workspace_);
+    enqueue(cpu::bias_grad, a.dy, a.dbias, cpu::scratch_of(*workspace_, a));
+  }
+  void compute(const AddPositionsArgs& a) { enqueue(cpu::add_positions, a); }
+  void compute(const PositionsGradArgs& a) { enqueue(cpu::positions_grad, a); }
+  void compute(const DropoutArgs& a) { enqueue(cpu::dropout, a); }
+
+  void compute(const OfSegments<AttentionArgs>& a) { enqueue_attention(cpu::attention, a); }
+  void compute(const OfSegments<AttentionBackwardArgs>& a) {
+    enqueue_attention(cpu::attention_backward, a);
+    if (!a.args.cos_sin) return;
+    rotary(a.shape, {.qkv = a.args.dq, .cos_sin = *a.args.cos_sin, .documents = a.args.documents, .inverse = true});
+  }
+  void compute(const OfSegments<CachedAttentionArgs>& a) { enqueue_attention(cpu::cached_attention, a); }
+  void compute(const OfSegments<MergeAttentionArgs>& a) { enqueue(cpu::merge_attention, a.shape, a.args); }
+
+  void compute(const CrossEntropyArgs& a) {
+    const ArenaScope scope(*workspace_);
+    const cpu::LossSums found = cpu::scratch_of(*workspace_, a);
+    enqueue(cpu::row_max, a, found);
+    if (a.tp.size() > 1) a.tp.group->all_reduce(stream_, found.maxima, Reduction::max);
+    enqueue(cpu::row_sums, a, found);
+    if (a.tp.size() > 1) a.tp.group->all_reduce(stream_, found.sums, Reduction::sum);
+    stream_.enqueue([=] { cpu::token_losses(a, found); });
+    if (a.gradient_scale) cross_entropy_backward(a.backward());
+  }
+  void compute(const CrossEntropyBackwardArgs& a) { enqueue(cpu::cross_entropy_backward, a); }
+  void compute(const CountedRowsArgs& a) {
+    stream_.enqueue([=] { cpu::counted_rows(a.logits, a.targets, a.rows); });
+  }
+
+  void compute(const UpdateArgs& a) { enqueue(cpu::update, a); }
+  void compute(const RoundArgs& a) { enqueue(cpu::round, a.source, a.target); }
+  void compute(const SquareSumArgs& a) {
+    const ArenaScope scope(*workspace_);
+    enqueue(cpu::square_sum, a.tensor, a.sum, cpu::scratch_of(*workspace_, a));
+  }
+  void compute(const SquareSumEachArgs& a) {
+    for (const SquareSumArgs& one : a.sums) compute(one);
+  }
+  void compute(const SquareSumsArgs& a) { enqueue(cpu::square_sums, a.tensor, a.sums); }
+  void compute(const AddArgs& a) { enqueue(cpu::add, a.target, a.source, a.target); }
+
+  [[noreturn]] static void refuse_fp8() {
+    throw Error(ErrorKind::unavailable, "this device computes no products in 8 bits; use precision fp32");
+  }
+
+  // kernel(stream, args...)
+  template <class Kernel, class... Args>
+  void enqueue(Kernel kernel, const Args&... args) {
+    stream_.enqueue([&stream = stream_, kernel, args...] { kernel(stream, args...); });
+  }
+  template <class Kernel, class Args>
+  void enqueue_attention(Kernel kernel, const OfSegments<Args>& a) {
+    refuse_unbuilt_attention(a.shape);
+    enqueue(kernel, a.shape, a.args);
+  }
+  template <class Kernel, class Args>
+  void enqueue_with_scratch(Kernel kernel, const Args& args) {
+    const ArenaScope scope(*workspace_);
+    enqueue(kernel, args, cpu::scratch_of(*workspace_, args));
   }
 
   CpuStream& stream_;

@@ -55,8 +55,7 @@ void token_losses(const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& args);
 void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows);
 
-void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings);
-void adamw_preview(CpuStream& stream, const AdamWArgs& args, const AdamW& settings, const Tensor& result);
+void update(CpuStream& stream, const UpdateArgs& args);
 constexpr std::int64_t square_sum_block = 65536;
 // partial [blocks] f64: room for the blocks' sums.
 // sums: one per block.

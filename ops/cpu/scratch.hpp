@@ -2,58 +2,65 @@
 // the used size. All of it is bump-allocated; the caller rewinds.
 #pragma once
 
+#include <algorithm>
+
 #include "core/buffer.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/tiles.hpp"
 
 namespace pipetrain::cpu {
 
-// Of matmul_scatter with several ranks: the product of this rank [T, N], and this rank's rows of the sum where they are fewer.
+// An operation without an overload of its own below takes none.
+template <class Args>
+void scratch_of(Arena&, const Args&) {}
+
+// With several ranks: the product of this rank [T, N], and this rank's rows of the sum where they are fewer.
 struct ScatterScratch {
   Tensor product, sum;
-  ScatterScratch(Arena& arena, const TensorParallel& tp, const Tensor& in, const Tensor& out) {
-    if (tp.size() == 1) return;
-    product = arena.allocate({in.rows(), out.shape[1]}, DType::f32);  // out may have no rows, but has columns
-    sum = tp.sequence_parallel ? arena.allocate(out.shape, DType::f32) : product;
-  }
 };
+inline ScatterScratch scratch_of(Arena& arena, const MatmulScatterArgs& args) {
+  if (args.tp.size() == 1) return {};
+  const Tensor product = arena.allocate({args.in.rows(), args.out.shape[1]}, DType::f32);  // out may have no rows, but columns
+  return {product, args.tp.sequence_parallel ? arena.allocate(args.out.shape, DType::f32) : product};
+}
+inline void scratch_of(Arena& arena, const BackwardScatterArgs& args) { scratch_of(arena, args.matmul_scatter()); }
 
-// Of embedding with several ranks: every token's row as far as this rank has it; memory for f32, used in the table's type.
-struct EmbeddingScratch {
-  Tensor rows;
-  EmbeddingScratch(Arena& arena, const TensorParallel& tp, const Tensor& ids, const Tensor& table) {
-    if (tp.size() > 1) rows = arena.allocate({ids.elements(), table.cols()}, DType::f32);
-  }
-};
+// With several ranks: every token's row as far as this rank has it; memory for f32, used in the table's type.
+inline Tensor scratch_of(Arena& arena, const EmbeddingArgs& args) {
+  return args.tp.size() == 1 ? Tensor{} : arena.allocate({args.ids.elements(), args.table.cols()}, DType::f32);
+}
 
-// Of operations that add up columns: the tiles' sums.
-struct ColumnScratch {
-  Tensor partial;
-  ColumnScratch(Arena& arena, const Tensor& x) {
-    partial = arena.allocate({row_tiles(x.rows(), x.cols()), x.cols()}, DType::f32);
-  }
-};
+// Of operations that add up columns: the sums of each tile.
+inline Tensor column_sums(Arena& arena, const Tensor& x) {
+  return arena.allocate({row_tiles(x.rows(), x.cols()), x.cols()}, DType::f32);
+}
+inline Tensor scratch_of(Arena& arena, const RmsNormBackwardArgs& args) { return column_sums(arena, args.x); }
+inline Tensor scratch_of(Arena& arena, const GeluBackwardArgs& args) { return column_sums(arena, args.x); }
+inline Tensor scratch_of(Arena& arena, const BiasGradArgs& args) { return column_sums(arena, args.dy); }
 
 struct LayerNormScratch {
-  Tensor partial;
-  LayerNormScratch(Arena& arena, const Tensor& x) {
-    partial = arena.allocate({row_tiles(x.rows(), x.cols()), 2, x.cols()}, DType::f32);
-  }
+  Tensor partial, residual_sums;
 };
+inline LayerNormScratch scratch_of(Arena& arena, const LayerNormBackwardArgs& args) {
+  const Tensor partial = arena.allocate({row_tiles(args.x.rows(), args.x.cols()), 2, args.x.cols()}, DType::f32);
+  return {partial, args.residual_sums ? column_sums(arena, *args.residual) : Tensor{}};
+}
 
-struct LossScratch {
-  Tensor maxima, sums;
-  LossScratch(Arena& arena, const Tensor& targets) {
-    maxima = arena.allocate({targets.elements()}, DType::f32);
-    sums = arena.allocate({2, targets.elements()}, DType::f32);
-  }
-};
+inline LossSums scratch_of(Arena& arena, const CrossEntropyArgs& args) {
+  const std::int64_t tokens = args.targets.elements();
+  const Tensor maxima = arena.allocate({tokens}, DType::f32);
+  return {maxima, arena.allocate({2, tokens}, DType::f32)};
+}
 
-struct SquareSumScratch {
-  Tensor partial;
-  SquareSumScratch(Arena& arena, const Tensor& tensor) {
-    partial = arena.allocate({(tensor.elements() + square_sum_block - 1) / square_sum_block}, DType::f64);
+// The sums of the blocks.
+inline Tensor scratch_of(Arena& arena, const SquareSumArgs& args) {
+  return arena.allocate({(args.tensor.elements() + square_sum_block - 1) / square_sum_block}, DType::f64);
+}
+inline void scratch_of(Arena& arena, const SquareSumEachArgs& args) {
+  for (const SquareSumArgs& one : args.sums) {
+    const ArenaScope scope(arena);
+    scratch_of(arena, one);
   }
-};
+}
 
 }  // namespace pipetrain::cpu

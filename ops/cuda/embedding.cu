@@ -162,7 +162,8 @@ __global__ void embedding_grad_kernel(const int* ids_in_order, const int* order,
 
 }  // namespace
 
-void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out) {
+void embedding(cudaStream_t stream, const EmbeddingArgs& args, const Tensor& out) {
+  const Tensor &ids = args.ids, &table = args.table;
   if (out.elements() == 0) return;
   const bool aligned = aligned16(table.data) && aligned16(out.data);
   with_types(table.dtype, out.dtype, "embedding", [&](auto tt, auto t) {
@@ -170,7 +171,7 @@ void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std:
     using T = typename decltype(t)::type;
     with_width<T>(aligned && out.cols() % full_width<T> == 0, [&](auto w) {
       launch(stream, embedding_kernel<TT, T, decltype(w)::value>, static_cast<unsigned>(out.rows()), 128, 0, data_of<int>(ids),
-             data_of<TT>(table), first_id, table.rows(), data_of<T>(out), static_cast<int>(out.cols()));
+             data_of<TT>(table), args.first_id, table.rows(), data_of<T>(out), static_cast<int>(out.cols()));
     });
   });
 }

@@ -66,15 +66,9 @@ void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 // quantise_blocks.cu: out with scales of tiles or of blocks
 void quantise_blocks(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
-// embedding.cu
-void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
+// embedding.cu; out [T, H], written: the rows that this rank has, zeros for the others
+void embedding(cudaStream_t stream, const EmbeddingArgs& args, const Tensor& out);
 std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes
-struct EmbeddingGradArgs {
-  Tensor ids;  // [T] i32
-  Tensor dy;   // [T, H]
-  std::int64_t first_id;
-  Tensor dtable;  // [V, H] f32 +=
-};
 void embedding_grad(cudaStream_t stream, const EmbeddingGradArgs& args, int multiprocessors, void* scratch);
 
 // attention.cu, attention_gradients.cu: any head size up to 256
@@ -111,9 +105,8 @@ void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const
 void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args);
 void counted_rows(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const Tensor& rows);
 
-// adamw.cu; rounded: none, or bf16 or f16
-void adamw(cudaStream_t stream, const AdamWArgs& args, const std::optional<Tensor>& rounded, const AdamW& settings);
-void adamw_preview(cudaStream_t stream, const AdamWArgs& args, const Tensor& result, const AdamW& settings);
+// update.cu
+void update(cudaStream_t stream, const UpdateArgs& args);
 
 // elementwise.cu
 void add(cudaStream_t stream, const Tensor& target, const Tensor& source);

@@ -49,17 +49,17 @@ __global__ void __launch_bounds__(square_threads)
   if (threadIdx.x == 0) *table.sum[blockIdx.x] = total;
 }
 
-unsigned blocks_of(const SquareSum& one) { return blocks_for(one.tensor.elements(), square_block_elements); }
+unsigned blocks_of(const SquareSumArgs& one) { return blocks_for(one.tensor.elements(), square_block_elements); }
 
 }  // namespace
 
-std::size_t square_sum_each_scratch(std::span<const SquareSum> sums) {
+std::size_t square_sum_each_scratch(std::span<const SquareSumArgs> sums) {
   std::size_t blocks = 0;
-  for (const SquareSum& one : sums) blocks += blocks_of(one);
+  for (const SquareSumArgs& one : sums) blocks += blocks_of(one);
   return blocks * sizeof(double);
 }
 
-void square_sum_each(cudaStream_t stream, std::span<const SquareSum> sums, void* scratch) {
+void square_sum_each(cudaStream_t stream, std::span<const SquareSumArgs> sums, void* scratch) {
   assert(sums.size() <= most_square_sums);
   if (sums.empty()) return;
   Table table = {};

@@ -6,14 +6,14 @@
 #include <cstddef>
 #include <span>
 
-#include "ops/many_square_sums.hpp"
+#include "ops/arguments.hpp"
 
 namespace pipetrain::cuda {
 
 constexpr std::size_t most_square_sums = 128;  // of one call
 
-std::size_t square_sum_each_scratch(std::span<const SquareSum> sums);  // bytes
+std::size_t square_sum_each_scratch(std::span<const SquareSumArgs> sums);  // bytes
 // At most most_square_sums of them. scratch: of square_sum_each_scratch() bytes.
-void square_sum_each(cudaStream_t stream, std::span<const SquareSum> sums, void* scratch);
+void square_sum_each(cudaStream_t stream, std::span<const SquareSumArgs> sums, void* scratch);
 
 }  // namespace pipetrain::cuda

@@ -159,19 +159,21 @@ TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end 
   CHECK_THAT(wrong("--tp-collectives 4"), Contains("--tp-collectives 4: ") && Contains("--tp-comm"));
   CHECK(makespan("--gather-weights 0.5") == makespan(""));  // hidden behind the compute
   CHECK(makespan("--gather-weights 0.5,3") == Approx(makespan("--forward 1,3 --input-grad 1,3")));
-  CHECK(makespan("--optimizer 2") == Approx(makespan("") + 2));
-  CHECK(makespan("--norm 0.5,1 --optimizer 2 --verdict 0.25") >= makespan("") + 0.5 + 2.25);
+  CHECK(makespan("--optimizer-time 2") == Approx(makespan("") + 2));
+  CHECK_THAT(simulate("--optimizer 2").err, Contains("--optimizer: unknown option; here it is --optimizer of train and tune, "
+                                                     "or --optimizer-time of simulate"));
+  CHECK(makespan("--norm 0.5,1 --optimizer-time 2 --verdict 0.25") >= makespan("") + 0.5 + 2.25);
   CHECK(makespan("--reduce-grads 3 --sum-replicated 0.5 --sum-tied 0.25") == Approx(makespan("") + 3.75));
   // Beside the last backward, which takes 2.
   CHECK(makespan("--overlapped-reduce 2") == Approx(makespan("")));
   CHECK(makespan("--overlapped-reduce 5") == Approx(makespan("") + 3));
   CHECK(makespan("--overlapped-reduce 5 --reduce-grads 1") == Approx(makespan("") + 4));
   // Beside O, and the first F: of stage 0 the step waits for what is left.
-  CHECK(makespan("--optimizer 2 --publish-weights 3") == Approx(makespan("--optimizer 2")));
-  CHECK(makespan("--optimizer 2 --publish-weights 4,0") == Approx(makespan("--optimizer 2") + 1));
+  CHECK(makespan("--optimizer-time 2 --publish-weights 3") == Approx(makespan("--optimizer-time 2")));
+  CHECK(makespan("--optimizer-time 2 --publish-weights 4,0") == Approx(makespan("--optimizer-time 2") + 1));
   CHECK(makespan("--publish-weights 0,2") == Approx(makespan("")));  // stage 1 has nothing to do before
   CHECK(simulated("--pp 2 --microbatches 4 --schedule zb-v --sum-tied 1 --norm 1")[0]["actions"] == 2 * 24 + 1 + 2 * 2);
-  const Result drawn = simulate("--pp 2 --microbatches 2 --schedule 1f1b --reduce-grads 1 --optimizer 1");
+  const Result drawn = simulate("--pp 2 --microbatches 2 --schedule 1f1b --reduce-grads 1 --optimizer-time 1");
   CHECK_THAT(drawn.out, Contains("+"));
 }
 
@@ -242,7 +244,7 @@ TEST_CASE("simulate names what is wrong in one line") {
   CHECK(wrong("--p2p 0,nan,0") == "--p2p 0,nan,0: must be 0 or a number from 1e-100 to 1e+100");
   CHECK_THAT(wrong("--pp 3 --schedule interleaved --p2p 1,1"), Contains("give 3 values"));
   for (const char* name : {"latency", "message-bytes", "tp-comm", "gather-weights", "reduce-grads", "sum-replicated",
-                           "overlapped-reduce", "publish-weights", "sum-tied", "norm", "optimizer", "verdict"})
+                           "overlapped-reduce", "publish-weights", "sum-tied", "norm", "optimizer-time", "verdict"})
     for (const char* value : {"-1", "nan", "inf", "x"})
       CHECK(wrong("--" + std::string(name) + "=" + value) ==
             "--" + std::string(name) + " " + value + ": must be 0 or a number from 1e-100 to 1e+100");
@@ -287,7 +289,8 @@ TEST_CASE("simulate shows how far the solver's plan can be from the best, and wr
   CHECK(solved["solver"]["ended"] == "proved");
   CHECK(solved["fits_memory_slots"] == true);
   CHECK(simulated("--schedule " + plan)[0]["makespan"] == 41);
-  const std::string open = "--pp 8 --microbatches 24 --schedule solver --memory-slots 4 --norm 1 --optimizer 2 --verdict 0.5 ";
+  const std::string open =
+      "--pp 8 --microbatches 24 --schedule solver --memory-slots 4 --norm 1 --optimizer-time 2 --verdict 0.5 ";
   const json one = simulated(open + "--solver-iterations 3000")[0], same = simulated(open + "--solver-iterations 3000")[0];
   CHECK(one == same);
   CHECK(one["solver"]["ended"] == "iterations");
@@ -377,7 +380,7 @@ TEST_CASE("simulate moves activations as train does: less is kept, and transfers
 }
 
 TEST_CASE("simulate predicts what steps that begin before the verdict leave of the pause between two steps") {
-  const std::string ends = " --norm 0.05 --optimizer 0.25 --post-validation on ";
+  const std::string ends = " --norm 0.05 --optimizer-time 0.25 --post-validation on ";
   for (const char* schedule : {"zb-h2", "zb-v"}) {
     const json one = simulated("--pp 4 --microbatches 16 --schedule " + std::string(schedule) + ends)[0];
     const json &off = one["post_validation"]["off"], &on = one["post_validation"]["on"];

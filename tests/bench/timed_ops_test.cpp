@@ -1,13 +1,16 @@
 // Timed operations: the same bits as without, and every second in its class.
+#include "bench/gpu/timed_ops.hpp"
+
 #include <mutex>
 
 #include "actors/training/run/make_train_job.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "apps/options/train_options.hpp"
 #include "catch.hpp"
-#include "ops/timed_ops.hpp"
 
 using namespace pipetrain;
+using bench::make_timed_ops;
+using bench::OpTimes;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "data/byte_level_file.hpp"
 #include "data/input_error.hpp"
 #include "data/rows/row_encoder.hpp"
+#include "data/tokenize_files.hpp"
 #include "data/tokenizers/template_text.hpp"
 #include "files/json_value.hpp"
 #include "paths.hpp"

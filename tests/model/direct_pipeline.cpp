@@ -190,9 +190,8 @@ std::vector<NormPart> DirectPipeline::norm_parts() {
   return parts;
 }
 
-void DirectPipeline::adamw(const AdamW& settings) {
-  const auto optimizer = make_optimizer({"adamw", settings.beta1, settings.beta2, settings.eps, settings.weight_decay});
-  const OptimizerStep step{settings.lr, settings.step, settings.grad_scale};
+void DirectPipeline::optimize(const OptimizerSettings& settings, const OptimizerStep& step) {
+  const auto optimizer = make_optimizer(settings);
   for (const auto& rank : ranks_) {
     for (Stage& stage : rank->stages) {
       optimizer_step(whole_parts(stage.model->parameters()), *stage.ops, stage.arenas, *optimizer, step);

@@ -60,8 +60,7 @@ class DirectPipeline {
   // What comes before the norm: sums over replicated and tied gradients.
   void complete_grads();
   std::vector<NormPart> norm_parts();
-  // settings.grad_scale is the clipping factor.
-  void adamw(const AdamW& settings);
+  void optimize(const OptimizerSettings& settings, const OptimizerStep& step);
 
   Tensors grads();
   Tensors weights();

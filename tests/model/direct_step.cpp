@@ -5,11 +5,6 @@
 #include "model/weights/named_random_weights.hpp"
 
 namespace pipetrain::test {
-namespace {
-
-const AdamW adamw_settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 1, 1.0F};
-
-}  // namespace
 
 std::vector<Microbatch> random_microbatches(const ModelConfig& config, const MicrobatchShape& shape, int count) {
   std::mt19937 random(7);
@@ -55,7 +50,7 @@ Result run_step(const PipelineSetup& setup, int microbatches, bool splits) {
   pipeline.complete_grads();
   result.norm = global_norm(pipeline.norm_parts());
   result.grads = pipeline.grads();
-  pipeline.adamw(adamw_settings);
+  pipeline.optimize({}, {.lr = 1e-2F});
   result.weights = pipeline.weights();
   return result;
 }

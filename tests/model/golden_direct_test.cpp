@@ -116,8 +116,9 @@ void follow(const Golden& golden, const Tensors& final_weights, const PipelineSe
     CHECK(loss / tokens == Approx(expected.at("loss").get<double>()).epsilon(2e-5));
     CHECK(norm == Approx(expected.at("grad_norm").get<double>()).epsilon(1e-4));
     if (step == 1) check_first_grad_norms(golden, parts);
-    pipeline.adamw({optimizer.at("lr"), optimizer.at("betas")[0], optimizer.at("betas")[1], optimizer.at("eps"),
-                    optimizer.at("weight_decay"), step, clip_factor(norm, optimizer.at("clip"))});
+    pipeline.optimize(
+        {"adamw", optimizer.at("betas")[0], optimizer.at("betas")[1], optimizer.at("eps"), optimizer.at("weight_decay")},
+        {optimizer.at("lr"), step, clip_factor(norm, optimizer.at("clip"))});
   }
   check_weights(pipeline.weights(), final_weights, optimizer.at("lr"), step);
 }

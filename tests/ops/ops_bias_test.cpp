@@ -24,10 +24,12 @@ void check_bias_products(Bench& b, const BiasSizes& size) {
   const Tensor y = b.poisoned({t, n}), sum = b.poisoned({t, n}), again = b.poisoned({t, n}), in_place = b.put(residual);
   b.team.run([&](TestRank& r) {
     const TensorParallel tp = r.tp(false);
-    r.ops().gather_matmul(tp, MatmulKind::forward, {.shard = tx, .w = tw, .full = tx, .out = y, .bias = tb});
+    r.ops().gather_matmul({.tp = tp, .kind = MatmulKind::forward, .shard = tx, .w = tw, .full = tx, .out = y, .bias = tb});
     for (const Tensor& out : {sum, again})
-      r.ops().matmul_scatter(tp, MatmulKind::forward, {.in = tx, .w = tw, .residual = tr, .out = out, .bias = tb});
-    r.ops().matmul_scatter(tp, MatmulKind::forward, {.in = tx, .w = tw, .residual = in_place, .out = in_place, .bias = tb});
+      r.ops().matmul_scatter(
+          {.tp = tp, .kind = MatmulKind::forward, .in = tx, .w = tw, .residual = tr, .out = out, .bias = tb});
+    r.ops().matmul_scatter(
+        {.tp = tp, .kind = MatmulKind::forward, .in = tx, .w = tw, .residual = in_place, .out = in_place, .bias = tb});
   });
   const Values expected = reference::add_bias(reference::matmul(MatmulKind::forward, x, w), bias);
   CHECK(relative_error(b.rank.get(y), expected) < b.tolerance);

@@ -40,8 +40,8 @@ void add_matrices_and_norms(OpsBits& b) {
   const Tensor inv_rms = b.poisoned({bit_tokens}, DType::f32);
   b.team.run([&](TestRank& r) {
     Ops& ops = r.ops();
-    ops.gather_matmul(r.tp(false), MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y});
-    ops.matmul_scatter(r.tp(false), MatmulKind::input_grad, {.in = dy, .w = w, .out = dx});
+    ops.gather_matmul({.tp = r.tp(false), .kind = MatmulKind::forward, .shard = x, .w = w, .full = x, .out = y});
+    ops.matmul_scatter({.tp = r.tp(false), .kind = MatmulKind::input_grad, .in = dy, .w = w, .out = dx});
     ops.weight_grad({.dy = dy, .x = x, .dw = dw});
     ops.rms_norm({.x = x, .weight = gain, .eps = 1e-5F, .y = normed, .inv_rms = inv_rms});
     ops.rms_norm_backward({.dy = dx, .x = x, .weight = gain, .inv_rms = inv_rms, .dx = dnormed, .dweight = dgain});
@@ -78,19 +78,21 @@ void add_embedding_loss_and_optimizer(OpsBits& b) {
   const Tensor log_sum_exp = b.poisoned({bit_tokens}, DType::f32), loss = b.poisoned({1}, DType::f64);
   const Tensor m = b.put_f32({200001}), v = b.team[0].put(Values(Shape{200001}), DType::f32);
   const Tensor weight = b.put_f32({200001}), grad = b.put_f32({200001}), squares = b.poisoned({1}, DType::f64);
-  AdamW settings;
-  settings.lr = 0.01F;
+  const AdamW settings{.lr = 0.01F, .beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F};
   b.team.run([&](TestRank& r) {
     Ops& ops = r.ops();
-    ops.embedding(r.tp(false), ids, table, 0, embedded);
-    ops.embedding_grad(ids, dembedded, 0, dtable);
-    ops.cross_entropy(
-        r.tp(false),
-        {.logits = logits, .targets = ids, .vocabulary = {0, logits.cols()}, .log_sum_exp = log_sum_exp, .loss_sum = loss});
+    ops.embedding({.tp = r.tp(false), .ids = ids, .table = table, .first_id = 0, .out = embedded});
+    ops.embedding_grad({.ids = ids, .dy = dembedded, .first_id = 0, .dtable = dtable});
+    ops.cross_entropy({.tp = r.tp(false),
+                       .logits = logits,
+                       .targets = ids,
+                       .vocabulary = {0, logits.cols()},
+                       .log_sum_exp = log_sum_exp,
+                       .loss_sum = loss});
     ops.cross_entropy_backward(
         {.logits = logits, .targets = ids, .vocabulary = {0, logits.cols()}, .log_sum_exp = log_sum_exp, .scale = 0.5F});
     ops.square_sum(grad, squares);
-    ops.adamw({.weight = weight, .grad = grad, .m = m, .v = v}, settings);
+    ops.update({.weight = weight, .grad = grad, .states = {m, v}, .rule = settings});
     ops.add(grad, weight);
   });
   b.add({embedded, dtable, log_sum_exp, loss, logits, squares, weight, m, v, grad});

@@ -69,16 +69,19 @@ TEST_CASE("cross-entropy with its gradient in one pass has the bits of the two p
       const Tensor once = b.put(logits), twice = b.put(logits), ttargets = b.rank.put(targets, DType::i32);
       const Tensor sums = b.rank.poisoned({2, t}, DType::f32), losses = b.rank.poisoned({2}, DType::f64);
       b.team.run([&](TestRank& r) {
-        CrossEntropyArgs args{.logits = once,
+        CrossEntropyArgs args{.tp = r.tp(false),
+                              .logits = once,
                               .targets = ttargets,
                               .vocabulary = {0, vocabulary},
                               .log_sum_exp = {sums.data, {t}, DType::f32},
-                              .loss_sum = losses.row_range(0, 1)};
-        r.ops().cross_entropy_with_gradient(r.tp(false), args, 0.25F);
+                              .loss_sum = losses.row_range(0, 1),
+                              .gradient_scale = 0.25F};
+        r.ops().cross_entropy(args);
+        args.gradient_scale.reset();
         args.logits = twice;
         args.log_sum_exp = {static_cast<float*>(sums.data) + t, {t}, DType::f32};
         args.loss_sum = losses.row_range(1, 2);
-        r.ops().cross_entropy(r.tp(false), args);
+        r.ops().cross_entropy(args);
         r.ops().cross_entropy_backward({.logits = twice,
                                         .targets = ttargets,
                                         .vocabulary = {0, vocabulary},

@@ -91,10 +91,18 @@ void check_gathered_products(Layout& l, std::int64_t tokens) {
   const auto row_backward = l.each([&](int r) { return l.team[r].poisoned({tokens, cut.count(r)}, l.dtype); });
   l.team.run([&](TestRank& r) {
     const TensorParallel tp = r.tp(l.sequence_parallel);
-    r.ops().gather_matmul(tp, MatmulKind::forward,
-                          {.shard = mine(shard_x, r), .w = mine(tw, r), .full = mine(full, r), .out = mine(column, r)});
-    r.ops().gather_matmul(tp, MatmulKind::input_grad,
-                          {.shard = mine(shard_x, r), .w = mine(tw2, r), .full = mine(full, r), .out = mine(row_backward, r)});
+    r.ops().gather_matmul({.tp = tp,
+                           .kind = MatmulKind::forward,
+                           .shard = mine(shard_x, r),
+                           .w = mine(tw, r),
+                           .full = mine(full, r),
+                           .out = mine(column, r)});
+    r.ops().gather_matmul({.tp = tp,
+                           .kind = MatmulKind::input_grad,
+                           .shard = mine(shard_x, r),
+                           .w = mine(tw2, r),
+                           .full = mine(full, r),
+                           .out = mine(row_backward, r)});
   });
   const Values forward = reference::matmul(MatmulKind::forward, x, w);
   const Values backward = reference::matmul(MatmulKind::input_grad, x, w2);
@@ -116,13 +124,22 @@ void check_scattered_products(Layout& l, std::int64_t tokens) {
   const auto column_backward = l.poisoned_shards(tokens, hidden_size);
   l.team.run([&](TestRank& r) {
     const TensorParallel tp = r.tp(l.sequence_parallel);
-    r.ops().matmul_scatter(tp, MatmulKind::forward, {.in = mine(twide, r), .w = mine(tw2, r), .out = mine(plain, r)});
-    r.ops().matmul_scatter(tp, MatmulKind::forward,
-                           {.in = mine(twide, r), .w = mine(tw2, r), .residual = mine(shard_residual, r), .out = mine(sum, r)});
-    r.ops().matmul_scatter(tp, MatmulKind::forward,
-                           {.in = mine(twide, r), .w = mine(tw2, r), .residual = mine(in_place, r), .out = mine(in_place, r)});
-    r.ops().matmul_scatter(tp, MatmulKind::input_grad,
-                           {.in = mine(twide, r), .w = mine(tw, r), .out = mine(column_backward, r)});
+    r.ops().matmul_scatter(
+        {.tp = tp, .kind = MatmulKind::forward, .in = mine(twide, r), .w = mine(tw2, r), .out = mine(plain, r)});
+    r.ops().matmul_scatter({.tp = tp,
+                            .kind = MatmulKind::forward,
+                            .in = mine(twide, r),
+                            .w = mine(tw2, r),
+                            .residual = mine(shard_residual, r),
+                            .out = mine(sum, r)});
+    r.ops().matmul_scatter({.tp = tp,
+                            .kind = MatmulKind::forward,
+                            .in = mine(twide, r),
+                            .w = mine(tw2, r),
+                            .residual = mine(in_place, r),
+                            .out = mine(in_place, r)});
+    r.ops().matmul_scatter(
+        {.tp = tp, .kind = MatmulKind::input_grad, .in = mine(twide, r), .w = mine(tw, r), .out = mine(column_backward, r)});
   });
   for (int rank = 0; rank < l.team.size(); ++rank) {
     INFO("rank " << rank);
@@ -145,14 +162,16 @@ void check_backward_scatter(Layout& l, std::int64_t tokens) {
   const auto dw = l.each([&](int r) { return l.team[r].poisoned({cut.count(r), hidden_size}, DType::f32); });
   l.team.run([&](TestRank& r) {
     const TensorParallel tp = r.tp(l.sequence_parallel);
-    r.ops().matmul_scatter(tp, MatmulKind::input_grad, {.in = mine(tdy, r), .w = mine(tw, r), .out = mine(apart, r)});
+    r.ops().matmul_scatter(
+        {.tp = tp, .kind = MatmulKind::input_grad, .in = mine(tdy, r), .w = mine(tw, r), .out = mine(apart, r)});
     for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
-      r.ops().backward_scatter(tp, {.dy = mine(tdy, r),
-                                    .w = mine(tw, r),
-                                    .dx = mine(dx, r),
-                                    .x = mine(tx, r),
-                                    .dw = mine(dw, r),
-                                    .accumulate = accumulate});
+      r.ops().backward_scatter({.tp = tp,
+                                .dy = mine(tdy, r),
+                                .w = mine(tw, r),
+                                .dx = mine(dx, r),
+                                .x = mine(tx, r),
+                                .dw = mine(dw, r),
+                                .accumulate = accumulate});
     }
   });
   for (int rank = 0; rank < l.team.size(); ++rank) {
@@ -177,14 +196,16 @@ void check_biased_products(Layout& l, std::int64_t tokens) {
   const auto sum = l.poisoned_shards(tokens, hidden_size);
   l.team.run([&](TestRank& r) {
     const TensorParallel tp = r.tp(l.sequence_parallel);
-    r.ops().gather_matmul(tp, MatmulKind::forward,
-                          {.shard = mine(shard_x, r),
+    r.ops().gather_matmul({.tp = tp,
+                           .kind = MatmulKind::forward,
+                           .shard = mine(shard_x, r),
                            .w = mine(tw, r),
                            .full = mine(full, r),
                            .out = mine(column, r),
                            .bias = mine(tbias, r).reshaped({cut.count(r.rank())})});
-    r.ops().matmul_scatter(tp, MatmulKind::forward,
-                           {.in = mine(twide, r),
+    r.ops().matmul_scatter({.tp = tp,
+                            .kind = MatmulKind::forward,
+                            .in = mine(twide, r),
                             .w = mine(tw2, r),
                             .residual = mine(shard_residual, r),
                             .out = mine(sum, r),
@@ -241,8 +262,8 @@ TEST_CASE("gather and scatter_sum over ranks", "[ops]") {
       }
       const auto partial = l.each([&](int r) { return l.team[r].put(parts[static_cast<std::size_t>(r)], l.dtype); });
       l.team.run([&](TestRank& r) {
-        r.ops().gather(r.tp(l.sequence_parallel), mine(shards, r), mine(full, r));
-        r.ops().scatter_sum(r.tp(l.sequence_parallel), mine(partial, r), mine(sums, r));
+        r.ops().gather({.tp = r.tp(l.sequence_parallel), .shard = mine(shards, r), .full = mine(full, r)});
+        r.ops().scatter_sum({.tp = r.tp(l.sequence_parallel), .full = mine(partial, r), .out = mine(sums, r)});
       });
       for (int rank = 0; rank < l.team.size(); ++rank) {
         CHECK(relative_error(l.team[rank].get(full[static_cast<std::size_t>(rank)]), x) == 0);
@@ -266,8 +287,13 @@ TEST_CASE("vocabulary-parallel embedding over uneven shards", "[ops]") {
       const auto grads = l.each([&](int r) { return l.team[r].put(Values(Shape{cut.count(r), hidden}), DType::f32); });
       const auto out = l.poisoned_shards(tokens, hidden);
       l.team.run([&](TestRank& r) {
-        r.ops().embedding(r.tp(l.sequence_parallel), mine(tids, r), mine(rows, r), cut.begin(r.rank()), mine(out, r));
-        r.ops().embedding_grad(mine(tids, r), mine(tdy, r), cut.begin(r.rank()), mine(grads, r));
+        r.ops().embedding({.tp = r.tp(l.sequence_parallel),
+                           .ids = mine(tids, r),
+                           .table = mine(rows, r),
+                           .first_id = cut.begin(r.rank()),
+                           .out = mine(out, r)});
+        r.ops().embedding_grad(
+            {.ids = mine(tids, r), .dy = mine(tdy, r), .first_id = cut.begin(r.rank()), .dtable = mine(grads, r)});
       });
       l.check_shards(out, reference::embedding(ids, table));
       const Values expected = reference::embedding_grad(ids, dy, vocabulary);
@@ -292,11 +318,12 @@ TEST_CASE("vocabulary-parallel cross-entropy over uneven shards is the same on e
       const auto log_sum_exp = l.each([&](int r) { return l.team[r].poisoned({tokens}, DType::f32); });
       const auto loss = l.each([&](int r) { return l.team[r].poisoned({1}, DType::f64); });
       l.team.run([&](TestRank& r) {
-        r.ops().cross_entropy(r.tp(l.sequence_parallel), {.logits = mine(part, r),
-                                                          .targets = mine(ttargets, r),
-                                                          .vocabulary = {cut.begin(r.rank()), cut.count(r.rank())},
-                                                          .log_sum_exp = mine(log_sum_exp, r),
-                                                          .loss_sum = mine(loss, r)});
+        r.ops().cross_entropy({.tp = r.tp(l.sequence_parallel),
+                               .logits = mine(part, r),
+                               .targets = mine(ttargets, r),
+                               .vocabulary = {cut.begin(r.rank()), cut.count(r.rank())},
+                               .log_sum_exp = mine(log_sum_exp, r),
+                               .loss_sum = mine(loss, r)});
         r.ops().cross_entropy_backward({.logits = mine(part, r),
                                         .targets = mine(ttargets, r),
                                         .vocabulary = {cut.begin(r.rank()), cut.count(r.rank())},

@@ -236,6 +236,19 @@ void adamw(Values& weight, const Values& grad, Values& m, Values& v, const AdamW
   }
 }
 
+Values lion(Values& weight, const Values& grad, Values& m, const Lion& settings) {
+  const double lr = settings.lr, beta1 = settings.beta1, beta2 = settings.beta2;
+  Values mean(weight.shape);
+  for (std::size_t i = 0; i < weight.data.size(); ++i) {
+    const double g = grad.data[i] * settings.grad_scale;
+    mean.data[i] = beta1 * m.data[i] + (1 - beta1) * g;
+    m.data[i] = beta2 * m.data[i] + (1 - beta2) * g;
+    const double sign = mean.data[i] > 0 ? 1 : mean.data[i] < 0 ? -1 : 0;
+    weight.data[i] -= lr * (settings.weight_decay * weight.data[i] + sign);
+  }
+  return mean;
+}
+
 double square_sum(const Values& values) {
   double sum = 0;
   for (double value : values.data) sum += value * value;

@@ -114,6 +114,8 @@ Values cross_entropy_backward(const Values& logits, const Values& targets, doubl
 
 // In place.
 void adamw(Values& weight, const Values& grad, Values& m, Values& v, const AdamW& settings);
+// Returns what the signs are of.
+Values lion(Values& weight, const Values& grad, Values& m, const Lion& settings);
 double square_sum(const Values& values);
 
 }  // namespace reference

@@ -24,12 +24,14 @@ TEST_CASE("matrix products match the reference", "[ops]") {
       const Tensor y = b.poisoned({t, n}), sum = b.poisoned({t, n}), plain = b.poisoned({t, n});
       const Tensor dx = b.poisoned({t, k}), dx2 = b.poisoned({t, k}), dw = b.put_f32(old);
       b.team.run([&](TestRank& r) {
-        r.ops().gather_matmul(r.tp(false), MatmulKind::forward, {.shard = tx, .w = tw, .full = tx, .out = y});
-        r.ops().gather_matmul(r.tp(false), MatmulKind::input_grad, {.shard = tdy, .w = tw, .full = tdy, .out = dx});
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, {.in = tx, .w = tw, .out = plain});
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, {.in = tx, .w = tw, .residual = tr, .out = sum});
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, {.in = tx, .w = tw, .residual = in_place, .out = in_place});
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::input_grad, {.in = tdy, .w = tw, .out = dx2});
+        r.ops().gather_matmul({.tp = r.tp(false), .kind = MatmulKind::forward, .shard = tx, .w = tw, .full = tx, .out = y});
+        r.ops().gather_matmul(
+            {.tp = r.tp(false), .kind = MatmulKind::input_grad, .shard = tdy, .w = tw, .full = tdy, .out = dx});
+        r.ops().matmul_scatter({.tp = r.tp(false), .kind = MatmulKind::forward, .in = tx, .w = tw, .out = plain});
+        r.ops().matmul_scatter({.tp = r.tp(false), .kind = MatmulKind::forward, .in = tx, .w = tw, .residual = tr, .out = sum});
+        r.ops().matmul_scatter(
+            {.tp = r.tp(false), .kind = MatmulKind::forward, .in = tx, .w = tw, .residual = in_place, .out = in_place});
+        r.ops().matmul_scatter({.tp = r.tp(false), .kind = MatmulKind::input_grad, .in = tdy, .w = tw, .out = dx2});
         r.ops().weight_grad({.dy = tdy, .x = tx, .dw = dw});
       });
       const Values forward = reference::matmul(MatmulKind::forward, x, w);
@@ -71,8 +73,8 @@ TEST_CASE("embedding and its gradient match the reference", "[ops]") {
       const Tensor tids = b.rank.put(ids, DType::i32), ttable = b.put(table), tdy = b.put(dy);
       const Tensor out = b.poisoned({tokens, hidden}), dtable = b.put_f32(old);
       b.team.run([&](TestRank& r) {
-        r.ops().embedding(r.tp(false), tids, ttable, 0, out);
-        r.ops().embedding_grad(tids, tdy, 0, dtable);
+        r.ops().embedding({.tp = r.tp(false), .ids = tids, .table = ttable, .first_id = 0, .out = out});
+        r.ops().embedding_grad({.ids = tids, .dy = tdy, .first_id = 0, .dtable = dtable});
       });
       CHECK(relative_error(b.rank.get(out), reference::embedding(ids, table)) == 0);
       const Values expected = plus(old, reference::embedding_grad(ids, dy, vocabulary));
@@ -200,11 +202,12 @@ TEST_CASE("logits may have columns that do not count: what they hold does not ma
       const Tensor tlogits = b.put(logits), ttargets = b.rank.put(targets, DType::i32);
       const Tensor log_sum_exp = b.rank.poisoned({t}, DType::f32), loss = b.rank.poisoned({1}, DType::f64);
       b.team.run([&](TestRank& r) {
-        r.ops().cross_entropy(r.tp(false), {.logits = tlogits,
-                                            .targets = ttargets,
-                                            .vocabulary = {0, vocabulary},
-                                            .log_sum_exp = log_sum_exp,
-                                            .loss_sum = loss});
+        r.ops().cross_entropy({.tp = r.tp(false),
+                               .logits = tlogits,
+                               .targets = ttargets,
+                               .vocabulary = {0, vocabulary},
+                               .log_sum_exp = log_sum_exp,
+                               .loss_sum = loss});
         r.ops().cross_entropy_backward({.logits = tlogits,
                                         .targets = ttargets,
                                         .vocabulary = {0, vocabulary},
@@ -234,11 +237,12 @@ TEST_CASE("cross-entropy and its gradient match the reference, uncounted targets
         const Tensor tlogits = b.put(logits), ttargets = b.rank.put(targets, DType::i32);
         const Tensor log_sum_exp = b.rank.poisoned({shape[0]}, DType::f32), loss = b.rank.poisoned({1}, DType::f64);
         b.team.run([&](TestRank& r) {
-          r.ops().cross_entropy(r.tp(false), {.logits = tlogits,
-                                              .targets = ttargets,
-                                              .vocabulary = {0, shape[1]},
-                                              .log_sum_exp = log_sum_exp,
-                                              .loss_sum = loss});
+          r.ops().cross_entropy({.tp = r.tp(false),
+                                 .logits = tlogits,
+                                 .targets = ttargets,
+                                 .vocabulary = {0, shape[1]},
+                                 .log_sum_exp = log_sum_exp,
+                                 .loss_sum = loss});
           r.ops().cross_entropy_backward({.logits = tlogits,
                                           .targets = ttargets,
                                           .vocabulary = {0, shape[1]},
@@ -278,53 +282,6 @@ TEST_CASE("the last counted row of each run is taken, of its own columns", "[ops
       for (std::int64_t run = 0; run < runs; ++run) {
         for (std::int64_t col = 0; col < cols; ++col)
           CHECK(found(run, col) == (last[run] < 0 ? 0 : logits(run * length + last[run], col)));
-      }
-    }
-  });
-}
-
-TEST_CASE("AdamW follows the reference over several steps", "[ops]") {
-  on_every_backend([](Bench& b) {
-    for (const std::int64_t count : {1, 1000, 70001}) {
-      INFO(count << " elements");
-      Values weight = b.draw_f32({count}), m(Shape{count}), v(Shape{count});
-      const Tensor tw = b.put_f32(weight), tm = b.put_f32(m), tv = b.put_f32(v);
-      AdamW settings;
-      settings.lr = 0.01F;
-      settings.weight_decay = 0.1F;
-      settings.grad_scale = 0.5F;
-      for (settings.step = 1; settings.step <= 3; ++settings.step) {
-        const Values grad = b.draw_f32({count});
-        const Tensor tg = b.put_f32(grad);
-        b.team.run([&](TestRank& r) { r.ops().adamw({.weight = tw, .grad = tg, .m = tm, .v = tv}, settings); });
-        reference::adamw(weight, grad, m, v, settings);
-      }
-      CHECK(relative_error(b.rank.get(tw), weight) < statistics_tolerance);
-      CHECK(relative_error(b.rank.get(tm), m) < statistics_tolerance);
-      CHECK(relative_error(b.rank.get(tv), v) < statistics_tolerance);
-    }
-  });
-}
-
-TEST_CASE("a preview of AdamW's step has the step's bits and changes nothing else", "[ops]") {
-  on_every_backend([](Bench& b) {
-    for (const std::int64_t count : {1, 1000, 70001}) {
-      for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-        INFO(count << " elements, " << to_string(dtype));
-        const Tensor weight = b.put_f32(b.draw_f32({count})), grad = b.put_f32(b.draw_f32({count}));
-        const Tensor m = b.put_f32(b.draw_f32({count})), v = b.put_f32(Values(Shape{count}));
-        const Tensor preview = b.rank.poisoned({count}, dtype), rounded = b.rank.poisoned({count}, dtype);
-        const AdamWArgs args{.weight = weight, .grad = grad, .m = m, .v = v};
-        const AdamW settings{.lr = 0.01F, .weight_decay = 0.1F, .step = 3, .grad_scale = 0.5F};
-        const auto before = std::tuple(b.rank.bytes(weight), b.rank.bytes(m), b.rank.bytes(v));
-        b.team.run([&](TestRank& r) { r.ops().adamw_preview(args, settings, preview); });
-        CHECK((std::tuple(b.rank.bytes(weight), b.rank.bytes(m), b.rank.bytes(v)) == before));
-        b.team.run([&](TestRank& r) { r.ops().adamw_rounded(args, settings, rounded); });
-        CHECK((b.rank.bytes(preview) == b.rank.bytes(rounded)));
-        CHECK((b.rank.bytes(weight) != std::get<0>(before)));
-        const Tensor again = b.rank.poisoned({count}, dtype);
-        b.team.run([&](TestRank& r) { r.ops().round(weight, again); });
-        CHECK((b.rank.bytes(again) == b.rank.bytes(rounded)));
       }
     }
   });

@@ -46,7 +46,7 @@ def test_simulate_follows_the_formulas():
 
 
 def test_simulate_takes_costs_per_stage_and_ends_of_step():
-    assert pipetrain.simulate(2, 1, forward=[1, 2], p2p=10, optimizer=5).makespan == 1 + 10 + 2 + 2 + 10 + 2 + 5
+    assert pipetrain.simulate(2, 1, forward=[1, 2], p2p=10, optimizer_time=5).makespan == 1 + 10 + 2 + 2 + 10 + 2 + 5
     with pytest.raises(pipetrain.InputError, match="3 values"):
         pipetrain.simulate(2, 1, forward=[1, 2, 3])
     with pytest.raises(pipetrain.InputError, match="fowrard"):

@@ -1,9 +1,10 @@
-// What the pages "add a ..." promise: how many files know of one family, one optimizer, one transport. A new one touches as
-// many.
+// The pages "add a ..." promise how many files know of one family, one operation, one optimizer, one transport: a new one
+// touches as many.
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "catch.hpp"
 #include "structure/source_files.hpp"
@@ -12,18 +13,34 @@ using namespace pipetrain::structure;
 
 namespace {
 
-// Files of the rooms that run a model whose code, comments left out, matches.
-std::set<std::string> files_naming(const std::string& pattern) {
-  static const std::regex rooms("(actors|apps|comm|core|model|ops|schedules|tuning)/.*");
-  const std::regex names(pattern);
+// Files of the rooms that run a model, or of those that `rooms` matches, whose code, comments left out, matches.
+std::set<std::string> files_naming(const std::string& pattern,
+                                   const std::string& rooms = "(actors|apps|comm|core|model|ops|schedules|tuning)/.*") {
+  const std::regex in_rooms(rooms), names(pattern);
   std::set<std::string> found;
   for (const std::string& path : source_files()) {
-    if (!std::regex_match(path, rooms)) continue;
+    if (!std::regex_match(path, in_rooms)) continue;
     std::istringstream lines(text_of(path));
     for (std::string line; std::getline(lines, line);)
       if (std::regex_search(line.substr(0, line.find("//")), names)) found.insert(path);
   }
   return found;
+}
+
+// The paths of product files in the first column of a page's tables.
+std::set<std::string> paths_promised(const std::string& page) {
+  static const std::regex product("(actors|apps|model|ops|tuning)/[A-Za-z0-9_/.]+");
+  std::set<std::string> paths;
+  std::istringstream lines(text_of(page));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| ")) continue;
+    const std::string column = line.substr(0, line.find('|', 1));
+    for (std::sregex_iterator path(column.begin(), column.end(), product), end; path != end; ++path) {
+      const std::string before = column.substr(0, static_cast<std::size_t>(path->position()));
+      if (!before.ends_with("/")) paths.insert(path->str());  // else it is a path of tests
+    }
+  }
+  return paths;
 }
 
 std::string without_ending(const std::string& path) { return path.substr(0, path.rfind('.')); }
@@ -55,11 +72,31 @@ TEST_CASE("a model family is known in at most five files, which docs/add-a-model
   check_listed("docs/add-a-model.md", "gpt2", files);
 }
 
-TEST_CASE("an optimizer is known in at most two places, which docs/add-an-optimizer.md lists") {
-  const auto units = units_naming(R"(\bmake_adamw\b)");
-  CHECK(units.count("model/optimizer/adamw") == 1);
-  CHECK(units.size() <= 2);
-  check_listed("docs/add-an-optimizer.md", "adamw", units);
+TEST_CASE("an optimizer is known in at most seven files, which docs/add-an-optimizer.md lists") {
+  const std::string page = "docs/add-an-optimizer.md";
+  const auto files = files_naming(R"(\blion(_rule)?\b|\bLion(Rule)?\b)");
+  CHECK(files.count("ops/update.hpp") == 1);
+  CHECK(files.count("model/optimizer/optimizer.cpp") == 1);
+  CHECK(files.size() <= 7);
+  check_listed(page, "lion", files);
+  CHECK(text_of(page).find("at most seven files") != std::string::npos);
+  CHECK(paths_promised(page).size() <= 7);
+}
+
+TEST_CASE("an operation is known in at most nine files, which docs/add-an-op.md lists") {
+  const std::string page = "docs/add-an-op.md";
+  for (const auto& [name, pattern] : {std::pair{"gelu", R"(\bgelu_backward\b|\bGeluBackwardArgs\b)"},
+                                      {"dropout", R"(\bDropoutArgs\b|\bdropout\(CpuStream)"},
+                                      {"swiglu", R"(\bswiglu_backward\b|\bSwigluBackwardArgs\b)"}}) {
+    const auto files = files_naming(pattern, "ops/.*");
+    INFO(name);
+    CHECK(files.count(std::string("ops/cpu/") + name + ".cpp") == 1);
+    CHECK(files.count(std::string("ops/cuda/") + name + ".cu") == 1);
+    CHECK(files.size() <= 9);
+    check_listed(page, name, files);
+  }
+  CHECK(text_of(page).find("at most nine files") != std::string::npos);
+  CHECK(paths_promised(page).size() == 9);
 }
 
 TEST_CASE("a transport is known in at most three places beside its own files") {

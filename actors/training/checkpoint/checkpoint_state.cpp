@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "files/json_builder.hpp"
+#include "model/optimizer/optimizer.hpp"
 #include "model/weights/companion_files.hpp"
 
 namespace pipetrain {
@@ -120,12 +122,21 @@ LossScaleState loss_scale_in(const Json& value, const fs::path& file) {
   return state;
 }
 
+std::string optimizer_in(const Json& value, const fs::path& file) {
+  const std::string& name = value.as_string();
+  const auto names = optimizer_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    refuse_checkpoint(file, fmt::format("the optimizer is {}", value.dump()));
+  return name;
+}
+
 CheckpointState state_in(const Json& value, const fs::path& file) {
   CheckpointState state;
   state.step = whole_number(value, "step", 1, file);
   state.applied_steps = whole_number(value, "applied_steps", 0, file);
   if (state.applied_steps > state.step)
     refuse_checkpoint(file, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
+  if (value.contains("optimizer")) state.optimizer = optimizer_in(value.at("optimizer"), file);
   state.first_loss = value.at("first_loss").as_double();
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").as_double();
   if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
@@ -163,6 +174,7 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
                              {"checksum", std::string(checksum_digits, '0')},
                              {"step", state.step},
                              {"applied_steps", state.applied_steps},
+                             {"optimizer", state.optimizer},
                              {"first_loss", state.first_loss}});
   if (state.last_loss) value["last_loss"] = *state.last_loss;
   if (state.loss_scale) value["loss_scale"] = to_json(*state.loss_scale);

@@ -15,6 +15,7 @@ namespace pipetrain {
 struct CheckpointState {
   std::int64_t step = 0;                     // done
   std::int64_t applied_steps = 0;            // of them, those the optimizer applied
+  std::string optimizer = "adamw";           // its name; checkpoints without one are of AdamW
   double first_loss = 0;                     // of the first step that had one; 0 where none has yet
   std::optional<double> last_loss;           // of the last such step; checkpoints of format 2 lack it
   std::optional<LossScaleState> loss_scale;  // where it is dynamic

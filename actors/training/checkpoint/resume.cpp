@@ -38,9 +38,20 @@ std::string other_data(const CheckpointManifest& manifest, const TrainJob& job) 
   return "other data: of as many samples, but not the same";
 }
 
+void check_same_optimizer(const fs::path& checkpoint, const CheckpointState& state, const TrainJob& job) {
+  const std::string& ours = job.optimizer.name;
+  if (state.optimizer == ours) return;
+  throw Error(
+      ErrorKind::input, {"optimizer", ours},
+      fmt::format("{} keeps the states of {}; take that optimizer, or begin a new run with the checkpoint as the model, "
+                  "which takes its weights alone",
+                  checkpoint.string(), state.optimizer));
+}
+
 // Throws when the checkpoint is of another run.
 void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
                 TrainJob& job) {
+  check_same_optimizer(checkpoint, manifest.state, job);
   InitialState initial = open_checkpoint(checkpoint, manifest, job.config);
   if (const std::string difference = other_data(manifest, job); !difference.empty()) {
     throw Error(
@@ -101,7 +112,9 @@ bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, 
 std::optional<CheckpointState> state_of_this_run(const fs::path& checkpoint, const TrainJob& job) {
   try {
     const CheckpointManifest manifest = read_manifest(checkpoint / checkpoint_state_file);
-    if (same_model(read_hf_config(checkpoint), job.config) && other_data(manifest, job).empty()) return manifest.state;
+    if (manifest.state.optimizer == job.optimizer.name && same_model(read_hf_config(checkpoint), job.config) &&
+        other_data(manifest, job).empty())
+      return manifest.state;
   } catch (const Error&) {  // whosever it is, it is not to be mixed up
   }
   return {};

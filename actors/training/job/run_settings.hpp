@@ -115,7 +115,7 @@ struct JobSettings {
   Numerics numerics;
   Zero zero;
   Offload offload;
-  OptimizerSettings optimizer{.weight_decay = 0.1F};
+  OptimizerSettings optimizer;
   double clip_norm = 1;  // 0: off
   // Stages begin with the coming step's forwards before the gradient norm is known, from weights that step as if nothing had to
   // be clipped or skipped; where it has to, they begin again. The same bits. See post_validation.hpp for what it goes with.

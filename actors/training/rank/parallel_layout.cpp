@@ -11,6 +11,7 @@
 #include "actors/training/job/post_validation.hpp"
 #include "actors/training/job/slice_check.hpp"
 #include "actors/training/job/train_job.hpp"
+#include "actors/training/job/optimizer_check.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "model/config/head_size.hpp"
@@ -77,6 +78,7 @@ void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::v
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8(job);
+  check_granularity(*make_optimizer(job.optimizer), job);
   check_recompute_layers(job);
   check_loss_chunks(job);
   check_slices(job);

@@ -31,6 +31,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.zero = mode_.zero;
   setup.replicas = mode_.replicas;
   setup.offload = mode_.offload;
+  setup.optimizer = mode_.optimizer;
   setup.braids = mode_.braids;
   setup.previews = mode_.previews;
   if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);

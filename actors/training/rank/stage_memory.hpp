@@ -18,7 +18,8 @@ class StageMemory {
     Offload offload = {};
     bool braids = false;    // in its plan
     bool previews = false;  // steps begin before the verdict on the one before
-    int cp = 1;             // ranks that share sequences, of which the shape is one's part
+    OptimizerSettings optimizer = {};
+    int cp = 1;  // ranks that share sequences, of which the shape is one's part
   };
   // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.
   StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);

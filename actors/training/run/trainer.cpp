@@ -135,6 +135,7 @@ class Trainer::Run {
     CheckpointState state;
     state.step = steps_done_;
     state.applied_steps = applied_steps_;
+    state.optimizer = job_.optimizer.name;
     state.loss_scale = verdicts_.loss_scale_state();
     state.first_loss = first_loss_;
     state.last_loss = last_loss_;

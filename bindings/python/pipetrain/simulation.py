@@ -14,9 +14,9 @@ Times = float | Sequence[float]
 
 _costs_names = {
     "forward", "input_grad", "weight_grad", "p2p",
-    "reduce_grads", "sum_replicated", "sum_tied", "norm", "optimizer", "verdict", "custom",
+    "reduce_grads", "sum_replicated", "sum_tied", "norm", "optimizer_time", "verdict", "custom",
 }  # fmt: skip
-_ends = {"reduce_grads", "sum_replicated", "sum_tied", "norm", "optimizer", "verdict"}
+_ends = {"reduce_grads", "sum_replicated", "sum_tied", "norm", "optimizer_time", "verdict"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +129,7 @@ def simulate(
     chunks: per stage; 0 for the schedule's own.
     order: "planned", or "ready": what the schedule's rule picks among all that could run.
     memory_slots: the most microbatches that a stage may hold, for "auto"; one for all stages or one for each.
-    costs: forward, input_grad, weight_grad (1 each), p2p (0), reduce_grads, sum_replicated, sum_tied, norm, optimizer,
+    costs: forward, input_grad, weight_grad (1 each), p2p (0), reduce_grads, sum_replicated, sum_tied, norm, optimizer_time,
     verdict: times of a whole stage and one microbatch, for all stages or one for each; p2p per edge between stages. custom: the
     times of a plan's custom actions, by name (0).
 

@@ -19,35 +19,37 @@ ParallelMatmul::ParallelMatmul(OpsStream& ops)
       gemm_(ops.stream().device_index()),
       workspace_(ops.stream().device().allocate(gemm_workspace, "the workspace of matrix products")) {}
 
-void ParallelMatmul::gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args) {
+void ParallelMatmul::gather_matmul(const GatherMatmulArgs& args) {
+  const TensorParallel& tp = args.tp;
   const bool gathers = tp.sequence_parallel && tp.size() > 1;
   if (PiecewiseTransfer* transfer = gathers ? in_pieces(tp, args.full) : nullptr) {
     const RowSplit rows(args.full.rows(), tp.size());
     const auto use = [&](std::int64_t begin, std::int64_t end) {
       const bool own = begin == rows.begin(tp.rank());
-      matmul(kind, {.in = own ? args.shard : args.full.row_range(begin, end),
-                    .w = args.w,
-                    .out = args.out.row_range(begin, end),
-                    .bias = args.bias});
+      matmul({.kind = args.kind,
+              .in = own ? args.shard : args.full.row_range(begin, end),
+              .w = args.w,
+              .out = args.out.row_range(begin, end),
+              .bias = args.bias});
     };
     return transfer->gather(ops_.stream(), args.shard, args.full, rows, use, {});
   }
   if (gathers) tp.group->all_gather(ops_.stream(), args.shard, args.full);
-  matmul(kind, {.in = gathers ? args.full : args.shard, .w = args.w, .out = args.out, .bias = args.bias});
+  matmul({.kind = args.kind, .in = gathers ? args.full : args.shard, .w = args.w, .out = args.out, .bias = args.bias});
 }
 
-void ParallelMatmul::matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) {
-  if (tp.size() == 1) return matmul(kind, args);
-  sum_over_ranks(tp, partial_product(kind, args));
+void ParallelMatmul::matmul_scatter(const MatmulScatterArgs& args) {
+  if (args.tp.size() == 1) return matmul(args);
+  sum_over_ranks(args.tp, partial_product(args));
   if (args.bias) add_bias_apart(args.out, *args.bias);
 }
 
 // It refers to args.
-ParallelMatmul::PartialProduct ParallelMatmul::partial_product(MatmulKind kind, const MatmulScatterArgs& args) {
-  const auto make = [this, kind, &args](std::int64_t begin, std::int64_t end, const Tensor& part) {
-    matmul(kind, {.in = args.in.row_range(begin, end), .w = args.w, .out = part});
+ParallelMatmul::PartialProduct ParallelMatmul::partial_product(const MatmulScatterArgs& args) {
+  const auto make = [this, &args](std::int64_t begin, std::int64_t end, const Tensor& part) {
+    matmul({.kind = args.kind, .in = args.in.row_range(begin, end), .w = args.w, .out = part});
   };
-  return {args.in.rows(), product_cols(kind, args.w), make, args.residual, args.out};
+  return {args.in.rows(), product_cols(args.kind, args.w), make, args.residual, args.out};
 }
 
 void ParallelMatmul::sum_over_ranks(const TensorParallel& tp, const PartialProduct& product) {
@@ -73,6 +75,16 @@ void ParallelMatmul::weight_grad(const WeightGradArgs& args) {
 }
 
 void ParallelMatmul::fp8_matmul(const Fp8MatmulArgs& args) {
+  if (args.tp.size() == 1) return fp8_product(args);
+  const auto make = [&](std::int64_t begin, std::int64_t end, const Tensor& part) {
+    fp8_product({.a = {args.a.values.row_range(begin, end), args.a.scale, args.a.scales}, .b = args.b, .out = part});
+  };
+  PartialProduct product{args.a.values.rows(), args.b.values.rows(), make, args.addend, args.out};
+  product.whole = args.a.scales == Fp8Scales::tiles;  // the scales of some rows do not lie together
+  sum_over_ranks(args.tp, product);
+}
+
+void ParallelMatmul::fp8_product(const Fp8MatmulArgs& args) {
   const auto factor = [](const Fp8Operand& operand) { return operand.scale.as<float>(); };
   multiply({.product = Product::y,
             .a = args.a.values,
@@ -85,20 +97,10 @@ void ParallelMatmul::fp8_matmul(const Fp8MatmulArgs& args) {
             .b_scales = args.b.scales});
 }
 
-void ParallelMatmul::fp8_matmul_scatter(const TensorParallel& tp, const Fp8MatmulArgs& args) {
-  if (tp.size() == 1) return fp8_matmul(args);
-  const auto make = [&](std::int64_t begin, std::int64_t end, const Tensor& part) {
-    fp8_matmul({.a = {args.a.values.row_range(begin, end), args.a.scale, args.a.scales}, .b = args.b, .out = part});
-  };
-  PartialProduct product{args.a.values.rows(), args.b.values.rows(), make, args.addend, args.out};
-  product.whole = args.a.scales == Fp8Scales::tiles;  // the scales of some rows do not lie together
-  sum_over_ranks(tp, product);
-}
-
-bool ParallelMatmul::backward_scatter_in_pieces(const TensorParallel& tp, const BackwardScatterArgs& args) {
-  const auto meanwhile = [&] { weight_grad({.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate}); };
-  const MatmulScatterArgs scatter{.in = args.dy, .w = args.w, .out = args.dx};
-  return tp.size() > 1 && sums_in_pieces(tp, partial_product(MatmulKind::input_grad, scatter), meanwhile);
+bool ParallelMatmul::backward_scatter_in_pieces(const BackwardScatterArgs& args) {
+  if (args.tp.size() == 1) return false;
+  const MatmulScatterArgs scatter = args.matmul_scatter();
+  return sums_in_pieces(args.tp, partial_product(scatter), [&] { weight_grad(args.weight_grad()); });
 }
 
 // matmul_scatter with the ranks' partial sums on their way while others are computed, and while what `meanwhile` enqueues is.
@@ -125,9 +127,9 @@ bool ParallelMatmul::sums_in_pieces(const TensorParallel& tp, const PartialProdu
   return true;
 }
 
-void ParallelMatmul::matmul(MatmulKind kind, const MatmulScatterArgs& args) {
+void ParallelMatmul::matmul(const MatmulScatterArgs& args) {
   const Tensor& out = args.out;
-  const Product product = kind == MatmulKind::forward ? Product::y : Product::dx;
+  const Product product = args.kind == MatmulKind::forward ? Product::y : Product::dx;
   GemmOperands operands{product, args.in, args.w, args.residual ? args.residual->data : nullptr, out};
   const bool on_the_way =
       args.bias && takes_bias({out.rows(), out.cols(), args.in.cols(), product, args.in.dtype, out.dtype, true});

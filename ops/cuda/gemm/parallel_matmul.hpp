@@ -17,14 +17,13 @@ class ParallelMatmul {
  public:
   explicit ParallelMatmul(OpsStream& ops);
 
-  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args);
-  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args);
+  void gather_matmul(const GatherMatmulArgs& args);
+  void matmul_scatter(const MatmulScatterArgs& args);
   void weight_grad(const WeightGradArgs& args);
   void fp8_matmul(const Fp8MatmulArgs& args);
-  void fp8_matmul_scatter(const TensorParallel& tp, const Fp8MatmulArgs& args);
   // The part of Ops::backward_scatter that hides the ranks' sum behind the weight gradient. False, and nothing is enqueued,
   // where that is not worthwhile.
-  bool backward_scatter_in_pieces(const TensorParallel& tp, const BackwardScatterArgs& args);
+  bool backward_scatter_in_pieces(const BackwardScatterArgs& args);
 
  private:
   OpsStream& ops_;
@@ -39,10 +38,11 @@ class ParallelMatmul {
     Tensor out;                                                                          // of the sum, this rank's rows
     bool whole = false;                                                                  // made of all rows at once
   };
-  PartialProduct partial_product(MatmulKind kind, const MatmulScatterArgs& args);
+  PartialProduct partial_product(const MatmulScatterArgs& args);
   void sum_over_ranks(const TensorParallel& tp, const PartialProduct& product);
   bool sums_in_pieces(const TensorParallel& tp, const PartialProduct& product, const std::function<void()>& meanwhile);
-  void matmul(MatmulKind kind, const MatmulScatterArgs& args);
+  void matmul(const MatmulScatterArgs& args);  // on this rank alone, as fp8_product
+  void fp8_product(const Fp8MatmulArgs& args);
   void add_bias_apart(const Tensor& x, const Tensor& bias);
   void multiply(GemmOperands operands);
 };

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "actors/golden_run.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/rank_file.hpp"
 #include "catch.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "actors/golden_run.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"
@@ -136,7 +136,8 @@ void add_files(const Checkpoint& checkpoint, std::vector<Case>& cases) {
   add("without config.json", [](ordered_json& files) { files.erase("config.json"); });
   add("without a rank's", [=](ordered_json& files) { files.erase(first); });
   add("one that is not there", [](ordered_json& files) { files["rank-00007.safetensors"] = files["rank-00000.safetensors"]; });
-  for (const std::string name : {"../config.json", "/etc/passwd", "", ".", "..", "a/b"})
+  for (const std::string name : {"../config.json", "/etc/passwd", "", ".", "..", "a/b", "additional_chat_templates/..",
+                                 "additional_chat_templates/../../a", "additional_chat_templates/"})
     add("named " + (name.empty() ? "nothing" : name), [=](ordered_json& files) { files[name] = files["config.json"]; });
   for (const auto& [what, value] : wrong_values) {
     for (const char* key : {"bytes", "header", "tensors"})

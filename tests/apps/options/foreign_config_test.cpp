@@ -114,6 +114,16 @@ TEST_CASE("a DeepSpeed file says the same here") {
   CHECK(from("ds.json", "{" + batch + R"("gradient_clipping": 1})", {"--clip-grad", "3"}).run.clip_norm == 3);
 }
 
+TEST_CASE("a DeepSpeed file's Lion is ours, with its own decays") {
+  const auto optimizer = [](const std::string& rest) {
+    return from("ds.json", "{" + batch + R"("optimizer": {"type": )" + rest + "}}").run.optimizer;
+  };
+  CHECK(optimizer(R"("Lion")").name == "lion");
+  CHECK(optimizer(R"("FusedLion", "params": {"lr": 1e-4})").beta2 == 0.99F);
+  CHECK(optimizer(R"("Lion", "params": {"betas": [0.95, 0.98]})").beta1 == 0.95F);
+  CHECK(optimizer(R"("Adam")").name == "adamw");
+}
+
 TEST_CASE("a DeepSpeed file's fp16 is ours, with its loss scale") {
   const auto run = from("ds.json", "{" + batch + R"("fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 12,
       "loss_scale_window": 500, "hysteresis": 3, "min_loss_scale": 2, "consecutive_hysteresis": false}})")
@@ -132,8 +142,8 @@ TEST_CASE("a DeepSpeed file's optimizer on the CPU is offloaded") {
 
 TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its key") {
   const auto answer = [](const std::string& rest) { return foreign_error("ds.json", "{\n" + batch + "\n" + rest + "}"); };
-  CHECK_THAT(answer(R"("optimizer": {"type": "Lion"})"),
-             StartsWith("ds.json:3: optimizer.type: Lion is not so here: the optimizer is AdamW"));
+  CHECK_THAT(answer(R"("optimizer": {"type": "Lamb"})"),
+             StartsWith("ds.json:3: optimizer.type: lamb is not built; known are AdamW, Adam, FusedAdam, Lion"));
   CHECK_THAT(answer(R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9]}})"),
              Contains("optimizer.params.betas: must be a list of 2"));
   CHECK_THAT(answer(R"("scheduler": {"type": "OneCycle"})"),

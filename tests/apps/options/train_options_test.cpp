@@ -293,12 +293,29 @@ TEST_CASE("a CPU computes in bf16 and fp16, and a run is told where its processo
   }
 }
 
+TEST_CASE("each optimizer has its own decays where none are given") {
+  const auto optimizer = [](Words words, const Environment& environment = {}) {
+    return parse_train(words, environment).run.optimizer;
+  };
+  const OptimizerSettings adamw = optimizer({}), lion = optimizer({"--optimizer", "lion"});
+  CHECK(adamw.name == "adamw");
+  CHECK(adamw.beta2 == 0.95F);
+  CHECK(adamw.weight_decay == 0.1F);
+  CHECK(lion.name == "lion");
+  CHECK(lion.beta1 == 0.9F);
+  CHECK(lion.beta2 == 0.99F);
+  CHECK(lion.weight_decay == 0.1F);
+  CHECK(optimizer({"--optimizer", "lion", "--beta2", "0.98"}).beta2 == 0.98F);
+  CHECK(optimizer({}, {{"PIPETRAIN_OPTIMIZER", "lion"}}).name == "lion");
+}
+
 TEST_CASE("help names every option of the contract") {
   const std::string help = train_help();
   for (const std::string& name : words(
            "model init layers data tokenizer pp tp dp sequence-parallel microbatch microbatches global-batch "
            "schedule chunks order seq-len shuffle seed steps epochs lr min-lr lr-schedule warmup-steps "
-           "warmup-ratio beta1 beta2 adam-eps weight-decay clip-grad precision recompute recompute-num-layers loss-chunks "
+           "warmup-ratio optimizer beta1 beta2 adam-eps weight-decay clip-grad precision recompute recompute-num-layers "
+           "loss-chunks "
            "deterministic "
            "device "
            "devices threads save save-interval save-keep save-keep-every load resume metrics tensorboard trace profile report "

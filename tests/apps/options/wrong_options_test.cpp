@@ -232,6 +232,9 @@ TEST_CASE("numbers out of their range name the rule") {
       CHECK(option_error({option, value}) == option + " " + value + ": must be a number of at least 0 and below 1");
   }
   CHECK(option_error({"--adam-eps", "0"}) == "--adam-eps 0: must be a number above 0");
+  CHECK(option_error({"--optimizer", "lion", "--adam-eps", "1e-8"}) ==
+        "--adam-eps 1e-8: the optimizer lion has no epsilon; leave it out");
+  CHECK(option_error({"--optimizer", "5"}) == "--optimizer 5: must be one of adamw, lion");
   CHECK_THAT(option_error({"--warmup-steps", "-1"}), StartsWith("--warmup-steps -1: must be at least 0"));
   CHECK_THAT(option_error({"--pp", "60000", "--tp", "60000"}), Contains("is more than 65536 devices"));
 }

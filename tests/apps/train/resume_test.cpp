@@ -188,6 +188,23 @@ TEST_CASE("checkpoints of earlier versions are gone on from with a note, or pass
              Contains("was made with other data"));
 }
 
+TEST_CASE("a run goes on with the optimizer of its checkpoint, and no other takes the states") {
+  SavedRun saved(2, "--optimizer lion");
+  const std::string checkpoint = saved.checkpoint(2);
+  CHECK(refused(saved.go_on(3)) == "--optimizer adamw: " + checkpoint +
+                                       " keeps the states of lion; take that optimizer, or begin a new run with the "
+                                       "checkpoint as the model, which takes its weights alone");
+  CHECK_THAT(refused(small_resume + "--optimizer adamw --load " + checkpoint), Contains("keeps the states of lion"));
+  CHECK_THAT(refused(small_resume + "--save " + saved.save), Contains("holds checkpoints of another run"));
+  CHECK(run(saved.go_on(3) + " --optimizer lion").status == 0);
+  CHECK(run(small_resume + "--steps 1 --model " + checkpoint).status == 0);
+
+  SavedRun older(2);
+  make_format_2(older.checkpoint(2));
+  CHECK_THAT(refused(small_resume + "--optimizer lion --load " + older.checkpoint(2)), Contains("keeps the states of adamw"));
+  CHECK(run(small_resume + "--steps 3 --load " + older.checkpoint(2)).status == 0);
+}
+
 TEST_CASE("a resumed run passes over a checkpoint without checksums whose step cannot be") {
   const SavedRun saved(2);
   make_format_2(saved.checkpoint(2));

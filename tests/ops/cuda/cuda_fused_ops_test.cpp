@@ -43,10 +43,19 @@ TEST_CASE("GPU cross-entropy reads long rows once: sums and gradients of the two
       const Tensor lse2 = rank.poisoned({rows}, DType::f32), loss2 = rank.poisoned({1}, DType::f64);
       b.team.run([&](TestRank& r) {
         const VocabularyRows all_rows{0, vocabulary};
-        r.ops().cross_entropy_with_gradient(
-            r.tp(false), {.logits = once, .targets = tt, .vocabulary = all_rows, .log_sum_exp = lse, .loss_sum = loss}, 0.25F);
-        r.ops().cross_entropy(r.tp(false),
-                              {.logits = twice, .targets = tt, .vocabulary = all_rows, .log_sum_exp = lse2, .loss_sum = loss2});
+        r.ops().cross_entropy({.tp = r.tp(false),
+                               .logits = once,
+                               .targets = tt,
+                               .vocabulary = all_rows,
+                               .log_sum_exp = lse,
+                               .loss_sum = loss,
+                               .gradient_scale = 0.25F});
+        r.ops().cross_entropy({.tp = r.tp(false),
+                               .logits = twice,
+                               .targets = tt,
+                               .vocabulary = all_rows,
+                               .log_sum_exp = lse2,
+                               .loss_sum = loss2});
         r.ops().cross_entropy_backward(
             {.logits = twice, .targets = tt, .vocabulary = all_rows, .log_sum_exp = lse2, .scale = 0.25F});
       });

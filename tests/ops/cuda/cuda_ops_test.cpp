@@ -52,9 +52,10 @@ TEST_CASE("GPU matrix products, with and without residual", "[gpu]") {
       const Tensor y = rank.poisoned({t, n}, dtype), sum = rank.put(residual, dtype), dx = rank.poisoned({t, k}, dtype);
       const Tensor dw = rank.put(old, DType::f32);
       team.run([&](TestRank& r) {
-        r.ops().gather_matmul(r.tp(false), MatmulKind::forward, {.shard = tx, .w = tw, .full = tx, .out = y});
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, {.in = tx, .w = tw, .residual = sum, .out = sum});
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::input_grad, {.in = tdy, .w = tw, .out = dx});
+        r.ops().gather_matmul({.tp = r.tp(false), .kind = MatmulKind::forward, .shard = tx, .w = tw, .full = tx, .out = y});
+        r.ops().matmul_scatter(
+            {.tp = r.tp(false), .kind = MatmulKind::forward, .in = tx, .w = tw, .residual = sum, .out = sum});
+        r.ops().matmul_scatter({.tp = r.tp(false), .kind = MatmulKind::input_grad, .in = tdy, .w = tw, .out = dx});
         r.ops().weight_grad({.dy = tdy, .x = tx, .dw = dw});
       });
       const Values forward = reference::matmul(MatmulKind::forward, x, w);
@@ -170,8 +171,8 @@ TEST_CASE("GPU embedding and its gradient", "[gpu]") {
       const Tensor ti = rank.put(ids, DType::i32), tt = rank.put(table, dtype), tdy = rank.put(dy, dtype);
       const Tensor out = rank.poisoned({tokens, cols}, dtype), dtable = rank.put(old, DType::f32);
       team.run([&](TestRank& r) {
-        r.ops().embedding(r.tp(false), ti, tt, 0, out);
-        r.ops().embedding_grad(ti, tdy, 0, dtable);
+        r.ops().embedding({.tp = r.tp(false), .ids = ti, .table = tt, .first_id = 0, .out = out});
+        r.ops().embedding_grad({.ids = ti, .dy = tdy, .first_id = 0, .dtable = dtable});
       });
       CHECK(relative_error(rank.get(out), reference::embedding(ids, table)) < tolerance);
       CHECK(relative_error(rank.get(dtable), plus(old, reference::embedding_grad(ids, dy, vocabulary))) < 1e-5);
@@ -189,8 +190,12 @@ TEST_CASE("GPU cross-entropy in place", "[gpu]") {
       const Tensor tl = rank.put(logits, dtype), tt = rank.put(targets, DType::i32);
       const Tensor lse = rank.poisoned({shape[0]}, DType::f32), loss = rank.poisoned({1}, DType::f64);
       team.run([&](TestRank& r) {
-        r.ops().cross_entropy(r.tp(false),
-                              {.logits = tl, .targets = tt, .vocabulary = {0, shape[1]}, .log_sum_exp = lse, .loss_sum = loss});
+        r.ops().cross_entropy({.tp = r.tp(false),
+                               .logits = tl,
+                               .targets = tt,
+                               .vocabulary = {0, shape[1]},
+                               .log_sum_exp = lse,
+                               .loss_sum = loss});
         r.ops().cross_entropy_backward(
             {.logits = tl, .targets = tt, .vocabulary = {0, shape[1]}, .log_sum_exp = lse, .scale = 0.25F});
       });
@@ -220,7 +225,7 @@ TEST_CASE("GPU optimizer, sums of squares and addition", "[gpu]") {
                  more = rank.put(grad, DType::f32);
     const AdamW settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 3, 0.5F};
     team.run([&](TestRank& r) {
-      r.ops().adamw({.weight = tw, .grad = tg, .m = tm, .v = tv}, settings);
+      r.ops().update({.weight = tw, .grad = tg, .states = {tm, tv}, .rule = settings});
       r.ops().square_sum(tg, sum);
       r.ops().square_sum(tg, again);
       r.ops().add(more, tg);
@@ -231,7 +236,7 @@ TEST_CASE("GPU optimizer, sums of squares and addition", "[gpu]") {
       const Tensor before = rank.poisoned({count}, dtype), after = rank.poisoned({count}, dtype);
       team.run([&](TestRank& r) {
         r.ops().round(tw, before);
-        r.ops().adamw_rounded({.weight = w, .grad = tg, .m = m2, .v = v2}, settings, after);
+        r.ops().update({.weight = w, .grad = tg, .states = {m2, v2}, .rounded = after, .rule = settings});
       });
       CHECK((rank.get(before).data == rounded(stepped, dtype).data));
       CHECK((rank.bytes(w) == rank.bytes(tw)));
@@ -320,7 +325,7 @@ void check_same_bits(TestRank& rank, DType dtype, const SegmentShape& shape) {
     Ops& ops = *deterministic;
     ops.rms_norm({.x = x, .weight = w, .eps = 1e-5F, .y = y, .inv_rms = inv});
     ops.rms_norm_backward({.dy = dy, .x = x, .weight = w, .inv_rms = inv, .dx = dx, .dweight = dweight});
-    ops.embedding_grad(ids, dy, 0, dtable);
+    ops.embedding_grad({.ids = ids, .dy = dy, .first_id = 0, .dtable = dtable});
     ops.weight_grad({.dy = dy, .x = x, .dw = dw});
     ops.attention(shape, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse});
     ops.attention_backward(shape, {.dout = dy, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse, .dq = dqkv, .dkv = dqkv});

@@ -269,7 +269,7 @@ TEST_CASE("GPU products with scales of tiles and blocks, summed over ranks", "[g
         const Rank& own = mine(r);
         r.ops().quantise({.x = own.x, .out = own.tiles});
         r.ops().quantise({.x = own.w, .out = own.blocks});
-        r.ops().fp8_matmul_scatter(r.tp(sequence_parallel), {.a = rows(own.tiles), .b = rows(own.blocks), .out = own.out});
+        r.ops().fp8_matmul({.tp = r.tp(sequence_parallel), .a = rows(own.tiles), .b = rows(own.blocks), .out = own.out});
       });
       Values product({tokens, n});
       for (int rank = 0; rank < ranks; ++rank) {

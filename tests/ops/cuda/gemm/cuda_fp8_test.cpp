@@ -173,8 +173,8 @@ void check_summed_products(const OpsBackend& backend, const ScatterSizes& sizes,
     r.ops().quantise({.x = own.x, .out = own.qx});
     r.ops().quantise({.x = own.w, .out = own.qw});
     const Fp8Operand a{own.qx.rows, own.qx.scale}, b{own.qw.rows, own.qw.scale};
-    r.ops().fp8_matmul_scatter(r.tp(sequence_parallel), {.a = a, .b = b, .addend = own.sum, .out = own.sum});
-    r.ops().fp8_matmul_scatter(r.tp(sequence_parallel), {.a = a, .b = b, .out = own.alone});
+    r.ops().fp8_matmul({.tp = r.tp(sequence_parallel), .a = a, .b = b, .addend = own.sum, .out = own.sum});
+    r.ops().fp8_matmul({.tp = r.tp(sequence_parallel), .a = a, .b = b, .out = own.alone});
   });
   Values product({tokens, n});
   for (int rank = 0; rank < ranks; ++rank) {

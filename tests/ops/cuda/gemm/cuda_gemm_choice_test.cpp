@@ -37,7 +37,8 @@ void check_biased(Bench& b, std::int64_t t, std::int64_t n, std::int64_t k) {
   const Tensor tx = b.put(x), tw = b.put(w), tb = b.put(bias), y = b.poisoned({t, n}), again = b.poisoned({t, n});
   b.team.run([&](TestRank& r) {
     for (const Tensor& out : {y, again})
-      r.ops().gather_matmul(r.tp(false), MatmulKind::forward, {.shard = tx, .w = tw, .full = tx, .out = out, .bias = tb});
+      r.ops().gather_matmul(
+          {.tp = r.tp(false), .kind = MatmulKind::forward, .shard = tx, .w = tw, .full = tx, .out = out, .bias = tb});
   });
   check_some(b, y, [&](std::int64_t row, std::int64_t col) {
     double sum = bias.data[static_cast<std::size_t>(col)];

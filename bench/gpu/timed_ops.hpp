@@ -9,7 +9,7 @@
 #include "core/device.hpp"
 #include "ops/ops.hpp"
 
-namespace pipetrain {
+namespace pipetrain::bench {
 
 enum class OpClass { matrix, attention, elementwise, communication };
 
@@ -71,4 +71,4 @@ class OpTimes {
 // others.
 std::unique_ptr<Ops> make_timed_ops(std::unique_ptr<Ops> ops, std::shared_ptr<OpTimes> times);
 
-}  // namespace pipetrain
+}  // namespace pipetrain::bench

@@ -1,0 +1,73 @@
+#include "ops/update.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
+#include "ops/cpu/tiles.hpp"
+
+namespace pipetrain::cpu {
+
+namespace {
+
+struct HostMath {
+  static float root(float value) { return std::sqrt(value); }
+  static float weighted_sum(float a, float x, float b, float y) { return a * x + b * y; }
+  static float scaled_quotient(float factor, float dividend, float divisor) { return factor * dividend / divisor; }
+};
+
+// As many elements as are stepped at once. A step and its preview cut every tile alike and call one function, because the
+// compiler may contract products and sums of each place of the code in its own way.
+constexpr std::int64_t run_elements = 1024;
+
+template <class Rule, class... State>
+[[gnu::noinline]] void step_run(const Rule& rule, std::int64_t count, float* weight, const float* grad, State*... states) {
+  const Rule own = rule;  // a local copy: the compiler vectorises only where it sees that the stores below cannot change it
+  for (std::int64_t i = 0; i < count; ++i) weight[i] = own(weight[i], grad[i], states[i]...);
+}
+
+// The elements of one run: where they are, or copies for a preview.
+template <std::size_t states>
+struct UpdateRun {
+  std::int64_t count;
+  float* weight;
+  const float* grad;
+  std::array<float*, states> state;
+};
+
+template <class Rule, std::size_t... index>
+void step(const Rule& rule, const UpdateRun<sizeof...(index)>& run, std::index_sequence<index...>) {
+  step_run(rule, run.count, run.weight, run.grad, run.state[index]...);
+}
+
+template <class Rule>
+void update_elements(const UpdateArgs& args, const Rule& rule, std::int64_t begin, std::int64_t end) {
+  constexpr std::size_t states = Rule::states;
+  alignas(64) float weights[run_elements], copies[states][run_elements];
+  for (std::int64_t at = begin; at < end; at += run_elements) {
+    UpdateRun<states> run{std::min(run_elements, end - at), args.weight.as<float>() + at, args.grad.as<float>() + at, {}};
+    for (std::size_t i = 0; i < states; ++i) run.state[i] = args.states[i].template as<float>() + at;
+    if (args.preview) {
+      run.weight = std::copy_n(run.weight, run.count, weights) - run.count;
+      for (std::size_t i = 0; i < states; ++i) run.state[i] = std::copy_n(run.state[i], run.count, copies[i]) - run.count;
+    }
+    step(rule, run, std::make_index_sequence<states>());
+    if (args.rounded) narrow(args.rounded->dtype, run.weight, run.count, element_at(*args.rounded, at));
+  }
+}
+
+}  // namespace
+
+void update(CpuStream& stream, const UpdateArgs& args) {
+  std::visit(
+      [&](const auto& settings) {
+        for_elements(stream, args.weight.elements(),
+                     [&, rule = rule_of<HostMath>(settings)](std::int64_t begin, std::int64_t end) {
+                       update_elements(args, rule, begin, end);
+                     });
+      },
+      args.rule);
+}
+
+}  // namespace pipetrain::cpu

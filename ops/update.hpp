@@ -1,0 +1,115 @@
+// Optimizers that step every element by itself: the rule of each, written once for the host's compiler and the GPU's. A rule is
+// two things: the settings of one step, an alternative of UpdateRule, and the function of one weight, its gradient and its
+// states that rule_of() makes of them.
+//
+// A backend passes its own `Math`, a type of an unnamed namespace: the rules are compiled for different processors, and no two
+// backends may share the machine code of one. It has root(x), weighted_sum(a, x, b, y) = a x + b y and
+// scaled_quotient(s, x, y) = s x / y, whose roundings differ from backend to backend and never within one.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "core/tensor.hpp"
+
+#ifdef __CUDACC__
+#define PIPETRAIN_HOST_DEVICE __host__ __device__
+#else
+#define PIPETRAIN_HOST_DEVICE
+#endif
+
+namespace pipetrain {
+
+// AdamW with bias-corrected moments: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization".
+struct AdamW {
+  float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+  std::int64_t step = 1;  // counts from 1, for the bias corrections
+  float grad_scale = 1;   // the clipping factor, applied to the gradient first
+};
+
+template <class Math>
+class AdamWRule {
+ public:
+  static constexpr std::size_t states = 2;  // the first and the second moment
+
+  explicit AdamWRule(const AdamW& s)
+      : lr_(s.lr),
+        beta1_(s.beta1),
+        beta2_(s.beta2),
+        eps_(s.eps),
+        grad_scale_(s.grad_scale),
+        keep_(1.0F - s.lr * s.weight_decay),
+        unbias1_(correction(s.beta1, s.step)),
+        unbias2_(correction(s.beta2, s.step)) {}
+
+  // The new weight: w - lr weight_decay w - lr m' / (sqrt(v') + eps) with the corrected moments m', v'.
+  PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m, float& v) const {
+    const float scaled = grad * grad_scale_;
+    m = Math::weighted_sum(beta1_, m, 1.0F - beta1_, scaled);
+    v = Math::weighted_sum(beta2_, v, (1.0F - beta2_) * scaled, scaled);
+    return weight * keep_ - Math::scaled_quotient(lr_, m * unbias1_, Math::root(v * unbias2_) + eps_);
+  }
+
+ private:
+  static float correction(double beta, std::int64_t step) {
+    return static_cast<float>(1.0 / (1.0 - std::pow(beta, static_cast<double>(step))));
+  }
+
+  float lr_, beta1_, beta2_, eps_, grad_scale_, keep_, unbias1_, unbias2_;
+};
+
+template <class Math>
+AdamWRule<Math> rule_of(const AdamW& settings) {
+  return AdamWRule<Math>(settings);
+}
+
+// Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms": the sign of an average of momentum and gradient.
+struct Lion {
+  float lr = 0, beta1 = 0, beta2 = 0, weight_decay = 0;
+  float grad_scale = 1;  // as of AdamW
+};
+
+template <class Math>
+class LionRule {
+ public:
+  static constexpr std::size_t states = 1;  // the momentum
+
+  explicit LionRule(const Lion& s)
+      : lr_(s.lr), beta1_(s.beta1), beta2_(s.beta2), grad_scale_(s.grad_scale), keep_(1.0F - s.lr * s.weight_decay) {}
+
+  // The new weight: w - lr weight_decay w - lr sign(beta1 m + (1 - beta1) g), with the momentum m of before the step.
+  PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m) const {
+    const float scaled = grad * grad_scale_;
+    const float mean = Math::weighted_sum(beta1_, m, 1.0F - beta1_, scaled);
+    m = Math::weighted_sum(beta2_, m, 1.0F - beta2_, scaled);
+    const float sign = mean > 0 ? 1.0F : mean < 0 ? -1.0F : mean;  // zero and NaN are their own
+    return weight * keep_ - lr_ * sign;
+  }
+
+ private:
+  float lr_, beta1_, beta2_, grad_scale_, keep_;
+};
+
+template <class Math>
+LionRule<Math> rule_of(const Lion& settings) {
+  return LionRule<Math>(settings);
+}
+
+using UpdateRule = std::variant<AdamW, Lion>;
+constexpr std::size_t most_update_states = 2;
+
+// All of one length. The weight and the states are f32 and change in place.
+struct UpdateArgs {
+  Tensor weight;
+  Tensor grad;                                    // f32
+  std::array<Tensor, most_update_states> states;  // as many as the rule has
+  std::optional<Tensor> rounded = {};             // bf16, f16 or f32, written: the new weight, rounded to nearest even
+  bool preview = false;                           // only `rounded` is written
+  UpdateRule rule;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,117 @@
+// Runs under Lion, whose one state goes wherever AdamW's two go: into shards, out of the device, into checkpoints.
+#include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/resume.hpp"
+#include "actors/training/job/optimizer_check.hpp"
+#include "actors/training/run/job_estimate.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "early_steps.hpp"
+#include "golden_run.hpp"
+#include "model/optimizer/optimizer.hpp"
+#include "several_blocks.hpp"
+#include "temp_folder.hpp"
+#include "tiny_run.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+TrainJob lion_job(const Layout& layout) {
+  TrainJob job = random_job(several_blocks_config(), 16, 12, layout);
+  job.optimizer = default_settings("lion");
+  job.learning_rate.peak = 5e-4;
+  return job;
+}
+
+TrainJob from_checkpoint(const fs::path& checkpoint, const Layout& layout) {
+  TrainJob job = lion_job(layout);
+  const CheckpointManifest manifest = verify_checkpoint(checkpoint);
+  job.initial = open_checkpoint(checkpoint, manifest, job.config);
+  job.steps_done = manifest.state.step;
+  job.first_loss = manifest.state.first_loss;
+  job.last_loss = manifest.state.last_loss;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("Lion gives the same bits over stages, schedules, ZeRO and states that are offloaded") {
+  const RunRecord expected = run(lion_job({1, 1, 2, 1}), 4);
+  CHECK(expected.loss.back() < expected.loss.front());
+  TrainJob adamw = lion_job({1, 1, 2, 1});
+  adamw.optimizer = {};
+  CHECK((run(adamw, 4).weights != expected.weights));
+  for (Layout layout : {Layout{1, 1, 2, 1}, Layout{2, 1, 2, 1, "zb-v", 2}}) {
+    for (layout.zero = 0; layout.zero <= most_zero_stages; ++layout.zero) {
+      for (const bool offload : {false, true}) {
+        layout.offload = layout.parameters = offload;
+        INFO(to_string(layout));
+        CHECK((run(lion_job(layout), 4) == expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("a run under Lion goes on from a checkpoint to the bit, in the same layout and in another") {
+  const RunRecord whole = run(lion_job({2, 1, 1, 1}), 5);
+  const TempFolder folder;
+  Trainer first(lion_job({2, 1, 1, 1}));
+  for (int step = 0; step < 3; ++step) first.step();
+  first.save_checkpoint(folder.path());
+  const fs::path checkpoint = checkpoint_path(folder.path(), 3);
+  const CheckpointManifest manifest = verify_checkpoint(checkpoint);
+  CHECK(manifest.state.optimizer == "lion");
+  const InitialState initial = open_checkpoint(checkpoint, manifest, lion_job({}).config);
+  CHECK(initial.states.size() == 1);
+  CHECK(initial.states.contains("exp_avg"));
+  for (const Layout& layout : {Layout{2, 1, 1, 1}, Layout{4, 1, 1, 1, "zb-h1"}}) {
+    INFO(to_string(layout));
+    CHECK((run(from_checkpoint(checkpoint, layout), 2).weights == whole.weights));
+  }
+}
+
+TEST_CASE("post-validation gives Lion the bits of steps that wait, whether a step is redone or not", "[post-validation]") {
+  TinyRun tiny{.layers = 4, .microbatches = 6, .layout = {4, 1, 1, 1, "zb-h2"}};
+  TrainJob job = job_of(tiny);
+  job.optimizer = default_settings("lion");
+  job.clip_norm = some_clip(job, 6);
+  const Steps early = steps_of(job, true, 6);
+  CHECK(early.same_bits(steps_of(job, false, 6)));
+  CHECK(early.previewed > 0);
+}
+
+TEST_CASE("the devices keep one state under Lion and two under AdamW") {
+  TrainJob lion = lion_job({}), adamw = lion_job({});
+  adamw.optimizer = {};
+  const auto optimizer_bytes = [](const TrainJob& job) {
+    std::size_t bytes = 0;
+    for (const DeviceMemory& device : estimate_job(job).devices) bytes += device.use.optimizer;
+    return bytes;
+  };
+  CHECK(2 * optimizer_bytes(lion) == optimizer_bytes(adamw));
+}
+
+TEST_CASE("what cuts matrices is refused to an optimizer that steps them whole, by name") {
+  const Optimizer whole({.defaults = {.name = "rows"}, .granularity = Granularity::matrix, .states = {}, .rule = nullptr}, {});
+  const auto refused = [&](const Layout& layout) {
+    try {
+      check_granularity(whole, lion_job(layout));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  CHECK(refused({2, 1, 2, 1}) == "none");
+  CHECK_THAT(refused({1, 2, 1, 1}), Contains("tp 2") && Contains("the optimizer rows steps whole matrices"));
+  Layout layout{1, 1, 2, 1};
+  layout.zero = 1;
+  CHECK_THAT(refused(layout), Contains("zero 1") && Contains("replicas cut them"));
+  layout = {};
+  layout.offload = true;
+  CHECK_THAT(refused(layout), Contains("offload optimizer") && Contains("cut them"));
+  CHECK_NOTHROW(check_granularity(*make_optimizer(default_settings("lion")), lion_job({1, 2, 1, 1})));
+}
