@@ -61,7 +61,7 @@ TEST_CASE("a run under Lion goes on from a checkpoint to the bit, in the same la
   const TempFolder folder;
   Trainer first(lion_job({2, 1, 1, 1}));
   for (int step = 0; step < 3; ++step) first.step();
-  first.save_checkpoint(folder.path());
+  first.start_checkpoint(folder.path()).get();
   const fs::path checkpoint = checkpoint_path(folder.path(), 3);
   const CheckpointManifest manifest = verify_checkpoint(checkpoint);
   CHECK(manifest.state.optimizer == "lion");
