@@ -59,6 +59,7 @@ set(training_included_headers
   model/optimizer/optimizer_settings.hpp
   model/config/precision.hpp
   model/config/recompute.hpp
+  model/config/trained_parts.hpp
   model/config/offload.hpp
   model/weights/saved_type.hpp
   model/config/zero.hpp)
