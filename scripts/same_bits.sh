@@ -116,7 +116,11 @@ gpt2 --precision fp16 --loss-scale-window 2 --steps 2 =old=> --steps 4
 tiny --nproc 2 --pp 2 --transport ucx
 gpt2 --nproc 2 --dp 2 --zero 3 --transport ucx
 tiny --nproc 2 --tp 2 --pp 2 --schedule zb-h1 --transport ucx
+tiny --nproc 2 --tp 2 --transport ucx
+gpt2 --nproc 4 --pp 2 --tp 2 --transport ucx
 gpt2 --nproc 2 --cp 2 --pp 2 --transport ucx
+tiny --nproc 2 --cp 2 --dp 2 --zero 2 --transport ucx
+llama-tied --nproc 2 --cp 2 --transport ucx
 END
 }
 

@@ -84,11 +84,6 @@ bool PipelineActors::follow_for(std::chrono::milliseconds patience) {
   return true;
 }
 
-StageId PipelineActors::id_of(int rank) const {
-  const MeshCoordinate at = parts_.at(rank);
-  return {at.dp, at.pp, at.part};
-}
-
 // Whatever can fail in one process alone comes first. No credit is given, nor anything else said, before all processes have
 // everybody who may be told.
 void PipelineActors::build(const ComputeFactory& make_compute, const SourceFactory& make_source) {

@@ -53,7 +53,7 @@ class PipelineActors {
 
   const schedules::Placement& placement() const { return plan_->placement; }
   std::size_t index(const StageId& id) const { return static_cast<std::size_t>(parts_.rank(coordinate(id))); }
-  StageId id_of(int rank) const;
+  StageId id_of(int rank) const { return stage_id(parts_.at(rank)); }
   StageId stage_of(const Edge& edge, int virtual_stage) const;
   int process_of(const StageId& id) const { return parts_.place(parts_.rank(coordinate(id))).process; }
   bool is_here(const StageId& id) const { return process_of(id) == process_; }

@@ -66,8 +66,7 @@ void SupervisorActor::on_exit() {
 }
 
 StageId SupervisorActor::stage_at(std::size_t index) const {
-  const MeshCoordinate at = setup_.stages.at(static_cast<int>(index));
-  return {at.dp, at.pp, at.part};
+  return stage_id(setup_.stages.at(static_cast<int>(index)));
 }
 
 std::string SupervisorActor::label(std::size_t index) const {

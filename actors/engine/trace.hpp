@@ -17,6 +17,7 @@ struct StageId {
 };
 // Its place in the mesh of stages: {.dp = replicas, .pp = stages, .part = parts}.
 inline MeshCoordinate coordinate(const StageId& id) { return {.dp = id.replica, .pp = id.stage, .part = id.part}; }
+inline StageId stage_id(const MeshCoordinate& at) { return {at.dp, at.pp, at.part}; }
 
 // When an action ran, on the steady clock; both zero for a compute that does not measure.
 struct ActionTimes {

@@ -8,17 +8,6 @@
 #include "schedules/plan/forward_only.hpp"
 
 namespace pipetrain {
-namespace {
-
-World open_world(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel) {
-  const Mesh mesh = dealt_mesh({.dp = 1, .pp = job.pp, .tp = job.tp}, job.devices, channel ? job.processes.get() : nullptr);
-  const auto transport = channel ? open_transport(*job.processes, mesh, job.devices.kind, channel) : nullptr;
-  return World(
-      mesh, channel ? channel->process() : 0, [&](int rank) { return open_device(job.devices, mesh.place(rank).device); },
-      transport);
-}
-
-}  // namespace
 
 std::vector<std::vector<Block>> generation_blocks(const GenerationJob& job) {
   auto blocks = partition_blocks(job.config, job.pp, job.positions);
@@ -35,7 +24,8 @@ GenerationLayout::GenerationLayout(const GenerationJob& job, const std::shared_p
     : plan_(schedules::forward_only_plan(job.pp, job.sequences)),
       needs_(schedules::forward_only_needs(plan_)),
       blocks_(generation_blocks(job)),
-      world_(open_world(job, channel)),
+      world_(open_world(dealt_mesh({.dp = 1, .pp = job.pp, .tp = job.tp}, job.devices, channel ? job.processes.get() : nullptr),
+                        job.devices, job.processes.get(), channel)),
       reach_(world_, planned),
       parts_(world_.mesh()) {
   for (const auto& members : world_.mesh().groups({Axis::tp})) {

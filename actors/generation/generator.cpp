@@ -54,10 +54,7 @@ class GenerationCompute : public RankedCompute {
 
   static std::vector<RankMaker> makers(const std::vector<GenerationRankSetup>& setups) {
     std::vector<RankMaker> makers;
-    for (const auto& setup : setups) {
-      makers.push_back({"w" + std::to_string(setup.id.pp) + "r" + std::to_string(setup.id.tp),
-                        [&setup] { return std::make_unique<GenerationRank>(setup); }});
-    }
+    for (const auto& setup : setups) makers.push_back({setup.id, [&setup] { return std::make_unique<GenerationRank>(setup); }});
     return makers;
   }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <future>
+#include <string>
 #include <utility>
 
 namespace pipetrain {
@@ -16,7 +17,9 @@ struct RankedCompute::Running {
 RankedCompute::RankedCompute(const std::vector<RankMaker>& ranks) : ranks_(ranks.size()) {
   std::vector<std::future<void>> ready;
   for (std::size_t index = 0; index < ranks.size(); ++index) {
-    workers_.push_back(std::make_unique<Worker>(ranks[index].worker));
+    const MeshCoordinate& id = ranks[index].id;
+    workers_.push_back(std::make_unique<Worker>("w" + std::to_string(id.pp) + "r" + std::to_string(id.tp) +
+                                                (id.cp > 0 ? "c" + std::to_string(id.cp) : "")));
     auto build = std::make_shared<std::packaged_task<void()>>([this, index, &ranks] { ranks_[index] = ranks[index].make(); });
     ready.push_back(build->get_future());
     workers_.back()->post([build] { (*build)(); });

@@ -12,6 +12,7 @@
 #include "actors/ranks/rank_streams.hpp"
 #include "actors/ranks/worker.hpp"
 #include "core/device.hpp"
+#include "core/mesh.hpp"
 
 namespace pipetrain {
 
@@ -54,8 +55,8 @@ class ComputeRank {
 class RankedCompute : public StageCompute {
  public:
   struct RankMaker {
-    std::string worker;                                  // the name of its thread
-    std::function<std::unique_ptr<ComputeRank>()> make;  // called there
+    MeshCoordinate id;
+    std::function<std::unique_ptr<ComputeRank>()> make;  // called on the rank's worker
   };
   // All ranks at once; throws the first failure.
   explicit RankedCompute(const std::vector<RankMaker>& ranks);

@@ -37,18 +37,19 @@ Mesh planned_mesh(const Mesh& mesh, const std::optional<PlannedProcesses>& plann
   return planned ? Mesh(mesh.shape(), deal_ranks(mesh.size(), planned->processes)) : mesh;
 }
 
-std::unique_ptr<Device> open_device(const DeviceSettings& devices, int number) {
-  return devices.kind == DeviceKind::cpu ? make_cpu_device(number, devices.threads) : make_cuda_device(number);
-}
-
-std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices,
-                                          const std::shared_ptr<EngineChannel>& channel) {
-  const auto make = [&](ControlPlane& control, const Mesh& kept) {
-    if (processes.make_transport) return processes.make_transport(control, kept);
-    const TransportKind* wanted = processes.transport ? &*processes.transport : nullptr;
-    return make_transport(choose_transport(control, kept, devices, wanted), control, kept);
+World open_world(const Mesh& mesh, const DeviceSettings& devices, const RunProcesses* processes,
+                 const std::shared_ptr<EngineChannel>& channel) {
+  const auto open = [&](int rank) {
+    const int number = mesh.place(rank).device;
+    return devices.kind == DeviceKind::cpu ? make_cpu_device(number, devices.threads) : make_cuda_device(number);
   };
-  return join_transport(processes.control, mesh, make, channel);
+  if (!channel) return World(mesh, 0, open);
+  const auto make = [&](ControlPlane& control, const Mesh& kept) {
+    if (processes->make_transport) return processes->make_transport(control, kept);
+    const TransportKind* wanted = processes->transport ? &*processes->transport : nullptr;
+    return make_transport(choose_transport(control, kept, devices.kind, wanted), control, kept);
+  };
+  return World(mesh, channel->process(), open, join_transport(processes->control, mesh, make, channel));
 }
 
 std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own) {

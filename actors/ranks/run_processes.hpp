@@ -9,7 +9,7 @@
 #include "actors/ranks/named_values.hpp"
 #include "comm/control_plane.hpp"
 #include "comm/transport.hpp"
-#include "core/device.hpp"
+#include "comm/world.hpp"
 #include "core/mesh.hpp"
 
 namespace pipetrain {
@@ -37,14 +37,11 @@ Mesh planned_mesh(const Mesh& mesh, const std::optional<PlannedProcesses>& plann
 // Ranks all in this process (null), or dealt to the processes in order, on the devices. Throws Error(input) for fewer ranks
 // than processes, and when the devices name GPUs but not one for each rank of this process.
 Mesh dealt_mesh(const MeshShape& shape, const DeviceSettings& devices, const RunProcesses* processes);
-// The device of this number.
-std::unique_ptr<Device> open_device(const DeviceSettings& devices, int number);
-
-// The transport that the processes agree on. A process that it loses is one that the channel loses; it is aborted when another
-// process fails while the run is built. Every process calls it at the same time. Throws as choose_transport() and
-// make_transport() do.
-std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices,
-                                          const std::shared_ptr<EngineChannel>& channel);
+// Opens the devices of this process's ranks and, where there is a channel, the transport that the processes agree on. A process
+// that it loses is one that the channel loses; it is aborted when another process fails while the run is built. Every process
+// calls it at the same time. Throws as World, choose_transport() and make_transport() do.
+World open_world(const Mesh& mesh, const DeviceSettings& devices, const RunProcesses* processes,
+                 const std::shared_ptr<EngineChannel>& channel);
 
 // Bytes of this host's memory that the run's other processes on it say they need; this one needs `own`. Every process calls it
 // at the same time.

@@ -18,6 +18,7 @@ namespace pipetrain {
 namespace {
 
 constexpr std::int64_t most_process_count = 4096;
+constexpr const char* or_alone = ", or give --nnodes 1 where each process is to be a run of its own";
 constexpr const char* read_token_variable = "PIPETRAIN_TOKEN";
 
 using Environment = std::map<std::string, std::string>;
@@ -125,8 +126,8 @@ void place_by_launcher(const OptionValues& values, const LaunchPlace& place, Pro
   options.processes = place.processes;
   if (place.processes == 0) {
     if (!values.given("nnodes"))
-      throw Error(ErrorKind::input, fmt::format("{}: {} does not tell how many processes there are; give --nnodes N",
-                                                place.where, place.launcher));
+      throw Error(ErrorKind::input, fmt::format("{}: {} does not tell how many processes there are; give --nnodes N{}",
+                                                place.where, place.launcher, or_alone));
     options.processes = read_nnodes(values);
     if (place.process >= options.processes)
       values.fail("nnodes", fmt::format("{} says that this is process {}, counted from 0", place.launcher, place.process));
@@ -139,8 +140,8 @@ void place_by_launcher(const OptionValues& values, const LaunchPlace& place, Pro
   options.locals = place.local_processes;
   const auto master = read_master(values);
   if (!master && place.host.empty() && options.several())
-    throw Error(ErrorKind::input,
-                fmt::format("{}: {} does not tell where process 0 is; give --master HOST:PORT", place.where, place.launcher));
+    throw Error(ErrorKind::input, fmt::format("{}: {} does not tell where process 0 is; give --master HOST:PORT{}", place.where,
+                                              place.launcher, or_alone));
   options.job = place.job;
   if (!place.host.empty()) options.master.host = place.host;
   if (place.port) options.master.port = *place.port;
@@ -232,8 +233,7 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
     if (!place) options.locals = 0;
     guess_locals(options);
     const std::string where = place ? place->where : values.where("nnodes");
-    check_processes(where, options.processes, ranks,
-                    place ? "; or give --nnodes 1, where each process is to be a run of its own" : "");
+    check_processes(where, options.processes, ranks, place ? or_alone : "");
     if (options.several()) check_token(values.given("master") ? values.where("master") : where, options.master, options.token);
   }
   if (options.several()) options.notes = token_notes(values, options.token);

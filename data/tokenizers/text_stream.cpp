@@ -10,7 +10,7 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::string_view replacement = "\xEF\xBF\xBD";
+constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
 constexpr std::size_t context = 6;       // ids before new ones that may change their text
 constexpr std::size_t longest_wait = 8;  // ids: more than any character has bytes
 
@@ -49,7 +49,7 @@ TextStream::TextStream(const Tokenizer* tokenizer, std::vector<std::int32_t> pro
   while (tokenizer_ != nullptr && begin_ > 0 && decode(begin_, given_).empty()) begin_ -= std::min(begin_, given_ - begin_);
   // Not between ids that are bytes of one character.
   while (tokenizer_ != nullptr && begin_ > 0 && given_ - begin_ < 2 * context &&
-         decode(begin_, given_).starts_with(replacement))
+         decode(begin_, given_).starts_with(replacement_character))
     --begin_;
 }
 
@@ -81,7 +81,7 @@ std::string TextStream::decode(std::size_t begin, std::size_t end) const {
 std::string TextStream::take_new_text(bool all) {
   if (given_ == ids_.size()) return "";
   const std::string before = decode(begin_, given_), now = decode(begin_, ids_.size());
-  const bool unfinished = now.ends_with(replacement) && ids_.size() - given_ < longest_wait;
+  const bool unfinished = now.ends_with(replacement_character) && ids_.size() - given_ < longest_wait;
   if (unfinished && !all) return "";
   given_ends_.push_back(std::exchange(given_, ids_.size()));
   while (given_ends_.size() > 1 && given_ - given_ends_[1] >= context) given_ends_.pop_front();

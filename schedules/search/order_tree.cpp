@@ -7,7 +7,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double no_time = std::numeric_limits<double>::infinity();
 constexpr double tree_rounding = 1e-12;
 
 }  // namespace
@@ -39,7 +39,7 @@ double OrderTree::input_at(Letter::Kind kind, const Chunk& chunk) {
   const int producer = kind == Letter::F ? chunk.v - 1 : chunk.v + 1;
   if (kind == Letter::W || producer < 0 || producer == problem_.virtual_stages()) return 0;
   const int microbatch = chunk.done[kind];
-  if (chunk_of(producer).done[kind] <= microbatch) return never;
+  if (chunk_of(producer).done[kind] <= microbatch) return no_time;
   return end_of(kind == Letter::F ? forwards_ : backwards_, producer, microbatch) +
          problem_.transfer(std::min(chunk.v, producer));
 }
@@ -54,7 +54,7 @@ std::vector<OrderTree::Choice> OrderTree::choices() {
         const int limit = kind == Letter::F ? problem_.microbatches() : chunk.done[kind - 1];
         if (chunk.done[kind] == limit || (kind == Letter::F && stage.held == problem_.cap(s))) continue;
         const double input = input_at(kind, chunk);
-        if (input == never) continue;
+        if (input == no_time) continue;
         const double start = std::max(input, stage.free_at);
         all.push_back({s, {kind, static_cast<std::uint8_t>(c)}, start, start + problem_.time(kind, chunk.v)});
       }
@@ -87,7 +87,7 @@ double OrderTree::bound() {
         const int left = problem_.microbatches() - chunk.done[kind];
         if (left == 0) continue;
         const double input = input_at(kind, chunk);
-        const double start = std::max(stage.free_at, input == never ? 0 : input);
+        const double start = std::max(stage.free_at, input == no_time ? 0 : input);
         bound = std::max(bound, start + left * problem_.time(kind, chunk.v) + after[kind]);
       }
     }

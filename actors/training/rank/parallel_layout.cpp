@@ -87,18 +87,12 @@ void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::v
   check_divided_stages(job, ranks);
 }
 
-World open_world(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel) {
-  const Mesh mesh = mesh_of(job);
-  return World(
-      mesh, channel ? channel->process() : 0, [&](int rank) { return open_device(job.devices, mesh.place(rank).device); },
-      channel ? open_transport(*job.processes, mesh, job.devices.kind, channel) : nullptr);
-}
-
 // Checked before anything is opened.
 World checked_world(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,
                     const std::shared_ptr<EngineChannel>& channel, const std::optional<PlannedProcesses>& planned) {
-  check_layout(job, plan, parts, planned_mesh(mesh_of(job), planned));
-  return open_world(job, channel);
+  const Mesh mesh = mesh_of(job);
+  check_layout(job, plan, parts, planned_mesh(mesh, planned));
+  return open_world(mesh, job.devices, job.processes.get(), channel);
 }
 
 }  // namespace

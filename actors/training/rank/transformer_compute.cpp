@@ -14,9 +14,7 @@ namespace {
 std::vector<RankedCompute::RankMaker> rank_makers(std::vector<RankSetup>& setups, const InitialState& state) {
   std::vector<RankedCompute::RankMaker> makers;
   for (RankSetup& setup : setups) {
-    makers.push_back({"w" + std::to_string(setup.id.pp) + "r" + std::to_string(setup.id.tp) +
-                          (setup.id.cp > 0 ? "c" + std::to_string(setup.id.cp) : ""),
-                      [&setup, &state] {
+    makers.push_back({setup.id, [&setup, &state] {
                         auto rank = std::make_unique<RankCompute>(std::move(setup));
                         rank->state().load(state);
                         return rank;

@@ -10,7 +10,7 @@ namespace {
 
 // Of each stage, the share of the step, from its first action to its last on any stage, in which it ran none.
 std::vector<std::optional<double>> stage_bubbles(const std::vector<StageTrace>& stages) {
-  using Seconds = std::chrono::duration<double>;
+  using Duration = std::chrono::duration<double>;
   auto first = std::chrono::steady_clock::time_point::max();
   auto last = std::chrono::steady_clock::time_point::min();
   std::vector<double> busy(stages.size(), 0);
@@ -19,10 +19,10 @@ std::vector<std::optional<double>> stage_bubbles(const std::vector<StageTrace>& 
       if (schedules::is_move(action.action.kind)) continue;  // beside what keeps the stage busy
       first = std::min(first, action.times.start);
       last = std::max(last, action.times.end);
-      busy[stage] += Seconds(action.times.end - action.times.start).count();
+      busy[stage] += Duration(action.times.end - action.times.start).count();
     }
   }
-  const double makespan = Seconds(last - first).count();
+  const double makespan = Duration(last - first).count();
   std::vector<std::optional<double>> bubbles;
   for (const double seconds : busy)
     bubbles.push_back(makespan > 0 ? std::optional(std::max(0.0, 1 - seconds / makespan)) : std::nullopt);

@@ -138,7 +138,7 @@ TEST_CASE("a process of a stopped run that misses another one blames it, unless 
       CHECK_THAT(second.err(), Contains("stopped by SIGTERM: another process ended before the run could save (process 0 ") &&
                                    Contains("the launcher's grace of 1 s was over") && !Contains("pipetrain: error"));
     } else {
-      CHECK_THAT(second.err(), Contains("pipetrain: error: process 0 ") && !Contains("grace"));
+      CHECK_THAT(second.err(), Contains("pipetrain: error: [rank 1] process 0 ") && !Contains("grace"));
     }
   }
 }

@@ -14,6 +14,7 @@
 
 using namespace pipetrain;
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using Words = std::vector<std::string>;
 
@@ -125,7 +126,9 @@ TEST_CASE("a process of a launcher is a run of its own where --nnodes 1 says so"
   }
   CHECK(parse_processes({"--pp", "2", "--nnodes", "1"}, {{launch_variable, "1/2 1/2 0 127.0.0.1 29500"}}).processes.several());
   CHECK_THAT(refused_processes({}, task), StartsWith("SLURM_PROCID=3: 4 processes for 1 rank") &&
-                                              Contains("or give --nnodes 1, where each process is to be a run of its own"));
+                                              EndsWith(", or give --nnodes 1 where each process is to be a run of its own"));
+  for (const Environment& far : {Environment{{"PMIX_RANK", "3"}}, Environment{{"RANK", "1"}, {"WORLD_SIZE", "2"}}})
+    CHECK_THAT(refused_processes({"--pp", "2"}, far), Contains(", or give --nnodes 1 where"));
   CHECK_THAT(launch_refused({"--pp", "2", "--nproc", "2"}, task), Contains("or give --nnodes 1"));
 }
 
