@@ -73,29 +73,34 @@ void step_on_cores(std::size_t parameters, int threads, Device* gpu) {
       parameters, median_seconds(step), 28);
 }
 
+// One tensor that is trained in bf16, with master weights.
+ParameterLayout one_tensor(std::size_t parameters) {
+  const Shape shape{static_cast<std::int64_t>(parameters)};
+  ParameterLayout layout;
+  layout.blocks = {{{BlockKind::mlp, 0}, 0, {{TensorRole::mlp_in_weight, shape}}}};
+  layout.parameters = {{.name = "weight", .role = TensorRole::mlp_in_weight, .full = shape, .local = shape}};
+  layout.weight_elements = layout.grad_elements = parameters;
+  layout.chunk_grads = {{0, parameters}};
+  layout.replicated_grads = layout.zeroed_grads = {{0, 0}};
+  return layout;
+}
+
 // Moments and master weights come in and go out, 12 bytes each way; gradients and rounded weights are the GPU's.
 void step_through_gpu(std::size_t parameters, Device& gpu) {
   const auto stream = gpu.make_stream("bench");
   const auto ops = make_cuda_ops(*stream, true);
   const auto optimizer = make_optimizer(OptimizerSettings{});
-  const auto count = static_cast<std::int64_t>(parameters);
-  const Buffer grads = gpu.allocate(parameters * sizeof(float), "gradients"),
-               rounded = gpu.allocate(parameters * size_of(DType::bf16), "rounded weights");
-  const OptimizerArenas arenas{{}, {grads.data(), {count}, DType::f32}, {}, {rounded.data(), {count}, DType::bf16}};
-  stream->zero(arenas.grads);
+  const Precision precision = Precision::bf16();
+  const Offload offload{.optimizer = true};
+  const ParameterLayout layout = one_tensor(parameters);
+  const StatePlaces places(layout, {.precision = precision, .offload = offload});
+  const Buffer memory = gpu.allocate(parameters * sizeof(float), "gradients");
+  const Tensor grads{memory.data(), {static_cast<std::int64_t>(parameters)}, DType::f32};
+  stream->zero(grads);
   OffloadStreams streams(gpu, "bench");
-  OffloadedOptimizer offloaded({.device = gpu,
-                                .streams = streams,
-                                .optimizer = *optimizer,
-                                .units = {one_part(parameters)},
-                                .elements = parameters,
-                                .outside = {.states = true, .masters = true},
-                                .rounds = true,
-                                .folder = {},
-                                .name = "bench"},
-                               *ops);
+  OffloadedOptimizer offloaded({gpu, *ops, *optimizer, "adamw", places, precision, offload, "bench"}, streams, nullptr);
   const auto step = [&] {
-    offloaded.step(arenas, {.lr = 1e-3F, .step = 5, .grad_scale = 1}, {[](std::size_t) {}, [](std::size_t) {}});
+    offloaded.step(grads, {.lr = 1e-3F, .step = 5, .grad_scale = 1}, {[](std::size_t) {}, [](std::size_t) {}});
     stream->synchronize();
     streams.synchronize();
   };

@@ -215,7 +215,7 @@ train_both() {
   local folder=$1 failed=''
   shift
   if ! train "$old_program" "$folder/old" "$@"; then failed="the old program fails: $(tail -n 1 "$folder/old/messages")"; fi
-  if ! train "$new_program" "$folder/new" "$@"; then failed+=" the new program fails: $(tail -n 1 "$folder/new/messages")"; fi
+  if ! train "$new_program" "$folder/new" "$@"; then failed+="${failed:+; }the new program fails: $(tail -n 1 "$folder/new/messages")"; fi
   if [[ -n $failed ]]; then
     echo "$failed"
   else

@@ -10,7 +10,7 @@
 #include "actors/training/records/health_watch.hpp"
 #include "actors/training/records/run_records.hpp"
 #include "actors/training/run/job_description.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "apps/launch/failed_run.hpp"
 #include "apps/launch/joined_run.hpp"

@@ -8,7 +8,7 @@
 #include "actors/training/rank/stage_memory.hpp"
 #include "actors/training/rank/turns.hpp"
 #include "actors/training/run/evaluation.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "braid_failures.hpp"
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"

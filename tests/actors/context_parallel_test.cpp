@@ -8,7 +8,7 @@
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/rank/stage_memory.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/samples/split.hpp"

@@ -6,7 +6,7 @@
 #include "actors/training/job/job_settings.hpp"
 #include "actors/training/records/profile.hpp"
 #include "actors/training/run/job_description.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "schedules/builders/builders.hpp"

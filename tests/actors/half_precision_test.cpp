@@ -5,7 +5,7 @@
 
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
 #include "model/config/mode_names.hpp"

@@ -3,7 +3,7 @@
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/job/optimizer_check.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "early_steps.hpp"

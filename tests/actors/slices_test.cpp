@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "actors/training/run/evaluation.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/samples/split.hpp"

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "actors/training/run/job_estimate.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"

@@ -1,7 +1,7 @@
 // ZeRO: the bits of replicas that keep everything, in less memory.
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
 #include "model/costs.hpp"

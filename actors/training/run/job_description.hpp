@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 
 namespace pipetrain {
 

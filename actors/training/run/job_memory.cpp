@@ -100,4 +100,13 @@ std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJo
   return {};
 }
 
+JobEstimate estimate_job(const TrainJob& of, const std::optional<PlannedProcesses>& planned) {
+  TrainJob job = of;
+  job.processes = nullptr;
+  const ParallelLayout layout(job, nullptr, planned);
+  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}};
+  estimate.shortage = memory_shortage(layout, job, estimate.devices);
+  return estimate;
+}
+
 }  // namespace pipetrain

@@ -12,7 +12,7 @@
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/golden_run.hpp"
 #include "actors/real_processes.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "data/samples/split.hpp"

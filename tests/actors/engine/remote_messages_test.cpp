@@ -2,10 +2,10 @@
 #include <random>
 
 #include "actors/engine/remote/codec.hpp"
-#include "catch.hpp"
-#include "core/error.hpp"
 #include "actors/thread_processes.hpp"
 #include "actors/tiny_run.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;

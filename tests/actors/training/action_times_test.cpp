@@ -4,12 +4,12 @@
 #include <thread>
 #include <tuple>
 
+#include "actors/golden_run.hpp"
 #include "actors/training/rank/action_clock.hpp"
 #include "actors/training/records/run_timeline.hpp"
 #include "catch.hpp"
 #include "core/cpu_stream.hpp"
 #include "core/device.hpp"
-#include "actors/golden_run.hpp"
 #include "schedules/builders/builders.hpp"
 
 using namespace pipetrain;

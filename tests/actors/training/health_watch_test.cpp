@@ -1,8 +1,8 @@
 // What a run is told of stages that fall behind, losses that jump and norms that grow.
 #include "actors/training/records/health_watch.hpp"
 
-#include "catch.hpp"
 #include "actors/golden_run.hpp"
+#include "catch.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;

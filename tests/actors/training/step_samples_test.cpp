@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "catch.hpp"
 #include "actors/golden_run.hpp"
+#include "catch.hpp"
 #include "model/families/family.hpp"
 #include "model/weights/weights.hpp"
 
