@@ -1,20 +1,16 @@
-// What one rank keeps from step to step, and what a step's end does to it: a ParameterStorage for each group of parameters that
-// is trained, and the weights of those that are frozen. All methods run on the rank's worker; but for load(), read() and
-// snapshot() they only enqueue. Parameters are named by their index in the layout of the whole rank.
+// What one rank keeps from step to step, and what a step's end does to it. Where it lies is up to its GroupStorages. All
+// methods run on the rank's worker; but for load(), read() and snapshot() they only enqueue. Parameters are named by their
+// index in the layout of the whole rank.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
+#include "actors/training/rank/group_storages.hpp"
 #include "actors/training/rank/rank_setup.hpp"
-#include "actors/training/state/frozen_weights.hpp"
-#include "actors/training/state/parameter_storage.hpp"
 #include "actors/training/state/state_snapshot.hpp"
 #include "model/parameters/gradient_sums.hpp"
-#include "model/parameters/grouped_parameters.hpp"
-#include "model/parameters/parameter_groups.hpp"
 
 namespace pipetrain {
 
@@ -24,8 +20,8 @@ class RankState {
   RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops);
 
   // What the operations read, and where they add gradients.
-  ParameterStore& parameters() { return *parameters_; }
-  GradientPlaces gradient_places() const;
+  ParameterStore& parameters() { return storages_.parameters(); }
+  GradientPlaces gradient_places() const { return storages_.gradient_places(); }
   // See GradientStorage.
   bool shares_gradient_memory() const { return any_gradients(&GradientStorage::opens); }
   void open_gradients(std::size_t block);
@@ -37,9 +33,9 @@ class RankState {
   void load(const InitialState& state);
   // Some of what this rank holds (StatePlaces::held, and weights that are frozen) of one state, dense f32, to host memory. Only
   // between steps; waits for the device. Throws Error(internal) for what it does not hold.
-  void read(const StatePart& part, float* out);
+  void read(const StatePart& part, float* out) { storages_.read(part, out); }
   // Throws Error(internal) likewise.
-  void check_holds(const StatePart& part) const { static_cast<void>(holder(part)); }
+  void check_holds(const StatePart& part) const { storages_.check_holds(part); }
   // Of what this rank saves: every step waits until the last moment taken has been copied. Allocated by the first call, where
   // the setup does not say that it saves.
   StateSnapshot& snapshot();
@@ -75,35 +71,18 @@ class RankState {
   std::vector<Stream*> transfer_streams();
 
   // Bytes of the device, before anything is allocated.
-  static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
+  static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout) {
+    return GroupStorages::memory(setup, layout);
+  }
 
  private:
-  struct TrainedGroup {
-    TrainedGroup(const GroupLayout& group, const StorageSetup& setup, Ops& ops) : of(group), storage(setup, ops) {}
-    const GroupLayout& of;
-    ParameterStorage storage;
-    std::vector<CountedPart> counted;  // in the norm, by their index in the group's layout
-  };
-  // The part of a parameter that a rank holds, by its index in the layout of its group; without a group it is frozen.
-  struct Holder {
-    TrainedGroup* group;
-    HeldPart held;
-  };
-
-  TrainedGroup& add_trained(const GroupLayout& group);
   bool any_gradients(bool (GradientStorage::*has)() const) const;
-  Holder holder(const StatePart& part) const;
   TiedGrads tied_sums(const TrainedGroup& group) const;
 
   const RankSetup& setup_;
-  const ParameterLayout& layout_;
   TensorParallel tp_;
   Ops& ops_;
-  const std::vector<GroupLayout> groups_;
-  std::vector<std::unique_ptr<TrainedGroup>> trained_;
-  std::unique_ptr<FrozenWeights> frozen_;     // null: nothing is
-  std::optional<GroupedParameters> grouped_;  // where there are several groups
-  ParameterStore* parameters_ = nullptr;
+  GroupStorages storages_;
   std::optional<StateSnapshot> snapshot_;
   std::int64_t applied_steps_ = 0;
 };

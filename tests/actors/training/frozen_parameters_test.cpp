@@ -9,7 +9,7 @@
 #include "actors/tiny_run.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
-#include "actors/training/run/job_estimate.hpp"
+#include "actors/training/run/job_memory.hpp"
 #include "actors/training/run/make_train_job.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"

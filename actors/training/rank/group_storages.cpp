@@ -1,0 +1,134 @@
+#include "actors/training/rank/group_storages.hpp"
+
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+StorageSetup storage_setup(const RankSetup& setup, const ParameterLayout& layout) {
+  // One microbatch's gradients are complete as they come.
+  const bool leave_summed = setup.zero.divides_grads() && setup.replicas > 1 && setup.microbatches == 1 && setup.same_order;
+  return {.layout = layout,
+          .rank = setup.id,
+          .device = setup.device,
+          .replicas = setup.groups.data,
+          .places = {.zero = setup.zero,
+                     .place = place_among(setup.zero, setup.replicas, setup.replica),
+                     .precision = setup.numerics.precision,
+                     .actions = setup.actions,
+                     .offload = setup.offload,
+                     .grads_leave_summed = leave_summed,
+                     .previews = setup.previews},
+          .prefetch = setup.zero.prefetch,
+          .optimizer = setup.optimizer,
+          .saves = setup.saves};
+}
+
+FrozenWeights::Setup frozen_setup(const RankSetup& setup, const ParameterLayout& layout) {
+  return {.layout = layout, .rank = setup.id, .type = setup.numerics.precision.compute, .saves = setup.saves};
+}
+
+}  // namespace
+
+GroupStorages::GroupStorages(const RankSetup& setup, const ParameterLayout& layout, Ops& ops)
+    : setup_(setup), layout_(layout), groups_(group_layouts(layout)) {
+  std::vector<GroupedParameters::Member> members;
+  for (const GroupLayout& group : groups_) {
+    if (is_trained(group.group)) {
+      members.push_back({group, add_trained(group, ops).storage.weights()});
+    } else {
+      frozen_ = std::make_unique<FrozenWeights>(frozen_setup(setup, group.layout), ops.stream());
+      members.push_back({group, frozen_->weights()});
+    }
+  }
+  if (members.size() > 1) {
+    grouped_.emplace(layout, members);
+    parameters_ = &*grouped_;
+  } else {
+    parameters_ = &members.front().weights;
+  }
+}
+
+TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
+  trained_.push_back(std::make_unique<TrainedGroup>(group, storage_setup(setup_, group.layout), ops));
+  TrainedGroup& added = *trained_.back();
+  // Where ranks share sequences and keep the same, the first part's rank counts.
+  const StatePlaces& places = added.storage.places();
+  if (setup_.id.cp == 0 || places.is_sharded()) added.counted = places.counted(setup_.id.tp);
+  return added;
+}
+
+GradientPlaces GroupStorages::gradient_places() const {
+  if (groups_.size() == 1 && !frozen_) return trained_.front()->storage.gradients().places();
+  std::vector<GroupGradients> groups;
+  for (const auto& group : trained_) groups.push_back({group->of.group, group->storage.gradients().places()});
+  return grouped_places(layout_, groups);
+}
+
+void GroupStorages::load(const InitialState& state) {
+  if (frozen_) frozen_->load(*state.weights);
+  for (const auto& group : trained_) {
+    group->storage.load(weights_state, *state.weights);
+    for (const auto& [name, source] : state.states) group->storage.load(name, *source);
+    group->storage.loaded();
+  }
+}
+
+GroupStorages::Holder GroupStorages::holder(const StatePart& part) const {
+  const auto holds = [&](const HeldPart& held, std::size_t index) {
+    return held.parameter == index && held.begin <= part.begin && part.begin + part.elements <= held.end;
+  };
+  for (const auto& group : trained_) {
+    const auto index = group->of.index_of(part.parameter);
+    if (!index) continue;
+    for (const HeldPart& held : group->storage.places().held()) {
+      if (holds(held, *index)) return {group.get(), held};
+    }
+  }
+  for (const GroupLayout& group : groups_) {
+    const auto index = group.index_of(part.parameter);
+    if (!index || is_trained(group.group) || part.state != weights_state) continue;
+    const HeldPart whole{*index, 0, static_cast<std::size_t>(group.layout.parameters[*index].local.elements())};
+    if (holds(whole, *index)) return {nullptr, whole};
+  }
+  throw Error(ErrorKind::internal,
+              to_string(setup_.id) + " holds no such part of its parameter " + std::to_string(part.parameter));
+}
+
+void GroupStorages::read(const StatePart& part, float* out) {
+  const Holder found = holder(part);
+  const Region elements{part.begin, part.begin + part.elements};
+  if (found.group == nullptr) return frozen_->read(found.held.parameter, elements, out);
+  found.group->storage.read(part.state, found.held, elements, out);
+}
+
+std::vector<HeldState> GroupStorages::saved() const {
+  std::vector<HeldState> saved;
+  const auto add = [&](std::vector<HeldState> pieces, const GroupLayout& group) {
+    for (HeldState& piece : pieces) {
+      piece.parameter = group.parameters[piece.parameter];
+      saved.push_back(std::move(piece));
+    }
+  };
+  for (const auto& group : trained_) add(group->storage.saved(), group->of);
+  for (const GroupLayout& group : groups_) {
+    if (!is_trained(group.group)) add(frozen_->saved(), group);
+  }
+  return saved;
+}
+
+Tensor GroupStorages::settled() { return trained_.empty() ? frozen_->arena() : trained_.front()->storage.settled(); }
+
+MemoryUse GroupStorages::memory(const RankSetup& setup, const ParameterLayout& layout) {
+  MemoryUse use;
+  for (const GroupLayout& group : group_layouts(layout)) {
+    use += is_trained(group.group) ? storage_memory(storage_setup(setup, group.layout))
+                                   : FrozenWeights::memory(frozen_setup(setup, group.layout));
+  }
+  return use;
+}
+
+}  // namespace pipetrain
