@@ -3,8 +3,9 @@
 // states that rule_of() makes of them.
 //
 // A backend passes its own `Math`, a type of an unnamed namespace: the rules are compiled for different processors, and no two
-// backends may share the machine code of one. It has root(x), weighted_sum(a, x, b, y) = a x + b y and
-// scaled_quotient(s, x, y) = s x / y, whose roundings differ from backend to backend and never within one.
+// backends may share the machine code of one. It has root(x), weighted_sum(a, x, b, y) = a x + b y,
+// mean_square(b, v, x) = b v + (1 - b) x^2 and scaled_quotient(s, x, y) = s x / y, whose roundings differ from backend to
+// backend and never within one.
 #pragma once
 
 #include <array>
@@ -50,7 +51,7 @@ class AdamWRule {
   PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m, float& v) const {
     const float scaled = grad * grad_scale_;
     m = Math::weighted_sum(beta1_, m, 1.0F - beta1_, scaled);
-    v = Math::weighted_sum(beta2_, v, (1.0F - beta2_) * scaled, scaled);
+    v = Math::mean_square(beta2_, v, scaled);
     return weight * keep_ - Math::scaled_quotient(lr_, m * unbias1_, Math::root(v * unbias2_) + eps_);
   }
 

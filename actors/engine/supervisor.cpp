@@ -65,9 +65,7 @@ void SupervisorActor::on_exit() {
   feeders_.clear();
 }
 
-StageId SupervisorActor::stage_at(std::size_t index) const {
-  return stage_id(setup_.stages.at(static_cast<int>(index)));
-}
+StageId SupervisorActor::stage_at(std::size_t index) const { return stage_id(setup_.stages.at(static_cast<int>(index))); }
 
 std::string SupervisorActor::label(std::size_t index) const {
   const StageId id = stage_at(index);

@@ -11,8 +11,12 @@ namespace {
 
 struct DeviceMath {
   PIPETRAIN_HOST_DEVICE static float root(float value) { return sqrtf(value); }
-  // The first product is exact in every kernel, whichever of the two the compiler would have chosen.
+  // Which product is exact must be the same in every kernel, or an element's bits would depend on whether its tensor is
+  // aligned; the compiler chooses anew for each kernel.
   PIPETRAIN_HOST_DEVICE static float weighted_sum(float a, float x, float b, float y) { return fmaf(a, x, b * y); }
+  PIPETRAIN_HOST_DEVICE static float mean_square(float beta, float mean, float value) {
+    return fmaf(value, (1.0F - beta) * value, beta * mean);
+  }
   PIPETRAIN_HOST_DEVICE static float scaled_quotient(float factor, float dividend, float divisor) {
     return factor * (dividend / divisor);
   }
