@@ -93,7 +93,10 @@ void step_through_gpu(std::size_t parameters, Device& gpu) {
   const Precision precision = Precision::bf16();
   const Offload offload{.optimizer = true};
   const ParameterLayout layout = one_tensor(parameters);
-  const StatePlaces places(layout, {.precision = precision, .offload = offload});
+  StatePlaces::Setup setup{};
+  setup.precision = precision;
+  setup.offload = offload;
+  const StatePlaces places(layout, setup);
   const Buffer memory = gpu.allocate(parameters * sizeof(float), "gradients");
   const Tensor grads{memory.data(), {static_cast<std::int64_t>(parameters)}, DType::f32};
   stream->zero(grads);
