@@ -47,4 +47,13 @@ class Stream {
   Stream() = default;
 };
 
+// Waits for the stream before memory that its work writes to goes, as after an allocation that failed. A failure of the stream
+// is nothing to tell there: whoever uses the stream hears of it.
+inline void finish_before_freeing(Stream& stream) noexcept {
+  try {
+    stream.synchronize();
+  } catch (...) {
+  }
+}
+
 }  // namespace pipetrain

@@ -27,6 +27,9 @@ class FrozenWeights {
   };
   // Allocates everything, all zero. The layout and the stream outlive it. Throws Error(out_of_memory).
   FrozenWeights(const Setup& setup, Stream& stream);
+  ~FrozenWeights() { finish_before_freeing(stream_); }
+  FrozenWeights(const FrozenWeights&) = delete;
+  FrozenWeights& operator=(const FrozenWeights&) = delete;
 
   ParameterStore& weights() { return views_; }
   const Tensor& arena() const { return arena_; }

@@ -15,8 +15,10 @@ GradientStorage::GradientStorage(const Setup& setup, Placement placement) : setu
   const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
   const std::uintptr_t first = aligned ? (begin + page - 1) / page * page : begin;
   arena_ = {reinterpret_cast<void*>(first), {static_cast<std::int64_t>(setup_.places.grads())}, setup_.type};
-  setup_.ops.stream().zero(arena_);  // what lies between two tensors is summed over replicas, too
   if (setup_.replicas) make_reduction(!aligned);
+  // What lies between two tensors is summed over replicas, too. Comes last: nothing may fail while the stream writes to memory
+  // that would be freed.
+  setup_.ops.stream().zero(arena_);
 }
 
 // opens_units: units that share memory wait for each other here; offloaded ones, whose slots they share too, do not.

@@ -35,7 +35,7 @@ class GradientStorage {
   };
   // Allocates; all zero. Everything outlives it. Throws Error(out_of_memory).
   explicit GradientStorage(const Setup& setup) : GradientStorage(setup, Placement::anywhere) {}
-  virtual ~GradientStorage() = default;
+  virtual ~GradientStorage() { finish_before_freeing(setup_.ops.stream()); }
   GradientStorage(const GradientStorage&) = delete;
   GradientStorage& operator=(const GradientStorage&) = delete;
 

@@ -18,17 +18,24 @@ ResidentOptimizer::ResidentOptimizer(const Setup& setup) : setup_(setup), units_
   const Lengths here = lengths(setup_.places, setup_.precision, setup_.offload);
   if (here.weights > 0) arenas_.weights = allocate(here.weights, setup_.precision.master, "parameters");
   if (here.rounded > 0) arenas_.rounded = allocate(here.rounded, setup_.precision.compute, "rounded parameters");
-  if (setup_.offload.optimizer) return;
-  for (const std::string& name : setup_.optimizer.states())
+  for (const std::string& name : setup_.optimizer.states()) {
+    if (setup_.offload.optimizer) break;
     arenas_.states.push_back(allocate(here.states, setup_.precision.master, "optimizer state " + name));
+  }
+  zero();
 }
 
-// Zeros: rows that pad a table stay so.
+// Rows that pad a table stay zeros. Comes last: nothing may fail while the stream writes to memory that would be freed.
+void ResidentOptimizer::zero() {
+  Stream& stream = setup_.ops.stream();
+  if (arenas_.weights.data != nullptr) stream.zero(arenas_.weights);
+  if (arenas_.rounded.data != nullptr) stream.zero(arenas_.rounded);
+  for (const Tensor& state : arenas_.states) stream.zero(state);
+}
+
 Tensor ResidentOptimizer::allocate(std::size_t elements, DType dtype, const std::string& what) {
   memory_.push_back(setup_.device.allocate(align_up(elements * size_of(dtype)), setup_.rank + ": " + what));
-  const Tensor arena{memory_.back().data(), {static_cast<std::int64_t>(elements)}, dtype};
-  setup_.ops.stream().zero(arena);
-  return arena;
+  return {memory_.back().data(), {static_cast<std::int64_t>(elements)}, dtype};
 }
 
 const Tensor& ResidentOptimizer::arena(const std::string& state) const {

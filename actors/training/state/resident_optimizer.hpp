@@ -30,6 +30,7 @@ class ResidentOptimizer : public OptimizerStorage {
   };
   // Allocates; all zero. Everything outlives it. Throws Error(out_of_memory).
   explicit ResidentOptimizer(const Setup& setup);
+  ~ResidentOptimizer() override { finish_before_freeing(setup_.ops.stream()); }
 
   // Elements of each array on the device; 0: there is none. Pure.
   struct Lengths {
@@ -55,6 +56,7 @@ class ResidentOptimizer : public OptimizerStorage {
 
  private:
   Tensor allocate(std::size_t elements, DType dtype, const std::string& what);
+  void zero();
   const Tensor& arena(const std::string& state) const;
 
   Setup setup_;
