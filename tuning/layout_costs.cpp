@@ -19,7 +19,7 @@ constexpr double gradient_bytes = sizeof(float);
 
 double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision.compute)); }
 
-// Of each weight, in the optimizer's states.
+// The bytes of the optimizer's states for each weight.
 double state_bytes(const LayoutRequest& request) {
   return static_cast<double>(make_optimizer(request.optimizer)->states().size() * sizeof(float));
 }
@@ -269,7 +269,7 @@ double LayoutCosts::norm_seconds(const HeldParameters& own) const {
                   own.leaving_gradients * gradient_bytes / request_.speed.offload_rate);
 }
 
-// Of what the stage steps: reads weights, gradients and the optimizer's states, writes all but the gradients.
+// Bytes that a step of the optimizer moves: it reads weights, gradients and its states, and writes all but the gradients.
 // Offloaded states and masters come in and go out meanwhile, both ways at once, and offloaded gradients come in; weights that
 // operations read go out, and come in first where they have no masters.
 double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {

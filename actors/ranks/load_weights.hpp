@@ -13,7 +13,7 @@
 
 namespace pipetrain {
 
-// Where slices go. Both are called by several threads at once, each with another slice.
+// The callbacks that receive slices. Several threads call them at once, each with another slice.
 struct SliceTarget {
   // Memory that the source may write the whole slice to; null: it comes by way of store(). May itself be null.
   std::function<float*(std::size_t slice)> in_place;

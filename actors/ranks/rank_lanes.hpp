@@ -35,7 +35,7 @@ class RankLanes {
 
   // A lane for tensors as large as this one, which has no memory; of an empty one it has neither memory nor events.
   Lane make(const Tensor& largest);
-  // What the rank's lane of the slot holds; without memory where there is no slot.
+  // The tensor that the rank's lane of the slot holds; without memory where there is no slot.
   Tensor tensor(const SlotHandle& slot) const { return slot ? slot->lanes[lane_].tensor : Tensor{}; }
 
   void wait_for_inputs(const Launch& launch);

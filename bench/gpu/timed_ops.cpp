@@ -66,7 +66,7 @@ OpClass between_ranks(const TensorParallel& tp) { return tp.size() > 1 ? OpClass
 OpClass class_of(const GatherArgs& args) { return between_ranks(args.tp); }
 OpClass class_of(const ScatterSumArgs& args) { return between_ranks(args.tp); }
 
-// Where the second runs of operations put their results, which nothing reads.
+// The memory to which the second runs of operations write results that nothing reads.
 class Unread {
  public:
   explicit Unread(Ops& ops) : ops_(ops) {}
@@ -88,7 +88,7 @@ class Unread {
   Buffer memory_[2];
 };
 
-// The same operation as one rank runs it that is alone, with its results elsewhere.
+// Makes the operation what a rank alone would run, with its results elsewhere.
 GatherMatmulArgs alone(GatherMatmulArgs args, Unread&) {
   if (args.tp.sequence_parallel) args.shard = args.full;
   args.tp = {};

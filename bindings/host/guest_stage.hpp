@@ -1,4 +1,4 @@
-// What the code of somebody else does for a stage.
+// A GuestStage is the code of an embedding program that computes for a stage.
 #pragma once
 
 #include <cassert>
@@ -31,7 +31,7 @@ class GuestStage {
 
 struct Guest {
   std::shared_ptr<GuestStage> stage;
-  // Whether it launches actions; else it runs them, each on the stage's own thread or on any that is free.
+  // Tells whether it launches actions; else it runs them, each on the stage's own thread or on any that is free.
   enum class Acts { launches, runs_on_own_thread, runs_on_any_thread } acts = Acts::runs_on_own_thread;
 };
 

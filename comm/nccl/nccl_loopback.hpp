@@ -1,4 +1,4 @@
-// Which network interface NCCL listens on in this process.
+// Chooses the network interface on which NCCL listens in this process.
 #pragma once
 
 #include "comm/control_plane.hpp"

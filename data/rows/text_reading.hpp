@@ -1,4 +1,4 @@
-// How texts become tokens, and the documents of tokens that they become.
+// TextReading says how texts become tokens, and TokenizedDocuments are what they become.
 #pragma once
 
 #include <cstddef>

@@ -129,7 +129,7 @@ struct SliceContext {
   Tensor key_gradients = {};
 };
 
-// Where an operation adds a vector's gradient that it sums while it computes another one: the gradient's place, or, of a
+// The place to which an operation adds a vector's gradient that it sums while it computes another one: the gradient's, or, of a
 // frozen vector, memory of the workspace that nobody reads.
 Tensor sums_of(const BlockContext& context, const BoundTensor& vector);
 // Of a vocabulary's rows, or of a head's, those that this rank has.

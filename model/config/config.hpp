@@ -73,8 +73,8 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// Whether the weights of one are weights of the other: equal but for what training drops and freezes, and for special tokens
-// and what they mean to it.
+// Tells whether the weights of one are weights of the other: equal but for what training drops and freezes, and for special
+// tokens and what they mean to it.
 bool same_model(ModelConfig a, const ModelConfig& b);
 // Every rate that the family's models have becomes this one.
 void set_dropout(ModelConfig& config, double rate);

@@ -1,4 +1,5 @@
-// Which parts of a model training changes. The others are frozen: their weights stay as they were loaded or drawn.
+// TrainedParts names the parts of a model that training changes. The others are frozen: their weights stay as they were loaded
+// or drawn.
 #pragma once
 
 #include <optional>

@@ -23,7 +23,7 @@ struct OptimizerStep {
   float grad_scale = 1;   // the clipping factor, applied to the gradient first
 };
 
-// What an optimizer must be given at once.
+// The elements that an optimizer must be given at once.
 enum class Granularity {
   element,  // any element by itself, so that parts of a tensor may be stepped anywhere
   matrix,   // whole matrices: neither replicas, nor tensor-parallel ranks, nor offloaded blocks may cut them

@@ -1,5 +1,5 @@
-// Which optimizer updates the weights, and with what: see optimizer.hpp. The defaults are those of AdamW; default_settings()
-// has those of the others.
+// OptimizerSettings name the optimizer that updates the weights, and its factors: see optimizer.hpp. The defaults are those of
+// AdamW; default_settings() has those of the others.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@ struct GradientPlaces {
   std::vector<std::vector<Tensor>> zeroed;  // by chunk, of every trained group: ParameterLayout::zeroed_grads
 };
 
-// Whether the gradient of a tensor has a place, so that it is to be computed: a frozen tensor's has none, not even a shape.
+// Tells whether a tensor's gradient has a place, so that it is to be computed: a frozen tensor's has none, not even a shape.
 inline bool has_place(const Tensor& gradient) { return gradient.shape.rank() > 0; }
 
 }  // namespace pipetrain

@@ -64,7 +64,7 @@ struct BlockParameters {
   const StoredTensor* find(TensorRole role) const;
 };
 
-// Of all parameters of the rank, or of one group (parameter_groups.hpp), which arenas are for.
+// The layout of all parameters of a rank, or of one group (parameter_groups.hpp), in arenas of their own.
 struct ParameterLayout {
   std::vector<BlockParameters> blocks;  // in model order
   std::vector<Parameter> parameters;    // in model order; a block's in the order above

@@ -63,7 +63,7 @@ inline Place query_head(const SegmentShape& shape, const Tensor& packed, std::in
   return {packed, batch * shape.queries, head * shape.head_dim, shape.queries, shape.head_dim};
 }
 
-// Which keys the queries of one sequence see, and which of their probabilities are dropped.
+// Sight says which keys the queries of one sequence see, and which of their probabilities are dropped.
 class Sight {
  public:
   // documents: of these queries, as in Positions, or null; sample: the sequence's number in the microbatch

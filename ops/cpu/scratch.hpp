@@ -30,7 +30,7 @@ inline Tensor scratch_of(Arena& arena, const EmbeddingArgs& args) {
   return args.tp.size() == 1 ? Tensor{} : arena.allocate({args.ids.elements(), args.table.cols()}, DType::f32);
 }
 
-// Of operations that add up columns: the sums of each tile.
+// The scratch of operations that add up columns: the sums of each tile.
 inline Tensor column_sums(Arena& arena, const Tensor& x) {
   return arena.allocate({row_tiles(x.rows(), x.cols()), x.cols()}, DType::f32);
 }

@@ -1,4 +1,4 @@
-// How a stage chooses its next action.
+// Order says how a stage chooses its next action.
 #pragma once
 
 namespace pipetrain::schedules {

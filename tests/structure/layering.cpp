@@ -110,7 +110,7 @@ const Room* find_folder(const std::vector<Room>& table, const std::string& path)
 const Room* room_of(const std::string& path) { return find_folder(rooms(), path); }
 const Room* street_of(const std::string& path) { return find_folder(streets(), path); }
 
-// Whether one file may include another of the same room.
+// Tells whether one file may include another of the same room.
 bool goes_with_streets(const std::string& path, const std::string& header) {
   const Room* from = street_of(path);
   const Room* to = street_of(header);

@@ -24,7 +24,7 @@ constexpr const char* config_file = "config.json";
 constexpr const char* weights_file = "model.safetensors";
 constexpr std::size_t most_small_bytes = std::size_t{64} << 20;
 
-// Of AdamW, the one optimizer that formats 2 and 3 know.
+// Formats 2 and 3 know the states of AdamW alone.
 const std::vector<std::string>& optimizer_states() {
   static const std::vector<std::string> states = make_optimizer({})->states();
   return states;

@@ -1,4 +1,4 @@
-// Whether a job cuts matrices that its optimizer steps whole.
+// Refuses a job that cuts matrices which its optimizer steps whole.
 #pragma once
 
 namespace pipetrain {

@@ -1,4 +1,4 @@
-// What goes with steps that begin before the verdict on the one before (TrainJob::post_validation).
+// Refuses what does not go with steps that begin before the verdict on the one before (JobSettings::post_validation).
 #pragma once
 
 #include <vector>

@@ -108,7 +108,7 @@ struct SavingSettings {
   std::optional<std::filesystem::path> verified;
 };
 
-// What a TrainJob takes over as it is.
+// The settings that a TrainJob takes over unchanged.
 struct JobSettings {
   SampleOrder samples;
   LayoutSettings layout;

@@ -1,4 +1,4 @@
-// What a Trainer runs: settings whose model, data and weights have been opened: see make_train_job.hpp.
+// A TrainJob is what a Trainer runs: settings whose model, data and weights make_train_job() has opened.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Where a rank keeps its parameters, by group: a ParameterStorage for each group that is trained, and the weights of those that
-// are frozen. Whoever asks for a parameter names it by its index in the layout of the whole rank.
+// A rank keeps its parameters by group: in a ParameterStorage for each group that is trained, and in FrozenWeights for those
+// that are frozen. Whoever asks for a parameter names it by its index in the layout of the whole rank.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ class GroupStorages {
 
   // In the order of group_layouts(); none where the rank's whole part of the model is frozen.
   const std::vector<std::unique_ptr<TrainedGroup>>& trained() const { return trained_; }
-  // Of all groups, in the order of the whole layout.
+  // Give the tensors of all groups, in the order of the whole layout.
   ParameterStore& parameters() { return *parameters_; }
   GradientPlaces gradient_places() const;
   // Weights that are always there for operations to read, of which the first is a parameter's.

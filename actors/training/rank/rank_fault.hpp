@@ -1,4 +1,4 @@
-// What PIPETRAIN_FAULT does to one rank.
+// Provokes in one rank the fault that PIPETRAIN_FAULT names.
 #pragma once
 
 #include <functional>

@@ -8,7 +8,7 @@
 namespace pipetrain {
 namespace {
 
-// Whether this memory lies in the arena.
+// Tells whether this memory lies in the arena.
 bool lies_in(const Tensor& memory, const Tensor& arena) {
   const auto* const begin = static_cast<const char*>(arena.data);
   const auto* const at = static_cast<const char*>(memory.data);

@@ -1,5 +1,5 @@
-// What one rank keeps from step to step, and what a step's end does to it. Where it lies is up to its GroupStorages. All
-// methods run on the rank's worker; but for load(), read() and snapshot() they only enqueue. Parameters are named by their
+// RankState holds what one rank keeps from step to step, and changes it at a step's end. GroupStorages decides where it lies.
+// All methods run on the rank's worker; but for load(), read() and snapshot() they only enqueue. Parameters are named by their
 // index in the layout of the whole rank.
 #pragma once
 
@@ -36,8 +36,8 @@ class RankState {
   void read(const StatePart& part, float* out) { storages_.read(part, out); }
   // Throws Error(internal) likewise.
   void check_holds(const StatePart& part) const { storages_.check_holds(part); }
-  // Of what this rank saves: every step waits until the last moment taken has been copied. Allocated by the first call, where
-  // the setup does not say that it saves.
+  // A snapshot of what this rank saves: every step waits until the last moment taken has been copied. Allocated by the first
+  // call, where the setup does not say that it saves.
   StateSnapshot& snapshot();
 
   // Before a step's first action.

@@ -1,5 +1,5 @@
-// How one rank ends its steps: R, S and T sum gradients, N reports, V previews what the optimizer will mostly do, and O, after
-// the verdict, does it.
+// StepEnd ends the steps of one rank: R, S and T sum gradients, N reports, V previews what the optimizer will mostly do, and O,
+// after the verdict, does it.
 #pragma once
 
 #include <vector>

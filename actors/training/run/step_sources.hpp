@@ -1,4 +1,4 @@
-// Where the pipeline's ends get the samples of training steps and of evaluations.
+// StepSources give the pipeline's ends the samples of training steps and of evaluations.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ class StepVerdicts {
 
   const StepResults& results() const { return results_; }
   double loss_scale() const { return loss_scale_.value(); }  // of the coming step
-  // What a checkpoint keeps; nothing where the scale stays as it is.
+  // The state that a checkpoint keeps; nothing where the scale stays as it is.
   std::optional<LossScaleState> loss_scale_state() const;
 
   // results: of all stages. The report says which step it is of and how many labels count; this adds loss, norm, loss scale and

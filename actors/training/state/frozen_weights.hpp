@@ -39,7 +39,7 @@ class FrozenWeights {
   // Elements of a parameter's slice, dense, to host memory: as f32, which has all values of the other types. Waits for the
   // stream.
   void read(std::size_t parameter, const Region& elements, float* out) const;
-  // What this rank saves (saved_frozen_parts()), by its index in the group's layout.
+  // The parts that this rank saves (saved_frozen_parts()), by their index in the group's layout.
   std::vector<HeldState> saved() const;
 
   // Bytes that it will allocate, and those of the snapshot. Pure.

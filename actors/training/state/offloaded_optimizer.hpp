@@ -42,14 +42,14 @@ class OffloadedOptimizer final : public ResidentOptimizer {
   };
   void place_units();
   ByBlock cut(const std::vector<OptimizerPart>& parts) const;
-  // Of a state that is outside.
+  // The index of a state's array in OffloadedStates.
   std::size_t array(const std::string& state) const;
   bool keeps(const std::string& state) const { return on_device(state) == nullptr; }
   bool rounds() const { return setup().precision.rounds_weights(); }
   bool has_states() const { return setup().offload.optimizer; }
   bool has_masters() const { return offloads_masters(setup().offload, setup().precision); }
   bool fetches_weights() const { return operands_ != nullptr && !rounds(); }
-  // Of every held part, where its weights lie.
+  // The places of every held part's weights.
   std::vector<OptimizerPart> held_weights() const;
   // The master weights of a block, at the places of its parts that are on the device now.
   Tensor masters_of(std::size_t block, const OffloadedStates::Block& here, const OptimizerArenas& arenas) const;

@@ -1,6 +1,6 @@
-// Where the numbers of a parameter group live that the optimizer keeps from step to step: the weights that it updates, its
-// states, and the copy of the weights that operations read. They are on the device (ResidentOptimizer), or some of them are
-// outside of it (OffloadedOptimizer); which elements of the group they are is up to StatePlaces.
+// OptimizerStorage keeps the numbers of a parameter group that the optimizer needs from step to step: the weights that it
+// updates, its states, and the copy of the weights that operations read. They are on the device (ResidentOptimizer), or some of
+// them are outside of it (OffloadedOptimizer); which elements of the group they are is up to StatePlaces.
 #pragma once
 
 #include <cstddef>

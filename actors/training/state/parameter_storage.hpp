@@ -1,7 +1,7 @@
-// What one rank keeps from step to step of a parameter group, whose parameters share a precision, an optimizer and the replicas
-// that have the same weights: the weights that operations read (StepParameters), their gradients (GradientStorage), and what
-// the optimizer keeps (OptimizerStorage). Each of the three is resident, divided between replicas, outside of the device, or
-// several of these, and nobody who uses them needs to know which.
+// ParameterStorage keeps what one rank needs from step to step of a parameter group, whose parameters share a precision, an
+// optimizer and the replicas that have the same weights: the weights that operations read (StepParameters), their gradients
+// (GradientStorage), and what the optimizer keeps (OptimizerStorage). Each of the three is resident, divided between replicas,
+// outside of the device, or several of these, and nobody who uses them needs to know which.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class ParameterStorage {
   void loaded();
   // Elements of a held part of a state, dense f32, to host memory. Only between steps; waits for the device.
   void read(const std::string& state, const HeldPart& held, const Region& elements, float* out);
-  // Of every state the parts that this rank saves (saved_parts()), by their index in the group's layout.
+  // The parts of every state that this rank saves (saved_parts()), by their index in the group's layout.
   std::vector<HeldState> saved() const;
 
   // Before a step's first action.
@@ -65,7 +65,7 @@ class ParameterStorage {
   void make_optimizer_storage(Ops& ops);
   void make_gradients(Ops& ops);
   void make_weights();
-  // Where a held part begins in this state's array.
+  // The element of this state's array with which a held part begins.
   std::size_t begin_of(const std::string& state, const HeldPart& part) const;
 
   StorageSetup setup_;

@@ -1,5 +1,5 @@
-// What an optimizer keeps of a parameter group on the device, in flat arenas: all of it, or what OffloadedOptimizer leaves
-// there.
+// ResidentOptimizer keeps an optimizer's numbers of a parameter group in flat arenas on the device: all of them, or those that
+// OffloadedOptimizer leaves there.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@
 
 namespace pipetrain {
 
-// Whether master weights that operations do not read are outside of the device, and whether the weights that the optimizer
+// Tell whether master weights that operations do not read are outside of the device, and whether the weights that the optimizer
 // updates are, masters or not.
 bool offloads_masters(const Offload& offload, const Precision& precision);
 bool offloads_weights(const Offload& offload, const Precision& precision);

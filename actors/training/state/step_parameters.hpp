@@ -1,5 +1,5 @@
-// Weights that come to where operations read them step by step: from other replicas, or from outside of the device; or that are
-// always there.
+// StepParameters bring the weights that operations read to where they read them, step by step: from other replicas, or from
+// outside of the device. StandingParameters are always there.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Replicas {
 
 class StepParameters : public ParameterStore {
  public:
-  // What the implementations that bring weights have in common. Everything outlives them.
+  // The implementations that bring weights have this in common. Everything outlives them.
   struct Setup {
     const ParameterLayout& layout;
     const std::vector<ShardUnit>& units;

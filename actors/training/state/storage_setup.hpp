@@ -1,4 +1,4 @@
-// What a ParameterStorage is made of, and what it takes of memory.
+// StorageSetup says how a ParameterStorage is made, and storage_memory() how much memory that takes.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Which kernel computes an attention on a GPU. Host code without CUDA, so that every build has it and tests it.
+// Chooses the kernel that computes an attention on a GPU. This is host code without CUDA, so that every build has it and tests
+// it.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ std::string text_of(const SegmentShape& s) {
 void* column_at(const Tensor& matrix, std::int64_t column) {
   return static_cast<char*>(matrix.data) + static_cast<std::size_t>(column) * size_of(matrix.dtype);
 }
-// Where the first key head and the first value head begin in kv or dkv.
+// The addresses of the first key head and of the first value head in kv or dkv.
 struct KeyValueColumns {
   void *keys, *values;
 };

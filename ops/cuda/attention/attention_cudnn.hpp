@@ -23,7 +23,7 @@ class CudnnAttention {
 
   // The queries see all keys, or the last one stands where the last key does. No documents, no dropout.
   void forward(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args, const Scratch& scratch);
-  // The same of whole sequences; dq and dkv are written and lie as q and kv do. Does not rotate.
+  // Computes the gradients of whole sequences; dq and dkv are written and lie as q and kv do. Does not rotate.
   void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, const Scratch& scratch);
 
  private:

@@ -130,4 +130,17 @@ void postprocess(cudaStream_t stream, const BackwardView& view);
 // attention_backward.cu: all three steps, for the tile that heads, type and documents ask for.
 void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
 
+// Applies a macro of (head size, element type, whether documents are isolated) to every tile that there are kernels for.
+// clang-format off
+#define PIPETRAIN_FOR_EACH_TILE(apply) \
+  apply(64, __nv_bfloat16, false)      \
+  apply(64, __nv_bfloat16, true)       \
+  apply(128, __nv_bfloat16, false)     \
+  apply(128, __nv_bfloat16, true)      \
+  apply(64, __half, false)             \
+  apply(64, __half, true)              \
+  apply(128, __half, false)            \
+  apply(128, __half, true)
+// clang-format on
+
 }  // namespace pipetrain::cuda::hopper

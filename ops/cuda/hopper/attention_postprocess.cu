@@ -179,14 +179,7 @@ void postprocess(cudaStream_t stream, const BackwardView& view) {
 
 #define PIPETRAIN_TILE(head_dim, Element, isolates) \
   template void postprocess<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&);
-PIPETRAIN_TILE(64, __nv_bfloat16, false)
-PIPETRAIN_TILE(64, __nv_bfloat16, true)
-PIPETRAIN_TILE(128, __nv_bfloat16, false)
-PIPETRAIN_TILE(128, __nv_bfloat16, true)
-PIPETRAIN_TILE(64, __half, false)
-PIPETRAIN_TILE(64, __half, true)
-PIPETRAIN_TILE(128, __half, false)
-PIPETRAIN_TILE(128, __half, true)
+PIPETRAIN_FOR_EACH_TILE(PIPETRAIN_TILE)
 #undef PIPETRAIN_TILE
 
 }  // namespace pipetrain::cuda::hopper

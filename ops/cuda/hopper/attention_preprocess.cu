@@ -155,14 +155,7 @@ void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBa
 
 #define PIPETRAIN_TILE(head_dim, Element, isolates) \
   template void preprocess<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&, const AttentionBackwardArgs&);
-PIPETRAIN_TILE(64, __nv_bfloat16, false)
-PIPETRAIN_TILE(64, __nv_bfloat16, true)
-PIPETRAIN_TILE(128, __nv_bfloat16, false)
-PIPETRAIN_TILE(128, __nv_bfloat16, true)
-PIPETRAIN_TILE(64, __half, false)
-PIPETRAIN_TILE(64, __half, true)
-PIPETRAIN_TILE(128, __half, false)
-PIPETRAIN_TILE(128, __half, true)
+PIPETRAIN_FOR_EACH_TILE(PIPETRAIN_TILE)
 #undef PIPETRAIN_TILE
 
 }  // namespace pipetrain::cuda::hopper

@@ -37,7 +37,7 @@ bool is_of_blocks(const std::string& name) {
   return name.find(".layers.") != std::string::npos || name.find(".h.") != std::string::npos;
 }
 
-// Whether each tensor is as it was drawn, rounded by `round`, just where it is frozen.
+// Checks that the frozen tensors, and no others, are as they were drawn, rounded by `round`.
 template <class Round>
 void check_frozen(const RunRecord& record, const TrainJob& job, Round round) {
   for (const auto& [name, drawn] : load_all(*job.initial.weights, job.config)) {

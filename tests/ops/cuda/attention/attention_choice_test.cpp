@@ -1,4 +1,4 @@
-// Which kernel computes an attention on a GPU: a pure function of shapes and types, which needs no GPU.
+// The choice of the kernel that computes an attention on a GPU is a pure function of shapes and types, which needs no GPU.
 #include "ops/cuda/attention/attention_choice.hpp"
 
 #include <optional>
