@@ -30,7 +30,10 @@ struct SegmentShape {
   bool is_whole() const { return queries == keys && first_query == first_key; }
   // The queries are the last positions of the keys', as in a slice of a sequence.
   bool ends_together() const { return first_query + queries == first_key + keys && queries <= keys; }
+  // Every query stands behind every key.
   bool sees_all_keys() const { return first_key + keys <= first_query + 1; }
+  // The window hides a key from some query.
+  bool is_windowed() const { return window > 0 && first_query + queries - first_key > window; }
 };
 
 inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, const HeadShape& heads) {

@@ -15,18 +15,19 @@ bool is_rounded(const Args& args) {
 }
 
 // cuDNN draws dropout in ways of its own, which depend on the layout, and its graphs know the number of documents beforehand.
-// It aligns the causal diagonal with the first key or with the last one.
+// It aligns the causal diagonal with the first key or with the last one, and takes a window only beside that diagonal.
 template <class Args>
 bool takes_cudnn(const SegmentShape& shape, const Args& args) {
   const bool sizes = shape.head_dim % 8 == 0 && shape.head_dim <= 128;
-  return is_rounded(args) && is_plain(args) &&
-         (shape.is_whole() || (sizes && (shape.ends_together() || shape.sees_all_keys())));
+  const bool sight =
+      shape.is_windowed() ? shape.ends_together() && !shape.sees_all_keys() : shape.ends_together() || shape.sees_all_keys();
+  return is_rounded(args) && is_plain(args) && (shape.is_whole() || (sizes && sight));
 }
 
 // Only where cuDNN, which is faster, computes something else.
 template <class Args>
 bool takes_mma(const SegmentShape& shape, const Args& args) {
-  return is_rounded(args) && args.q.dtype == DType::bf16 && !is_plain(args) && shape.head_dim <= 128 &&
+  return is_rounded(args) && args.q.dtype == DType::bf16 && (!is_plain(args) || shape.is_windowed()) && shape.head_dim <= 128 &&
          shape.head_dim % 8 == 0 && shape.first_key % dropout_columns == 0;
 }
 

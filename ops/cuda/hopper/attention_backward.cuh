@@ -16,15 +16,15 @@
 namespace pipetrain::cuda::hopper {
 
 // A block of keys meets tiles of queries: as many as registers hold the products of.
-template <int HeadDim, class Number, bool Isolates>
+template <int HeadDim, class Number, bool HasBegins>
 struct Tile {
   using Element = Number;
   static constexpr int head_dim = HeadDim;  // 64 or 128
   static constexpr int keys = hopper_attention_block;
   static constexpr int queries = HeadDim == 128 ? 64 : 128;
   static constexpr int stages = 2;
-  static constexpr bool isolates = Isolates;  // documents that share a sequence do not see each other
-  static constexpr int statistics = Isolates ? 4 : 3;
+  static constexpr bool has_begins = HasBegins;  // documents or a window limit the keys that a query sees
+  static constexpr int statistics = HasBegins ? 4 : 3;
   static constexpr int sums = queries * head_dim / 2;  // of dQ in one of the two groups of warps
   // A thread's. A key group's hold all it needs; in memory, what the loader does not hold comes late for tiles of 64.
   static constexpr int key_group_registers = HeadDim == 128 ? 232 : 240, loader_registers = HeadDim == 128 ? 40 : 24;
@@ -35,7 +35,7 @@ enum Statistic : int {
   log2_sum,      // log2 of the softmax's sum
   delta,         // dout . out
   inverse_norm,  // 1 / |dout|; 0 for a row of zeros, not a number where dout or the sum is not finite
-  document       // the bits of an i32: where the query's document begins
+  begin          // the bits of an i32: the first key that the query sees, counted from the segment's first one
 };
 
 struct BackwardView {
@@ -43,9 +43,10 @@ struct BackwardView {
   int kv_rows, dkv_rows, sum_rows;            // of each sequence in kv, dkv or `added`, key_sums: the keys first
   int parts;                                  // of a group of query heads that share a key head; each is another block's
   int first_query;                            // its position, counted from the first key's on
+  int window;                                 // a query sees the last `window` positions up to its own; 0: all of them
   float scale;                                // of the softmax
   const int* documents;                       // [batch, queries]: where each query's begins; null: a sequence is one
-  int* ends;          // [batch, keys / tile]: behind the last tile of queries that sees one of these keys, with documents
+  int* ends;          // [batch, keys / tile]: the first tile of queries that sees none of these keys any more; null: all do
   float* statistics;  // [batch, heads, queries / tile, statistics, tile]
   int section;        // so many of the batch * kv_heads * parts have their blocks computed at about the same time; divides them
   unsigned* largest;  // [batch, kv_heads, 2]: bits of the largest |k| of one element and |v|^2 of one row
@@ -61,6 +62,12 @@ struct BackwardView {
 
   __host__ __device__ int group() const { return heads / kv_heads; }
   __host__ __device__ int ahead() const { return first_query; }  // of the queries' first position are so many keys
+  bool has_begins() const { return documents != nullptr || window > 0; }
+  // The first key, counted from the segment's first one, that a query and all later ones see.
+  __device__ int begin_of(int sequence, int query) const {
+    const int document = documents == nullptr ? 0 : documents[static_cast<std::int64_t>(sequence) * queries + query];
+    return window > 0 ? max(document, ahead() + query + 1 - window) : document;
+  }
 };
 
 // dQ is added as integers, because sums of integers are the same in every order: row i, times
@@ -117,8 +124,8 @@ __device__ __forceinline__ RotatedWords rotated_back(RotatedWords words, const R
   return {pack<Element>(even.x, odd.x), pack<Element>(even.y, odd.y)};
 }
 
-// attention_preprocess.cu: zeroes view.query_sums and view.tickets; writes view.statistics, view.largest and, with documents,
-// view.ends.
+// attention_preprocess.cu: zeroes view.query_sums and view.tickets; writes view.statistics, view.largest and, with documents
+// or a window, view.ends.
 template <class Tile>
 void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args);
 
@@ -127,10 +134,11 @@ void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBa
 template <class Tile>
 void postprocess(cudaStream_t stream, const BackwardView& view);
 
-// attention_backward.cu: all three steps, for the tile that heads, type and documents ask for.
+// attention_backward.cu: all three steps, for the tile that heads, type, documents and window ask for.
 void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
 
-// Applies a macro of (head size, element type, whether documents are isolated) to every tile that there are kernels for.
+// Applies a macro of (head size, element type, whether documents or a window limit the keys) to every tile that there are
+// kernels for.
 // clang-format off
 #define PIPETRAIN_FOR_EACH_TILE(apply) \
   apply(64, __nv_bfloat16, false)      \

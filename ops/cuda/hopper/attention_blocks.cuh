@@ -66,7 +66,7 @@ __device__ __forceinline__ int first_tile(const BackwardView& view, const Block&
 // Behind the last one.
 template <class Tile>
 __device__ __forceinline__ int end_tile(const BackwardView& view, const Block& block) {
-  if constexpr (Tile::isolates) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];
+  if constexpr (Tile::has_begins) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];
   return view.queries / Tile::queries;
 }
 
