@@ -80,8 +80,8 @@ void check_window(Bench& b, const WindowCase& of, Ops& ops) {
   const std::optional<Tensor> documents = of.document == 0 ? std::nullopt : std::optional(query_begins(b, of, false));
   const AttentionResult expected = attention.run(of.shape, query_begins(b, of, true));
   const AttentionResult found = attention.run(windowed, documents, &expected);
-  CHECK(reference::relative_error(found.out, expected.out) <= b.tolerance);
-  CHECK(reference::relative_error(found.log_sum_exp, expected.log_sum_exp) <= b.tolerance);
+  CHECK(relative_error(found.out, expected.out) <= b.tolerance);
+  CHECK(relative_error(found.log_sum_exp, expected.log_sum_exp) <= b.tolerance);
   CHECK((found.dq == expected.dq));
   CHECK((found.dkv == expected.dkv));
 }
