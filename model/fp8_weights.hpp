@@ -1,5 +1,4 @@
-// The matrices of a stage that are multiplied in 8 bits, rounded from the weights that the other operations
-// read.
+// The matrices of a stage that are multiplied in 8 bits, rounded from the weights that the other operations read.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +26,13 @@ struct MatrixSize {
 // in 8 bits require; nothing if all fit.
 std::optional<MatrixSize> fp8_misfit(const ModelConfig& config, int tp);
 
-// Holds both layouts of each matrix, one for the forward and one for the backward: 2 bytes a weight. Not
-// thread-safe.
+// Holds both layouts of each matrix, one for the forward and one for the backward: 2 bytes a weight. Not thread-safe.
 //
 // If a rank keeps only a part of each weight and gathers the rest for each use, the blocks share one memory and
 // are rounded again for each use; the bits are the same.
 class Fp8Weights {
  public:
-  // takes_turns: the blocks share one memory, as above; otherwise each block has memory of its own and is
-  // rounded once a step.
+  // takes_turns: the blocks share one memory, as above; otherwise each block has memory of its own and is rounded once a step.
   Fp8Weights(const ParameterLayout& layout, std::int64_t layers, const Numerics& numerics, bool takes_turns);
 
   std::size_t bytes() const { return memory_.peak(); }

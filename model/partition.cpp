@@ -64,7 +64,7 @@ std::vector<std::size_t> level_cuts(const Prefix& prefix, int parts, std::int64_
   constexpr double impossible = std::numeric_limits<double>::infinity();
   const auto count = static_cast<std::size_t>(parts);
   const std::vector<EndRange> ranges = end_ranges(prefix, count, bound);
-  // the least sum of squares for cutting the first j items into k parts, for j in the range of k
+  // The least sum of squares for cutting the first j items into k parts, for j in the range of k.
   std::vector<double> best{0};
   std::vector<std::vector<std::uint32_t>> begin_of_last(count + 1);
   for (std::size_t k = 1; k <= count; ++k) {

@@ -38,9 +38,8 @@ struct InferenceArgs {
 
 class StageInference {
  public:
-  // The Ops (and the group) must outlive it. To learn sizes only, pass measuring Ops and do not bind. Throws
-  // Error(input) as layout_parameters() does. The norms work on all positions on every rank: tp must be without
-  // sequence parallelism.
+  // The Ops (and the group) must outlive it. To learn sizes only, pass measuring Ops and do not bind. Throws Error(input) as
+  // layout_parameters() does. The norms work on all positions on every rank: tp must be without sequence parallelism.
   StageInference(const InferenceSpec& spec, const TensorParallel& tp, Ops& ops);
 
   const ParameterLayout& parameters() const { return layout_; }

@@ -285,8 +285,7 @@ class TransformerStage final : public StageModel {
                                     : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_.added);
     BackwardArgs block_args = args;
     for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
-      // The gradient is written over the block's input, which nothing reads afterwards; so it stays valid for W
-      // too.
+      // The gradient is written over the block's input, which nothing reads afterwards; so it stays valid for W too.
       block_args.input_grad = i == 0 ? args.input_grad : slot.inputs[i];
       if (!defer_weights) open(chunk.blocks[i]);
       SliceContext slice;

@@ -33,8 +33,7 @@ struct ActivationBytes {
 };
 
 struct GradientListener {
-  // Called before work is enqueued that adds to gradients of this block (its index in ParameterLayout::blocks);
-  // may be null.
+  // Called before work is enqueued that adds to gradients of this block (its index in ParameterLayout::blocks); may be null.
   std::function<void(std::size_t block)> opens;
   // Called when all work that adds to them has been enqueued; nothing more adds to them until they are opened
   // again. May be null.
@@ -49,7 +48,7 @@ class StageModel {
   virtual const ParameterLayout& parameters() const = 0;
   virtual ActivationBytes activation_bytes(int chunk) const = 0;
   virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, including those at the step's end
-  // of the weights in 8 bits, in addition to those of parameters(); see bind()
+  // Bytes of the weights in 8 bits, in addition to those of parameters(); see bind().
   virtual std::size_t fp8_weight_bytes() const = 0;
   // Bytes of the gradients that later slices of a microbatch add for the keys and values of earlier ones; see
   // bind(). A chunk runs the backward of one microbatch at a time.
@@ -78,8 +77,7 @@ class StageModel {
   // Between forward() and backward() or input_grad(): tells the slot that these bytes have been copied to other
   // such memory, which replaces the memory of set_saved().
   virtual void move_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
-  // Sets memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), valid until its
-  // weight_grad().
+  // Sets memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), valid until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;
 
   // Sets the callbacks of gradients.
@@ -89,8 +87,7 @@ class StageModel {
   // default. Waits for nothing. If ranks share sequences, it must be an even number, and the work enqueued
   // before the previous call must have run.
   virtual void set_sequence(std::int64_t sequence) = 0;
-  // Starts gradients anew: each chunk's next B or W overwrites those of matrices, and this call zeroes the
-  // others.
+  // Starts gradients anew: each chunk's next B or W overwrites those of matrices, and this call zeroes the others.
   virtual void begin_step() = 0;
   virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
   // B: the whole backward. The slices of a microbatch come from the last to the first. Gradients add up over
@@ -107,7 +104,7 @@ struct StageModelSpec {
   MicrobatchShape shape;                   // the largest shape of a microbatch
   Numerics numerics = {};
   int slices = 1;  // of each microbatch; shape is then that of the largest slice
-  // true if the store holds weights for one use at a time, so that nothing made from them is kept
+  // True if the store holds weights for one use at a time, so that nothing made from them is kept.
   bool gathers_weights = false;
   ContextParallel context = {};  // the part of sequences that `shape` describes
 };

@@ -145,11 +145,10 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   if (runs_forward_again(context)) {
     attend(context, saved.projection.input, backward_memory(context, gradients), saved);
   }
-  // If the weight gradient waits for W, the gradient is written over kept values, as in the MLP. Its own qkv is
-  // still read here, so it takes the memory of the attention block above it; the topmost block is moved. A
-  // gradient that does not wait for W stays in the workspace, where it is overwritten before it leaves the
-  // cache. Nor is there such memory if the values were computed again, and in 8 bits W reads another form of
-  // the gradient.
+  // If the weight gradient waits for W, the gradient is written over kept values, as in the MLP. Its own qkv is still read
+  // here, so it takes the memory of the attention block above it; the topmost block is moved. A gradient that does not wait
+  // for W stays in the workspace, where it is overwritten before it leaves the cache. Nor is there such memory if the values
+  // were computed again, and in 8 bits W reads another form of the gradient.
   const bool in_place = gradients.defers() && !runs_forward_again(context) && !qkv_.in_fp8();
   Arena& beside = qkv_.in_fp8() ? context.workspace : gradients.memory();
   Tensor qkv_grad = in_place ? gradients.take_place(saved.qkv.shape) : beside.allocate(saved.qkv.shape, context.dtype);

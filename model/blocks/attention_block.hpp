@@ -30,8 +30,7 @@ class AttentionBlock final : public BlockCompute {
   void attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                           const Tensor& qkv_grad) const;
   void rotate_back(const BlockContext& context, const Tensor& qkv_grad) const;
-  // Returns the keys and values of the slices up to this one, or those of the whole sequence if it is not
-  // sliced.
+  // Returns the keys and values of the slices up to this one, or those of the whole sequence if it is not sliced.
   SliceKeys slice_keys(const BlockContext& context, const AttentionSaved& saved) const;
   // The queries are the context's tokens, the keys those of the sequence up to the last of them.
   SegmentShape shape_of(const BlockContext& context) const;

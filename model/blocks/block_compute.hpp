@@ -68,10 +68,9 @@ struct BlockContext {
   std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
   ContextParallel cp = {};
-  // [T] i32. Set if ranks share sequences, or if a slice holds several documents. For each token it holds the
-  // index that position 0 of the token's sequence (of its document, if there are several) has among the tokens
-  // of part(); below 0 if position 0 lies outside of the part. Operations that count positions take it in place
-  // of documents.
+  // [T] i32. Set if ranks share sequences, or if a slice holds several documents. For each token it holds the index that
+  // position 0 of the token's sequence (of its document, if there are several) has among the tokens of part(); below 0 if
+  // position 0 lies outside of the part. Operations that count positions take it in place of documents.
   std::optional<Tensor> origins = {};
   const SliceContext* slice = nullptr;  // set if shape is a slice's; null if it is a sample's
 
@@ -114,8 +113,7 @@ class BlockCompute {
   virtual void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                         Saved& saved) const = 0;
 
-  // Runs the forward alone, in the workspace. context.shape is {1, T}; context.rotary_table has the rows of
-  // these positions.
+  // Runs the forward alone, in the workspace. context.shape is {1, T}; context.rotary_table has the rows of these positions.
   virtual void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const;
 
  protected:

@@ -1,10 +1,9 @@
-// ChunkedHeadBlock is HeadBlock for a microbatch's tokens in chunks. It computes norm, logits and cross-entropy
-// for one chunk after the other, and computes them again in the backward. The logits of all tokens never exist
-// at once, so long sequences and large vocabularies fit; the cost is a second forward of the output matrix.
-// (Hsu et al. 2024, "Liger Kernel", use the same chunks, but compute gradients in the forward, which the
-// schedules' order of B, I and W does not allow.) Weight gradients and the loss add up chunk by chunk, so their
-// bits depend on the number of chunks. Slices of a microbatch use this head too, with one or more chunks a
-// slice.
+// ChunkedHeadBlock is HeadBlock for a microbatch's tokens in chunks. It computes norm, logits and cross-entropy for one chunk
+// after the other, and computes them again in the backward. The logits of all tokens never exist at once, so long sequences
+// and large vocabularies fit; the cost is a second forward of the output matrix. (Hsu et al. 2024, "Liger Kernel", use the
+// same chunks, but compute gradients in the forward, which the schedules' order of B, I and W does not allow.) Weight
+// gradients and the loss add up chunk by chunk, so their bits depend on the number of chunks. Slices of a microbatch use this
+// head too, with one or more chunks a slice.
 //
 // If the backward is split, the gradients of all chunks' logits wait for W: T x V numbers from I until W.
 #pragma once

@@ -57,8 +57,7 @@ void EmbeddingBlock::cached_forward(const BlockContext& context, const CachedFor
                              .x = args.output});
 }
 
-// The tables' gradients are added at once, in I too: they are cheap, and the slot of the ids is returned after
-// I.
+// The tables' gradients are added at once, in I too: they are cheap, and the slot of the ids is returned after I.
 void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients&, Saved& saved) const {
   if (!table_.is_trained() && !positions_.is_trained()) return;
   const ArenaScope scope(context.workspace);

@@ -11,8 +11,7 @@ struct KeptMemory {
   Arena* remade;   // those of them that an elementwise pass can compute again; null: they are not kept
 };
 
-// The memory of a forward; `saved` lasts until B or W. Values in the workspace are lost when the block's scope
-// ends.
+// The memory of a forward; `saved` lasts until B or W. Values in the workspace are lost when the block's scope ends.
 inline KeptMemory forward_memory(const BlockContext& context, Arena& saved) {
   switch (context.recompute) {
     case Recompute::none:

@@ -18,8 +18,7 @@ class PositionOrigins {
   // stream outlives this object. Throws Error(out_of_memory).
   PositionOrigins(const ContextPart& part, const MicrobatchShape& largest, Stream& stream);
 
-  // Sets the tokens of each sequence for all work that is enqueued from now on. The copy of the previous call
-  // must have run.
+  // Sets the tokens of each sequence for all work that is enqueued from now on. The copy of the previous call must have run.
   void set_sequence(std::int64_t sequence);
   const Tensor& tensor() const { return tensor_; }
 

@@ -12,8 +12,7 @@ class ResidualProjection {
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
-  // Returns true if the factors of the matrix have one scale a tensor, which the kernel that computes them can
-  // measure.
+  // Returns true if the factors of the matrix have one scale a tensor, which the kernel that computes them can measure.
   bool takes_scale() const { return in_fp8() && matrix_.fp8.scales == Fp8Scales::tensor; }
 
   // The values kept for a matrix in 8 bits.

@@ -46,8 +46,7 @@ class RingPass {
     return context_.workspace.allocate({most, key_value_cols()}, dtype).row_range(0, shape_.batch * key_rows());
   }
 
-  // Rows of a matrix that has a row for each of the rank's tokens of this slice, and of a matrix that goes
-  // round.
+  // Rows of a matrix that has a row for each of the rank's tokens of this slice, and of a matrix that goes round.
   Tensor queries(const Tensor& matrix, const Meeting& of) const {
     return rows_of(matrix, shape_.batch, of.sample, of.queries * chunk_, chunk_);
   }
@@ -115,7 +114,7 @@ class RingPass {
  private:
   RingExchange* ring() const { return context_.cp.ring; }
   bool by_position() const { return documents_ || dropout_.active(); }
-  // the rank whose keys and values are here
+  // The rank whose keys and values are here.
   int owner(int step) const { return (part_.rank - step + part_.size) % part_.size; }
   std::int64_t key_rows() const { return earlier_ + shape_.queries; }    // rows of each sequence
   std::int64_t first_position() const { return earlier_ * part_.size; }  // the slice's first position
@@ -126,8 +125,7 @@ class RingPass {
     if (half == 0) return owner(step) <= part_.rank ? 1 : 0;
     return owner(step) < part_.rank ? 1 : 2;
   }
-  // Goes chunk by chunk, since there are gaps between them. Each query first meets the chunk that it belongs to
-  // itself.
+  // Goes chunk by chunk, since there are gaps between them. Each query first meets the chunk that it belongs to itself.
   template <class Use>
   void meet_by_position(int step, Meeting meeting, Use use) const {
     const ContextPart from{owner(step), part_.size};
@@ -191,8 +189,7 @@ struct Backward {
   Tensor dout, q, out, log_sum_exp;
   Tensor dq;  // [T, Hq D] or more columns
 };
-// The tensors that go round: this rank's keys and values, which are overwritten, and the sums so far of their
-// gradients.
+// The tensors that go round: this rank's keys and values, which are overwritten, and the sums so far of their gradients.
 struct Travellers {
   Tensor key_values, gradients;
 };

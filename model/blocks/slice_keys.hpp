@@ -1,5 +1,4 @@
-// The keys and values of the slices of a microbatch's sequence, which the attention of a later slice reads
-// together.
+// The keys and values of the slices of a microbatch's sequence, which the attention of a later slice reads together.
 #pragma once
 
 #include <vector>
@@ -11,8 +10,7 @@ namespace pipetrain {
 // One matrix a slice up to the context's own, in order: [T of the slice, (Hq + 2 Hkv) D], rotated where positions are rotary.
 using SliceKeys = std::vector<Tensor>;
 
-// Copies `count` rows of one sequence, from its row `first` on, out of a matrix with the rows of `batch`
-// sequences.
+// Copies `count` rows of one sequence, from its row `first` on, out of a matrix with the rows of `batch` sequences.
 Tensor rows_of(const Tensor& matrix, std::int64_t batch, std::int64_t sequence, std::int64_t first, std::int64_t count);
 
 // Rows of every sequence from row `first` and column `column` on, in a matrix with the rows of all sequences.

@@ -33,8 +33,7 @@ enum class Granularity {
 struct OptimizerKind {
   OptimizerSettings defaults;  // its name, and its default settings; eps 0: it has no eps
   Granularity granularity = Granularity::element;
-  // The names of the states, which are also names in checkpoint files; each has one f32 number a weight and
-  // starts at zero.
+  // The names of the states, which are also names in checkpoint files; each has one f32 number a weight and starts at zero.
   std::vector<std::string> states;
   UpdateRule (*rule)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
 };

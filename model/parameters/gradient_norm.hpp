@@ -28,8 +28,7 @@ struct CountedPart {
 
   std::size_t sums() const { return whole ? 1 : (end - begin + norm_block_elements - 1) / norm_block_elements; }
 };
-// Returns the parts of the tensors that the rank holds (held_parts()), or of all parameters if no parts are
-// given.
+// Returns the parts of the tensors that the rank holds (held_parts()), or of all parameters if no parts are given.
 std::vector<CountedPart> counted_parts(const ParameterLayout& layout, int tp_rank, const std::vector<HeldPart>& held);
 std::vector<CountedPart> counted_parts(const ParameterLayout& layout, int tp_rank);
 std::size_t count_sums(const std::vector<CountedPart>& parts);
@@ -42,7 +41,7 @@ struct NormPart {
   int tp_rank = 0;   // of the rank that holds the slice
   double square_sum = 0;
   int slice = 0;  // among the rank's slices of this tensor, in its layout's order
-  // the first block that is summed; a rank that holds less than the slice reports each block by itself
+  // The first block that is summed; a rank that holds less than the slice reports each block by itself.
   std::int64_t block = 0;
 };
 // Turns these parts' sums (square_sums()) into NormParts.

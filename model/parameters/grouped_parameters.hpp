@@ -35,8 +35,7 @@ struct GroupGradients {
   ParameterGroup group;
   GradientPlaces places;
 };
-// Arranges them in the order of the whole layout. A tensor whose group is not among them has no place
-// (has_place()).
+// Arranges them in the order of the whole layout. A tensor whose group is not among them has no place (has_place()).
 GradientPlaces grouped_places(const ParameterLayout& whole, const std::vector<GroupGradients>& groups);
 
 }  // namespace pipetrain

@@ -1,5 +1,4 @@
-// The parameters of a rank by group. All parameters of a group are stored in the same way, each group in arenas
-// of its own.
+// The parameters of a rank by group. All parameters of a group are stored in the same way, each group in arenas of its own.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +16,7 @@ struct GroupLayout {
   ParameterLayout layout;
   std::vector<std::size_t> parameters;  // the index in the whole layout of each of layout.parameters, rising
 
-  // Returns the index in layout.parameters of a parameter of the whole layout; nothing for one of another
-  // group.
+  // Returns the index in layout.parameters of a parameter of the whole layout; nothing for one of another group.
   std::optional<std::size_t> index_of(std::size_t whole) const;
 };
 

@@ -16,9 +16,8 @@
 
 namespace pipetrain {
 
-// One logical tensor, or the slice of it that this rank holds, in the stage's arenas. A slice of rows or of
-// columns is stored dense. A rank may hold several slices of one tensor (as of GPT-2's joint query, key and
-// value).
+// One logical tensor, or the slice of it that this rank holds, in the stage's arenas. A slice of rows or of columns is stored
+// dense. A rank may hold several slices of one tensor (as of GPT-2's joint query, key and value).
 struct Parameter {
   std::string name;  // "model.layers.3.self_attn.q_proj.weight"
   TensorRole role = TensorRole::norm_weight;
@@ -76,9 +75,8 @@ struct ParameterLayout {
   // By chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate
   // (GradientKind), contiguous.
   std::vector<Region> replicated_grads;
-  // By chunk, inside its region: the gradients to which operations other than matrix products add (those of
-  // vectors and of tables), contiguous. A step begins with zeros there; its first microbatch overwrites the
-  // others.
+  // By chunk, inside its region: the gradients to which operations other than matrix products add (those of vectors and of
+  // tables), contiguous. A step begins with zeros there; its first microbatch overwrites the others.
   std::vector<Region> zeroed_grads;
 };
 
@@ -89,11 +87,10 @@ struct ParameterLayout {
 ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, int tp_rank,
                                   int tp_size);
 
-// Cuts the model's blocks into `parts` ranges in order, each with at least one attention or MLP block, so that
-// the costliest range costs as little as possible; embedding and head count and stay at the ends. Throws
-// Error(input) if there are fewer blocks than parts. sequence: tokens a sample, for attention's cost. numerics
-// and slices (of each microbatch): the cost includes what the backward computes again, such as the head of
-// slices.
+// Cuts the model's blocks into `parts` ranges in order, each with at least one attention or MLP block, so that the costliest
+// range costs as little as possible; embedding and head count and stay at the ends. Throws Error(input) if there are fewer
+// blocks than parts. sequence: tokens a sample, for attention's cost. numerics and slices (of each microbatch): the cost
+// includes what the backward computes again, such as the head of slices.
 std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence,
                                                  const Numerics& numerics = {}, int slices = 1);
 

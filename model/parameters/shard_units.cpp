@@ -69,8 +69,7 @@ std::vector<std::int64_t> block_begins(const ByGrads& parameters, const ShardUni
   return begins;
 }
 
-// By replica: the distance by which the cuts so far lie after their even positions, which later units make up
-// for.
+// By replica: the distance by which the cuts so far lie after their even positions, which later units make up for.
 using Surplus = std::vector<double>;
 
 void cut(ShardUnit& unit, std::vector<std::int64_t> places, Surplus& surplus, bool alone) {

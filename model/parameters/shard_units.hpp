@@ -26,8 +26,7 @@ struct ShardUnit {
   // True for small tensors: vectors and tables of positions. Every replica keeps and sums all of them, but only
   // the owner steps them.
   bool vectors = false;
-  // True for the second accumulator of a tied table that the stage stores once: it has the cuts and the weights
-  // of the table.
+  // True for the second accumulator of a tied table that the stage stores once: it has the cuts and the weights of the table.
   bool tied_copy = false;
 
   Region run(int replica) const {
@@ -49,11 +48,9 @@ struct HeldPart {
   std::size_t size() const { return end - begin; }
 };
 
-// Returns the parts of the tensors that this replica owns: in the layout's order of parameters, none empty.
-// Pure.
+// Returns the parts of the tensors that this replica owns: in the layout's order of parameters, none empty. Pure.
 std::vector<HeldPart> held_parts(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int replica);
-// Returns all parameters of the layout, whole, for a rank whose replicas divide nothing; they belong to no
-// unit.
+// Returns all parameters of the layout, whole, for a rank whose replicas divide nothing; they belong to no unit.
 std::vector<HeldPart> whole_parameters(const ParameterLayout& layout);
 
 }  // namespace pipetrain

@@ -7,8 +7,7 @@
 
 namespace pipetrain {
 
-// Throws Error(input) naming the file and the tensor if a value is NaN or infinite, since then every loss would
-// be.
+// Throws Error(input) naming the file and the tensor if a value is NaN or infinite, since then every loss would be.
 void check_finite(std::span<const float> values, const std::filesystem::path& file, const std::string& tensor);
 
 }  // namespace pipetrain

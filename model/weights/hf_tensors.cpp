@@ -83,8 +83,7 @@ void HfTensors::add_indexed(const fs::path& index) {
   for (const auto& [name, file] : files_) check_shard(file, map, index, *this);
 }
 
-// Files that were saved from a model without its head omit the prefix of the tensors' names ("transformer.",
-// "model.").
+// Files that were saved from a model without its head omit the prefix of the tensors' names ("transformer.", "model.").
 void HfTensors::complete_names() {
   const std::string prefix = names_.optional_prefix;
   const std::string bare = std::string(names_.embedding).substr(prefix.size());

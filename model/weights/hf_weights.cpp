@@ -94,8 +94,7 @@ class HfWeights : public WeightSource {
     }
   }
 
-  // Checks that the files hold nothing that the model would leave unread, except the layers that were cut off
-  // on purpose.
+  // Checks that the files hold nothing that the model would leave unread, except the layers that were cut off on purpose.
   void check_nothing_is_left(const ModelConfig& config, const LayerCut& cut) const {
     std::vector<std::string> foreign;
     std::vector<std::pair<std::int64_t, std::string>> beyond;

@@ -8,9 +8,8 @@
 
 namespace pipetrain {
 
-// Calls run(first, count, position) for each contiguous range of the slice in the file: elements [first, first
-// + count) of the full tensor are elements [position, position + count) of the slice, which is not transposed
-// yet.
+// Calls run(first, count, position) for each contiguous range of the slice in the file: elements [first, first + count) of the
+// full tensor are elements [position, position + count) of the slice, which is not transposed yet.
 template <class Run>
 void for_each_run(const Parameter& parameter, Run run) {
   const std::int64_t count = parameter.local.elements();

@@ -54,8 +54,7 @@ struct Storage {
   }
 };
 
-// Calls run(first in `from`, first in `to`, step in `to`, count) for ranges of elements that are contiguous in
-// `from`.
+// Calls run(first in `from`, first in `to`, step in `to`, count) for ranges of elements that are contiguous in `from`.
 template <class Run>
 void for_each_common_run(const Storage& from, const Storage& to, Run run) {
   const Rectangle both = common(from.place, to.place);

@@ -1,6 +1,5 @@
-// Reads logical tensors whose pieces lie in the files of a checkpoint's ranks (tensor_piece.hpp) as if they
-// were whole: any slice of them, however the files are sliced. Files are mapped, and only the bytes of the
-// slice are read.
+// Reads logical tensors whose pieces lie in the files of a checkpoint's ranks (tensor_piece.hpp) as if they were whole: any
+// slice of them, however the files are sliced. Files are mapped, and only the bytes of the slice are read.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +23,7 @@ std::vector<std::filesystem::path> rank_files(const std::filesystem::path& folde
 // Throws Error(input) that names file and tensor otherwise.
 std::map<std::string, std::shared_ptr<const WeightSource>> piecewise_states(const ModelConfig& config,
                                                                             const std::vector<std::filesystem::path>& files);
-// Returns the weights alone, whatever other states the files hold; null if they hold no weights. Throws
-// likewise.
+// Returns the weights alone, whatever other states the files hold; null if they hold no weights. Throws likewise.
 std::shared_ptr<const WeightSource> piecewise_weights(const ModelConfig& config,
                                                       const std::vector<std::filesystem::path>& files);
 

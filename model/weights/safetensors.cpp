@@ -100,7 +100,7 @@ void SafetensorsReader::read_header() {
                        file_.size()));
   }
   const std::string where = file_.path().string() + ": header";
-  // metadata may hold long texts
+  // Metadata may hold long texts.
   const JsonLimits limits{.depth = 3, .values = 100'000, .token_bytes = std::size_t{16} << 20};
   bool has_metadata = false;
   read_json_members(pieces_of(file_, sizeof(length), length), {where, false}, limits, [&](JsonMember&& member) {

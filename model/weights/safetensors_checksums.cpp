@@ -16,9 +16,8 @@
 namespace pipetrain {
 namespace {
 
-// The size of a piece that the processor's cache holds while it is summed, and of a range of tensors that one
-// thread reads front to back: the system then reads ahead, which it does not do if the threads' reads of one
-// file alternate.
+// The size of a piece that the processor's cache holds while it is summed, and of a range of tensors that one thread reads
+// front to back: the system then reads ahead, which it does not do if the threads' reads of one file alternate.
 constexpr std::size_t bytes_at_once = std::size_t{256} << 10;
 constexpr std::uint64_t bytes_in_a_row = std::uint64_t{32} << 20;
 constexpr unsigned most_threads = 8;

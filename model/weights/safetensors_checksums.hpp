@@ -15,9 +15,8 @@ struct SafetensorsChecksums {
   std::map<std::string, std::uint64_t> tensors;  // of each tensor's bytes
 };
 
-// Reads the whole file, on up to eight threads. Throws Error(input) that names the file, and the tensor if it
-// is one, unless every byte is unchanged. `source` names the origin of the expected checksums, for the error:
-// "state.json".
+// Reads the whole file, on up to eight threads. Throws Error(input) that names the file, and the tensor if it is one, unless
+// every byte is unchanged. `source` names the origin of the expected checksums, for the error: "state.json".
 void verify_safetensors(const std::filesystem::path& path, const SafetensorsChecksums& expected, const std::string& source);
 
 }  // namespace pipetrain

@@ -13,8 +13,7 @@
 
 namespace pipetrain {
 
-// Returns true if the name is that of a stored model rather than a preset: a folder or a file, unless a preset
-// has that name.
+// Returns true if the name is that of a stored model rather than a preset: a folder or a file, unless a preset has that name.
 bool names_stored_model(const std::string& name);
 // Throws Error(input) naming the file. For another program's format that is not read, the error says what
 // converts it to a Hugging Face folder.

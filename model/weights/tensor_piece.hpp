@@ -1,5 +1,4 @@
-// The names of the tensors in a checkpoint's rank files: each says which part of which state of which logical
-// tensor it holds.
+// The names of the tensors in a checkpoint's rank files: each says which part of which state of which logical tensor it holds.
 //
 //   weights/model.norm.weight                              the whole tensor
 //   exp_avg/model.layers.0.mlp.up_proj.weight[64:128]      its rows 64 to 127
