@@ -25,7 +25,7 @@ class ResidualProjection {
     Tensor residual;        // [Tr, H]
     Tensor output;          // [Tr, H], output: residual + dropout(input x matrix (+ bias))
     Arena* kept = nullptr;  // in 8 bits: arena of the input's cols; null: the backward computes them again
-    // [2] f32 if takes_scale(): ends with input's largest magnitude; kept as long as the cols
+    // [2] f32 if takes_scale(): ends with input's largest magnitude; kept as long as the cols.
     std::optional<Tensor> scale = {};
   };
   void forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const;
