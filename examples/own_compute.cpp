@@ -1,6 +1,6 @@
-// A compute of your own in pipetrain's pipeline: each of three stages multiplies by one number, and together they learn that
-// the product of their numbers is 6. Backward, gradients, the verdict and the update are all here; schedule, queues, credits
-// and failures are the engine's.
+// A compute of your own in pipetrain's pipeline: each of three stages multiplies by one number, and together they learn
+// that the product of their numbers is 6. This file has the backward, gradients, the verdict and the update; the engine
+// has schedule, queues, credits and failures.
 #include <cstdio>
 #include <deque>
 #include <memory>
@@ -116,7 +116,7 @@ int main() {
   PipelineOptions options;
   const auto plan = schedules::build_schedule("1f1b", {.stages = stages, .chunks = 1, .microbatches = microbatches});
   options.plan = schedules::with_end_of_step(plan, {});
-  // The activation is read in the backward, the gradient not after it.
+  // The backward reads the activation, and nothing reads the gradient after it.
   options.slot_life = {.activation = ActionKind::input_grad, .gradient = ActionKind::input_grad};
   try {
     Pipeline pipeline(
