@@ -28,7 +28,7 @@ class WatchedSource : public InputSource {
   std::shared_ptr<CallbackWatch> watch_;
 };
 
-// Sets a flag for as long as a step runs, or the end of the pipeline does.
+// Sets a flag while a step runs, or while the pipeline ends.
 class BusyGuard {
  public:
   BusyGuard(std::mutex& mutex, bool& busy, const char* call) : mutex_(mutex), busy_(busy) {
@@ -97,7 +97,7 @@ HostedPipeline::~HostedPipeline() {
     if (!pipeline_) return;
   } catch (const Error&) {
   }
-  new std::pair(pipeline_, processes_);  // its threads cannot be ended: what they may touch has to stay
+  new std::pair(pipeline_, processes_);  // its threads cannot be ended, so what they use must stay
 }
 
 void HostedPipeline::refuse_forked(const char* call) const {
@@ -132,7 +132,7 @@ StepEnd HostedPipeline::step(StepInfo info, Decide decide, const StepHooks& hook
   return *end;
 }
 
-// Waits for the other processes. What goes wrong meanwhile is what the step, which is started all the same, then fails with.
+// Waits for the other processes. A failure meanwhile becomes the failure of the step, which is started all the same.
 void HostedPipeline::gather(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks) {
   const auto begin = std::chrono::steady_clock::now();
   const auto give_up = [&](ErrorKind kind, const std::string& why) {
@@ -152,7 +152,7 @@ void HostedPipeline::gather(Pipeline& pipeline, const StepCall& call, const Step
   }
 }
 
-// In every process but 0.
+// For every process but 0.
 StepEnd HostedPipeline::follow(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks) {
   const auto begin = std::chrono::steady_clock::now();
   StepMeeting& meeting = processes_->meeting();
@@ -208,7 +208,7 @@ void HostedPipeline::close(bool waits) {
   const std::string hangs = watch_->wait_until_idle(grace_);
   if (!hangs.empty())
     throw Misuse("the end of a pipeline: the call " + hangs + " has not returned, and its thread cannot be ended");
-  std::shared_ptr<Pipeline> ended;  // its end waits for the actors: outside the lock
+  std::shared_ptr<Pipeline> ended;  // its destructor waits for the actors: outside the lock
   {
     const std::lock_guard lock(mutex_);
     ended.swap(pipeline_);
@@ -216,7 +216,7 @@ void HostedPipeline::close(bool waits) {
   if (ended && waits && follows() && !over_) {
     try {
       has_ended(*ended, stall_.count() > 0 ? stall_ : std::chrono::milliseconds(std::chrono::hours(24)));
-    } catch (const Error&) {  // the others end with their reason, or have heard of ours
+    } catch (const Error&) {  // the others end with their own reason, or have received this one
     }
   }
   close_stages();
