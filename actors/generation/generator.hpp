@@ -20,7 +20,7 @@
 
 namespace pipetrain {
 
-// What a job would need, found without allocating it.
+// The needs of a job, found without allocating it.
 struct GenerationEstimate {
   struct Device {
     MeshCoordinate rank;

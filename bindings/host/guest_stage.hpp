@@ -33,7 +33,7 @@ class GuestStage {
 
 struct Guest {
   std::shared_ptr<GuestStage> stage;
-  // Whether it launches actions or runs them, each on the stage's own thread or on any free one.
+  // How it computes: it launches actions, or runs each on the stage's own thread or on any free one.
   enum class Acts { launches, runs_on_own_thread, runs_on_any_thread } acts = Acts::runs_on_own_thread;
 };
 

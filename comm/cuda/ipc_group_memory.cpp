@@ -172,7 +172,7 @@ void IpcGroupMemory::hear_allocations(int member, WireReader& in) {
   }
 }
 
-// --- What members ask, and what they tell each other ------------------------------------------------------------------------
+// --- Requests of members, and their messages --------------------------------------------------------------------------------
 
 void* IpcGroupMemory::mailbox(int member, int other) const {
   const std::lock_guard lock(mutex_);

@@ -71,7 +71,7 @@ class NcclTransport final : public ControlledTransport {
   IpcGroups tensor_groups_;                         // each on one host, where its kernels reach the others' memory
   std::map<int, std::unique_ptr<Device>> devices_;  // for the streams of receiving ends, by number
   std::map<EdgeId, End> ends_;                      // fixed while edges are open
-  // Of edges that this process receives from: whether their slots can be windows, and the lanes' names.
+  // For edges that this process receives from: whether their slots can be windows, and the lanes' names.
   std::map<EdgeId, Bytes> offers_;
   std::vector<Buffer> mirror_memory_;
   std::atomic<int> unsent_{0};                // delivered mirrors that have not been sent

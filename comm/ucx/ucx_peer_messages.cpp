@@ -13,7 +13,7 @@
 namespace pipetrain {
 namespace {
 
-// Of a fetch; other messages are handled in between.
+// The piece of a fetch; other messages are handled in between.
 constexpr std::size_t piece = std::size_t{256} << 10;
 
 constexpr bool is_own(UcxMessage message) { return message <= UcxMessage::leave; }

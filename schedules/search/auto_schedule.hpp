@@ -17,7 +17,7 @@ constexpr std::int64_t largest_search = 16384;
 struct AutoRequest {
   int stages = 1;
   int microbatches = 1;
-  // Of a whole stage and one microbatch; one value per stage, or one for all.
+  // Times of a whole stage and one microbatch; one value per stage, or one for all.
   std::vector<double> forward = {1}, input_grad = {1}, weight_grad = {1};
   std::vector<Link> edges;                       // as Costs::set_edges() takes them; empty: messages take no time
   std::function<Costs(const Placement&)> costs;  // replace these times and edges where chunks do not share them evenly

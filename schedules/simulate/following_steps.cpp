@@ -45,7 +45,7 @@ class Following {
     double free_at = 0;          // when the device has finished all launched actions
     bool at_collective = false;  // is in a T that not all partners have reached
   };
-  // What the feeder fills as slots become free: the tokens of the first virtual stage, the targets of the last.
+  // The inputs that the feeder fills as slots become free: the tokens of the first virtual stage, the targets of the last.
   struct Feed {
     InputKind kind;
     int chunk, stage;

@@ -169,7 +169,7 @@ class StepApart {
     const int before = turn - (forward ? needs.activation_slots : needs.gradient_slots);
     if (before < 0) return begin_;
     if (plan_.slices == 1) return ends_.freed(consumer, before, last_reader);
-    // Of a microbatch's slices, the first ones to take a slot are the last to free it.
+    // The first slices of a microbatch to take a slot are the last to free it.
     std::vector<double> freed;
     for (int piece = 0; piece < plan_.microbatches; ++piece) freed.push_back(ends_.freed(consumer, piece, last_reader));
     std::nth_element(freed.begin(), freed.begin() + before, freed.end());

@@ -10,7 +10,7 @@
 namespace pipetrain::schedules {
 
 struct StageTimes {
-  // Of a whole stage and one microbatch, shared by its chunks; one per stage.
+  // Times of a whole stage and one microbatch, shared by its chunks; one per stage.
   std::vector<double> forward, input_grad, weight_grad;
   std::vector<Link> edges;  // as Costs::set_edges() takes them
   // End of step, of a whole stage; one per stage. Empty where not given.

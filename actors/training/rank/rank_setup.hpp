@@ -51,7 +51,7 @@ struct RankSetup : MeshRank {
   Zero zero;
   Offload offload;
   int replicas = 1, replica = 0;  // see weight_copies()
-  // Of its stage in every step, in order; empty where the order is not known in advance.
+  // The actions of its stage in every step, in order; empty where the order is not known in advance.
   std::vector<schedules::Action> actions;
   schedules::StageNeeds needs;
   WrapOps wrap_ops;            // may be null

@@ -23,7 +23,7 @@ std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const T
 std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
                                      const std::vector<DeviceMemory>& devices, std::size_t beside = 0);
 
-// What a job would need, found without allocating it: for `--dry-run`.
+// The needs of a job, found without allocating it: for `--dry-run`.
 struct JobEstimate {
   schedules::Plan plan;
   std::vector<schedules::StageNeeds> needs;  // by stage
