@@ -1,4 +1,4 @@
-// The kernels of attention share these views of queries, keys and gradients in memory. Only for .cu files.
+// The views of queries, keys and gradients in memory that the attention kernels share. Only for .cu files.
 #pragma once
 
 #include "ops/cuda/dropout.cuh"
@@ -16,7 +16,7 @@ struct Heads {
   __device__ int group() const { return heads / kv_heads; }
   // The position at which the query's document begins.
   __device__ int document(int batch, int query) const { return documents == nullptr ? 0 : documents[batch * sequence + query]; }
-  // Dropout multiplies this probability with it.
+  // Returns the factor by which dropout multiplies this probability.
   __device__ float factor(int batch, int head, int query, int key) const {
     if (!dropout.active()) return 1;
     const auto words =
@@ -36,14 +36,14 @@ Heads heads_of(const SegmentShape& s, const Args& args) {
           args.dropout};
 }
 
-// Queries and keys in memory; heads.sequence: the queries. T: of both.
+// Queries and keys in memory; heads.sequence counts the queries. T: the type of both.
 template <class T>
 struct Segment {
   Heads heads;
-  int keys, key_rows;          // of each sequence: the keys, and the rows that they lie in, first
-  int first_query, first_key;  // their positions
+  int keys, key_rows;          // of each sequence: its keys, and the rows of kv of which they are the first
+  int first_query, first_key;  // positions in the sequence
   int window;                  // a query sees the last `window` positions up to its own; 0: all of them
-  const T *q, *kv;             // from the first query head's column and the first key head's on
+  const T *q, *kv;             // at the columns of the first query head and of the first key head
   std::int64_t q_cols, kv_cols;
 
   __device__ int ahead() const { return first_query - first_key; }
@@ -66,7 +66,7 @@ struct Segment {
   }
 };
 
-// Where a gradient goes, from its first head's column on.
+// The destination of a gradient, from its first head's column on.
 template <class T>
 struct Gradient {
   T* to;
