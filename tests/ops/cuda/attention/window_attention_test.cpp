@@ -32,7 +32,7 @@ Tensor query_begins(Bench& b, const WindowCase& of, bool windowed) {
 
 struct AttentionResult {
   Values out, log_sum_exp;
-  std::vector<unsigned char> dq, dkv;
+  Tensor dq, dkv;
 };
 
 // The gradients are those of `kept`, so that they have the same inputs whichever kernel computed it.
@@ -62,7 +62,7 @@ class WindowedAttention {
                                     .dkv = dkv,
                                     .accumulate_dkv = Accumulate::yes,
                                     .documents = documents});
-    result.dq = b_.rank.bytes(dq), result.dkv = b_.rank.bytes(dkv);
+    result.dq = dq, result.dkv = dkv;
     return result;
   }
 
@@ -82,8 +82,13 @@ void check_window(Bench& b, const WindowCase& of, Ops& ops) {
   const AttentionResult found = attention.run(windowed, documents, &expected);
   CHECK(relative_error(found.out, expected.out) <= b.tolerance);
   CHECK(relative_error(found.log_sum_exp, expected.log_sum_exp) <= b.tolerance);
-  CHECK((found.dq == expected.dq));
-  CHECK((found.dkv == expected.dkv));
+  const auto same = [&](const Tensor& a, const Tensor& e) {
+    // Where the last query lies behind the last key, documents and a window take different kernels.
+    return of.shape.ends_together() ? b.rank.bytes(a) == b.rank.bytes(e)
+                                    : relative_error(b.rank.get(a), b.rank.get(e)) <= b.tolerance;
+  };
+  CHECK(same(found.dq, expected.dq));
+  CHECK(same(found.dkv, expected.dkv));
 }
 
 TEST_CASE("GPU attention within a window is attention to documents that begin where the window does", "[gpu][window]") {
