@@ -1,4 +1,4 @@
-// Going on from a checkpoint: to the bit as if the run had never stopped, in the same layout and in another.
+// Resuming from a checkpoint gives the bits of a run that never stopped, in the same layout and in another.
 #include "actors/training/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The golden model in this layout; from the checkpoint, where one is given.
+// Returns the golden model in this layout, resumed from the checkpoint if there is one.
 TrainJob job_from_checkpoint(const fs::path& checkpoint, const Layout& layout) {
   TrainJob job = golden_job("llama3_tiny", layout);
   if (checkpoint.empty()) return job;
@@ -50,7 +50,7 @@ void expect_error(const std::function<void()>& action, const std::string& part) 
 
 namespace {
 
-// Of the files of all ranks, in order.
+// Returns the files of all ranks, in order.
 std::string bytes_of_ranks(const TempFolder& folder, int step) {
   std::string bytes;
   for (const fs::path& file : rank_files(checkpoint_path(folder.path(), step))) {
@@ -61,7 +61,7 @@ std::string bytes_of_ranks(const TempFolder& folder, int step) {
   return bytes;
 }
 
-// The full tensors of all states.
+// Returns the full tensors of all states.
 std::map<std::string, std::vector<float>> contents_of(const fs::path& checkpoint) {
   std::map<std::string, std::vector<float>> contents;
   const ModelConfig config = read_hf_config(checkpoint);
@@ -162,7 +162,7 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
     CHECK(bytes_of_ranks(folder, 3) != bytes_of_ranks(folder, 4));
     CHECK(verify_checkpoint(checkpoint_path(folder.path(), 3)).state.applied_steps == 2);
     CHECK(verify_checkpoint(checkpoint_path(folder.path(), 5)).state.applied_steps == 4);
-    // Bias corrections count applied steps: a run that goes on behind the skip does what this one did.
+    // Bias corrections count applied steps, so a run resumed after the skip does what this one did.
     Trainer rest(job_from_checkpoint(checkpoint_path(folder.path(), 3), layout));
     rest.step();
     rest.step();
@@ -180,8 +180,8 @@ TEST_CASE("what is no whole checkpoint of this model is refused, and does not co
   trainer.start_checkpoint(folder.path()).get();
   trainer.step();
   trainer.start_checkpoint(folder.path()).get();
-  fs::create_directories(folder.path() / "step-00000009.partial");  // a run was killed
-  fs::create_directories(folder.path() / "step-00000010");          // no state in it
+  fs::create_directories(folder.path() / "step-00000009.partial");  // of a killed run
+  fs::create_directories(folder.path() / "step-00000010");          // without a state
   fs::create_directories(folder.path() / "step-100000000");         // more digits, and later
   const auto found = find_checkpoints(folder.path());
   REQUIRE(found.size() == 4);
@@ -195,7 +195,7 @@ TEST_CASE("what is no whole checkpoint of this model is refused, and does not co
   expect_error([&] { verify_checkpoint(found[2]); }, "is not a complete checkpoint");
   remove_unfinished_checkpoints(folder.path());
   CHECK_FALSE(fs::exists(folder.path() / "step-00000009.partial"));
-  remove_old_checkpoints(folder.path(), 100'000'000, {2, {}});  // two complete ones: nothing is too old
+  remove_old_checkpoints(folder.path(), 100'000'000, {2, {}});  // there are two complete ones: nothing is too old
   CHECK(find_checkpoints(folder.path()) == found);
   fs::resize_file(found[1] / "rank-00000.safetensors", 5000);
   expect_error([&] { verify_checkpoint(found[1]); }, "rank-00000.safetensors");
@@ -228,7 +228,7 @@ void flip_bit(const fs::path& file, std::uint64_t bit) {
   stream.put(static_cast<char>(byte ^ (1 << (bit % 8))));
 }
 
-// What names the damage of this byte: its tensor, or its file.
+// Returns the tensor that this byte belongs to, or its file, which the error must name.
 std::string name_of(const std::map<std::string, SafetensorsReader::Entry>& tensors, const std::string& file,
                     std::uint64_t byte) {
   for (const auto& [name, entry] : tensors) {
@@ -245,7 +245,7 @@ TEST_CASE("every damaged bit of a checkpoint is found, and its file and tensor n
   for (const std::string file : {"state.json", "config.json", "rank-00000.safetensors", "rank-00002.safetensors"}) {
     const bool has_tensors = file.ends_with(".safetensors");
     std::map<std::string, SafetensorsReader::Entry> tensors;
-    std::uint64_t data = 0;  // where it begins
+    std::uint64_t data = 0;  // the beginning of the data
     if (has_tensors) {
       tensors = SafetensorsReader(saved.file(file)).entries();
       data = std::min_element(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {

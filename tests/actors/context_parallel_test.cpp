@@ -1,4 +1,4 @@
-// Ranks that share sequences: the golden trajectories, to the bit the same over pp, schedules and orders at equal cp.
+// Ranks that share sequences follow the golden trajectories, with equal bits over pp, schedules and orders at equal cp.
 #include <cmath>
 #include <memory>
 

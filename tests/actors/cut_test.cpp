@@ -1,4 +1,4 @@
-// Runs cut as somebody said: the bits of one stage wherever the cut is, and everything that knows the cut follows it.
+// Runs with a chosen cut give the bits of one stage wherever the cut is, and everything that depends on the cut follows it.
 #include <algorithm>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
@@ -20,7 +20,7 @@ using schedules::Order;
 
 namespace {
 
-// 16 blocks over so many virtual stages, as unevenly as can be, and rather so.
+// Cuts 16 blocks over this many virtual stages, once as unevenly as possible and once rather unevenly.
 std::vector<Cut> uneven_cuts(int parts) {
   const auto most_at = [&](int at) {
     Cut cut(static_cast<std::size_t>(parts), 1);

@@ -1,4 +1,4 @@
-// Evaluation beside training: the same loss in every layout, and a training that does not notice it.
+// Evaluation during training: the loss is the same in every layout, and the training is unaffected.
 #include "actors/training/run/evaluation.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Runs under Lion, whose one state goes wherever AdamW's two go: into shards, out of the device, into checkpoints.
+// Runs under Lion, whose single state is handled like AdamW's two: it is sharded, offloaded and saved in checkpoints.
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/resume.hpp"

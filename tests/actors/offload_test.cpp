@@ -1,4 +1,4 @@
-// Offloading: the bits of states that stay on the device, in less of its memory.
+// Offloading gives the bits of states that stay on the device, and takes less of its memory.
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/job/offload_check.hpp"
@@ -25,7 +25,7 @@ RunRecord run_random(Layout layout, bool offload) {
   return run(random_job(several_blocks_config(), 16, 12, layout), 3);
 }
 
-// Of every kind of schedule one that keeps enough microbatches for some to leave.
+// For every kind of schedule, a layout that keeps enough microbatches for some to be offloaded.
 std::vector<Layout> waiting_layouts() {
   return {{1, 1, 1, 1, "gpipe"},          {2, 1, 1, 1, "gpipe"},         {8, 1, 1, 1, "1f1b"},
           {2, 1, 1, 1, "interleaved", 4}, {2, 1, 1, 1, "looped-bfs", 2}, {8, 1, 1, 1, "zb-h1"},
@@ -172,7 +172,7 @@ TEST_CASE("gradients that leave are counted as they are allocated, and replicas 
   job.batch = {2, 2, 1};
   job.zero.stage = 2;
   CHECK(estimate_job(job).devices.front().use.disk == use.disk);
-  job.batch = {2, 1, 2};  // nothing leaves before replicas have been added up
+  job.batch = {2, 1, 2};  // nothing is offloaded before replicas have been summed
   CHECK(static_cast<double>(estimate_job(job).devices.front().use.disk) ==
         Approx(static_cast<double>(use.disk) / 2).epsilon(0.01));
 }

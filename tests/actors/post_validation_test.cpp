@@ -1,4 +1,4 @@
-// Steps that begin before the verdict on the one before: the same bits as steps that wait for it.
+// Steps that begin before the verdict on the previous step give the bits of steps that wait for it.
 #include "actors/training/job/post_validation.hpp"
 
 #include <algorithm>
@@ -147,7 +147,7 @@ TEST_CASE("the bubble of steps that overlap counts from each stage's N to its ne
       {0, 0}, {action(ActionKind::forward, 20, 30), action(ActionKind::backward, 50, 90), action(ActionKind::norm, 90, 110)}};
   CHECK(bubble_of(first, true).stage_bubble.empty());
   const StepReport announced = bubble_of(second, false);
-  CHECK(announced.bubble == Approx(0.1));  // of 100 ms, 10 were idle: from 30 to 35 and from 45 to 50
+  CHECK(announced.bubble == Approx(0.1));  // 10 of 100 ms were idle: from 30 to 35 and from 45 to 50
   REQUIRE(announced.stage_bubble.size() == 1);
   CHECK(announced.stage_bubble[0].value() == Approx(0.1));
   CHECK(bubble_of(second, false).stage_bubble.empty());

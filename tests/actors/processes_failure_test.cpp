@@ -1,4 +1,4 @@
-// When a part of a run over several processes fails, all of them end with that cause.
+// If a part of a run over several processes fails, all of them end with that cause.
 #include <thread>
 
 #include "actors/engine/remote/codec.hpp"
@@ -32,7 +32,7 @@ void three_steps(Trainer& trainer) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Every process ends with the same first line, and nothing is left running.
+// Checks that every process ends with the same first line, and that nothing is left running.
 void check_all_end_with(const Lines& failures, const std::string& part) {
   for (std::size_t process = 0; process < failures.size(); ++process) {
     INFO("process " << process << ": " << failures[process]);
@@ -196,7 +196,7 @@ TEST_CASE("processes that read other data or another model are told apart before
 }
 
 TEST_CASE("a broken connection that a stage meets is explained by the process that was lost", "[processes]") {
-  // As a group over processes fails: before anybody is told of the loss.
+  // A group over processes fails before any process is told of the loss.
   const auto hub = MemoryHub::make(3);
   const Lines failures = lead(
       hub, [](int) { return job_of({.layers = 3, .layout = {.pp = 3}}); },

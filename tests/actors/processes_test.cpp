@@ -1,5 +1,5 @@
-// Runs over several processes give the bits of one: over threads with a control plane and a transport in memory, and over real
-// processes.
+// Runs over several processes give the bits of one process: over threads with a control plane and a transport in
+// memory, and over real processes.
 #include <array>
 #include <csignal>
 #include <fstream>

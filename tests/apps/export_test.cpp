@@ -1,4 +1,4 @@
-// `pipetrain export`: checkpoints of any layout and format as Hugging Face folders.
+// `pipetrain export` writes checkpoints of any layout and format as Hugging Face folders.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -58,7 +58,7 @@ TEST_CASE("an exported folder may be in shards, rounded, and is read back") {
          static_cast<std::uint64_t>(
              *reinterpret_cast<const std::uint64_t*>(read_file(save + "/model/model.safetensors").data()))) /
             2);
-  // bf16 values are exact in fp32, so that a second rounding changes nothing.
+  // bf16 values are exact in fp32, so a second rounding changes nothing.
   const std::string again = (folder.path() / "again").string();
   REQUIRE(run("--device cpu --seq-len 8 --microbatches 1 --steps 1 --lr 0 --weight-decay 0 --model " + out + " --save " +
               again + " --save-dtype bf16 --save-shard-size 200KB")

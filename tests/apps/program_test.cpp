@@ -1,4 +1,4 @@
-// The program itself: exit status, and what stands on stdout and stderr.
+// The program itself: its exit status, stdout and stderr.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -80,8 +80,8 @@ TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
   }
 }
 
-// Runs the command line in the background, sends the signals with half a second between them once `line` stands on stderr (at
-// once where it is empty), and tells how it ended. Without job control the shell would have it ignore SIGINT.
+// Runs the command line in the background, sends the signals half a second apart once `line` is on stderr (at once if
+// it is empty), and returns how it ended. Without job control the shell would make it ignore SIGINT.
 Result run_signalled(const std::string& arguments, const std::string& variables, const std::string& line,
                      const std::vector<std::string>& signals) {
   std::string kills;
@@ -230,7 +230,7 @@ TEST_CASE("a dry run shows what recomputation saves") {
     REQUIRE(result.status == 0);
     const std::string said = mode == "full --recompute-num-layers 1" ? "full of 1 layer" : mode;
     CHECK((result.out.find("2 stages, recompute " + said + "\n") != std::string::npos) == (mode != "none"));
-    std::istringstream row(result.out.substr(result.out.find("total MiB\n") + 10));  // the first device's
+    std::istringstream row(result.out.substr(result.out.find("total MiB\n") + 10));  // the first device's row
     double device, replica, stage, rank, parameters, gradients, optimizer, bytes = 0;
     row >> device >> replica >> stage >> rank >> parameters >> gradients >> optimizer >> bytes;
     return bytes;

@@ -1,4 +1,4 @@
-// `pipetrain tokenize` writes what train then reads, the same as from the text itself.
+// `pipetrain tokenize` writes files from which train learns the same as from the text itself.
 #include "apps/pipetrain_program.hpp"
 #include "paths.hpp"
 

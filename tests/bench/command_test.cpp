@@ -24,7 +24,7 @@ Command shell(const TempFolder& folder, const std::string& script) {
   return command;
 }
 
-// Whether it is gone, or dead and not yet taken in by whoever inherits it.
+// Returns true if the process is gone, or dead but not yet reaped by its new parent.
 bool is_dead(long pid) {
   std::string number, name, state;
   std::ifstream("/proc/" + std::to_string(pid) + "/stat") >> number >> name >> state;

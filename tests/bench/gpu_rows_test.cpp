@@ -1,4 +1,4 @@
-// What bench gpu is told to run: options, rows, and the peer's way of running them.
+// The runs that bench gpu is asked for: options, rows, and the peer's way of running them.
 #include <algorithm>
 
 #include "bench/gpu/gpu_options.hpp"

@@ -1,4 +1,4 @@
-// scripts/same_bits.sh: equal programs are equal, and one that computes or writes something else is not.
+// scripts/same_bits.sh reports equal programs as equal, and one that computes or writes something else as different.
 #include <filesystem>
 #include <string>
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The program with more options.
+// Returns the program with further options.
 std::string changed_program(const TempFolder& folder, const std::string& name, const std::string& options) {
   const fs::path script = folder.write(name, "#!/bin/sh\nexec '" + program_path() + "' \"$@\" " + options + "\n");
   fs::permissions(script, fs::perms::owner_all);

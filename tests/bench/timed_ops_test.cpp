@@ -1,4 +1,4 @@
-// Timed operations: the same bits as without, and every second in its class.
+// Timed operations give the same bits as untimed ones, and count every second in its class.
 #include "bench/gpu/timed_ops.hpp"
 
 #include <mutex>

@@ -1,4 +1,4 @@
-// `run` on whichever thread is free: what stages may do at once, and what callers of any header may ask for.
+// `run` on any free thread: what stages may do at the same time, and requests of callers with any header version.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -22,7 +22,7 @@ struct Meeting {
   std::array<Stage, 3> stages;
   std::array<std::atomic<bool>, 2> begun{};
   std::atomic<int> missed{0};
-  pipetrain_compute asked = sized<pipetrain_compute>();  // what each stage is given, with its own `user`
+  pipetrain_compute asked = sized<pipetrain_compute>();  // passed to each stage, with its own `user`
 
   static int make_compute(void* user, const pipetrain_stage_request* request, pipetrain_compute* compute) {
     auto* meeting = static_cast<Meeting*>(user);

@@ -1,4 +1,4 @@
-// Plans of the C API, and what its library shows of itself.
+// Plans of the C API, and the symbols that its library exports.
 #include <cstdio>
 #include <filesystem>
 #include <sstream>

@@ -15,7 +15,7 @@ using Variables = std::map<std::string, std::string>;
 
 namespace {
 
-// Of a process that trains: what it says where the variables give it no place that can be.
+// Returns the error of a training process whose variables give it an impossible place.
 std::string refusal(const Variables& variables) {
   try {
     if (!read_launch_environment(variables)) refuse_half_told_place(variables);
@@ -32,9 +32,9 @@ TEST_CASE("a process that no launcher has started is alone") {
   CHECK(!read_launch_environment({}));
   CHECK(!read_launch_environment({{"PIPETRAIN_PP", "2"}}));
   CHECK(!read_launch_environment({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
-  // The script of a Slurm job, outside srun.
+  // The script of a Slurm job, outside of srun.
   CHECK(!read_launch_environment({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
-  // srun --ntasks 1 inside torchrun's or mpirun's single process.
+  // srun --ntasks 1 inside the only process of torchrun or mpirun.
   CHECK(!read_launch_environment({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}}));
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("half of what a launcher tells is refused, as all processes that it st
     CHECK_THAT(refusal({{missing, "8"}}), Contains(std::string(missing) + "=8: " + told + " is not set"));
     CHECK(refusal({{missing, "1"}}).empty());
     CHECK(refusal({{told, "0"}, {missing, "1"}}).empty());
-    // Another launcher has told the whole.
+    // Another launcher has given all values.
     CHECK(refusal({{told, "0"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}).empty());
   }
 }
@@ -225,7 +225,7 @@ TEST_CASE("Hydra and PALS give the place by PMI_RANK and PMI_SIZE") {
   CHECK(place->local == 1);
   CHECK(place->host.empty());
   CHECK(!read_launch_environment({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}));
-  // srun --mpi=pmi2 sets them beside its own, which tell more; mpiexec of a Slurm job starts its helpers by srun.
+  // srun --mpi=pmi2 sets them in addition to its own, which say more; mpiexec of a Slurm job starts its helpers by srun.
   const Variables step{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "1"}};
   Variables both = step;
   both["PMI_RANK"] = "1", both["PMI_SIZE"] = "2";

@@ -12,7 +12,8 @@ namespace {
 
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-// The nearest number of 8 binary digits, of two equally near the one whose last digit is 0; for values far from the ends.
+// Returns the nearest number of 8 binary digits, or, of two equally near ones, the one whose last digit is 0; for
+// values far from the limits.
 float nearest_bf16(float value) {
   int exponent = 0;
   const double mantissa = std::frexp(static_cast<double>(value), &exponent);

@@ -22,7 +22,7 @@ Bytes bytes_of(T value) {
   return std::move(writer).data();
 }
 
-// How a reader ends that takes from the bytes what `random` says.
+// Returns how reading ends when `random` chooses the reads.
 std::string end_of(const Bytes& bytes, std::mt19937& random) {
   WireReader reader(bytes);
   try {
@@ -128,7 +128,7 @@ TEST_CASE("whatever the bytes are, a reader takes no more than there are", "[wir
   std::mt19937 random(14);
   for (int round = 0; round < 20'000; ++round) {
     Bytes bytes(random() % 200);
-    // Small values often: lengths that fit.
+    // Makes many small values, since lengths must fit.
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % (random() % 3 == 0 ? 256 : 4));
     REQUIRE(end_of(bytes, random) == "refused");
   }

@@ -1,4 +1,4 @@
-// Every kind of wrong data ends in one line that names the place.
+// Every kind of wrong data ends in one line that names the file and line.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"
@@ -20,7 +20,7 @@ std::string data_error(const DatasetOptions& options) {
   return "no error";
 }
 
-// The error for a file of this name and content, with the folder's name cut off.
+// Returns the error for a file of this name and content, without the folder's name.
 std::string error_for_data(const std::string& name, const std::string& content, std::int64_t sequence_length = 2,
                            std::int64_t vocabulary = 256, std::int64_t max_positions = 0) {
   TempFolder folder;

@@ -1,4 +1,4 @@
-// Rows that are wrong, by name: each is refused with the file, its line and what is wrong.
+// Rows that are wrong, by name: each is refused with the file, its line and the fault.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"
@@ -12,12 +12,12 @@ namespace {
 struct BadRow {
   const char* name;
   std::string row;
-  const char* why;  // what its error begins with, behind "rows.jsonl:3: "
+  const char* why;  // the beginning of its error, after "rows.jsonl:3: "
 };
 
 struct Rows {
   const char* name;
-  std::string good;  // a row like those that should be there
+  std::string good;  // a right row of the same form
   DatasetOptions options;
   std::vector<BadRow> bad;
 };

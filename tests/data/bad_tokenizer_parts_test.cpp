@@ -1,4 +1,4 @@
-// Parts of a tokenizer.json that are wrong, by name: each is refused with the file, the part and what is wrong.
+// Parts of a tokenizer.json that are wrong, by name: each is refused with the file, the part and the fault.
 #include <string>
 
 #include "catch.hpp"
@@ -14,8 +14,8 @@ namespace {
 
 struct BadPart {
   const char* name;
-  const char* member;  // beside a good model
-  const char* why;     // in its error
+  const char* member;  // added to a good model
+  const char* why;     // part of its error
 };
 
 const BadPart parts[] = {

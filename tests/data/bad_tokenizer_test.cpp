@@ -22,7 +22,7 @@ std::string error_for_tokenizer(const std::string& text) {
 
 const std::string model = R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]})";
 
-// A whole tokenizer with this in it.
+// Returns the error of a whole tokenizer with this member.
 std::string error_with(const std::string& member) { return error_for_tokenizer("{" + member + ",\n" + model + "}"); }
 std::string error_with_model(const std::string& text) { return error_for_tokenizer("{\"model\": " + text + "}"); }
 

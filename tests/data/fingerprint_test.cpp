@@ -1,4 +1,4 @@
-// Data that is not the same has another fingerprint.
+// Different data has different fingerprints.
 #include "data/samples/fingerprint.hpp"
 
 #include <filesystem>
@@ -24,7 +24,7 @@ std::uint64_t fingerprint(const std::vector<DataInput>& inputs) {
 }
 std::uint64_t fingerprint(const fs::path& path) { return fingerprint({{path, std::nullopt}}); }
 
-// 1,000 rows, many more than samples that could be looked at; `changed` has other content of the same length.
+// 1,000 rows, many more than the samples that could be looked at; `changed` has other content of the same length.
 std::string rows(const std::string& key, int changed = -1) {
   std::string text;
   for (int row = 0; row < 1000; ++row) {

@@ -1,4 +1,4 @@
-// Tokens that the files beside a tokenizer name are those of transformers 5.24, which gave the ids here, or are refused.
+// Tokens that the files next to a tokenizer name have the ids of transformers 5.24, which gave the ids here, or are refused.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/byte_level_file.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-// The members of an added token that is special, with this beside.
+// Returns the members of a special added token, with these further ones.
 std::string named(const char* content, const std::string& further = "") {
   return std::string(R"({"content": ")") + content + "\"" + further + "}";
 }
@@ -23,7 +23,7 @@ std::string named(const char* content, const std::string& further = "") {
 const std::string special = R"(, "lstrip": false, "rstrip": false, "single_word": false, "normalized": false, "special": true)";
 
 struct Beside {
-  std::string config = "", map = "", added = "";  // the contents of the three files; empty: there is none
+  std::string config = "", map = "", added = "";  // the contents of the three files; empty: the file does not exist
 };
 
 void write_beside(const TempFolder& folder, const Beside& files) {

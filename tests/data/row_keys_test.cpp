@@ -1,4 +1,5 @@
-// Keys of rows beside the text: those that say more of it are refused, and of the others the unknown ones are named.
+// Keys of rows besides the text: those that would change the text are refused, and the unknown ones among the others
+// are named.
 #include "data/rows/row_keys.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
@@ -22,7 +23,7 @@ DatasetOptions keys_options() {
   return options;
 }
 
-// The error of rows of which the third has this member too, read whole and, longer than that is done for, as a stream.
+// Returns the error of rows whose third row has this further member, parsed as a whole and, in a longer row, as a stream.
 std::string keys_error(const std::string& row, const std::string& member, DatasetOptions options = keys_options()) {
   const TempFolder folder;
   const std::string with = row.substr(0, row.size() - 1) + (member.empty() ? "" : ", ") + member + "}";

@@ -1,4 +1,4 @@
-// Lists beside the ids of a row that say which of them count.
+// Lists in a row that say which of its ids count.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/input_error.hpp"
@@ -20,7 +20,7 @@ DatasetOptions masks_options(const std::filesystem::path& file) {
   return options;
 }
 
-// Of the rows' first one, whole and, longer than that is done for, as a stream.
+// Returns the first row's sample, parsed as a whole and, in a longer row, as a stream.
 Sample masked_sample(const std::string& row, std::int64_t classes = 0) {
   const TempFolder folder;
   Sample samples[2];

@@ -1,4 +1,4 @@
-// Rows that are samples of their own: what of them a model learns, and how they become samples.
+// Rows that are samples of their own: which tokens a model learns, and how the rows become samples.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -14,7 +14,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-constexpr std::int32_t end = 256;  // of a text of bytes
+constexpr std::int32_t end = 256;  // the end of a text of bytes
 constexpr std::int32_t no = not_counted;
 
 DatasetOptions rows_options(const std::filesystem::path& file) {

@@ -1,4 +1,4 @@
-// Compressed files, and several by wildcards.
+// Compressed files, and several files by wildcards.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"
@@ -45,7 +45,7 @@ TEST_CASE("compressed rows are those that were compressed") {
   CHECK(tokens_of(folder.write("a.jsonl.gz", gzip)) == plain);
   CHECK(tokens_of(folder.write("a.jsonl.zst", zstd)) == plain);
   CHECK(tokens_of(folder.write("a.txt.zst", zstd)).front() == '{');
-  // Several compressed parts in one file, as `cat` makes them.
+  // Several compressed parts in one file, as `cat` writes them.
   const auto twice = open_dataset(unpacked_options(folder.write("b.jsonl.gz", gzip + gzip)));
   CHECK(twice->size() == 2);
   CHECK(open_dataset(unpacked_options(folder.write("b.jsonl.zst", zstd + zstd)))->read(1) == twice->read(1));

@@ -1,4 +1,4 @@
-// Pointers of Git LFS in the place of files.
+// Pointers of Git LFS instead of files.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"

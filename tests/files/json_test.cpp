@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-// The error that a text ends in; empty when there is none.
+// Returns the error in which a text ends; empty if there is none.
 std::string error_of(const std::string& text, const JsonLimits& limits = {}, const JsonPlace& place = {"x.json"}) {
   try {
     parse_json(text, place, limits);
@@ -22,7 +22,7 @@ std::string error_of(const std::string& text, const JsonLimits& limits = {}, con
   return "";
 }
 
-// The text in pieces of so many bytes.
+// Returns the text in pieces of this many bytes.
 JsonPieces pieces_of(std::string_view text, std::size_t bytes) {
   return [text, bytes]() mutable {
     const std::string_view piece = text.substr(0, bytes);
@@ -69,7 +69,8 @@ TEST_CASE("nothing hides behind a NUL byte") {
   for (const std::string& text : {std::string("{}\0", 3), std::string("{}\0{\"a\": 1}", 11), std::string("\0", 1)})
     CHECK_THAT(error_of(text), StartsWith("x.json:1: not valid JSON: it holds a NUL byte"));
   CHECK_THAT(error_of(std::string("{\"a\":\n\"\0\"}", 10)), StartsWith("x.json:2: "));
-  CHECK(parse_json("[\"\\u0000\"]", {"x"})[0].as_string() == std::string(1, '\0'));  // spelled out, it is a character
+  // Written as an escape, it is a character.
+  CHECK(parse_json("[\"\\u0000\"]", {"x"})[0].as_string() == std::string(1, '\0'));
 }
 
 TEST_CASE("keys that come twice are refused at every depth") {

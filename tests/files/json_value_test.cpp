@@ -29,7 +29,7 @@ class Documents {
   std::uint64_t up_to(std::uint64_t most) { return std::uniform_int_distribution<std::uint64_t>(0, most)(random_); }
   std::uint64_t bits() { return random_(); }
 
-  // Of bytes that need not be UTF-8.
+  // Bytes that need not be UTF-8.
   std::string bytes() {
     std::string text;
     for (std::uint64_t left = up_to(12); left > 0; --left) text += static_cast<char>(up_to(255));
@@ -244,7 +244,7 @@ TEST_CASE("members are found by key, and come by key or as they were added") {
   value["b"] = 1;
   value["a"] = std::vector<int>{1, 2};
   value["c"]["d"] = "text";
-  value["b"] = 2;  // keeps its place
+  value["b"] = 2;  // keeps its position
   CHECK(value.dump() == R"({"a":[1,2],"b":2,"c":{"d":"text"}})");
   CHECK(value.dump({.order = JsonOrder::as_added}) == R"({"b":2,"a":[1,2],"c":{"d":"text"}})");
   std::string keys;
@@ -269,7 +269,7 @@ TEST_CASE("copies are independent, and what was moved from is null") {
   CHECK(value.is_null());  // NOLINT(bugprone-use-after-move)
   CHECK(moved.at("a").size() == 3);
   Json nested = moved;
-  nested = nested.at("a");  // a part of what it replaces
+  nested = nested.at("a");  // a part of the value that it replaces
   CHECK(nested.dump() == R"([1,"text",2])");
   CHECK(sizeof(Json) == 16);
 }

@@ -1,5 +1,5 @@
-// Greedy text of the golden models against what transformers wrote (tests/golden/generate.py), on every layout; and that the
-// layout, the cache and other prompts change nothing.
+// Greedy text of the golden models is compared with that of transformers (tests/golden/generate.py), on every layout;
+// the layout, the cache and other prompts must change nothing.
 #include "actors/generation/generator.hpp"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ TEST_CASE("drawn text depends on the prompt, its number and the seed, not on the
   }
   decoding.sampling.seed = 8;
   CHECK(answers_of(golden_job(one, 1, 1), prompts, decoding) != answers);
-  // The same prompt three times is three texts.
+  // The same prompt three times gives three texts.
   const auto same = answers_of(golden_job(one, 1, 1), {prompts[0], prompts[0], prompts[0]}, decoding);
   CHECK(same[0] != same[1]);
   CHECK(same[1] != same[2]);

@@ -19,7 +19,7 @@ namespace {
 using namespace testing;
 using test::MemoryHub;
 
-// Process 0 does the work with its generator, the others follow. What each threw, "" for nothing.
+// Process 0 does the work with its generator; the others follow. Returns the error of each, "" for none.
 std::vector<std::string> in_processes(int processes, const std::function<GenerationJob(int process)>& job_of,
                                       const std::function<void(Generator&)>& lead) {
   const auto hub = MemoryHub::make(processes);

@@ -12,7 +12,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-// How often each token is drawn.
+// Returns how often each token is drawn.
 std::map<std::int32_t, double> frequencies(const Sampling& sampling, const std::vector<float>& logits, const Ids& ids = {}) {
   constexpr int draws = 20000;
   std::map<std::int32_t, double> found;

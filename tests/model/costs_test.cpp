@@ -31,7 +31,7 @@ TEST_CASE("the blocks' costs add up to the model's, but for the embedding's copy
 }
 
 TEST_CASE("full recomputation runs all of a layer's forward again but its last matrices; model FLOPs leave it out") {
-  const ModelConfig config = preset_config("llama2-7b");  // 32 heads of 128, as many key-value heads
+  const ModelConfig config = preset_config("llama2-7b");  // 32 heads of 128, and equally many key-value heads
   const std::int64_t sequence = 4096;
   const auto extra = [&](BlockKind kind, Recompute mode) {
     return block_recompute_flops_per_token(config, {kind, 0}, sequence, mode);

@@ -8,7 +8,7 @@ using namespace pipetrain;
 
 namespace {
 
-// Two samples of 8 tokens, documents of 3, 5 and of 6, 2.
+// Two samples of 8 tokens, with documents of 3, 5 and of 6, 2.
 const std::vector<std::int32_t> whole_places{0, 0, 0, 3, 3, 3, 3, 3, 0, 0, 0, 0, 0, 0, 6, 6};
 
 struct Dealt {
@@ -35,6 +35,6 @@ TEST_CASE("a rank's tokens know where their documents begin, in the sequence and
 TEST_CASE("a slice's tokens know where their documents begin, which may be in an earlier slice") {
   CHECK(deal({{}, 0}, 5) == Dealt{{0, 0, 0, 3, 3, 0, 0, 0, 0, 0}, {0, 0, 0, 3, 3, 0, 0, 0, 0, 0}});
   CHECK(deal({{}, 5}, 3) == Dealt{{3, 3, 3, 0, 6, 6}, {-2, -2, -2, -5, 1, 1}});
-  // Of the second slice of 4 tokens one rank's chunks are its first and its last token.
+  // Of the second slice of 4 tokens, one rank's chunks are its first and its last token.
   CHECK(deal({{0, 2}, 4}, 2) == Dealt{{3, 3, 0, 6}, {-1, -3, -4, 0}});
 }

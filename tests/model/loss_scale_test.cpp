@@ -29,7 +29,7 @@ TEST_CASE("a loss scale halves with every overflow once there were as many as th
   scale.applied();
   scale.applied();
   CHECK(scale.value() == 32);
-  CHECK(scale.overflowed());  // doubling forgave the overflows
+  CHECK(scale.overflowed());  // doubling reset the count of overflows
   CHECK(scale.value() == 32);
 }
 

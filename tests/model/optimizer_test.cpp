@@ -27,7 +27,7 @@ ModelConfig tied_config() {
   return config;
 }
 
-// The arenas of one rank on a CPU device: random numbers, and zeros where no parameter is.
+// The arenas of one rank on a CPU device: random numbers, and zeros wherever no parameter is.
 class Arenas {
  public:
   explicit Arenas(const ParameterLayout& layout) {
@@ -201,7 +201,7 @@ TEST_CASE("AdamW steps every weight once, decays matrices only, clips first", "[
   }
 }
 
-// Computes nothing, and keeps where it was to update, and how much.
+// Computes nothing, and records which ranges it was to update.
 class RecordingOps final : public Ops {
  public:
   std::vector<std::pair<const void*, std::int64_t>> updated;

@@ -22,7 +22,7 @@ double costliest(const ModelConfig& config, const std::vector<std::vector<Block>
   return most;
 }
 
-// The best bound over every way to cut blocks [from, ...) into `parts` runs, by trying all.
+// Returns the best bound over every way to cut blocks [from, ...) into `parts` ranges, by trying all.
 double exhaustive(const ModelConfig& config, const std::vector<Block>& blocks, std::size_t from, int parts,
                   std::int64_t sequence) {
   const auto inner = [](const Block& block) { return block.kind == BlockKind::attention || block.kind == BlockKind::mlp; };
@@ -83,7 +83,7 @@ TEST_CASE("a stage may hold a single block, and the head's stage holds fewer lay
   const ModelConfig large = preset_config("llama3-8b");  // its head costs as much as two and a half layers
   const auto stages = partition_blocks(large, 4, 4096);
   CHECK(stages.back().size() < stages.front().size());
-  // Under the bound that the costliest sets, the others are level: none of the equal stages is starved.
+  // Within the bound that the costliest sets, the others are even: none of the equal stages is starved.
   CHECK(cost(large, stages[0], 4096) > 0.85 * costliest(large, stages, 4096));
   CHECK(cost(large, stages[1], 4096) > 0.85 * costliest(large, stages, 4096));
 }

@@ -1,5 +1,5 @@
-// What TensorBoard's own record writer and protobuf messages gave for the same events, byte by byte: see docs/watching.md for
-// the check with the real TensorBoard, tests/apps/train/tensorboard_test.cpp.
+// The bytes that TensorBoard's own record writer and protobuf messages gave for the same events. docs/watching.md
+// describes the check with the real TensorBoard, tests/apps/train/tensorboard_test.cpp.
 #include "records/event_file.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The file of --record: what is written is read, and what is damaged is refused with its place.
+// The file of --record: a written file is read back, and a damaged one is refused with the offset of the damage.
 #include "records/flight_record.hpp"
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// Lines of metrics and what is read back from files of them.
+// Lines of metrics, and the values read back from files of them.
 #include <fstream>
 #include <string>
 
@@ -80,7 +80,7 @@ TEST_CASE("evaluations stand between the steps and go with them") {
   };
   CHECK(evaluations_in(lines(1, 2) + line + "\n" + lines(3, 3)) == 1);
   CHECK(evaluations_in(lines(1, 2) + line + "\n" + line + "\n" + lines(3, 3)) == 1);  // a resumed run evaluated again
-  CHECK(evaluations_in(lines(1, 2) + line + "\n" + lines(2, 3)) == 0);                // one that went on from before it
+  CHECK(evaluations_in(lines(1, 2) + line + "\n" + lines(2, 3)) == 0);                // one that resumed from before it
 }
 
 TEST_CASE("a file of metrics is read while it grows, and anew where it became shorter") {
@@ -89,7 +89,7 @@ TEST_CASE("a file of metrics is read while it grows, and anew where it became sh
   MetricsReader reader(file);
   CHECK(reader.read());
   REQUIRE(reader.steps().size() == 3);
-  CHECK(reader.steps()[0].memory_bytes.empty());  // of the newest only
+  CHECK(reader.steps()[0].memory_bytes.empty());  // only the newest step has it
   CHECK(reader.steps()[2].memory_bytes.size() == 2);
   CHECK(!reader.read());
   folder.write("m", lines(1, 5));
@@ -165,7 +165,7 @@ TEST_CASE("runs are compared step by step, to the bit and within what") {
   const RunComparison other = compare_runs(a, b);
   CHECK(other.first->value == "tokens");
   CHECK(!other.equal_within(1));
-  b[0].loss.reset();  // nor does a loss that nobody knows
+  b[0].loss.reset();  // nor an unknown loss
   CHECK(compare_runs(a, b).loss.relative == 1);
 }
 

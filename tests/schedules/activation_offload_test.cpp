@@ -70,7 +70,7 @@ TEST_CASE("what has moved out takes no place on the device, and some outside") {
   const Plan gpipe = build_schedule("gpipe", {1, 1, 16});
   CHECK(validate(gpipe).front().chunks.front().peak_activations == 16);
   const ChunkNeeds all = validate(offload_activations(gpipe, 1)).front().chunks.front();
-  // Of the last forwards and first backwards nothing moves; before, one is computed on and others are on their way out.
+  // For the last forwards and first backwards nothing moves; before, one is computed on and others are being moved out.
   CHECK(all.peak_activations <= 8);
   CHECK(all.peak_offloaded >= 9);
   const ChunkNeeds half = validate(offload_activations(gpipe, 0.5)).front().chunks.front();

@@ -27,7 +27,7 @@ std::string header(int microbatches, const std::string& more = "") {
   return "schedule: hand\nplacement: looping\nchunks: 1\nmicrobatches: " + std::to_string(microbatches) + "\n" + more;
 }
 
-// A text that begins so and then repeats a unit for ever.
+// A text with this beginning that then repeats a unit for ever.
 struct Endless : std::streambuf {
   Endless(std::string begin, const std::string& unit) : head(std::move(begin)) {
     while (block.size() < 60000) block += unit;

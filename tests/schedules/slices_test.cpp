@@ -129,7 +129,7 @@ TEST_CASE("slices shrink the bubble as many microbatches would, and growing atte
     before = bubble;
     CHECK(simulated_slices(plan, 0.5).bubble_fraction > bubble);
     CHECK(simulated_slices(plan, 0.5).bubble_fraction < whole);
-    // The microbatch takes what it took.
+    // The microbatch takes the same time as a whole.
     CHECK(simulated_slices(plan, 0.5).stages.front().busy == Approx(16 * 3));
   }
   CHECK(simulated_slices(sliced("interleaved", 8, 2, 16, 8)).bubble_fraction <

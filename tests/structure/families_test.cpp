@@ -1,5 +1,5 @@
-// What a model family is stands in one file and in the tables that list families. Code elsewhere that tells families apart
-// would have to change with each new one.
+// The properties of a model family are in one file and in the tables that list families. Code elsewhere that
+// distinguishes families would have to change with each new one.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -22,7 +22,7 @@ std::string code_of(const fs::path& file) {
   return code.str();
 }
 
-// Relative to the root, of all rooms that run a model.
+// Returns paths relative to the root, of all rooms that run a model.
 std::vector<std::string> sources() {
   std::vector<std::string> paths;
   for (const char* room : {"ops", "model", "actors", "apps"}) {

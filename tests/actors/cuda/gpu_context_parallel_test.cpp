@@ -36,7 +36,7 @@ ModelConfig config_of(std::int64_t head_dim) {
   return config;
 }
 
-// Sequences of `sequence` tokens, of which a rate that rises moves no sign.
+// Sequences of `sequence` tokens, with a rising rate under which no update changes its sign.
 TrainJob ring_job(const ModelConfig& config, std::int64_t sequence, const Layout& layout) {
   TrainJob job = random_job(config, sequence, 4, layout);
   job.learning_rate.warmup_steps = 10;
@@ -49,7 +49,7 @@ std::optional<RunRecord> run_ring_on_gpu(TrainJob job, const Precision& precisio
   return run(std::move(job), steps);
 }
 
-// Transports that join this process and others on the GPU that they share; none without a GPU.
+// Returns the transports that connect this process and others on a shared GPU; none without a GPU.
 std::vector<std::string> transports_on_one_gpu() {
   if (!needs_gpus(cuda_device_count())) return {};
   if (!has_nccl()) return {"ipc"};
@@ -58,7 +58,8 @@ std::vector<std::string> transports_on_one_gpu() {
   return {"ipc", "nccl"};
 }
 
-// Losses and norms: in the first step gradients of the same weights, then of weights that rounding in other places has moved.
+// Compares losses and norms: the first step has gradients of the same weights, later steps of weights that rounding has
+// changed.
 void check_close_rings(const RunRecord& a, const RunRecord& b, double loss, double norm) {
   constexpr std::size_t compared = 4;
   REQUIRE(std::min(a.loss.size(), b.loss.size()) >= compared);
@@ -146,7 +147,7 @@ TEST_CASE("ranks on a GPU that share sequences learn what one rank learns in 8 a
       {Precision::bf16(), 64, 2, 512, with_gpu_ring(2, {1, 1, 1, 2})},
       {Precision::bf16(), 128, 1, 1024, with_gpu_ring(4)},
       {Precision::bf16(), 128, 4, 512, with_gpu_ring(2, {1, 2})},
-      {Precision::bf16(), 64, 2, 488, with_gpu_ring(2)},  // of lengths that Hopper's kernel does not take
+      {Precision::bf16(), 64, 2, 488, with_gpu_ring(2)},  // lengths that Hopper's kernel does not support
       {Precision::fp16(), 64, 2, 512, with_gpu_ring(2)},
       {Precision::fp8(), 64, 2, 512, with_gpu_ring(2), 2e-2, 0.1},
   };
@@ -243,7 +244,7 @@ TEST_CASE("processes that share sequences on a GPU follow the golden trajectorie
       const TinyRun tiny{.golden = golden, .layout = layout};
       INFO(transport << ", " << processes << " processes: " << to_string(tiny));
       const Reference reference = golden_reference(golden);
-      // By sockets, in turns of a GPU, a step takes seconds.
+      // Over sockets, with ranks alternating on a GPU, a step takes seconds.
       const auto all = static_cast<std::int64_t>(reference.loss.size()), steps = transport == "nccl" ? 2 : all;
       const auto one = run_ring_on_gpu(golden_job(golden, layout), Precision::fp32(), steps);
       Followers followers(processes, tiny, {"TEST_ON_GPU=" + transport});

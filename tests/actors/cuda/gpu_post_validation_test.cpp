@@ -1,5 +1,5 @@
-// Steps on GPUs that begin before the verdict on the one before: the same bits as steps that wait for it. Stages share a GPU
-// where there are too few.
+// Steps on GPUs that begin before the verdict on the previous step give the bits of steps that wait for it. Stages
+// share a GPU if there are too few.
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/early_steps.hpp"
 #include "catch.hpp"

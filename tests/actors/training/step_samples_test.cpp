@@ -12,7 +12,7 @@ using namespace pipetrain::test;
 
 namespace {
 
-// Samples of 3 to 150 ids; of every other label only some count.
+// Samples of 3 to 150 ids; in every other sample only some labels count.
 class UnevenData final : public Dataset {
  public:
   explicit UnevenData(bool isolates = false, std::int64_t sequence = 150) : Dataset(sequence), isolates_(isolates) {}

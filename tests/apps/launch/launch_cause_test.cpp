@@ -63,7 +63,7 @@ TEST_CASE("a stopped process is the cause, though launch has to end it") {
   REQUIRE(found);
   CHECK_THAT(found->line, StartsWith("process 1 was stopped by SIGSTOP"));
   CHECK(found->restart_helps);
-  CHECK(found->line.find("--restart") == std::string::npos);  // for launch to say, where it is not on
+  CHECK(found->line.find("--restart") == std::string::npos);  // launch adds it if it is not on
 }
 
 TEST_CASE("the cause that process 0 knows comes before what others say") {
@@ -73,7 +73,7 @@ TEST_CASE("the cause that process 0 knows comes before what others say") {
   REQUIRE(found);
   CHECK(found->line == "rank 2: no memory");
   CHECK(found->kind == ErrorKind::out_of_memory);
-  // Unless it only knows that somebody went away.
+  // Unless it only reports that another process went away.
   CHECK(cause_of_ends({told_end(2, 2, ErrorKind::input, "no such file"), told_end(0, 1, ErrorKind::peer_lost, "lost")})->line ==
         "no such file");
   CHECK(

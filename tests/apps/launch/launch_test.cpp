@@ -1,4 +1,4 @@
-// Runs of several processes, started as users start them: what they learn, and how they end.
+// Runs of several processes, started as users start them: their results, and how they end.
 #include <signal.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ std::string model_outputs(const fs::path& folder) {
   return " --metrics '" + (folder / "metrics.jsonl").string() + "' --save '" + (folder / "run").string() + "' ";
 }
 
-// Of a run that ends by itself. `command` begins with "launch" or is empty.
+// Returns the results of a run that ends by itself. `command` begins with "launch" or is empty.
 LearnedByLaunch train_launched(const std::string& command, const std::string& options, const std::string& variables = "") {
   const TempFolder folder;
   const ProcessMark mark;
@@ -63,9 +63,9 @@ LearnedByLaunch train_launched(const std::string& command, const std::string& op
   return learned(folder.path());
 }
 
-// At the loopback address, by any process.
+// Returns true if any process listens there, at the loopback address.
 bool is_listened_at(int port) {
-  char entry[64];  // of the kernel's table: local address, remote address, state (0A: listens)
+  char entry[64];  // an entry of the kernel's table: local address, remote address, state (0A: listens)
   std::snprintf(entry, sizeof entry, "0100007F:%04X 00000000:0000 0A", static_cast<unsigned>(port));
   return read_file("/proc/net/tcp").find(entry) != std::string::npos;
 }
@@ -88,7 +88,7 @@ std::string failed(const std::string& options, const std::string& fault, int sta
   return result.err;
 }
 
-// A launch under way, to which something is done.
+// A running launch, for tests that interfere with it.
 class LiveLaunch {
  public:
   explicit LiveLaunch(const std::string& options, const std::string& variables = "")
@@ -97,7 +97,7 @@ class LiveLaunch {
   }
   const ProcessMark& mark() const { return mark_; }
   LiveRun& run() { return run_; }
-  // Waits for its end. Its exit status.
+  // Waits for its end. Returns its exit status.
   int wait() { return run_.end_by(0); }
 
  private:
@@ -170,7 +170,7 @@ TEST_CASE("a failure in one process ends all with one message that names the ran
   CHECK_THAT(failed(options, "0:2:exit"),
              Contains("error: process 0 (rank 0, stage 0) on host " + host() + " ended with status 1"));
   CHECK_THAT(failed(options + " --stall-timeout 1", "1:2:hang"), Contains("a worker of stage 1 hangs"));
-  // The other replica waits for its gradients, and is not accused.
+  // The other replica waits for its gradients, and is not blamed.
   CHECK_THAT(failed("--nproc 2 --pp 2 --dp 2 --steps 5 --stall-timeout 1", "3:2:hang"),
              Contains("a worker of stage 1 of replica 1 hangs"));
 }
@@ -279,7 +279,7 @@ TEST_CASE("a run that is started again learns what an undisturbed one learns", "
 TEST_CASE("what fails each time is not started again for ever", "[launch]") {
   const TempFolder folder;
   const std::string save = "--save '" + (folder.path() / "run").string() + "' ";
-  // Wrong input, and a number that is none, would be the same again.
+  // Wrong input, and a NaN, would occur again.
   Result result = run("launch --nproc 2 --pp 2 --restart 5 --steps 3 " + save + small_launch, "PIPETRAIN_FAULT=1:2:nan");
   CHECK(result.status == 1);
   CHECK(count_of_lines(result.err, "starts again") == 0);

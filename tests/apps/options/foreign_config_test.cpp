@@ -1,5 +1,5 @@
-// --config with the files of other systems: what they mean here, what they may not ask for, and what --save-config makes of
-// them.
+// --config with the files of other systems: their meaning here, requests that are refused, and what --save-config
+// writes for them.
 #include <string>
 #include <vector>
 

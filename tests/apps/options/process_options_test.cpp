@@ -1,4 +1,4 @@
-// Which process of a run this is, from options and launchers, and what makes no sense.
+// The place of this process in a run, from options and launchers, and contradictions that are refused.
 #include "apps/options/process_options.hpp"
 
 #include <filesystem>
@@ -98,7 +98,7 @@ TEST_CASE("ranks take the GPUs of their host in order") {
   };
   // The second process's ranks are 2 and 3.
   CHECK(gpus(torchrun, 4, four) == std::vector<int>{2, 3});
-  // Each sees its own only.
+  // Each process sees its own only.
   CHECK(gpus(torchrun, 2, four) == std::vector<int>{0, 1});
   Environment second_host = torchrun;
   second_host["LOCAL_RANK"] = "0";

@@ -101,7 +101,7 @@ TEST_CASE("options reach their places") {
   CHECK(options.run.clip_norm == 0);
   CHECK(options.run.devices.threads == 3);
   CHECK(*options.run.saving.folder == dir + "/new/run");
-  CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, not made
+  CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, but not created
   CHECK(*options.records.metrics == dir + "/m.jsonl");
   CHECK(options.log_interval == 10);
   CHECK(options.run.data.seq_len == 64);
@@ -111,7 +111,8 @@ TEST_CASE("options reach their places") {
   CHECK(rate.warmup_steps == 2);
   CHECK(rate.total_steps == 15);
   CHECK(parse_train({"--data", data, "--data", data}).run.data.inputs.size() == 2);
-  CHECK(parse_train({"--pp", "2", "--pp", "3"}).run.layout.pp == 3);  // the last one counts, so that scripts can add to a line
+  // The last one counts, so that scripts can add options to a line.
+  CHECK(parse_train({"--pp", "2", "--pp", "3"}).run.layout.pp == 3);
 }
 
 TEST_CASE("checkpoint options and switches reach their places, once they are built") {
@@ -182,7 +183,7 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   const std::string passed_over = " is no option of pipetrain and is passed over; ";
   CHECK(note("PIPETRAIN_PPP") == "the environment variable PIPETRAIN_PPP" + passed_over + "did you mean PIPETRAIN_PP?");
   CHECK(note("PIPETRAIN_PP_SIZE") == "the environment variable PIPETRAIN_PP_SIZE" + passed_over + "here it is PIPETRAIN_PP");
-  CHECK_THROWS_AS(parse_train({}, {{"PIPETRAIN_ZERO", "2"}}), pipetrain::Error);  // of one replica
+  CHECK_THROWS_AS(parse_train({}, {{"PIPETRAIN_ZERO", "2"}}), pipetrain::Error);  // there is one replica
   CHECK(parse_train({}, {{"PIPETRAIN_LOSS_SCALE", "2"}}).run.loss_scale.initial == 2);
 }
 

@@ -1,4 +1,4 @@
-// Names of files that are not UTF-8, as what is written in JSON, SVG and HTML has to be.
+// Names of files that are not UTF-8, written to JSON, SVG and HTML, which must be.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string name = "na\xefve";  // in Latin 1
+const std::string name = "na\xefve";  // Latin 1
 
 bool is_utf8(const std::string& text) { return schedules::valid_utf8(text) == text; }
 

@@ -1,4 +1,4 @@
-// Places that cannot be read or written: one line that names the option, the place, the reason and what to do.
+// Paths that cannot be read or written give one line that names the option, the path, the reason and what to do.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 const std::string small_places = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 1 ";
 
-// Root may write to every folder but those that the kernel makes up.
+// Root may write to every folder except virtual ones.
 const std::string nowhere = "/proc/self/nowhere";
 
 }  // namespace

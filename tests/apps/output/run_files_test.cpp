@@ -1,4 +1,4 @@
-// The files and streams that a run reads and writes: what is there afterwards, whatever went wrong.
+// The files and streams that a run reads and writes: their contents afterwards, whatever went wrong.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 
 const std::string small_files = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
-// The steps that a metrics file tells about.
+// Returns the steps in a metrics file.
 std::vector<int> steps(const fs::path& metrics) {
   std::vector<int> found;
   std::ifstream file(metrics);
@@ -142,7 +142,7 @@ TEST_CASE("a large data file that is cut short under a run ends it with a line")
   std::string rows;
   for (int i = 0; i < 40000; ++i) rows += "{\"text\": \"row " + std::to_string(i) + "\"}\n";
   const std::string data = folder.write("rows.jsonl", rows).string(), metrics = (folder.path() / "metrics").string();
-  const std::string out = (folder.path() / "out").string();  // where drafts would be left
+  const std::string out = (folder.path() / "out").string();  // drafts would be left there
   fs::create_directory(out);
   const auto script = folder.write(
       "run.sh", "timeout -s KILL 60 '" + program_path() + "' " + small_files + "--steps 100000 --data " + data + " --metrics " +
@@ -262,14 +262,15 @@ TEST_CASE("too few threads are one line") {
 TEST_CASE("whatever a limit on memory leaves no room for, the run succeeds or ends in a line") {
   for (int kib = 60'000; kib < 500'000; kib += 40'000) {
     const std::string limit = "ulimit -v " + std::to_string(kib) + ";";
-    if (run("--version", limit).status != 0) continue;  // libraries give up in words of their own before the program begins
+    // Libraries give up with their own messages before the program begins.
+    if (run("--version", limit).status != 0) continue;
     const Result result = run(small_files + "--pp 2 --steps 1", limit);
     if (result.status == 0) continue;
     INFO(kib << ": " << result.err);
     CHECK(result.status == 1);
     CHECK_THAT(result.err, Contains("pipetrain: error: "));
   }
-  // Products that oneDNN multiplies, for whose code there may be no memory left when all of the run's own has been found.
+  // oneDNN generates code for products, and may find no memory for it after the run's own has been allocated.
   for (int kib = 380'000; kib < 440'000; kib += 5'000) {
     const std::string limit = "ulimit -v " + std::to_string(kib) + ";";
     if (run("--version", limit).status != 0) continue;

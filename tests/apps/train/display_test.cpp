@@ -72,10 +72,10 @@ TEST_CASE("a metrics file starts anew, or goes on after the steps that were done
   {
     MetricsFile file(path, 0);
     file.write(metrics);
-    CHECK(read_file(path) == to_json_line(metrics) + "\n");  // there before the file is closed
+    CHECK(read_file(path) == to_json_line(metrics) + "\n");  // written before the file is closed
   }
   const std::string first = read_file(path);
-  std::ofstream(path, std::ios::app) << R"({"step":2,"lo)";  // a killed run
+  std::ofstream(path, std::ios::app) << R"({"step":2,"lo)";  // left by a killed run
   metrics.step = 2;
   MetricsFile(path, 1).write(metrics);
   const std::string second = first + to_json_line(metrics) + "\n";
@@ -83,7 +83,7 @@ TEST_CASE("a metrics file starts anew, or goes on after the steps that were done
   metrics.step = 3;
   MetricsFile(path, 2).write(metrics);
   metrics.step = 2;
-  MetricsFile(path, 1).write(metrics);  // from a checkpoint before the last lines
+  MetricsFile(path, 1).write(metrics);  // resumed from a checkpoint before the last lines
   CHECK(read_file(path) == second);
 }
 
@@ -166,5 +166,5 @@ TEST_CASE("a terminal's bar is redrawn in place, in colour only if wanted") {
   CHECK(out.back() == '\n');
   out.clear();
   { Progress(write, style).step(some_progress()); }
-  CHECK(out.back() == '\n');  // also when an exception ends the run
+  CHECK(out.back() == '\n');  // even if an exception ends the run
 }

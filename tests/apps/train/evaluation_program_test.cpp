@@ -1,4 +1,4 @@
-// Evaluation as a user sees it: lines of metrics, results, and what is refused.
+// Evaluation as a user sees it: lines of metrics, results, and refused options.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>

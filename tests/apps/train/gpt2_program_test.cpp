@@ -1,4 +1,4 @@
-// GPT-2 through the program: a folder as it is published, trained, stopped and gone on with.
+// GPT-2 through the program: a folder as it is published, trained, stopped and resumed.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path golden_gpt2 = fs::path(pipetrain::test_data()) / "golden/gpt2_tiny";
-// The name of a folder whose model drops a tenth of the attention's weights.
+// Writes a model that drops a tenth of the attention's weights, and returns its folder.
 std::string write_with_dropout(const TempFolder& folder) {
   json config = json::parse(std::ifstream(golden_gpt2 / "config.json"));
   config["attn_pdrop"] = 0.1;
@@ -52,7 +52,7 @@ TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to")
   const auto none = losses("--microbatches 4 --dropout 0");
   CHECK(none != own);
   CHECK(std::abs(none[0] - own[0]) < 0.1 * own[0]);
-  const auto everywhere = losses("--microbatches 4 --dropout 0.1");  // not of the attention alone
+  const auto everywhere = losses("--microbatches 4 --dropout 0.1");  // in more than the attention
   CHECK((everywhere != own && everywhere != none));
 }
 

@@ -1,4 +1,4 @@
-// Model folders through the program: what they hold is what is trained, or they are refused by name.
+// Model folders through the program: their contents are trained, or refused by name.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -122,7 +122,7 @@ TEST_CASE("a model with more layers in its weights than in config.json trains wi
 
 TEST_CASE("a model's ids that end a text, and that of padding, go through training and export into generation") {
   const ModelFolder folder(folder_config(2));
-  // Whatever comes first is among them, if not the first of them.
+  // Whatever token comes first is in the set.
   json ids = json::array();
   for (int id = 0; id < 300; ++id) ids.push_back(id);
   folder.set("eos_token_id", ids);
@@ -144,7 +144,7 @@ TEST_CASE("a Llama's embedding of the padding token learns from the head alone, 
   const bool tied = GENERATE(false, true);
   const Family family = GENERATE(Family::llama, Family::gpt2);
   const ModelFolder folder(folder_config(1, tied, family));
-  folder.set("pad_token_id", 7);  // the rows have it
+  folder.set("pad_token_id", 7);  // the rows contain it
   const std::string layout = GENERATE("", "--tp 2 "), table = logical_tensors(folder.config).front().name;
   const auto table_of = [&](const fs::path& model) {
     return load_all(*hf_weights(folder.config, model), folder.config).at(table);
@@ -207,7 +207,7 @@ TEST_CASE("pointers of Git LFS are named in the place of weights, tokenizer and 
                Contains((folder.folder.path() / file).string() + ": is a Git LFS pointer") && Contains("run git lfs pull"));
   };
   folder.folder.write("model/tokenizer.json", pointer);
-  refuses(folder.train("--save " + folder.run_folder.string()), "model/tokenizer.json");  // where it would be copied to
+  refuses(folder.train("--save " + folder.run_folder.string()), "model/tokenizer.json");  // the destination of the copy
   refuses(folder.generate(folder.model), "model/tokenizer.json");
   fs::remove(folder.model / "tokenizer.json");
   const std::string data = folder.folder.write("data.txt", pointer).string();

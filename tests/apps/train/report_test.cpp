@@ -1,4 +1,4 @@
-// The page of --report, as a run leaves it.
+// The --report page that a run leaves.
 #include <nlohmann/json.hpp>
 #include <string>
 

@@ -1,5 +1,4 @@
-// What a run that goes on does with checkpoints that are damaged, cannot be read, are half removed, or are of a run that has
-// ended.
+// Resuming from checkpoints that are damaged, unreadable or half removed, or that belong to a finished run.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -44,13 +43,13 @@ struct SavedRun {
   std::string go_on(int steps) const {
     return small_resume + "--steps " + std::to_string(steps) + " --resume --metrics " + metrics + " --save " + save;
   }
-  // All that the run left, and when it was last changed.
+  // Returns all files that the run left, and when they were last changed.
   std::vector<std::string> left() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(folder.path(), fs::directory_options::skip_permission_denied)) {
       struct stat info {};
       ::lstat(entry.path().c_str(), &info);
-      const bool lock_touches = entry.path() == save;  // its time, and nothing else
+      const bool lock_touches = entry.path() == save;  // the lock changes the folder's time only
       names.push_back(
           entry.path().string() +
           (lock_touches ? "" : " " + std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec)));
@@ -63,7 +62,7 @@ struct SavedRun {
   std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "metrics.jsonl").string();
 };
 
-// As it was saved before there were checksums.
+// Turns a checkpoint into the format before there were checksums.
 void make_format_2(const fs::path& checkpoint, const std::vector<DataInput>& inputs = {}) {
   DatasetOptions options;
   options.inputs = inputs;
@@ -276,7 +275,7 @@ TEST_CASE("who wants to use the folder of a finished run is told how to go on") 
 TEST_CASE("a checkpoint that cannot be removed whole does not keep its name, and what is left of it goes") {
   if (!permissions_bind()) return;
   const SavedRun saved(1);
-  const fs::path stuck = fs::path(saved.checkpoint(1)) / "stuck";  // in a folder that lets nothing go
+  const fs::path stuck = fs::path(saved.checkpoint(1)) / "stuck";  // its files cannot be removed
   fs::create_directory(stuck);
   std::ofstream(stuck / "file") << "x";
   fs::permissions(stuck, fs::perms::owner_read | fs::perms::owner_exec);
@@ -302,7 +301,7 @@ TEST_CASE("a run that is killed while it saves goes on from the newest checkpoin
   };
   for (int kill = 0; kill < 4; ++kill) {
     LiveRun run(options + " --steps 100000 --lr-schedule constant");
-    const std::string going = kill == 0 ? "step 3/" : "going on after step ";  // there is a whole one by then
+    const std::string going = kill == 0 ? "step 3/" : "going on after step ";  // by then there is a whole one
     bool killed = false;
     run.wait_until([&] {
       if (!killed && saving() && run.err().find(going) != std::string::npos) killed = true, run.signal(SIGKILL);

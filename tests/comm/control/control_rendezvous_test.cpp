@@ -1,4 +1,4 @@
-// Processes that may not join, cannot, or do not come.
+// Processes that may not join, cannot join, or do not come.
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 using Catch::Contains;
 using std::chrono::milliseconds;
 
-// Process 0 waits for another one, which gets its chance after `attempt`.
+// Process 0 waits for another process, which may join after `attempt`.
 void while_first_waits(const std::function<void(std::uint16_t port)>& attempt) {
   const std::uint16_t port = free_port();
   std::unique_ptr<ControlPlane> first;
@@ -45,7 +45,7 @@ Rendezvous second_of_two(std::uint16_t port) {
   return rendezvous;
 }
 
-// What process 0 of a run that is refused another one throws; `attempt` is that one's.
+// Returns the error of process 0 of a run that must refuse another process; `attempt` is that one's.
 std::string error_of_first(int processes, const std::function<void(std::uint16_t port)>& attempt) {
   const std::uint16_t port = free_port();
   std::string error;
@@ -59,7 +59,7 @@ std::string error_of_first(int processes, const std::function<void(std::uint16_t
   return error;
 }
 
-// Process 1 of 2 says what `change` makes of the truth: its own error is also the end of process 0.
+// Process 1 of 2 reports the values that `change` makes: its own error also ends process 0.
 std::string error_of_changed(const std::function<void(Rendezvous&)>& change) {
   std::string error;
   const std::string of_first = error_of_first(2, [&](std::uint16_t port) {
@@ -186,11 +186,11 @@ TEST_CASE("the place of a process that is lost before the run begins is free aga
   {
     const auto earlier = connect_when_ready(port);
     control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
-    hello.info.machine = "another one";  // the run begins only when its clock has been read
+    hello.info.machine = "another one";  // the run begins only once its clock has been read
     earlier->send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
     earlier->send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
     REQUIRE(earlier->receive()->kind == control::FrameKind::accepted);
-    REQUIRE(earlier->hang_up());  // until process 0 has noticed, the place is taken
+    REQUIRE(earlier->hang_up());  // until process 0 has noticed, its number is taken
   }
   planes[1] = control::join_processes(rendezvous_of(1, 2, port), quick_settings());
   first.join();

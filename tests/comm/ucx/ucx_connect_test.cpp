@@ -46,7 +46,7 @@ void sum_over_all(UcxTransport& transport, int process, std::uint32_t number, in
   test::require(value == expected, "the sum is " + std::to_string(value));
 }
 
-// Sends noise to every socket on which this process listens. Returns how many connections were taken.
+// Sends noise to every socket on which this process listens. Returns how many connections were accepted.
 int disturb_itself() {
   int taken = 0;
   for (const auto& socket : bench::listening_sockets(::getpid())) {
@@ -82,7 +82,7 @@ Listening listen_on(int family, const std::string& address) {
   return listening;
 }
 
-// What process 1 says that waits for process 0, which gives an address but greets nobody.
+// Checks the error of process 1, which waits for a process 0 that gives an address but never greets.
 void check_unreachable(bool exists, const std::string& why) {
   test::SharedControl shared(2);
   const auto wrong = test::in_processes(2, [&](int process) {
@@ -198,7 +198,7 @@ TEST_CASE("a socket takes connections from the addresses that are admitted, and 
     CHECK(bench::takes_connections(listening.socket));
     many.erase(own);
     add_up_to(3000);
-    admit_connections(listening.descriptor, many);  // more than a filter holds
+    admit_connections(listening.descriptor, many);  // more than a filter can hold
     CHECK(bench::takes_connections(listening.socket));
     ::close(listening.descriptor);
   }

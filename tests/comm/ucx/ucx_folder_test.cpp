@@ -25,7 +25,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Runs this in another process, which it ends by SIGKILL. Returns what it gave.
+// Runs this in another process, which it then kills by SIGKILL. Returns the result.
 int killed(const std::function<int()>& work) {
   int ends[2], result = -1;
   REQUIRE(::pipe(ends) == 0);
@@ -77,7 +77,7 @@ TEST_CASE("what belongs to living processes, and to nobody that is known, stays"
   CHECK(UcxFolder::open(place.path()) == mine);
   std::ofstream(mine->path() + "/ucx_shm_posix_3c") << "x";
   const int own = make_segment(), stranger = killed([] { return make_segment(); });
-  // From another process, for which this one is another.
+  // Runs in another process, which sees this one as another.
   killed([&] {
     remove_ucx_leftovers(place.path());
     return 0;
@@ -97,7 +97,7 @@ TEST_CASE("UCX makes its files in the folder of this process, which goes with th
   {
     const UcxWorker one, two;
     CHECK(here() == 1);
-    std::size_t files = 0;  // that this process has open there
+    std::size_t files = 0;  // those that this process has open there
     for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
       std::error_code ignored;
       files += fs::read_symlink(entry.path(), ignored).string().find("/pipetrain-ucx.") != std::string::npos;

@@ -1,4 +1,4 @@
-// Parquet files: the same samples as the same rows in JSON lines, whatever the layout of the file.
+// Parquet files give the same samples as the same rows in JSON lines, whatever the layout of the file.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -30,7 +30,7 @@ DatasetOptions parquet_options(const fs::path& path) {
   return options;
 }
 
-// All samples, and what they are computed from.
+// All samples, and the values from which they are computed.
 struct Everything {
   std::vector<std::vector<std::int32_t>> ids, labels, documents;
   std::int64_t length = 0;
@@ -51,7 +51,7 @@ Everything read_all(const DatasetOptions& options) {
   return all;
 }
 
-// A text of odd characters; of some hundred, or with `most`, of up to that many bytes.
+// A text of odd characters, of some hundred bytes, or, with `most`, of up to that many.
 std::string random_text(std::mt19937& random, std::size_t most = 300) {
   static const std::vector<std::string> pieces = {
       "a",  "the ", "\n",    "\"", "\\", "\t", std::string(1, '\0'), "\b", "é", "/", "\x7f", "\xF0\x9F\x98\x80",
@@ -156,7 +156,7 @@ struct Layout {
   std::string type = "";  // COLUMN=TYPE
 };
 
-// The rows as a file of that name.
+// Writes the rows to a file of that name.
 fs::path write_parquet(const fs::path& path, const std::string& lines, const Layout& layout = {}) {
   const TempFolder folder;
   const Result result = run_program(
@@ -445,7 +445,7 @@ TEST_CASE("Parquet files that are damaged, of another kind, or not to be read ar
   };
   CHECK(changed({.type = "text=binary"}, "abcX", "abc\xc3") ==
         "rows.parquet:2: \"text\" holds bytes that are no UTF-8; texts are UTF-8");
-  // The codec of a column's metadata, Snappy, becomes LZO.
+  // Changes the codec of a column's metadata from Snappy to LZO.
   CHECK_THAT(changed({.codec = "snappy"}, "\x15\x02\x16", "\x15\x06\x16"),
              StartsWith("rows.parquet: the column \"text\" is compressed by lzo, which this Arrow does not read"));
   CHECK_THAT(parquet_error(parquet_options(folder.write("rows.parquet.gz", whole))),

@@ -1,4 +1,4 @@
-// The head and the loss in chunks of the tokens: the same step in less memory.
+// The head and the loss in chunks of the tokens give the same step in less memory.
 #include <cmath>
 
 #include "catch.hpp"
@@ -8,7 +8,7 @@
 namespace pipetrain::test {
 namespace {
 
-// Sums of f32 in another order.
+// Compares f32 sums that were added in another order.
 void check_same(const Result& chunked, const Result& whole) {
   for (std::size_t i = 0; i < whole.losses.size(); ++i) CHECK(chunked.losses[i] == Approx(whole.losses[i]).epsilon(1e-6));
   CHECK(chunked.norm == Approx(whole.norm).epsilon(1e-5));
@@ -36,7 +36,8 @@ TEST_CASE("a loss in chunks gives losses and gradients of the whole, on every te
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
     PipelineSetup setup = small_setup(tp, sequence_parallel, family);
     const Result whole = run_step(setup, 3);
-    for (const int chunks : {2, 3, 4, 1000}) {  // of 10 tokens: also such that come out uneven, and more than there are
+    // Of 10 tokens: including numbers that do not divide them, and more than there are.
+    for (const int chunks : {2, 3, 4, 1000}) {
       INFO("tp " << tp << " sequence parallel " << sequence_parallel << ", " << chunks << " chunks");
       setup.loss_chunks = chunks;
       check_same(run_step(setup, 3), whole);

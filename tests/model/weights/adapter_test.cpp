@@ -1,4 +1,4 @@
-// Adapters of PEFT, alone and beside a model.
+// Adapters of PEFT, alone and next to a model.
 #include "catch.hpp"
 #include "model/error_text.hpp"
 #include "model/weights/stored_model.hpp"

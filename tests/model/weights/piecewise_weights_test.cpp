@@ -1,4 +1,4 @@
-// Full tensors out of pieces, however they were cut.
+// Full tensors are read from pieces, however they were cut.
 #include "model/weights/piecewise_weights.hpp"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ TEST_CASE("a piece has one name, and the name one piece") {
   }
 }
 
-// The pieces of one state, dealt to files in turn.
+// The pieces of one state, assigned to files in rotation.
 struct CutState {
   ModelConfig config;
   std::vector<std::vector<std::pair<NamedShape, std::vector<float>>>> files;
@@ -78,7 +78,7 @@ struct CutState {
   }
 };
 
-// Every matrix cut into `parts` along `axis`, each part into two ranges of elements; vectors whole.
+// Cuts every matrix into `parts` along `axis`, and each part into two ranges of elements; vectors stay whole.
 CutState cut(const ModelConfig& config, int parts, int axis, bool transposed) {
   CutState state{config, {}};
   const auto source = random_weights(config, 1);

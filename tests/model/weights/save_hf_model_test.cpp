@@ -21,7 +21,7 @@ TEST_CASE("saving replaces an older model and keeps what else its folder holds")
   std::ofstream(model / "notes/a.txt") << "note";
   std::ofstream(model / "tokenizer.json") << "{}";
   std::ofstream(model / "model-00002-of-00002.safetensors") << "an older shard";
-  fs::create_directory(folder.path() / "model.partial");  // of a run that was killed
+  fs::create_directory(folder.path() / "model.partial");  // left by a killed run
   std::ofstream(folder.path() / "model.partial/model.safetensors") << "half";
 
   save(config, model / "", 2);
@@ -95,7 +95,7 @@ TEST_CASE("a name in a working folder that has been removed is refused by that n
   CHECK(error == "model: cannot be written: No such file or directory; check the path, or give another place");
 }
 
-// A limit on file sizes stands for a full disk: the same calls fail.
+// A limit on file sizes simulates a full disk: the same calls fail.
 TEST_CASE("no space for the file ends in one line and leaves nothing behind") {
   const TempFolder folder;
   const ModelConfig config = small_config();
@@ -109,7 +109,7 @@ TEST_CASE("no space for the file ends in one line and leaves nothing behind") {
   try {
     save(config, folder.path() / "out/model");
   } catch (const Error& failure) {
-    CHECK(failure.kind() == ErrorKind::unavailable);  // nobody's wrong input
+    CHECK(failure.kind() == ErrorKind::unavailable);  // no input is wrong
     error = failure.what();
   }
   ::setrlimit(RLIMIT_FSIZE, &before);

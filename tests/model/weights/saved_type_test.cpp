@@ -17,7 +17,7 @@ std::uint16_t rounded(SavedType type, float value) {
   return bits;
 }
 
-// The nearest of all values of a 16-bit type with that many bits of exponent and fraction, ties to the even one.
+// Returns the nearest of all values of a 16-bit type with this many bits of exponent and fraction, ties to the even one.
 std::uint16_t nearest(float value, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const double magnitude = std::abs(static_cast<double>(value));

@@ -1,4 +1,4 @@
-// Tensors of a folder that its model would leave unread, or read from one of two places.
+// Tensors of a folder that its model would leave unread, or could read from two files.
 #include <limits>
 #include <nlohmann/json.hpp>
 

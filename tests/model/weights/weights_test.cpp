@@ -54,7 +54,7 @@ TEST_CASE("a tied checkpoint may hold its matrix under either name") {
         load(*random_weights(config, 1), whole({expected_name, table.shape})));
 }
 
-// A folder whose weights a test spoils.
+// A folder whose weights a test damages.
 struct SpoiltFolder {
   ModelConfig config = small_config();
   TempFolder folder;
