@@ -11,15 +11,14 @@
 
 namespace pipetrain::test {
 
-// Puts the job's ranks of this process, whose control plane it has joined, on the first GPU, which the processes share;
-// they communicate by "ipc" or "nccl". Since NCCL accepts a GPU only once on a host, NCCL_HOSTID makes each process a
-// host of its own.
-void share_gpu(TrainJob& job, const std::string& transport);
+// Puts all ranks of this process, whose control plane the job has joined, on the GPU that has the process's number. Processes
+// reach each other by the transport "ipc" or "nccl".
+void use_own_gpu(TrainJob& job, const std::string& transport);
 
 class Followers {
  public:
   // Starts processes 1 to `processes` - 1 of the run, each with these variables ("NAME=value") added to its
-  // environment. TEST_FAULT is a fault; TEST_ON_GPU a transport, for share_gpu().
+  // environment. TEST_FAULT is a fault; TEST_ON_GPU a transport, for use_own_gpu().
   Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables = {});
   // Kills the remaining ones.
   ~Followers();

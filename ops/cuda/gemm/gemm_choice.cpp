@@ -82,7 +82,7 @@ const Choice choices[] = {
 };
 // Measured for models with biases, in the same way. Three shapes use an algorithm that only another shape's
 // list has; it was found by trying the lists of all these products on each, under a sustained load
-// (bench/results/gpt2-2026-11-23.md).
+// (bench/results/gpu.md).
 const Choice biased_choices[] = {
     // GPT-2 124M, 16 sequences of 1,024
     {{16384, 2304, 768, y, bf16, bf16, true}, 6, GemmShape{8192, 1600, 6400, y, bf16, bf16}},
