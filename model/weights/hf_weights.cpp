@@ -34,7 +34,7 @@ std::string tensor_and_more(const std::string& name, std::size_t count) {
   return count == 1 ? fmt::format("tensor {}", name) : fmt::format("tensor {} and {} more", name, count - 1);
 }
 
-// Where the tensors of the output head come from.
+// The source of the output head's tensors.
 struct HeadSource {
   std::unique_ptr<WeightSource> new_head;  // for tensors of the head that the files lack; may be null
   bool embedding_is_head = false;          // whether files may hold the embedding under the head's name

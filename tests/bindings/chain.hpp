@@ -60,7 +60,7 @@ class Chain {
     may_return_.notify_all();
   }
 
-  // The same training without a pipeline.
+  // Runs the same training without a pipeline.
   static std::vector<double> reference(int virtual_stages, int microbatches, int steps);
   static constexpr double learning_rate = 0.01;
   static double first_weight(int virtual_stage) { return 1 + 0.05 * virtual_stage; }

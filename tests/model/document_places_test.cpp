@@ -35,6 +35,6 @@ TEST_CASE("a rank's tokens know where their documents begin, in the sequence and
 TEST_CASE("a slice's tokens know where their documents begin, which may be in an earlier slice") {
   CHECK(deal({{}, 0}, 5) == Dealt{{0, 0, 0, 3, 3, 0, 0, 0, 0, 0}, {0, 0, 0, 3, 3, 0, 0, 0, 0, 0}});
   CHECK(deal({{}, 5}, 3) == Dealt{{3, 3, 3, 0, 6, 6}, {-2, -2, -2, -5, 1, 1}});
-  // Of the second slice of 4 tokens, one rank's chunks are its first and its last token.
+  // In the second slice of 4 tokens, one rank's chunks are its first and its last token.
   CHECK(deal({{0, 2}, 4}, 2) == Dealt{{3, 3, 0, 6}, {-1, -3, -4, 0}});
 }

@@ -44,7 +44,7 @@ struct LogitRows {
 
 struct LogitSum {
   float top, total;  // the sum of exp(logit - top)
-  // As in loss_kernel().
+  // Rounds as loss_kernel() does.
   __device__ float log_sum() const { return static_cast<float>(top + log(static_cast<double>(total))); }
 };
 

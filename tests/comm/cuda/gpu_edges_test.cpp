@@ -26,7 +26,7 @@ Values random_values(std::size_t count, unsigned seed) {
 
 constexpr int microbatches = 60;
 
-// The same in both processes.
+// Both processes have equal plans.
 struct EdgePlan {
   EdgeId id;
   int from, to, slots;

@@ -36,7 +36,7 @@ TEST_CASE("a loss in chunks gives losses and gradients of the whole, on every te
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
     PipelineSetup setup = small_setup(tp, sequence_parallel, family);
     const Result whole = run_step(setup, 3);
-    // Of 10 tokens: including numbers that do not divide them, and more than there are.
+    // There are 10 tokens: some of these numbers do not divide them, and one is larger.
     for (const int chunks : {2, 3, 4, 1000}) {
       INFO("tp " << tp << " sequence parallel " << sequence_parallel << ", " << chunks << " chunks");
       setup.loss_chunks = chunks;
