@@ -124,11 +124,11 @@ class HfWeights : public WeightSource {
     const std::string file = place.file->path().string(), tensors = tensor_and_more(place.name, count);
     if (cut.setting == nullptr)
       throw Error(ErrorKind::input,
-                  fmt::format("{}: {} {} of layers beyond the {} that config.json tells; correct config.json, "
+                  fmt::format("{}: {} {} of layers beyond the {} that config.json gives; correct config.json, "
                               "or give the weights and the config.json of one model",
                               file, tensors, count == 1 ? "is" : "are", config.layers));
     throw Error(ErrorKind::input, {cut.setting, std::to_string(config.layers)},
-                fmt::format("is not given, and {} has {} of layers beyond the {} that config.json tells; give it to keep the "
+                fmt::format("is not given, and {} has {} of layers beyond the {} that config.json gives; give it to keep the "
                             "first {} alone, or correct config.json",
                             file, tensors, config.layers, config.layers));
   }
@@ -172,7 +172,7 @@ std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::pa
   const bool of_checkpoint = !rank_files(folder).empty();
   if (of_checkpoint && fs::exists(folder / "model.safetensors", ignored))
     throw Error(ErrorKind::input,
-                fmt::format("{}: has model.safetensors beside a checkpoint's rank-*.safetensors; keep those in a folder of "
+                fmt::format("{}: has model.safetensors next to a checkpoint's rank-*.safetensors; keep those in a folder of "
                             "their own",
                             folder.string()));
   if (of_checkpoint) return std::make_unique<CheckpointWeights>(folder, std::move(new_head));

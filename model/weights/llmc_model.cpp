@@ -65,7 +65,7 @@ class LlmcFile {
     if (file_.size() < sizeof header) refuse("is too short for a model file of llm.c; get the whole file");
     file_.read_at(0, header.data(), sizeof header);
     if (header[0] != model_magic)
-      refuse(fmt::format("is no model file of llm.c, which begins with the number {}; give one, or a Hugging Face folder",
+      refuse(fmt::format("is not a model file of llm.c, which begins with the number {}; give one, or a Hugging Face folder",
                          model_magic));
     if (header[1] != version_fp32 && header[1] != version_bf16)
       refuse(

@@ -232,7 +232,7 @@ void flip_bit(const fs::path& file, std::uint64_t bit) {
 std::string name_of(const std::map<std::string, SafetensorsReader::Entry>& tensors, const std::string& file,
                     std::uint64_t byte) {
   for (const auto& [name, entry] : tensors) {
-    if (byte >= entry.begin && byte < entry.end) return file + ": tensor " + name + " is not what was saved";
+    if (byte >= entry.begin && byte < entry.end) return file + ": tensor " + name + " differs from the saved one";
   }
   return file;
 }
@@ -290,7 +290,7 @@ TEST_CASE("a checkpoint of the format without checksums is read, and one of its 
   nlohmann::ordered_json state = nlohmann::ordered_json::parse(in);
   state["format"] = 2;
   std::ofstream(saved.file("state.json")) << state.dump(1);
-  expect_error([&] { verify_checkpoint(saved.path); }, "state.json: is not what was saved");
+  expect_error([&] { verify_checkpoint(saved.path); }, "state.json: differs from the saved one");
   for (const char* key : {"checksum", "checksums"}) {
     state.erase(key);
     std::ofstream(saved.file("state.json")) << state.dump(1);

@@ -76,7 +76,7 @@ TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
     INFO(err.str());
     CHECK(err.str().find("stopped by SIG" + std::string(signal)) != std::string::npos);
     CHECK(err.str().find("--resume") != std::string::npos);
-    CHECK(err.str().find(std::string(signal) == "INT" ? "starting afresh" : "going on after step") != std::string::npos);
+    CHECK(err.str().find(std::string(signal) == "INT" ? "starting afresh" : "resuming after step") != std::string::npos);
   }
 }
 

@@ -141,7 +141,7 @@ TEST_CASE("replay refuses what is no whole record, and options that it cannot se
   REQUIRE(run(small_replay + "--pp 2 --record " + file).status == 0);
   CHECK_THAT(refused("replay"), Contains("takes one record"));
   CHECK_THAT(refused("replay " + (folder.path() / "none").string()), Contains("none"));
-  CHECK_THAT(refused("replay " + folder.write("text", std::string(100, 'x')).string()), Contains("is no record of a run"));
+  CHECK_THAT(refused("replay " + folder.write("text", std::string(100, 'x')).string()), Contains("is not a record of a run"));
   const std::string whole = read_file(file);
   CHECK_THAT(refused("replay " + folder.write("cut", whole.substr(0, whole.size() - 20)).string()),
              Contains("byte " + std::to_string(whole.size() - 20)) && Contains("whole up to step 3"));

@@ -117,7 +117,7 @@ TEST_CASE("metrics that nobody reads keep no run that is stopped, which is saved
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it reaches the line that does not fit
   CHECK(run.end_by(SIGTERM) == 143);
   CHECK_THAT(run.err(), Contains("--metrics " + pipe.string() + ": nobody read it when the run was stopped by SIGTERM") &&
-                            Contains("go on with the same command and --resume"));
+                            Contains("continue with the same command and --resume"));
   CHECK(names_in(save).size() == 1);
 }
 

@@ -138,11 +138,11 @@ TEST_CASE("an index that is empty, of nothing, or given in place of its data is 
   };
   folder.write("a.bin", std::string(64, '\1'));
   folder.write("a.idx", "");
-  CHECK_THAT(error("a.bin"), StartsWith("a.idx: is empty, but should describe the file of ids beside it"));
+  CHECK_THAT(error("a.bin"), StartsWith("a.idx: is empty, but should describe the file of ids next to it"));
   std::string index("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x8", 18);
   folder.write("a.idx", index + std::string(16, '\0'));
   CHECK_THAT(error("a.bin"), StartsWith("a.idx: is the index of no sequence at all"));
-  CHECK_THAT(error("a.idx"), Catch::Matchers::Contains("a.idx: is the index of a file of tokens; give the .bin beside it"));
+  CHECK_THAT(error("a.idx"), Catch::Matchers::Contains("a.idx: is the index of a file of tokens; give the .bin next to it"));
   folder.write("b.ds", std::string(64, '\1'));
   folder.write("b.ds.index", "");
   CHECK_THAT(error("b.ds"), StartsWith("b.ds.index: is empty, but should describe"));

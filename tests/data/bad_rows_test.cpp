@@ -134,7 +134,7 @@ Rows chats() {
        {"two answers", messages(user + "," + assistant + "," + assistant), "messages: number 2 is of the role 'assistant'"},
        {"the system in between", messages(user + R"(, {"role": "system", "content": "a"})"),
         "messages: number 1 is of the role 'system'"},
-       {"no answer", messages(user), "messages: none is of the assistant, so there is nothing to learn"},
+       {"no answer", messages(user), "messages: none has the role assistant, so there is nothing to learn"},
        {"too long", messages(user + R"(, {"role": "assistant", "content": ")" + std::string(300, 'a') + "\"}"),
         "a sequence of"},
        {"labels", R"({"messages": [], "labels": [1]})", R"(this row has "labels", but no "input_ids")"},

@@ -141,7 +141,7 @@ TEST_CASE("ids of added tokens that the library would not give are refused") {
   CHECK_THAT(error_beside(decoder("256", "<|im_end|>")),
              Contains("the added tokens <|im_start|> and <|im_end|> have the same id"));
   CHECK_THAT(error_beside(decoder("98", "a")), Contains("the added token a has the id 98 there, but 97"));
-  CHECK_THAT(error_beside(decoder("x", "<new>")), Contains("the id of the added token <new>, x, is no integer from 0 to"));
+  CHECK_THAT(error_beside(decoder("x", "<new>")), Contains("the id of the added token <new>, x, is not an integer from 0 to"));
   CHECK_THAT(error_beside({"", "", R"({"<new>": 257})"}),
              StartsWith("added_tokens.json: the added tokens <|im_end|> and <new>"));
   CHECK_THAT(error_beside({"", "", R"({"<new>": "258"})"}), Contains("is no integer"));
@@ -161,9 +161,9 @@ TEST_CASE("named tokens of another kind are refused with their key") {
   CHECK_THAT(error_beside({R"({"eos_token": 5})"}), StartsWith("tokenizer_config.json: \"eos_token\" is neither a string nor"));
   CHECK_THAT(error_beside({R"({"pad_token": {"content": 5}})"}), Contains("\"pad_token\" is neither"));
   CHECK_THAT(error_beside({R"({"additional_special_tokens": "<new>"})"}),
-             Contains("\"additional_special_tokens\" is no array"));
+             Contains("\"additional_special_tokens\" is not an array"));
   CHECK_THAT(error_beside({R"({"additional_special_tokens": [5]})"}), Contains("\"additional_special_tokens\" is neither"));
-  CHECK_THAT(error_beside({R"({"added_tokens_decoder": null})"}), Contains("\"added_tokens_decoder\" is no object of ids"));
+  CHECK_THAT(error_beside({R"({"added_tokens_decoder": null})"}), Contains("\"added_tokens_decoder\" is not an object of ids"));
   CHECK_THAT(error_beside({R"({"added_tokens_decoder": {"258": "<new>"}})"}),
              Contains("\"added_tokens_decoder\" is no object"));
   CHECK_THAT(error_beside({"", "[]"}), StartsWith("special_tokens_map.json: not a JSON object"));
@@ -257,5 +257,5 @@ TEST_CASE("a tokenizer.model refuses texts with a token that only the files besi
   const auto tokenizer = open_tokenizer(folder.path());
   CHECK(!tokenizer->encode("some text").empty());
   CHECK_THAT(test::input_error(folder, [&] { tokenizer->encode("A<new>b"); }),
-             StartsWith("the text has the added token <new>, which is no piece of the tokenizer.model"));
+             StartsWith("the text has the added token <new>, which is not a piece of the tokenizer.model"));
 }

@@ -109,9 +109,8 @@ TEST_CASE("masks that say nothing pass") {
 
 TEST_CASE("masks that cannot be honoured are refused with the place at which they say more") {
   const auto ids = [](const char* more) { return masks_error(std::string(R"({"input_ids": [5, 3, 7, 9], )") + more + "}"); };
-  CHECK_THAT(
-      ids(R"("attention_mask": [0, 0, 1, 1])"),
-      StartsWith("rows.jsonl:1: attention_mask[0] is 0 and attention_mask[2], behind it, is 1; only padding at the end"));
+  CHECK_THAT(ids(R"("attention_mask": [0, 0, 1, 1])"),
+             StartsWith("rows.jsonl:1: attention_mask[0] is 0 and attention_mask[2], after it, is 1; only padding at the end"));
   CHECK_THAT(ids(R"("attention_mask": [1, 0, 1, 1])"),
              StartsWith("rows.jsonl:1: attention_mask[1] is 0 and attention_mask[2]"));
   CHECK_THAT(ids(R"("attention_mask": [1, 1, 2, 2])"), StartsWith("rows.jsonl:1: attention_mask[2] is 2, not 0 or 1"));

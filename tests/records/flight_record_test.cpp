@@ -103,7 +103,7 @@ TEST_CASE("a record that is cut short is refused with its length, or replays up 
     } else if (length == 20) {
       CHECK_THAT(said, Contains("has no head"));
     } else {
-      CHECK_THAT(said, Contains("is no record of a run"));
+      CHECK_THAT(said, Contains("is not a record of a run"));
     }
   }
 }

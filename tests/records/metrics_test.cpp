@@ -117,28 +117,28 @@ TEST_CASE("a file of metrics in a folder is found by its first line") {
 }
 
 TEST_CASE("wrong files of metrics are refused with file, line and what is wrong") {
-  CHECK_THAT(refusal(""), Contains("tells of no step"));
+  CHECK_THAT(refusal(""), Contains("has no step"));
   CHECK_THAT(refusal("\n"), Contains("m:1: "));
   CHECK_THAT(refusal("hello\n"), Contains("m:1: "));
-  CHECK_THAT(refusal("[1]\n"), Contains("m:1: is no line of metrics"));
-  CHECK_THAT(refusal("{\"loss\":1}\n"), Contains("m:1: is no line of metrics"));
-  CHECK_THAT(refusal(lines(1, 2) + R"({"step":"x","loss":1})" + "\n"), Contains("m:3: step is no whole number"));
+  CHECK_THAT(refusal("[1]\n"), Contains("m:1: is not a line of metrics"));
+  CHECK_THAT(refusal("{\"loss\":1}\n"), Contains("m:1: is not a line of metrics"));
+  CHECK_THAT(refusal(lines(1, 2) + R"({"step":"x","loss":1})" + "\n"), Contains("m:3: step is not a whole number"));
   CHECK_THAT(refusal(R"({"step":0,"loss":1})"
                      "\n"),
-             Contains("m:1: step is not from 1 on"));
+             Contains("m:1: step is below 1"));
   CHECK_THAT(refusal(R"({"step":18446744073709551615,"loss":1})"
                      "\n"),
-             Contains("m:1: step is no whole number"));
+             Contains("m:1: step is not a whole number"));
   CHECK_THAT(refusal(R"({"step":1,"loss":"low"})"
                      "\n"),
-             Contains("m:1: loss is no number"));
+             Contains("m:1: loss is not a number"));
   CHECK_THAT(refusal(R"({"step":1,"loss":1,"memory_bytes":3})"
                      "\n"),
-             Contains("m:1: memory_bytes is no list"));
+             Contains("m:1: memory_bytes is not a list"));
   CHECK_THAT(refusal(R"({"step":1,"loss":1,"bubble":1e999})"
                      "\n"),
              Contains("m:1: "));
-  CHECK_THAT(refusal(std::string(5 << 20, 'x')), Contains("m:1: is no line of metrics: longer than 4 MiB"));
+  CHECK_THAT(refusal(std::string(5 << 20, 'x')), Contains("m:1: is not a line of metrics: longer than 4 MiB"));
 }
 
 TEST_CASE("runs are compared step by step, to the bit and within what") {

@@ -64,7 +64,7 @@ class Precompiled : public TextNormalizer {
 
 Charsmap::Charsmap(std::string_view bytes, const Component& component) {
   const std::size_t size = bytes.size() < 4 ? 0 : read_u32(bytes, 0);
-  if (size == 0 || size % 4 != 0 || size > bytes.size() - 4) component.fail("\"precompiled_charsmap\" is no table of rules");
+  if (size == 0 || size % 4 != 0 || size > bytes.size() - 4) component.fail("\"precompiled_charsmap\" is not a table of rules");
   for (std::size_t at = 4; at < 4 + size; at += 4) units_.push_back(read_u32(bytes, at));
   texts_ = bytes.substr(4 + size);
   check_rules(component);

@@ -67,7 +67,7 @@ TEST_CASE("a run with no time for its step saves the one before at once, and goe
       INFO(stopped.err());
       CHECK(mark.all_gone());
       CHECK_THAT(stopped.err(), Contains("SIGTERM: leaving this step and saving the one before") &&
-                                    Contains("stopped by SIGTERM after step 2; go on with the same command and --resume") &&
+                                    Contains("stopped by SIGTERM after step 2; continue with the same command and --resume") &&
                                     !Contains("error"));
       CHECK(names_in(folder.path() / "run") == std::vector<std::string>{"step-00000002"});
       CHECK(run(options + "--resume").status == 0);

@@ -85,7 +85,7 @@ TEST_CASE("a run goes on from a checkpoint with a plan from a file, to the bit")
   const Result rest = run(resumed + " --steps 3");
   INFO(rest.err);
   REQUIRE(rest.status == 0);
-  CHECK_THAT(rest.err, Contains("going on after step 2"));
+  CHECK_THAT(rest.err, Contains("resuming after step 2"));
   CHECK(read_file(save + "/model/model.safetensors") == whole.weights);
 }
 

@@ -310,8 +310,8 @@ TEST_CASE("files and folders that cannot be used are refused before the run") {
   CHECK_THAT(option_error({"--save", file}), StartsWith("--save " + file) && Contains("is not a folder"));
   CHECK_THAT(option_error({"--save", file + "/sub/run"}), Contains(file + " is not a folder"));
   CHECK_THAT(option_error({"--model", dir + "/none"}), Contains("there is no such folder"));
-  CHECK_THAT(option_error({"--data", file + ":x"}), Contains("is no weight"));
-  CHECK_THAT(option_error({"--data", file + ":-1"}), Contains("is no weight"));
+  CHECK_THAT(option_error({"--data", file + ":x"}), Contains("is not a weight"));
+  CHECK_THAT(option_error({"--data", file + ":-1"}), Contains("is not a weight"));
 }
 
 TEST_CASE("an error names the layer that gave the value") {

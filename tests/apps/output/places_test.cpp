@@ -91,7 +91,7 @@ TEST_CASE("a folder of data or of a model in which a name leads round in a circl
   fs::create_symlink("b.txt", in("data/b.txt"));
   fs::create_directories(in("model"));
   fs::create_symlink("config.json", in("model/config.json"));
-  const std::string circle = "Too many levels of symbolic links); its links lead round in a circle: correct them";
+  const std::string circle = "Too many levels of symbolic links); its links form a circle: correct them";
   CHECK(refused(small_places + "--data " + in("data")) == in("data/b.txt") + ": cannot be opened (" + circle);
   CHECK_THAT(refused(small_places + "--model " + in("model")),
              Contains(in("model/config.json") + ": cannot be read: Too many levels"));

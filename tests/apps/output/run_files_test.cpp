@@ -195,7 +195,7 @@ TEST_CASE("--resume takes the newest checkpoint that is complete, and says what 
   const Result resumed = run(small_files + "--steps 4 --resume --save " + save);
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("going on after step 2"));
+  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("resuming after step 2"));
   CHECK_FALSE(fs::exists(save + "/step-00000009.partial"));
   CHECK_THAT(refused(small_files + "--load " + newest), Contains(newest));
 }

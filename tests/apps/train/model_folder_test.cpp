@@ -79,7 +79,7 @@ TEST_CASE("chat templates beside the usual one go into checkpoints, models and e
   const std::string go_on = folder.train("--load " + checkpoint.string() + " --steps 2");
   CHECK(run(go_on).status == 0);
   std::ofstream(checkpoint / kept) << "{{ message }}";
-  CHECK_THAT(run(go_on).err, Contains("rag.jinja: is not what was saved"));
+  CHECK_THAT(run(go_on).err, Contains("rag.jinja: differs from the saved one"));
 }
 
 TEST_CASE("a tied model with a head of its own trains, saves and writes text as the untied model that its weights are") {

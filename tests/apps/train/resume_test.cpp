@@ -81,19 +81,19 @@ TEST_CASE("a resumed run passes over a damaged checkpoint, whatever is damaged, 
   std::string named;
   SECTION("a tensor's name") {
     replace_in(newest / "rank-00000.safetensors", "embed_tokens", "embed_tokenz");
-    named = "rank-00000.safetensors: its header is not what was saved";
+    named = "rank-00000.safetensors: its header differs from the saved one";
   }
   SECTION("a type") {
     replace_in(newest / "rank-00000.safetensors", "F32", "I32");
-    named = "rank-00000.safetensors: its header is not what was saved";
+    named = "rank-00000.safetensors: its header differs from the saved one";
   }
   SECTION("the vocabulary") {
     replace_in(newest / "config.json", "\"vocab_size\": ", "\"vocab_size\": 1");
-    named = "config.json: is not what was saved";
+    named = "config.json: differs from the saved one";
   }
   SECTION("the seed") {
     replace_in(newest / "state.json", "\"seed\": 0", "\"seed\": 1");
-    named = "state.json: is not what was saved";
+    named = "state.json: differs from the saved one";
   }
   SECTION("a number of a tensor") {
     const auto size = static_cast<std::streamoff>(fs::file_size(newest / "rank-00000.safetensors"));
@@ -108,7 +108,7 @@ TEST_CASE("a resumed run passes over a damaged checkpoint, whatever is damaged, 
   const Result resumed = run(saved.go_on(4));
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains(named) && Contains("going on after step 2"));
+  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains(named) && Contains("resuming after step 2"));
 }
 
 TEST_CASE("a resumed run never starts afresh where there are checkpoints, and then touches nothing") {
@@ -117,7 +117,7 @@ TEST_CASE("a resumed run never starts afresh where there are checkpoints, and th
   const auto before = saved.left();
   const std::string error = refused(saved.go_on(4));
   CHECK_THAT(error, StartsWith("--save " + saved.save + ": holds 2 checkpoints, and none that resume can go on from; ") &&
-                        Contains("step-00000002/config.json: is not what was saved") && Contains("another folder"));
+                        Contains("step-00000002/config.json: differs from the saved one") && Contains("another folder"));
   CHECK(saved.left() == before);
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("checkpoints of earlier versions are gone on from with a note, or pass
   CHECK(resumed.status == 0);
   CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("seed 1, this run has 0") &&
                               Contains("step-00000002 was saved by an earlier version, without checksums") &&
-                              Contains("going on after step 2"));
+                              Contains("resuming after step 2"));
   for (const int step : {3, 4}) fs::remove_all(saved.checkpoint(step));
   CHECK_THAT(refused(saved.go_on(4) + " --seed 5"),
              Contains("none that resume can go on from") && Contains("step-00000002: was made with seed 0, this run has 5"));
@@ -236,7 +236,7 @@ TEST_CASE("a run that was stopped at pp 4 goes on at tp 2 and dp 2, over one pro
     const Result resumed = run(launch + options(name, 4) + "--tp 2 --dp 2 --microbatches 4 --resume");
     INFO(resumed.err);
     REQUIRE(resumed.status == 0);
-    CHECK_THAT(resumed.err, Contains("going on after step 2"));
+    CHECK_THAT(resumed.err, Contains("resuming after step 2"));
     const auto expected = losses("whole"), found = losses(name);
     REQUIRE(found.size() == 4);
     for (std::size_t i = 0; i < 4; ++i) CHECK(found[i] == Approx(expected[i]).epsilon(1e-5));
@@ -301,7 +301,7 @@ TEST_CASE("a run that is killed while it saves goes on from the newest checkpoin
   };
   for (int kill = 0; kill < 4; ++kill) {
     LiveRun run(options + " --steps 100000 --lr-schedule constant");
-    const std::string going = kill == 0 ? "step 3/" : "going on after step ";  // by then there is a whole one
+    const std::string going = kill == 0 ? "step 3/" : "resuming after step ";  // by then there is a whole one
     bool killed = false;
     run.wait_until([&] {
       if (!killed && saving() && run.err().find(going) != std::string::npos) killed = true, run.signal(SIGKILL);
@@ -328,7 +328,7 @@ TEST_CASE("a run that was killed between two renames finds its checkpoint and it
   const Result resumed = run(saved.go_on(2));
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("going on after step 1"));
+  CHECK_THAT(resumed.err, Contains("resuming after step 1"));
   CHECK(names_in(saved.save) == std::vector<std::string>{"model", "results.json", "step-00000001", "step-00000002"});
   CHECK(fs::exists(saved.save + "/model/tokenizer.json"));
 }

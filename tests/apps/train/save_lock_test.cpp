@@ -42,7 +42,7 @@ TEST_CASE("a second live run is refused in a folder that another saves to, until
   const Result resumed = run(second);
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("going on after step 2"));
+  CHECK_THAT(resumed.err, Contains("resuming after step 2"));
   CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002", "step-00000004"});
 }
 

@@ -444,7 +444,7 @@ TEST_CASE("Parquet files that are damaged, of another kind, or not to be read ar
     return error(bytes);
   };
   CHECK(changed({.type = "text=binary"}, "abcX", "abc\xc3") ==
-        "rows.parquet:2: \"text\" holds bytes that are no UTF-8; texts are UTF-8");
+        "rows.parquet:2: \"text\" holds bytes that are not UTF-8; texts are UTF-8");
   // Changes the codec of a column's metadata from Snappy to LZO.
   CHECK_THAT(changed({.codec = "snappy"}, "\x15\x02\x16", "\x15\x06\x16"),
              StartsWith("rows.parquet: the column \"text\" is compressed by lzo, which this Arrow does not read"));

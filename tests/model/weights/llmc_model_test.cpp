@@ -97,7 +97,7 @@ TEST_CASE("a damaged model file of llm.c is refused with what is wrong") {
   CHECK_THAT(error(whole.substr(0, 1023)), Contains("too short"));
   CHECK_THAT(error(whole.substr(0, whole.size() - 1)), Contains("cut short, or damaged"));
   CHECK_THAT(error(whole + "x"), Contains("cut short, or damaged"));
-  CHECK_THAT(with(0, 20240801), Contains("is no model file of llm.c"));  // Llama 3's
+  CHECK_THAT(with(0, 20240801), Contains("is not a model file of llm.c"));  // Llama 3's
   CHECK_THAT(with(1, 1), Contains("is of version 1"));
   CHECK_THAT(with(1, 5), Contains("cut short, or damaged"));
   CHECK_THAT(with(2, 0), Contains("its header has 0 positions"));

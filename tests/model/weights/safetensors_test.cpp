@@ -177,7 +177,7 @@ TEST_CASE("safetensors: a tensor that is not as the model needs it is named") {
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 12);
   std::vector<float> values(2);
   CHECK(input_error([&] { reader.read("a", 0, 2, values.data()); }) ==
-        where + "became shorter while it was read; let nobody write to it meanwhile");
+        where + "became shorter while it was read; keep other programs from writing to it");
 }
 
 TEST_CASE("safetensors: the header's cost is linear in its tensors, as is the writer's") {

@@ -74,7 +74,7 @@ TEST_CASE("places that cannot be written are refused before and at saving") {
   std::ofstream(other / "thesis.tex") << "text";
   check(file, "cannot be written: a file is in its place; remove it, or give another folder");
   check(file / "model", "cannot be written: Not a directory; check the path, or give another place");
-  check(other, "is a folder with other things in it than a model; choose another place, or empty it");
+  check(other, "is a folder that contains something other than a model; choose another place, or empty it");
   const std::string error = input_error([&] { check_hf_target("/proc/pipetrain/model"); });  // no user can write there
   CHECK(error.starts_with("/proc/pipetrain/model: cannot be written: "));
   CHECK(names_in(folder.path()) == std::vector<std::string>{"file", "other"});

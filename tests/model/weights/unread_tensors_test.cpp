@@ -28,11 +28,11 @@ TEST_CASE("layers beyond those of config.json are refused by the first of their 
                                                     : "tensor transformer.h.2.attn.c_attn.bias and 11 more";
   CHECK(weights_error(config, folder.path()) ==
         file.string() + ": " + first +
-            " are of layers beyond the 2 that config.json tells; correct config.json, or give the weights and the config.json "
+            " are of layers beyond the 2 that config.json gives; correct config.json, or give the weights and the config.json "
             "of one model");
   CHECK(weights_error(config, folder.path(), {.setting = "layers"}) ==
         "layers 2: is not given, and " + file.string() + " has " + first +
-            " of layers beyond the 2 that config.json tells; give it to keep the first 2 alone, or correct config.json");
+            " of layers beyond the 2 that config.json gives; give it to keep the first 2 alone, or correct config.json");
   CHECK(weights_error(config, folder.path(), {.wanted = true}).empty());
   CHECK(load_all(*hf_weights(config, folder.path(), {.cut = {.wanted = true}}), config).size() == tensor_names(config).size());
 }
