@@ -234,7 +234,7 @@ TEST_CASE("a failure among braids ends the run with its cause named and nothing 
   check_throwing_braids(make);
 }
 
-TEST_CASE("what braids do not go with yet is one line", "[braids]") {
+TEST_CASE("settings that exclude braids give one line", "[braids]") {
   const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2, 2})};
   TinyRun other = tiny;
   other.layout.zero = 3;

@@ -122,7 +122,7 @@ TEST_CASE("steps that run while a checkpoint is written change nothing of it") {
   CHECK(bytes_of_ranks(between, 3) == bytes_of_ranks(behind, 3));
 }
 
-TEST_CASE("a run goes on from a checkpoint to the bit") {
+TEST_CASE("a run resumes from a checkpoint to the bit") {
   const TempFolder folder;
   const Layout layout{2, 2, 1, 2};
   const RunRecord whole = run(golden_job("llama3_tiny", layout), 6);
@@ -173,7 +173,7 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
   }
 }
 
-TEST_CASE("what is no whole checkpoint of this model is refused, and does not count among those kept") {
+TEST_CASE("an incomplete checkpoint, or another model's, is refused, and does not count among those kept") {
   const TempFolder folder;
   Trainer trainer(golden_job("llama3_tiny", {}));
   trainer.step();
@@ -307,7 +307,7 @@ TEST_CASE("a checkpoint of the format without checksums is read, and one of its 
   expect_error([&] { verify_checkpoint(saved.path); }, "checkpoint format 5, this program reads 2, 3 and 4");
 }
 
-TEST_CASE("what is saved is kept, though later checkpoints that were passed over are there") {
+TEST_CASE("a new checkpoint is kept even if later ones were passed over") {
   const TempFolder folder;
   Trainer trainer(golden_job("llama3_tiny", {}));
   for (int step = 0; step < 2; ++step) {
@@ -319,7 +319,7 @@ TEST_CASE("what is saved is kept, though later checkpoints that were passed over
   CHECK(names_in(folder.path()) == std::vector<std::string>{"step-00000002", "step-00000003"});
 }
 
-TEST_CASE("of old checkpoints those of every N-th step stay") {
+TEST_CASE("old checkpoints of every N-th step stay") {
   const TempFolder folder;
   Trainer trainer(golden_job("llama3_tiny", {}));
   for (int step = 1; step <= 7; ++step) {
@@ -330,7 +330,7 @@ TEST_CASE("of old checkpoints those of every N-th step stay") {
   CHECK(names_in(folder.path()) == std::vector<std::string>{"step-00000003", "step-00000006", "step-00000007"});
 }
 
-TEST_CASE("a checkpoint that a killed run had moved aside to replace it comes back") {
+TEST_CASE("a checkpoint that a killed run had moved aside is restored") {
   const SavedStep saved;
   const fs::path aside = saved.folder.path() / ".step-00000001.replaced";
   fs::rename(saved.path, aside);

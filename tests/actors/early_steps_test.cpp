@@ -192,7 +192,7 @@ TEST_CASE("several replicas and stages that run further ahead begin early, too")
   }
 }
 
-TEST_CASE("what fails while the coming step has begun early ends the run with its cause") {
+TEST_CASE("a failure after the next step has begun early ends the run with its cause") {
   for (const auto& [kind, only_early] : {std::pair(ActionKind::preview, false), {ActionKind::forward, true}}) {
     auto options = early_options("zb-h2", 3, 6);
     Pipeline pipeline(

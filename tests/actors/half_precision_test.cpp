@@ -97,7 +97,8 @@ TEST_CASE("optimizer states and activations on a disk give the bits of those in 
   }
 }
 
-TEST_CASE("a run in bf16 or fp16 goes on from a checkpoint to the bit, and its checkpoint goes on in any precision", "[half]") {
+TEST_CASE("a run in bf16 or fp16 resumes from a checkpoint to the bit, and any precision resumes from its checkpoint",
+          "[half]") {
   const Layout layout{2, 1, 1, 2};
   for (const Precision& precision : {Precision::bf16(), Precision::fp16()}) {
     const TempFolder folder;

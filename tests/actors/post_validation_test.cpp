@@ -67,7 +67,7 @@ TEST_CASE("post-validation keeps the bits over replicas, tensor parallel ranks, 
   CHECK(redone > 0);
 }
 
-TEST_CASE("post-validation takes back what was begun behind a step that is skipped", "[post-validation]") {
+TEST_CASE("post-validation takes back actions that began after a skipped step", "[post-validation]") {
   for (const int stages : {1, 2, 3}) {
     TrainJob job = golden_job("llama3_tiny", {stages, 1, 1, 2, stages == 1 ? "1f1b" : "zb-h2"});
     job.numerics.precision = Precision::fp16();
@@ -80,7 +80,7 @@ TEST_CASE("post-validation takes back what was begun behind a step that is skipp
   }
 }
 
-TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to the bit", "[post-validation]") {
+TEST_CASE("a run resumes to the bit from a checkpoint taken after the next step had begun", "[post-validation]") {
   TinyRun tiny{.microbatches = 5, .layout = {2, 1, 1, 1, "zb-h2"}};
   TrainJob job = job_of(tiny);
   job.clip_norm = some_clip(job, 6);
@@ -103,7 +103,7 @@ TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to
   CHECK(std::equal(early.reports.begin(), early.reports.end(), whole.reports.begin() + 3));
 }
 
-TEST_CASE("what post-validation is not built with is refused", "[post-validation]") {
+TEST_CASE("settings that exclude post-validation are refused", "[post-validation]") {
   const TrainJob plain = job_of({.layout = {2, 1, 2}});
   const auto refusal = [&](const auto& change) -> std::string {
     TrainJob job = plain;

@@ -221,7 +221,7 @@ TEST_CASE("slices keep a fraction of the activations, which the estimate knows",
   CHECK(static_cast<double>(activations(8, Recompute::full)) < 0.5 * static_cast<double>(activations(8)));
 }
 
-TEST_CASE("what slices do not go with yet is one line", "[slices]") {
+TEST_CASE("settings that exclude slices give one line", "[slices]") {
   const TinyRun tiny{.sequence = 8, .layout = sliced_on_cpus(2, {.pp = 2})};
   TinyRun other = tiny;
   other.layout.slices = 9;

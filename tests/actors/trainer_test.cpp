@@ -342,7 +342,7 @@ TEST_CASE("more layers than the model has cannot recompute") {
   CHECK_THROWS_WITH(estimate_job(job), Catch::Matchers::Contains("recompute-num-layers 4: the model has 3 layers"));
 }
 
-TEST_CASE("a layout that cannot be says why") {
+TEST_CASE("the error of an impossible layout says why") {
   const ModelConfig config = small_trainer_config();
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {1, 3, 1, 1})), Error);
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {7, 1, 1, 1})), Error);  // 6 blocks

@@ -44,7 +44,7 @@ std::string wrong_setting(const RunSettings& settings) {
 
 }  // namespace
 
-TEST_CASE("a run made from settings steps to its end, saves on the way, and goes on from what it saved") {
+TEST_CASE("a run made from settings steps to its end, saves on the way, and resumes from its checkpoint") {
   const TempFolder folder;
   RunSettings settings = small_run();
   settings.saving.folder = folder.path() / "run";

@@ -127,7 +127,7 @@ TEST_CASE("over processes a step without a label is skipped as in one") {
   CHECK(record.loss[2] == expected.loss[1]);
 }
 
-TEST_CASE("a run goes on behind steps without a label, with the first loss that there was") {
+TEST_CASE("a run continues after steps without a label, with the first loss that there was") {
   const TempFolder folder;
   const std::string batches = "--x-x";
   Trainer trainer(job_with_labels(batches, {}));

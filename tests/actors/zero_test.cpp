@@ -114,7 +114,7 @@ TEST_CASE("replicas in several processes divide their state", "[processes]") {
   }
 }
 
-TEST_CASE("a checkpoint goes on in every stage of ZeRO and any dp, whichever wrote it") {
+TEST_CASE("every stage of ZeRO and any dp resumes from any other's checkpoint") {
   const auto job_from = [](const std::filesystem::path& checkpoint, const Layout& layout) {
     TrainJob job = random_job(several_blocks_config(true), 16, 12, layout);
     if (checkpoint.empty()) return job;
@@ -165,7 +165,7 @@ TEST_CASE("state takes the memory of the formula, estimated as it is allocated")
   }
 }
 
-TEST_CASE("of a real model each device keeps what docs/memory.md says, within 1 %") {
+TEST_CASE("each device's memory of a real model is what docs/memory.md says, within 1 %") {
   const auto check = [](std::size_t bytes, double expected) {
     CHECK(static_cast<double>(bytes) == Approx(expected).epsilon(0.01));
   };

@@ -69,7 +69,7 @@ TEST_CASE("an exported folder may be in shards, rounded, and is read back") {
   }
 }
 
-TEST_CASE("export says what is wrong, and leaves nothing") {
+TEST_CASE("a failed export says what is wrong, and leaves nothing") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), out = (folder.path() / "out").string();
   REQUIRE(run(small_export + "--save " + save).status == 0);
@@ -86,7 +86,7 @@ TEST_CASE("export says what is wrong, and leaves nothing") {
   CHECK_FALSE(fs::exists(out));
 }
 
-TEST_CASE("checkpoints of other programs are told by name, with what to do") {
+TEST_CASE("checkpoints of other programs are refused by name, with advice") {
   TempFolder folder;
   const std::string llmc = folder.write("log/model_00000100.bin", std::string("\xc6\xd7\x34\x01", 4) + "rest").string();
   const std::string megatron = folder.write("megatron/latest_checkpointed_iteration.txt", "100").parent_path().string();

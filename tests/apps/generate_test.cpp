@@ -94,7 +94,7 @@ TEST_CASE("generate draws by seed") {
         run(generate_llama + "--prompt x --max-new-tokens 16").out);
 }
 
-TEST_CASE("generate ends where the model's folder says") {
+TEST_CASE("generate ends at the tokens that the model's folder names") {
   const TempFolder folder;
   for (const char* file : {"config.json", "model.safetensors"})
     fs::copy_file(golden_folders + "llama3_tiny/" + file, folder.path() / file);
@@ -116,7 +116,7 @@ TEST_CASE("generate ends where the model's folder says") {
   CHECK(refused(command).find("generation_config.json:1: ") != std::string::npos);
 }
 
-TEST_CASE("generate says what a run would hold") {
+TEST_CASE("generate reports the memory that a run would need") {
   const Result result = run(generate_llama + "--prompt x --max-new-tokens 50 --pp 2 --tp 2 --dry-run");
   CHECK(result.status == 0);
   CHECK(result.out.find("1 prompt of 1 at the same time, at most 51 positions each\n") == 0);

@@ -62,7 +62,7 @@ TEST_CASE("a wrong command line is one line on stderr, and exit status 2") {
   CHECK(refused("trian --pp 2") == "trian: unknown command; did you mean train?");
 }
 
-TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
+TEST_CASE("a stopped run saves its state, says how to resume, and resumes") {
   TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   for (const auto& [signal, status] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
@@ -203,7 +203,7 @@ TEST_CASE("a provoked failure names its rank and its step") {
   }
 }
 
-TEST_CASE("notes stand on stderr only where nothing is wrong") {
+TEST_CASE("notes appear on stderr only if nothing is wrong") {
   const std::string small = "--seq-len 8 --layers 1 --microbatches 1 --steps 1 ", nonsense = "PIPETRAIN_NONSENSE=1";
   for (const char* wrong : {"--metrics /dev/full", "--data nothing.txt", "--tp 3", "--device cpu --tp 3 --dry-run"}) {
     const Result result = run(small + wrong, nonsense);
@@ -252,7 +252,7 @@ TEST_CASE("sizes that a model has not are refused with those that it has") {
   CHECK_THAT(refused("watch nowhere"), Contains("nowhere: there is no such file or folder; check the path"));
 }
 
-TEST_CASE("doctor tells what is there") {
+TEST_CASE("doctor reports the features of the machine") {
   const Result result = run("doctor");
   CHECK(result.status == 0);
   CHECK(result.out.find("cpu        ok") != std::string::npos);

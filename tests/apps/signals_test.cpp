@@ -108,7 +108,7 @@ TEST_CASE("a run that waits for a reader of its metrics ends at the first signal
   CHECK(run.err() == "stopped by SIGTERM\n");
 }
 
-TEST_CASE("metrics that nobody reads keep no run that is stopped, which is saved") {
+TEST_CASE("metrics that nobody reads do not delay a stopped run, which is saved") {
   const TempFolder folder;
   const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
   const UnreadPipe unread(pipe);
@@ -121,7 +121,7 @@ TEST_CASE("metrics that nobody reads keep no run that is stopped, which is saved
   CHECK(names_in(save).size() == 1);
 }
 
-TEST_CASE("a trace that nobody reads keeps no run that is stopped, and costs nothing that was learned") {
+TEST_CASE("a trace that nobody reads does not delay a stopped run, nor cost its weights") {
   const TempFolder folder;
   const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
@@ -132,7 +132,7 @@ TEST_CASE("a trace that nobody reads keeps no run that is stopped, and costs not
   CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002"});
 }
 
-TEST_CASE("progress that nobody reads keeps no run that is stopped, which is saved") {
+TEST_CASE("progress that nobody reads does not delay a stopped run, which is saved") {
   const TempFolder folder;
   const fs::path save = folder.path() / "run", metrics = folder.path() / "m.jsonl", pipe = folder.path() / "pipe";
   const UnreadPipe unread(pipe);

@@ -43,7 +43,7 @@ TEST_CASE("bench gpu lists its rows and refuses what it does not know") {
   CHECK_THAT(program.err, Contains("BENCH_PROGRAM"));
 }
 
-TEST_CASE("bench gpu measures rows with all their parts, beside the peer it is given") {
+TEST_CASE("bench gpu measures rows with all their parts, and the peer that it is given") {
   TempFolder folder;
   folder.write("peer.py", "");
   // Prints its own command line, in the form in which a program started by torchrun prints its figures.
@@ -83,7 +83,7 @@ TEST_CASE("bench gpu measures rows with all their parts, beside the peer it is g
   CHECK(!std::filesystem::exists(folder.path() / "kept/cpu-tiny-pp2/tokens.jsonl"));
 }
 
-TEST_CASE("bench gpu says what failed, goes on, and ends with status 1") {
+TEST_CASE("bench gpu says what failed, continues, and ends with status 1") {
   TempFolder folder;
   folder.write("peer.py", "");
   const auto torchrun = folder.write("torchrun", "#!/bin/sh\necho 'CUDA out of memory' >&2\nexit 1\n");

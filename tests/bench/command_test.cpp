@@ -33,7 +33,7 @@ bool is_dead(long pid) {
 
 }  // namespace
 
-TEST_CASE("a command's status, output and last words are told") {
+TEST_CASE("a command's status, output and last words are reported") {
   TempFolder folder;
   Command good = shell(folder, "echo $GREETING; echo aside >&2");
   good.environment["GREETING"] = "hello";

@@ -149,7 +149,7 @@ TEST_CASE("the limit can be measured on a device") {
   CHECK(limit_of(row, ops).tokens_per_second > 0);
 }
 
-TEST_CASE("a step's time is shared out, and what nothing accounts for is the host's") {
+TEST_CASE("a step's time is divided into shares, and the remainder is the host's") {
   // Two devices, 100 ms. The first is busy for 60 ms, the second for 50; actions run from 5 to 95; the verdict takes
   // 10. The host had enqueued all but the second's F in time.
   std::vector<DeviceTrace> devices = {
@@ -194,7 +194,7 @@ TEST_CASE("schedules are ranked right when none that is measured slower is simul
   CHECK(ranked_right({result_of("a", 1.0, 1.01), result_of("b", 1.001, 1.0)}));  // measured as equal
 }
 
-TEST_CASE("the fastest schedule that takes no more memory than the peer stands for a row") {
+TEST_CASE("the fastest schedule that takes no more memory than the peer represents a row") {
   RowResult result;
   result.ours = {result_of("1f1b", 0.13, 0.13), result_of("zb-v", 0.1, 0.1), result_of("zb-h1", 0.12, 0.12)};
   for (auto& one : result.ours) one.figures.memory_without_state = one.schedule.name == "zb-v" ? 16 : 9;
@@ -213,7 +213,7 @@ TEST_CASE("the fastest schedule that takes no more memory than the peer stands f
   CHECK(first() == "zb-v");  // all take more
 }
 
-TEST_CASE("a row of braids says how much of the exposed communication they hide") {
+TEST_CASE("a row of braids says how much of the exposed communication they overlap") {
   RowResult result;
   result.row = figures_row("llama2-7b-16l-tp2-braids");
   result.ours = {result_of("braided-v", 0.97, 0), result_of("1f1b", 1.0, 1.01)};

@@ -23,7 +23,7 @@ std::string changed_program(const TempFolder& folder, const std::string& name, c
 
 }  // namespace
 
-TEST_CASE("programs that compute the same are told from those that do not", "[slow]") {
+TEST_CASE("programs that compute the same are distinguished from those that do not", "[slow]") {
   const TempFolder folder;
   const auto compare = [&](const std::string& other, const std::string& runs) {
     return run_program(source_folder() + "/scripts/same_bits.sh", "'" + program_path() + "' '" + other + "' '" + runs + "'");

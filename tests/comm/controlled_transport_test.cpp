@@ -148,7 +148,7 @@ TEST_CASE("deliveries carry shapes and credits come back; edges can be closed an
   }
 }
 
-TEST_CASE("where one process cannot connect its edges, all hear why", "[transport]") {
+TEST_CASE("if one process cannot connect its edges, all learn why", "[transport]") {
   ControlledEdge edge(1);
   edge.end(1).refuses = "no road";
   edge.open([](int, int) {}, [](int) {});

@@ -22,7 +22,7 @@ float nearest_bf16(float value) {
 
 }  // namespace
 
-TEST_CASE("every number of 16 bits widens to what it stands for and comes back") {
+TEST_CASE("every 16-bit number widens to its value and converts back") {
   for (std::uint32_t value = 0; value < 0x10000U; ++value) {
     const auto bits = static_cast<std::uint16_t>(value);
     const float bf16 = from_bf16(bits), f16 = from_f16(bits), expected = test::from_half(bits);

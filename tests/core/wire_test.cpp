@@ -59,7 +59,7 @@ std::string end_of(const Bytes& bytes, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("what is written for another process is read as it was", "[wire]") {
+TEST_CASE("values written for another process are read back unchanged", "[wire]") {
   WireWriter writer;
   writer.number(std::numeric_limits<std::int64_t>::min());
   writer.number(std::uint16_t{65535});
@@ -101,7 +101,7 @@ TEST_CASE("numbers for other processes are little-endian", "[wire]") {
   CHECK(bytes_of(1.0F) == bytes_of(std::uint32_t{0x3f800000}));
 }
 
-TEST_CASE("bytes that cannot be what is read are refused", "[wire]") {
+TEST_CASE("bytes that do not fit the read type are refused", "[wire]") {
   const auto error_of = [](const Bytes& bytes, auto read) -> std::string {
     WireReader reader(bytes);
     try {
@@ -124,7 +124,7 @@ TEST_CASE("bytes that cannot be what is read are refused", "[wire]") {
   CHECK_THAT(error_of(bytes_of(1), [](auto& reader) { reader.end(); }), Contains("more bytes than it should"));
 }
 
-TEST_CASE("whatever the bytes are, a reader takes no more than there are", "[wire]") {
+TEST_CASE("a reader never reads beyond the bytes, whatever they are", "[wire]") {
   std::mt19937 random(14);
   for (int round = 0; round < 20'000; ++round) {
     Bytes bytes(random() % 200);

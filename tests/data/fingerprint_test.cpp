@@ -70,7 +70,7 @@ TEST_CASE("order, sizes and weights of files are part of the fingerprint") {
   CHECK(std::set<std::uint64_t>{of(a, {}, b), of(b, {}, a), of(a, 1, b), of(a, 2, b), fingerprint(folder.path())}.size() == 5);
 }
 
-TEST_CASE("of very large text files the sizes, both ends and what lies between at intervals count") {
+TEST_CASE("the fingerprint of very large text files covers their sizes, both ends and blocks at intervals") {
   const TempFolder folder;
   const fs::path file = folder.write("large.txt", "");
   constexpr std::uint64_t bytes = 300'000'000;  // holes: nothing is on the disk

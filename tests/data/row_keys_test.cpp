@@ -170,7 +170,7 @@ TEST_CASE("beside texts whose keys were named other forms of rows are passed ove
   CHECK_THAT(keys_error(R"({"text": "abc", "label": "a"})", "", options), StartsWith("rows.jsonl:1: \"label\" is not"));
 }
 
-TEST_CASE("of a message all that a template may render is refused, and what is null, empty or counts as any does is not") {
+TEST_CASE("a message's keys that a template may render are refused, unless they are null, empty or without effect") {
   const auto error = [](const std::string& field) {
     return keys_error(
         R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a", )" + field + "}]}", "");

@@ -50,7 +50,7 @@ Tokens row_tokens(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("of a prompt and a response only the response counts") {
+TEST_CASE("only the response counts in a row of a prompt and a response") {
   const TempFolder folder;
   const auto data = open_dataset(rows_options(folder.write("a.jsonl", R"({"prompt": "2+2=", "response": "4"})"
                                                                       "\n"
@@ -63,7 +63,7 @@ TEST_CASE("of a prompt and a response only the response counts") {
   check_sizes(*data);
 }
 
-TEST_CASE("of a chat only the answers count, with what ends them") {
+TEST_CASE("only the answers of a chat count, with the tokens that end them") {
   const TempFolder folder;
   DatasetOptions options = rows_options(folder.write(
       "a.jsonl",

@@ -23,7 +23,7 @@ std::string lfs_error(const Open& open) {
   return "";
 }
 
-TEST_CASE("a pointer of Git LFS is told from the file that it stands for, however it is opened") {
+TEST_CASE("a pointer of Git LFS is refused however it is opened") {
   const TempFolder folder;
   const auto file = folder.write("model.safetensors", lfs_pointer);
   const std::string expected =

@@ -54,7 +54,7 @@ TEST_CASE("JSON is read as nlohmann's own parser reads it, whole, by members, an
   for (const char* scalar : {"1", "\"a\"", "null", "[]"}) CHECK(parse_json(scalar, {"x"}).dump() == json::parse(scalar).dump());
 }
 
-TEST_CASE("what is no JSON is refused with file and line") {
+TEST_CASE("invalid JSON is refused with file and line") {
   CHECK_THAT(error_of("{\"a\": 1,\n\"b\": }"), StartsWith("x.json:2: not valid JSON: syntax error"));
   CHECK_THAT(error_of("{\"a\": 1}\n\n x"), StartsWith("x.json:3: not valid JSON"));
   CHECK_THAT(error_of(""), StartsWith("x.json:1: not valid JSON"));
@@ -65,7 +65,7 @@ TEST_CASE("what is no JSON is refused with file and line") {
   CHECK_THAT(error_of("{]", {}, {"x: header", false}), StartsWith("x: header: not valid JSON"));
 }
 
-TEST_CASE("nothing hides behind a NUL byte") {
+TEST_CASE("text after a NUL byte is not ignored") {
   for (const std::string& text : {std::string("{}\0", 3), std::string("{}\0{\"a\": 1}", 11), std::string("\0", 1)})
     CHECK_THAT(error_of(text), StartsWith("x.json:1: not valid JSON: it holds a NUL byte"));
   CHECK_THAT(error_of(std::string("{\"a\":\n\"\0\"}", 10)), StartsWith("x.json:2: "));

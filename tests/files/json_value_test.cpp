@@ -125,7 +125,7 @@ TEST_CASE("JSON is written as nlohmann's library writes it, in both orders of ke
   }
 }
 
-TEST_CASE("what was written is read back as the same value") {
+TEST_CASE("a written value is read back unchanged") {
   Documents documents(2);
   for (int round = 0; round < 2000; ++round) {
     const Json written = documents.document(4).ours;
@@ -154,7 +154,7 @@ TEST_CASE("numbers have the shortest text that gives them back") {
   CHECK(Json(std::numeric_limits<std::uint64_t>::max()).dump() == "18446744073709551615");
 }
 
-TEST_CASE("what is not UTF-8 is replaced or refused as nlohmann's library does") {
+TEST_CASE("bytes that are not UTF-8 are replaced or refused as in nlohmann's library") {
   Documents documents(4);
   int refused = 0;
   for (int round = 0; round < 5000; ++round) {
@@ -228,7 +228,7 @@ TEST_CASE("a value asked for as another kind throws") {
   CHECK_THROWS_AS(Json(1).add("a"), JsonMisuse);
 }
 
-TEST_CASE("what is no object has no members, and what is no array no elements") {
+TEST_CASE("only an object has members, and only an array has elements") {
   for (const Json& value : {Json(), Json(true), Json(1), Json("a"), Json::array({1})}) {
     CHECK(value.find("a") == nullptr);
     CHECK(!value.contains("a"));

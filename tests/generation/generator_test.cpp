@@ -96,7 +96,7 @@ TEST_CASE("a text ends with any of the ids that end it, which is no part of it")
   CHECK(cut[0] == Ids(whole[0].begin(), first));
 }
 
-TEST_CASE("what generating takes is known before, and refused where there is too little") {
+TEST_CASE("the memory of generation is known in advance, and refused if there is too little") {
   GenerationJob job = golden_job(golden_texts()[0], 2, 2);
   const auto estimate = estimate_generation(job);
   REQUIRE(estimate.devices.size() == 4);

@@ -80,7 +80,7 @@ TEST_CASE("in fp8 a tensor-parallel rank holds its part of the matrices, and the
   }
 }
 
-TEST_CASE("with scales of tiles and blocks a stage holds those of each layout beside it") {
+TEST_CASE("with scales of tiles and blocks a stage also holds the scales of each layout") {
   const Numerics bf16{.precision = Precision::bf16()}, blocks{.precision = Precision::fp8_of_blocks()};
   const auto tokens = static_cast<std::size_t>(shape.tokens());
   // Each layout has a scale for 128 x 128 weights, in rows of a multiple of 4: qkv, attention's output, gate and up, down.

@@ -232,7 +232,7 @@ TEST_CASE("neighbours in every arena that decay alike are stepped as one", "[opt
   }
 }
 
-TEST_CASE("what is frozen keeps its weights and stays out of the norm", "[optimizer]") {
+TEST_CASE("frozen tensors keep their weights and stay out of the norm", "[optimizer]") {
   const ModelConfig config = tied_config();
   ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);
   const auto is_frozen = [](const Parameter& parameter) { return parameter.role == TensorRole::mlp_in_weight; };

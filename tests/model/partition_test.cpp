@@ -102,7 +102,7 @@ TEST_CASE("recomputation makes the head's share smaller, and its stage takes mor
   CHECK(blocks_more > 0);
 }
 
-TEST_CASE("where as many layers of each part recompute, the parts are those of recomputing less") {
+TEST_CASE("if equally many layers of each part recompute, the parts are those of less recomputation") {
   const ModelConfig large = preset_config("llama3-8b");
   for (const int parts : {2, 4, 8}) {
     const Numerics some{.recompute = Recompute::full, .recompute_layers = 2};
@@ -127,7 +127,7 @@ TEST_CASE("the second forward of a head in slices or chunks counts, and its stag
   CHECK(partition_blocks(large, 8, 4096, {}, 4) != partition_blocks(large, 8, 4096));
 }
 
-TEST_CASE("a cut deals out the blocks as it says, and tells them again") {
+TEST_CASE("a cut assigns its numbers of blocks, and can be read back from them") {
   ModelConfig config = preset_config("tiny");
   config.layers = 3;
   for (const Cut& cut : {Cut{6}, Cut{1, 5}, Cut{2, 1, 3}, Cut{1, 1, 1, 1, 1, 1}}) {

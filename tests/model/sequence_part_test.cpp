@@ -6,7 +6,7 @@
 
 using namespace pipetrain;
 
-TEST_CASE("the parts of a sequence's slices have each position once, and runs of tokens stand one behind the other") {
+TEST_CASE("the parts of a sequence's slices have each position once, and ranges of tokens are contiguous") {
   for (const int size : {1, 2, 3}) {
     std::set<std::int64_t> positions;
     std::int64_t first = 0;

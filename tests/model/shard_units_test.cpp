@@ -58,7 +58,7 @@ TEST_CASE("replicas own every element once, in runs of whole norm blocks") {
   }
 }
 
-TEST_CASE("replicas own equally much, but for about a block each") {
+TEST_CASE("replicas own equally much, up to about a block each") {
   for (const std::string name : {"gpt2", "llama2-7b"}) {
     for (const int replicas : {2, 3, 4, 8}) {
       const ModelConfig config = named_model(name, {});

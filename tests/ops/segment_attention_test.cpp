@@ -216,7 +216,7 @@ TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[
   });
 }
 
-TEST_CASE("what each stretch of keys gives may be rounded before it is merged, and its gradients add up", "[ops][segments]") {
+TEST_CASE("the output for each range of keys may be rounded before it is merged, and its gradients add up", "[ops][segments]") {
   struct Case {
     SegmentShape shape;
     std::vector<std::int64_t> cuts;

@@ -64,7 +64,7 @@ TEST_CASE("a line of metrics reads back to the bit") {
   CHECK(!parse_metrics_line(R"({"step":3,"eval_loss":2.5,"perplexity":12})", "here"));
 }
 
-TEST_CASE("evaluations stand between the steps and go with them") {
+TEST_CASE("evaluations are kept between the steps and removed with them") {
   const EvaluationMetrics evaluation{.step = 2, .eval_loss = 0.1, .perplexity = 1.5};
   const std::string line = to_json_line(evaluation);
   CHECK(line == R"({"step":2,"eval_loss":0.10000000000000001,"perplexity":1.5,"accuracy":null,"f1":null})");

@@ -154,7 +154,7 @@ TEST_CASE("a page of a run that is gone is given its end, and any other is left 
   CHECK(!with_end("", 0, RunState::failed, "no page"));
 }
 
-TEST_CASE("a page that says that its run goes on holds when it was written, and reads the clock of who looks") {
+TEST_CASE("the page of a running run contains its time of writing, and compares it with the reader's clock") {
   Page page(10);
   page.page.state = RunState::running;
   page.page.written = 1234567890;

@@ -66,7 +66,7 @@ TEST_CASE("moves come in pairs around what waits long, and leave the compute as 
   }
 }
 
-TEST_CASE("what has moved out takes no place on the device, and some outside") {
+TEST_CASE("offloaded activations take memory outside of the device, and none on it") {
   const Plan gpipe = build_schedule("gpipe", {1, 1, 16});
   CHECK(validate(gpipe).front().chunks.front().peak_activations == 16);
   const ChunkNeeds all = validate(offload_activations(gpipe, 1)).front().chunks.front();
@@ -93,7 +93,7 @@ TEST_CASE("what has moved out takes no place on the device, and some outside") {
   }
 }
 
-TEST_CASE("transfers as long as a forward and half a backward hide behind compute, and longer ones show") {
+TEST_CASE("transfers as long as a forward and half a backward are overlapped with compute, and longer ones are not") {
   for (const Case& one : cases) {
     INFO(one.schedule << ", " << one.shape.stages << " stages");
     const Plan compute = with_end_of_step(compute_of(one), {}),

@@ -65,7 +65,7 @@ TEST_CASE("a braid is written with a plus") {
   CHECK(to_pytorch_csv(plan) == "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,(1F1;1B0)OVERLAP_F_B,1F2,1I1,1W1,1B2\n");
 }
 
-TEST_CASE("what cannot be braided is refused with the place") {
+TEST_CASE("actions that cannot be braided are refused with their location") {
   CHECK(braid_fault("stage 0: F0 F1+B0 F2+B1 B2\n") == "");
   CHECK(braid_fault("stage 0: F0 F1+F2 B0 B1 B2\n") == "");
   CHECK_THAT(braid_fault("stage 0: F0+B0 F1 F2 B1 B2\n"),
@@ -161,7 +161,7 @@ TEST_CASE("braids of any kind end with exactly the proven slots, in random messa
   CHECK(braided > 1000);
 }
 
-TEST_CASE("the parts of a braid alternate, and each one's collectives hide behind the other's compute") {
+TEST_CASE("the parts of a braid alternate, and each one's collectives are overlapped with the other's compute") {
   // There is nothing to overlap: one action follows the other.
   CHECK(braid_times({2, 0}, {3, 0}, 4).first_end == 2);
   CHECK(braid_times({2, 0}, {3, 0}, 4).end == 5);

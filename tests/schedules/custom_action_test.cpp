@@ -69,7 +69,7 @@ TEST_CASE("custom actions survive the way to text and back") {
   CHECK_THROWS_AS(to_pytorch_csv(plan), std::invalid_argument);
 }
 
-TEST_CASE("what custom actions say must be possible, and a wrong one is named") {
+TEST_CASE("custom actions must be possible, and a wrong one is named") {
   CHECK_THAT(custom_error(head + lists), Contains("stage 0: X0 is a custom action, and the plan does not say of what name"));
   CHECK_THAT(custom_error(head + customs + "custom X4: late\n" + lists), Contains("custom X3 is expected here, not \"X4\""));
   CHECK_THAT(custom_error(head + "custom X0: a of 0:F0\n" + lists), Contains("\"of\" is neither \"after\" nor \"uses\""));
@@ -139,7 +139,7 @@ TEST_CASE("stages with custom actions come to the end of every step, whichever m
   }
 }
 
-TEST_CASE("a stage that stands before a custom action says what it waits for") {
+TEST_CASE("a stage that waits for a custom action says for which") {
   const auto plan = std::make_shared<const Plan>(
       plan_of(head + "custom X0: gather after 1:F0 1:X1\ncustom X1: b\nstage 0: F0 X0 F1 B0 B1\nstage 1: F0 X1 B0 F1 B1\n"));
   StageProtocol stage(plan, 0, Order::planned);

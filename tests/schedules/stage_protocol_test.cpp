@@ -144,7 +144,7 @@ TEST_CASE("after an abort nothing is launched until the next step") {
   CHECK(next_planned(stage) == "F1");
 }
 
-TEST_CASE("events that cannot be are named") {
+TEST_CASE("impossible events are named") {
   StageProtocol stage(shared_plan("1f1b", {2, 1, 2}), 0, Order::planned);
   stage.begin_step();
   stage.input_arrived(InputKind::activation, 0, 0);

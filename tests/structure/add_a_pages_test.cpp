@@ -99,7 +99,7 @@ TEST_CASE("an operation is known in at most nine files, which docs/add-an-op.md 
   CHECK(paths_promised(page).size() == 9);
 }
 
-TEST_CASE("a transport is known in at most three places beside its own files") {
+TEST_CASE("a transport is known in at most three files besides its own") {
   std::set<std::string> others;
   for (const std::string& unit : units_naming(R"(\bTransportKind::ucx\b|\bmake_ucx_transport\b|[|]ucx\b)"))
     if (unit.rfind("comm/ucx/", 0) != 0 && unit != "comm/no_ucx") others.insert(unit);

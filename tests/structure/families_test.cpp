@@ -38,7 +38,7 @@ std::vector<std::string> sources() {
 
 }  // namespace
 
-TEST_CASE("only the files that docs/add-a-model.md lists tell model families apart") {
+TEST_CASE("only the files that docs/add-a-model.md lists distinguish model families") {
   const std::set<std::string> of_gpt2{"model/families/gpt2.cpp", "model/families/families.cpp", "model/families/presets.cpp"};
   std::set<std::string> found;
   for (const std::string& path : sources()) {

@@ -332,7 +332,7 @@ TEST_CASE("tune: an optimizer of one state takes less memory, and less time wher
   CHECK(static_cast<double>(lion.memory[0]) / static_cast<double>(adamw.memory[0]) == Approx(12.0 / 16).epsilon(0.03));
 }
 
-TEST_CASE("what no layout takes is an error that carries the setting") {
+TEST_CASE("a setting that no layout supports is an error that carries the setting") {
   LayoutRequest request = layout_request("tiny", 7);
   request.global_batch = 3;
   request.config.layers = 1;

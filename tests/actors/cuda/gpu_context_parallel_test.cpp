@@ -166,8 +166,7 @@ TEST_CASE("ranks on a GPU that share sequences learn what one rank learns in 8 a
   }
 }
 
-TEST_CASE("an evaluation finds the same loss on a GPU whoever shares sequences, and steps may begin before the verdict",
-          "[gpu][context]") {
+TEST_CASE("an evaluation finds the same loss on a GPU at every cp, and steps may begin before the verdict", "[gpu][context]") {
   const auto evaluated = [](int cp, int pp, bool early) {
     TrainJob job = ring_job(config_of(64), 512, with_gpu_ring(cp, {.pp = pp}));
     on_gpus(job, 1, Precision::bf16());

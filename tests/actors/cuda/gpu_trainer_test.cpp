@@ -241,7 +241,7 @@ TEST_CASE("fp8 over tensor-parallel ranks follows fp32, and is the same to the b
     for (const bool sequence_parallel : {true, false}) check_follows_over_ranks(precision, sequence_parallel, reference);
 }
 
-TEST_CASE("layers at the ends of a model in fp8 stay in bf16 where a run says so, alike on every layout", "[gpu]") {
+TEST_CASE("the outer layers of a model in fp8 stay in bf16 if the run asks for it, alike on every layout", "[gpu]") {
   const auto run_with = [](const Layout& layout, const Precision& precision, const Bf16Layers& layers) {
     TrainJob job = random_job(half_config(), 128, 8, layout);
     on_gpus(job, 1, precision);

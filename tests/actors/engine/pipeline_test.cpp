@@ -245,7 +245,7 @@ TEST_CASE("a step that is skipped launches no optimizer, and the next one does")
   }
 }
 
-TEST_CASE("what stages hold is asked of them, and a stage that cannot tell ends the run by name") {
+TEST_CASE("stages report their memory, and one that cannot ends the run by name") {
   class Keeper : public FailingCompute {
    public:
     explicit Keeper(StageId id) : FailingCompute(How::report, Action{ActionKind::forward, 9, 9}), id_(id) {}

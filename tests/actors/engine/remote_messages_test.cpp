@@ -91,7 +91,7 @@ Body sent_over() {
 
 }  // namespace
 
-TEST_CASE("every message between engines comes back as it was, to the bit", "[processes]") {
+TEST_CASE("every message between engines decodes to itself, to the bit", "[processes]") {
   std::size_t kinds = 0;
   for (const RemoteMessage& message : all_messages()) {
     INFO("kind " << message.body.index());

@@ -35,7 +35,7 @@ std::string fp8_refusal(const TrainJob& job) {
 
 }  // namespace
 
-TEST_CASE("fp8 is refused where its products are not built, and says what to take instead") {
+TEST_CASE("fp8 is refused on devices without its products, and the error says what to use instead") {
   TrainJob job = fp8_job();
   job.layout.tp = 4;
   CHECK(fp8_refusal(job) == "taken");

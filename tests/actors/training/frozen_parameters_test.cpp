@@ -145,7 +145,7 @@ TEST_CASE("frozen weights take neither gradients nor optimizer states, and in bf
   }
 }
 
-TEST_CASE("a run of frozen parts goes on from a checkpoint to the bit, and only with the parts that it trained", "[groups]") {
+TEST_CASE("a run with frozen parts resumes from a checkpoint to the bit, and only with the parts that it trained", "[groups]") {
   const RunRecord whole = run(frozen_job({2, 1, 1, 1}), 4);
   const TempFolder folder;
   Trainer first(frozen_job({2, 1, 1, 1}));

@@ -60,7 +60,7 @@ class WatchedSteps {
 
 }  // namespace
 
-TEST_CASE("a stage that computes for longer than simulated is told once, with its rank") {
+TEST_CASE("a stage that computes for longer than simulated is reported once, with its rank") {
   const TrainJob job = with_plan(golden_job("llama3_tiny", {2, 1, 2, 2}));
   WatchedSteps steps(job);
   HealthWatch watch(job, {});
@@ -80,7 +80,7 @@ TEST_CASE("a stage that computes for longer than simulated is told once, with it
                           Contains("20 steps in a row"));
 }
 
-TEST_CASE("a loss that jumps and a norm that grows are told once") {
+TEST_CASE("a loss that jumps and a norm that grows are reported once") {
   const TrainJob job = with_plan(golden_job("llama3_tiny", {}));
   WatchedSteps steps(job);
   HealthWatch watch(job, {});

@@ -99,7 +99,7 @@ TEST_CASE("several threads write different bytes of one place, host memory or a 
   }
 }
 
-TEST_CASE("a disk that fills up ends the stream that moves to it, by its folder's name, and nobody waits for ever") {
+TEST_CASE("a full disk ends the stream that writes to it, by its folder's name, and nothing waits for ever") {
   constexpr std::size_t block = 4 * granularity;
   const TempFolder folder;
   const auto device = make_cpu_device(0, 1);

@@ -24,7 +24,7 @@ StageTrace trace(int replica, int stage, const std::vector<TimedRun>& actions) {
 
 }  // namespace
 
-TEST_CASE("a message's time is told by who stood idle for it, and only by that") {
+TEST_CASE("a message's time is known only from a stage that idled for it") {
   const auto times =
       transfer_times(Placement::looping(2, 1), {trace(0, 0, {{"F0", 0, 10}, {"F1", 10, 20}, {"B0", 35, 50}, {"B1", 50, 60}}),
                                                 trace(0, 1, {{"F0", 12, 20}, {"B0", 20, 31}, {"F1", 31, 40}, {"B1", 40, 48}})});

@@ -81,7 +81,7 @@ TEST_CASE("processes write the text that one process writes, to the letter", "[l
   }
 }
 
-TEST_CASE("the word generate stands anywhere among launch's options", "[launch]") {
+TEST_CASE("the word generate may be anywhere among launch's options", "[launch]") {
   const std::string options = "--pp 2 --prompt generate --device cpu --model " + test_data() + "/golden/llama3_tiny";
   const Result alone = run("generate " + options);
   CHECK(run("launch --nproc 2 generate " + options).out == alone.out);
@@ -135,7 +135,7 @@ TEST_CASE("a signal to the launch, or to any process, ends text after its token"
   }
 }
 
-TEST_CASE("what is wrong with text of several processes is told in one line", "[launch]") {
+TEST_CASE("an error in text generation over several processes gives one line", "[launch]") {
   const auto check = [](const std::string& arguments, const std::string& begin) {
     const std::string line = refused(arguments);
     INFO(line);

@@ -131,7 +131,7 @@ TEST_CASE("processes of a pipeline learn what one process learns, to the bit", "
   }
 }
 
-TEST_CASE("a run of several processes tells what carries its data", "[launch]") {
+TEST_CASE("a run of several processes reports its transport", "[launch]") {
   const std::string options = "--device cpu --pp 2 --steps 1 --layers 2 --seq-len 8 --microbatches 2";
   CHECK_THAT(run("launch --nproc 2 " + options).err, Contains("between processes: ucx\n"));
   CHECK_THAT(run(options).err, !Contains("between processes"));
@@ -230,7 +230,7 @@ TEST_CASE("a signal to the launch, or to any process, stops the run after its st
   }
 }
 
-TEST_CASE("a signal to processes whose run has not begun is told once", "[launch]") {
+TEST_CASE("a signal to processes whose run has not begun is reported once", "[launch]") {
   const int port = HeldPort(0).port();
   const std::string place = " WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port);
   LiveRun first("--pp 3 " + for_ever, "RANK=0" + place), second("--pp 3 " + for_ever, "RANK=1" + place);
@@ -241,7 +241,7 @@ TEST_CASE("a signal to processes whose run has not begun is told once", "[launch
   CHECK(second.err().empty());
 }
 
-TEST_CASE("SIGUSR1 to the launch, or to any process, tells who waits for whom in the whole run", "[launch]") {
+TEST_CASE("SIGUSR1 to the launch, or to any process, prints which stage waits for which in the whole run", "[launch]") {
   for (const int process : {-1, 0, 1}) {
     LiveLaunch launch(for_ever + "--nproc 2 --pp 2");
     if (process < 0) {
@@ -276,7 +276,7 @@ TEST_CASE("a run that is started again learns what an undisturbed one learns", "
   }
 }
 
-TEST_CASE("what fails each time is not started again for ever", "[launch]") {
+TEST_CASE("a run that fails each time is not started again for ever", "[launch]") {
   const TempFolder folder;
   const std::string save = "--save '" + (folder.path() / "run").string() + "' ";
   // Wrong input, and a NaN, would occur again.
@@ -313,7 +313,7 @@ TEST_CASE("too few open files for UCX are one line that names the limit", "[laun
   }
 }
 
-TEST_CASE("a report of a run whose process 0 is killed says so, by the launch", "[launch]") {
+TEST_CASE("launch completes the report of a run whose process 0 is killed", "[launch]") {
   const TempFolder folder;
   const fs::path page = folder.path() / "r.html";
   LiveLaunch launch("--nproc 2 --pp 2 --report '" + page.string() + "' " + for_ever);
@@ -340,7 +340,7 @@ TEST_CASE("processes that launchers start train together", "[launch]") {
   CHECK(learned(folder.path()) == train_launched("", "--pp 2 --steps 2"));
 }
 
-TEST_CASE("two launches on one host stand for two hosts", "[launch]") {
+TEST_CASE("two launches on one host act as two hosts", "[launch]") {
   const auto port = std::to_string(HeldPort(0).port());
   const std::string options = small_launch + "--pp 4 --steps 3 --nproc 2 --nnodes 2 --master 127.0.0.1:" + port;
   const TempFolder folder;
@@ -382,7 +382,7 @@ TEST_CASE("a dry run refuses what a run refuses because ranks of one stage are i
   CHECK(run("launch --nproc 2 --tp 2 --dp 2 --pp 3 --order ready --dry-run " + small_launch).status == 0);
 }
 
-TEST_CASE("a process with another token is refused, and the others go on waiting", "[launch]") {
+TEST_CASE("a process with another token is refused, and the others keep waiting", "[launch]") {
   const std::string options =
       "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 2 --master 127.0.0.1:" + std::to_string(HeldPort(0).port()) + " " +
       small_launch;
@@ -429,7 +429,7 @@ TEST_CASE("a launch at the address of another one ends with that cause alone", "
   CHECK(earlier.run().end_by(SIGTERM) == 143);
 }
 
-TEST_CASE("a process of another job is refused in one line, and the run goes on waiting for its own", "[launch]") {
+TEST_CASE("a process of another job is refused in one line, and the run keeps waiting for its own", "[launch]") {
   const std::string options = small_launch + "--pp 2 --steps 2 ";
   const std::string tasks = "SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_STEP_ID=0 ";
   const std::string master = "--master 127.0.0.1:" + std::to_string(HeldPort(0).port());
@@ -453,7 +453,7 @@ TEST_CASE("processes that launch starts have the program's name", "[launch]") {
   CHECK(launch.run().end_by(SIGTERM) == 143);
 }
 
-TEST_CASE("wrong input of one process is told once, and ends all", "[launch]") {
+TEST_CASE("wrong input of one process is reported once, and ends all", "[launch]") {
   const ProcessMark mark;
   const Result result = run("launch --nproc 2 --pp 2 --steps 2 --data /nowhere/at-all.txt " + small_launch, mark.variable());
   CHECK(result.status == 2);
@@ -482,7 +482,7 @@ TEST_CASE("launch finds programs where a shell does, and hands them options that
   CHECK_THAT(run("launch --nproc 2 --help true").out, StartsWith("pipetrain launch --nproc N"));
 }
 
-TEST_CASE("a signal to the launch of a program is no failure of its processes", "[launch]") {
+TEST_CASE("a signal to the launch of a program is not a failure of its processes", "[launch]") {
   for (const auto& [signal, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGHUP, 129}}) {
     const TempFolder folder;
     const std::string begun = (folder.path() / "begun").string();

@@ -153,7 +153,7 @@ TEST_CASE("tasks of srun learn what the processes of launch learn, keep apart fr
   CHECK_THAT(err, Contains("SIGTERM: finishing this step, then saving"));
 }
 
-TEST_CASE("what the script of a Slurm job runs without srun is one process", "[launch][slow]") {
+TEST_CASE("a program that a Slurm job's script runs without srun is one process", "[launch][slow]") {
   const test::OneNodeSlurm slurm;
   if (!slurm.why_not().empty()) return test::skip("Slurm: " + slurm.why_not());
   const TempFolder folder;

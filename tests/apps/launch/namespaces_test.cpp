@@ -52,7 +52,7 @@ std::string alone() { return run("--pp 2 --device cpu --steps 20").out; }
 
 }  // namespace
 
-TEST_CASE("two hosts train as the page about several hosts says", "[launch][slow][alone]") {
+TEST_CASE("two hosts train as docs/multi-node.md says", "[launch][slow][alone]") {
   if (!can_make_namespaces()) return test::skip("needs root, ip netns, and no namespaces called a and b");
   const std::string expected = alone();
   const Result result = follow_page("");

@@ -51,7 +51,7 @@ TEST_CASE("a step and a save must fit into what the launcher leaves after SIGTER
   CHECK(first.fits_step(true, {}));  // no step is done
 }
 
-TEST_CASE("a run with no time for its step saves the one before at once, and goes on from it to the same bits", "[launch]") {
+TEST_CASE("a run with no time for its step saves the previous one at once, and resumes from it to the same bits", "[launch]") {
   const TempFolder whole;
   REQUIRE(run(small_stopped + "--steps 5 " + save_to(whole)).status == 0);
   for (const std::string command : {"", "launch --nproc 2 "}) {
@@ -76,7 +76,7 @@ TEST_CASE("a run with no time for its step saves the one before at once, and goe
   }
 }
 
-TEST_CASE("a step that is left in the middle changes no bit of what goes on, in any layout", "[launch][slow]") {
+TEST_CASE("an abandoned step changes no bit of the resumed run, in any layout", "[launch][slow]") {
   for (const char* layout : {"--pp 2", "--pp 2 --dp 2 --zero 1", "--dp 2 --zero 3", "--pp 2 --post-validation on",
                              "--pp 2 --precision bf16 --post-validation on", "--tp 2 --pp 2 --schedule zb-v"}) {
     INFO(layout);

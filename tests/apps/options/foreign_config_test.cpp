@@ -140,7 +140,7 @@ TEST_CASE("a DeepSpeed file's optimizer on the CPU is offloaded") {
   CHECK(run.offload == Offload{.optimizer = true});
 }
 
-TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its key") {
+TEST_CASE("an unsupported value in a DeepSpeed file is refused by its key") {
   const auto answer = [](const std::string& rest) { return foreign_error("ds.json", "{\n" + batch + "\n" + rest + "}"); };
   CHECK_THAT(answer(R"("optimizer": {"type": "Lamb"})"),
              StartsWith("ds.json:3: optimizer.type: lamb is not built; known are AdamW, Adam, FusedAdam, Lion"));
@@ -192,7 +192,7 @@ TEST_CASE("sharded replicas of other systems are --zero here") {
   CHECK(replicas(from("mega.args", "--use-distributed-optimizer", {"--dp", "2"})) == std::pair<std::int64_t, int>{2, 1});
 }
 
-TEST_CASE("what a torchtitan file asks for that is not so here is refused by its key, but for what the command line gives") {
+TEST_CASE("an unsupported value in a torchtitan file is refused by its key, unless the command line gives the option") {
   CHECK_THAT(foreign_error("tt.toml", "[training]\ndataset = 'c4'\n"),
              StartsWith("tt.toml:2: training.dataset: data is files here: give --data PATH"));
   const TempFolder folder;

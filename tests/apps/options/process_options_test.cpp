@@ -247,7 +247,7 @@ TEST_CASE("a run that is started again goes on from what it has saved, without t
   CHECK(!options.run.saving.load);
 }
 
-TEST_CASE("what a launcher leaves after SIGTERM comes from the option, else from the launcher") {
+TEST_CASE("the grace after SIGTERM comes from the option, else from the launcher") {
   CHECK(!parse_processes({}).processes.stop_grace);
   CHECK(parse_processes({"--stop-grace", "5"}).processes.stop_grace == std::chrono::seconds(5));
   CHECK(parse_processes({}, {{"PIPETRAIN_STOP_GRACE", "6"}}).processes.stop_grace == std::chrono::seconds(6));

@@ -187,7 +187,7 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   CHECK(parse_train({}, {{"PIPETRAIN_LOSS_SCALE", "2"}}).run.loss_scale.initial == 2);
 }
 
-TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
+TEST_CASE("a section that a DeepSpeed file turns off sets no option") {
   const TempFolder folder;
   const auto from = [&](const std::string& name, const std::string& content, Words words = {}) {
     words.insert(words.end(), {"--config", folder.write(name, content).string()});
@@ -208,7 +208,7 @@ TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
   CHECK(from("ds.json", R"({"bf16": false, "precision": "fp32"})").run.numerics.precision == Precision::fp32());
 }
 
-TEST_CASE("what is offloaded, and where to") {
+TEST_CASE("the options of offloading name what is offloaded, and where to") {
   CHECK_FALSE(parse_train({"--zero", "0", "--offload", "off"}).run.offload.any());
   CHECK_FALSE(parse_train({"--offload", "none"}).run.offload.any());
   CHECK(parse_train({"--offload", "optimizer"}).run.offload == Offload{.optimizer = true});

@@ -325,7 +325,7 @@ TEST_CASE("an error names the layer that gave the value") {
   CHECK(config_error("run.json", "{\"zero\": 1}").find("run.json:1: zero = 1: ") == 0);
 }
 
-TEST_CASE("what a file of DeepSpeed's turns on is answered with ours") {
+TEST_CASE("a feature that a DeepSpeed file turns on is answered with the option for it") {
   const auto answer = [](const std::string& content) { return config_error("ds.json", content); };
   CHECK_THAT(answer(R"({"fp16": {"enabled": true}})"), Contains("here it is --precision fp16"));
   CHECK_THAT(answer(R"({"bf16": {"enabled": true}})"), Contains("here it is --precision bf16"));

@@ -52,7 +52,7 @@ TEST_CASE("a record of a run for which the disk has no room is one line and stat
   }
 }
 
-TEST_CASE("what the other commands write is there whole, or not at all") {
+TEST_CASE("the files of the other commands are written whole, or not at all") {
   const TempFolder folder;
   const std::string place = folder.path().string() + "/", tokenizer = test_data() + "/data/tokenizers/fixtures/gpt2.json";
   for (const std::string& command :

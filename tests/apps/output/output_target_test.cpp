@@ -125,7 +125,7 @@ TEST_CASE("inputs that are pipes or devices are refused, and nobody waits for a 
   }
 }
 
-TEST_CASE("what cannot be written is refused before anything runs") {
+TEST_CASE("outputs that cannot be written are refused before anything runs") {
   const TempFolder folder;
   const std::string place = folder.path().string() + "/";
   fs::create_symlink("circle", folder.path() / "circle");

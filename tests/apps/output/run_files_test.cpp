@@ -75,7 +75,7 @@ TEST_CASE("results that cannot be written to stdout are an error") {
   CHECK(WEXITSTATUS(status) == 2);
 }
 
-TEST_CASE("what is saved is a result: that its line cannot be printed costs a note") {
+TEST_CASE("a saved run succeeds with a note if its result line cannot be printed") {
   const TempFolder folder;
   const fs::path err = folder.path() / "err", save = folder.path() / "run";
   for (const char* target : {"> /dev/full", ">&-"}) {
@@ -259,7 +259,7 @@ TEST_CASE("too few threads are one line") {
   CHECK_THAT(threads.err, Contains("pipetrain: error: the host") && Contains("threads") && Contains("ulimit"));
 }
 
-TEST_CASE("whatever a limit on memory leaves no room for, the run succeeds or ends in a line") {
+TEST_CASE("under any limit on memory, the run succeeds or ends in a line") {
   for (int kib = 60'000; kib < 500'000; kib += 40'000) {
     const std::string limit = "ulimit -v " + std::to_string(kib) + ";";
     // Libraries give up with their own messages before the program begins.

@@ -126,7 +126,7 @@ TEST_CASE("a chat is learned in the template that is named, and only its answers
              Contains("chats.jsonl:1") && Contains("name the chat template"));
 }
 
-TEST_CASE("a run skips and counts the steps without a label, and goes on behind them") {
+TEST_CASE("a run skips and counts the steps without a label, and continues after them") {
   const TempFolder folder;
   const std::vector<int> learned(33, 5);
   std::vector<int> last_only(33, -100);
@@ -159,7 +159,7 @@ TEST_CASE("a run skips and counts the steps without a label, and goes on behind 
   CHECK(skipped == "xx--xx");
 }
 
-TEST_CASE("keys of rows that nobody knows are named in one note") {
+TEST_CASE("unknown keys of rows are named in one note") {
   const TempFolder folder;
   const std::string data = folder
                                .write("rows.jsonl", R"({"text": "some text to learn", "id": 1, "mood": "good"})"

@@ -64,7 +64,7 @@ TEST_CASE("losses and norms read back to the bit") {
   }
 }
 
-TEST_CASE("a metrics file starts anew, or goes on after the steps that were done") {
+TEST_CASE("a metrics file starts anew, or continues after the steps that were done") {
   TempFolder folder;
   const auto path = folder.write("m.jsonl", "old\n");
   StepMetrics metrics;
@@ -102,7 +102,7 @@ TEST_CASE("a metrics file that cannot be written is an input error") {
   }
 }
 
-TEST_CASE("progress tells step, loss, norm, rate, speed, bubble and time to go") {
+TEST_CASE("progress shows step, loss, norm, rate, speed, bubble and remaining time") {
   CHECK(plain_line(some_progress()) ==
         "step 50/200  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03");
   StepProgress progress = some_progress();
@@ -130,7 +130,7 @@ TEST_CASE("the bar fits its terminal") {
   CHECK(bar_line(some_progress(), 30) == "50/200 loss 4.5321 norm 1.234");
 }
 
-TEST_CASE("plain lines come at the interval, first and last; notes stand between them") {
+TEST_CASE("plain lines appear at the interval, first and last; notes appear between them") {
   std::string out;
   Progress::Style style;
   style.log_interval = 10;

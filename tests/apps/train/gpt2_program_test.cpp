@@ -32,7 +32,7 @@ const std::string small_gpt2 = " --device cpu --threads 1 --seq-len 16 --lr-sche
 
 }  // namespace
 
-TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to") {
+TEST_CASE("a GPT-2 with dropout trains with it, or without on request") {
   const TempFolder folder, outputs;
   const std::string model = "--model " + write_with_dropout(folder);
   const auto losses = [&](const std::string& arguments) {
@@ -87,7 +87,7 @@ TEST_CASE("a model file of llm.c trains, in any layout, and writes as the folder
   CHECK(written.out == run("generate --model " + golden_gpt2.string() + prompt).out);
 }
 
-TEST_CASE("what tune and simulate say of a GPT-2 made with dropout holds") {
+TEST_CASE("the estimates of tune and simulate hold for a GPT-2 with dropout") {
   const TempFolder folder;
   const std::string model = "--model " + write_with_dropout(folder);
   const auto tuned = run("tune " + model + " --devices 2 --device cpu --count 1 --json");
@@ -117,7 +117,7 @@ TEST_CASE("tune plans in fp32 where bf16 on GPUs has no heads of a GPT-2's size,
   CHECK(usual.out == fp32.out);
 }
 
-TEST_CASE("a GPT-2 with dropout goes on from its checkpoint to the same bits, in other stages") {
+TEST_CASE("a GPT-2 with dropout resumes from its checkpoint to the same bits, in other stages") {
   const TempFolder folder;
   const auto train = [&](const std::string& name, const std::string& arguments) {
     const auto result = run("--model " + golden_gpt2.string() + small_gpt2 + " --dropout 0.1 --tp 2 --save " +

@@ -61,7 +61,7 @@ std::string loss_of(const ModelFolder& folder, const std::string& arguments) {
   return json::parse(line)["loss"].dump();
 }
 
-TEST_CASE("chat templates beside the usual one go into checkpoints, models and exports, and are checked like the rest") {
+TEST_CASE("additional chat templates are copied into checkpoints, models and exports, and are checked like the rest") {
   const ModelFolder folder(folder_config(2));
   const fs::path kept = fs::path("additional_chat_templates") / "rag.jinja";
   fs::create_directory(folder.model / kept.parent_path());
@@ -109,7 +109,7 @@ TEST_CASE("a tied model that is drawn anew is tied, whatever its weights hold") 
   CHECK(json::parse(read_file(folder.run_folder / "model/config.json"))["tie_word_embeddings"] == true);
 }
 
-TEST_CASE("a model with more layers in its weights than in config.json trains with the option that says how many") {
+TEST_CASE("a model with more layers in its weights than in config.json trains with the option for their number") {
   const ModelFolder folder(folder_config(3));
   folder.set("num_hidden_layers", 2);
   CHECK_THAT(refused(folder.train()), StartsWith("--layers 2: is not given, and ") &&
@@ -160,7 +160,7 @@ TEST_CASE("a Llama's embedding of the padding token learns from the head alone, 
   for (const std::int64_t other : {5, 9}) CHECK(row_of(after, other) != row_of(before, other));
 }
 
-TEST_CASE("generation_config.json goes with the model, and says before config.json what ends a text") {
+TEST_CASE("generation_config.json is copied with the model, and its end token takes precedence over config.json's") {
   const ModelFolder folder(folder_config(1));
   json ids = json::array();
   for (int id = 299; id >= 0; --id) ids.push_back(id);
@@ -220,7 +220,7 @@ TEST_CASE("pointers of Git LFS are named in the place of weights, tokenizer and 
   refuses(folder.generate(folder.model), "model/model.safetensors");
 }
 
-TEST_CASE("a folder that must not be read is not said to be missing") {
+TEST_CASE("an unreadable folder is not reported as missing") {
   if (!permissions_bind()) return;
   const ModelFolder folder(folder_config(1));
   fs::create_directories(folder.folder.path() / "closed/checkpoint");

@@ -50,7 +50,7 @@ std::string read_all(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports as one without") {
+TEST_CASE("a run with everything on a disk evaluates, saves, resumes and exports like one without") {
   const TempFolder folder;
   const std::string text = folder.path() / "eval.txt";
   std::ofstream(text) << std::string(200, 'a') << " some words to be read " << std::string(200, 'b');
@@ -74,7 +74,7 @@ TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports
     CHECK(read_all(folder.path() / name / "model.safetensors") == weights);
 }
 
-TEST_CASE("offloading that cannot be is one line") {
+TEST_CASE("impossible offloading gives one line") {
   const std::string to = " --offload-to " + std::filesystem::temp_directory_path().string();
   CHECK_THAT(refused(small_offload + "--offload parameters"),
              StartsWith("--offload parameters: a CPU's memory is the host's already"));

@@ -169,7 +169,7 @@ TEST_CASE("a row of the data that was changed is noticed") {
   CHECK(run(saved.go_on(3) + " --data " + data).status == 0);
 }
 
-TEST_CASE("checkpoints of earlier versions are gone on from with a note, or passed over where an older one fits") {
+TEST_CASE("a run resumes from checkpoints of earlier versions with a note, or passes over them if an older one fits") {
   const SavedRun saved(3);
   for (const int step : {1, 2, 3}) make_format_2(saved.checkpoint(step));
   replace_in(saved.checkpoint(3) + "/state.json", "\"seed\": 0", "\"seed\": 1");
@@ -187,7 +187,7 @@ TEST_CASE("checkpoints of earlier versions are gone on from with a note, or pass
              Contains("was made with other data"));
 }
 
-TEST_CASE("a run goes on with the optimizer of its checkpoint, and no other takes the states") {
+TEST_CASE("a run resumes with the optimizer of its checkpoint, and no other accepts the states") {
   SavedRun saved(2, "--optimizer lion");
   const std::string checkpoint = saved.checkpoint(2);
   CHECK(refused(saved.go_on(3)) == "--optimizer adamw: " + checkpoint +
@@ -204,7 +204,7 @@ TEST_CASE("a run goes on with the optimizer of its checkpoint, and no other take
   CHECK(run(small_resume + "--steps 3 --load " + older.checkpoint(2)).status == 0);
 }
 
-TEST_CASE("a resumed run passes over a checkpoint without checksums whose step cannot be") {
+TEST_CASE("a resumed run passes over a checkpoint without checksums that has an impossible step") {
   const SavedRun saved(2);
   make_format_2(saved.checkpoint(2));
   for (const std::string step : {"-1", "0", "1.5", "1", "4611686018427387904"}) {
@@ -217,7 +217,7 @@ TEST_CASE("a resumed run passes over a checkpoint without checksums whose step c
 }
 
 // docs/training.md says so.
-TEST_CASE("a run that was stopped at pp 4 goes on at tp 2 and dp 2, over one process and over four") {
+TEST_CASE("a run that was stopped at pp 4 resumes at tp 2 and dp 2, over one process and over four") {
   const TempFolder folder;
   const auto losses = [&](const std::string& name) {
     std::vector<double> found;
@@ -259,7 +259,7 @@ TEST_CASE("a run that ended because it had learned has nothing left to do") {
   CHECK_THAT(refused(learns), Contains(": this run has finished there, with step-"));
 }
 
-TEST_CASE("who wants to use the folder of a finished run is told how to go on") {
+TEST_CASE("a run into the folder of a finished run is refused with advice how to continue") {
   const SavedRun saved(2);
   const std::string again = small_resume + "--save " + saved.save;
   CHECK(refused(again + " --steps 2") == "--save " + saved.save +
@@ -272,7 +272,7 @@ TEST_CASE("who wants to use the folder of a finished run is told how to go on") 
                         "/step-00000002"));
 }
 
-TEST_CASE("a checkpoint that cannot be removed whole does not keep its name, and what is left of it goes") {
+TEST_CASE("a checkpoint that cannot be removed whole loses its name, and its rest is removed later") {
   if (!permissions_bind()) return;
   const SavedRun saved(1);
   const fs::path stuck = fs::path(saved.checkpoint(1)) / "stuck";  // its files cannot be removed
@@ -288,7 +288,7 @@ TEST_CASE("a checkpoint that cannot be removed whole does not keep its name, and
   CHECK(names_in(saved.save) == std::vector<std::string>{"model", "results.json", "step-00000002", "step-00000003"});
 }
 
-TEST_CASE("a run that is killed while it saves goes on from the newest checkpoint, with every step once") {
+TEST_CASE("a run that is killed while it saves resumes from the newest checkpoint, with every step once") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
   const std::string options =

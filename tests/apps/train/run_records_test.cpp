@@ -44,7 +44,7 @@ struct ProfiledRun {
 
 }  // namespace
 
-TEST_CASE("a run's trace has every action, in the form that the file's name says") {
+TEST_CASE("a run's trace has every action, in the format of the file's name") {
   const ProfiledRun zb;
   const json trace = json::parse(read_file(zb.at("trace.json")));
   std::size_t events = 0;
@@ -90,7 +90,7 @@ TEST_CASE("a run's profile is what simulate counts, and says how the run compute
   CHECK(simulated("--schedule zb-h1 " + zb.costs(slow))[0]["makespan"].get<double>() > 2500);
 }
 
-TEST_CASE("a profile serves every layout of its model, and says when it is not the one that was run") {
+TEST_CASE("a profile serves every layout of its model, and a note says if that layout was not run") {
   const ProfiledRun zb;
   const auto other = simulate("--schedule zb-v --microbatches 8 " + zb.costs());
   CHECK(other.status == 0);
@@ -109,7 +109,7 @@ TEST_CASE("a profile serves every layout of its model, and says when it is not t
   CHECK(simulated("--schedule gpipe --costs " + zb.at("1f1b.json")).size() == 1);
 }
 
-TEST_CASE("a profile tells the cut of its run, and what other cuts would take") {
+TEST_CASE("a profile contains the cut of its run, and gives the times of other cuts") {
   const ProfiledRun zb;
   CHECK(zb.profile["layout"]["cut"] == json::array({4, 4}));
   const double level = simulated("--schedule zb-h1 " + zb.costs())[0]["ideal"].get<double>();

@@ -29,7 +29,7 @@ const std::string small_straggler =
 
 }  // namespace
 
-TEST_CASE("a rank that becomes slow is told once, with its stage, in one process and over several", "[alone]") {
+TEST_CASE("a rank that becomes slow is reported once, with its stage, in one process and over several", "[alone]") {
   for (const char* how : {"", "launch --nproc 2 "}) {
     const Result slow = run(how + small_straggler + "--dp 2", "PIPETRAIN_FAULT=3:12:slow");
     INFO(how << slow.err);

@@ -55,7 +55,7 @@ std::string line_of(const std::string& text, const std::string& tag) {
 
 }  // namespace
 
-TEST_CASE("event files lie beside a run, one for each start, and are whole after every step") {
+TEST_CASE("a run has one event file for each start, which is whole after every step") {
   const TempFolder folder;
   const std::string logs = (folder.path() / "logs").string(), save = " --save " + (folder.path() / "run").string();
   REQUIRE(run(small_tensorboard + "--steps 2 --tensorboard " + logs + save).status == 0);
@@ -98,7 +98,7 @@ TEST_CASE("a disk that fills up under the events ends the run as under its metri
   CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 2);  // after the line of step 1
 }
 
-TEST_CASE("the real TensorBoard reads every step, also of a run that was killed and gone on with from before") {
+TEST_CASE("the real TensorBoard reads every step, also of a run that was killed and resumed from an earlier step") {
   if (!has_tensorboard()) return;
   const TempFolder folder;
   const std::string logs = (folder.path() / "logs").string(), save = " --save " + (folder.path() / "run").string();

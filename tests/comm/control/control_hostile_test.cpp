@@ -242,7 +242,7 @@ TEST_CASE("process 0 that sends what it must not is lost to a process", "[contro
   plane->leave();
 }
 
-TEST_CASE("a process that takes no messages is lost before too many wait for it", "[control]") {
+TEST_CASE("a process that accepts no messages is lost before too many wait for it", "[control]") {
   auto settings = quick_settings();
   settings.most_queued = std::size_t{8} << 20;
   const std::uint16_t port = free_port();

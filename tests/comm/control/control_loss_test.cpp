@@ -41,7 +41,7 @@ TEST_CASE("a process that is killed is lost to all others at once", "[control]")
   run.plane().leave();
 }
 
-TEST_CASE("a process that is stopped is lost to all others, and learns it when it goes on", "[control]") {
+TEST_CASE("a stopped process is lost to all others, and learns it when it continues", "[control]") {
   ForkedRun run(3, 0);
   wait_for_all(run, {1, 2});
   run.signal(2, SIGSTOP);
@@ -67,7 +67,7 @@ TEST_CASE("process 0 that is killed or stopped is lost to all others", "[control
   }
 }
 
-TEST_CASE("a run whose processes are all stopped and go on loses nobody", "[control]") {
+TEST_CASE("a run whose processes are all stopped and continued loses none", "[control]") {
   ForkedRun run(4, 0);
   const std::vector<int> others = {1, 2, 3};
   wait_for_all(run, others);
@@ -96,7 +96,7 @@ TEST_CASE("a run whose processes are all stopped and go on loses nobody", "[cont
   run.plane().leave();
 }
 
-TEST_CASE("a process that leaves is no loss, and neither is process 0", "[control]") {
+TEST_CASE("a process that leaves is not a loss, and neither is process 0", "[control]") {
   ForkedRun run(3, 0);
   wait_for_all(run, {1, 2});
   run.plane().send(1, Channel::run, bytes_of("leave"));
@@ -128,7 +128,7 @@ TEST_CASE("a control plane that ends without leaving is a loss; losses wait for 
   CHECK(notes.all().size() == 2);
 }
 
-TEST_CASE("a process that comes for a place whose process is gone tries again, and joins the run that follows", "[control]") {
+TEST_CASE("a process whose predecessor is gone tries again, and joins the next run", "[control]") {
   const std::uint16_t port = free_port();
   Planes planes(2), next(2);
   const auto join = [&](Planes& run, int process) {

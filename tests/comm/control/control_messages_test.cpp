@@ -92,7 +92,7 @@ TEST_CASE("messages wait for their handler, and for the next one where one is re
   leave_all(planes);
 }
 
-TEST_CASE("messages may be as long as the limit says, and no longer", "[control]") {
+TEST_CASE("messages may be as long as the limit, and no longer", "[control]") {
   Planes planes = join_all(3);
   Notes notes;
   planes[2]->on_message(Channel::engine, [&](int from, auto message) {
@@ -127,7 +127,7 @@ TEST_CASE("an exchange gives every process what each one gave", "[control]") {
   leave_all(planes);
 }
 
-TEST_CASE("processes that exchange under different keys are told so", "[control]") {
+TEST_CASE("processes that exchange under different keys get an error", "[control]") {
   Planes planes = join_all(2);
   std::vector<std::string> errors(2);
   in_threads(2, [&](int process) {

@@ -76,7 +76,7 @@ std::string error_of_changed(const std::function<void(Rendezvous&)>& change) {
 
 }  // namespace
 
-TEST_CASE("a process with another token is refused, and the run goes on waiting for the right one", "[control]") {
+TEST_CASE("a process with another token is refused, and the run keeps waiting for the right one", "[control]") {
   for (const char* token : {"a tokem", "a token ", "a toke"}) {
     INFO(token);
     while_first_waits([&](std::uint16_t port) {
@@ -88,7 +88,7 @@ TEST_CASE("a process with another token is refused, and the run goes on waiting 
   }
 }
 
-TEST_CASE("a process without a token is told so, and so is one that has a token for a run without one", "[control]") {
+TEST_CASE("a missing token is reported, and so is a token for a run without one", "[control]") {
   while_first_waits([&](std::uint16_t port) {
     Rendezvous rendezvous = second_of_two(port);
     rendezvous.token = "";
@@ -98,7 +98,7 @@ TEST_CASE("a process without a token is told so, and so is one that has a token 
   CHECK_THAT(control::wrong_token(bytes_of("a token"), "").why, Contains("has a token, and the run has none"));
 }
 
-TEST_CASE("a process of another job is refused with both jobs, and the run goes on waiting for its own", "[control]") {
+TEST_CASE("a process of another job is refused with both jobs, and the run keeps waiting for its own", "[control]") {
   for (const char* job : {"Slurm job 12.1", ""}) {
     INFO(job);
     while_first_waits([&](std::uint16_t port) {
@@ -248,7 +248,7 @@ TEST_CASE("an address that is in use, not of this host or unknown is one line", 
       Contains("peer lost: process 0 was not reached at no-such-host.invalid:") && Contains("the host's address is unknown"));
 }
 
-TEST_CASE("where nobody listens, or something that is not pipetrain, the attempts end with the time", "[control]") {
+TEST_CASE("attempts to join end with the time if nobody listens, or another program", "[control]") {
   auto settings = quick_settings();
   settings.handshake = milliseconds(500);
   std::array<std::uint16_t, 3> ports{free_port()};
@@ -331,7 +331,7 @@ TEST_CASE("a process may come before process 0 does", "[control]") {
   leave_all(planes);
 }
 
-TEST_CASE("what cannot be a process of a run is refused at once", "[control]") {
+TEST_CASE("an impossible process of a run is refused at once", "[control]") {
   for (const auto& [process, processes] : {std::pair(0, 0), std::pair(2, 2), std::pair(-1, 2), std::pair(0, 70000)}) {
     CHECK_THAT(
         error_of([&, process = process, processes = processes] { join_processes(rendezvous_of(process, processes, 1)); }),

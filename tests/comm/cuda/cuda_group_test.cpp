@@ -262,7 +262,7 @@ void exchange_in_pieces(Ranks& ranks, int rank, const RowSplit& split, const Mov
   stream.zero(t.made[r]);
 }
 
-TEST_CASE("GPUs move tensors in pieces beside the work on them, one or two at a time", "[gpu]") {
+TEST_CASE("GPUs move tensors in pieces overlapped with the work on them, one or two at a time", "[gpu]") {
   if (!have_gpu()) return;
   constexpr int rounds = 6;
   for (const int size : {2, 3, 4})

@@ -121,7 +121,7 @@ void check_unreachable(bool exists, const std::string& why) {
 }  // namespace
 
 // The others connect, and send, as soon as they have its address.
-TEST_CASE("a process that the others reach before it has gone on itself is connected all the same") {
+TEST_CASE("a process that the others reach before it connects itself is connected all the same") {
   for (int late = 0; late < processes; ++late) {
     test::SharedControl shared(processes);
     const auto wrong = test::in_processes(processes, [&](int process) {
@@ -154,7 +154,7 @@ TEST_CASE("processes of one machine do not listen over UCX, and those of several
   }
 }
 
-TEST_CASE("UCX's sockets take no connection once the processes are connected, and a run goes on whatever is sent",
+TEST_CASE("UCX's sockets accept no connection once the processes are connected, and a run continues whatever is sent",
           "[hostile]") {
   test::SharedControl shared(3, false);
   const auto wrong = test::in_processes(3, [&](int process) {
@@ -235,6 +235,6 @@ TEST_CASE("many processes connect again and again on a loaded machine", "[slow]"
 
 TEST_CASE("a process whose UCX worker has ended is named at once") { check_unreachable(false, "cannot be reached over UCX: "); }
 
-TEST_CASE("a process that says nothing over UCX is named") {
+TEST_CASE("a process that is silent over UCX is named") {
   check_unreachable(true, "it did not answer from 127.0.0.1 within 1 s");
 }

@@ -122,7 +122,7 @@ TEST_CASE("a process that is killed amid traffic is noticed, and the transport e
 }
 
 // UCX does not notice it, and it answers no goodbye.
-TEST_CASE("nobody waits for a stopped process that is known to be gone") {
+TEST_CASE("no process waits for a stopped one that is known to be gone") {
   test::SharedControl shared(2);
   const auto wrong = test::in_processes(
       2,

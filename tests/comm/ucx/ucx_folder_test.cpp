@@ -53,7 +53,7 @@ bool is_there(int segment) {
 
 }  // namespace
 
-TEST_CASE("what a killed process left of UCX's shared memory goes when another one opens UCX") {
+TEST_CASE("UCX's shared memory of a killed process is removed when another process opens UCX") {
   const TempFolder place;
   const int segment = killed([&] {
     static const auto folder = UcxFolder::open(place.path());
@@ -68,7 +68,7 @@ TEST_CASE("what a killed process left of UCX's shared memory goes when another o
   CHECK_FALSE(is_there(segment));
 }
 
-TEST_CASE("what belongs to living processes, and to nobody that is known, stays") {
+TEST_CASE("UCX's shared memory of living and of unknown processes stays") {
   const TempFolder place;
   place.write("ucx_shm_posix_1a2b", "somebody's");
   fs::create_directory(place.path() / "pipetrain-ucx.1.x.abcdef");
@@ -122,7 +122,7 @@ TEST_CASE("a process that was forked removes its own folder alone") {
   CHECK(fs::exists(mine->path()));
 }
 
-TEST_CASE("an error of UCX's start tells what the environment says to it") {
+TEST_CASE("an error at UCX's start names the environment's settings for it") {
   ::setenv("UCX_TLS", "nothing_of_that_name", 1);
   CHECK_THROWS_WITH(UcxWorker(), Contains("UCX cannot ") && Contains("UCX_TLS=nothing_of_that_name") &&
                                      Contains("correct or unset these, `ucx_info -d` shows"));

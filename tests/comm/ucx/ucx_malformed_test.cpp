@@ -139,7 +139,7 @@ void work(ControlPlane& control) {
 
 }  // namespace
 
-TEST_CASE("ten thousand malformed messages are dropped and counted, and the edges go on", "[hostile]") {
+TEST_CASE("ten thousand malformed messages are dropped and counted, and the edges keep working", "[hostile]") {
   test::SharedControl shared(3);
   const auto wrong = test::in_processes(3, [&](int process) {
     const auto control = shared.plane(process);
@@ -153,7 +153,7 @@ TEST_CASE("ten thousand malformed messages are dropped and counted, and the edge
   CHECK(wrong.empty());
 }
 
-TEST_CASE("headers that cannot be are no headers") {
+TEST_CASE("impossible headers are refused") {
   Random random(7);
   for (int i = 0; i < 20000; ++i) {
     const Bytes bytes = random_bytes(random, 80);

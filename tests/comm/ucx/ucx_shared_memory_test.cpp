@@ -17,7 +17,7 @@
 
 using namespace pipetrain;
 
-TEST_CASE("another process reads what the owner of shared memory writes, and nothing beside it") {
+TEST_CASE("another process reads what the owner of shared memory writes, and nothing outside of it") {
   constexpr std::size_t bytes = 100000;
   test::SharedControl shared(2);
   const auto wrong = test::in_processes(2, [&](int process) {

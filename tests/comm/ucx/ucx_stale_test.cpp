@@ -105,7 +105,7 @@ void consume(ControlPlane& control) {
 
 }  // namespace
 
-TEST_CASE("what a slot held in an earlier step is never taken for what it is to hold now") {
+TEST_CASE("a slot's contents of an earlier step are never taken for the current ones") {
   test::SharedControl shared(2);
   const auto wrong = test::in_processes(2, [&](int process) {
     const auto control = shared.plane(process);

@@ -88,7 +88,7 @@ TEST_CASE("large host memory of a GPU is copied from and to like small memory, a
   }
 }
 
-TEST_CASE("timing events of a GPU stream tell the seconds between them", "[gpu]") {
+TEST_CASE("timing events of a GPU stream measure the seconds between them", "[gpu]") {
   const auto device = gpu();
   if (!device) return;
   const auto stream = device->make_stream("timed");
@@ -104,7 +104,7 @@ TEST_CASE("timing events of a GPU stream tell the seconds between them", "[gpu]"
   CHECK(device->seconds_between(*begin, *begin) == 0);
 }
 
-TEST_CASE("a failed GPU stream skips work, and nobody waits for ever", "[gpu]") {
+TEST_CASE("a failed GPU stream skips work, and nothing waits for ever", "[gpu]") {
   const auto device = gpu();
   if (!device) return;
   const auto stream = device->make_stream("failing");

@@ -293,7 +293,7 @@ TEST_CASE("columns of a Parquet file beside the text are taken as the keys of JS
         std::vector<std::string>{R"(data: these keys of rows are not read: "foo")"});
 }
 
-TEST_CASE("what is wrong with a row of a Parquet file is told with its number") {
+TEST_CASE("a wrong row of a Parquet file is reported with its number") {
   const TempFolder folder;
   const fs::path file = folder.path() / "rows.parquet";
   struct Bad {
@@ -335,7 +335,7 @@ TEST_CASE("what is wrong with a row of a Parquet file is told with its number") 
   CHECK_THAT(parquet_error(options), StartsWith(fmt::format("rows.parquet:3: {}", why)));
 }
 
-TEST_CASE("what a Parquet file's columns hold is checked before its rows") {
+TEST_CASE("the types of a Parquet file's columns are checked before its rows") {
   const TempFolder folder;
   const fs::path file = folder.path() / "rows.parquet";
   struct Bad {

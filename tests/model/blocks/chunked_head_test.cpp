@@ -62,7 +62,7 @@ TEST_CASE("at equal chunks of the loss, partitions and split backwards give the 
   }
 }
 
-TEST_CASE("of logits in chunks one chunk stands at a time, unless their gradients wait for W", "[loss_chunks]") {
+TEST_CASE("one chunk of logits exists at a time, unless gradients wait for W", "[loss_chunks]") {
   // 256 tokens, hidden 32, and 40 columns of logits: 37 words and 3 of zeros.
   const ActivationBytes whole = head_bytes(1), chunked = head_bytes(8);
   const std::size_t logits = 256 * 40 * 4, statistics = 256 * 4;

@@ -72,8 +72,7 @@ TEST_CASE("recomputing some layers of each chunk gives the bits of keeping", "[r
   }
 }
 
-TEST_CASE("of the layers that recompute, the first of a chunk keep what full does, the others what selective does",
-          "[recompute]") {
+TEST_CASE("the first recomputing layers of a chunk keep what full keeps, the others what selective keeps", "[recompute]") {
   const auto saved = [](const Numerics& numerics, const std::vector<Block>& chunk) {
     const auto ops = make_measuring_ops();
     return make_stage_model({small_config(), {chunk}, {2, 5}, numerics}, {}, *ops)->activation_bytes(0).saved;

@@ -10,7 +10,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-TEST_CASE("an adapter beside a model's weights is refused by its name before the weights are read without it") {
+TEST_CASE("an adapter next to a model's weights is refused by its name before the weights are read without it") {
   const ModelConfig config = small_config(GENERATE(false, true));
   const TempFolder folder;
   save(config, folder.path() / "model");

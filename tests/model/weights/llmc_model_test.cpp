@@ -109,7 +109,7 @@ TEST_CASE("a damaged model file of llm.c is refused with what is wrong") {
   CHECK_THAT(with(7, 2'147'483'647), Contains("cut short, or damaged"));
 }
 
-TEST_CASE("what other programs wrote as Python objects is told by name, with what converts it") {
+TEST_CASE("weights that other programs wrote as Python objects are refused by name, with the tool that converts them") {
   const TempFolder folder;
   const auto error = [&](const std::string& file, const char* content = "") {
     const TempFolder here;

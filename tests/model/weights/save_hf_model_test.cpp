@@ -31,7 +31,7 @@ TEST_CASE("saving replaces an older model and keeps what else its folder holds")
   CHECK(load_all(*hf_weights(config, model), config) == load_all(*random_weights(config, 2), config));
 }
 
-TEST_CASE("an older model that a killed run had moved aside comes back with its other files") {
+TEST_CASE("an older model that a killed run had moved aside is restored with its other files") {
   const TempFolder folder;
   const ModelConfig config = small_config();
   const fs::path model = folder.path() / "model", aside = folder.path() / ".model.replaced";
@@ -61,7 +61,7 @@ TEST_CASE("a failed save leaves everything as it was") {
   CHECK(read_file(model / "model.safetensors") == before);
 }
 
-TEST_CASE("places that cannot be written are refused before and at saving") {
+TEST_CASE("paths that cannot be written are refused before and at saving") {
   const TempFolder folder;
   const ModelConfig config = small_config();
   const auto check = [&](const fs::path& place, const std::string& message) {

@@ -82,7 +82,7 @@ TEST_CASE("a tensor in two shards of an index is refused with the names of both"
             " is both in model-1.safetensors and in model-2.safetensors; get the shards of one model");
 }
 
-TEST_CASE("what is recomputed may be missing in an index") {
+TEST_CASE("an index may lack tensors that are recomputed") {
   const ModelConfig config = small_config();
   const TempFolder folder;
   std::vector<std::string> names = tensor_names(config);

@@ -267,7 +267,7 @@ double worst_row(const Values& result, const Values& expected, std::int64_t cols
 }
 
 // If dQ is added as integers, each query has a unit of its own, and an outlier makes it coarser.
-TEST_CASE("GPU attention's backward keeps queries whose gradients are small beside others', and loses no NaN", "[gpu]") {
+TEST_CASE("GPU attention's backward keeps small gradients among large ones, and loses no NaN", "[gpu]") {
   for_each_dtype([](TestTeam& team, TestRank& rank, DType dtype, double tolerance) {
     auto& random = random_source();
     for (const SegmentShape& shape : {whole_sequences(1, 256, {4, 2, 64}), whole_sequences(1, 256, {2, 2, 128})}) {

@@ -99,7 +99,7 @@ TEST_CASE("a whole sequence's kernels follow its type, its heads, documents, dro
   }
 }
 
-TEST_CASE("a segment's kernels follow also where its queries and keys stand", "[ops][attention_choice]") {
+TEST_CASE("a segment's kernels also depend on the positions of its queries and keys", "[ops][attention_choice]") {
   struct Case {
     std::int64_t queries, keys, first_query, first_key, head_dim;
     AttentionTraits of;
