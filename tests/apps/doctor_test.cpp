@@ -80,7 +80,7 @@ TEST_CASE("simulate gives every edge the link of its processes, and tune the slo
   CHECK(best("--measured " + file + " --host-latency 1") < best("--measured " + file));  // options take precedence
 }
 
-TEST_CASE("measurements of links that cannot be are refused") {
+TEST_CASE("impossible measurements of links are refused") {
   const TempFolder folder;
   const auto wrong = [&](const auto& change) {
     json file = three_processes();

@@ -323,7 +323,7 @@ TEST_CASE("simulate takes the smallest and the largest times that it allows") {
     }
 }
 
-TEST_CASE("simulate tells a critical path where the end of the step takes no time") {
+TEST_CASE("simulate gives a critical path even if the end of the step takes no time") {
   for (const std::string end : {"--verdict 1", "--norm 1", "--reduce-grads 0", "--sum-tied 0", "--sum-tied 0 --verdict 1"}) {
     const Result result = simulate("--pp 3 --microbatches 4 --schedule all " + end);
     INFO(end);

@@ -107,7 +107,7 @@ TEST_CASE("tune plans with steps that begin before the verdict: commands that ru
   CHECK_THAT(some.out, Contains(" of too many microbatches to simulate"));
 }
 
-TEST_CASE("tune writes the solver's plans, which run, and tells their gap") {
+TEST_CASE("tune writes the solver's plans, which run, and reports their gap") {
   const TempFolder folder;
   const std::string plans = (folder.path() / "plans").string();
   const Result result =

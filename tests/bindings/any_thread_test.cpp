@@ -84,7 +84,7 @@ TEST_CASE("on any thread, actions of two stages run at once and those of one sta
   }
 }
 
-TEST_CASE("a compute of an older header runs on the stages' own threads, whatever lies behind it") {
+TEST_CASE("a compute of an older header runs on the stages' own threads, whatever memory follows it") {
   Meeting meeting;
   meeting.asked.run = Meeting::run;
   meeting.asked.any_thread = 77;

@@ -109,7 +109,7 @@ TEST_CASE("empty, short and unreadable data is named") {
   CHECK_THAT(data_error(options), Catch::Matchers::Contains("the folder holds no file of .txt, .jsonl"));
 }
 
-TEST_CASE("a Git LFS pointer is called one, whatever file it stands for") {
+TEST_CASE("a Git LFS pointer is called one, whatever file it replaces") {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid "
       "sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
@@ -128,7 +128,7 @@ TEST_CASE("rows of UTF-16 and UTF-32 are known by their byte-order mark") {
   CHECK(error_for_data("a.jsonl", "\xEF\xBB\xBF{\"text\": \"abc\"}") == "no error");
 }
 
-TEST_CASE("an index that is empty, of nothing, or given in place of its data is told so") {
+TEST_CASE("an index that is empty, of nothing, or given instead of its data is refused") {
   const TempFolder folder;
   const auto error = [&](const char* name) {
     DatasetOptions options;

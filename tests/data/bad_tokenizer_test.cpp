@@ -28,7 +28,7 @@ std::string error_with_model(const std::string& text) { return error_for_tokeniz
 
 }  // namespace
 
-TEST_CASE("a tokenizer.json that is no tokenizer is refused with its line") {
+TEST_CASE("a tokenizer.json that is not a tokenizer is refused with its line") {
   CHECK(error_for_tokenizer("{" + model + "}") == "no error");
   CHECK_THAT(error_for_tokenizer(""), StartsWith("t.json: is empty"));
   CHECK_THAT(error_for_tokenizer("[]"), StartsWith("t.json:1: not a JSON object"));
@@ -141,7 +141,7 @@ TEST_CASE("wrong added tokens are named") {
              Contains("the id of the added token x is above"));
 }
 
-TEST_CASE("files beside a tokenizer are checked too") {
+TEST_CASE("files next to a tokenizer are checked too") {
   const TempFolder folder;
   const auto write = [&](const std::string& name, const std::string& text) { return folder.write(name, text); };
   CHECK_THAT(tokenizer_error(folder, write("a/vocab.json", R"({"a": 0, "b": 1})")),

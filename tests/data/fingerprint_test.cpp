@@ -44,7 +44,7 @@ TEST_CASE("the fingerprint is that of the content, whatever its path") {
   CHECK(data_fingerprint(*open_dataset(inside)) == data_fingerprint(*open_dataset(inside)));
 }
 
-TEST_CASE("a row that was changed, wherever it stands, makes another fingerprint") {
+TEST_CASE("any changed row changes the fingerprint") {
   const TempFolder folder;
   for (const std::string key : {"text", "input_ids"}) {
     std::set<std::uint64_t> seen{fingerprint(folder.write("rows.jsonl", rows(key)))};

@@ -171,7 +171,7 @@ TEST_CASE("named tokens of another kind are refused with their key") {
   CHECK(error_beside({R"({"split_special_tokens": false})"}) == "no error");
 }
 
-TEST_CASE("a model need not have the tokens that only files beside the tokenizer name, but for those in the texts") {
+TEST_CASE("a model needs no tokens that only files next to the tokenizer name, except those in the texts") {
   const TempFolder folder;
   write_beside(folder, {R"({"pad_token": "<new>"})"});
   DatasetOptions options;
@@ -216,7 +216,7 @@ TEST_CASE("files in UTF-16 are named as such") {
   CHECK_THAT(error_of("vocab.json"), StartsWith("merges.txt: is text in UTF-16"));
 }
 
-TEST_CASE("the tokenizer of vocab.json and merges.txt has the tokens of the files beside it") {
+TEST_CASE("the tokenizer of vocab.json and merges.txt has the tokens of the files next to it") {
   const TempFolder folder;
   std::string vocabulary = test::byte_vocabulary();
   vocabulary.insert(vocabulary.size() - 1, R"(, "<|endoftext|>": 256)");
@@ -249,7 +249,7 @@ TEST_CASE("an added token whose letters all stand for bytes decodes to itself") 
   CHECK(tokenizer->decode(tokenizer->encode(text), SpecialTokens::keep) == text);
 }
 
-TEST_CASE("a tokenizer.model refuses texts with a token that only the files beside it name") {
+TEST_CASE("a tokenizer.model refuses texts with a token that only the files next to it name") {
   const TempFolder folder;
   std::filesystem::copy_file(std::filesystem::path(test_data()) / "data/tokenizers/fixtures/sentencepiece.model",
                              folder.path() / "tokenizer.model");

@@ -109,7 +109,7 @@ TEST_CASE("a key that is null, empty, or counts as any row does is as if it were
   CHECK_THAT(keys_error(text_row, R"("weight": {})"), StartsWith("rows.jsonl:3: \"weight\" is not read"));
 }
 
-TEST_CASE("a text is read alone where its keys were named, but for what says how much it counts") {
+TEST_CASE("if the keys of texts are named, other keys are ignored except weights") {
   DatasetOptions options = keys_options();
   options.text_keys_chosen = true;
   CHECK(keys_error(text_row, R"("reward": 3, "question": "q")", options) == "no error");
@@ -121,7 +121,7 @@ TEST_CASE("a text is read alone where its keys were named, but for what says how
   CHECK_THAT(keys_error(chat_row, R"("reward": 3)"), !Contains("name the keys of the text"));
 }
 
-TEST_CASE("rows of other programs are told how to be written") {
+TEST_CASE("the error about another program's row says how to write it") {
   const TempFolder folder;
   const auto error = [&](const std::string& row) {
     DatasetOptions options = keys_options();
@@ -148,7 +148,7 @@ TEST_CASE("a prompt that is the first question of the messages once more is pass
   CHECK_THAT(keys_error(row("u"), R"("response": "a")"), StartsWith("rows.jsonl:3: this row has both"));
 }
 
-TEST_CASE("beside texts whose keys were named other forms of rows are passed over and named, whatever their type") {
+TEST_CASE("if the keys of texts are named, other forms of rows are ignored and named, whatever their type") {
   DatasetOptions options = keys_options();
   options.text_keys_chosen = true;
   for (const char* member : {R"("prompt": "p")", R"("prompt": [1])", R"("response": {"a": 1})", R"("messages": "m")",

@@ -84,7 +84,7 @@ TEST_CASE("only the answers of a chat count, with the tokens that end them") {
   check_sizes(*data);
 }
 
-TEST_CASE("labels beside ids say which of them count, as Hugging Face has them") {
+TEST_CASE("labels of ids say which of them count, as in Hugging Face") {
   const TempFolder folder;
   const auto data =
       open_dataset(rows_options(folder.write("a.jsonl", R"({"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 9]})"
@@ -140,7 +140,7 @@ TEST_CASE("each text row is a sample where nothing is packed") {
   check_sizes(*data);
 }
 
-TEST_CASE("isolated documents are the packed samples with their bounds, and none tells what the next begins with") {
+TEST_CASE("isolated documents are the packed samples with their bounds, and a document's first token does not count") {
   const TempFolder folder;
   DatasetOptions options =
       rows_options(folder.write("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"de\"}\n{\"text\":\"fghijkl\"}\n"));

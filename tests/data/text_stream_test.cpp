@@ -27,7 +27,7 @@ std::string streamed(const Tokenizer* tokenizer, const std::vector<std::int32_t>
 
 }  // namespace
 
-TEST_CASE("text comes in whole characters, and is what the ids behind the prompt add to it") {
+TEST_CASE("text arrives in whole characters, and is the text that ids add after the prompt") {
   const fs::path fixtures = fs::path(test_data()) / "data/tokenizers/fixtures";
   for (const std::string& name : test::tokenizer_shapes()) {
     const auto tokenizer = open_tokenizer(fixtures / (name + ".json"));

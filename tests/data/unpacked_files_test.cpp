@@ -77,7 +77,7 @@ TEST_CASE("compressed files that are damaged are refused") {
   CHECK_THAT(unpacking_error(folder.write("a.tokens.gz", gzip)), Contains("a file of this kind cannot be read"));
 }
 
-TEST_CASE("wildcards stand for files in the order of their names") {
+TEST_CASE("wildcards give files in the order of their names") {
   const TempFolder folder;
   folder.write("b.txt", "bbbbbb");
   folder.write("a.txt", "aaa");

@@ -196,7 +196,7 @@ TEST_CASE("numbers are equal by their values, as in nlohmann's library") {
   CHECK(Json::array() != Json::object());
 }
 
-TEST_CASE("text tells integers with and without sign, and real numbers, apart") {
+TEST_CASE("text distinguishes integers with and without sign, and real numbers") {
   const auto read = [](const char* text) { return parse_json(text, {"x"}); };
   CHECK(read("1").kind() == JsonKind::unsigned_integer);
   CHECK(read("-1").kind() == JsonKind::integer);

@@ -86,7 +86,7 @@ TEST_CASE("drawn text depends on the prompt, its number and the seed, not on the
   CHECK(same[1] != same[2]);
 }
 
-TEST_CASE("a text ends with any of the ids that end it, which is no part of it") {
+TEST_CASE("a text ends at any of its end ids, which is not part of it") {
   const auto& one = golden_texts()[1];
   const auto prompts = prompts_of(one);
   const auto whole = answers_of(golden_job(one, 1, 1), prompts, {.max_new_tokens = 20});

@@ -284,7 +284,7 @@ TEST_CASE("GPUs are taken when there are enough") {
   CHECK(parse_train({"--device", "cpu", "--pp", "2"}, {}, four_gpus).run.devices.threads == 4);
 }
 
-TEST_CASE("a CPU computes in bf16 and fp16, and a run is told where its processor has no instructions for them") {
+TEST_CASE("a CPU computes in bf16 and fp16, and a note says if its processor has no instructions for them") {
   for (const DType type : {DType::bf16, DType::f16}) {
     const std::string name = type == DType::bf16 ? "bf16" : "fp16";
     const auto options = parse_train({"--precision", name, "--device", "cpu"});

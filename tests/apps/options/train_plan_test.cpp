@@ -67,7 +67,7 @@ TEST_CASE("a plan written by simulate trains to the bits of the schedule that it
   }
 }
 
-TEST_CASE("a run goes on from a checkpoint with a plan from a file, to the bit") {
+TEST_CASE("a run resumes from a checkpoint with a plan from a file, to the bit") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), file = folder
                                                                         .write("mine.txt",

@@ -52,7 +52,7 @@ TEST_CASE("models and plans whose names are not UTF-8 are trained, traced and pr
   CHECK(run("simulate --pp 2 --costs " + at + "p.json").status == 0);
 }
 
-TEST_CASE("a command that tune gives for a name that is not UTF-8 runs as it stands") {
+TEST_CASE("a command that tune gives for a name that is not UTF-8 runs as printed") {
   const TempFolder folder;
   const std::string model = folder.path().string() + "/" + name;
   REQUIRE(run("--device cpu --seq-len 8 --layers 2 --steps 1 --save " + folder.path().string() + "/run").status == 0);

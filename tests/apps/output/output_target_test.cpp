@@ -75,7 +75,7 @@ TEST_CASE("an output that is a pipe is written to, never replaced") {
 }
 
 // Uses links of its own, so that nothing on the machine can be damaged.
-TEST_CASE("an output that is an open descriptor goes where that one stands, whatever it was opened on") {
+TEST_CASE("an output that is an open descriptor is written at that one's position, whatever it was opened on") {
   const TempFolder folder;
   fs::create_symlink("/proc/self/fd/1", folder.path() / "stdout.csv");
   for (const std::string redirection : {"> out", ">> out", "| cat > out"}) {
@@ -90,7 +90,7 @@ TEST_CASE("an output that is an open descriptor goes where that one stands, what
   CHECK(names_in(folder.path()) == std::vector<std::string>{"out", "script.sh", "stdout.csv"});
 }
 
-TEST_CASE("metrics to stdout stand beside what else goes there, each line once") {
+TEST_CASE("metrics to stdout appear among the other output, each line once") {
   const TempFolder folder;
   fs::create_symlink("/proc/self/fd/1", folder.path() / "stdout");
   const std::string train = program + small_target + "--metrics stdout ";

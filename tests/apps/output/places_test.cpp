@@ -25,7 +25,7 @@ const std::string nowhere = "/proc/self/nowhere";
 
 }  // namespace
 
-TEST_CASE("outputs that cannot be written are refused with what to do") {
+TEST_CASE("outputs that cannot be written are refused with advice") {
   const std::string tokenizer = test_data() + "/data/tokenizers/fixtures/gpt2.json";
   std::vector<std::string> commands = {"simulate --svg",
                                        "simulate --html",

@@ -28,7 +28,7 @@ std::vector<int> steps(const fs::path& metrics) {
 
 }  // namespace
 
-TEST_CASE("a limit on the size of files is told with its remedy, and leaves nothing half-written") {
+TEST_CASE("a limit on the size of files is reported with its remedy, and leaves nothing half-written") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), picture = (folder.path() / "x.svg").string();
   const Result trained = run(small_files + "--steps 4 --save-interval 2 --save " + save, "ulimit -f 100;");
@@ -94,7 +94,7 @@ TEST_CASE("a saved run succeeds with a note if its result line cannot be printed
   }
 }
 
-TEST_CASE("a reader of results that wants no more of them is no error") {
+TEST_CASE("a reader of results that stops reading is not an error") {
   const TempFolder folder;
   for (const std::string& command :
        {std::string("simulate --pp 4 --microbatches 64 --schedule all --json"), std::string("--help"),
@@ -154,7 +154,7 @@ TEST_CASE("a large data file that is cut short under a run ends it with a line")
   CHECK(names_in(out).empty());
 }
 
-TEST_CASE("a trace that cannot be written does not cost what was learned") {
+TEST_CASE("a trace that cannot be written does not cost the trained weights") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   const Result result = run(small_files + "--steps 2 --trace /dev/full --save " + save);
@@ -200,7 +200,7 @@ TEST_CASE("--resume takes the newest checkpoint that is complete, and says what 
   CHECK_THAT(refused(small_files + "--load " + newest), Contains(newest));
 }
 
-TEST_CASE("a run goes on with the same data only") {
+TEST_CASE("a run resumes with the same data only") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   const std::string text = folder.write("a.txt", std::string(500, 'a')).string();
@@ -214,7 +214,7 @@ TEST_CASE("a run goes on with the same data only") {
   CHECK(run(go_on + " --data " + (folder.path() / "moved.txt").string()).status == 0);
 }
 
-TEST_CASE("metrics of a run that goes on have every step once") {
+TEST_CASE("metrics of a resumed run have every step once") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
   const std::string options = small_files + "--steps 6 --save-interval 2 --save " + save + " --metrics " + metrics;

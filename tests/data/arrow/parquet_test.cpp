@@ -197,7 +197,7 @@ TEST_CASE("Parquet files of every compression are read") {
   }
 }
 
-TEST_CASE("Parquet files are read in folders, by wildcards, with weights, and beside JSON lines") {
+TEST_CASE("Parquet files are read in folders, by wildcards, with weights, and together with JSON lines") {
   const TempFolder folder;
   std::mt19937 random(7);
   DatasetOptions json = parquet_options(folder.path() / "json"), parquet = parquet_options(folder.path() / "parquet");
@@ -263,7 +263,7 @@ TEST_CASE("a message's fields that are null are not there") {
   CHECK_THAT(parquet_error(options), Contains("rows.parquet:1: messages[1] has no \"content\""));
 }
 
-TEST_CASE("columns of a Parquet file beside the text are taken as the keys of JSON lines are") {
+TEST_CASE("further columns of a Parquet file are treated like the keys of JSON lines") {
   const TempFolder folder;
   const auto notes_and_rows = [&](const fs::path& file) {
     std::vector<std::string> notes;
@@ -378,7 +378,7 @@ TEST_CASE("the types of a Parquet file's columns are checked before its rows") {
   CHECK_THAT(parquet_error(parquet_options(file)), StartsWith(fmt::format("rows.parquet{}{}", *why == ':' ? "" : ": ", why)));
 }
 
-TEST_CASE("beside texts whose keys were named columns of a Parquet file may be of any type") {
+TEST_CASE("if the keys of texts are named, other columns of a Parquet file may be of any type") {
   const TempFolder folder;
   const fs::path file = folder.path() / "rows.parquet";
   DatasetOptions options = parquet_options(file);
