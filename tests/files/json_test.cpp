@@ -11,7 +11,7 @@ using nlohmann::json;
 namespace {
 
 // Returns the error in which a text ends; empty if there is none.
-std::string error_of(const std::string& text, const JsonLimits& limits = {}, const JsonPlace& place = {"x.json"}) {
+std::string error_of(const std::string& text, const JsonLimits& limits = {}, const JsonLocation& place = {"x.json"}) {
   try {
     parse_json(text, place, limits);
   } catch (const Error& error) {

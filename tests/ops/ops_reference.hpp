@@ -83,10 +83,10 @@ struct PositionsShape {
 Values positions_grad(const PositionsShape& shape, const Values& dy, const Values& documents = {});
 
 // The indices of an element, which determine its dropout factor.
-struct DropoutPlace {
+struct DropoutIndex {
   std::int64_t sample, row, column, plane;  // of the microbatch and the rank
 };
-double dropout_factor(const Dropout& dropout, const DropoutPlace& place);
+double dropout_factor(const Dropout& dropout, const DropoutIndex& place);
 Values dropout(const Dropout& dropout, std::int64_t first_token, std::int64_t sequence, Values x);
 
 // [sequence, 2, head_dim / 2] cosines and sines of position * theta^(-2i/D).

@@ -20,12 +20,12 @@ struct Packed {
 };
 
 // The offset of a vector in a matrix, along a row.
-struct Place {
+struct VectorAt {
   const Values& matrix;
   std::int64_t row, col;
 };
 
-double dot(const Place& a, const Place& b, std::int64_t count) {
+double dot(const VectorAt& a, const VectorAt& b, std::int64_t count) {
   const double *x = a.matrix.at(a.row, a.col), *y = b.matrix.at(b.row, b.col);
   double sum = 0;
   for (std::int64_t i = 0; i < count; ++i) sum += x[i] * y[i];

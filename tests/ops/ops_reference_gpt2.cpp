@@ -101,7 +101,7 @@ Values positions_grad(const PositionsShape& shape, const Values& dy, const Value
   return dtable;
 }
 
-double dropout_factor(const Dropout& dropout, const DropoutPlace& place) {
+double dropout_factor(const Dropout& dropout, const DropoutIndex& place) {
   PhiloxWords<1> words;
   words[0][0] = static_cast<std::uint32_t>(place.column / 8);
   words[1][0] = static_cast<std::uint32_t>(place.row);

@@ -8,7 +8,7 @@
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"
 #include "core/half.hpp"
-#include "model/context/document_places.hpp"
+#include "model/context/document_starts.hpp"
 #include "model/context/ring_exchange.hpp"
 
 using namespace pipetrain;
@@ -195,7 +195,7 @@ void check(const Case& of, double tolerance) {
     Tensors& made = parts.emplace_back(tensors_of(rank, own, rows_of(of, part, qkv), rows_of(of, part, dout)));
     if (of.document > 0) {
       std::vector<std::int32_t> begins(static_cast<std::size_t>(own.tokens())), origins(begins.size());
-      deal_documents({part}, of.shape.queries, begins_of(of), {begins, origins});
+      split_documents({part}, of.shape.queries, begins_of(of), {begins, origins});
       made.documents = put(rank, begins);
     }
     attend_in_ring(of, made, own, rank.context(of, number));

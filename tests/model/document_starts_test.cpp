@@ -1,4 +1,4 @@
-#include "model/context/document_places.hpp"
+#include "model/context/document_starts.hpp"
 
 #include <vector>
 
@@ -18,7 +18,7 @@ struct Dealt {
 
 Dealt deal(const SequencePart& part, std::size_t tokens) {
   Dealt dealt{std::vector<std::int32_t>(2 * tokens), std::vector<std::int32_t>(2 * tokens)};
-  deal_documents(part, 8, whole_places, {dealt.begins, dealt.origins});
+  split_documents(part, 8, whole_places, {dealt.begins, dealt.origins});
   return dealt;
 }
 
@@ -28,7 +28,7 @@ TEST_CASE("a rank's tokens know where their documents begin, in the sequence and
   CHECK(deal({{1, 2}}, 4) == Dealt{{0, 3, 3, 3, 0, 0, 0, 0}, {-2, 1, 1, 1, -2, -2, -2, -2}});  // chunks 1 and 2 of 4
   CHECK(deal({{0, 2}}, 4) == Dealt{{0, 0, 3, 3, 0, 0, 6, 6}, {0, 0, -1, -1, 0, 0, 2, 2}});
   std::vector<std::int32_t> begins(16);
-  deal_documents({}, 8, whole_places, {begins});
+  split_documents({}, 8, whole_places, {begins});
   CHECK(begins == whole_places);
 }
 
