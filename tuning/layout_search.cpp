@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "actors/training/job/combinations.hpp"
 #include "schedules/plan/activation_offload.hpp"
 #include "schedules/search/auto_schedule.hpp"
 #include "schedules/search/solver.hpp"
@@ -13,7 +14,7 @@
 #include "tuning/layout_costs.hpp"
 #include "tuning/layout_memory.hpp"
 #include "tuning/layout_variants.hpp"
-#include "tuning/post_validation_check.hpp"
+#include "tuning/requested_features.hpp"
 #include "tuning/whole_step.hpp"
 
 namespace pipetrain {
@@ -241,7 +242,7 @@ bool Layout::braids() const {
 }
 
 SearchResult search_layouts(const LayoutRequest& request, int count) {
-  check_post_validation(request);
+  check_combinations(features_of(request));
   return Search(request, count).run();
 }
 

@@ -119,7 +119,7 @@ struct SearchResult {
 // memory, with tensor-parallel ranks on one host; where only full recomputation fits, with as few layers of it as fit (but in
 // plans of auto). Where cuts are searched, see CutLayouts. A bound on the time spares simulating what cannot be among them.
 // Throws Error(input) when the batch or the model goes with no layout at all, or with none that can be
-// simulated in seconds, and for what check_post_validation() refuses.
+// simulated in seconds, and for features that do not work together.
 SearchResult search_layouts(const LayoutRequest& request, int count);
 
 }  // namespace pipetrain

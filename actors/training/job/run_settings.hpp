@@ -120,7 +120,7 @@ struct JobSettings {
   OptimizerSettings optimizer;
   double clip_norm = 1;  // 0: off
   // Stages begin with the coming step's forwards before the gradient norm is known, from weights that step as if nothing had to
-  // be clipped or skipped; where it has to, they begin again. The same bits. See post_validation.hpp for what it goes with.
+  // be clipped or skipped; where it has to, they begin again. The same bits. combinations.hpp lists what it does not work with.
   bool post_validation = false;
   LossScaleSettings loss_scale;
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever

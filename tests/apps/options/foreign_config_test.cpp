@@ -149,7 +149,7 @@ TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its 
   CHECK_THAT(answer(R"("scheduler": {"type": "OneCycle"})"),
              Contains("scheduler.type: onecycle is not built; known are WarmupLR"));
   CHECK_THAT(answer(R"("zero_optimization": {"stage": 2})"),
-             Contains("zero_optimization.stage = 2") && Contains("there is one; give --dp 2"));
+             Contains("zero_optimization.stage = 2") && Contains("there is one; give dp 2"));
   CHECK_THAT(answer(R"("zero_optimization": {"stage": 0, "offload_param": {"device": "cpu"}})"),
              Contains("offload_param.device: cpu is not so here: weights are offloaded by --offload parameters"));
   CHECK_THAT(answer(R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})"),
