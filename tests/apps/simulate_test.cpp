@@ -400,7 +400,7 @@ TEST_CASE("simulate predicts what steps that begin before the verdict leave of t
   CHECK_THAT(refusal("--order ready"), Contains("--post-validation on: a step begins early in the planned order only"));
   CHECK_THAT(refusal("--slices 2"), Contains("--post-validation on: slices"));
   CHECK_THAT(refusal("--activation-offload-fraction 1"),
-             Contains("--post-validation on: a step that begins early needs on the device what offload moves"));
+             Contains("--post-validation on: a step that begins early needs states on the device"));
   CHECK_THAT(refusal("--publish-weights 1"), Contains("leave out gather-weights and publish-weights"));
   CHECK_THAT(refusal("--jitter 0.1"), Contains("without jitter"));
   CHECK_THAT(refusal("--schedule braided-v --tp-comm 0.2"), Contains("what braids hide"));

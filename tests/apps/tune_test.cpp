@@ -98,7 +98,7 @@ TEST_CASE("tune plans with steps that begin before the verdict: commands that ru
   const auto refusal = [&](const std::string& options) { return refused(small + options); };
   CHECK_THAT(refusal("--zero 1"), Contains("--post-validation on: a step that begins early reads weights that are whole"));
   CHECK_THAT(refusal("--offload optimizer --device cuda"),
-             Contains("--post-validation on: a step that begins early needs on the device"));
+             Contains("--post-validation on: a step that begins early needs states on the device"));
   CHECK_THAT(refusal("--hosts 2"), Contains("--post-validation on: tune does not simulate"));
   CHECK_THAT(refusal("--cut search"), Contains("--post-validation on: cuts are searched"));
   const Result some =

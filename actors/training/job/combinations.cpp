@@ -1,12 +1,7 @@
 #include "actors/training/job/combinations.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <iterator>
-#include <utility>
-#include <vector>
 
 namespace pipetrain {
 namespace {
@@ -17,10 +12,6 @@ constexpr Combination not_built_on_gpus(Feature feature, Feature other, const ch
   return {feature, other, DeviceKind::cuda, why, true};
 }
 
-// Features that no setting asks for yet.
-constexpr const char* unbuilt_features[] = {"mixtures of experts", "adapters such as LoRA",
-                                            "pipelines of C stages over several processes"};
-
 // A run that meets several rows is refused for the first of them.
 struct CombinationTable {
   using enum Feature;
@@ -29,8 +20,8 @@ struct CombinationTable {
       {host_offload,
        {},
        DeviceKind::cpu,
-       "a CPU's memory is the host's already, so there is nothing to move; name a folder on a disk with offload-to, "
-       "or leave it out",
+       "a CPU's memory is the host's already, so there is nothing to move; leave it out, or give train a folder on a disk with "
+       "offload-to",
        false},
       excluded(zero, one_replica, "zero divides state among replicas, and there is one; give dp 2 or more, or leave it out"),
 
@@ -96,10 +87,11 @@ struct CombinationTable {
       excluded(post_validation, zero_times,
                "a step that begins early reads weights that are whole on every replica; leave out gather-weights and "
                "publish-weights"),
-      excluded(post_validation, offload,
-               "a step that begins early needs on the device what offload moves between steps; leave out one of them"),
+      excluded(
+          post_validation, offload,
+          "a step that begins early needs states on the device, and offload moves them between steps; leave out one of them"),
       not_built(post_validation, fp8,
-                "fp8 quantises weights once a step, so a step cannot begin early; use bf16, or turn it off"),
+                "fp8 quantises weights once a step, and no step begins early with it yet; use bf16, or turn it off"),
       not_built(post_validation, custom_actions, "steps of plans with custom actions do not begin early yet; turn it off"),
       excluded(
           post_validation, divided_stages,
@@ -125,10 +117,6 @@ bool is_met(const Combination& row, const UsedFeatures& used) {
   return uses(row.feature) && (!row.other || uses(*row.other)) && (!row.device || row.device == used.device);
 }
 
-std::string devices_text(const std::optional<DeviceKind>& device) {
-  return !device ? "" : *device == DeviceKind::cpu ? "CPUs" : "GPUs";
-}
-
 }  // namespace
 
 std::span<const Combination> refused_combinations() { return CombinationTable::rows; }
@@ -141,28 +129,6 @@ const Combination* find_refused(const UsedFeatures& used) {
 
 void check_combinations(const UsedFeatures& used) {
   if (const Combination* row = find_refused(used)) throw Error(ErrorKind::input, used.settings.at(row->feature), row->why);
-}
-
-std::string combinations_table() {
-  std::string table = "| this | does not work with | on | because, and instead |\n|---|---|---|---|\n";
-  for (const Combination& row : CombinationTable::rows)
-    table += fmt::format("| {} | {} | {} | {} |\n", name_of(row.feature), row.other ? name_of(*row.other) : "",
-                         devices_text(row.device), row.why);
-  return table;
-}
-
-std::string unbuilt_list() {
-  std::vector<std::pair<std::string, std::string>> lines;  // a feature, and those it does not work with
-  for (const Combination& row : CombinationTable::rows) {
-    if (!row.unbuilt) continue;
-    const std::string feature = fmt::format("{}{}", name_of(row.feature), row.device ? " on " + devices_text(row.device) : "");
-    auto line = std::find_if(lines.begin(), lines.end(), [&](const auto& one) { return one.first == feature; });
-    if (line == lines.end()) line = lines.insert(line, {feature, ""});
-    if (row.other) line->second += fmt::format("{} {}", line->second.empty() ? " with" : ",", name_of(*row.other));
-  }
-  std::string list = fmt::format("- {}\n", fmt::join(unbuilt_features, "; "));
-  for (const auto& [feature, others] : lines) list += fmt::format("- {}{}\n", feature, others);
-  return list;
 }
 
 }  // namespace pipetrain

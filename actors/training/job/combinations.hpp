@@ -1,10 +1,9 @@
 // The table of what does not work together. Every command that meets such a pair asks it, so that a rule stands here once, and
-// documentation prints it.
+// documentation prints from it.
 #pragma once
 
 #include <optional>
 #include <span>
-#include <string>
 
 #include "actors/training/job/features.hpp"
 
@@ -26,11 +25,5 @@ const Combination* find_refused(const UsedFeatures& used);
 
 // Throws Error(input), with the setting, for the first that these features make.
 void check_combinations(const UsedFeatures& used);
-
-// All of them as a table in Markdown.
-std::string combinations_table();
-
-// The features and the combinations that are not built yet, as a list in Markdown.
-std::string unbuilt_list();
 
 }  // namespace pipetrain
