@@ -81,7 +81,7 @@ const Choice choices[] = {
     {{16384, 16384, 2048, y, e4m3, bf16}, 7}, {{16384, 2048, 8192, y, e4m3, bf16}, 4},
 };
 // Of models with biases, in the same way. Three take an algorithm that only another shape's list has: found by trying the lists
-// of all these products on each, under a load that lasts (bench/results/gpt2-2026-11-23.md).
+// of all these products on each, under a load that lasts (bench/results/gpu.md).
 const Choice biased_choices[] = {
     // GPT-2 124M, 16 sequences of 1,024
     {{16384, 2304, 768, y, bf16, bf16, true}, 6, GemmShape{8192, 1600, 6400, y, bf16, bf16}},
