@@ -13,7 +13,7 @@ namespace pipetrain {
 namespace {
 
 // Features that no option asks for yet.
-constexpr const char* unbuilt_features[] = {"mixtures of experts", "adapters such as LoRA",
+constexpr const char* unbuilt_features[] = {"Mixtures of experts", "adapters such as LoRA",
                                             "pipelines of C stages over several processes"};
 
 std::string feature_text(Feature feature) {
@@ -37,8 +37,8 @@ std::string unbuilt_list() {
     if (line == lines.end()) line = lines.insert(line, {feature, ""});
     if (row.other) line->second += (line->second.empty() ? " with " : ", ") + feature_text(*row.other);
   }
-  std::string list = fmt::format("- {}\n", fmt::join(unbuilt_features, "; "));
-  for (const auto& [feature, others] : lines) list += fmt::format("- {}{}\n", feature, others);
+  std::string list = fmt::format("- {}.\n", fmt::join(unbuilt_features, "; "));
+  for (const auto& [feature, others] : lines) list += fmt::format("- {}{}.\n", feature, others);
   return list;
 }
 

@@ -50,7 +50,7 @@ struct CombinationTable {
       not_built_on_gpus(context_parallel, dropout, "GPUs do not share sequences with dropout yet; use dropout 0, or cp 1"),
       not_built_on_gpus(context_parallel, slices, "GPUs do not share sequences in slices yet; use slices 1, or cp 1"),
 
-      not_built(braids, offload_activations, "braids move no activations; use dualpipe-v, or keep activations on the device"),
+      excluded(braids, offload_activations, "braids move no activations; use dualpipe-v, or keep activations on the device"),
       excluded(tensor_braids, zero_3,
                "replicas gather weights for one action at a time, and a braid alternates two; use zero 2, or dualpipe-v"),
       excluded(tensor_braids, offload_parameters,
@@ -92,7 +92,7 @@ struct CombinationTable {
           "a step that begins early needs states on the device, and offload moves them between steps; leave out one of them"),
       not_built(post_validation, fp8,
                 "fp8 quantises weights once a step, and no step begins early with it yet; use bf16, or turn it off"),
-      not_built(post_validation, custom_actions, "steps of plans with custom actions do not begin early yet; turn it off"),
+      excluded(post_validation, custom_actions, "steps of plans with custom actions do not begin early; turn it off"),
       excluded(
           post_validation, divided_stages,
           "all ranks of a stage must be in one process, because they begin early together; give each process whole stages, "
