@@ -9,7 +9,6 @@
 #include "schedules/simulate/simulate.hpp"
 #include "tuning/fastest_layouts.hpp"
 #include "tuning/layout_variants.hpp"
-#include "tuning/requested_features.hpp"
 
 namespace pipetrain {
 

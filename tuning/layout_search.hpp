@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/job/features.hpp"
 #include "core/device_kind.hpp"
 #include "core/dtype.hpp"
 #include "model/config/config.hpp"
@@ -114,6 +115,9 @@ struct SearchResult {
   bool cuts_left_out = false;      // whether a limit ended that search
   std::int64_t auto_left_out = 0;  // and those of auto beyond the time for its plans, which the most promising got
 };
+
+// The features of all layouts of the request, and of the search itself.
+UsedFeatures features_of(const LayoutRequest& request);
 
 // The `count` fastest of all pp x cp x tp x dp x chunks x microbatch x schedule x recompute that use every device and fit its
 // memory, with tensor-parallel ranks on one host; where only full recomputation fits, with as few layers of it as fit (but in

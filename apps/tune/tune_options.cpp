@@ -19,7 +19,6 @@
 #include "model/named_model.hpp"
 #include "tuning/measured_devices.hpp"
 #include "tuning/profiled_scales.hpp"
-#include "tuning/requested_features.hpp"
 
 namespace pipetrain {
 

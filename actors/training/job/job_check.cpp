@@ -109,11 +109,11 @@ void check_fp8_sizes(const TrainJob& job) {
   for (const int gpu : job.devices.gpus) check_fp8_gpu(gpu);
 }
 
-void check_job(const LaidOutJob& laid_out) {
-  const TrainJob& job = laid_out.job;
-  check_combinations(features_of(job, &laid_out.ranks));
-  check_replayed_plan(job, laid_out.plan);
-  layout_parameters(job.config, laid_out.parts, 0, job.layout.tp);  // throws where tp does not divide the model
+void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,
+               const Mesh& ranks) {
+  check_combinations(features_of(job, &ranks));
+  check_replayed_plan(job, plan);
+  layout_parameters(job.config, parts, 0, job.layout.tp);  // throws where tp does not divide the model
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8_sizes(job);
   check_recompute_layers(job);

@@ -26,7 +26,7 @@ std::shared_ptr<const schedules::Plan> kept_or_built_plan(const TrainJob& job) {
 World checked_world(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,
                     const std::shared_ptr<EngineChannel>& channel, const std::optional<PlannedProcesses>& planned) {
   const Mesh mesh = mesh_of(job);
-  check_job({job, plan, parts, planned_mesh(mesh, planned)});
+  check_job(job, plan, parts, planned_mesh(mesh, planned));
   return open_world(mesh, job.devices, job.processes.get(), channel);
 }
 
