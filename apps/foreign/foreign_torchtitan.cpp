@@ -1,4 +1,4 @@
-// torchtitan's job configuration TOML, by its job_config.py. What several keys mean together is settled in foreign_config.cpp.
+// torchtitan's job configuration TOML, as in its job_config.py. foreign_config.cpp translates combinations of keys.
 #include "apps/foreign/foreign_keys.hpp"
 
 namespace pipetrain {

@@ -28,7 +28,7 @@ class WatchedSource : public InputSource {
   std::shared_ptr<CallbackWatch> watch_;
 };
 
-// Sets a flag for as long as a step runs, or the end of the pipeline does.
+// Sets a flag while a step runs, or while the pipeline ends.
 class BusyGuard {
  public:
   BusyGuard(std::mutex& mutex, bool& busy, const char* call) : mutex_(mutex), busy_(busy) {
@@ -99,7 +99,7 @@ HostedPipeline::~HostedPipeline() {
     if (!pipeline_) return;
   } catch (const Error&) {
   }
-  new std::pair(pipeline_, processes_);  // its threads cannot be ended: what they may touch has to stay
+  new std::pair(pipeline_, processes_);  // its threads cannot be ended, so what they use must stay
 }
 
 void HostedPipeline::refuse_forked(const char* call) const {
@@ -162,7 +162,7 @@ void HostedPipeline::close(bool waits) {
   const std::string hangs = watch_->wait_until_idle(grace_);
   if (!hangs.empty())
     throw Misuse("the end of a pipeline: the call " + hangs + " has not returned, and its thread cannot be ended");
-  std::shared_ptr<Pipeline> ended;  // its end waits for the actors: outside the lock
+  std::shared_ptr<Pipeline> ended;  // its destructor waits for the actors: outside the lock
   {
     const std::lock_guard lock(mutex_);
     ended.swap(pipeline_);

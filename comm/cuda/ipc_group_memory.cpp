@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::chrono::seconds others_limit{300};  // processes load weights of many GiB meanwhile
 
-// introduction: a member's mailbox and posts. allocations: all that its device holds. ready: of a process, which knows all
+// introduction: a member's mailbox and posts. allocations: all allocations on its device. ready: a process has got all
 // introductions.
 enum Saying : std::uint8_t { introduction, allocations, ready };
 
-// Names the physical GPU, whatever number it has in a process.
+// Identifies the physical GPU, whatever number it has in a process.
 std::string gpu_name(int device) {
   char name[32] = {};
   cuda_check(cudaDeviceGetPCIBusId(name, sizeof name, device), "asking for the place of the GPU", device);
@@ -90,7 +90,7 @@ void IpcGroupMemory::hear_introduction(int member, WireReader& in) {
   introduced_.insert(member);
 }
 
-// Nobody opens this process's posts any more once all others are ready.
+// Once all others are ready, nobody opens this process's posts any more.
 void IpcGroupMemory::hear_ready(int process) {
   const std::lock_guard lock(mutex_);
   ready_.insert(process);
@@ -98,7 +98,7 @@ void IpcGroupMemory::hear_ready(int process) {
   for (const auto& [member, view] : own_) posts_[index(member)]->unlink();
 }
 
-// Kernels of two processes take turns on a GPU, and those of a group wait for each other: they might never end.
+// Kernels of two processes alternate on a GPU, and those of a group wait for each other: they might deadlock.
 void IpcGroupMemory::refuse_shared_gpu(int own, int other) {
   abort(std::make_exception_ptr(
       Error(ErrorKind::input, "the ranks " + std::to_string(setup_.ranks[index(own)]) + " and " +
@@ -144,7 +144,7 @@ void IpcGroupMemory::share(int member, View& view) {
                                             std::to_string(most_allocations) + " can: use fewer chunks, or the transport nccl");
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [other, other_view] : own_) {  // one address space
+    for (auto& [other, other_view] : own_) {  // they share one address space
       for (const DeviceMemory& memory : view.own) other_view.allocations[index(member)].push_back(memory.begin);
       other_view.shared.insert(member);
     }
@@ -171,7 +171,7 @@ void IpcGroupMemory::hear_allocations(int member, WireReader& in) {
   }
 }
 
-// --- What members ask, and what they tell each other ------------------------------------------------------------------------
+// --- Requests of members, and their messages --------------------------------------------------------------------------------
 
 void* IpcGroupMemory::mailbox(int member, int other) const {
   const std::lock_guard lock(mutex_);

@@ -22,7 +22,7 @@ std::shared_ptr<const schedules::Plan> kept_or_built_plan(const TrainJob& job) {
   return build_plan(job);
 }
 
-// Checked before anything is opened.
+// Checks everything before anything is opened.
 World checked_world(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,
                     const std::shared_ptr<EngineChannel>& channel, const std::optional<PlannedProcesses>& planned) {
   const Mesh mesh = mesh_of(job);
@@ -57,7 +57,7 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
 }
 
 void ParallelLayout::make_groups(bool tied) {
-  // The collectives of a braid run beside the products of its other action.
+  // A braid's collectives run beside the computing of its other action.
   const GroupUse use = has_braids(plan()) ? GroupUse::beside_compute : GroupUse::alone;
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor, use);
   for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::beside_compute);
