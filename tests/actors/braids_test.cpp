@@ -238,7 +238,7 @@ TEST_CASE("settings that exclude braids give one line", "[braids]") {
   const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2, 2})};
   TinyRun other = tiny;
   other.layout.zero = 3;
-  CHECK_THAT(refusal(job_of(other)), Contains("schedule braided-v: replicas gather weights one action at a time"));
+  CHECK_THAT(refusal(job_of(other)), Contains("schedule braided-v: replicas gather weights for one action at a time"));
   TrainJob fetched = job_of(tiny);
   fetched.offload.parameters = true;
   fetched.offload.folder = "/tmp";

@@ -4,7 +4,7 @@
 
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
-#include "actors/training/job/context_support.hpp"
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/rank/stage_memory.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
@@ -342,18 +342,20 @@ TEST_CASE("settings that exclude shared sequences are refused by name") {
     TrainJob job = job_with(2, change);
     job.devices = {.kind = DeviceKind::cuda, .gpus = {0, 0}};
     try {
-      check_context_parallel(job);
+      check_combinations(features_of(job));
     } catch (const Error& error) {
       return std::string(error.what());
     }
     return std::string("none");
   };
   CHECK(on_gpu([](TinyRun&) {}) == "none");
-  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.dropout = 0.1; }), Catch::Contains("dropout is not built for GPUs with it yet"));
-  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.isolated = true; }), Catch::Contains("documents that do not see each other are"));
+  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.dropout = 0.1; }),
+             Catch::Contains("GPUs do not share sequences with dropout yet"));
+  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.isolated = true; }),
+             Catch::Contains("GPUs do not share sequences of isolated documents yet"));
   const auto sliced = [](TinyRun& tiny) { tiny.layout.slices = 2; };
   CHECK_THAT(on_gpu([&](TinyRun& tiny) { tiny.sequence = 16, sliced(tiny); }),
-             Catch::Contains("cp 2: slices are not built for GPUs with it yet"));
+             Catch::Contains("cp 2: GPUs do not share sequences in slices yet"));
   CHECK(refusal(job_with(2, sliced)) ==
         "cp 2: sequences of 12 tokens cannot be cut into 2 x 2 x 2 equal chunks; use a seq-len that is a multiple of 8");
 }

@@ -302,7 +302,7 @@ TEST_CASE("weights that cannot be offloaded are refused with the reason") {
   TrainJob job = random_job(several_blocks_config(), 16, 12, {2, 1, 2, 1});
   job.offload = {.parameters = true, .folder = std::filesystem::temp_directory_path()};
   job.layout.order = schedules::Order::ready;
-  CHECK_THROWS_WITH(estimate_job(job), Contains("the run's order is ready; use planned"));
+  CHECK_THROWS_WITH(estimate_job(job), Contains("order ready: offloaded weights are fetched in the plan's order; use planned"));
   job.layout.order = schedules::Order::planned;
   CHECK_NOTHROW(estimate_job(job));
   job.zero.stage = 1;
@@ -331,7 +331,7 @@ TEST_CASE("activations that cannot leave are refused with why") {
   job = random_job(several_blocks_config(), 16, 12, {2, 1, 1, 1, "gpipe"});
   job.offload = {.activations = true, .folder = std::filesystem::temp_directory_path()};
   job.layout.order = schedules::Order::ready;
-  CHECK_THROWS_WITH(refused(job), Contains("the run's order is ready"));
+  CHECK_THROWS_WITH(refused(job), Contains("order ready: activations are moved in the plan's order"));
   job.layout.order = schedules::Order::planned;
   job.layout.plan =
       std::make_shared<schedules::Plan>(schedules::offload_activations(schedules::build_schedule("gpipe", {2, 1, 12}), 0.5));

@@ -1,11 +1,10 @@
 // Steps that begin before the verdict on the previous step give the bits of steps that wait for it.
-#include "actors/training/job/post_validation.hpp"
-
 #include <algorithm>
 #include <tuple>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/run/step_bubbles.hpp"
 #include "catch.hpp"
 #include "early_steps.hpp"
@@ -105,12 +104,12 @@ TEST_CASE("a run resumes to the bit from a checkpoint taken after the next step 
 
 TEST_CASE("settings that exclude post-validation are refused", "[post-validation]") {
   const TrainJob plain = job_of({.layout = {2, 1, 2}});
-  const auto refusal = [&](const auto& change) -> std::string {
+  const auto refusal = [&](const auto& change, const Mesh* ranks = nullptr) -> std::string {
     TrainJob job = plain;
     job.post_validation = true;
     change(job);
     try {
-      check_post_validation(job);
+      check_combinations(features_of(job, ranks));
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::input);
       CHECK(error.setting()->name == "post-validation");
@@ -123,12 +122,12 @@ TEST_CASE("settings that exclude post-validation are refused", "[post-validation
   CHECK_THAT(refusal([](TrainJob& job) { job.layout.order = schedules::Order::ready; }), Contains("planned order"));
   CHECK_THAT(refusal([](TrainJob& job) { job.zero.stage = 1; }), Contains("zero 0"));
   CHECK_THAT(refusal([](TrainJob& job) { job.offload.activations = true; }), Contains("offload"));
-  CHECK_THAT(refusal([](TrainJob& job) { job.numerics.precision = Precision::fp8(); }), Contains("fp8"));
-  check_post_validation(plain, Mesh({.dp = 2, .pp = 2, .part = 2}));  // it is off
-  TrainJob job = plain;
-  job.post_validation = true;
-  check_post_validation(job, Mesh({.dp = 2, .pp = 2, .part = 1}));
-  CHECK_THROWS_WITH(check_post_validation(job, Mesh({.dp = 1, .pp = 2, .part = 2})), Contains("whole stages"));
+  CHECK_THAT(refusal([](TrainJob& job) { job.numerics.precision = Precision::fp8(), job.devices.kind = DeviceKind::cuda; }),
+             Contains("fp8"));
+  const Mesh whole({.dp = 2, .pp = 2, .tp = 2}, deal_ranks(8, 4)), divided({.dp = 2, .pp = 2, .tp = 2}, deal_ranks(8, 8));
+  CHECK(refusal([](TrainJob&) {}, &whole).empty());
+  CHECK_THAT(refusal([](TrainJob&) {}, &divided), Contains("whole stages"));
+  CHECK(find_refused(features_of(plain, &divided)) == nullptr);  // it is off
 }
 
 TEST_CASE("the bubble of steps that overlap counts from each stage's N to its next", "[post-validation]") {

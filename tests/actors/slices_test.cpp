@@ -227,6 +227,6 @@ TEST_CASE("settings that exclude slices give one line", "[slices]") {
   other.layout.slices = 9;
   CHECK_THAT(refusal(job_of(other)), Contains("slices 9: a sequence of 8 tokens has fewer than that"));
   other = tiny, other.layout.schedule = "zb-h1";
-  CHECK_THAT(refusal(job_of(other)), Contains("does not cut microbatches into slices"));
+  CHECK_THAT(refusal(job_of(other)), Contains("slices 2: the schedule passes whole microbatches"));
   CHECK(refusal(job_of(tiny)) == "none");
 }

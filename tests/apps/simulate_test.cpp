@@ -373,7 +373,8 @@ TEST_CASE("simulate moves activations as train does: less is kept, and transfers
   CHECK(rows == 1);
 
   CHECK_THAT(wrong("--pp 2 --schedule 1f1b --activation-offload-fraction 1"), Contains("no activations wait long enough"));
-  CHECK_THAT(wrong("--pp 8 --activation-offload-fraction 1 --order ready"), Contains("use --order planned"));
+  CHECK_THAT(wrong("--pp 8 --activation-offload-fraction 1 --order ready"),
+             Contains("--order ready: activations are moved in the plan's order"));
   CHECK_THAT(wrong("--schedule " + plan + " --activation-offload-fraction 1"), Contains("moves activations already"));
   CHECK_THAT(wrong("--schedule " + plan + " --order ready"), Contains("no rule for what is ready"));
   CHECK_THAT(wrong("--schedule " + plan + " --plan-out " + (folder.path() / "plan.csv").string()),
@@ -397,10 +398,11 @@ TEST_CASE("simulate predicts what steps that begin before the verdict leave of t
   const auto refusal = [](const std::string& options) {
     return wrong("--pp 8 --microbatches 16 --post-validation on " + options);
   };
-  CHECK_THAT(refusal("--order ready"), Contains("--post-validation on: needs the planned order"));
+  CHECK_THAT(refusal("--order ready"), Contains("--post-validation on: a step begins early in the planned order only"));
   CHECK_THAT(refusal("--slices 2"), Contains("--post-validation on: slices"));
-  CHECK_THAT(refusal("--activation-offload-fraction 1"), Contains("--post-validation on: steps whose activations move"));
-  CHECK_THAT(refusal("--publish-weights 1"), Contains("leave out --publish-weights"));
+  CHECK_THAT(refusal("--activation-offload-fraction 1"),
+             Contains("--post-validation on: a step that begins early needs states on the device"));
+  CHECK_THAT(refusal("--publish-weights 1"), Contains("leave out gather-weights and publish-weights"));
   CHECK_THAT(refusal("--jitter 0.1"), Contains("without jitter"));
   CHECK_THAT(refusal("--schedule braided-v --tp-comm 0.2"), Contains("what braids hide"));
   const Result all = simulate("--pp 4 --microbatches 8 --schedule all --tp-comm 0.2 --post-validation on");

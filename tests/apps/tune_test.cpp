@@ -96,9 +96,10 @@ TEST_CASE("tune plans with steps that begin before the verdict: commands that ru
   REQUIRE(run(layouts[0]["command"].get<std::string>().substr(10) + " --steps 2").status == 0);
 
   const auto refusal = [&](const std::string& options) { return refused(small + options); };
-  CHECK_THAT(refusal("--zero 1"), Contains("--post-validation on: replicas divide nothing"));
-  CHECK_THAT(refusal("--offload optimizer --device cuda"), Contains("--post-validation on: what is offloaded"));
-  CHECK_THAT(refusal("--hosts 2"), Contains("--post-validation on: between hosts"));
+  CHECK_THAT(refusal("--zero 1"), Contains("--post-validation on: a step that begins early reads weights that are whole"));
+  CHECK_THAT(refusal("--offload optimizer --device cuda"),
+             Contains("--post-validation on: a step that begins early needs states on the device"));
+  CHECK_THAT(refusal("--hosts 2"), Contains("--post-validation on: tune does not simulate"));
   CHECK_THAT(refusal("--cut search"), Contains("--post-validation on: cuts are searched"));
   const Result some =
       run("tune --model tiny --seq-len 16 --device cpu --devices 2 --pp 2 --global-batch 65536 --count 1 "
@@ -380,7 +381,8 @@ TEST_CASE("tune offloads what train would: states always, activations where a la
   }
   CHECK(moving > 0);
   CHECK_THAT(states[0]["command"].get<std::string>(), Contains("--offload optimizer"));
-  CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"), Contains("tune plans for no disk"));
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"),
+             Contains("leave it out, or give train a folder on a disk"));
   CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("is of --offload"));
 }
 

@@ -120,8 +120,8 @@ struct JobSettings {
   OptimizerSettings optimizer;
   double clip_norm = 1;  // 0: off
   // Stages begin the coming step's forwards before the gradient norm is known, from weights that assume a step without
-  // clipping or skipping; if the verdict is another one, they begin again. The bits are the same. See
-  // post_validation.hpp for its limits.
+  // clipping or skipping; if the verdict is another one, they begin again. The bits are the same. combinations.hpp
+  // lists what this does not work with.
   bool post_validation = false;
   LossScaleSettings loss_scale;
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever

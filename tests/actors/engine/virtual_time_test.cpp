@@ -6,7 +6,6 @@
 #include "actors/engine/caf.hpp"
 #include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
-#include "actors/training/job/post_validation.hpp"
 #include "catch.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"

@@ -1,6 +1,7 @@
-#include "actors/training/job/fp8_support.hpp"
-
 #include "actors/golden_run.hpp"
+#include "actors/training/job/combinations.hpp"
+#include "actors/training/job/job_check.hpp"
+#include "actors/training/job/train_job.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 
@@ -25,7 +26,8 @@ TrainJob fp8_job() {
 // Returns "precision fp8: why", or "taken".
 std::string fp8_refusal(const TrainJob& job) {
   try {
-    check_fp8(job);
+    check_combinations(features_of(job));
+    check_fp8_sizes(job);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
     return error.what();
@@ -59,7 +61,7 @@ TEST_CASE("layers that stay in bf16 are those of a run in fp8, and leave some") 
   job.numerics = {};
   CHECK(fp8_refusal(job) == "taken");
   job.numerics.bf16_layers.at_end = 2;
-  CHECK_THAT(fp8_refusal(job), Contains("num-layers-at-end-in-bf16 2") && Contains("this run's is fp32"));
+  CHECK_THAT(fp8_refusal(job), Contains("num-layers-at-end-in-bf16 2") && Contains("only a run in fp8 keeps layers in bf16"));
 }
 
 TEST_CASE("scales of tiles need microbatches whose tokens they divide") {

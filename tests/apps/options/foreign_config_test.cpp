@@ -149,7 +149,7 @@ TEST_CASE("an unsupported value in a DeepSpeed file is refused by its key") {
   CHECK_THAT(answer(R"("scheduler": {"type": "OneCycle"})"),
              Contains("scheduler.type: onecycle is not built; known are WarmupLR"));
   CHECK_THAT(answer(R"("zero_optimization": {"stage": 2})"),
-             Contains("zero_optimization.stage = 2") && Contains("there is one; give --dp 2"));
+             Contains("zero_optimization.stage = 2") && Contains("there is one; give dp 2"));
   CHECK_THAT(answer(R"("zero_optimization": {"stage": 0, "offload_param": {"device": "cpu"}})"),
              Contains("offload_param.device: cpu is not supported here: weights are offloaded by --offload parameters"));
   CHECK_THAT(answer(R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})"),

@@ -81,12 +81,12 @@ TEST_CASE("dividing state among replicas where that makes no sense is refused") 
   for (const char* stage : {"1", "2", "3"})
     CHECK(option_error({"--zero", stage}) ==
           std::string("--zero ") + stage +
-              ": divides state among replicas, and there is one; give --dp 2 or more, or leave it out");
+              ": zero divides state among replicas, and there is one; give dp 2 or more, or leave it out");
   CHECK_THAT(option_error({"--zero", "4", "--dp", "2"}), StartsWith("--zero 4: must be from 0 to 3"));
   CHECK_THAT(option_error({"--zero", "2", "--dp", "2", "--zero-prefetch", "2"}),
              StartsWith("--zero-prefetch 2: is of --zero 3") && Contains("--zero is 2"));
   CHECK_THAT(option_error({"--zero", "3", "--dp", "2", "--order", "ready"}),
-             StartsWith("--order ready: with --zero 3") && Contains("use planned"));
+             StartsWith("--order ready: replicas gather the weights of zero 3") && Contains("use planned"));
 }
 
 TEST_CASE("options and values of later are errors that say so") {
@@ -109,12 +109,12 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK(option_error({"--cp", "1", "--slices", "1", "--post-validation", "off"}) == "no error");
   CHECK(option_error({"--post-validation", "on"}) == "no error");
   CHECK_THAT(option_error({"--post-validation", "on", "--record", "run.rec"}),
-             StartsWith("--post-validation on: has no records"));  // found without a run, as --dry-run finds it
+             StartsWith("--post-validation on: a record holds one step at a time"));  // found without a run, as --dry-run does
   CHECK_THAT(option_error({"--post-validation", "perhaps"}), StartsWith("--post-validation perhaps: "));
   CHECK(option_error({"--slices", "4", "--pp", "2"}) == "no error");
   CHECK_THAT(option_error({"--slices", "0"}), StartsWith("--slices 0: "));
   CHECK_THAT(option_error({"--slices", "2", "--schedule", "zb-h1"}),
-             StartsWith("--slices 2: the schedule zb-h1 passes whole microbatches; use 1f1b or interleaved"));
+             StartsWith("--slices 2: the schedule passes whole microbatches; use 1f1b or interleaved"));
   CHECK_THAT(option_error({"--slices", "2", "--profile", "costs.json"}),
              StartsWith("--profile costs.json: costs of slices are not measured yet"));
   CHECK_THAT(option_error({"--slices", "2", "--order", "ready"}), StartsWith("--order ready: slices keep the plan's order"));

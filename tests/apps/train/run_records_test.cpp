@@ -103,7 +103,7 @@ TEST_CASE("a profile serves every layout of its model, and a note says if that l
   gathering["layout"]["zero"] = 3;
   CHECK(simulate("--schedule 1f1b " + zb.costs(gathering)).status == 0);
   CHECK_THAT(wrong("--schedule 1f1b --order ready " + zb.costs(gathering)),
-             Contains("--order ready: the profile is of a run with --zero 3"));
+             Contains("--order ready: replicas gather the weights of zero 3"));
   train_recorded("--pp 2 --steps 1 --profile " + zb.at("1f1b.json"));
   CHECK(simulated("--schedule zb-h1 --costs " + zb.at("1f1b.json")).size() == 1);
   CHECK(simulated("--schedule gpipe --costs " + zb.at("1f1b.json")).size() == 1);
