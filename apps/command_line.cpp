@@ -26,7 +26,7 @@
 #include "apps/generate/generate.hpp"
 #include "apps/launch/launch.hpp"
 #include "apps/launch/launch_program.hpp"
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/output_lock.hpp"
 #include "apps/output/stderr_lines.hpp"

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "apps/foreign/foreign_keys.hpp"
-#include "apps/options/suggest.hpp"
+#include "apps/foreign/foreign_names.hpp"
 #include "core/error.hpp"
 #include "schedules/builders/builders.hpp"
 

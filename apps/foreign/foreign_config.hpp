@@ -5,7 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/options/option_layers.hpp"
+#include "apps/table/option_spec.hpp"
+#include "apps/table/raw_options.hpp"
 #include "files/json_value.hpp"
 
 namespace pipetrain {

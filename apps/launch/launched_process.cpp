@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "apps/launch/launch_report.hpp"
-#include "apps/options/suggest.hpp"
+#include "apps/foreign/foreign_names.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "comm/control/launch_environment.hpp"
 #include "core/error.hpp"

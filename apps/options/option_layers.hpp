@@ -7,16 +7,10 @@
 #include <vector>
 
 #include "apps/options/option_table.hpp"
+#include "apps/table/raw_options.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
-
-struct RawOption {
-  std::vector<std::string> words;
-  std::string where;  // how an error names it: "--pp 0", "PIPETRAIN_PP=0", "run.toml:3: pp = 0"
-  std::string place;  // "PIPETRAIN_PP", "run.toml:3"; empty: the command line
-};
-using RawOptions = std::map<std::string, RawOption>;  // by option name; a switch has the word "on" or "off"
 
 // All three throw Error(input) on what is no option of the table, with the nearest one, and on a missing value.
 RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments);

@@ -1,21 +1,11 @@
-// The options of a command as data: parsing, --help and suggestions all read this one table.
+// The tables of options of all commands.
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
 
-namespace pipetrain {
+#include "apps/table/option_spec.hpp"
 
-struct OptionSpec {
-  std::string group;          // heading in --help
-  std::string name;           // "seq-len"
-  std::string value;          // "N"; empty for a switch that takes none
-  std::string help;           // may wrap over lines
-  std::string default_value;  // as --help shows it; empty: not set
-  bool many = false;          // takes several values
-  bool built = true;          // else giving it is an error that says so, but for its default
-};
+namespace pipetrain {
 
 // In the order of --help.
 const std::vector<OptionSpec>& train_option_table();
@@ -28,10 +18,5 @@ const std::vector<OptionSpec>& replay_option_table();
 const std::vector<OptionSpec>& doctor_option_table();
 const std::vector<OptionSpec>& compare_option_table();
 const std::vector<OptionSpec>& watch_option_table();
-const OptionSpec* find_option(const std::vector<OptionSpec>& table, std::string_view name);
-std::vector<std::string> option_names(const std::vector<OptionSpec>& table);
-
-// Headings, options and their help in two columns, at most 100 characters wide.
-std::string format_options(const std::vector<OptionSpec>& table);
 
 }  // namespace pipetrain

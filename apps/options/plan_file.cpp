@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "apps/options/suggest.hpp"
+#include "apps/foreign/foreign_names.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 #include "files/file_io.hpp"

@@ -1,11 +1,11 @@
-#include "apps/launch/failed_run.hpp"
+#include "apps/processes/failed_run.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "apps/launch/joined_run.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/processes/joined_run.hpp"
 #include "apps/signals/signals.hpp"
 
 namespace pipetrain {
