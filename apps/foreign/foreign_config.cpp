@@ -59,7 +59,7 @@ std::span<const ForeignKey> keys_of(ForeignSystem system) {
 // The settings of a file while they are made ours.
 class ForeignFile {
  public:
-  ForeignFile(const std::vector<OptionSpec>& table, ForeignSystem system, std::vector<ForeignSetting> settings)
+  ForeignFile(const OptionRows& table, ForeignSystem system, std::vector<ForeignSetting> settings)
       : table_(table), system_(system), settings_(std::move(settings)) {}
 
   RawOptions options() {
@@ -229,7 +229,7 @@ class ForeignFile {
     std::vector<std::string> words = words_of(setting);
     if (targets.size() == 1) {
       const OptionSpec* spec = find_option(table_, targets[0]);
-      if (setting.value.is_array() && spec && !spec->many) refuse(setting, "takes one value, not a list; give it");
+      if (setting.value.is_array() && spec && !spec->takes_several()) refuse(setting, "takes one value, not a list; give it");
       return put_words(targets[0], setting, std::move(words));
     }
     if (words.size() != targets.size()) refuse(setting, fmt::format("must be a list of {} numbers", targets.size()));
@@ -258,7 +258,7 @@ class ForeignFile {
 
   void put_words(const std::string& option, const ForeignSetting& setting, std::vector<std::string> words) {
     const OptionSpec* spec = find_option(table_, option);
-    if (words.size() > 1 && spec && !spec->many) refuse(setting, "takes one value; keep one");
+    if (words.size() > 1 && spec && !spec->takes_several()) refuse(setting, "takes one value; keep one");
     put(option, {words, fmt::format("{}: {} = {}", setting.place, setting.key, fmt::join(words, " ")), setting.place});
   }
   // Keys that say the same may stand beside each other.
@@ -274,7 +274,7 @@ class ForeignFile {
     }
   }
 
-  const std::vector<OptionSpec>& table_;
+  const OptionRows& table_;
   ForeignSystem system_;
   std::vector<ForeignSetting> settings_;
   RawOptions options_, fallbacks_;
@@ -295,7 +295,7 @@ void add_leaves(const std::string& key, const Json& value, const std::string& pl
   for (const auto& [name, member] : value.items()) add_leaves(key + "." + name, member, place, settings);
 }
 
-RawOptions foreign_options(const std::vector<OptionSpec>& table, ForeignSystem system, std::vector<ForeignSetting> settings) {
+RawOptions foreign_options(const OptionRows& table, ForeignSystem system, std::vector<ForeignSetting> settings) {
   return ForeignFile(table, system, std::move(settings)).options();
 }
 

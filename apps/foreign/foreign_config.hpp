@@ -28,7 +28,7 @@ void add_leaves(const std::string& key, const Json& value, const std::string& pl
 // What the settings of one file ask for here. "auto" and null ask for the default; sections that the file turns off ask for
 // nothing. An option without words must be given by another layer, the command line or the environment: its `where` is the
 // error else. Throws Error(input) for a key that means nothing here, naming it and, where there is one, our option.
-RawOptions foreign_options(const std::vector<OptionSpec>& table, ForeignSystem system, std::vector<ForeignSetting> settings);
+RawOptions foreign_options(const OptionRows& table, ForeignSystem system, std::vector<ForeignSetting> settings);
 
 // A text of arguments as a shell would split it: words, quotes, # comments and \ at the end of a line. Each "--key" takes the
 // words up to the next as its value: none is true, several are a list. Throws Error(input).

@@ -21,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using Ids = std::vector<std::int32_t>;
 
-constexpr std::int64_t usual_new_tokens = 128;
-
 bool has_tokenizer(const fs::path& folder) {
   std::error_code ignored;
   const auto holds = [&](const char* name) { return fs::exists(folder / name, ignored); };

@@ -139,8 +139,7 @@ int launch_generate(const std::vector<std::string>& arguments, const Environment
 
 // Takes the word out of the arguments, wherever it stands that is no option's value. What else is wrong is for the command.
 bool take_generate(std::vector<std::string>& arguments) {
-  std::vector<OptionSpec> either = generate_option_table();
-  either.insert(either.end(), train_option_table().begin(), train_option_table().end());
+  const OptionRows either = joined_rows({generate_option_table(), train_option_table()});
   std::vector<std::string> options = arguments;
   if (take_operands(either, options) != std::vector<std::string>{"generate"}) return false;
   arguments = std::move(options);

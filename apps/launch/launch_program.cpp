@@ -18,15 +18,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of those that launch takes for itself; the others belong to what it starts.
-std::vector<OptionSpec> own_options() {
-  std::vector<OptionSpec> table;
+OptionRows own_options() {
+  OptionRows table;
   for (const char* name : {"nproc", "nnodes", "node-rank", "master", "token-file"})
     table.push_back(*find_option(train_option_table(), name));
   return table;
 }
 
 // Where the program's name stands, behind own options alone; nothing where something else stands there.
-std::optional<std::size_t> place_of_program(const std::vector<OptionSpec>& own, const std::vector<std::string>& arguments) {
+std::optional<std::size_t> place_of_program(const OptionRows& own, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string_view word = arguments[i];
     if (!word.starts_with("-")) return word == "generate" ? std::nullopt : std::optional(i);
@@ -84,7 +84,7 @@ std::optional<LaunchProgram> read_launch_program(const std::vector<std::string>&
   const auto begin = arguments.begin() + static_cast<std::ptrdiff_t>(*place);
   LaunchProgram program;
   program.words.assign(begin, arguments.end());
-  const OptionValues values(read_command_line(own, {arguments.begin(), begin}));
+  const OptionValues values(own, read_command_line(own, {arguments.begin(), begin}));
   program.launch = read_launch(values, environment, std::numeric_limits<std::int64_t>::max());
   program.file = find_program(program.words.front(), environment);
   return program;

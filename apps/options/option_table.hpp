@@ -8,15 +8,15 @@
 namespace pipetrain {
 
 // In the order of --help.
-const std::vector<OptionSpec>& train_option_table();
-const std::vector<OptionSpec>& simulate_option_table();
-const std::vector<OptionSpec>& tune_option_table();
-const std::vector<OptionSpec>& tokenize_option_table();
-const std::vector<OptionSpec>& generate_option_table();
-const std::vector<OptionSpec>& export_option_table();
-const std::vector<OptionSpec>& replay_option_table();
-const std::vector<OptionSpec>& doctor_option_table();
-const std::vector<OptionSpec>& compare_option_table();
-const std::vector<OptionSpec>& watch_option_table();
+const OptionRows& train_option_table();
+const OptionRows& simulate_option_table();
+const OptionRows& tune_option_table();
+const OptionRows& tokenize_option_table();
+const OptionRows& generate_option_table();
+const OptionRows& export_option_table();
+const OptionRows& replay_option_table();
+const OptionRows& doctor_option_table();
+const OptionRows& compare_option_table();
+const OptionRows& watch_option_table();
 
 }  // namespace pipetrain

@@ -16,13 +16,10 @@ using schedules::Placement;
 
 namespace {
 
-constexpr auto above_zero = OptionValues::Range::from_to(schedules::smallest_cost, schedules::largest_cost);
-constexpr auto zero_or_more = OptionValues::Range::zero_or(schedules::smallest_cost, schedules::largest_cost);
-
 // Gives the edges between stages of different hosts, each with as many stages in order, the times of their own.
 void read_host_edges(const OptionValues& values, int pp, std::vector<schedules::Link>& edges) {
-  const auto hosts = static_cast<int>(values.integer("hosts", 1, pp).value_or(1));
-  const auto latency = values.number("host-latency", zero_or_more), bandwidth = values.number("host-bandwidth", above_zero);
+  const auto hosts = static_cast<int>(values.integer("hosts", {1, pp}).value_or(1));
+  const auto latency = values.number("host-latency"), bandwidth = values.number("host-bandwidth");
   for (const char* name : {"host-latency", "host-bandwidth"})
     if (hosts == 1 && values.given(name)) values.fail(name, "is of edges between hosts, and there is one; give --hosts too");
   if (hosts == 1) return;
@@ -67,15 +64,15 @@ void read_measured_edges(const OptionValues& values, int pp, StepTimes& times) {
 
 void read_edges(const OptionValues& values, int pp, StepTimes& times) {
   times.edges.assign(static_cast<std::size_t>(pp), schedules::Link{});
-  const auto read = [&](const char* name, double schedules::Link::*member, const OptionValues::Range& range = zero_or_more) {
-    const auto numbers = per_edge(values, name, pp, range);
+  const auto read = [&](const char* name, double schedules::Link::*member) {
+    const auto numbers = per_edge(values, name, pp);
     if (numbers.empty()) return;
     if (numbers.size() < times.edges.size()) times.edge_option = name, times.edges.resize(numbers.size());
     for (std::size_t edge = 0; edge < times.edges.size(); ++edge) times.edges[edge].*member = numbers[edge];
   };
   read("p2p", &schedules::Link::latency);
   read("latency", &schedules::Link::latency);
-  read("bandwidth", &schedules::Link::bytes_per_time, above_zero);
+  read("bandwidth", &schedules::Link::bytes_per_time);
   read("message-bytes", &schedules::Link::bytes);
   for (const char* name : {"latency", "bandwidth", "message-bytes"})
     if (values.given("p2p") && values.given(name))
@@ -88,27 +85,25 @@ void read_edges(const OptionValues& values, int pp, StepTimes& times) {
 }
 
 void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
-  times.reduce_grads = per_stage(values, "reduce-grads", pp, zero_or_more);
-  times.overlapped_reduce = per_stage(values, "overlapped-reduce", pp, zero_or_more);
-  times.publish_weights = per_stage(values, "publish-weights", pp, zero_or_more);
+  times.reduce_grads = per_stage(values, "reduce-grads", pp);
+  times.overlapped_reduce = per_stage(values, "overlapped-reduce", pp);
+  times.publish_weights = per_stage(values, "publish-weights", pp);
   if (values.given("publish-weights") && values.given("gather-weights"))
     values.fail("publish-weights",
                 "is of replicas that keep all weights (--zero 1, 2), and --gather-weights of those that "
                 "divide them (--zero 3); keep one of them");
-  times.sum_replicated = per_stage(values, "sum-replicated", pp, zero_or_more);
-  times.sum_tied = per_stage(values, "sum-tied", pp, zero_or_more);
-  times.norm = per_stage(values, "norm", pp, zero_or_more);
-  times.optimizer = per_stage(values, "optimizer-time", pp, zero_or_more);
-  times.verdict = values.number("verdict", zero_or_more).value_or(0);
+  times.sum_replicated = per_stage(values, "sum-replicated", pp);
+  times.sum_tied = per_stage(values, "sum-tied", pp);
+  times.norm = per_stage(values, "norm", pp);
+  times.optimizer = per_stage(values, "optimizer-time", pp);
+  times.verdict = values.number("verdict").value_or(0);
   for (const char* name :
        {"reduce-grads", "overlapped-reduce", "sum-replicated", "sum-tied", "norm", "optimizer-time", "verdict"})
     times.ends = times.ends || values.given(name);
 }
 
 // What moves is said by an option or by the plan.
-void read_moves(const OptionValues& values, int pp, StepTimes& times) {
-  times.moves = per_stage(values, "offload-time", pp, zero_or_more);
-}
+void read_moves(const OptionValues& values, int pp, StepTimes& times) { times.moves = per_stage(values, "offload-time", pp); }
 
 // "gather=0.5,send=1"
 void read_custom(const OptionValues& values, StepTimes& times) {
@@ -129,8 +124,8 @@ void read_custom(const OptionValues& values, StepTimes& times) {
 
 }  // namespace
 
-std::vector<double> per_stage(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
-  auto numbers = values.numbers(name, range);
+std::vector<double> per_stage(const OptionValues& values, const char* name, int pp) {
+  auto numbers = values.numbers(name);
   if (numbers.empty()) return numbers;
   if (numbers.size() != 1 && std::ssize(numbers) != pp)
     values.fail(name, fmt::format("has {} values for {} stages; give one for all, or one per stage", numbers.size(), pp));
@@ -138,8 +133,8 @@ std::vector<double> per_stage(const OptionValues& values, const char* name, int 
   return numbers;
 }
 
-std::vector<double> per_edge(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
-  const auto numbers = values.numbers(name, range);
+std::vector<double> per_edge(const OptionValues& values, const char* name, int pp) {
+  const auto numbers = values.numbers(name);
   const auto edges = static_cast<std::size_t>(pp), neighbours = edges - 1;
   if (numbers.size() == 1) return std::vector<double>(edges, numbers.front());
   if (numbers.empty() || (pp > 2 && (numbers.size() == edges || numbers.size() == neighbours))) return numbers;
@@ -160,26 +155,25 @@ const std::vector<std::string>& step_time_options() {
 
 StepTimes read_step_times(const OptionValues& values, int pp) {
   StepTimes times;
-  const auto of = [&](const char* name, const OptionValues::Range& range, double otherwise) {
-    auto numbers = per_stage(values, name, pp, range);
+  const auto of = [&](const char* name, double otherwise) {
+    auto numbers = per_stage(values, name, pp);
     if (numbers.empty()) numbers.assign(static_cast<std::size_t>(pp), otherwise);
     return numbers;
   };
-  times.forward = of("forward", above_zero, 1);
-  times.input_grad = of("input-grad", above_zero, 1);
-  times.weight_grad = of("weight-grad", above_zero, 1);
-  times.attention =
-      values.number("attention", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true}).value_or(0);
-  const auto exchanges = of("tp-comm", zero_or_more, 0);
+  times.forward = of("forward", 1);
+  times.input_grad = of("input-grad", 1);
+  times.weight_grad = of("weight-grad", 1);
+  times.attention = values.number("attention").value_or(0);
+  const auto exchanges = of("tp-comm", 0);
   for (std::size_t stage = 0; stage < exchanges.size(); ++stage) {
     times.forward[stage] += exchanges[stage];
     times.input_grad[stage] += exchanges[stage];
   }
   times.tp_communication = exchanges;
-  times.tp_collectives = static_cast<int>(values.integer("tp-collectives", 1, 4096).value_or(16));
+  times.tp_collectives = static_cast<int>(values.integer("tp-collectives").value_or(usual_tp_collectives));
   if (values.given("tp-collectives") && !values.given("tp-comm"))
     values.fail("tp-collectives", "says in how many pieces --tp-comm comes, which is not given; give it, or leave this out");
-  const auto gathers = of("gather-weights", zero_or_more, 0);  // each block's weights beside the block before
+  const auto gathers = of("gather-weights", 0);  // each block's weights beside the block before
   for (std::size_t stage = 0; stage < gathers.size(); ++stage) {
     times.forward[stage] = std::max(times.forward[stage], gathers[stage]);
     times.input_grad[stage] = std::max(times.input_grad[stage], gathers[stage]);

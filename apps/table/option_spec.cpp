@@ -6,12 +6,21 @@
 
 namespace pipetrain {
 
-const OptionSpec* find_option(const std::vector<OptionSpec>& table, std::string_view name) {
+OptionRows joined_rows(std::initializer_list<OptionRows> parts) {
+  OptionRows all;
+  for (const OptionRows& part : parts) all.insert(all.end(), part.begin(), part.end());
+  for (OptionSpec& row : all)
+    if (const auto* choices = std::get_if<Choices>(&row.reader); choices && row.value.empty())
+      row.value = fmt::format("{}", fmt::join(*choices, "|"));
+  return all;
+}
+
+const OptionSpec* find_option(const OptionRows& table, std::string_view name) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const OptionSpec& spec) { return spec.name == name; });
   return found == table.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> option_names(const std::vector<OptionSpec>& table) {
+std::vector<std::string> option_names(const OptionRows& table) {
   std::vector<std::string> names;
   for (const OptionSpec& spec : table) names.push_back(spec.name);
   return names;
@@ -43,7 +52,7 @@ std::string wrapped(const std::string& text) {
 
 }  // namespace
 
-std::string format_options(const std::vector<OptionSpec>& table) {
+std::string format_options(const OptionRows& table) {
   std::string page;
   std::string_view group;
   for (const OptionSpec& spec : table) {
@@ -52,7 +61,6 @@ std::string format_options(const std::vector<OptionSpec>& table) {
     const std::string left = fmt::format("  --{}{}{}", spec.name, spec.value.empty() ? "" : " ", spec.value);
     std::string help = spec.help;
     if (!spec.default_value.empty()) help += fmt::format(" [{}]", spec.default_value);
-    if (!spec.built) help += " (not built yet)";
     const bool own_line = left.size() + 2 > help_column;
     page +=
         fmt::format("{}{}{:{}}{}\n", left, own_line ? "\n" : "", "", help_column - (own_line ? 0 : left.size()), wrapped(help));
