@@ -91,7 +91,7 @@ std::unique_ptr<JoinedRun> join_run(const GenerateOptions& options) {
   request.shape = {.pp = options.pp, .tp = options.tp};
   request.settings = {{"pp", std::to_string(options.pp)},
                       {"tp", std::to_string(options.tp)},
-                      {"device", options.devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                      {"device", name_of(options.devices.kind)},
                       {"precision", precision_name(options.precision)}};
   request.stall = options.stall;
   request.places = options.places;

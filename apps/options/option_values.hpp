@@ -24,20 +24,20 @@ class OptionValues {
 
   std::optional<std::string> text(const std::string& name) const;  // not empty
   std::vector<std::string> list(const std::string& name) const;
-  // These are of the range or the choices of the option's row, and numbers finite.
+  // These check the word against the range or the choices of the option's row. Numbers are finite.
   std::optional<std::int64_t> integer(const std::string& name) const;
   std::optional<double> number(const std::string& name) const;
   std::vector<double> numbers(const std::string& name) const;  // with commas between; empty: not given
   // The place of the word among the choices. Others get the list, and the nearest when there is one.
   std::optional<std::size_t> choice(const std::string& name) const;
-  // Of a range that depends on other options.
+  // The same for a range that depends on other options.
   std::optional<std::int64_t> integer(const std::string& name, const IntegerRange& range) const;
 
   std::optional<std::uint64_t> unsigned_integer(const std::string& name) const;
   std::optional<bool> on_off(const std::string& name) const;
   // Where the options that did not come from the command line stand.
   OptionPlaces places() const;
-  // As the option's row reads it. Only of an option that is given.
+  // Reads the word as the option's row says. The option must be given.
   SettingValue value(const std::string& name) const;
 
  private:

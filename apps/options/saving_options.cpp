@@ -64,7 +64,7 @@ ModelFolderOptions read_model_folder_options(const OptionValues& values) {
 
 void read_saving(const OptionValues& values, SavingSettings& saving) {
   saving.folder = output_folder(values, "save");
-  if (saving.keep_every && !saving.keep)
+  if (values.given("save-keep-every") && !values.given("save-keep"))
     values.fail("save-keep-every", "needs --save-keep K, without which all are kept; give it");
   for (const char* name : {"save-interval", "save-keep", "save-keep-every", "save-dtype", "save-shard-size", "resume"})
     if (values.given(name) && !saving.folder && (name != std::string("resume") || saving.resume))

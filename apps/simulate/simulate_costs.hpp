@@ -9,8 +9,6 @@
 
 namespace pipetrain {
 
-inline constexpr int usual_tp_collectives = 16;  // of F and of I of a stage
-
 struct StepTimes : schedules::StageTimes {  // F and I with the exchanges between tensor-parallel ranks
   std::string edge_option;                  // that gave the fewest of the edges
   bool ends = false;                        // whether any time of the end of step is given
@@ -27,8 +25,8 @@ std::vector<double> per_stage(const OptionValues& values, const char* name, int 
 // first. Of two stages these are one edge. Empty when the option is not given. Throws Error(input).
 std::vector<double> per_edge(const OptionValues& values, const char* name, int pp);
 
-// Every option that read_step_times() reads.
-const std::vector<std::string>& step_time_options();
+// The options that read_step_times() reads.
+OptionRows step_time_rows();
 StepTimes read_step_times(const OptionValues& values, int pp);
 
 }  // namespace pipetrain

@@ -29,9 +29,6 @@ constexpr double most_slots = schedules::most_plan_work;
 constexpr std::int64_t usual_jittered_runs = 101;
 constexpr double most_jitter = 10;  // beyond, times differ by more than what their sum can tell apart
 
-constexpr auto above_zero = NumberRange::from_to(schedules::smallest_cost, schedules::largest_cost);
-constexpr auto zero_or_more = NumberRange::zero_or(schedules::smallest_cost, schedules::largest_cost);
-
 std::vector<std::string> names_and_all() {
   auto names = schedule_names();
   names.emplace_back("all");
@@ -110,7 +107,7 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
     values.fail("activation-offload-fraction", "transfers stand in the plan's order; use --order planned");
   if (options.offload_fraction > 0 && options.plan && schedules::moves_activations(*options.plan))
     values.fail("activation-offload-fraction", "the plan moves activations already; leave it out");
-  if (options.order == schedules::Order::ready && options.profile && options.profile->zero == 3)
+  if (options.order == schedules::Order::ready && options.profile && options.profile->settings.zero.stage == 3)
     values.fail("order",
                 "the profile is of a run with --zero 3, which has no ready order (docs/memory.md); use planned, or a "
                 "profile of --zero 0, 1 or 2");
@@ -133,9 +130,9 @@ void read_post_validation(const OptionValues& values, SimulateOptions& options) 
     if (values.given(divided))
       values.fail(name,
                   fmt::format("forwards that begin early read weights that are whole on the device; leave out --{}", divided));
-  if (options.profile && options.profile->zero > 0)
+  if (options.profile && options.profile->settings.zero.stage > 0)
     values.fail(name, fmt::format("the profile is of a run with --zero {}, which it does not go with; profile --zero 0",
-                                  options.profile->zero));
+                                  options.profile->settings.zero.stage));
   if (work_of(options) > most_following_work)
     values.fail(name, fmt::format("{} stages, chunks and microbatches are more than {}, the most that is simulated over steps "
                                   "that follow each other; use fewer",
@@ -173,8 +170,8 @@ void read_simulated_solver(const OptionValues& values, SimulateOptions& options)
 }
 
 void read_times(const OptionValues& values, SimulateOptions& options) {
-  for (const std::string& name : step_time_options())
-    if (options.profile && values.given(name)) values.fail(name, "--costs gives the times already; keep one of them");
+  for (const OptionSpec& row : step_time_rows())
+    if (options.profile && values.given(row.name)) values.fail(row.name, "--costs gives the times already; keep one of them");
   options.times = read_step_times(values, options.pp);
   options.slots = per_stage(values, "memory-slots", options.pp);
   options.jitter = values.number("jitter").value_or(0);
@@ -253,74 +250,6 @@ OptionRows schedule_rows() {
   };
 }
 
-OptionRows action_rows() {
-  constexpr const char* group = "Costs";
-  return {
-      {group, "forward", "T", "time of F of a whole stage and one microbatch, shared by its chunks; or one per stage: 1,1,2,1",
-       above_zero, "1"},
-      {group, "input-grad", "T", "the same of I; B takes I + W", above_zero, "1"},
-      {group, "weight-grad", "T", "the same of W", above_zero, "1"},
-      {group, "attention", "SHARE",
-       "with slices: the share of F and of I that attention has, which grows from slice to slice; from 0 to 1",
-       NumberRange::from_to(0, 1), "0"},
-      {group, "tp-comm", "T",
-       "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage; braids (F3+B1) hide it",
-       zero_or_more, "0"},
-      {group, "tp-collectives", "N",
-       "in how many exchanges that comes, of F and of I of a whole stage: 2 a block with sequence parallelism, else 1",
-       IntegerRange{1, 4096}, fmt::format("{}", usual_tp_collectives)},
-      {group, "gather-weights", "T",
-       "with weights that replicas divide (--zero 3) or that are offloaded (--offload parameters): the time that those of a whole stage travel, which F and I take at least",
-       zero_or_more, "0"},
-  };
-}
-
-OptionRows edge_rows() {
-  constexpr const char* group = "Costs";
-  return {
-      {group, "p2p", "T",
-       "time of a message between two stages, which delays only the receiver; or one per edge: between neighbours, then from the last stage to the first",
-       zero_or_more, "0"},
-      {group, "latency", "T", "instead of p2p: a message takes latency + message-bytes / bandwidth; also one per edge",
-       zero_or_more, "0"},
-      {group, "bandwidth", "BYTES/T", "bytes that an edge carries in one unit of time; also one per edge", above_zero,
-       "no limit"},
-      {group, "message-bytes", "N", "size of a microbatch's activation or gradient; also one per edge", zero_or_more},
-      {group, "hosts", "N", "the stages are on N hosts, as many in order on each: edges between two take the following",
-       IntegerRange{}, "1"},
-      {group, "host-latency", "T", "latency of edges between hosts", zero_or_more, "as the others"},
-      {group, "host-bandwidth", "BYTES/T", "bytes that an edge between hosts carries in one unit of time", above_zero,
-       "as the others"},
-      {group, "measured", "FILE",
-       "links between several processes as doctor --measure found them, instead: the stages are dealt to these in order, and all times are seconds"},
-  };
-}
-
-OptionRows end_rows() {
-  constexpr const char* group = "Costs";
-  return {
-      {group, "reduce-grads", "T", "end of step: time of R, the sum of a whole stage's gradients over replicas", zero_or_more,
-       "no R"},
-      {group, "overlapped-reduce", "T",
-       "the same beside compute, as train does it: the sums travel from the start of a chunk's last backward on, and R takes what is left",
-       zero_or_more, "no R"},
-      {group, "publish-weights", "T",
-       "with states that replicas divide (--zero 1, 2): the time that the new weights of a whole stage travel from their owners, beside O and before the first F of the next step has read them",
-       zero_or_more, "0"},
-      {group, "sum-replicated", "T", "time of S, the sum over tensor-parallel ranks of what sequence parallelism replicates",
-       zero_or_more, "no S"},
-      {group, "sum-tied", "T", "time of T, the sum of tied weights' gradients over the first and the last stage", zero_or_more,
-       "no T"},
-      {group, "norm", "T", "time of N, a stage's part of the gradient norm; these five also one per stage", zero_or_more, "0"},
-      {group, "optimizer-time", "T", "time of O, the optimizer", zero_or_more, "0"},
-      {group, "verdict", "T", "from the last N to the first O", zero_or_more, "0"},
-      {group, "offload-time", "T",
-       "time of P and of G, each a transfer of what a whole stage keeps of one microbatch, beside compute; also one per stage",
-       zero_or_more, "0"},
-      {group, "custom", "NAME=T,...", "times of a plan's custom actions, by name", AnyText{}, "0"},
-  };
-}
-
 OptionRows measured_rows() {
   constexpr const char* group = "Costs";
   return {
@@ -347,9 +276,7 @@ OptionRows measured_rows() {
 const OptionRows& simulate_option_table() {
   static const OptionRows table = joined_rows({
       schedule_rows(),
-      action_rows(),
-      edge_rows(),
-      end_rows(),
+      step_time_rows(),
       measured_rows(),
       {{"Output", "json", "", "print an array with one object per schedule instead of tables", OnOff{}, "off"}},
       timeline_options("; with all: of the fastest, as in all files"),

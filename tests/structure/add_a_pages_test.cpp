@@ -107,3 +107,16 @@ TEST_CASE("a transport is known in at most three places beside its own files") {
   CHECK(others.count("comm/transport") == 1);
   CHECK(others.size() <= 3);
 }
+
+TEST_CASE("a setting is known in three files, its struct, its row and its use, as docs/add-an-option.md says") {
+  for (const auto& [name, pattern] : {std::pair{"keep_every", R"(\bkeep_every\b)"},
+                                      {"clip_norm", R"(\bclip_norm\b)"},
+                                      {"activation_fraction", R"(\bactivation_fraction\b)"},
+                                      {"hysteresis", R"((settings_\.|::)hysteresis\b|\bhysteresis = )"}}) {
+    const auto files = files_naming(pattern);
+    for (const std::string& file : files) UNSCOPED_INFO(name << " is named in " << file);
+    CHECK(files.count("actors/training/job/setting_table.cpp") == 1);
+    CHECK(files.size() == 3);
+  }
+  CHECK(text_of("docs/add-an-option.md").find("three files") != std::string::npos);
+}

@@ -30,10 +30,11 @@ struct SettingMember {
   std::function<void(RunSettings&, const SettingValue&)> set = nullptr;
 };
 
-// Of the uses beside the command line: all processes of a run must agree on the setting; profiles of the run keep it.
+// Settings are used beyond the command line: `compared` ones must be the same in all processes of a run, and profiles of the
+// run keep the `profiled` ones.
 enum SettingUse : unsigned { used_alone = 0, compared = 1, profiled = 2 };
 
-// How a description of the run tells the setting where it is not the default: ", loss in 4 chunks". The noun is counted;
+// A phrase tells the setting in descriptions of the run where it is not the default: ", loss in 4 chunks". The noun is counted;
 // without one the value follows as it is.
 struct SettingPhrase {
   std::string begin, noun;
@@ -45,7 +46,7 @@ struct SettingRow {
   std::string help;   // other settings stand in it as `seq-len`
   SettingMember member;
   unsigned uses = used_alone;
-  // As help shows it: {} stands for the default of RunSettings, and so does no text at all.
+  // Help shows this text, in which {} stands for the default of RunSettings; an empty text stands for that default too.
   std::string default_value = {};
   SettingPhrase phrase = {};
   std::string group = {};  // the heading in help
@@ -57,7 +58,7 @@ struct SettingRow {
 const std::vector<SettingRow>& setting_table();
 
 // ", recompute full of 6 layers, loss in 4 chunks": the settings with a phrase that are not as RunSettings has them.
-std::string told_settings(const RunSettings& settings);
+std::string told_settings(const JobSettings& settings);
 
 namespace setting_members {
 
@@ -129,7 +130,7 @@ template <auto... path>
 SettingMember text() {
   return member<path...>(AnyText{});
 }
-// Of an enumeration whose values are named in their order.
+// The member is an enumeration, and the names are those of its values in their order.
 template <auto... path>
 SettingMember choice(const Choices& names) {
   const auto text = [names](const RunSettings& run) {

@@ -266,9 +266,7 @@ Rows recompute_rows() {
 Rows device_rows() {
   return {
       {"device", "", "auto takes GPUs if pp x tp x dp are there, else the CPU",
-       special(Choices{"auto", "cpu", "cuda"},
-               [](const Run& run) { return run.devices.kind == DeviceKind::cpu ? "cpu" : "cuda"; }),
-       compared, "auto"},
+       special(Choices{"auto", "cpu", "cuda"}, [](const Run& run) { return name_of(run.devices.kind); }), compared, "auto"},
       {"devices", "LIST", "GPUs to use, in rank order, e.g. 0,1,2,3", special(AnyText{}, unset), used_alone, "the first ones"},
       {"threads", "N", "compute threads of each CPU device", integer<&Run::devices, &DeviceSettings::threads>(1, 1024),
        profiled, "cores / devices, at least 1"},

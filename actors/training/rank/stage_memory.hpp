@@ -10,19 +10,10 @@ namespace pipetrain {
 
 class StageMemory {
  public:
-  struct Mode {
-    Numerics numerics = {};
-    DeviceKind device = DeviceKind::cpu;  // GPUs take scratch of their own, and room for results on their way
-    Zero zero = {};
-    int replicas = 1;
-    Offload offload = {};
-    bool braids = false;    // in its plan
-    bool previews = false;  // steps begin before the verdict on the one before
-    OptimizerSettings optimizer = {};
-    int cp = 1;  // ranks that share sequences, of which the shape is one's part
-  };
-  // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.
-  StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);
+  // shape: of the part of sequences that one of the ranks that share them has. braids: in the plan. Sequence parallel where tp
+  // > 1. On GPUs stages take scratch of their own, and room for results on their way. Throws Error(input) when tp cannot split
+  // the model, or the device not compute its heads.
+  StageMemory(const ModelConfig& config, MicrobatchShape shape, const JobSettings& settings, bool braids = false);
   ~StageMemory();
 
   // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less, and where
@@ -37,7 +28,8 @@ class StageMemory {
  private:
   ModelConfig config_;
   MicrobatchShape shape_;
-  Mode mode_;
+  JobSettings settings_;
+  bool braids_;
   std::shared_ptr<Group> tensor_;
 };
 

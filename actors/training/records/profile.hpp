@@ -38,15 +38,10 @@ struct Profile {
   Cut cut = {};  // of the model over its virtual stages; profiles of earlier builds do not tell, and were cut by cost
   bool sequence_parallel = false, tied = false;
   std::string schedule;
-  std::string device;
-  // How it computed. Profiles of earlier builds do not tell: empty, 0 and nothing.
-  std::string precision, recompute;  // as the options are given
-  int recompute_layers = 0;          // of each chunk; 0: all
-  int loss_chunks = 1;               // of Numerics
-  int zero = 0;                      // stage of ZeRO
-  int cp = 1;                        // ranks that share each sequence; earlier builds profiled no others
-  int threads = 0;                   // of one CPU device
-  std::optional<bool> deterministic;
+  // Those that the table of settings marks as profiled, the device and the precision. Profiles of earlier builds tell the
+  // device alone.
+  RunSettings settings;
+  bool tells_settings = false;
   std::int64_t sequence = 0;
   std::int64_t steps = 0;   // measured
   double step_seconds = 0;  // median of a whole step
@@ -63,7 +58,7 @@ struct Profile {
   bool is_of(const ModelConfig& other) const;
   // Whether the run's plan had I and W, whose times a plan of I and W needs.
   bool splits_backward() const;
-  schedules::EndOfStep end_of_step() const { return {dp * cp > 1, tp > 1 && sequence_parallel, tied}; }
+  schedules::EndOfStep end_of_step() const { return {dp * settings.layout.cp > 1, tp > 1 && sequence_parallel, tied}; }
   // Empty when the costs are known for a plan of this placement and kind of backward; else why not, for the end of a line.
   std::string why_not(const schedules::Plan& plan) const;
   // For such a plan.
