@@ -29,7 +29,7 @@ Json comparison_json(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-// By what the user asked for.
+// Compares by the criterion that the user chose.
 bool are_equal(const Runs& runs, const RunComparison& found) {
   return runs.tolerance > 0 ? found.equal_within(runs.tolerance) : found.equal_to_the_bit();
 }
@@ -91,7 +91,7 @@ std::string ratio(std::optional<double> a, std::optional<double> b) {
   return a && b && *a > 0 ? fmt::format("x {:.3f}", *b / *a) : "";
 }
 
-// The end of a long name.
+// Returns the end of a long name.
 std::string run_name(const std::filesystem::path& file) {
   const std::string name = one_line(file.string());
   return name.size() <= 24 ? name : "..." + name.substr(name.size() - 21);
@@ -168,10 +168,8 @@ std::string compare_help() {
          "\n" +
          format_options(compare_option_table()) +
          "\n"
-         "Compared are loss, gradient norm, learning rate, tokens and skipped steps, in the steps that both runs tell of; "
-         "speeds\n"
-         "are medians without the first step. Exit status: 0 all of that is equal, 1 it is not, 2 the command line or a file "
-         "is\n"
+         "Compared are loss, gradient norm, learning rate, tokens and skipped steps, in the steps that both runs have; speeds\n"
+         "are medians without the first step. Exit status: 0 all of that is equal, 1 it is not, 2 the command line or a file is\n"
          "wrong, or the runs have no step in common.\n";
 }
 
@@ -187,10 +185,10 @@ int run_compare(const std::vector<std::string>& given_arguments, const Environme
   const auto a = read_compared_run(operands[0], runs.a), b = read_compared_run(operands[1], runs.b);
   const RunComparison found = compare_runs(a, b);
   if (found.common_steps == 0)
-    throw Error(ErrorKind::input,
-                fmt::format("compare: {} tells of steps {} and {} of {}, none of which is the same; give two runs "
-                            "with common steps",
-                            runs.a.string(), steps_of(found.a), runs.b.string(), steps_of(found.b)));
+    throw Error(
+        ErrorKind::input,
+        fmt::format("compare: {} tells of steps {} and {} of {}, none of which is the same; give two runs with common steps",
+                    runs.a.string(), steps_of(found.a), runs.b.string(), steps_of(found.b)));
   values.on_off("json").value_or(false) ? print_comparison_json(runs, found) : print_comparison_table(runs, found);
   for (const auto& note : notes) print_note(note);
   return are_equal(runs, found) ? 0 : 1;

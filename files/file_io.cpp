@@ -27,13 +27,14 @@ namespace {
       fmt::format("cannot be written: {}; {}", std::generic_category().message(error), remedy_of_write_failure(error)));
 }
 
-// One system call never moves more than this on Linux.
+// A system call never moves more than this on Linux.
 constexpr std::size_t most_bytes_a_call = std::size_t{1} << 30;
 
 }  // namespace
 
 ErrorKind kind_of_write_failure(int error) noexcept {
-  if (error == EIO || error == ESTALE || error == ETIMEDOUT) return ErrorKind::peer_lost;  // a disk or a server, for a while
+  // A disk or a server that may come back.
+  if (error == EIO || error == ESTALE || error == ETIMEDOUT) return ErrorKind::peer_lost;
   return error == ENOSPC || error == EDQUOT || error == EFBIG ? ErrorKind::unavailable : ErrorKind::input;
 }
 
@@ -46,7 +47,7 @@ const char* remedy_of_read_failure(int error) noexcept {
     case EPERM:
       return "check its permissions, and those of its folder";
     case ELOOP:
-      return "its links lead round in a circle: correct them";
+      return "its links form a circle: correct them";
     case ENAMETOOLONG:
       return "give a shorter path";
     case EMFILE:
@@ -118,7 +119,7 @@ void InputFile::read_at(std::uint64_t offset, void* out, std::size_t bytes) cons
     if (got < 0) fail_read(path_, errno);
     if (got == 0)
       throw Error(ErrorKind::input,
-                  fmt::format("{}: became shorter while it was read; let nobody write to it meanwhile", path_.string()));
+                  fmt::format("{}: became shorter while it was read; keep other programs from writing to it", path_.string()));
     target += got;
     offset += static_cast<std::uint64_t>(got);
     bytes -= static_cast<std::size_t>(got);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/simulate/simulate.hpp"
@@ -37,8 +38,11 @@ double bound_of_cuts(LayoutCosts& costs, const Layout& layout, const schedules::
 }
 
 bool can_braid(const LayoutRequest& request, const Layout& layout) {
-  if (request.post_validation) return false;  // what they hide is not simulated over several steps
-  return layout.tp > 1 && request.device == DeviceKind::cpu && !request.offload.parameters && request.zero != 3;
+  if (request.post_validation) return false;  // braids over several steps are not simulated
+  if (layout.tp == 1 || request.device == DeviceKind::cuda) return false;
+  UsedFeatures used = features_of(request);
+  used.add(Feature::tensor_braids, "schedule", layout.schedule);
+  return find_refused(used) == nullptr;
 }
 
 CutLayouts::CutLayouts(const LayoutRequest& request, LayoutCosts& costs, LayoutMemory& memory, Found found)
@@ -77,7 +81,7 @@ void CutLayouts::search_schedules_of(const Layout& sizes, const std::function<do
   }
 }
 
-// A stage's bytes follow from the blocks that it holds, which most cuts leave as they are.
+// A stage's bytes depend on the blocks that it holds, which most cuts do not change.
 double CutLayouts::bytes_over(const Layout& layout, const WholeStep& step, StageBytes& known) {
   const auto& placement = step.plan.placement;
   std::vector<std::int64_t> begins{0};
@@ -98,7 +102,7 @@ double CutLayouts::bytes_over(const Layout& layout, const WholeStep& step, Stage
   return over;
 }
 
-// Whether some cut fits, or none could be fast enough.
+// Returns true when some cut fits, or none could be fast enough.
 bool CutLayouts::search_one(Layout layout, double limit) {
   const WholeStep step = whole_step(request_, layout, compute_of(layout));
   const auto& placement = step.plan.placement;

@@ -31,7 +31,7 @@ void check(const LayoutRequest& request, const Profile& profile) {
                      measured));
 }
 
-// What of the profile's layout the times of blocks depend on.
+// Returns the parts of the profile's layout that the times of blocks depend on.
 Layout layout_of(const Profile& profile) {
   Layout layout;
   layout.pp = profile.pp;

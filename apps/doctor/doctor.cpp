@@ -5,6 +5,7 @@
 #include <limits>
 #include <thread>
 
+#include "apps/doctor/combinations_page.hpp"
 #include "apps/doctor/measure_together.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
@@ -29,7 +30,7 @@ void print_fact(const std::string& name, const std::string& text) { fmt::print("
 
 double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-// Whether the CPU backend can run here.
+// Returns true if the CPU backend can run here.
 bool check_cpu() {
   const auto device = make_cpu_device(0, 1);
   const MemoryInfo memory = device->memory();
@@ -64,7 +65,7 @@ void check_gpus() {
   }
 }
 
-// What joins processes.
+// Prints the libraries that connect processes.
 void tell_of_processes() {
   print_fact("processes", "ok: control plane over TCP");
   print_fact("ucx", describe_ucx());
@@ -113,7 +114,7 @@ void tell(const MeasuredDevices& devices, const std::filesystem::path& file) {
   print_measured(devices);
 }
 
-// Others may be set in the environment for other commands.
+// Options may also be set in the environment, for other commands.
 bool on_command_line(const OptionValues& values, const char* name) {
   return values.given(name) && values.where(name).starts_with("--");
 }
@@ -121,19 +122,22 @@ bool on_command_line(const OptionValues& values, const char* name) {
 ProcessOptions measuring_processes(const OptionValues& values, const Environment& environment) {
   const ProcessOptions processes = read_processes(values, environment, std::numeric_limits<std::int64_t>::max());
   if (processes.processes > most_measured_processes)
-    throw Error(ErrorKind::input, fmt::format("{}: {} processes are more than the {} whose links are measured two by two; "
-                                              "start one on each host, or on fewer hosts",
-                                              values.where("nnodes"), processes.processes, most_measured_processes));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: {} processes are more than the {} whose links are measured two by two; start one on each host, or on fewer hosts",
+            values.where("nnodes"), processes.processes, most_measured_processes));
   return processes;
 }
 
 struct MeasureRequest {
   std::filesystem::path file;
-  MeasuredHost own;  // a CPU's cores are shared by devices of so many threads
+  MeasuredHost own;  // a CPU's cores are divided into devices of this many threads
   ProcessOptions processes;
 };
 
-// One for each process of a host, in order; where a launcher shows every process its own alone, that.
+// Returns the GPU of a process: each process of a host takes one, in order. If a launcher shows every process a single
+// GPU, it is that one.
 int gpu_of(const OptionValues& values, const ProcessOptions& processes, int gpus) {
   if (!processes.several() || gpus == 1) return 0;
   if (processes.local >= gpus)
@@ -185,7 +189,9 @@ const OptionRows& doctor_option_table() {
        shared_option("Processes", "master"),
        shared_option("Processes", "token-file", {"none"}),
        shared_option("Processes", "rendezvous-timeout"),
-       shared_option("Processes", "transport")},
+       shared_option("Processes", "transport"),
+       {"Settings", "combinations", "", "print which options do not work together, in Markdown, and nothing else", OnOff{},
+        "off"}},
       general_options(),
   });
   return table;
@@ -209,6 +215,10 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   for (const char* name :
        {"device", "threads", "nnodes", "node-rank", "master", "token-file", "rendezvous-timeout", "transport"})
     if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
+  if (values.on_off("combinations").value_or(false)) {
+    fmt::print("{}", combinations_page());
+    return 0;
+  }
   std::optional<MeasureRequest> request;
   if (file) request = read_measure(values, environment, *file);
   print_fact("pipetrain", PIPETRAIN_VERSION);

@@ -46,7 +46,7 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
   options.folder = read_model_folder_options(values);
   const std::string tokenizer = values.text("tokenizer").value_or("");
   if (values.given("tokenizer") && tokenizer_files(tokenizer).empty())
-    values.fail("tokenizer", "is no tokenizer's folder or file; give one with tokenizer.json, say");
+    values.fail("tokenizer", "is not a tokenizer's folder or file; give one, for example with tokenizer.json");
   options.folder.companions = companion_files(options.load, tokenizer);
   refuse_shared_files(values, {.inputs = {"load", "tokenizer", "config"}, .output_files = {}, .output_folders = {"out"}});
   return options;
@@ -54,7 +54,7 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
 
 namespace {
 
-// Ends the writing of a folder, which then goes.
+// Thrown to stop writing a folder, which is then removed.
 struct Stopped {};
 
 }  // namespace
@@ -73,7 +73,8 @@ int run_export(const ExportOptions& options) {
     initial.weights->load(whole, out);
   };
   try {
-    const SignalAnswers answers([] {}, [] {});  // else the process would end at once, and leave what it has written
+    // Otherwise a signal would end the process at once and leave a partial folder.
+    const SignalAnswers answers([] {}, [] {});
     save_hf_model(config, options.out, fill, options.folder);
   } catch (const Stopped&) {
     print_note("stopped by " + stop_signal_name());

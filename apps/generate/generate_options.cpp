@@ -196,12 +196,10 @@ LaunchedGeneration parse_launch_generate_options(const std::vector<std::string>&
 
 std::string generate_help() {
   return "pipetrain generate --model DIR --prompt TEXT OPTIONS\n"
-         "Write on from a prompt with a model, over as many stages and ranks as train has: the text goes to stdout as it "
-         "comes.\n"
+         "Write on from a prompt with a model, over as many stages and ranks as train has: the text goes to stdout as it comes.\n"
          "\n"
          "  pipetrain generate --model Llama-3.2-1B --prompt \"The sea is\" --max-new-tokens 64\n"
-         "  pipetrain generate --model Llama-3.2-1B-Instruct --chat llama3 --prompt \"Why is the sea salt?\" --temperature "
-         "0.7\n"
+         "  pipetrain generate --model Llama-3.2-1B-Instruct --chat llama3 --prompt \"Why is the sea salt?\" --temperature 0.7\n"
          "  pipetrain generate --model run/model --prompts prompts.txt --pp 2 --json > answers.jsonl\n"
          "  pipetrain launch --nproc 2 generate --model Llama-3.2-1B --prompt \"The sea is\" --pp 2\n"
          "\n" +

@@ -9,12 +9,10 @@
 
 namespace pipetrain {
 
-Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise) {
+Precision read_precision(const OptionValues& values, const Precision& otherwise) {
   constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8()};
   const auto choice = values.choice("precision");
-  const Precision precision = choice ? precisions[*choice] : otherwise;
-  if (precision.fp8_products && !gpu) values.fail("precision", "fp8 is not built on the CPU; use fp32, bf16 or fp16");
-  return precision;
+  return choice ? precisions[*choice] : otherwise;
 }
 
 std::optional<std::string> precision_note(const Precision& precision, bool gpu) {
@@ -45,7 +43,7 @@ std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, st
 }
 
 void read_numerics(const OptionValues& values, bool gpu, Numerics& numerics) {
-  numerics.precision = read_fp8_recipe(values, read_precision(values, gpu, gpu ? Precision::bf16() : Precision::fp32()));
+  numerics.precision = read_fp8_recipe(values, read_precision(values, gpu ? Precision::bf16() : Precision::fp32()));
   numerics.recompute_layers = read_recompute_layers(values, numerics.recompute);
 }
 

@@ -20,9 +20,10 @@ std::string bare_name(const std::string& argument) {
 [[noreturn]] void fail_extra(const OptionRows& table, const std::string& argument) {
   if (argument.size() > 1 && argument.front() == '-')
     fail_unknown_option(table, bare_name(argument), argument.substr(0, argument.find('=')));
-  throw Error(ErrorKind::input, fmt::format("{}: unexpected argument; options begin with --, and a command comes first "
-                                            "(pipetrain COMMAND OPTIONS)",
-                                            argument));
+  throw Error(
+      ErrorKind::input,
+      fmt::format("{}: unexpected argument; options begin with --, and a command comes first (pipetrain COMMAND OPTIONS)",
+                  argument));
 }
 
 // Names with underscores become ours, and a switch takes the on or off that follows it.

@@ -68,10 +68,11 @@ std::vector<std::string> token_notes(const OptionValues& values, const std::stri
 
 void check_token(const std::string& where, const MasterAddress& master, const std::string& token) {
   if (token.empty() && !is_loopback(master.host))
-    throw Error(ErrorKind::input,
-                fmt::format("{}: {} is reached from other hosts, so the run needs a token; give every process the same by "
-                            "--token-file FILE or {}",
-                            where, master.host, read_token_variable));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: {} is reached from other hosts, so the run needs a token; give every process the same by --token-file FILE or {}",
+            where, master.host, read_token_variable));
 }
 
 std::optional<MasterAddress> read_master(const OptionValues& values) {
@@ -85,9 +86,11 @@ std::optional<MasterAddress> read_master(const OptionValues& values) {
 // `way_out` is one more thing to do about it, or empty.
 void check_processes(const std::string& where, int processes, std::int64_t ranks, const char* way_out = "") {
   if (processes > ranks)
-    throw Error(ErrorKind::input, fmt::format("{}: {} for {}: each process needs one at least; use fewer processes, or raise "
-                                              "--pp, --tp or (in training) --dp{}",
-                                              where, counted(processes, "process", "es"), counted(ranks, "rank"), way_out));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: {} for {}: each process needs one at least; use fewer processes, or raise --pp, --tp or (in training) --dp{}",
+            where, counted(processes, "process", "es"), counted(ranks, "rank"), way_out));
 }
 
 int read_nnodes(const OptionValues& values) { return static_cast<int>(values.integer("nnodes").value_or(1)); }

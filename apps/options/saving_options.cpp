@@ -69,9 +69,7 @@ void read_saving(const OptionValues& values, SavingSettings& saving) {
   for (const char* name : {"save-interval", "save-keep", "save-keep-every", "save-dtype", "save-shard-size", "resume"})
     if (values.given(name) && !saving.folder && (name != std::string("resume") || saving.resume))
       values.fail(name, "needs --save DIR, the folder of the checkpoints; give it");
-  const ModelFolderOptions model = read_model_folder_options(values);
-  saving.type = model.type;
-  saving.shard_bytes = model.shard_bytes;
+  saving.shard_bytes = read_model_folder_options(values).shard_bytes;
   if (const auto load = values.text("load")) {
     refuse_unreadable(values, "load");
     refuse_foreign(values, *load);

@@ -8,7 +8,10 @@
 
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/job/batch_sizes.hpp"
+#include "actors/training/job/features.hpp"
 #include "actors/training/job/setting_row.hpp"
+#include "actors/training/job/train_job.hpp"
+#include "apps/options/combined_options.hpp"
 #include "apps/options/cut_option.hpp"
 #include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
@@ -26,7 +29,6 @@
 #include "model/weights/stored_model.hpp"
 #include "records/recorded_order.hpp"
 #include "schedules/builders/builders.hpp"
-#include "schedules/plan/braids.hpp"
 
 namespace pipetrain {
 
@@ -37,7 +39,7 @@ namespace {
 constexpr std::int64_t most_train_devices = 65536;
 constexpr std::int64_t most_pieces = 32767;
 
-// Every setting that its row can keep. What goes with what is checked afterwards.
+// Reads every setting that its row can keep. Later functions check what settings do not go with.
 void read_settings(const OptionValues& values, RunSettings& run) {
   for (const SettingRow& row : setting_table())
     if (row.member.set && values.given(row.name)) row.member.set(run, values.value(row.name));
@@ -68,14 +70,11 @@ void read_schedule_name(const OptionValues& values, LayoutSettings& layout) {
 std::string plan_source(const LayoutSettings& layout) { return fmt::format("the plan {}", layout.plan_file); }
 
 void read_zero(const OptionValues& values, RunSettings& run) {
-  if (run.zero.stage > 0 && run.batch.dp * run.layout.cp == 1)
-    values.fail("zero", "divides state among replicas, and there is one; give --dp 2 or more, or leave it out");
   read_offload(values, run.offload);
   if (values.given("zero-prefetch") && !run.zero.divides_weights() && !run.offload.parameters)
     values.fail(
         "zero-prefetch",
-        fmt::format("is of --zero 3 and --offload parameters, which bring weights ahead of use, and --zero is {}; leave "
-                    "it out",
+        fmt::format("is of --zero 3 and --offload parameters, which bring weights ahead of use, and --zero is {}; leave it out",
                     run.zero.stage));
 }
 
@@ -109,24 +108,15 @@ void read_batch(const OptionValues& values, RunSettings& run) {
 
 // --order replay:FILE
 void read_replayed(const OptionValues& values, LayoutSettings& layout) {
-  const std::string prefix = "replay:", order = values.text("order").value_or("");
-  if (!order.starts_with(prefix)) return;
-  if (values.given("record")) values.fail("record", "a run whose order is a record's chooses nothing; leave it out");
-  const std::string file = order.substr(prefix.size());
+  const std::string replay = "replay:", order = values.text("order").value_or("");
+  if (!order.starts_with(replay)) return;
+  const std::string file = order.substr(replay.size());
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) values.fail("order", "there is no such record; check the path");
   layout.replayed = read_recorded_order(file);
   const auto steps = values.integer("steps");
   const std::int64_t last = layout.replayed->steps.empty() ? 0 : layout.replayed->steps.rbegin()->first;
   if (steps && *steps > last) values.fail("steps", fmt::format("the record of --order ends with step {}; give no more", last));
-}
-
-void read_trained_slices(const OptionValues& values, const schedules::ScheduleInfo* info, LayoutSettings& layout) {
-  if (layout.plan) layout.slices = agreed(values, "slices", most_pieces, layout.plan->slices, plan_source(layout), 1);
-  if (layout.slices > 1 && info && !info->takes_slices)
-    values.fail("slices", fmt::format("the schedule {} passes whole microbatches; use 1f1b or interleaved", layout.schedule));
-  if (layout.slices > 1 && values.given("profile"))
-    values.fail("profile", "costs of slices are not measured yet; leave it out, or use --slices 1");
 }
 
 void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
@@ -138,16 +128,11 @@ void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
   layout.cut = read_cut(values, StageCounts{layout.pp, layout.chunks});
-  read_trained_slices(values, info, layout);
+  if (layout.plan) layout.slices = agreed(values, "slices", most_pieces, layout.plan->slices, plan_source(layout), 1);
   read_replayed(values, layout);
   const bool ready =
       layout.replayed ? layout.replayed->order == schedules::Order::ready : values.choice("order") == std::size_t{1};
-  if (ready && !(info ? info->has_ready_rule : layout.plan->ready_rule != schedules::ReadyRule::none))
-    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", layout.schedule));
-  if (ready && layout.slices > 1) values.fail("order", "slices keep the plan's order; use planned");
   layout.order = ready ? schedules::Order::ready : schedules::Order::planned;
-  if (ready && run.zero.divides_weights())
-    values.fail("order", "with --zero 3 replicas gather weights in one order, the plan's; use planned");
 }
 
 void check_learning_rate(const OptionValues& values, LearningRateSettings& rate) {
@@ -186,8 +171,6 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
   options.records.record = output_file(values, "record", Written::in_place);
-  if (options.records.record && options.run.post_validation)
-    values.fail("post-validation", "has no records: they hold one step at a time; leave out --record, or turn it off");
   refuse_shared_files(values,
                       {.inputs = {"model", "data", "eval-data", "load", "tokenizer", "config", "schedule", "token-file"},
                        .output_files = {"metrics", "trace", "profile", "record", "report", "save-config"},
@@ -216,6 +199,17 @@ void go_on_after_restart(TrainOptions& options) {
   if (!saving.folder || find_checkpoints(*saving.folder).empty()) return;
   saving.resume = true;
   saving.load.reset();
+}
+
+UsedFeatures trained_features(const TrainOptions& options) {
+  TrainJob job;
+  static_cast<JobSettings&>(job) = options.run;
+  UsedFeatures used = features_of(job);
+  const RecordSettings& records = options.records;
+  if (records.record) used.add(Feature::record, "record", records.record->string());
+  if (records.profile) used.add(Feature::profile, "profile", records.profile->string());
+  if (job.batch.dp * job.layout.cp == 1) used.add(Feature::one_replica, "dp", "1");
+  return used;
 }
 
 struct Sources {
@@ -251,9 +245,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   if (auto note = precision_note(run.numerics.precision, gpu)) options.notes.push_back(std::move(*note));
   read_loss_scale(values, run.numerics.precision, run.loss_scale);
   read_files(values, options);
-  const bool braids = run.layout.plan ? has_braids(*run.layout.plan) : schedules::find_schedule(run.layout.schedule)->braids;
-  if (run.layout.tp > 1 && braids && values.given("profile"))
-    values.fail("profile", "the actions of a braid are not measured apart; leave it out, or profile the schedule dualpipe-v");
+  refuse_combinations(values, trained_features(options));
   read_fault(environment, run);
   go_on_after_restart(options);
 }
@@ -295,8 +287,7 @@ std::string train_help() {
          "Every option can also come from the environment (PIPETRAIN_PP=2) or from the --config file (pp = 2);\n"
          "the command line wins over the environment, the environment over the file, the file over the defaults in [].\n"
          "Results go to stdout, progress and notes to stderr. Exit status: 0 done, 1 the run failed, 2 the command\n"
-         "line, a file or data is wrong, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM: the step is finished, and "
-         "saved\n"
+         "line, a file or data is wrong, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM: the step is finished, and saved\n"
          "where --save is given; a second signal stops at once, and so does a step in which no action completes for 20 s (or\n"
          "for --stall-timeout) after the first. SIGHUP and SIGINT stay ignored where they are so from the start (nohup).\n"
          "SIGUSR1 prints what each stage waits for.\n"

@@ -117,9 +117,10 @@ void read_measured_edges(const OptionValues& values, int pp, StepTimes& times) {
   check_input_file(values, "measured");
   const MeasuredDevices measured = read_measured_devices(*file);
   if (measured.processes() == 1)
-    values.fail("measured", fmt::format("{} knows no links: one process measured it; let several measure together "
-                                        "(pipetrain doctor --nnodes)",
-                                        *file));
+    values.fail(
+        "measured",
+        fmt::format("{} knows no links: one process measured it; let several measure together (pipetrain doctor --nnodes)",
+                    *file));
   if (pp % measured.processes() != 0)
     values.fail("measured",
                 fmt::format("{} has {} processes, which do not share {} stages evenly; give a multiple of them as --pp", *file,
@@ -210,10 +211,13 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
   const auto edges = static_cast<std::size_t>(pp), neighbours = edges - 1;
   if (numbers.size() == 1) return std::vector<double>(edges, numbers.front());
   if (numbers.empty() || (pp > 2 && (numbers.size() == edges || numbers.size() == neighbours))) return numbers;
-  values.fail(name, pp < 3 ? fmt::format("has {} values for {} stages; give one", numbers.size(), pp)
-                           : fmt::format("has {} values for {} stages; give one for all, {} for the edges between neighbours, "
-                                         "or {} with the edge from the last stage back to the first",
-                                         numbers.size(), pp, neighbours, edges));
+  values.fail(
+      name,
+      pp < 3
+          ? fmt::format("has {} values for {} stages; give one", numbers.size(), pp)
+          : fmt::format(
+                "has {} values for {} stages; give one for all, {} for the edges between neighbours, or {} with the edge from the last stage back to the first",
+                numbers.size(), pp, neighbours, edges));
 }
 
 OptionRows step_time_rows() { return joined_rows({action_rows(), edge_rows(), end_rows()}); }

@@ -51,7 +51,7 @@ Json schedule_json(const SimulatedSchedule& run) {
                               {"idle", per_stage(&schedules::StageSummary::idle)},
                               {"peak_activations", per_stage(&schedules::StageSummary::peak_activations)},
                               {"actions", run.actions},
-                              {"valid", true}});  // what is not valid was refused
+                              {"valid", true}});  // invalid plans were refused
   if (run.fits) object["fits_memory_slots"] = *run.fits;
   if (run.solver) {
     object["bound"] = run.solver->bound;
@@ -75,7 +75,7 @@ std::string solver_line(const SolverReport& solver) {
   if (solver.ended == schedules::SolverEnd::proved)
     return fmt::format("solver: the best order there is, proved after {} iterations\n", solver.iterations);
   const char* why = solver.ended == schedules::SolverEnd::searched
-                        ? "the best order where queues have room, and a run's have less"
+                        ? "the best order with unlimited queues; a run's queues are smaller"
                         : "more time or iterations may find more";
   return fmt::format("solver: no order takes less than {:.6g}, gap {:.2f} % after {} iterations; {}\n", solver.bound,
                      100 * solver.gap, solver.iterations, why);
@@ -88,7 +88,7 @@ std::string following_line(const SimulatedSchedule& run) {
       off.step, 100 * off.bubble, on.step, 100 * on.bubble);
 }
 
-// "F0" .. "B3" of one stage in a row.
+// A contiguous part of the path on one stage: "F0" .. "B3".
 struct Stretch {
   int stage = 0;
   std::string first, last;

@@ -70,8 +70,7 @@ TokenizeOptions parse_tokenize_options(const std::vector<std::string>& arguments
 
 std::string tokenize_help() {
   return "pipetrain tokenize --tokenizer PATH OPTIONS\n"
-         "Turn text into token ids: into a file that train reads in place (--out), or on the terminal with their pieces "
-         "(--show).\n"
+         "Turn text into token ids: into a file that train reads in place (--out), or on the terminal with their pieces (--show).\n"
          "\n"
          "  pipetrain tokenize --tokenizer Llama-3.2-1B --data corpus.jsonl --out corpus.tokens\n"
          "  pipetrain tokenize --tokenizer tokenizer.json --data page.txt --show\n"

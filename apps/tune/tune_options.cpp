@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "apps/options/combined_options.hpp"
 #include "apps/options/cut_option.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/offload_options.hpp"
@@ -18,7 +19,6 @@
 #include "model/named_model.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "tuning/measured_devices.hpp"
-#include "tuning/post_validation_check.hpp"
 #include "tuning/profiled_scales.hpp"
 
 namespace pipetrain {
@@ -100,11 +100,9 @@ void check_fp8(const OptionValues& values, const LayoutRequest& request) {
                                          misfit->what, misfit->size, fp8_multiple));
 }
 
-Offload read_offloading(const OptionValues& values, bool gpu) {
+Offload read_offloading(const OptionValues& values) {
   Offload offload;
   read_offload(values, offload);
-  if (offload.any() && !gpu)
-    values.fail("offload", "a CPU's memory is the host's already, and tune plans for no disk; leave it out");
   if (values.given("offload-bandwidth") && !offload.any())
     values.fail("offload-bandwidth", "is of --offload; give that too, or leave it out");
   return offload;
@@ -151,14 +149,13 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   if (gpu && !bf16_by_default && !values.given("precision"))
     options.notes.push_back(
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
-  request.precision =
-      read_fp8_recipe(values, read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32()));
+  request.precision = read_fp8_recipe(values, read_precision(values, bf16_by_default ? Precision::bf16() : Precision::fp32()));
   check_fp8(values, request);
   if (const auto choice = values.choice("optimizer")) request.optimizer = default_settings(optimizer_names()[*choice]);
   request.recompute = read_recompute(values);
   request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero")) request.zero = static_cast<int>(*zero);
-  request.offload = read_offloading(values, gpu);
+  request.offload = read_offloading(values);
   request.most_tp = static_cast<int>(values.integer("max-tp").value_or(request.most_tp));
   request.global_batch = values.integer("global-batch").value_or(4 * std::int64_t{request.devices});
   request.speed = read_speed(values, usual, request);
@@ -170,9 +167,10 @@ void read_cp(const OptionValues& values, LayoutRequest& request) {
   if (request.devices % request.cp != 0)
     values.fail("cp", fmt::format("does not divide {} devices, and every layout uses them all; give another", request.devices));
   if (request.cp > 1 && request.sequence % (2 * request.cp) != 0)
-    values.fail("cp", fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; give a --seq-len that is a "
-                                  "multiple of {}",
-                                  request.sequence, request.cp, 2 * request.cp));
+    values.fail(
+        "cp",
+        fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; give a --seq-len that is a multiple of {}",
+                    request.sequence, request.cp, 2 * request.cp));
 }
 
 // Times of blocks that a run measured.
@@ -345,7 +343,7 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   read_plans(values, options);
   read_tuned_solver(values, options);
   options.request.post_validation = values.on_off("post-validation").value_or(false);
-  placing_errors(values.places(), [&] { check_post_validation(options.request); });
+  refuse_combinations(values, features_of(options.request));
   return options;
 }
 
@@ -358,8 +356,7 @@ std::string tune_help() {
          "  pipetrain tune --model llama2-7b --devices 8 --memory 140 --tflops 650\n"
          "  pipetrain tune --model llama3-8b --devices 8 --pp 8 --max-tp 1 --cut search\n"
          "  pipetrain tune --model llama2-70b --devices 32 --hosts 4 --host-bandwidth 50\n"
-         "  pipetrain doctor --measure devices.json && pipetrain tune --model llama3.2-1b --measured devices.json --plans "
-         "plans\n"
+         "  pipetrain doctor --measure devices.json && pipetrain tune --model llama3.2-1b --measured devices.json --plans plans\n"
          "\n" +
          format_options(tune_option_table()) +
          "\n"

@@ -32,7 +32,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-// As setlocale() would choose; a locale whose characters are UTF-8 shows the finer curve.
+// Decides as setlocale() would; a UTF-8 locale shows the finer curve.
 Glyphs glyphs_of_locale() {
   std::string locale = variable("LC_ALL");
   if (locale.empty()) locale = variable("LC_CTYPE");
@@ -49,7 +49,7 @@ WatchView view_of_stdout(bool terminal) {
   view.color = terminal && variable("NO_COLOR").empty();
   winsize size{};
   if (terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
-    view.columns = size.ws_col - 1;  // the last column stays free: writing there makes some terminals wrap
+    view.columns = size.ws_col - 1;  // the last column stays free, because writing there makes some terminals wrap
     view.rows = size.ws_row;
   }
   return view;
@@ -72,10 +72,10 @@ StepProgress watched_progress(const StepMetrics& step) {
   return progress;
 }
 
-// Where the reader of stdout has gone, the command ends.
+// Returns false if the reader of stdout has gone; the command then ends.
 bool flushed() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 
-// A picture that takes the place of the one before; nothing of the screen above it is lost.
+// A picture that replaces the previous one; the screen above it stays.
 class Screen {
  public:
   bool draw(const std::vector<std::string>& lines) {
@@ -104,7 +104,7 @@ void watch_on_terminal(MetricsReader& reader, Clock::duration interval) {
   }
 }
 
-// One line a step, from the last few on.
+// Prints one line a step, beginning with the last few.
 void watch_as_lines(MetricsReader& reader, Clock::duration interval) {
   std::int64_t told = 0;
   for (bool first = true;; first = false) {
@@ -141,8 +141,7 @@ const OptionRows& watch_option_table() {
 
 std::string watch_help() {
   return "pipetrain watch FILE|DIR OPTIONS\n"
-         "Shows a run while it goes on: its loss as a curve, its speed, what each stage waits and holds. FILE is what "
-         "--metrics\n"
+         "Shows a run while it goes on: its loss as a curve, its speed, what each stage waits and holds. FILE is what --metrics\n"
          "writes, DIR a folder that holds one such file. Any number may watch; the run does not notice.\n"
          "\n"
          "  pipetrain --data corpus.jsonl --metrics run.jsonl &\n"
@@ -150,8 +149,7 @@ std::string watch_help() {
          "\n" +
          format_options(watch_option_table()) +
          "\n"
-         "On a terminal the picture is drawn again and again, as large as the window; elsewhere there is one plain line a "
-         "step, from\n"
+         "On a terminal the picture is drawn again and again, as large as the window; elsewhere there is one plain line a step, from\n"
          "the last ten on. Exit status: 0 with --once, 2 the command line or the file is wrong, 130 or 143 ended by Ctrl-C or\n"
          "SIGTERM, which is how watching ends.\n";
 }

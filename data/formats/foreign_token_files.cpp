@@ -24,23 +24,23 @@ Number number_at(std::string_view bytes, std::uint64_t offset) {
   return number;
 }
 
-// That an index is empty does not say enough: the message adds what belongs in it.
+// Adds to the message about an empty index what belongs in it.
 const fs::path& full_index(const fs::path& path) {
   std::error_code ignored;
   if (fs::file_size(path, ignored) == 0)
-    fail_foreign_tokens(path, "is empty, but should describe the file of ids beside it; copy both again");
+    fail_foreign_tokens(path, "is empty, but should describe the file of ids next to it; copy both again");
   return path;
 }
 
 fs::path with_extension(fs::path path, const char* extension) { return path.replace_extension(extension); }
 
-// NAME.idx: "MMIDIDX" and two zeros, u64 version 1, u8 type, u64 sequences, u64 documents, i32 lengths of sequences, i64 where
-// in the .bin each begins, i64 by which sequence each document begins.
+// NAME.idx: "MMIDIDX" and two zeros, u64 version 1, u8 type, u64 sequences, u64 documents, i32 lengths of the
+// sequences, i64 offsets of the sequences in the .bin, i64 index of each document's first sequence.
 class MegatronIndex {
  public:
   explicit MegatronIndex(const fs::path& path) : file_(full_index(path)), bytes_(file_.bytes()) {
     if (bytes_.size() < begin_ || bytes_.substr(0, 9) != std::string_view("MMIDIDX\0\0", 9))
-      fail_foreign_tokens(path, "does not begin with MMIDIDX: it is no index of Megatron-LM; give its .idx");
+      fail_foreign_tokens(path, "does not begin with MMIDIDX: it is not an index of Megatron-LM; give its .idx");
     if (const auto version = number_at<std::uint64_t>(bytes_, 9); version != 1)
       fail_foreign_tokens(
           path,
@@ -62,7 +62,7 @@ class MegatronIndex {
                                             bytes_.size(), sequences_, documents_));
   }
 
-  // How many ids the .bin holds: sequences lie in it one behind the other.
+  // Returns how many ids the .bin holds; its sequences are contiguous.
   std::int64_t count() {
     std::int64_t& count = count_ = 0;
     for (std::uint64_t i = 0; i < sequences_; ++i) {
@@ -81,7 +81,8 @@ class MegatronIndex {
   int width() const { return width_; }
 
   std::int64_t documents() const { return static_cast<std::int64_t>(documents_); }
-  // Where a document ends, counted in ids: where the next one begins. Negative where the index has no such sequence.
+  // Returns the end of a document, counted in ids, which is the beginning of the next one. Negative if the index has no
+  // such sequence.
   std::int64_t end_of_document(std::int64_t document) const {
     const std::uint64_t next = static_cast<std::uint64_t>(document) + 1;
     if (next >= documents_) return count_;
@@ -131,7 +132,7 @@ std::unique_ptr<TokenStream> open_llmc_file(const fs::path& bin, std::int64_t vo
   if (!gpt2 && !llama3)
     fail_foreign_tokens(
         bin,
-        "there is no index .idx beside it, as of Megatron-LM, and it does not begin with a number of llm.c (20240520, "
+        "there is no index .idx next to it, as Megatron-LM writes, and it does not begin with a number of llm.c (20240520, "
         "20240801)");
   if (bytes.size() < header)
     fail_foreign_tokens(bin, fmt::format("is shorter than the {} bytes of llm.c's header; copy it again", header));
@@ -148,17 +149,17 @@ std::unique_ptr<TokenStream> open_datatrove_file(const fs::path& ds, std::int64_
   const fs::path index_path = ds.string() + ".index";
   std::error_code ignored;
   if (!fs::exists(index_path, ignored))
-    fail_foreign_tokens(ds, fmt::format("there is no {} beside it; copy it too", index_path.filename().string()));
+    fail_foreign_tokens(ds, fmt::format("there is no {} next to it; copy it too", index_path.filename().string()));
   const auto index = std::make_shared<MappedFile>(full_index(index_path));
   auto file = std::make_unique<MappedFile>(ds);
   const std::string_view ends = index->bytes();
   if (ends.size() % 8 != 0)
-    fail_foreign_tokens(index_path, fmt::format("has {} bytes, which are no numbers of 8 bytes; copy it again", ends.size()));
+    fail_foreign_tokens(index_path, fmt::format("has {} bytes, which are not numbers of 8 bytes; copy it again", ends.size()));
   std::uint64_t last = 0;
   for (std::uint64_t at = 0; at < ends.size(); at += 8) {
     const auto end = number_at<std::uint64_t>(ends, at);
     if (end < last)
-      fail_foreign_tokens(index_path, fmt::format("document {} ends before the one before it; copy it again", at / 8));
+      fail_foreign_tokens(index_path, fmt::format("document {} ends before the previous one; copy it again", at / 8));
     last = end;
   }
   const std::uint64_t bytes = file->bytes().size();

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Megatron-LM's where an index is beside it, else llm.c's.
+// Reads a file with an index next to it as Megatron-LM's, any other as llm.c's.
 std::unique_ptr<TokenStream> open_bin(const fs::path& path, std::int64_t vocabulary) {
   std::error_code ignored;
   const bool has_index = fs::exists(fs::path(path).replace_extension(".idx"), ignored);
@@ -37,11 +37,11 @@ std::vector<fs::path> files_of(const fs::path& path, const char* setting) {
   if (error) fail(fmt::format("cannot be read ({}); {}", error.message(), remedy_of_read_failure(error.value())));
   if (!fs::is_directory(status)) {
     if (format_of(path) != nullptr) return {path};
-    if (path.extension() == ".idx") fail("is the index of a file of tokens; give the .bin beside it");
+    if (path.extension() == ".idx") fail("is the index of a file of tokens; give the .bin next to it");
     fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
   }
   std::vector<fs::path> files;
-  std::error_code ignored;  // what an entry is that leads nowhere, shows when it is opened
+  std::error_code ignored;  // a dangling entry is reported when it is opened
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
     if (format_of(entry->path()) != nullptr && !entry->is_directory(ignored)) files.push_back(entry->path());
   if (error) fail(fmt::format("the folder cannot be read ({}); {}", error.message(), remedy_of_read_failure(error.value())));
@@ -76,7 +76,7 @@ const DataFormat* format_of(const fs::path& path) {
 std::string known_extensions() {
   std::string names;
   for (const DataFormat& format : data_formats()) names += (names.empty() ? "" : ", ") + std::string(format.extension);
-  return names + " (.txt and .jsonl also with .gz or .zst behind)";
+  return names + " (.txt and .jsonl also with .gz or .zst appended)";
 }
 
 std::vector<fs::path> matching_paths(const fs::path& path) {

@@ -11,7 +11,7 @@
 namespace pipetrain {
 namespace {
 
-// Of datasets on the Hugging Face hub: where texts were found, and what was measured of them.
+// Keys of datasets on the Hugging Face hub for the origin of texts and for measurements of them.
 constexpr const char* harmless_keys[] = {"__index_level_0__",
                                          "_id",
                                          "added",
@@ -106,7 +106,7 @@ struct KeyGroup {
   std::vector<const char*> keys;
 };
 
-// As Hugging Face's TRL, axolotl and LLaMA-Factory, and the formats of ShareGPT, Alpaca and OpenAI name them.
+// Grouped as Hugging Face's TRL, axolotl and LLaMA-Factory, and the formats of ShareGPT, Alpaca and OpenAI name them.
 const std::vector<KeyGroup>& key_groups() {
   static const std::vector<KeyGroup> groups = {
       {KeyMeaning::content,
@@ -157,7 +157,7 @@ KeyRule rule_of_key(std::string_view key) {
   static const std::map<std::string_view, KeyRule> rules = make_key_rules();
   if (const auto found = rules.find(key); found != rules.end()) return found->second;
   if (key == "mask" || key.ends_with("_mask") || key.ends_with("_masks"))
-    return {KeyMeaning::content, R"(write "labels" beside "input_ids", with -100 where nothing is to be learned)"};
+    return {KeyMeaning::content, R"(write "labels" next to "input_ids", with -100 where nothing is to be learned)"};
   const bool is_ranked =
       key.starts_with("chosen_") || key.starts_with("rejected_") || key.ends_with("_chosen") || key.ends_with("_rejected");
   return is_ranked ? rules.at("rejected") : KeyRule{};

@@ -45,13 +45,13 @@ void AddedVocabulary::add(AddedToken token, std::optional<std::int32_t> id, cons
   const bool is_piece = pieces_->has(token.id);
   if ((is_piece && pieces_->piece(token.id) != token.content) || token.id >= Vocabulary::most_ids)
     throw Error(ErrorKind::input,
-                fmt::format("{}: the added token {} has no id: the next one behind the vocabulary, {}, is {}; {}", file,
+                fmt::format("{}: the added token {} has no id: the next one after the vocabulary, {}, is {}; {}", file,
                             token.content, token.id, is_piece ? "that of a piece" : "too large", tokenizer_file_remedy));
   if (has(token)) return;
   const bool is_special = contains(token.content) && change_flags(token);
   largest_ = std::max(largest_, token.id);
   newest_.insert_or_assign(token.content, token);
-  if (!is_special) tokens_.push_back(std::move(token));  // a special one stays so, and is looked for where it was
+  if (!is_special) tokens_.push_back(std::move(token));  // a special token stays special, and is looked for as before
 }
 
 bool AddedVocabulary::change_flags(const AddedToken& token) {

@@ -25,11 +25,11 @@ struct Around {
   bool begin = true, end = false;
 };
 
-// What encoders share.
+// The parts that encoders share.
 struct SentencePieceParts {
   SentencePieceProcessor processor;
   Around around;
-  TokenFinder missing;  // tokens that files beside the model name, and that are no pieces of it
+  TokenFinder missing;  // tokens that files next to the model name but the model lacks
 };
 
 class SentencePieceEncoder : public TextEncoder {
@@ -48,13 +48,13 @@ class SentencePieceEncoder : public TextEncoder {
   }
 
  private:
-  // The library would take such a token for other pieces.
+  // The library would encode such a token as other pieces.
   void refuse_missing(std::string_view text) const {
     if (parts_.missing.empty()) return;
     parts_.missing.for_each_part(text, [](std::string_view part, std::optional<std::int32_t> id) {
       if (id)
         throw Error(ErrorKind::input,
-                    fmt::format("the text has the added token {}, which is no piece of the tokenizer.model; give the "
+                    fmt::format("the text has the added token {}, which is not a piece of the tokenizer.model; give the "
                                 "tokenizer.json of this tokenizer",
                                 part));
     });
@@ -70,7 +70,7 @@ class SentencePieceTokenizer : public Tokenizer {
   explicit SentencePieceTokenizer(const fs::path& file) : config_(read_tokenizer_config(file.parent_path())) {
     const std::string bytes = read_text(file, std::size_t{1} << 30);
     const std::string what =
-        file.string() + ": is no sentencepiece model that can be read; give a tokenizer.model as its library writes it";
+        file.string() + ": is not a readable sentencepiece model; give a tokenizer.model as its library writes it";
     if (bytes.empty()) throw Error(ErrorKind::input, what);
     if (!parts_.processor.LoadFromSerializedProto(bytes).ok()) throw Error(ErrorKind::input, what);
     if (parts_.processor.GetPieceSize() < 1) throw Error(ErrorKind::input, what);
@@ -110,7 +110,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return id >= 0 && id < vocabulary() ? parts_.processor.IdToPiece(id) : std::string();
   }
   std::optional<std::int32_t> find(std::string_view piece) const override {
-    const int id = parts_.processor.PieceToId({piece.data(), piece.size()});  // what it does not know is the unknown piece
+    const int id = parts_.processor.PieceToId({piece.data(), piece.size()});  // unknown text becomes the unknown piece
     return id >= 0 && parts_.processor.IdToPiece(id) == piece ? std::optional(id) : std::nullopt;
   }
   std::optional<std::int32_t> end_of_text() const override {

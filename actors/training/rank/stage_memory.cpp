@@ -8,7 +8,7 @@ namespace pipetrain {
 
 StageMemory::StageMemory(const ModelConfig& config, MicrobatchShape shape, const JobSettings& settings, bool braids)
     : config_(config), shape_(shape), settings_(settings), braids_(braids) {
-  // These throw for a model that cannot be split or computed so.
+  // These throw for a model that cannot be split or computed in this way.
   layout_parameters(config, {blocks_of(config)}, 0, settings.layout.tp);
   check_head_size(config, settings.devices.kind, settings.numerics.precision.compute);
   if (settings.layout.tp > 1) tensor_ = std::move(make_inprocess_groups(settings.layout.tp).front());
@@ -33,7 +33,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   if (settings_.devices.kind != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
   for (const auto& chunk : chunks) blocks += chunk.size();
-  if (blocks < blocks_of(config_).size()) setup.links[0] = LinkKind::peer_copy;  // to some other stage
+  if (blocks < blocks_of(config_).size()) setup.links[0] = LinkKind::peer_copy;  // to any other stage
   MemoryUse use = estimate_memory(setup);
   use.workspace += gpu_scratch_estimate(setup);
   return use;

@@ -12,14 +12,14 @@
 namespace pipetrain {
 namespace {
 
-// Splits at what a regular expression matches.
+// Splits at the matches of a regular expression.
 class SplitAtMatches : public PreTokenizer {
  public:
   SplitAtMatches(Regex pattern, SplitBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   void apply(Pieces& pieces) const override {
-    if (behavior_ == SplitBehavior::isolated) {  // parts stay as they are
+    if (behavior_ == SplitBehavior::isolated) {  // parts stay unchanged
       pieces.replace_each([this](std::string_view text, bool, const auto& put) {
         pattern_.for_each_part(text, [&](std::size_t begin, std::size_t end, bool) { put(text.substr(begin, end - begin)); });
       });
@@ -127,8 +127,7 @@ std::unique_ptr<PreTokenizer> make_pre_tokenizer_step(const Component& component
 }
 
 void add(const Component& component, PreTokenizers& result) {
-  if (result.byte_level)
-    component.fail_unsupported("stands behind ByteLevel, which is supported as the last pre_tokenizer only");
+  if (result.byte_level) component.fail_unsupported("follows ByteLevel, which is supported as the last pre_tokenizer only");
   if (component.type() == "Sequence") {
     for (const Component& part : component.parts("pretokenizers")) add(part, result);
   } else if (component.type() == "ByteLevel") {

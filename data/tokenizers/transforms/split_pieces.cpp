@@ -36,11 +36,11 @@ SplitBehavior split_behavior(const Component& component, const char* key) {
                                                                 {"Contiguous", SplitBehavior::contiguous}};
   for (const auto& [known, behavior] : names)
     if (name == known) return behavior;
-  component.fail("the behavior is none of Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous");
+  component.fail("the behavior is not Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
 void apply_behavior(SplitBehavior behavior, std::vector<SplitPart>& parts) {
-  // Of several matches in a row only the first joins its neighbour.
+  // Only the first of consecutive matches is joined to its neighbour.
   const auto first_match = [](const SplitPart& part, bool match_before) { return part.is_match && !match_before; };
   switch (behavior) {
     case SplitBehavior::isolated:

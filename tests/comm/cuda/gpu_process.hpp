@@ -19,28 +19,24 @@ struct GpuRun {
   int processes = 2;
   int gpus = 1;           // that they use
   bool one_each = false;  // each process sees its own GPU only, as some launchers arrange it
-  // Their groups may share a GPU (let_processes_share_gpus()), and to NCCL each process is a host of its own, which it reaches
-  // by the loopback: it takes no GPU twice on one host.
-  bool share = false;
   std::chrono::seconds limit{45};
 };
 
-// How each process ended: its exit status, or minus the signal that ended it; -99 where the limit was over and it was killed.
+// Returns how each process ended: its exit status, or minus the signal that ended it; -99 if it was killed at the time limit.
 std::vector<int> run_gpu_processes(const GpuRun& run);
 
-// Whether there are so many GPUs and this kind of transport is built; else the test case skips.
+// Returns true if there are this many GPUs and this kind of transport is built; otherwise the test case skips.
 bool have(TransportKind kind, int gpus);
 
-// What a hidden test case finds.
+// The settings that a hidden test case gets.
 class GpuProcess {
  public:
-  // Null when the test case was not started by run_gpu_processes; then it skips.
+  // Returns null if the test case was not started by run_gpu_processes; it then skips.
   static std::unique_ptr<GpuProcess> here();
 
   ControlPlane& control() { return *control_; }
   TransportKind kind() const { return kind_; }
   int gpus() const { return gpus_; }
-  bool shares() const { return shares_; }  // GpuRun::share
   int process() const { return control_->process(); }
   // Number, in this process, of the GPU of its n-th rank: processes share GPUs only where there are too few.
   int gpu(int n) const;
@@ -48,7 +44,7 @@ class GpuProcess {
  private:
   TransportKind kind_{};
   int gpus_ = 1;
-  bool one_each_ = false, shares_ = false;
+  bool one_each_ = false;
   std::unique_ptr<ControlPlane> control_;
 };
 
