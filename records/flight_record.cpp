@@ -213,7 +213,7 @@ std::optional<RecordedStep> FlightRecordReader::next() {
   if (part->kind == head_kind) fail("has a second head");
   if (part->kind == end_kind) {
     ended_ = true;
-    if (at_ != file_.size()) fail("has bytes behind its end");
+    if (at_ != file_.size()) fail("has bytes after its end");
     return std::nullopt;
   }
   RecordedStep step;
