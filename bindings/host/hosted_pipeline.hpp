@@ -5,7 +5,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -20,6 +19,8 @@
 #include "bindings/host/guest_stage.hpp"
 #include "bindings/host/hosted_processes.hpp"
 #include "bindings/host/hosted_stage.hpp"
+#include "bindings/host/joint_steps.hpp"
+#include "bindings/host/step_hooks.hpp"
 #include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
@@ -34,16 +35,6 @@ struct HostedRequest {
   std::shared_ptr<HostedProcesses> processes;
 };
 using GuestFactory = std::function<Guest(const HostedRequest&)>;
-
-// Functions that step() calls on its caller's thread.
-struct StepHooks {
-  std::chrono::milliseconds interval{std::chrono::hours(1)};
-  std::function<void()> poll = [] {};  // every `interval`; may call abort()
-  // Called when the step is accepted, before anything of it runs.
-  std::function<void()> begin = [] {};
-  // Called after begin, also where that throws or the step fails, and before another step can begin. Must not throw.
-  std::function<void()> end = [] {};
-};
 
 // Any thread may call everything but step(); one thread at a time may call step(), else Misuse. In a process forked from the
 // one that made it, which has none of its threads, everything but close() is Misuse, and close() frees nothing.
@@ -77,25 +68,20 @@ class HostedPipeline {
   void refuse_forked(const char* call) const;
   std::shared_ptr<Pipeline> open_pipeline(const char* call) const;
   Decide watched(schedules::StepKind kind, Decide decide, std::shared_ptr<StepEnd> end) const;
-  bool follows() const { return processes_ && !processes_->leads(); }
-  void gather(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks);
-  StepEnd follow(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks);
-  std::string has_not_come(const StepCall& call) const;
-  bool has_ended(Pipeline& pipeline, std::chrono::milliseconds patience);
+  bool follows() const { return joint_ && joint_->follows(); }
   void close(bool waits);
   void close_stages();
 
   const pid_t made_in_ = getpid();
   schedules::Plan plan_;
-  std::chrono::milliseconds grace_, stall_;
+  std::chrono::milliseconds grace_;
   std::shared_ptr<CallbackWatch> watch_ = std::make_shared<CallbackWatch>();
   std::shared_ptr<ActionThreads> threads_ = std::make_shared<ActionThreads>();
   std::vector<std::shared_ptr<HostedStage>> stages_;
   std::shared_ptr<HostedProcesses> processes_;  // outlives the pipeline
-  std::atomic<bool> aborted_{false};
-  std::int64_t rounds_ = 0;   // number of steps begun; only for the thread that steps
-  bool over_ = false;         // process 0 has ended the run, or it has failed; only for the thread that steps or closes
-  mutable std::mutex mutex_;  // guards the following members
+  std::shared_ptr<JointSteps> joint_;           // of several processes; null in a pipeline of one
+  std::int64_t rounds_ = 0;                     // steps that were begun; only the thread in step() uses it
+  mutable std::mutex mutex_;                    // guards the members below
   std::shared_ptr<Pipeline> pipeline_;
   bool busy_ = false;  // with a step, or with its end
   std::optional<StepOutcome> latest_;

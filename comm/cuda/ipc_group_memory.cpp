@@ -5,7 +5,6 @@
 #include <string>
 
 #include "comm/cuda/cuda_group.hpp"
-#include "comm/shared_gpus.hpp"
 #include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
@@ -77,7 +76,7 @@ void IpcGroupMemory::hear_introduction(int member, WireReader& in) {
   const std::string gpu = in.text(), posts = in.text();
   in.end();
   for (const auto& [own, view] : own_)
-    if (gpu == gpu_name(view.device->id().index) && !processes_may_share_gpus()) return refuse_shared_gpu(own, member);
+    if (gpu == gpu_name(view.device->id().index)) return refuse_shared_gpu(own, member);
   auto opened = SharedHostMemory::open(posts, far_piece_bytes(size()), own_.begin()->second.device->id().index);
   const std::string owner = "rank " + std::to_string(setup_.ranks[index(member)]);
   for (auto& [own, view] : own_) {
