@@ -51,7 +51,7 @@ class Simulation {
         if (info.name != "solver") simulate_one_of_all(info);  // it would use its whole time limit
     }
     if (runs_.empty() && options_.profile)
-      throw Error(ErrorKind::input, "--costs: no schedule goes with this profile; use fewer stages");
+      throw Error(ErrorKind::input, "--costs: no schedule fits this profile; use fewer stages");
     std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
   }
 

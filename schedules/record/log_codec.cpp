@@ -314,7 +314,7 @@ void StageLogReader::read(std::int64_t base_ns, std::string_view bytes, LogEvent
     if (next.type == Type::launched) forecast_.launched(next.action);
     if (next.type == Type::completed) out.actions.push_back({next.action, 0, 0});
   }
-  if (!in.at_end()) in.fail("has bytes behind its end");
+  if (!in.at_end()) in.fail("has bytes after its end");
 }
 
 }  // namespace pipetrain::schedules

@@ -1,4 +1,4 @@
-// Runs under Lion, whose one state goes wherever AdamW's two go: into shards, out of the device, into checkpoints.
+// Runs under Lion, whose single state is handled like AdamW's two: it is sharded, offloaded and saved in checkpoints.
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/resume.hpp"
@@ -56,7 +56,7 @@ TEST_CASE("Lion gives the same bits over stages, schedules, ZeRO and states that
   }
 }
 
-TEST_CASE("a run under Lion goes on from a checkpoint to the bit, in the same layout and in another") {
+TEST_CASE("a run under Lion resumes from a checkpoint to the bit, in the same layout and in another") {
   const RunRecord whole = run(lion_job({2, 1, 1, 1}), 5);
   const TempFolder folder;
   Trainer first(lion_job({2, 1, 1, 1}));
@@ -95,7 +95,7 @@ TEST_CASE("the devices keep one state under Lion and two under AdamW") {
   CHECK(2 * optimizer_bytes(lion) == optimizer_bytes(adamw));
 }
 
-TEST_CASE("what cuts matrices is refused to an optimizer that steps them whole") {
+TEST_CASE("settings that cut matrices are refused by name for an optimizer that steps whole matrices") {
   const auto refused = [](const Layout& layout) {
     UsedFeatures used = features_of(lion_job(layout));
     CHECK(find_refused(used) == nullptr);

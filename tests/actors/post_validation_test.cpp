@@ -1,4 +1,4 @@
-// Steps that begin before the verdict on the one before: the same bits as steps that wait for it.
+// Steps that begin before the verdict on the previous step give the bits of steps that wait for it.
 #include <algorithm>
 #include <tuple>
 
@@ -66,7 +66,7 @@ TEST_CASE("post-validation keeps the bits over replicas, tensor parallel ranks, 
   CHECK(redone > 0);
 }
 
-TEST_CASE("post-validation takes back what was begun behind a step that is skipped", "[post-validation]") {
+TEST_CASE("post-validation takes back actions that began after a skipped step", "[post-validation]") {
   for (const int stages : {1, 2, 3}) {
     TrainJob job = golden_job("llama3_tiny", {stages, 1, 1, 2, stages == 1 ? "1f1b" : "zb-h2"});
     job.numerics.precision = Precision::fp16();
@@ -79,7 +79,7 @@ TEST_CASE("post-validation takes back what was begun behind a step that is skipp
   }
 }
 
-TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to the bit", "[post-validation]") {
+TEST_CASE("a run resumes to the bit from a checkpoint taken after the next step had begun", "[post-validation]") {
   TinyRun tiny{.microbatches = 5, .layout = {2, 1, 1, 1, "zb-h2"}};
   TrainJob job = job_of(tiny);
   job.clip_norm = some_clip(job, 6);
@@ -102,7 +102,7 @@ TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to
   CHECK(std::equal(early.reports.begin(), early.reports.end(), whole.reports.begin() + 3));
 }
 
-TEST_CASE("what post-validation is not built with is refused", "[post-validation]") {
+TEST_CASE("settings that exclude post-validation are refused", "[post-validation]") {
   const TrainJob plain = job_of({.layout = {2, 1, 2}});
   const auto refusal = [&](const auto& change, const Mesh* ranks = nullptr) -> std::string {
     TrainJob job = plain;
@@ -146,7 +146,7 @@ TEST_CASE("the bubble of steps that overlap counts from each stage's N to its ne
       {0, 0}, {action(ActionKind::forward, 20, 30), action(ActionKind::backward, 50, 90), action(ActionKind::norm, 90, 110)}};
   CHECK(bubble_of(first, true).stage_bubble.empty());
   const StepReport announced = bubble_of(second, false);
-  CHECK(announced.bubble == Approx(0.1));  // of 100 ms, 10 were idle: from 30 to 35 and from 45 to 50
+  CHECK(announced.bubble == Approx(0.1));  // 10 of 100 ms were idle: from 30 to 35 and from 45 to 50
   REQUIRE(announced.stage_bubble.size() == 1);
   CHECK(announced.stage_bubble[0].value() == Approx(0.1));
   CHECK(bubble_of(second, false).stage_bubble.empty());

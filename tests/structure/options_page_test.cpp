@@ -37,7 +37,7 @@ std::set<std::string> options_in_text(const std::string& text, const std::string
   return found;
 }
 
-// Of pages that people wrote.
+// Returns the text of the pages that people wrote.
 std::string other_pages() {
   std::string text;
   for (const auto& entry : fs::recursive_directory_iterator(pipetrain::source_folder() + "/docs"))
@@ -46,7 +46,7 @@ std::string other_pages() {
   return text;
 }
 
-// As the program's own help tells them.
+// Returns the commands that the program's own help lists.
 std::set<std::string> all_commands() {
   const std::string help = help_of("");
   const std::size_t begin = help.find("\nOther commands");

@@ -102,7 +102,7 @@ struct SavingSettings {
   SavedType type = SavedType::fp32;             // of the model at the end
   std::uint64_t shard_bytes = 5'000'000'000;    // of one of its files
   bool resume = false;                          // go on from the newest whole checkpoint of the folder
-  std::optional<std::filesystem::path> load;    // the checkpoint to go on from, instead
+  std::optional<std::filesystem::path> load;    // the checkpoint to resume from, instead
   // Another process has verified this checkpoint, and goes on from it; an empty path: it begins afresh. Only the parts that
   // this process needs are read.
   std::optional<std::filesystem::path> verified;

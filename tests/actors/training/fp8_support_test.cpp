@@ -23,7 +23,7 @@ TrainJob fp8_job() {
   return job;
 }
 
-// "precision fp8: why", or "taken".
+// Returns "precision fp8: why", or "taken".
 std::string fp8_refusal(const TrainJob& job) {
   try {
     check_combinations(features_of(job));
@@ -37,7 +37,7 @@ std::string fp8_refusal(const TrainJob& job) {
 
 }  // namespace
 
-TEST_CASE("fp8 is refused where its products are not built, and says what to take instead") {
+TEST_CASE("fp8 is refused on devices without its products, and the error says what to use instead") {
   TrainJob job = fp8_job();
   job.layout.tp = 4;
   CHECK(fp8_refusal(job) == "taken");
@@ -67,7 +67,7 @@ TEST_CASE("layers that stay in bf16 are those of a run in fp8, and leave some") 
 TEST_CASE("scales of tiles need microbatches whose tokens they divide") {
   for (const auto& [sequence, microbatch, taken] : {std::tuple(30, 1, false), {30, 2, true}, {64, 1, true}, {33, 2, false}}) {
     TrainJob job = fp8_job();
-    job.config.vocabulary = 256;  // of the text that ships inside
+    job.config.vocabulary = 256;  // that of the text built into the program
     job.dataset = random_job(job.config, sequence, 4, {}).dataset;
     job.batch.microbatch = microbatch;
     CHECK(fp8_refusal(job) == "taken");
