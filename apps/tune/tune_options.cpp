@@ -343,7 +343,9 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   read_plans(values, options);
   read_tuned_solver(values, options);
   options.request.post_validation = values.on_off("post-validation").value_or(false);
-  refuse_combinations(values, features_of(options.request));
+  UsedFeatures used = features_of(options.request);
+  if (options.request.offload.any()) used.add(Feature::host_offload, "offload", to_string(options.request.offload));
+  refuse_combinations(values, used);
   return options;
 }
 
