@@ -46,7 +46,7 @@ class StageInference {
   // Of this rank: its rows of the vocabulary, and zeros up to whole vectors. Only where has_head().
   std::int64_t logits_columns() const;
   std::size_t cache_bytes() const;
-  std::size_t workspace_bytes() const { return rotary_bytes() + workspace_peak_; }
+  std::size_t workspace_bytes() const { return rotary_bytes_ + workspace_peak_; }
 
   // The arena of parameters(), flat, in the type that is computed in; memory of at least cache_bytes() and workspace_bytes().
   // Called once, before the first forward; waits for the stream where positions are rotary.
@@ -56,9 +56,7 @@ class StageInference {
  private:
   Shape cache_shape() const;
   Tensor cache(int sequence, std::size_t attention_block) const;
-  std::size_t rotary_bytes() const;
   void bind_blocks(const Tensor& weights);
-  void upload_rotary_table(void* memory);
   void run(Ops& ops, Arena& workspace, const InferenceArgs& args);
   std::size_t measure();
 
@@ -69,7 +67,8 @@ class StageInference {
   std::vector<std::unique_ptr<BlockCompute>> blocks_;
   std::size_t attention_blocks_ = 0;
   std::size_t workspace_peak_ = 0;
-  Tensor rotary_table_;  // [positions, 2, D/2] f32, without memory where positions are learned
+  RotaryTables rotary_;           // without memory where positions are learned
+  std::size_t rotary_bytes_ = 0;  // of a whole number of alignments
   char* caches_ = nullptr;
   Arena workspace_;
 };

@@ -17,9 +17,11 @@ struct SegmentShape {
   std::int64_t queries = 1, keys = 1;           // in each sequence
   std::int64_t first_query = 0, first_key = 0;  // the position of the first one in the sequence
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
-  // Not built yet, see refuse_unbuilt_attention(). A query sees the last `window` positions up to its own (0: all of them), and
-  // besides these the first `sinks` positions (Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks").
-  std::int64_t window = 0, sinks = 0;
+  // A query sees the last `window` positions up to and with its own; 0: all of them.
+  std::int64_t window = 0;
+  // Not built yet, see refuse_sinks(). Besides these a query sees the first `sinks` positions (Xiao et al. 2023, "Efficient
+  // Streaming Language Models with Attention Sinks").
+  std::int64_t sinks = 0;
 
   std::int64_t tokens() const { return batch * queries; }
   std::int64_t query_cols() const { return heads * head_dim; }
@@ -42,7 +44,8 @@ inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, c
           .head_dim = heads.head_dim};
 }
 
-// Every backend asks before it enqueues. Throws Error(unavailable) for a shape with a window or with sinks.
-void refuse_unbuilt_attention(const SegmentShape& shape);
+// Backends ask before they enqueue what they have no kernel for. Both throw Error(unavailable).
+void refuse_sinks(const SegmentShape& shape);
+void refuse_window(const SegmentShape& shape);
 
 }  // namespace pipetrain

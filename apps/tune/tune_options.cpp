@@ -13,7 +13,7 @@
 #include "apps/options/option_values.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "model/config/head_size.hpp"
+#include "model/config/attention_limits.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/named_model.hpp"
 #include "tuning/measured_devices.hpp"

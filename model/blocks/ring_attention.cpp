@@ -77,7 +77,8 @@ class RingPass {
                        .first_query = step == 0 ? earlier_ + of.queries * chunk_ : of.rows,
                        .heads = shape_.heads,
                        .kv_heads = shape_.kv_heads,
-                       .head_dim = shape_.head_dim};
+                       .head_dim = shape_.head_dim,
+                       .window = shape_.window};
     if (!by_position()) return shape;
     shape.first_query = first_position() + part_.chunk(of.queries) * chunk_;
     shape.first_key = of.position;
@@ -112,7 +113,7 @@ class RingPass {
 
  private:
   RingExchange* ring() const { return context_.cp.ring; }
-  bool by_position() const { return documents_ || dropout_.active(); }
+  bool by_position() const { return documents_ || dropout_.active() || shape_.window > 0; }
   int owner(int step) const { return (part_.rank - step + part_.size) % part_.size; }  // whose keys and values are here
   std::int64_t key_rows() const { return earlier_ + shape_.queries; }                  // of each sequence
   std::int64_t first_position() const { return earlier_ * part_.size; }                // of the slice

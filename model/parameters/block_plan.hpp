@@ -12,6 +12,7 @@ namespace pipetrain {
 
 // How a stored tensor's gradient is computed.
 enum class GradientKind {
+  shared,      // every rank holds all of it, and computes the share of its own heads
   replicated,  // every rank holds all of it; under sequence parallelism each has the part of its own tokens
   summed,      // this rank's slice, which other operations than matrix products add to
   product,     // this rank's slice of a matrix, by Ops::weight_grad

@@ -2,14 +2,30 @@
 // Everything is enqueued on the Ops' stream. Not thread-safe.
 #pragma once
 
+#include <vector>
+
 #include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {
 
-// With sequence parallelism every rank has of what all ranks replicate (GradientKind) the gradients of its own rows only: adds
-// them up, in rank order. Does nothing without it. replicated: those of one chunk (ParameterLayout::replicated_grads).
-void sum_replicated_grads(const Tensor& replicated, const TensorParallel& tp, Ops& ops);
+// Whether tensor-parallel ranks compute parts of the same gradients (ParameterLayout::partial_grads(), CopiedGradients).
+bool has_partial_gradients(const ModelConfig& config, int tp, bool sequence_parallel);
+
+// Adds up, in rank order, the gradients of which every rank has a part. partial: those of one chunk
+// (ParameterLayout::partial_grads()).
+void sum_partial_grads(const Tensor& partial, const TensorParallel& tp, Ops& ops);
+
+// A run of a slice of which several ranks hold copies (Parameter::copies): each has computed a share of its gradient.
+struct CopiedPart {
+  Tensor gradient;          // [elements] f32
+  std::int64_t slice = 0;   // the number of the rank's slice
+  std::int64_t slices = 1;  // that all ranks together hold
+};
+// Adds up the shares of each part, which the other ranks list in the same order.
+void sum_copied_grads(const std::vector<CopiedPart>& parts, const TensorParallel& tp, Ops& ops);
+// The number of a parameter's slice among those of the ranks, and how many there are.
+CopiedPart copied_part(const Parameter& parameter, const Tensor& gradient, const TensorParallel& tp);
 
 // Where a stage keeps the gradients of tied embeddings: views of `grads`, without elements when the stage lacks that end (or
 // nothing is tied). The embedding's and the head's accumulator are added exactly once, in this order, before the norm.

@@ -21,11 +21,14 @@ namespace pipetrain {
 struct Parameter {
   std::string name;  // "model.layers.3.self_attn.q_proj.weight"
   TensorRole role = TensorRole::norm_weight;
-  Shape full;                   // of the logical tensor, as Hugging Face has it
-  Shape local;                  // of the slice held here, as the operations use it
-  bool transposed = false;      // local's rows are columns of full
-  int split_axis = -1;          // of full. -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
-  std::int64_t begin = 0;       // of the slice, along split_axis
+  Shape full;               // of the logical tensor, as Hugging Face has it
+  Shape local;              // of the slice held here, as the operations use it
+  bool transposed = false;  // local's rows are columns of full
+  int split_axis = -1;      // of full. -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
+  std::int64_t begin = 0;   // of the slice, along split_axis
+  // Of a slice that as many neighbouring ranks hold: the rank's number among them. Each of these ranks computes a share of its
+  // gradient. Counted, saved and put in norms only as copy 0.
+  int copy = 0, copies = 1;
   std::size_t offset = 0;       // first element, in the weight arena
   std::size_t grad_offset = 0;  // first element, in the gradient arena
   int chunk = 0;                // of the stage
@@ -72,12 +75,23 @@ struct ParameterLayout {
   std::size_t grad_elements = 0;        // of the gradient arena: more when this stage holds both ends of a tie
   std::vector<Region> chunk_grads;      // per chunk: its part of the gradient arena, contiguous
   // Per chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate (GradientKind),
-  // contiguous.
-  std::vector<Region> replicated_grads;
+  // contiguous; and those of them that are shared, which come first.
+  std::vector<Region> replicated_grads, shared_grads;
   // Per chunk, inside its region: the gradients that other operations than matrix products add to (those of vectors and of
   // tables), contiguous. A step begins with zeros there; the others are written over by its first microbatch.
   std::vector<Region> zeroed_grads;
+
+  // The gradients of a chunk of which each tensor-parallel rank computes a part: of what is replicated, under sequence
+  // parallelism each has that of its own tokens; of what is shared, that of its own heads.
+  Region partial_grads(int chunk, bool sequence_parallel) const {
+    const auto at = static_cast<std::size_t>(chunk);
+    return sequence_parallel ? replicated_grads[at] : shared_grads[at];
+  }
 };
+
+// Whether a model's heads and columns can be split over so many tensor-parallel ranks: its heads and its MLP's columns evenly,
+// and each key-value head goes to one rank or to as many as every other.
+bool splits_over(const ModelConfig& config, std::int64_t ranks);
 
 // The layout of one rank of a stage that holds these chunks (each a run of blocks). With tied embeddings, a stage that holds
 // both ends stores the weight once and has two gradient accumulators; two stages each store it. Throws Error(input) when heads,

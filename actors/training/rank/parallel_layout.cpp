@@ -1,5 +1,7 @@
 #include "actors/training/rank/parallel_layout.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
@@ -14,7 +16,7 @@
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
 #include "core/error.hpp"
-#include "model/config/head_size.hpp"
+#include "model/config/attention_limits.hpp"
 #include "schedules/plan/braids.hpp"
 #include "schedules/plan/validate.hpp"
 #include "schedules/record/recorded_order.hpp"
@@ -56,6 +58,15 @@ void check_offloaded_parameters(const TrainJob& job) {
                 "weights are fetched in the plan's order, and the run's order is ready; use planned");
 }
 
+// Sums over copies are made where the sums over replicas are, before gradients leave the device.
+void check_offloaded_gradients(const TrainJob& job) {
+  if (!job.offload.gradients || job.layout.tp <= job.config.kv_heads) return;
+  throw Error(ErrorKind::input, {"offload", to_string(job.offload)},
+              fmt::format("the model's {} key-value heads have copies on {} tensor-parallel devices, whose gradients cannot be "
+                          "offloaded; use tp {} or less, or leave gradients out",
+                          job.config.kv_heads, job.layout.tp, job.config.kv_heads));
+}
+
 // Ranks of one stage that several processes run do the same without asking each other.
 void check_divided_stages(const TrainJob& job, const Mesh& ranks) {
   const Mesh parts = StageParts(ranks).stage_mesh();
@@ -74,9 +85,10 @@ void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::v
     throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
                 "replicas gather weights in one order, the plan's, and the run's order is ready; use planned");
   check_offloaded_parameters(job);
+  check_offloaded_gradients(job);
   check_replayed(job, plan);
   layout_parameters(job.config, parts, 0, job.layout.tp);
-  check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
+  check_attention(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8(job);
   check_granularity(*make_optimizer(job.optimizer), job);
   check_recompute_layers(job);

@@ -2,7 +2,7 @@
 
 #include "actors/training/rank/rank_memory.hpp"
 #include "comm/inproc/inprocess_group.hpp"
-#include "model/config/head_size.hpp"
+#include "model/config/attention_limits.hpp"
 
 namespace pipetrain {
 
@@ -10,7 +10,7 @@ StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shap
     : config_(config), shape_(shape), mode_(mode) {
   // These throw for a model that cannot be split or computed so.
   layout_parameters(config, {blocks_of(config)}, 0, tp);
-  check_head_size(config, mode.device, mode.numerics.precision.compute);
+  check_attention(config, mode.device, mode.numerics.precision.compute);
   if (tp > 1) tensor_ = std::move(make_inprocess_groups(tp).front());
 }
 

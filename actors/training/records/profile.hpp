@@ -63,7 +63,7 @@ struct Profile {
   bool is_of(const ModelConfig& other) const;
   // Whether the run's plan had I and W, whose times a plan of I and W needs.
   bool splits_backward() const;
-  schedules::EndOfStep end_of_step() const { return {dp * cp > 1, tp > 1 && sequence_parallel, tied}; }
+  schedules::EndOfStep end_of_step() const;
   // Empty when the costs are known for a plan of this placement and kind of backward; else why not, for the end of a line.
   std::string why_not(const schedules::Plan& plan) const;
   // For such a plan.
