@@ -5,9 +5,9 @@
 namespace pipetrain {
 struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
-  Tensor qkv;  // [T, (Hq + 2 Hkv) D], normed where heads are, rotated where positions are rotary
+  Tensor qkv;  // [T, (Hq + 2 Hkv) D], normed if the heads have norms, rotated if positions are rotary
   HeadNorms::Saved norms;
-  Tensor heads;        // [T, Hq D], what the heads put out
+  Tensor heads;        // [T, Hq D], the output of the heads
   Tensor log_sum_exp;  // [batch, Hq, sequence] f32
   ResidualProjection::Saved out;
 
@@ -69,7 +69,7 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
   if (head_norms_) head_norms_->forward(context, shape, saved.qkv, *memory.results, saved.norms);
   if (rotary_)
     context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.position_origins()});
-  // In 8 bits the weight gradient reads another form of it.
+  // In 8 bits the weight gradient reads another form of the heads' output.
   Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
   saved.heads = for_heads.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.queries}, DType::f32);
@@ -154,10 +154,10 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   if (runs_forward_again(context)) {
     attend(context, saved.projection.input, backward_memory(context, gradients), saved);
   }
-  // For W the gradient takes the place of kept values, as in the MLP. Its own are read until it is complete, so it takes those
-  // of the attention block above; the topmost is moved. (What does not wait for W is better off in the workspace, where it is
-  // overwritten before it leaves the cache; and there is no such place for values that were made again. In 8 bits W reads
-  // another form of it.)
+  // If the weight gradient waits for W, the gradient is written over kept values, as in the MLP. Its own qkv is still read
+  // here, so it takes the memory of the attention block above it; the topmost block is moved. A gradient that does not wait
+  // for W stays in the workspace, where it is overwritten before it leaves the cache. Nor is there such memory if the values
+  // were computed again, and in 8 bits W reads another form of the gradient.
   const bool in_place = gradients.defers() && !runs_forward_again(context) && !qkv_.in_fp8();
   Arena& beside = qkv_.in_fp8() ? context.workspace : gradients.memory();
   Tensor qkv_grad = in_place ? gradients.take_place(saved.qkv.shape) : beside.allocate(saved.qkv.shape, context.dtype);

@@ -35,7 +35,7 @@ void check_tensor_parallel(const ModelConfig& config, int tp_size) {
   refuse(config.kv_heads, "key-value heads");
 }
 
-// Gives every stored tensor its place: chunk by chunk, in a chunk by the kinds of gradients.
+// Gives every stored tensor its offsets: chunk by chunk, within a chunk by gradient kind.
 class Placer {
  public:
   explicit Placer(ParameterLayout& layout) : layout_(layout) {}

@@ -107,3 +107,10 @@ TEST_CASE("a transport is known in at most three places beside its own files") {
   CHECK(others.count("comm/transport") == 1);
   CHECK(others.size() <= 3);
 }
+
+TEST_CASE("a mesh axis is known in at most 45 files, which docs/add-a-mesh-axis.md lists") {
+  const auto files = files_naming(R"(\bcp\b(?!\.(async|reduce)))");  // but not the instruction cp.async of GPUs
+  CHECK(files.count("core/mesh.hpp") == 1);
+  CHECK(files.size() <= 45);
+  check_listed("docs/add-a-mesh-axis.md", "no name", files);
+}
