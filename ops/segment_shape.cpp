@@ -4,7 +4,7 @@
 
 namespace pipetrain {
 
-void refuse_unbuilt_attention(const SegmentShape& shape) {
+void refuse_sinks(const SegmentShape& shape) {
   if (shape.sinks != 0) throw Error(ErrorKind::unavailable, "attention with sinks is not built yet; use sinks 0");
 }
 

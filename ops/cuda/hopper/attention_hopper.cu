@@ -93,7 +93,7 @@ void hopper_attention_backward(cudaStream_t stream, const SegmentShape& shape, c
     view.dkv = static_cast<char*>(args.dkv.data) + static_cast<std::size_t>(first_col) * size_of(args.dkv.dtype);
     view.dkv_cols = args.dkv.cols();
   }
-  view.cos_sin = rotates_in_hopper(args) ? static_cast<const float*>(args.cos_sin->data) : nullptr;
+  view.cos_sin = rotates_in_hopper(shape, args) ? static_cast<const float*>(args.cos_sin->data) : nullptr;
   hopper::run_backward(stream, view, args, gpu.multiprocessors);
 }
 
