@@ -99,7 +99,7 @@ const Command& find_command(const std::string& name) {
   const auto nearest = nearest_name(name, names);
   throw Error(ErrorKind::input,
               fmt::format("{}: unknown command; {}", name,
-                          nearest ? fmt::format("did you mean {}?", *nearest) : "pipetrain --help tells what there is"));
+                          nearest ? fmt::format("did you mean {}?", *nearest) : "pipetrain --help lists the commands"));
 }
 
 // A program that launch starts has options of its own.

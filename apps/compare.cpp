@@ -170,7 +170,7 @@ std::string compare_help() {
          "\n" +
          format_options(compare_option_table()) +
          "\n"
-         "Compared are loss, gradient norm, learning rate, tokens and skipped steps, in the steps that both runs tell of; "
+         "Compared are loss, gradient norm, learning rate, tokens and skipped steps, in the steps that both runs have; "
          "speeds\n"
          "are medians without the first step. Exit status: 0 all of that is equal, 1 it is not, 2 the command line or a file "
          "is\n"

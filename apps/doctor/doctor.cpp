@@ -5,6 +5,7 @@
 #include <limits>
 #include <thread>
 
+#include "apps/doctor/combinations_page.hpp"
 #include "apps/doctor/measure_together.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
@@ -192,6 +193,8 @@ const std::vector<OptionSpec>& doctor_option_table() {
       {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
       *find_option(train_option_table(), "transport"),
 
+      {"Settings", "combinations", "", "print which options do not work together, in Markdown, and nothing else", "off"},
+
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
       {"General", "help", "", "print this page", ""},
       {"General", "version", "", "print the version", ""},
@@ -217,6 +220,10 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   for (const char* name :
        {"device", "threads", "nnodes", "node-rank", "master", "token-file", "rendezvous-timeout", "transport"})
     if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
+  if (values.on_off("combinations").value_or(false)) {
+    fmt::print("{}", combinations_page());
+    return 0;
+  }
   std::optional<MeasureRequest> request;
   if (file) request = read_measure(values, environment, *file);
   print_fact("pipetrain", PIPETRAIN_VERSION);

@@ -48,7 +48,7 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
   options.folder = read_model_folder_options(values);
   const std::string tokenizer = values.text("tokenizer").value_or("");
   if (values.given("tokenizer") && tokenizer_files(tokenizer).empty())
-    values.fail("tokenizer", "is no tokenizer's folder or file; give one with tokenizer.json, say");
+    values.fail("tokenizer", "is not a tokenizer's folder or file; give one, for example with tokenizer.json");
   options.folder.companions = companion_files(options.load, tokenizer);
   refuse_shared_files(values, {.inputs = {"load", "tokenizer", "config"}, .output_files = {}, .output_folders = {"out"}});
   return options;

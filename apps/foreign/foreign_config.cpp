@@ -157,7 +157,7 @@ class ForeignFile {
       const auto size = static_cast<std::int64_t>(number("parallelism.pipeline_parallel_microbatch_size").value_or(1));
       const std::int64_t sequences = local->value.whole().value_or(0);
       if (size < 1 || sequences < 1 || sequences % size != 0)
-        refuse(*local, fmt::format("is no multiple of pipeline_parallel_microbatch_size, {}; make it one", size));
+        refuse(*local, fmt::format("is not a multiple of pipeline_parallel_microbatch_size, {}; make it one", size));
       put("microbatches", {{fmt::format("{}", sequences / size)}, local->place + ": " + local->key, local->place});
       local->value = size;
     }
@@ -190,7 +190,7 @@ class ForeignFile {
     // An option of pipetrain among theirs.
     if (find_option(table_, name)) return put_words(name, setting, words_of(setting));
     const auto ours = our_spelling(setting.key);
-    refuse(setting, fmt::format("is no key of {} that is known here; {}", name_of(system_),
+    refuse(setting, fmt::format("is not a key of {} that is known here; {}", name_of(system_),
                                 !ours                     ? "leave it out"
                                 : ours->starts_with("--") ? "here it may be " + *ours
                                                           : *ours));
@@ -209,7 +209,7 @@ class ForeignFile {
       case ForeignRule::holds_for: {
         const auto words = split(key.words);
         if (std::find(words.begin(), words.end(), lower(setting_word(setting, setting.value))) == words.end())
-          refuse(setting, fmt::format("{} is not so here: {}", setting_word(setting, setting.value), key.target));
+          refuse(setting, fmt::format("{} is not supported here: {}", setting_word(setting, setting.value), key.target));
         return;
       }
       case ForeignRule::refused:

@@ -65,9 +65,10 @@ std::string find_program(const std::string& name, const std::map<std::string, st
     throw Error(ErrorKind::input, fmt::format("launch: {} is a file that cannot be run from here; {}", name,
                                               is_path ? "make it executable (chmod +x), or give its interpreter before it"
                                                       : "write ./ before it, or give its interpreter before it"));
-  throw Error(ErrorKind::input, fmt::format("launch: {} is no program that can be run; give one, such as python script.py, or "
-                                            "leave it out to train",
-                                            name));
+  throw Error(ErrorKind::input,
+              fmt::format("launch: {} is not a program that can be run; give one, such as python script.py, or "
+                          "leave it out to train",
+                          name));
 }
 
 }  // namespace

@@ -19,12 +19,10 @@ constexpr OptionValues::Range scale_range{.minimum = 0, .above = true, .has_maxi
 
 }  // namespace
 
-Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise) {
+Precision read_precision(const OptionValues& values, const Precision& otherwise) {
   constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8()};
   const auto choice = values.choice("precision", {"fp32", "bf16", "fp16", "fp8"});
-  const Precision precision = choice ? precisions[*choice] : otherwise;
-  if (precision.fp8_products && !gpu) values.fail("precision", "fp8 is not built on the CPU; use fp32, bf16 or fp16");
-  return precision;
+  return choice ? precisions[*choice] : otherwise;
 }
 
 std::optional<std::string> precision_note(const Precision& precision, bool gpu) {
@@ -58,7 +56,7 @@ std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, st
 
 Numerics read_numerics(const OptionValues& values, bool gpu) {
   Numerics numerics;
-  numerics.precision = read_fp8_recipe(values, read_precision(values, gpu, gpu ? Precision::bf16() : Precision::fp32()));
+  numerics.precision = read_fp8_recipe(values, read_precision(values, gpu ? Precision::bf16() : Precision::fp32()));
   const auto layers = [&](const char* name) { return values.integer(name, 0, most_layers).value_or(0); };
   numerics.bf16_layers = {layers("num-layers-at-start-in-bf16"), layers("num-layers-at-end-in-bf16")};
   numerics.recompute = read_recompute(values).value_or(numerics.recompute);

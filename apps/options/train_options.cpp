@@ -8,6 +8,9 @@
 
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/job/batch_sizes.hpp"
+#include "actors/training/job/features.hpp"
+#include "actors/training/job/train_job.hpp"
+#include "apps/options/combined_options.hpp"
 #include "apps/options/cut_option.hpp"
 #include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
@@ -25,7 +28,6 @@
 #include "model/weights/stored_model.hpp"
 #include "records/recorded_order.hpp"
 #include "schedules/builders/builders.hpp"
-#include "schedules/plan/braids.hpp"
 
 namespace pipetrain {
 
@@ -79,8 +81,6 @@ std::string plan_source(const LayoutSettings& layout) { return fmt::format("the 
 
 void read_zero(const OptionValues& values, RunSettings& run) {
   run.zero.stage = static_cast<int>(values.integer("zero", 0, 3).value_or(0));
-  if (run.zero.stage > 0 && run.batch.dp * run.layout.cp == 1)
-    values.fail("zero", "divides state among replicas, and there is one; give --dp 2 or more, or leave it out");
   run.offload = read_offload(values);
   const auto prefetch = values.integer("zero-prefetch", 0, 64);
   if (prefetch && !run.zero.divides_weights() && !run.offload.parameters)
@@ -127,25 +127,15 @@ void read_batch(const OptionValues& values, RunSettings& run) {
 
 // --order replay:FILE
 void read_replayed(const OptionValues& values, LayoutSettings& layout) {
-  const std::string prefix = "replay:", order = values.text("order").value_or("");
-  if (!order.starts_with(prefix)) return;
-  if (values.given("record")) values.fail("record", "a run whose order is a record's chooses nothing; leave it out");
-  const std::string file = order.substr(prefix.size());
+  const std::string replay = "replay:", order = values.text("order").value_or("");
+  if (!order.starts_with(replay)) return;
+  const std::string file = order.substr(replay.size());
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) values.fail("order", "there is no such record; check the path");
   layout.replayed = read_recorded_order(file);
   const auto steps = values.integer("steps", 1, any_train_count);
   const std::int64_t last = layout.replayed->steps.empty() ? 0 : layout.replayed->steps.rbegin()->first;
   if (steps && *steps > last) values.fail("steps", fmt::format("the record of --order ends with step {}; give no more", last));
-}
-
-void read_trained_slices(const OptionValues& values, const schedules::ScheduleInfo* info, LayoutSettings& layout) {
-  layout.slices = layout.plan ? agreed(values, "slices", most_slices, layout.plan->slices, plan_source(layout), 1)
-                              : static_cast<int>(values.integer("slices", 1, most_slices).value_or(1));
-  if (layout.slices > 1 && info && !info->takes_slices)
-    values.fail("slices", fmt::format("the schedule {} passes whole microbatches; use 1f1b or interleaved", layout.schedule));
-  if (layout.slices > 1 && values.given("profile"))
-    values.fail("profile", "costs of slices are not measured yet; leave it out, or use --slices 1");
 }
 
 void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
@@ -157,16 +147,12 @@ void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
   layout.cut = read_cut(values, StageCounts{layout.pp, layout.chunks});
-  read_trained_slices(values, info, layout);
+  layout.slices = layout.plan ? agreed(values, "slices", most_slices, layout.plan->slices, plan_source(layout), 1)
+                              : static_cast<int>(values.integer("slices", 1, most_slices).value_or(1));
   read_replayed(values, layout);
   const bool ready = layout.replayed ? layout.replayed->order == schedules::Order::ready
                                      : values.choice("order", {"planned", "ready"}) == std::size_t{1};
-  if (ready && !(info ? info->has_ready_rule : layout.plan->ready_rule != schedules::ReadyRule::none))
-    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", layout.schedule));
-  if (ready && layout.slices > 1) values.fail("order", "slices keep the plan's order; use planned");
   layout.order = ready ? schedules::Order::ready : schedules::Order::planned;
-  if (ready && run.zero.divides_weights())
-    values.fail("order", "with --zero 3 replicas gather weights in one order, the plan's; use planned");
 }
 
 void read_learning_rate(const OptionValues& values, LearningRateSettings& rate) {
@@ -216,8 +202,6 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
   options.records.record = output_file(values, "record", Written::in_place);
-  if (options.records.record && options.run.post_validation)
-    values.fail("post-validation", "has no records: they hold one step at a time; leave out --record, or turn it off");
   refuse_shared_files(values,
                       {.inputs = {"model", "data", "eval-data", "load", "tokenizer", "config", "schedule", "token-file"},
                        .output_files = {"metrics", "trace", "profile", "record", "report", "save-config"},
@@ -247,6 +231,17 @@ void go_on_after_restart(TrainOptions& options) {
   if (!saving.folder || find_checkpoints(*saving.folder).empty()) return;
   saving.resume = true;
   saving.load.reset();
+}
+
+UsedFeatures trained_features(const TrainOptions& options) {
+  TrainJob job;
+  static_cast<JobSettings&>(job) = options.run;
+  UsedFeatures used = features_of(job);
+  const RecordSettings& records = options.records;
+  if (records.record) used.add(Feature::record, "record", records.record->string());
+  if (records.profile) used.add(Feature::profile, "profile", records.profile->string());
+  if (job.batch.dp * job.layout.cp == 1) used.add(Feature::one_replica, "dp", "1");
+  return used;
 }
 
 struct Sources {
@@ -281,9 +276,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   if (auto note = precision_note(run.numerics.precision, gpu)) options.notes.push_back(std::move(*note));
   run.loss_scale = read_loss_scale(values, run.numerics.precision);
   read_files(values, options);
-  const bool braids = run.layout.plan ? has_braids(*run.layout.plan) : schedules::find_schedule(run.layout.schedule)->braids;
-  if (run.layout.tp > 1 && braids && values.given("profile"))
-    values.fail("profile", "the actions of a braid are not measured apart; leave it out, or profile the schedule dualpipe-v");
+  refuse_combinations(values, trained_features(options));
   read_fault(environment, run);
   go_on_after_restart(options);
 }

@@ -105,7 +105,7 @@ void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
     times.ends = times.ends || values.given(name);
 }
 
-// What moves is said by an option or by the plan.
+// An option or the plan says which activations move.
 void read_moves(const OptionValues& values, int pp, StepTimes& times) {
   times.moves = per_stage(values, "offload-time", pp, zero_or_more);
 }

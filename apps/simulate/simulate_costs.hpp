@@ -1,4 +1,4 @@
-// What a simulated step takes, as the command line of `pipetrain simulate` gives it.
+// The times of a simulated step, from the command line of `pipetrain simulate`.
 #pragma once
 
 #include <string>

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "actors/training/job/features.hpp"
+#include "actors/training/job/train_job.hpp"
+#include "apps/options/combined_options.hpp"
 #include "apps/options/cut_option.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
@@ -38,7 +41,7 @@ void read_schedule(const OptionValues& values, SimulateOptions& options) {
   if (!schedules::find_schedule(options.schedule) && options.schedule != "all") {
     if (!names_plan_file(options.schedule)) fail_unknown_schedule(values, options.schedule, names_and_all());
     check_input_file(values, "schedule");
-    options.plan = read_plan_file(options.schedule);
+    options.plan = std::make_shared<const schedules::Plan>(read_plan_file(options.schedule));
     options.schedule = options.plan->schedule;
   }
   if (values.choice("order", {"planned", "ready"}) == std::size_t{1}) options.order = schedules::Order::ready;
@@ -63,19 +66,12 @@ void refuse_long_work(const OptionValues& values, const SimulateOptions& options
                             searches ? options.schedule + " searches" : "is simulated"));
 }
 
-void read_simulated_slices(const OptionValues& values, const schedules::ScheduleInfo* info, SimulateOptions& options) {
+void read_simulated_slices(const OptionValues& values, SimulateOptions& options) {
   const auto of_plan = options.plan ? std::optional(options.plan->slices) : std::nullopt;
   options.slices =
       agreed(values, "slices", 32767, of_plan, fmt::format("the plan {}", values.text("schedule").value_or("")), 1);
   if (values.given("attention") && options.slices == 1)
     values.fail("attention", "tells slices of a microbatch apart, and there is one; give --slices too");
-  if (options.slices == 1) return;
-  if (info && !info->takes_slices)
-    values.fail("slices", fmt::format("the schedule {} passes whole microbatches; use 1f1b or interleaved", options.schedule));
-  if (options.profile) values.fail("slices", "a profile does not tell slices apart; leave out --costs, or use --slices 1");
-  if (options.order == schedules::Order::ready) values.fail("order", "slices keep the plan's order; use planned");
-  if (values.given("activation-offload-fraction"))
-    values.fail("activation-offload-fraction", "slices stay on the device; leave it out");
 }
 
 void read_shape(const OptionValues& values, SimulateOptions& options) {
@@ -92,51 +88,45 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
       agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max() / 2, microbatches, source, usual);
   if (values.given("chunks") || options.plan) options.chunks = agreed(values, "chunks", 1024, chunks, source, 1);
   const schedules::ScheduleInfo* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
-  read_simulated_slices(values, info, options);
+  read_simulated_slices(values, options);
   refuse_long_work(values, options);
   if (info && info->uses_costs && options.chunks.value_or(1) > 2)
     values.fail("chunks", fmt::format("the schedule {} has 1 or 2 chunks on each stage; give one of them", options.schedule));
   if (info && !info->uses_costs && options.chunks && *options.chunks != info->default_chunks && !info->chunks_can_vary)
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
-  const auto rule = options.plan ? options.plan->ready_rule != schedules::ReadyRule::none : !info || info->has_ready_rule;
   options.offload_fraction =
       values.number("activation-offload-fraction", OptionValues::Range{0, true, true, 1, true}).value_or(0);
-  if (options.offload_fraction > 0 && options.order == schedules::Order::ready)
-    values.fail("activation-offload-fraction", "transfers stand in the plan's order; use --order planned");
-  if (options.offload_fraction > 0 && options.plan && schedules::moves_activations(*options.plan))
-    values.fail("activation-offload-fraction", "the plan moves activations already; leave it out");
-  if (options.order == schedules::Order::ready && options.profile && options.profile->zero == 3)
-    values.fail("order",
-                "the profile is of a run with --zero 3, which has no ready order (docs/memory.md); use planned, or a "
-                "profile of --zero 0, 1 or 2");
-  if (options.order == schedules::Order::ready && !rule)
-    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
 }
 
-// What a run refuses with it, and what is not simulated over several steps.
 void read_post_validation(const OptionValues& values, SimulateOptions& options) {
-  const char* const name = "post-validation";
-  options.post_validation = values.on_off(name).value_or(false);
-  if (!options.post_validation) return;
-  if (options.order == schedules::Order::ready) values.fail(name, "needs the planned order; leave out --order");
-  if (options.slices > 1) values.fail(name, "slices do not begin before the verdict on the step before yet; turn it off");
-  if (options.offload_fraction > 0 || (options.plan && schedules::moves_activations(*options.plan)))
-    values.fail(name, "steps whose activations move do not begin early; leave the moves out, or turn it off");
-  if (options.plan && !options.plan->custom.empty())
-    values.fail(name, "is not built for plans with custom actions; turn it off");
-  for (const char* divided : {"gather-weights", "publish-weights"})
-    if (values.given(divided))
-      values.fail(name,
-                  fmt::format("forwards that begin early read weights that are whole on the device; leave out --{}", divided));
-  if (options.profile && options.profile->zero > 0)
-    values.fail(name, fmt::format("the profile is of a run with --zero {}, which it does not go with; profile --zero 0",
-                                  options.profile->zero));
-  if (work_of(options) > most_following_work)
-    values.fail(name, fmt::format("{} stages, chunks and microbatches are more than {}, the most that is simulated over steps "
-                                  "that follow each other; use fewer",
-                                  work_of(options), most_following_work));
-  if (values.given("jitter")) values.fail(name, "steps that follow each other are simulated without jitter; leave it out");
+  options.post_validation = values.on_off("post-validation").value_or(false);
+  if (options.post_validation && work_of(options) > most_following_work)
+    values.fail("post-validation",
+                fmt::format("{} stages, chunks and microbatches are more than {}, the most that is simulated over steps that "
+                            "follow each other; use fewer",
+                            work_of(options), most_following_work));
+}
+
+UsedFeatures simulated_features(const OptionValues& values, const SimulateOptions& options) {
+  TrainJob job;
+  job.layout.schedule = options.schedule;
+  job.layout.plan = options.plan;
+  job.layout.slices = options.slices;
+  job.layout.order = options.order;
+  job.offload.activations = options.offload_fraction > 0 || (options.plan && schedules::moves_activations(*options.plan));
+  job.zero.stage = options.profile ? options.profile->zero : 0;
+  job.post_validation = options.post_validation;
+  UsedFeatures used = features_of(job);
+  used.device.reset();
+  for (const auto& [feature, option] : {std::pair(Feature::zero_times, "gather-weights"),
+                                        {Feature::zero_times, "publish-weights"},
+                                        {Feature::jitter, "jitter"},
+                                        {Feature::profile, "costs"}})
+    if (values.given(option)) used.add(feature, option, "");
+  if (options.schedule == "solver" && !options.plan) used.add(Feature::solver_bound, "schedule", "solver");
+  if (options.plan_out && options.plan_out->extension() == ".csv") used.add(Feature::pytorch_csv, "plan-out", "");
+  return used;
 }
 
 // Of the profile's model. The schedule fixes the virtual stages, but "all" of them.
@@ -165,9 +155,6 @@ void read_simulated_solver(const OptionValues& values, SimulateOptions& options)
   options.solver_iterations = values.integer("solver-iterations", 1, most_iterations);
   if (options.solver_iterations) options.solver_seconds = std::numeric_limits<double>::infinity();
   if (seconds) options.solver_seconds = *seconds;
-  if (solves && options.offload_fraction > 0)
-    values.fail("activation-offload-fraction",
-                "solver plans no moves, and its bound is for plans without; use another schedule");
 }
 
 void read_times(const OptionValues& values, SimulateOptions& options) {
@@ -343,6 +330,7 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
   read_times(values, options);
   placing_errors(values.places(), [&] { check_model(values, options); });
   read_outputs(values, options);
+  refuse_combinations(values, simulated_features(values, options));
   return options;
 }
 

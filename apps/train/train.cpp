@@ -90,7 +90,7 @@ void note_transport(const Trainer& trainer, std::vector<std::string>& notes) {
 // Notes the step at which the run begins, if that may surprise.
 void note_begin(const TrainJob& job, const SavingSettings& saving, std::vector<std::string>& notes) {
   if (job.steps_done > 0) {
-    notes.push_back(fmt::format("going on after step {}", job.steps_done));
+    notes.push_back(fmt::format("resuming after step {}", job.steps_done));
   } else if (saving.resume) {
     notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", saving.folder->string()));
   }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "apps/options/combined_options.hpp"
 #include "apps/options/cut_option.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/offload_options.hpp"
@@ -17,7 +18,6 @@
 #include "model/fp8_weights.hpp"
 #include "model/named_model.hpp"
 #include "tuning/measured_devices.hpp"
-#include "tuning/post_validation_check.hpp"
 #include "tuning/profiled_scales.hpp"
 
 namespace pipetrain {
@@ -100,10 +100,8 @@ void check_fp8(const OptionValues& values, const LayoutRequest& request) {
                                          misfit->what, misfit->size, fp8_multiple));
 }
 
-Offload read_offloading(const OptionValues& values, bool gpu) {
+Offload read_offloading(const OptionValues& values) {
   const Offload offload = read_offload(values);
-  if (offload.any() && !gpu)
-    values.fail("offload", "a CPU's memory is the host's already, and tune plans for no disk; leave it out");
   if (values.given("offload-bandwidth") && !offload.any())
     values.fail("offload-bandwidth", "is of --offload; give that too, or leave it out");
   return offload;
@@ -154,14 +152,13 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   if (gpu && !bf16_by_default && !values.given("precision"))
     options.notes.push_back(
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
-  request.precision =
-      read_fp8_recipe(values, read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32()));
+  request.precision = read_fp8_recipe(values, read_precision(values, bf16_by_default ? Precision::bf16() : Precision::fp32()));
   check_fp8(values, request);
   request.optimizer = named_optimizer(values);
   request.recompute = read_recompute(values);
   request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
-  request.offload = read_offloading(values, gpu);
+  request.offload = read_offloading(values);
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_tuned_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
@@ -319,7 +316,7 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   read_plans(values, options);
   read_tuned_solver(values, options);
   options.request.post_validation = values.on_off("post-validation").value_or(false);
-  placing_errors(values.places(), [&] { check_post_validation(options.request); });
+  refuse_combinations(values, features_of(options.request));
   return options;
 }
 

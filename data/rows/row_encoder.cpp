@@ -17,7 +17,7 @@ std::int32_t end_of(const Tokenizer& tokenizer) {
   if (!end)
     throw Error(ErrorKind::input, {"tokenizer", ""},
                 "its files name no token that ends a text, which stands between documents; give \"eos_token\" in a "
-                "tokenizer_config.json beside it");
+                "tokenizer_config.json next to it");
   return *end;
 }
 
@@ -112,7 +112,7 @@ void RowEncoder::add_messages(const Row& row, TokenizedDocuments& documents) {
     add_turn(turn, documents);
     turn = {"", "", chat_markers(form.name).back()};
   }
-  if (turn.behind.empty()) throw RowFault{"messages: none is of the assistant, so there is nothing to learn; add an answer"};
+  if (turn.behind.empty()) throw RowFault{"messages: none has the role assistant, so there is nothing to learn; add an answer"};
   finish(&row, documents);  // the tokens after the last answer are not counted
 }
 
@@ -166,7 +166,7 @@ const ChatForm& RowEncoder::chat_form() {
   if (!chat_form_->name.empty()) return *chat_form_;
   chat_form_.reset();
   throw RowFault{
-      "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which tell how they become a text; name the "
+      "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which show how they become a text; name the "
       "chat template, or give the tokenizer of a chat model"};
 }
 

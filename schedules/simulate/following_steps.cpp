@@ -11,6 +11,7 @@
 #include "schedules/plan/braids.hpp"
 #include "schedules/protocol/stage_protocol.hpp"
 #include "schedules/simulate/replica_exchanges.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 namespace pipetrain::schedules {
 
@@ -290,6 +291,19 @@ FollowingSteps simulate_following(const Plan& plan, const Costs& costs, const st
                                   const StepsToFollow& how) {
   check(plan, costs);
   return Following(plan, costs, needs, how).run();
+}
+
+std::vector<bool> stages_that_wait(const Plan& plan, const std::vector<StageNeeds>& needs) {
+  const std::vector<double> one(plan.stages.size(), 1);
+  const Timeline timeline = simulate(plan, Costs::per_stage(plan.placement, one, one, one), needs);
+  std::vector<double> ends;
+  for (const auto& spans : timeline.stages)
+    for (const Span& span : spans)
+      if (span.action.kind == ActionKind::norm) ends.push_back(span.end);
+  const double last = *std::max_element(ends.begin(), ends.end());
+  std::vector<bool> waits;
+  for (const double end : ends) waits.push_back(last - end >= 0.5);
+  return waits;
 }
 
 }  // namespace pipetrain::schedules

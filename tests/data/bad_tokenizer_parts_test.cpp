@@ -1,4 +1,4 @@
-// Parts of a tokenizer.json that are wrong, by name: each is refused with the file, the part and what is wrong.
+// Parts of a tokenizer.json that are wrong, by name: each is refused with the file, the part and the fault.
 #include <string>
 
 #include "catch.hpp"
@@ -14,8 +14,8 @@ namespace {
 
 struct BadPart {
   const char* name;
-  const char* member;  // beside a good model
-  const char* why;     // in its error
+  const char* member;  // added to a good model
+  const char* why;     // part of its error
 };
 
 const BadPart parts[] = {
@@ -28,18 +28,18 @@ const BadPart parts[] = {
     {"a charsmap with padding inside", R"~("normalizer": {"type": "Precompiled", "precompiled_charsmap": "AA==AAAA"})~",
      R"~(normalizer Precompiled: "precompiled_charsmap" is not base64)~"},
     {"an empty charsmap", R"~("normalizer": {"type": "Precompiled", "precompiled_charsmap": ""})~",
-     R"~(normalizer Precompiled: "precompiled_charsmap" is no table of rules)~"},
+     R"~(normalizer Precompiled: "precompiled_charsmap" is not a table of rules)~"},
     {"a charsmap without a trie", R"~("normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="})~",
-     R"~(normalizer Precompiled: "precompiled_charsmap" is no table of rules)~"},
+     R"~(normalizer Precompiled: "precompiled_charsmap" is not a table of rules)~"},
     {"a charsmap of two bytes", R"~("normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAA="})~",
-     R"~(normalizer Precompiled: "precompiled_charsmap" is no table of rules)~"},
+     R"~(normalizer Precompiled: "precompiled_charsmap" is not a table of rules)~"},
     {"a charsmap whose trie is cut short", R"~("normalizer": {"type": "Precompiled", "precompiled_charsmap": "CAAAAAAAAAA="})~",
-     R"~(normalizer Precompiled: "precompiled_charsmap" is no table of rules)~"},
+     R"~(normalizer Precompiled: "precompiled_charsmap" is not a table of rules)~"},
     {"a charsmap whose trie is no units",
      R"~("normalizer": {"type": "Precompiled", "precompiled_charsmap": "BgAAAAAAAAAAAAAA"})~",
-     R"~(normalizer Precompiled: "precompiled_charsmap" is no table of rules)~"},
+     R"~(normalizer Precompiled: "precompiled_charsmap" is not a table of rules)~"},
     {"a charsmap of 4 GB", R"~("normalizer": {"type": "Precompiled", "precompiled_charsmap": "/P///wAAAAA="})~",
-     R"~(normalizer Precompiled: "precompiled_charsmap" is no table of rules)~"},
+     R"~(normalizer Precompiled: "precompiled_charsmap" is not a table of rules)~"},
     {"a charsmap without texts",
      R"~("normalizer": {"type": "Precompiled", "precompiled_charsmap": "iAEAAAAAAAAAAACAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABhgQEA"})~",
      R"~(normalizer Precompiled: "precompiled_charsmap" has a rule without a text)~"},
@@ -67,8 +67,8 @@ const BadPart parts[] = {
     {"BERT's case as a number", R"~("normalizer": {"type": "BertNormalizer", "lowercase": 0})~", R"~("lowercase" is neither)~"},
     {"BERT's Chinese as a list", R"~("normalizer": {"type": "BertNormalizer", "handle_chinese_chars": []})~",
      R"~("handle_chinese_chars" is neither)~"},
-    {"a normalizer that is a text", R"~("normalizer": "NFC")~", "normalizer: is no JSON object"},
-    {"a normalizer that is a list", R"~("normalizer": [])~", "normalizer: is no JSON object"},
+    {"a normalizer that is a text", R"~("normalizer": "NFC")~", "normalizer: is not a JSON object"},
+    {"a normalizer that is a list", R"~("normalizer": [])~", "normalizer: is not a JSON object"},
     {"a normalizer without a type", R"~("normalizer": {"form": "NFC"})~", R"~(normalizer: has no "type")~"},
     {"a normalizer whose type is a number", R"~("normalizer": {"type": 3})~", R"~(normalizer: has no "type")~"},
     {"a Sequence whose parts are an object", R"~("normalizer": {"type": "Sequence", "normalizers": {}})~",
@@ -85,11 +85,11 @@ const BadPart parts[] = {
      R"~("strip_right" is neither)~"},
     {"an unknown normal form", R"~("normalizer": {"type": "NFKX"})~",
      "normalizer NFKX: this type of normalizer is not supported"},
-    {"a pre_tokenizer that is a text", R"~("pre_tokenizer": "ByteLevel")~", "pre_tokenizer: is no JSON object"},
+    {"a pre_tokenizer that is a text", R"~("pre_tokenizer": "ByteLevel")~", "pre_tokenizer: is not a JSON object"},
     {"a pre_tokenizer without a type", R"~("pre_tokenizer": {})~", R"~(pre_tokenizer: has no "type")~"},
     {"BERT's pre_tokenizer behind ByteLevel",
      R"~("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "BertPreTokenizer"}]})~",
-     "pre_tokenizer BertPreTokenizer: stands behind ByteLevel"},
+     "pre_tokenizer BertPreTokenizer: follows ByteLevel"},
     {"a Sequence of pre_tokenizers that is missing", R"~("pre_tokenizer": {"type": "Sequence"})~",
      R"~("pretokenizers" is missing)~"},
     {"a ByteLevel with a prefix that is a text", R"~("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": "no"})~",
@@ -116,7 +116,7 @@ const BadPart parts[] = {
     {"a Metaspace without a replacement", R"~("pre_tokenizer": {"type": "Metaspace"})~", R"~("replacement" is missing)~"},
     {"a Metaspace that splits with a number", R"~("pre_tokenizer": {"type": "Metaspace", "replacement": "_", "split": 1})~",
      R"~("split" is neither)~"},
-    {"a decoder that is a number", R"~("decoder": 3)~", "decoder: is no JSON object"},
+    {"a decoder that is a number", R"~("decoder": 3)~", "decoder: is not a JSON object"},
     {"a decoder without a type", R"~("decoder": {})~", R"~(decoder: has no "type")~"},
     {"WordPiece's decoder", R"~("decoder": {"type": "WordPiece", "prefix": "##"})~",
      "decoder WordPiece: this type of decoder is not supported"},
@@ -126,11 +126,11 @@ const BadPart parts[] = {
     {"a Strip of two characters", R"~("decoder": {"type": "Strip", "content": "ab", "start": 0, "stop": 0})~",
      R"~("content" is not one character)~"},
     {"a Strip of a million and one", R"~("decoder": {"type": "Strip", "content": "a", "start": 0, "stop": 1000001})~",
-     R"~("stop" is no integer from 0 to 1000000)~"},
+     R"~("stop" is not an integer from 0 to 1000000)~"},
     {"a Strip of half a character", R"~("decoder": {"type": "Strip", "content": "a", "start": 0.5, "stop": 0})~",
      R"~("start" is no integer)~"},
     {"a Metaspace decoder without a replacement", R"~("decoder": {"type": "Metaspace"})~", R"~("replacement" is missing)~"},
-    {"a post_processor that is a text", R"~("post_processor": "ByteLevel")~", "post_processor: is no JSON object"},
+    {"a post_processor that is a text", R"~("post_processor": "ByteLevel")~", "post_processor: is not a JSON object"},
     {"a template that is an object", R"~("post_processor": {"type": "TemplateProcessing", "single": {}})~",
      R"~("single" is no array)~"},
     {"a template of texts", R"~("post_processor": {"type": "TemplateProcessing", "single": ["$A"]})~",
@@ -143,18 +143,21 @@ const BadPart parts[] = {
      R"~("special_tokens" is no object)~"},
     {"a template whose special token has a negative id",
      R"~("post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}], "special_tokens": {"x": {"ids": [-1]}}})~",
-     "an id is no integer from 0 to"},
+     "an id is not an integer from 0 to"},
     {"a RoBERTa without a token in front", R"~("post_processor": {"type": "RobertaProcessing", "sep": ["b", 1]})~",
      R"~("cls" is missing)~"},
     {"a BERT whose separator has no id", R"~("post_processor": {"type": "BertProcessing", "sep": ["b"], "cls": ["a", 0]})~",
      R"~("sep" is not a token and its id)~"},
     {"a BERT whose id is a text", R"~("post_processor": {"type": "BertProcessing", "sep": ["b", "1"], "cls": ["a", 0]})~",
      "an id is no integer"},
-    {"an added token that is a text", R"~("added_tokens": ["<s>"])~", R"~("added_tokens" holds what is no object)~"},
-    {"an added token without an id", R"~("added_tokens": [{"content": "x"}])~", R"~("added_tokens" holds what is no object)~"},
-    {"an added token without a content", R"~("added_tokens": [{"id": 5}])~", R"~("added_tokens" holds what is no object)~"},
+    {"an added token that is a text", R"~("added_tokens": ["<s>"])~",
+     R"~("added_tokens" has an element that is not an object)~"},
+    {"an added token without an id", R"~("added_tokens": [{"content": "x"}])~",
+     R"~("added_tokens" has an element that is not an object)~"},
+    {"an added token without a content", R"~("added_tokens": [{"id": 5}])~",
+     R"~("added_tokens" has an element that is not an object)~"},
     {"an added token whose flag is a number", R"~("added_tokens": [{"id": 5, "content": "x", "lstrip": 1}])~",
-     R"~("added_tokens" holds what is no object)~"},
+     R"~("added_tokens" has an element that is not an object)~"},
     {"two normalizers", R"~("normalizer": null, "normalizer": {"type": "NFC"})~", R"~(key "normalizer" appears twice)~"},
     {"a model beside the model", R"~("model": {"type": "BPE"})~", R"~(key "model" appears twice)~"}};
 

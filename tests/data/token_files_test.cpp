@@ -1,4 +1,4 @@
-// Files of tokens are read in place, whoever wrote them, and wrong ones are refused with their place.
+// Files of tokens are read in place, whichever program wrote them, and wrong ones are refused with the offset of the fault.
 #include <sstream>
 
 #include "catch.hpp"
@@ -111,7 +111,7 @@ TEST_CASE("wrong token files of ours are refused") {
     changed.replace(at, bytes.size(), bytes);
     return token_file_error(folder, folder.write("x.tokens", changed));
   };
-  // A header whose checksum is right.
+  // Writes a header with a correct checksum.
   const auto error_with_sum = [&](std::size_t at, const std::string& bytes) {
     std::string changed = good;
     changed.replace(at, bytes.size(), bytes);

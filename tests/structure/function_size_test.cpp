@@ -1,4 +1,4 @@
-// Functions fit a screen, and nobody calls one with a row of values that could be exchanged in silence.
+// Functions fit a screen, and none is called with a row of values that could be swapped unnoticed.
 #include <set>
 #include <string>
 #include <vector>
@@ -72,8 +72,8 @@ TEST_CASE("no function is longer than 50 lines or has more than 6 parameters") {
       CHECK(false);
     }
   }
-  CHECK(functions > 4000);        // the reader reads
-  CHECK(tables_found == tables);  // and no exception outlives its table
+  CHECK(functions > 4000);        // the reader works
+  CHECK(tables_found == tables);  // no exception outlives its table
 }
 
 TEST_CASE("the reader finds functions with their lines and parameters") {

@@ -107,9 +107,10 @@ void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& chec
   for (const auto& [file, sum] : checksums.small_files) {
     const std::string text = read_text(checkpoint / file, most_small_bytes);
     if (checksum(text.data(), text.size()) != sum)
-      throw Error(ErrorKind::input,
-                  fmt::format("{}: is not what was saved, by the checksum in {}; the file is damaged: take another checkpoint",
-                              (checkpoint / file).string(), checkpoint_state_file));
+      throw Error(
+          ErrorKind::input,
+          fmt::format("{}: differs from the saved one, by the checksum in {}; the file is damaged: take another checkpoint",
+                      (checkpoint / file).string(), checkpoint_state_file));
   }
   for (const std::string& file : files) {
     const auto found = checksums.tensors.find(file);

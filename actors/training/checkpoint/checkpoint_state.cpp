@@ -212,7 +212,7 @@ CheckpointManifest read_manifest(const fs::path& file) {
   const std::string text = read_text(file, most_bytes);
   const std::size_t place = own_checksum_place(text);
   if (place != std::string::npos && text.substr(place, checksum_digits) != own_checksum(text, place))
-    throw Error(ErrorKind::input, fmt::format("{}: is not what was saved, by its own checksum; the file is damaged; take "
+    throw Error(ErrorKind::input, fmt::format("{}: differs from the saved one, by its own checksum; the file is damaged; take "
                                               "another checkpoint",
                                               file.string()));
   try {

@@ -6,7 +6,7 @@
 
 #include "actors/training/rank/rank_memory.hpp"
 #include "core/error.hpp"
-#include "model/context/document_places.hpp"
+#include "model/context/document_starts.hpp"
 
 namespace pipetrain {
 
@@ -41,7 +41,7 @@ void StepInputs::load_documents() {
   for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
     const int slice = microbatch % setup_.slices;
     if (slice == 0) samples().read_documents({step_.step, setup_.id.dp, microbatch / setup_.slices}, whole, begins);
-    deal_documents(sequence_.part(slice), whole, begins, {values(0, microbatch), values(1, microbatch)});
+    split_documents(sequence_.part(slice), whole, begins, {values(0, microbatch), values(1, microbatch)});
   }
   compute_.copy(documents_.data, host.data, documents_.bytes());
 }

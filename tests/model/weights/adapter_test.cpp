@@ -1,4 +1,4 @@
-// Adapters of PEFT, alone and beside a model.
+// Adapters of PEFT, alone and next to a model.
 #include "catch.hpp"
 #include "model/error_text.hpp"
 #include "model/weights/stored_model.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-TEST_CASE("an adapter beside a model's weights is refused by its name before the weights are read without it") {
+TEST_CASE("an adapter next to a model's weights is refused by its name before the weights are read without it") {
   const ModelConfig config = small_config(GENERATE(false, true));
   const TempFolder folder;
   save(config, folder.path() / "model");
