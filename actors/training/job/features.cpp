@@ -46,19 +46,22 @@ bool divides_tensor_groups(const Mesh& ranks) {
   return std::any_of(groups.begin(), groups.end(), [&](const auto& members) { return ranks.spans_processes(members); });
 }
 
+struct FeatureRun {
+  const TrainJob& job;
+  const Mesh* ranks;  // null: not known
+};
+
+struct FeatureRow {
+  Feature feature;
+  const char* name;
+  const char* setting = "";
+  Asked (*asked)(const FeatureRun& run) = nullptr;  // null: only the command knows
+};
+
 struct FeatureTable {
   using enum Feature;
-  struct Run {
-    const TrainJob& job;
-    const Mesh* ranks;  // null: not known
-  };
-  struct Row {
-    Feature feature;
-    const char* name;
-    const char* setting = "";
-    Asked (*asked)(const Run& run) = nullptr;  // null: only the command knows
-  };
-  static constexpr Row rows[] = {
+  using Run = FeatureRun;
+  static constexpr FeatureRow rows[] = {
       {ready_order, "{order ready}", "order",
        [](const Run& run) { return asked_if(run.job.layout.order == schedules::Order::ready, "ready"); }},
       {replayed_order, "{order replay:FILE}", "order",
@@ -137,7 +140,7 @@ static_assert(feature_rows_are_in_order(), "a row for each feature, in the order
 
 UsedFeatures features_of(const TrainJob& job, const Mesh* ranks) {
   UsedFeatures used{job.devices.kind};
-  for (const auto& row : FeatureTable::rows)
+  for (const FeatureRow& row : FeatureTable::rows)
     if (const Asked value = row.asked ? row.asked({job, ranks}) : std::nullopt) used.add(row.feature, row.setting, *value);
   return used;
 }
