@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "actors/training/offload/any_bytes.hpp"
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "core/host_gate.hpp"
 #include "files/direct_file.hpp"
 
@@ -19,7 +19,8 @@ namespace {
 constexpr std::size_t pieces = 2, most_piece_bytes = std::size_t{32} << 20;
 
 std::size_t piece_length(std::size_t transfer) {
-  const std::size_t whole = (transfer + OffloadPlace::granularity - 1) / OffloadPlace::granularity * OffloadPlace::granularity;
+  const std::size_t whole =
+      (transfer + OffloadStorage::granularity - 1) / OffloadStorage::granularity * OffloadStorage::granularity;
   return std::min(whole, most_piece_bytes);
 }
 
@@ -50,9 +51,9 @@ class PendingStores {
   std::deque<Move> stores_;
 };
 
-class StagedDiskPlace final : public OffloadPlace {
+class StagedDiskStorage final : public OffloadStorage {
  public:
-  StagedDiskPlace(Device& device, const std::filesystem::path& folder, const PlaceBytes& bytes)
+  StagedDiskStorage(Device& device, const std::filesystem::path& folder, const StorageBytes& bytes)
       : file_(folder, bytes.all),
         any_(file_),
         piece_(piece_length(bytes.transfer)),
@@ -62,7 +63,7 @@ class StagedDiskPlace final : public OffloadPlace {
     reader_ = std::thread([this] { read_all(); });
     writer_ = std::thread([this] { write_all(); });
   }
-  ~StagedDiskPlace() override {
+  ~StagedDiskStorage() override {
     {
       const std::lock_guard lock(mutex_);
       ends_ = true;
@@ -192,11 +193,11 @@ class StagedDiskPlace final : public OffloadPlace {
 
 }  // namespace
 
-std::size_t staging_bytes(std::size_t transfer) { return 2 * pieces * piece_length(transfer) + OffloadPlace::granularity; }
+std::size_t staging_bytes(std::size_t transfer) { return 2 * pieces * piece_length(transfer) + OffloadStorage::granularity; }
 
-std::unique_ptr<OffloadPlace> make_staged_disk_place(Device& device, const std::filesystem::path& folder,
-                                                     const PlaceBytes& bytes) {
-  return std::make_unique<StagedDiskPlace>(device, folder, bytes);
+std::unique_ptr<OffloadStorage> make_staged_disk_storage(Device& device, const std::filesystem::path& folder,
+                                                         const StorageBytes& bytes) {
+  return std::make_unique<StagedDiskStorage>(device, folder, bytes);
 }
 
 }  // namespace pipetrain

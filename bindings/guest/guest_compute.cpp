@@ -1,4 +1,4 @@
-#include "bindings/host/hosted_compute.hpp"
+#include "bindings/guest/guest_compute.hpp"
 
 #include <chrono>
 #include <string>
@@ -30,15 +30,15 @@ void answer_if_heard(Answer answer) noexcept {
 
 }  // namespace
 
-HostedCompute::HostedCompute(Guest guest, std::shared_ptr<HostedStage> stage, std::shared_ptr<CallbackWatch> watch,
-                             std::shared_ptr<ActionThreads> any)
+GuestCompute::GuestCompute(Guest guest, std::shared_ptr<GuestAnswers> stage, std::shared_ptr<CallbackWatch> watch,
+                           std::shared_ptr<ActionThreads> any)
     : guest_(std::move(guest.stage)), stage_(std::move(stage)), watch_(std::move(watch)) {
   if (guest.acts == Guest::Acts::launches) return;
   threads_ = guest.acts == Guest::Acts::runs_on_any_thread ? std::move(any) : std::make_shared<ActionThreads>();
   threads_->join(*this);
 }
 
-HostedCompute::~HostedCompute() {
+GuestCompute::~GuestCompute() {
   if (!threads_) return;
   {
     const std::lock_guard lock(mutex_);
@@ -48,29 +48,29 @@ HostedCompute::~HostedCompute() {
   threads_->leave(*this);
 }
 
-std::vector<SlotHandle> HostedCompute::make_slots(schedules::InputKind kind, int chunk, int count) {
+std::vector<SlotHandle> GuestCompute::make_slots(schedules::InputKind kind, int chunk, int count) {
   const auto call = watched("make_slots");
   return guest_->make_slots(kind, chunk, count);
 }
 
-void HostedCompute::begin_step(const StepInfo& step) {
+void GuestCompute::begin_step(const StepInfo& step) {
   const auto call = watched("begin_step");
   guest_->begin_step(step);
 }
 
-void HostedCompute::launch(const Launch& launch) {
+void GuestCompute::launch(const Launch& launch) {
   stage_->launched(launch.action);
   if (threads_) return threads_->add(*this, launch);
   const auto call = watched("launch", &launch.action);
   guest_->launch(launch);
 }
 
-void HostedCompute::verdict(const Verdict& verdict) {
+void GuestCompute::verdict(const Verdict& verdict) {
   const auto call = watched("verdict");
   guest_->verdict(verdict);
 }
 
-void HostedCompute::abort(std::exception_ptr cause) noexcept {
+void GuestCompute::abort(std::exception_ptr cause) noexcept {
   {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
@@ -82,7 +82,7 @@ void HostedCompute::abort(std::exception_ptr cause) noexcept {
 }
 
 // After an abort actions only answer.
-void HostedCompute::act(const Launch& launch) noexcept {
+void GuestCompute::act(const Launch& launch) noexcept {
   bool skip = false;
   {
     const std::lock_guard lock(mutex_);
@@ -94,7 +94,7 @@ void HostedCompute::act(const Launch& launch) noexcept {
   answer_if_heard([&] { stage_->ran(launch.action, times, std::move(result)); });
 }
 
-void HostedCompute::run(const Launch& launch, ActionTimes& times, StageResult& result) {
+void GuestCompute::run(const Launch& launch, ActionTimes& times, StageResult& result) {
   times.start = std::chrono::steady_clock::now();
   try {
     const auto call = watched("", &launch.action);

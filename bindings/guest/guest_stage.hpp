@@ -21,7 +21,7 @@ class GuestStage {
   virtual void abort(const std::string& why) noexcept = 0;
 
   // Only one of launch() and run() is called, as Guest says. launch() begins the action and returns; it answers
-  // HostedStage later.
+  // GuestAnswers later.
   virtual void launch(const Launch&) { assert(!"this guest runs actions"); }
   // Runs the action, on a thread of ActionThreads; no other method is called meanwhile. Returns the result of N, for
   // others nothing.

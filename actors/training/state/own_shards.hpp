@@ -1,4 +1,4 @@
-// The storage of a replica's own ranges of divided weights between uses: on the device, or outside of it (FetchedRuns).
+// The storage of a replica's own ranges of divided weights between uses: on the device, or outside of it (FetchedShards).
 // All replicas gather whole units from these ranges.
 #pragma once
 
@@ -13,11 +13,11 @@
 namespace pipetrain {
 
 // Used by the rank's worker; not thread-safe.
-class OwnRuns {
+class OwnShards {
  public:
-  virtual ~OwnRuns() = default;
-  OwnRuns(const OwnRuns&) = delete;
-  OwnRuns& operator=(const OwnRuns&) = delete;
+  virtual ~OwnShards() = default;
+  OwnShards(const OwnShards&) = delete;
+  OwnShards& operator=(const OwnShards&) = delete;
 
   virtual DType type() const = 0;
   // Returns the unit's range [n], valid for later work on `transfer` until release(). One at a time.
@@ -28,24 +28,24 @@ class OwnRuns {
   virtual void loaded() = 0;
 
  protected:
-  OwnRuns() = default;
+  OwnShards() = default;
 };
 
 // All ranges in one shard on the device.
-class ResidentRuns final : public OwnRuns {
+class ResidentShards final : public OwnShards {
  public:
-  // runs: the range of each unit, in the shard.
-  ResidentRuns(const Tensor& shard, std::vector<Region> runs) : shard_(shard), runs_(std::move(runs)) {}
+  // ranges: the range of each unit, in the shard.
+  ResidentShards(const Tensor& shard, std::vector<Region> ranges) : shard_(shard), ranges_(std::move(ranges)) {}
 
   DType type() const override { return shard_.dtype; }
-  Tensor acquire(Stream&, std::size_t unit) override { return span(shard_, runs_[unit].begin, runs_[unit].size()); }
+  Tensor acquire(Stream&, std::size_t unit) override { return span(shard_, ranges_[unit].begin, ranges_[unit].size()); }
   void release(Stream&, std::size_t) override {}
   void publish(std::size_t) override {}
   void loaded() override {}
 
  private:
   Tensor shard_;
-  std::vector<Region> runs_;
+  std::vector<Region> ranges_;
 };
 
 }  // namespace pipetrain

@@ -1,5 +1,5 @@
 #include "actors/training/offload/any_bytes.hpp"
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "core/cpu_stream.hpp"
 #include "files/direct_file.hpp"
 
@@ -7,9 +7,9 @@ namespace pipetrain {
 namespace {
 
 // The thread of each stream waits for its own transfer, while other threads compute.
-class DiskPlace final : public OffloadPlace {
+class DiskStorage final : public OffloadStorage {
  public:
-  DiskPlace(const std::filesystem::path& folder, std::size_t bytes) : file_(folder, bytes), any_(file_) {
+  DiskStorage(const std::filesystem::path& folder, std::size_t bytes) : file_(folder, bytes), any_(file_) {
     static_assert(granularity % DirectFile::alignment == 0);
   }
 
@@ -29,9 +29,10 @@ class DiskPlace final : public OffloadPlace {
 
 }  // namespace
 
-std::unique_ptr<OffloadPlace> make_disk_place(Device& device, const std::filesystem::path& folder, const PlaceBytes& bytes) {
-  if (device.id().kind == DeviceKind::cuda) return make_staged_disk_place(device, folder, bytes);
-  return std::make_unique<DiskPlace>(folder, bytes.all);
+std::unique_ptr<OffloadStorage> make_disk_storage(Device& device, const std::filesystem::path& folder,
+                                                  const StorageBytes& bytes) {
+  if (device.id().kind == DeviceKind::cuda) return make_staged_disk_storage(device, folder, bytes);
+  return std::make_unique<DiskStorage>(folder, bytes.all);
 }
 
 }  // namespace pipetrain

@@ -10,17 +10,17 @@
 #include <vector>
 
 #include "actors/training/offload/offloaded_units.hpp"
-#include "actors/training/state/own_runs.hpp"
+#include "actors/training/state/own_shards.hpp"
 #include "core/buffer.hpp"
 
 namespace pipetrain {
 
-class FetchedRuns final : public OwnRuns {
+class FetchedShards final : public OwnShards {
  public:
-  // runs: the range of each unit, in the array's elements. The array must outlive it. rank: named in Error(out_of_memory).
-  FetchedRuns(Device& device, OffloadedArray& array, const std::vector<Region>& runs, const std::string& rank);
+  // ranges: the range of each unit, in the array's elements. The array must outlive it. rank: named in Error(out_of_memory).
+  FetchedShards(Device& device, OffloadedArray& array, const std::vector<Region>& ranges, const std::string& rank);
   // Returns the bytes on the device. Pure.
-  static std::size_t bytes(const std::vector<Region>& runs, DType type);
+  static std::size_t bytes(const std::vector<Region>& ranges, DType type);
 
   DType type() const override { return units_.type(); }
   Tensor acquire(Stream& transfer, std::size_t unit) override;
@@ -29,17 +29,17 @@ class FetchedRuns final : public OwnRuns {
   void loaded() override { units_.settle(); }
 
  private:
-  static constexpr std::size_t places = 2;
-  struct Place {
+  static constexpr std::size_t buffers = 2;
+  struct PageBuffer {
     char* pages = nullptr;
     std::unique_ptr<Event> fetched, released;
   };
 
   OffloadedUnits units_;
-  std::vector<Region> runs_;
+  std::vector<Region> ranges_;
   Buffer memory_;
-  std::array<Place, places> places_;
-  std::size_t turn_ = 0;
+  std::array<PageBuffer, buffers> buffers_;
+  std::size_t next_ = 0;
 };
 
 }  // namespace pipetrain

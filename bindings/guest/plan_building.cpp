@@ -1,4 +1,4 @@
-#include "bindings/host/plan_building.hpp"
+#include "bindings/guest/plan_building.hpp"
 
 #include <filesystem>
 #include <fstream>

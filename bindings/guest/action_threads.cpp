@@ -1,4 +1,4 @@
-#include "bindings/host/action_threads.hpp"
+#include "bindings/guest/action_threads.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "bindings/host/step_meeting.hpp"
+#include "bindings/guest/step_meeting.hpp"
 
 #include <utility>
 

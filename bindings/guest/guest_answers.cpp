@@ -1,10 +1,10 @@
-#include "bindings/host/hosted_stage.hpp"
+#include "bindings/guest/guest_answers.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "bindings/host/misuse.hpp"
+#include "bindings/guest/misuse.hpp"
 
 namespace pipetrain {
 
@@ -14,7 +14,7 @@ std::string name_of(const StageId& id) {
   return "stage " + std::to_string(id.stage) + (id.replica > 0 ? " of replica " + std::to_string(id.replica) : "");
 }
 
-void HostedStage::enqueued(const Action& action) {
+void GuestAnswers::enqueued(const Action& action) {
   const std::lock_guard lock(mutex_);
   StageEvents& events = this->events();
   const auto running = find(action);
@@ -24,7 +24,7 @@ void HostedStage::enqueued(const Action& action) {
   events.enqueued(action);
 }
 
-void HostedStage::completed(const Action& action, const ActionTimes& times, StageResult result) {
+void GuestAnswers::completed(const Action& action, const ActionTimes& times, StageResult result) {
   const std::lock_guard lock(mutex_);
   StageEvents& events = this->events();
   const auto running = find(action);
@@ -37,7 +37,7 @@ void HostedStage::completed(const Action& action, const ActionTimes& times, Stag
   events.completed(action, measured ? times : ActionTimes{launched, std::chrono::steady_clock::now()}, std::move(result));
 }
 
-void HostedStage::ran(const Action& action, const ActionTimes& times, StageResult result) {
+void GuestAnswers::ran(const Action& action, const ActionTimes& times, StageResult result) {
   std::shared_ptr<StageEvents> events;
   {
     const std::lock_guard lock(mutex_);
@@ -52,41 +52,42 @@ void HostedStage::ran(const Action& action, const ActionTimes& times, StageResul
   events->ran(action, times, std::move(result));
 }
 
-void HostedStage::failed(std::exception_ptr cause) {
+void GuestAnswers::failed(std::exception_ptr cause) {
   const std::lock_guard lock(mutex_);
   events().failed(std::move(cause));
 }
 
-void HostedStage::open(std::shared_ptr<StageEvents> events) {
+void GuestAnswers::open(std::shared_ptr<StageEvents> events) {
   const std::lock_guard lock(mutex_);
   events_ = std::move(events);
 }
 
-void HostedStage::close() {
+void GuestAnswers::close() {
   const std::lock_guard lock(mutex_);
   events_.reset();
 }
 
-void HostedStage::launched(const Action& action) {
+void GuestAnswers::launched(const Action& action) {
   const std::lock_guard lock(mutex_);
   running_.push_back({action, std::chrono::steady_clock::now()});
 }
 
-void HostedStage::refuse(const Action& action, const char* call, const char* why) const {
+void GuestAnswers::refuse(const Action& action, const char* call, const char* why) const {
   throw Misuse(std::string(call) + " " + to_string(action, 2) + " on " + name_of(id_) + ": " + why);
 }
 
-void HostedStage::check_end(const Action& action, const char* call, const ActionTimes& times, const StageResult& result) const {
+void GuestAnswers::check_end(const Action& action, const char* call, const ActionTimes& times,
+                             const StageResult& result) const {
   if (!result.empty() && action.kind != schedules::ActionKind::norm) refuse(action, call, "only N has results");
   if (times.end < times.start) refuse(action, call, "its end is before its start");
 }
 
-StageEvents& HostedStage::events() const {
+StageEvents& GuestAnswers::events() const {
   if (!events_) throw Misuse(name_of(id_) + ": its pipeline is gone");
   return *events_;
 }
 
-std::vector<HostedStage::Running>::iterator HostedStage::find(const Action& action) {
+std::vector<GuestAnswers::Running>::iterator GuestAnswers::find(const Action& action) {
   return std::find_if(running_.begin(), running_.end(), [&](const Running& one) { return one.action == action; });
 }
 

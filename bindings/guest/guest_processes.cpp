@@ -1,4 +1,4 @@
-#include "bindings/host/hosted_processes.hpp"
+#include "bindings/guest/guest_processes.hpp"
 
 #include "actors/engine/remote/joined_transport.hpp"
 #include "core/error.hpp"
@@ -12,13 +12,13 @@ std::vector<int> stages_of(int process, int processes, int stages) {
   return Mesh({.pp = stages}, deal_ranks(stages, processes)).ranks_of(process);
 }
 
-HostedProcesses::HostedProcesses(HostedPlaces places)
+GuestProcesses::GuestProcesses(GuestPlacement places)
     : places_(std::move(places)),
       control_(places_.world->lend()),
       meeting_(control_),
       channel_(std::make_shared<EngineChannel>(control_)) {}
 
-HostedProcesses::~HostedProcesses() {
+GuestProcesses::~GuestProcesses() {
   memory_.clear();
   world_.reset();  // includes the transport, whose edges the pipeline has closed
   transport_.reset();
@@ -26,14 +26,14 @@ HostedProcesses::~HostedProcesses() {
   places_.world->give_back();
 }
 
-Mesh HostedProcesses::make_mesh(const PipelineOptions& options) const {
+Mesh GuestProcesses::make_mesh(const PipelineOptions& options) const {
   const MeshShape shape{.dp = options.replicas, .pp = options.plan.placement.stages()};
-  std::vector<RankPlace> places = deal_ranks(Mesh(shape).size(), control_->processes());
+  std::vector<RankLocation> places = deal_ranks(Mesh(shape).size(), control_->processes());
   for (const auto& [rank, gpu] : places_.gpus) places.at(static_cast<std::size_t>(rank)).device = gpu;
   return Mesh(shape, std::move(places));
 }
 
-std::vector<std::pair<std::string, std::string>> HostedProcesses::agreed(const PipelineOptions& options) const {
+std::vector<std::pair<std::string, std::string>> GuestProcesses::agreed(const PipelineOptions& options) const {
   const auto life = [](schedules::ActionKind until) { return std::string(1, letter(until)); };
   std::string bytes;
   for (const std::size_t one : places_.bytes) bytes += std::to_string(one) + " ";
@@ -46,7 +46,7 @@ std::vector<std::pair<std::string, std::string>> HostedProcesses::agreed(const P
           {"size of the values between stages (largest)", bytes}};
 }
 
-PipelineProcesses HostedProcesses::begin(const PipelineOptions& options) try {
+PipelineProcesses GuestProcesses::begin(const PipelineOptions& options) try {
   placement_ = options.plan.placement;
   compare_values(agreed(options), "give all processes the same", *channel_);
   const std::span<const std::byte> note = std::as_bytes(std::span(places_.note));
@@ -66,7 +66,7 @@ PipelineProcesses HostedProcesses::begin(const PipelineOptions& options) try {
   std::rethrow_exception(fail(std::current_exception()));
 }
 
-bool HostedProcesses::failed() const {
+bool GuestProcesses::failed() const {
   try {
     channel_->check();
     return false;
@@ -75,14 +75,14 @@ bool HostedProcesses::failed() const {
   }
 }
 
-bool HostedProcesses::comes_from_afar(const StageId& id, InputKind kind, int chunk) const {
+bool GuestProcesses::comes_from_afar(const StageId& id, InputKind kind, int chunk) const {
   if (kind == InputKind::target) return false;
   const int v = placement_->virtual_stage(id.stage, chunk) + (kind == InputKind::activation ? -1 : 1);
   if (v < 0 || v >= placement_->virtual_stages()) return false;
   return !world_->runs(rank({.replica = id.replica, .stage = placement_->at(v).stage}));
 }
 
-std::vector<SlotHandle> HostedProcesses::make_slots(const StageId& id, InputKind kind, int chunk, int count) {
+std::vector<SlotHandle> GuestProcesses::make_slots(const StageId& id, InputKind kind, int chunk, int count) {
   const int v = placement_->virtual_stage(id.stage, chunk);
   const std::size_t bytes = align_up(places_.bytes.at(static_cast<std::size_t>(kind == InputKind::activation ? v - 1 : v)));
   if (count == 0) return {};
@@ -101,7 +101,7 @@ std::vector<SlotHandle> HostedProcesses::make_slots(const StageId& id, InputKind
   return slots;
 }
 
-StageCompute::LaneSources HostedProcesses::lane_sources(const StageId& id) const {
+StageCompute::LaneSources GuestProcesses::lane_sources(const StageId& id) const {
   return {{&world_->device(rank(id))}, {rank(id)}};
 }
 

@@ -1,4 +1,4 @@
-#include "bindings/host/step_timeline.hpp"
+#include "bindings/guest/step_timeline.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,8 +1,8 @@
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 
 namespace pipetrain {
 
-void add_offloaded(const PlaceBytes& bytes, const Offload& offload, const Device* device, MemoryUse& use) {
+void add_offloaded(const StorageBytes& bytes, const Offload& offload, const Device* device, MemoryUse& use) {
   if (offload.folder.empty()) {
     use.host += bytes.all;
     return;

@@ -14,39 +14,39 @@
 #include <vector>
 
 #include "actors/engine/pipeline.hpp"
-#include "bindings/host/action_threads.hpp"
-#include "bindings/host/callback_watch.hpp"
-#include "bindings/host/guest_stage.hpp"
-#include "bindings/host/hosted_processes.hpp"
-#include "bindings/host/hosted_stage.hpp"
-#include "bindings/host/joint_steps.hpp"
-#include "bindings/host/step_hooks.hpp"
+#include "bindings/guest/action_threads.hpp"
+#include "bindings/guest/callback_watch.hpp"
+#include "bindings/guest/guest_answers.hpp"
+#include "bindings/guest/guest_processes.hpp"
+#include "bindings/guest/guest_stage.hpp"
+#include "bindings/guest/joint_steps.hpp"
+#include "bindings/guest/step_hooks.hpp"
 #include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 
 // Makes the code of a stage, which answers only through `stage`; calls outside the pipeline's are counted with `watch`.
 // processes: null where all stages run in this process.
-struct HostedRequest {
+struct GuestRequest {
   StageId id;
   const schedules::StageNeeds& needs;
-  std::shared_ptr<HostedStage> stage;
+  std::shared_ptr<GuestAnswers> stage;
   std::shared_ptr<CallbackWatch> watch;
-  std::shared_ptr<HostedProcesses> processes;
+  std::shared_ptr<GuestProcesses> processes;
 };
-using GuestFactory = std::function<Guest(const HostedRequest&)>;
+using GuestFactory = std::function<Guest(const GuestRequest&)>;
 
 // Any thread may call everything but step(); one thread at a time may call step(), else Misuse. In a process forked from the
 // one that made it, which has none of its threads, everything but close() is Misuse, and close() frees nothing.
-class HostedPipeline {
+class GuestPipeline {
  public:
   // Appends N and O to a plan without them. Throws Error, InvalidPlan. processes: of a pipeline that all of them make,
   // step and close; guests are made for this process's stages.
-  HostedPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
-                 std::shared_ptr<HostedProcesses> processes = nullptr);
+  GuestPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
+                std::shared_ptr<GuestProcesses> processes = nullptr);
   // As close(), but does not wait for other processes; where the guest's code is still running, everything that it may
   // use is leaked.
-  ~HostedPipeline();
+  ~GuestPipeline();
 
   // Runs a step of training or, as info.kind says, of evaluation: only forwards and N, and no O whatever `decide`
   // returns. Throws RunFailed, and Misuse during another step, inside the guest's code, and after close(). Over several
@@ -77,11 +77,11 @@ class HostedPipeline {
   std::chrono::milliseconds grace_;
   std::shared_ptr<CallbackWatch> watch_ = std::make_shared<CallbackWatch>();
   std::shared_ptr<ActionThreads> threads_ = std::make_shared<ActionThreads>();
-  std::vector<std::shared_ptr<HostedStage>> stages_;
-  std::shared_ptr<HostedProcesses> processes_;  // outlives the pipeline
-  std::shared_ptr<JointSteps> joint_;           // of several processes; null in a pipeline of one
-  std::int64_t rounds_ = 0;                     // steps that were begun; only the thread in step() uses it
-  mutable std::mutex mutex_;                    // guards the members below
+  std::vector<std::shared_ptr<GuestAnswers>> stages_;
+  std::shared_ptr<GuestProcesses> processes_;  // outlives the pipeline
+  std::shared_ptr<JointSteps> joint_;          // of several processes; null in a pipeline of one
+  std::int64_t rounds_ = 0;                    // steps that were begun; only the thread in step() uses it
+  mutable std::mutex mutex_;                   // guards the members below
   std::shared_ptr<Pipeline> pipeline_;
   bool busy_ = false;  // with a step, or with its end
   std::optional<StepOutcome> latest_;

@@ -9,20 +9,20 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
-#include "bindings/host/action_threads.hpp"
-#include "bindings/host/callback_watch.hpp"
-#include "bindings/host/guest_stage.hpp"
-#include "bindings/host/hosted_stage.hpp"
+#include "bindings/guest/action_threads.hpp"
+#include "bindings/guest/callback_watch.hpp"
+#include "bindings/guest/guest_answers.hpp"
+#include "bindings/guest/guest_stage.hpp"
 
 namespace pipetrain {
 
 // If the guest runs actions, they run in the order of their launch, and are timed. The destructor waits for a running one.
-class HostedCompute : public StageCompute, private ActionThreads::Lane {
+class GuestCompute : public StageCompute, private ActionThreads::Lane {
  public:
   // any: the threads for guests that do not ask for one of their own.
-  HostedCompute(Guest guest, std::shared_ptr<HostedStage> stage, std::shared_ptr<CallbackWatch> watch,
-                std::shared_ptr<ActionThreads> any);
-  ~HostedCompute() override;
+  GuestCompute(Guest guest, std::shared_ptr<GuestAnswers> stage, std::shared_ptr<CallbackWatch> watch,
+               std::shared_ptr<ActionThreads> any);
+  ~GuestCompute() override;
 
   std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
   LaneSources lane_sources() const override { return guest_->lane_sources(); }
@@ -40,7 +40,7 @@ class HostedCompute : public StageCompute, private ActionThreads::Lane {
   void run(const Launch& launch, ActionTimes& times, StageResult& result);
 
   std::shared_ptr<GuestStage> guest_;
-  std::shared_ptr<HostedStage> stage_;
+  std::shared_ptr<GuestAnswers> stage_;
   std::shared_ptr<CallbackWatch> watch_;
   std::shared_ptr<ActionThreads> threads_;  // null: the guest launches actions
   std::mutex mutex_;

@@ -23,7 +23,7 @@ std::size_t unit_with(const std::vector<ShardUnit>& units, std::size_t offset);
 // True when the unit is a word table, or the matrices of a block at an end of the model.
 bool is_table(const ParameterLayout& layout, const ShardUnit& unit);
 
-class UnitTurns {
+class UnitSlots {
  public:
   // The blocks that a step of each kind uses, in order: block_sequence().
   struct Sequences {
@@ -39,7 +39,7 @@ class UnitTurns {
 
   // fill: enqueues that the unit comes into the slot, whose last reader has released it. Both lists must outlive it.
   using Fill = std::function<void(std::size_t slot, std::size_t unit)>;
-  UnitTurns(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, Sequences sequences, Fill fill);
+  UnitSlots(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, Sequences sequences, Fill fill);
 
   std::size_t unit_of(std::size_t block) const { return unit_of_[block]; }
   // Empties all slots, then fills the first ones.

@@ -12,16 +12,16 @@
 
 #include "actors/engine/pipeline.hpp"
 #include "actors/engine/remote/engine_channel.hpp"
-#include "bindings/host/hosted_world.hpp"
-#include "bindings/host/step_meeting.hpp"
+#include "bindings/guest/guest_world.hpp"
+#include "bindings/guest/step_meeting.hpp"
 #include "comm/transport.hpp"
 #include "comm/world.hpp"
 #include "core/buffer.hpp"
 
 namespace pipetrain {
 
-struct HostedPlaces {
-  std::shared_ptr<HostedWorld> world;
+struct GuestPlacement {
+  std::shared_ptr<GuestWorld> world;
   DeviceKind devices = DeviceKind::cpu;
   std::map<int, int> gpus;  // GPU number by rank (replica-major), for this process's ranks; empty for CPUs
   // The most bytes of one microbatch in a slot, by the boundary between two virtual stages.
@@ -33,13 +33,13 @@ struct HostedPlaces {
 std::vector<int> stages_of(int process, int processes, int stages);
 
 // Not thread-safe while it begins; the const methods are.
-class HostedProcesses {
+class GuestProcesses {
  public:
   // Throws Misuse.
-  explicit HostedProcesses(HostedPlaces places);
-  ~HostedProcesses();
-  HostedProcesses(const HostedProcesses&) = delete;
-  HostedProcesses& operator=(const HostedProcesses&) = delete;
+  explicit GuestProcesses(GuestPlacement places);
+  ~GuestProcesses();
+  GuestProcesses(const GuestProcesses&) = delete;
+  GuestProcesses& operator=(const GuestProcesses&) = delete;
 
   // Agrees with the others on a pipeline of these options and joins them. Throws Error (input: another process has
   // other options; unavailable, peer_lost) and tells the others.
@@ -52,7 +52,7 @@ class HostedProcesses {
   bool failed() const;
   std::string name_of(int process) const { return to_string(channel_->control().info(process)); }
   StepMeeting& meeting() { return meeting_; }
-  // The notes of all processes in their HostedPlaces; valid after begin().
+  // The notes of all processes in their GuestPlacement; valid after begin().
   const std::vector<std::string>& notes() const { return notes_; }
 
   // --- for the stages of this process ---
@@ -66,7 +66,7 @@ class HostedProcesses {
   Mesh make_mesh(const PipelineOptions& options) const;
   std::vector<std::pair<std::string, std::string>> agreed(const PipelineOptions& options) const;
 
-  HostedPlaces places_;
+  GuestPlacement places_;
   std::shared_ptr<ControlPlane> control_;
   StepMeeting meeting_;
   std::shared_ptr<EngineChannel> channel_;

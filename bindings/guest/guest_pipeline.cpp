@@ -1,12 +1,12 @@
-#include "bindings/host/hosted_pipeline.hpp"
+#include "bindings/guest/guest_pipeline.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "bindings/host/hosted_compute.hpp"
-#include "bindings/host/misuse.hpp"
-#include "bindings/host/plan_building.hpp"
-#include "bindings/host/step_timeline.hpp"
+#include "bindings/guest/guest_compute.hpp"
+#include "bindings/guest/misuse.hpp"
+#include "bindings/guest/plan_building.hpp"
+#include "bindings/guest/step_timeline.hpp"
 #include "schedules/plan/activation_offload.hpp"
 
 namespace pipetrain {
@@ -66,8 +66,8 @@ void refuse_inside_call(const char* what) {
 
 }  // namespace
 
-HostedPipeline::HostedPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
-                               std::shared_ptr<HostedProcesses> processes)
+GuestPipeline::GuestPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
+                             std::shared_ptr<GuestProcesses> processes)
     : grace_(options.grace),
       processes_(std::move(processes)),
       joint_(processes_ ? std::make_shared<JointSteps>(processes_, options.stall) : nullptr) {
@@ -77,8 +77,8 @@ HostedPipeline::HostedPipeline(PipelineOptions options, const GuestFactory& make
   if (!has_end_of_step(options.plan)) options.plan = end_plan(options.plan, {});
   plan_ = options.plan;
   const auto compute = [&](StageId id, const schedules::StageNeeds& needs) -> std::shared_ptr<StageCompute> {
-    auto stage = stages_.emplace_back(std::make_shared<HostedStage>(id));
-    return std::make_shared<HostedCompute>(make_guest({id, needs, stage, watch_, processes_}), stage, watch_, threads_);
+    auto stage = stages_.emplace_back(std::make_shared<GuestAnswers>(id));
+    return std::make_shared<GuestCompute>(make_guest({id, needs, stage, watch_, processes_}), stage, watch_, threads_);
   };
   const auto source = [&](int replica) -> std::shared_ptr<InputSource> {
     return std::make_shared<WatchedSource>(make_source(replica), watch_);
@@ -93,7 +93,7 @@ HostedPipeline::HostedPipeline(PipelineOptions options, const GuestFactory& make
   }
 }
 
-HostedPipeline::~HostedPipeline() {
+GuestPipeline::~GuestPipeline() {
   try {
     close(false);
     if (!pipeline_) return;
@@ -102,13 +102,13 @@ HostedPipeline::~HostedPipeline() {
   new std::pair(pipeline_, processes_);  // its threads cannot be ended, so what they use must stay
 }
 
-void HostedPipeline::refuse_forked(const char* call) const {
+void GuestPipeline::refuse_forked(const char* call) const {
   if (getpid() != made_in_)
     throw Misuse(std::string(call) + ": the pipeline was made in process " + std::to_string(made_in_) +
                  ", and a fork has none of its threads; make one in this process");
 }
 
-StepEnd HostedPipeline::step(StepInfo info, Decide decide, const StepHooks& hooks) {
+StepEnd GuestPipeline::step(StepInfo info, Decide decide, const StepHooks& hooks) {
   const char* const call = info.kind == schedules::StepKind::training ? "step" : "evaluate";
   refuse_forked(call);
   refuse_inside_call(call);
@@ -134,18 +134,18 @@ StepEnd HostedPipeline::step(StepInfo info, Decide decide, const StepHooks& hook
   return *end;
 }
 
-void HostedPipeline::abort(const std::string& why) {
+void GuestPipeline::abort(const std::string& why) {
   const auto pipeline = open_pipeline("abort");
   if (joint_) joint_->abort();
   pipeline->abort(std::make_exception_ptr(Error(ErrorKind::aborted, why)));
 }
 
-std::vector<std::string> HostedPipeline::waiting() {
+std::vector<std::string> GuestPipeline::waiting() {
   refuse_inside_call("waiting");
   return open_pipeline("waiting")->waiting();
 }
 
-schedules::Timeline HostedPipeline::timeline() const {
+schedules::Timeline GuestPipeline::timeline() const {
   refuse_forked("timeline");
   const std::lock_guard lock(mutex_);
   if (follows()) throw Misuse("timeline: process 0 alone has it");
@@ -153,9 +153,9 @@ schedules::Timeline HostedPipeline::timeline() const {
   return step_timeline(plan_, *latest_, latest_kind_);
 }
 
-void HostedPipeline::close() { close(true); }
+void GuestPipeline::close() { close(true); }
 
-void HostedPipeline::close(bool waits) {
+void GuestPipeline::close(bool waits) {
   if (getpid() != made_in_) return;
   refuse_inside_call("the end of a pipeline");
   const BusyGuard guard(mutex_, busy_, "the end of a pipeline");
@@ -174,18 +174,18 @@ void HostedPipeline::close(bool waits) {
   processes_.reset();
 }
 
-void HostedPipeline::close_stages() {
+void GuestPipeline::close_stages() {
   for (const auto& stage : stages_) stage->close();
 }
 
-std::shared_ptr<Pipeline> HostedPipeline::open_pipeline(const char* call) const {
+std::shared_ptr<Pipeline> GuestPipeline::open_pipeline(const char* call) const {
   refuse_forked(call);
   const std::lock_guard lock(mutex_);
   if (!pipeline_) throw Misuse(std::string(call) + ": the pipeline has been closed");
   return pipeline_;
 }
 
-Decide HostedPipeline::watched(schedules::StepKind kind, Decide decide, std::shared_ptr<StepEnd> end) const {
+Decide GuestPipeline::watched(schedules::StepKind kind, Decide decide, std::shared_ptr<StepEnd> end) const {
   return [kind, decide = std::move(decide), watch = watch_, end = std::move(end)](const std::vector<StageResult>& results) {
     const CallbackWatch::Call call(*watch, {.call = "decide"});
     end->results = results;

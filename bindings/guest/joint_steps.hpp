@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "actors/engine/pipeline.hpp"
-#include "bindings/host/hosted_processes.hpp"
-#include "bindings/host/step_hooks.hpp"
-#include "bindings/host/step_meeting.hpp"
+#include "bindings/guest/guest_processes.hpp"
+#include "bindings/guest/step_hooks.hpp"
+#include "bindings/guest/step_meeting.hpp"
 
 namespace pipetrain {
 
@@ -19,7 +19,7 @@ namespace pipetrain {
 class JointSteps {
  public:
   // stall: how long a process waits for another one to come to a step; 0 waits without limit.
-  JointSteps(std::shared_ptr<HostedProcesses> processes, std::chrono::milliseconds stall)
+  JointSteps(std::shared_ptr<GuestProcesses> processes, std::chrono::milliseconds stall)
       : processes_(std::move(processes)), stall_(stall) {}
 
   bool follows() const { return !processes_->leads(); }
@@ -40,7 +40,7 @@ class JointSteps {
   std::string has_not_come(const StepCall& call) const;
   bool has_ended(Pipeline& pipeline, std::chrono::milliseconds patience);
 
-  std::shared_ptr<HostedProcesses> processes_;
+  std::shared_ptr<GuestProcesses> processes_;
   std::chrono::milliseconds stall_;
   std::atomic<bool> aborted_{false};
   bool over_ = false;  // process 0 has closed the pipeline, or the run has failed

@@ -1,8 +1,8 @@
-#include "bindings/host/callback_watch.hpp"
+#include "bindings/guest/callback_watch.hpp"
 
 #include <atomic>
 
-#include "bindings/host/hosted_stage.hpp"
+#include "bindings/guest/guest_answers.hpp"
 
 namespace pipetrain {
 

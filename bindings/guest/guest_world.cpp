@@ -1,26 +1,26 @@
-#include "bindings/host/hosted_world.hpp"
+#include "bindings/guest/guest_world.hpp"
 
-#include "bindings/host/misuse.hpp"
+#include "bindings/guest/misuse.hpp"
 #include "comm/control/settings.hpp"
 
 namespace pipetrain {
 
-HostedWorld::HostedWorld(const Rendezvous& rendezvous, std::chrono::milliseconds patience)
+GuestWorld::GuestWorld(const Rendezvous& rendezvous, std::chrono::milliseconds patience)
     : process_(rendezvous.process),
       processes_(rendezvous.processes),
       control_(control::join_processes(rendezvous, {.patience = patience})) {}
 
-HostedWorld::~HostedWorld() {
+GuestWorld::~GuestWorld() {
   if (control_) control_->leave();
 }
 
-std::string HostedWorld::name_of(int process) const {
+std::string GuestWorld::name_of(int process) const {
   const std::lock_guard lock(mutex_);
   if (!control_) throw Misuse("the processes: this one has left them");
   return to_string(control_->info(process));
 }
 
-std::shared_ptr<ControlPlane> HostedWorld::lend() {
+std::shared_ptr<ControlPlane> GuestWorld::lend() {
   const std::lock_guard lock(mutex_);
   if (!control_) throw Misuse("a new pipeline: this process has left the others");
   if (lent_) throw Misuse("a new pipeline: these processes have one already; close it first");
@@ -28,12 +28,12 @@ std::shared_ptr<ControlPlane> HostedWorld::lend() {
   return control_;
 }
 
-void HostedWorld::give_back() noexcept {
+void GuestWorld::give_back() noexcept {
   const std::lock_guard lock(mutex_);
   lent_ = false;
 }
 
-void HostedWorld::leave() {
+void GuestWorld::leave() {
   const std::lock_guard lock(mutex_);
   if (lent_) throw Misuse("the processes: their pipeline is still there; close it first");
   if (control_) control_->leave();

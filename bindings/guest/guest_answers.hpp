@@ -12,9 +12,9 @@
 namespace pipetrain {
 
 // Thread-safe; no call but ran() blocks.
-class HostedStage {
+class GuestAnswers {
  public:
-  explicit HostedStage(StageId id) : id_(id) {}
+  explicit GuestAnswers(StageId id) : id_(id) {}
 
   const StageId& id() const { return id_; }
 

@@ -1,4 +1,4 @@
-#include "actors/training/state/unit_turns.hpp"
+#include "actors/training/state/unit_slots.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -19,7 +19,7 @@ bool is_table(const ParameterLayout& layout, const ShardUnit& unit) {
   return kind == BlockKind::embedding || kind == BlockKind::head;
 }
 
-UnitTurns::Slots UnitTurns::slots(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch) {
+UnitSlots::Slots UnitSlots::slots(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch) {
   Slots slots;
   for (const ShardUnit& unit : units) {
     if (unit.vectors) continue;
@@ -33,7 +33,7 @@ UnitTurns::Slots UnitTurns::slots(const ParameterLayout& layout, const std::vect
   return slots;
 }
 
-UnitTurns::UnitTurns(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, Sequences sequences,
+UnitSlots::UnitSlots(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, Sequences sequences,
                      Fill fill)
     : layout_(layout),
       units_(units),
@@ -53,7 +53,7 @@ UnitTurns::UnitTurns(const ParameterLayout& layout, const std::vector<ShardUnit>
   }
 }
 
-void UnitTurns::begin_step(schedules::StepKind kind) {
+void UnitSlots::begin_step(schedules::StepKind kind) {
   sequence_ = kind == schedules::StepKind::evaluation ? sequences_.evaluation : sequences_.training;
   for (Slot& slot : slots_) {
     assert(!slot.held);
@@ -63,14 +63,14 @@ void UnitTurns::begin_step(schedules::StepKind kind) {
   prefetch();
 }
 
-UnitTurns::Slot* UnitTurns::holder(std::size_t unit) {
+UnitSlots::Slot* UnitSlots::holder(std::size_t unit) {
   for (Slot& slot : slots_) {
     if (slot.unit == unit) return &slot;
   }
   return nullptr;
 }
 
-UnitTurns::Slot* UnitTurns::free_slot(std::size_t unit, const std::vector<std::size_t>& soon) {
+UnitSlots::Slot* UnitSlots::free_slot(std::size_t unit, const std::vector<std::size_t>& soon) {
   Slot* oldest = nullptr;
   for (Slot& slot : slots_) {
     const bool needed = slot.held || (slot.unit && std::find(soon.begin(), soon.end(), *slot.unit) != soon.end());
@@ -81,7 +81,7 @@ UnitTurns::Slot* UnitTurns::free_slot(std::size_t unit, const std::vector<std::s
 }
 
 // Fills slots for the next block and the `prefetch` blocks after it, as far as slots are free.
-void UnitTurns::prefetch() {
+void UnitSlots::prefetch() {
   std::vector<std::size_t> soon;
   for (std::size_t at = position_; at < sequence_.size() && soon.size() < depth_ + 1; ++at) {
     const std::size_t unit = unit_of_[sequence_[at]];
@@ -96,7 +96,7 @@ void UnitTurns::prefetch() {
   }
 }
 
-std::size_t UnitTurns::acquire(std::size_t block) {
+std::size_t UnitSlots::acquire(std::size_t block) {
   const std::size_t unit = unit_of_[block];
   assert(position_ < sequence_.size() && sequence_[position_] == block);
   if (holder(unit) == nullptr) prefetch();
@@ -107,7 +107,7 @@ std::size_t UnitTurns::acquire(std::size_t block) {
   return index(slot);
 }
 
-std::size_t UnitTurns::release(std::size_t block) {
+std::size_t UnitSlots::release(std::size_t block) {
   Slot& slot = *holder(unit_of_[block]);
   slot.held = false;
   slot.used = ++clock_;

@@ -11,14 +11,14 @@
 namespace pipetrain {
 
 // Thread-safe.
-class HostedWorld {
+class GuestWorld {
  public:
   // Blocks until all have joined. patience: for a process that the others wait for while a pipeline is made or ended;
   // 0: no limit. Throws as join_processes() does.
-  HostedWorld(const Rendezvous& rendezvous, std::chrono::milliseconds patience);
-  ~HostedWorld();  // as leave()
-  HostedWorld(const HostedWorld&) = delete;
-  HostedWorld& operator=(const HostedWorld&) = delete;
+  GuestWorld(const Rendezvous& rendezvous, std::chrono::milliseconds patience);
+  ~GuestWorld();  // as leave()
+  GuestWorld(const GuestWorld&) = delete;
+  GuestWorld& operator=(const GuestWorld&) = delete;
 
   int process() const { return process_; }
   int processes() const { return processes_; }

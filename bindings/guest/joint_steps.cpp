@@ -1,4 +1,4 @@
-#include "bindings/host/joint_steps.hpp"
+#include "bindings/guest/joint_steps.hpp"
 
 #include <utility>
 #include <vector>

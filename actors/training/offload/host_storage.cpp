@@ -1,16 +1,16 @@
 #include <algorithm>
 #include <cstring>
 
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "core/loading_threads.hpp"
 #include "core/on_threads.hpp"
 
 namespace pipetrain {
 namespace {
 
-class HostPlace final : public OffloadPlace {
+class HostStorage final : public OffloadStorage {
  public:
-  HostPlace(Device& device, std::size_t bytes, const std::string& what) : memory_(device.allocate_host(bytes, what)) {
+  HostStorage(Device& device, std::size_t bytes, const std::string& what) : memory_(device.allocate_host(bytes, what)) {
     constexpr std::size_t piece = std::size_t{1} << 28;
     on_threads(loading_threads(device), (bytes + piece - 1) / piece,
                [&](std::size_t i) { std::memset(at(i * piece), 0, std::min(piece, bytes - i * piece)); });
@@ -33,8 +33,8 @@ class HostPlace final : public OffloadPlace {
 
 }  // namespace
 
-std::unique_ptr<OffloadPlace> make_host_place(Device& device, std::size_t bytes, const std::string& what) {
-  return std::make_unique<HostPlace>(device, bytes, what);
+std::unique_ptr<OffloadStorage> make_host_storage(Device& device, std::size_t bytes, const std::string& what) {
+  return std::make_unique<HostStorage>(device, bytes, what);
 }
 
 }  // namespace pipetrain

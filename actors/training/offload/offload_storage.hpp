@@ -13,11 +13,11 @@
 namespace pipetrain {
 
 // Initially zero. Not thread-safe: used by the rank's worker, and while it loads, by one thread at a time.
-class OffloadPlace {
+class OffloadStorage {
  public:
-  virtual ~OffloadPlace() = default;
-  OffloadPlace(const OffloadPlace&) = delete;
-  OffloadPlace& operator=(const OffloadPlace&) = delete;
+  virtual ~OffloadStorage() = default;
+  OffloadStorage(const OffloadStorage&) = delete;
+  OffloadStorage& operator=(const OffloadStorage&) = delete;
 
   // Positions, lengths and device addresses are multiples of this many bytes.
   static constexpr std::size_t granularity = 4096;
@@ -32,27 +32,28 @@ class OffloadPlace {
   virtual void write(std::size_t begin, const void* source, std::size_t bytes) = 0;
 
  protected:
-  OffloadPlace() = default;
+  OffloadStorage() = default;
 };
 
-struct PlaceBytes {
+struct StorageBytes {
   std::size_t all = 0;
   std::size_t transfer = 0;  // the most bytes of one fetch or store
 };
 
 // what: names the memory in Error(out_of_memory).
-std::unique_ptr<OffloadPlace> make_host_place(Device& device, std::size_t bytes, const std::string& what);
-// A CPU's streams read and write the file themselves; a GPU's use make_staged_disk_place(). Throws as DirectFile does.
-std::unique_ptr<OffloadPlace> make_disk_place(Device& device, const std::filesystem::path& folder, const PlaceBytes& bytes);
+std::unique_ptr<OffloadStorage> make_host_storage(Device& device, std::size_t bytes, const std::string& what);
+// A CPU's streams read and write the file themselves; a GPU's use make_staged_disk_storage(). Throws as DirectFile does.
+std::unique_ptr<OffloadStorage> make_disk_storage(Device& device, const std::filesystem::path& folder,
+                                                  const StorageBytes& bytes);
 // Stages transfers in locked host memory with two buffers for each direction: while one moves between device and host,
 // the other moves between host and disk, on one thread for each direction. Also throws Error(out_of_memory).
-std::unique_ptr<OffloadPlace> make_staged_disk_place(Device& device, const std::filesystem::path& folder,
-                                                     const PlaceBytes& bytes);
+std::unique_ptr<OffloadStorage> make_staged_disk_storage(Device& device, const std::filesystem::path& folder,
+                                                         const StorageBytes& bytes);
 // Returns the host memory that these transfers need.
 std::size_t staging_bytes(std::size_t transfer);
 
 // Adds the offloaded bytes, and the host memory that carries them. device: null where it is not open yet; it then
 // counts as a CPU.
-void add_offloaded(const PlaceBytes& bytes, const Offload& offload, const Device* device, MemoryUse& use);
+void add_offloaded(const StorageBytes& bytes, const Offload& offload, const Device* device, MemoryUse& use);
 
 }  // namespace pipetrain
