@@ -14,7 +14,8 @@ namespace pipetrain {
 
 struct PromptForm {
   const Tokenizer* tokenizer = nullptr;      // null: bytes are tokens
-  std::optional<std::string> chat_template;  // see render_chat(): a prompt is then the user's message; none: the tokenizer's
+  // A prompt is then the user's message; see choose_chat_form(). None: the tokenizer's, for prompts that are chats.
+  std::optional<std::string> chat_template;
   std::string system;                        // of a chat, the message before it; may be empty
 };
 

@@ -5,12 +5,12 @@
 #include <functional>
 #include <limits>
 
+#include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "core/mesh.hpp"
-#include "data/tokenizers/chat_template.hpp"
 
 namespace pipetrain {
 namespace {
@@ -42,9 +42,10 @@ void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
     options.prompts = std::move(read.prompts);
     if (!read.note.empty()) options.notes.push_back(fmt::format("{}: {}", values.where("prompts"), read.note));
   } else if (!file) {
-    options.prompts = {{*values.text("prompt"), {}, ""}};
+    options.prompts.resize(1);
+    options.prompts.front().text = *values.text("prompt");
   }
-  if (const auto chat = values.choice("chat", chat_template_names())) options.chat_template = chat_template_names()[*chat];
+  options.chat_template = values.text("chat") == "auto" ? "" : read_chat_template(values, "chat");
   if (values.given("system") && !options.chat_template)
     values.fail("system", "needs --chat TEMPLATE, which says how a chat becomes a text; give it");
   options.system = values.text("system").value_or("");
@@ -121,7 +122,8 @@ const std::vector<OptionSpec>& generate_option_table() {
       {"Input", "prompt", "TEXT", "the text to go on with", ""},
       {"Input", "prompts", "FILE",
        "a prompt a line; in FILE.jsonl, rows {\"prompt\"} or {\"messages\": [{\"role\", \"content\"}]}", ""},
-      {"Input", "chat", "chatml|llama2|llama3", "prompts are messages of a user, put in this template",
+      {"Input", "chat", "NAME|FILE|auto",
+       "prompts are messages of a user, put in this template: chatml, llama2 or llama3, a file in Jinja, or auto, the tokenizer's",
        "the tokenizer's, for rows {\"messages\"}"},
       {"Input", "system", "TEXT", "the system's message of a chat", ""},
 

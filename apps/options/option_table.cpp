@@ -30,8 +30,9 @@ const std::vector<OptionSpec>& train_option_table() {
        "turns text into tokens: tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one",
        "bytes are tokens"},
       {"Model and data", "text-keys", "A,B", "the keys of rows whose texts are read, one behind the other", "text"},
-      {"Model and data", "chat-template", "NAME", "how rows {\"messages\"} become text: chatml, llama2 or llama3",
-       "as the tokenizer's chat template tells, else its special tokens"},
+      {"Model and data", "chat-template", "NAME|FILE",
+       "how rows {\"messages\"} become text: chatml, llama2 or llama3, or a file with a template in Jinja",
+       "the tokenizer's chat template, else as its special tokens tell"},
       {"Model and data", "pack", "none|documents|isolated",
        "each row a sample, padded; or documents one behind the other, cut into samples; or these, with attention and positions "
        "that end with the document",

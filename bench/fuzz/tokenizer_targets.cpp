@@ -110,7 +110,7 @@ std::vector<Target> tokenizer_targets() {
   Target chat{"template", {}, {"{%", "-%}", "{{", "}}", "{#", "#}", "'", "\\n", "['role']", " + ", "\n"}, nullptr, nullptr};
   chat.seeds = {"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content']}}{% endfor %}",
                 "{#- a -#}\n  {%- if a %}\n{{ \"b\" }}\n  {%+ endif -%}\n"};
-  chat.run = [](std::string_view input) { normal_template(input); };
+  chat.run = [](std::string_view input) { templates::Template(input, "t.jinja").render(Json::object()); };
   return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}, chat};
 }
 

@@ -16,7 +16,7 @@ class UnreadKeys;
 enum class RowForm {
   text,      // {"text": "..."}, or the keys that are asked for instead of "text"
   answer,    // {"prompt": "...", "response": "..."}
-  messages,  // {"messages": [{"role": "...", "content": "..."}, ...]}
+  messages,  // {"messages": [{"role": "...", "content": "..."}, ...]}, or sharegpt's {"conversations": [{"from", "value"}, ...]}
   ids,       // {"input_ids": [...]}, with "labels" or without
 };
 const char* to_string(RowForm form);  // "prompt"
@@ -37,6 +37,10 @@ struct Row {
   RowForm form = RowForm::text;
   std::vector<std::string_view> texts;  // of the keys asked for, in their order; or the prompt and the response
   std::vector<Message> messages;
+  // Of messages: the whole row, which templates that are interpreted may render more of; and why a built-in template cannot
+  // render the row, or nothing where it can.
+  std::string_view source;
+  std::string unrendered;
   std::int64_t ids = 0, labels = 0;   // how many
   std::int64_t kept = 0;              // of the ids, those in front of padding that a mask names
   bool has_labels = false;            // beside the ids

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "data/rows/chat_row.hpp"
 #include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/chat_template.hpp"
 
@@ -20,6 +21,8 @@ std::int32_t end_of(const Tokenizer& tokenizer) {
                 "tokenizer_config.json beside it");
   return *end;
 }
+
+constexpr const char* no_answer = "messages: none is of the assistant, so there is nothing to learn; add an answer";
 
 }  // namespace
 
@@ -90,19 +93,28 @@ void RowEncoder::add_texts(const Row& row, TokenizedDocuments& documents) {
 }
 
 void RowEncoder::add_messages(const Row& row, TokenizedDocuments& documents) {
+  const ChatForm& form = chat_form();
+  if (form.program) {
+    add_rendered(row, *form.program, documents);
+  } else {
+    add_built_in(row, form.name, documents);
+  }
+}
+
+void RowEncoder::add_built_in(const Row& row, const std::string& name, TokenizedDocuments& documents) {
+  if (!row.unrendered.empty()) throw RowFault{row.unrendered};
   std::vector<ChatMessage> messages;
   for (const auto& [role, text] : row.messages) messages.push_back({std::string(role), std::string(text)});
-  const ChatForm& form = chat_form();
   std::vector<ChatPart> parts;
   try {
-    parts = render_chat(form.name, messages, false);
+    parts = render_chat(name, messages, false);
   } catch (const Error& error) {
     if (error.setting() != nullptr) throw;  // not the row's fault
     throw RowFault{error.what()};
   }
-  if (!form.begin) documents.ids.insert(documents.ids.end(), front_.begin(), front_.end());
+  documents.ids.insert(documents.ids.end(), front_.begin(), front_.end());
   documents.counted.resize(documents.ids.size(), false);
-  Turn turn{form.begin.value_or(""), ""};
+  Turn turn;
   for (const ChatPart& part : parts) {
     if (!part.is_answer) {
       turn.question += part.text;
@@ -110,10 +122,53 @@ void RowEncoder::add_messages(const Row& row, TokenizedDocuments& documents) {
     }
     turn.answer = part.text;
     add_turn(turn, documents);
-    turn = {"", "", chat_markers(form.name).back()};
+    turn = {"", "", chat_markers(name).back()};
   }
-  if (turn.behind.empty()) throw RowFault{"messages: none is of the assistant, so there is nothing to learn; add an answer"};
+  if (turn.behind.empty()) throw RowFault{no_answer};
   finish(&row, documents);  // what comes behind the last answer is nothing to learn
+}
+
+void RowEncoder::add_rendered(const Row& row, const ChatProgram& program, TokenizedDocuments& documents) {
+  Chat chat;
+  if (row.source.empty()) {
+    for (const auto& [role, text] : row.messages) chat.messages.push_back(Json::object({{"role", role}, {"content", text}}));
+  } else {
+    chat = chat_of_text(row.source);
+  }
+  RenderedChat rendered;
+  try {
+    refuse_ignored(program, chat);
+    rendered = program.render_answers(chat);
+  } catch (const templates::RenderError& error) {
+    throw RowFault{error.what()};
+  }
+  if (rendered.answers.empty()) throw RowFault{no_answer};
+  try {
+    check_special_tokens(tokenizer_, program, rendered.text);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::input, {"chat-template", chat_template_}, error.what());
+  }
+  some_.clear();
+  encoder_->encode(rendered.text, SpecialTokens::leave_out, some_);
+  std::vector<bool> counted(some_.size(), false);
+  std::size_t end = 0;
+  for (const auto& answer : rendered.answers) {
+    const std::size_t begin = boundary(rendered.text, answer.begin, some_).ids;
+    const IdBoundary behind = boundary(rendered.text, answer.end, some_);
+    end = std::max(end, std::min(behind.ids + (behind.straddles ? 1 : 0), some_.size()));
+    for (std::size_t i = begin; i < end; ++i) counted[i] = true;
+  }
+  documents.ids.insert(documents.ids.end(), some_.begin(), some_.begin() + static_cast<std::ptrdiff_t>(end));
+  documents.counted.insert(documents.counted.end(), counted.begin(), counted.begin() + static_cast<std::ptrdiff_t>(end));
+  finish(&row, documents);  // what comes behind the last answer is nothing to learn
+}
+
+RowEncoder::IdBoundary RowEncoder::boundary(std::string_view text, std::size_t offset, std::span<const std::int32_t> ids) {
+  if (offset == text.size()) return {ids.size(), false};
+  before_.clear();
+  encoder_->encode(text.substr(0, offset), SpecialTokens::leave_out, before_);
+  const auto [own, same] = std::mismatch(before_.begin(), before_.end(), ids.begin(), ids.end());
+  return {static_cast<std::size_t>(same - ids.begin()), own != before_.end()};
 }
 
 void RowEncoder::add_turn(const Turn& turn, TokenizedDocuments& documents) {
@@ -163,7 +218,7 @@ const ChatForm& RowEncoder::chat_form() {
   } catch (const Error& error) {
     throw Error(ErrorKind::input, {"chat-template", chat_template_}, error.what());
   }
-  if (!chat_form_->name.empty()) return *chat_form_;
+  if (!chat_form_->is_empty()) return *chat_form_;
   chat_form_.reset();
   throw RowFault{
       "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which tell how they become a text; name the "

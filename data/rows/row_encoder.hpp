@@ -23,7 +23,8 @@ class RowEncoder {
   // Appends the row as one document, with the special tokens that the tokenizer puts around a text:
   // - a text, or several one behind the other, all of it counted, and the token that ends a text; with a class, without it;
   // - a prompt, and the response with the token that ends a text, which alone count;
-  // - messages in their template, the answers of which count.
+  // - messages in their template, the answers of which count. The ids of a template that is interpreted are those of its whole
+  //   text, up to the last answer's end, without what the tokenizer puts around other texts.
   // Throws RowFault for a row that is wrong, has no answer, or has a token for which the model has no id.
   void add(const Row& row, TokenizedDocuments& documents);
   // A document of its own, all of it counted. Throws RowFault for such a token.
@@ -32,6 +33,14 @@ class RowEncoder {
  private:
   void add_texts(const Row& row, TokenizedDocuments& documents);
   void add_messages(const Row& row, TokenizedDocuments& documents);
+  void add_built_in(const Row& row, const std::string& name, TokenizedDocuments& documents);
+  void add_rendered(const Row& row, const ChatProgram& program, TokenizedDocuments& documents);
+  // How many of the ids stand for the text before an offset. `straddles`: an id stands for what is on both sides of it.
+  struct IdBoundary {
+    std::size_t ids = 0;
+    bool straddles = false;
+  };
+  IdBoundary boundary(std::string_view text, std::size_t offset, std::span<const std::int32_t> ids);
   // A question, not counted, and the answer to it. Their ids are those of both as one text, behind the end of another answer.
   struct Turn {
     std::string question, answer, behind = {};

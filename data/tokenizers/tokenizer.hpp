@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "files/json_value.hpp"
+
 namespace pipetrain {
 
 enum class SpecialTokens { keep, leave_out };
@@ -24,11 +26,13 @@ class TextEncoder {
   virtual void encode(std::string_view text, SpecialTokens around, std::vector<std::int32_t>& ids) = 0;
 };
 
-// How messages become a text; see render_chat().
+class ChatProgram;
+
+// How messages become a text: by a built-in template, see render_chat(), or by one that is interpreted.
 struct ChatForm {
-  std::string name;  // of the template; empty: no file has one
-  // What the text begins with, in place of what the tokenizer puts around a text; nothing: that.
-  std::optional<std::string> begin;
+  std::string name;                            // of the built-in template; empty: none
+  std::shared_ptr<const ChatProgram> program;  // the text is encoded without what the tokenizer puts around others; null: none
+  bool is_empty() const { return name.empty() && program == nullptr; }
 };
 
 // Immutable; all methods are thread-safe.
@@ -51,9 +55,10 @@ class Tokenizer {
   // What ends a text, from the files: "eos_token" of special_tokens_map.json or tokenizer_config.json, else a well-known name.
   virtual std::optional<std::int32_t> end_of_text() const = 0;
   // How the chat template in the tokenizer's files turns messages into a text. The template is read only when this is called,
-  // so that a bad one harms nobody who has no messages. Throws Error(input) that names the file where its template is damaged,
-  // or not one that render_chat() reproduces.
+  // so that a bad one harms nobody who has no messages. Throws Error(input) that names the file where its template is damaged.
   virtual ChatForm chat_form() const { return {}; }
+  // The members "bos_token", "eos_token" and others that the files name, which are variables of chat templates.
+  virtual Json special_tokens() const { return Json::object(); }
   // Whether encoders find this piece in a text, if it is special.
   virtual bool is_found_in_texts(std::int32_t) const { return true; }
   // A checksum of the files.
