@@ -139,17 +139,17 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
   return command.run(arguments, environment);
 }
 
-// pipetrain launch starts its processes from /proc/self/exe, and the kernel names them "exe" after that in ps and top. Threads
-// that start later take the name over.
+// pipetrain launch starts its processes from /proc/self/exe, so the kernel shows them as "exe" in ps and top. Threads
+// that start later inherit the name.
 void name_launched_process() {
   char name[16] = "";
   ::prctl(PR_GET_NAME, name);
   if (std::string_view(name) == "exe") ::prctl(PR_SET_NAME, "pipetrain");
 }
 
-// A file opened later must not take the place of a closed standard stream and receive what is printed there. Results written to
-// the one held here fail, as they would on the closed one. A reader of results, progress or metrics that goes away ends nothing
-// by itself: the write fails, as on a full disk.
+// Keeps closed standard streams occupied, so that no file opened later takes their descriptor and receives what is
+// printed there. Results written to such a stream fail, as they would on the closed one. Also ignores SIGPIPE: if a
+// reader of results, progress or metrics goes away, the write fails, as on a full disk, and the process goes on.
 void hold_standard_streams() {
   std::signal(SIGPIPE, SIG_IGN);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -159,7 +159,7 @@ void hold_standard_streams() {
   }
 }
 
-// Tells of the exception that is being handled. Returns the exit status.
+// Reports the exception that is being handled. Returns the exit status.
 int report_exception() {
   try {
     throw;
@@ -169,7 +169,7 @@ int report_exception() {
   } catch (const std::bad_alloc&) {
     print_error("the host is out of memory; use a smaller model, --microbatch or --seq-len", ErrorKind::out_of_memory);
   } catch (const std::system_error& error) {
-    if (std::ferror(stdout) != 0) return 0;  // told by check_results_written()
+    if (std::ferror(stdout) != 0) return 0;  // reported by check_results_written()
     if (error.code() == std::errc::resource_unavailable_try_again) {
       print_error("the host lets this process start no more threads; raise ulimit -u or -v, or use fewer devices or --threads");
     } else {
@@ -189,13 +189,13 @@ int run_and_report(const std::vector<std::string>& arguments, const Environment&
   }
 }
 
-// Where an exception finds nobody to catch it, as when a library's thread cannot be started or has no memory.
+// Called for an exception that nothing catches, as when a library's thread cannot be started or has no memory.
 [[noreturn]] void end_by_exception() {
   static std::atomic_flag ending;
   static thread_local bool here = false;
-  if (here) std::_Exit(1);  // what is below has failed
+  if (here) std::_Exit(1);  // the code below has failed
   here = true;
-  while (ending.test_and_set()) ::pause();  // another thread tells, and ends the process
+  while (ending.test_and_set()) ::pause();  // another thread reports, and ends the process
   remove_unfinished_outputs();
   remove_output_locks();
   try {
@@ -212,14 +212,14 @@ int run_and_report(const std::vector<std::string>& arguments, const Environment&
   std::_Exit(1);
 }
 
-// Of a pipe, as in `pipetrain tokenize --show | head`.
+// Returns true if the reader of a pipe has gone, as in `pipetrain tokenize --show | head`.
 bool reader_of_results_is_gone() {
   pollfd results{STDOUT_FILENO, 0, 0};
   return ::poll(&results, 1, 0) == 1 && (results.revents & POLLERR) != 0;
 }
 
-// What a command prints is its result: where that is lost, it has failed, but not where its reader wanted no more. Returns the
-// exit status.
+// A command's output is its result: if it cannot be written, the command has failed, unless its reader has gone.
+// Returns the exit status.
 int check_results_written(int status) {
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
@@ -254,7 +254,7 @@ Environment process_environment() {
     const std::size_t equals = text.find('=');
     const std::string name(text.substr(0, equals));
     const auto& others = launch_variables();
-    const bool is_used = name.starts_with("PIPETRAIN_") || name == "PATH" ||  // by which launch finds programs
+    const bool is_used = name.starts_with("PIPETRAIN_") || name == "PATH" ||  // launch finds programs by it
                          std::find(others.begin(), others.end(), name) != others.end();
     if (equals != std::string_view::npos && is_used) variables.emplace(name, text.substr(equals + 1));
   }

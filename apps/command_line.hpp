@@ -1,4 +1,4 @@
-// From the words of the command line to a command, and from its errors to an exit status.
+// Runs the command that a command line names, and turns its errors into an exit status.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace pipetrain {
 
-// Runs what the arguments (without the program's name) ask for and returns the exit status of the contract. Catches
-// everything: an error becomes one line on stderr.
+// Runs the command of these arguments (without the program's name) and returns the exit status as documented. Catches
+// all exceptions: an error becomes one line on stderr.
 int run_command_line(const std::vector<std::string>& arguments, const Environment& environment);
 
-// The PIPETRAIN_ variables of this process.
+// Returns the PIPETRAIN_ variables of this process.
 Environment process_environment();
 
 }  // namespace pipetrain

@@ -28,7 +28,7 @@ Json comparison_json(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-// By what the user asked for.
+// Compares by the criterion that the user chose.
 bool are_equal(const Runs& runs, const RunComparison& found) {
   return runs.tolerance > 0 ? found.equal_within(runs.tolerance) : found.equal_to_the_bit();
 }
@@ -90,7 +90,7 @@ std::string ratio(std::optional<double> a, std::optional<double> b) {
   return a && b && *a > 0 ? fmt::format("x {:.3f}", *b / *a) : "";
 }
 
-// The end of a long name.
+// Returns the end of a long name.
 std::string run_name(const std::filesystem::path& file) {
   const std::string name = one_line(file.string());
   return name.size() <= 24 ? name : "..." + name.substr(name.size() - 21);

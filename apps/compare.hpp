@@ -1,4 +1,4 @@
-// `pipetrain compare`: whether two runs trained the same, and how fast each was.
+// `pipetrain compare` compares whether two runs trained alike, and how fast each was.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace pipetrain {
 
 std::string compare_help();
-// 0 when all that both runs did is equal, 1 when it is not. Throws Error(input).
+// Returns 0 if all that both runs did is equal, 1 if not. Throws Error(input).
 int run_compare(const std::vector<std::string>& arguments, const Environment& environment);
 
 }  // namespace pipetrain

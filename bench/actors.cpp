@@ -1,4 +1,5 @@
-// What an action costs when the compute only enqueues: 8 stages, 64 microbatches, wall time of a step over all its actions.
+// Measures the cost of an action when the compute only enqueues: 8 stages, 64 microbatches, wall time of a step over
+// all its actions.
 #include <algorithm>
 #include <chrono>
 #include <vector>

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# How long pipetrain takes to build, to test and to check, in clones of the commit that is checked out, each with
-# caches of its own. All rows take more than an hour on two cores.
-#   ./dev bench build [--runs N] [ROW...]        rows: objects first-step test touch pip ci ci-cached
+# Measures how long pipetrain takes to build, to test and to check, in clones of the commit that is checked out, each
+# with caches of its own. All rows take more than an hour on two cores.
+# ./dev bench build [--runs N] [ROW...]        rows: objects first-step test touch pip ci ci-cached
 # shellcheck disable=SC2317  # rows are called by their names
 set -euo pipefail
-export LC_ALL=C # of the decimal points that it reads
+export LC_ALL=C # for the decimal points that it reads
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-all_rows=(objects first-step test touch pip ci ci-cached) # in this order, since some go on where others ended
+all_rows=(objects first-step test touch pip ci ci-cached) # in this order, since some rows continue where others ended
 touched_source=actors/training/run/trainer.cpp
 touched_header=core/error.hpp
 
@@ -46,13 +46,13 @@ main() {
       echo "bench: build $row, run $run of $runs" >&2
       "measure_${row/-/_}"
     done
-    # Each run begins with nothing.
+    # Each run begins with an empty folder.
     find "$work" -mindepth 1 -maxdepth 1 ! -name '*.values' -exec rm -rf {} +
   done
   report_all
 }
 
-# Of every step that has been measured. Ends with status 1 when one misses its limit.
+# Reports every row that has been measured. Ends with status 1 if one misses its limit.
 report_all() {
   local missed=0
   report 'objects of the program' objects 120 objects
@@ -66,7 +66,7 @@ report_all() {
   exit "$missed"
 }
 
-# report NAME FILE LIMIT UNIT: the median of the runs, null where one of them failed.
+# report NAME FILE LIMIT UNIT: the median of the runs, null if one of them failed.
 report() {
   local value pass=false
   if [[ ! -e $work/$2.values ]]; then return; fi
@@ -79,8 +79,8 @@ report() {
   echo "{\"bench\":\"build $1\",\"value\":$value,\"unit\":\"$4\",\"limit\":$3,\"pass\":$pass}"
 }
 
-# timed ROW FOLDER COMMAND...: runs it in the folder and adds its seconds to the row's values; its last lines are
-# shown when it fails. In a function that is given, set -e does not hold.
+# timed ROW FOLDER COMMAND...: runs the command in the folder and adds its seconds to the row's values; shows its last
+# lines if it fails. set -e does not apply inside a function that is given.
 timed() {
   local row=$1 folder=$2 begin=$EPOCHREALTIME
   shift 2
@@ -93,13 +93,13 @@ timed() {
   fi
 }
 
-# clone NAME: a fresh one of the commit, with an empty cache.
+# clone NAME: makes a fresh clone of the commit, with an empty cache.
 clone() {
   export CCACHE_DIR=$work/$1-ccache
   git clone -q "$root" "$work/$1" && git -C "$work/$1" checkout -q --detach "$commit"
 }
 
-# The clone in which the program has been built, as a newcomer has it, and its cache. Built here where no row has done
+# Uses the clone in which the program has been built, as a newcomer has it, and its cache; builds it if no row has done
 # so.
 use_built() {
   export CCACHE_DIR=$work/newcomer-ccache
@@ -133,11 +133,11 @@ measure_test() {
   timed test "$work/newcomer" ./dev test --yes
 }
 
-# A new assertion and not a new time or comment, for which the cache would have the object that was there before.
+# Adds a new assertion; for a new time or comment the cache would still have the object.
 measure_touch() {
   use_built
   local at=$work/newcomer row file
-  timed settled "$at" ./dev build --yes # what earlier rows left undone
+  timed settled "$at" ./dev build --yes # the work that earlier rows left
   rm -f "$work/settled.values"
   for row in touch-source touch-header; do
     if [[ $row == touch-source ]]; then file=$touched_source; else file=$touched_header; fi
@@ -164,7 +164,7 @@ measure_ci() {
   rm -rf "$work/ci"
 }
 
-# In another folder, with the cache that .ci/run filled.
+# Measures in another folder, with the cache that .ci/run filled.
 measure_ci_cached() {
   if [[ ! -d $work/ci-ccache ]]; then measure_ci; fi
   clone cached

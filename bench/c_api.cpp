@@ -1,4 +1,5 @@
-// What an action costs through the C API when the callbacks do nothing: as bench/actors.cpp, 8 stages, 64 microbatches.
+// Measures the cost of an action through the C API when the callbacks do nothing: like bench/actors.cpp, 8 stages, 64
+// microbatches.
 #include <pipetrain/pipetrain.h>
 
 #include <algorithm>

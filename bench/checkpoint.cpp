@@ -1,5 +1,5 @@
-// What checkpoints cost: a step of a run that saves every 10 steps beside one that does not save, and the rates at which a
-// rank's file is written and read back, beside dd on the same disk.
+// Measures the cost of checkpoints: compares a step of a run that saves every 10 steps with one that does not save, and
+// the rates at which a rank's file is written and read back with dd on the same disk.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ std::vector<double> step_ends(const fs::path& metrics) {
   return ends;
 }
 
-// Seconds a step of the demo, behind its first steps; negative where the run fails.
+// Returns the seconds of a step of the demo, after its first steps; negative if the run fails.
 double seconds_a_step(const fs::path& folder, bool saving) {
   constexpr int steps = 80, first = 20;
   const fs::path metrics = folder / "metrics.jsonl", save = folder / "run";
@@ -69,7 +69,7 @@ double seconds_a_step(const fs::path& folder, bool saving) {
   return ends.size() == steps ? (ends.back() - ends[first - 1]) / (steps - first) : -1;
 }
 
-// In turns, so that what else the machine does meets both; the best of each is what it costs by itself.
+// Alternates the two runs, so that other load on the machine affects both; the best of each is its own cost.
 bool measure_cost(const fs::path& folder, int pairs) {
   double plain = 1e9, saving = 1e9;
   for (int pair = 0; pair < pairs; ++pair) {
@@ -82,7 +82,7 @@ bool measure_cost(const fs::path& folder, int pairs) {
   return report("checkpoint every 10 steps, of a step of the CPU demo", 100 * (saving / plain - 1), "%", Limit::at_most, 3.5);
 }
 
-// So that reading comes from the disk.
+// Makes later reads come from the disk.
 void drop_from_cache(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -96,7 +96,7 @@ double rate_of(const std::string& command, double bytes) {
   return succeeds(command) ? bytes / seconds_since(start) : 0;
 }
 
-// The state of GPT-2 (124 million parameters, with AdamW's moments) as one rank has it.
+// The state of GPT-2 (124 million parameters, with AdamW's moments) as a single rank has it.
 struct RankContents {
   RankContents() {
     const ModelConfig config = preset_config("gpt2");
@@ -109,7 +109,7 @@ struct RankContents {
         pieces.push_back({state, part.parameter, {part.begin, part.end}, values.data() + places.weight_at(part)});
   }
 
-  // Into memory that is there already, on all cores, as the rank does it.
+  // Loads into existing memory, on all cores, as the rank does.
   void load(const std::map<std::string, std::shared_ptr<const WeightSource>>& states) {
     std::vector<std::pair<const WeightSource*, const Parameter*>> loads;
     for (const auto& [name, source] : states)

@@ -1,4 +1,4 @@
-// A program that answers lines with lines, run beside a benchmark.
+// A program that answers lines with lines, started by a benchmark.
 #pragma once
 
 #include <sys/wait.h>
@@ -14,7 +14,7 @@ namespace pipetrain::bench {
 
 class ChildProcess {
  public:
-  // Runs arguments[0], found on PATH; its stderr is ours.
+  // Runs arguments[0], found on PATH; it inherits stderr.
   explicit ChildProcess(const std::vector<std::string>& arguments) {
     int to[2], from[2];
     if (pipe(to) != 0 || pipe(from) != 0) return;
@@ -47,7 +47,7 @@ class ChildProcess {
     std::fputs((line + '\n').c_str(), to_);
     std::fflush(to_);
   }
-  // Its next line without the newline; nothing when it has ended.
+  // Returns its next line without the newline; nothing if it has ended.
   std::optional<std::string> read_line() {
     std::array<char, 4096> buffer;
     if (from_ == nullptr || std::fgets(buffer.data(), buffer.size(), from_) == nullptr) return std::nullopt;

@@ -1,11 +1,11 @@
-// Training on the CPU against what the machine can do: a Llama of hidden 512 with 8 layers, sequences of 512, microbatches of
-// 4, on two threads. Every round measures the matrix rate, one stage, two stages and the peer one after the other, so that what
-// else runs on the machine meets all of them; ratios are formed within a round and their medians reported.
+// Compares training on the CPU with the machine's limits: a Llama of hidden 512 with 8 layers, sequences of 512, microbatches
+// of 4, on two threads. Every round measures the matrix rate, one stage, two stages and the peer one after the other, so that
+// other load on the machine affects all of them; ratios are computed within a round and their medians reported.
 //
-//   bench_cpu [ROUNDS]   (5)
+// bench_cpu [ROUNDS]   (5)
 //
-// PIPETRAIN_TORCH_PYTHON names a Python that has PyTorch, for the comparison with it; PIPETRAIN_TORCH_SCRIPT the peer's script,
-// if it is not bench/peers/torch_cpu.py of the sources; PIPETRAIN_TORCH_COMPILE=1 has the peer compile its model.
+// PIPETRAIN_TORCH_PYTHON names a Python that has PyTorch, for the comparison with it; PIPETRAIN_TORCH_SCRIPT names the peer's
+// script, if it is not bench/peers/torch_cpu.py of the sources; PIPETRAIN_TORCH_COMPILE=1 makes the peer compile its model.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -63,7 +63,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// A line of /proc/self/status, in bytes.
+// Returns a line of /proc/self/status, in bytes.
 double process_memory(const std::string& key) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -78,7 +78,7 @@ struct Spent {
   double wall = 0, processor = 0;
 };
 
-// The peer's script as a process of its own; absent when it was not asked for.
+// The peer's script as a process of its own; absent if it was not asked for.
 class Peer {
  public:
   Peer() {
@@ -116,7 +116,8 @@ class Peer {
   std::unique_ptr<ChildProcess> process_;
 };
 
-// Before anything else has touched memory: its peak over what the program itself takes, to what the job must hold.
+// Call it before other code has touched memory: compares the peak beyond the program's own memory with the memory that
+// the job must hold.
 bool report_memory(double base, const Trainer& trainer) {
   const MemoryUse use = trainer.memory().at(0).use;
   const auto needed = static_cast<double>(use.parameters + use.gradients + use.optimizer + use.activations);
@@ -156,7 +157,7 @@ void run_round(const std::vector<MatrixLibrary>& libraries, Trainer& one, Traine
   rounds.one_stage.push_back(tokens / spent.wall);
   rounds.share.push_back(gflop / spent.wall / ((before.wall + after.wall) / 2));
   rounds.processor_share.push_back(gflop * threads / spent.processor / ((before.processor + after.processor) / 2));
-  // What 1F1B with even stages cannot fill is taken out; what uneven stages, messages and waiting cost is not.
+  // The bubble that 1F1B has even with equal stages is subtracted; the cost of unequal stages, messages and waiting is not.
   const double ideal_bubble = 1.0 / (microbatches + 1);
   rounds.two_stages.push_back(single.seconds / (pair.seconds * (1 - ideal_bubble)));
   rounds.bubble.push_back(pair.bubble);

@@ -1,5 +1,6 @@
-// The CPU's operations on one and two threads, beside the machine's own limits measured in the same run: the matrix rate of
-// one tile in GFLOP/s and the rate of a memory copy in GB/s; and what an operation costs when there is next to nothing to do.
+// Compares the CPU's operations on one and two threads with the machine's own limits, measured in the same run: the
+// matrix rate of one tile in GFLOP/s and the rate of a memory copy in GB/s. Also measures the cost of an operation that
+// has next to nothing to do.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -23,7 +24,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The best of several runs: what the machine can do when nobody else wants it.
+// Returns the best of several runs: the speed of an otherwise idle machine.
 double best_seconds(const std::function<void()>& work) {
   work();
   double best = seconds_of(work), spent = best;
@@ -35,7 +36,7 @@ double best_seconds(const std::function<void()>& work) {
   return best;
 }
 
-// A model's shapes.
+// The sizes of a model.
 struct Sizes {
   std::string name;
   SegmentShape attention;
@@ -75,7 +76,7 @@ class OpsBench {
     return tensor;
   }
 
-  // `amount` of `unit` happens in one call; several calls in a row hide the way to the stream's thread and back.
+  // One call does `amount` of `unit`; several calls in a row hide the time to reach the stream's thread and return.
   void measure(const std::string& name, double amount, const std::string& unit, const std::function<void()>& enqueue) {
     const int calls = sizes_.tokens() < 1000 ? 64 : 2;
     const double seconds = best_seconds([&] {
@@ -90,7 +91,7 @@ class OpsBench {
   void products(const std::string& name, double multiplications, const std::function<void()>& enqueue) {
     measure(name, 2 * multiplications, "GFLOP/s", enqueue);
   }
-  // floats: those read and written, each counted once.
+  // floats: the number of floats read and written, each counted once.
   void passes(const std::string& name, double floats, const std::function<void()>& enqueue) {
     measure(name, 4 * floats, "GB/s", enqueue);
   }
@@ -129,7 +130,7 @@ void OpsBench::attention() {
   const Tensor qkv = make({a.tokens(), a.packed_cols()}), dqkv = make(qkv.shape), out = make({a.tokens(), sizes_.hidden()});
   const Tensor dout = make(out.shape), sums = make({a.batch, a.heads, a.queries});
   const Tensor cos_sin = make({a.queries, 2, a.head_dim / 2});
-  // Causal: half of the scores are needed. Forward has two products of that size, backward five.
+  // Causal attention needs half of the scores. The forward has two products of that size, the backward five.
   const double pairs = static_cast<double>(a.tokens() * a.queries) / 2 * static_cast<double>(a.heads * a.head_dim);
   products("attention", 2 * pairs, [&] { ops_->attention(a, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums}); });
   products("attention backward", 5 * pairs, [&] {

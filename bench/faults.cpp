@@ -1,4 +1,4 @@
-// Seeded failures, in one process and of runs of several: nothing may hang, everything must be named.
+// Provokes seeded failures, in one process and in runs of several: nothing may hang, and every error must name its cause.
 #include <CLI/CLI.hpp>
 #include <map>
 #include <string>

@@ -1,4 +1,4 @@
-// Feeds mutated files to every parser for as long as one likes: ./dev bench fuzz, under AddressSanitizer and
+// Feeds mutated files to every parser for any length of time: ./dev bench fuzz, under AddressSanitizer and
 // UndefinedBehaviorSanitizer. A finding is saved to a file; `--replay FILE PARSER` runs it again.
 #include <fmt/format.h>
 
@@ -80,7 +80,7 @@ Options parse(const std::vector<std::string>& words) {
   return options;
 }
 
-// In memory where there is such a place.
+// A folder in memory if possible.
 class WorkFolder {
  public:
   WorkFolder() {

@@ -1,4 +1,5 @@
-// Training steps on this machine's GPUs, beside PyTorch and beside what the chip allows: see bench/README.md and --help.
+// Measures training steps on this machine's GPUs and compares them with PyTorch and with the chip's limits: see
+// bench/README.md and --help.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,7 +28,7 @@ void list_rows(const std::vector<Row>& rows) {
   }
 }
 
-// A part of a row, measured in this process; one line of JSON.
+// Measures a part of a row in this process; prints one line of JSON.
 int measure_part(const GpuOptions& options) {
   const Row row = select_rows(options.rows).at(0);
   if (*options.child == "limit") {
@@ -45,7 +46,7 @@ int measure_part(const GpuOptions& options) {
   throw Error(ErrorKind::input, "bench gpu: " + row.name + " has no schedule " + options.schedule);
 }
 
-// The folder of the runs' files, gone at the end unless it is to be kept.
+// The folder of the runs' files, removed at the end unless it is to be kept.
 class Folder {
  public:
   explicit Folder(const std::string& keep) : keep_(!keep.empty()) {
@@ -63,7 +64,7 @@ class Folder {
   fs::path path_;
 };
 
-// "4 x NVIDIA H200, 580.1", from the driver's own program.
+// Returns "4 x NVIDIA H200, 580.1", from the driver's own program.
 std::string machine(const fs::path& folder) {
   Command command;
   command.arguments = {"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"};
@@ -76,7 +77,7 @@ std::string machine(const fs::path& folder) {
   return fmt::format("{} x {} (name, driver)", cuda_device_count(), first);
 }
 
-// After every row, so that what was measured is there whatever happens next.
+// Called after every row, so that results are kept whatever happens next.
 void write_page(const std::string& file, const std::string& text) {
   std::ofstream page(file);
   page << text;

@@ -1,5 +1,5 @@
-// Ranks that share one long sequence (--cp) beside one rank that has it whole: on as many GPUs as ranks the speed, on fewer
-// what the ring's attention costs beside that of a whole sequence. See bench/README.md.
+// Compares ranks that share one long sequence (--cp) with one rank that has all of it: on as many GPUs as ranks the
+// speed, on fewer the cost of the ring's attention against that of a whole sequence. See bench/README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Work {
   int layers = 4, ranks = 2;
 };
 
-// Read by the driver at its first call: streams must not queue behind another rank's that waits for them.
+// The driver reads this at its first call: a stream must not queue after another rank's stream that waits for it.
 void allow_many_queues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
 TrainJob job_of(const Work& work, int ranks, int gpus) {
@@ -46,7 +46,7 @@ TrainJob job_of(const Work& work, int ranks, int gpus) {
 
 struct Measured {
   double seconds = 0;  // the median of steps
-  double loss = 0;     // of the first
+  double loss = 0;     // of the first step
 };
 
 Measured measure(const Work& work, int ranks, int gpus) {

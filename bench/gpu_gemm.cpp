@@ -1,7 +1,7 @@
-// Measures which of the GPU library's algorithms is the fastest for the products of the models that the project promises
-// speeds for, and prints the table of ops/cuda/gemm/gemm_choice.cpp: the shapes where it is not the library's first guess.
+// Measures which of the GPU library's algorithms is the fastest for the products of the models for which the project promises
+// speeds, and prints the table of ops/cuda/gemm/gemm_choice.cpp: the shapes for which it is not the library's first guess.
 //
-//   bench_gpu_gemm [bf16|fp8 [MODEL]]     the products of a run in this precision, of models with MODEL in their names
+// bench_gpu_gemm [bf16|fp8 [MODEL]]     the products of a run in this precision, of models with MODEL in their names
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -31,7 +31,7 @@ void add(std::vector<GemmShape>& shapes, const GemmShape& shape) {
   if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
 }
 
-// With biases, which the GELU adds itself to what the MLP's first matrix puts out.
+// The products with biases; the GELU adds the bias of the MLP's first matrix itself.
 std::vector<GemmShape> gpt2_shapes_of(const Layout& layout) {
   const ModelConfig config = preset_config(layout.model);
   const std::int64_t h = config.hidden, inner = config.intermediate, t = layout.tokens;
@@ -49,7 +49,7 @@ std::vector<GemmShape> gpt2_shapes_of(const Layout& layout) {
   return shapes;
 }
 
-// Tensor parallelism works on the rows of one rank at a time (PiecewiseTransfer), or on all of them where a tensor is small.
+// Tensor parallelism computes the rows of one rank at a time (PiecewiseTransfer), or all of them if a tensor is small.
 std::vector<GemmShape> shapes_of(const Layout& layout) {
   const ModelConfig config = preset_config(layout.model);
   if (config.biases) return gpt2_shapes_of(layout);
@@ -74,7 +74,7 @@ std::vector<GemmShape> shapes_of(const Layout& layout) {
   return shapes;
 }
 
-// Of the blocks' matrices; every product has its operands in the layout of y.
+// The products of the blocks' matrices; every product has its operands in the layout of y.
 std::vector<GemmShape> fp8_shapes_of(const Layout& layout) {
   const ModelConfig config = preset_config(layout.model);
   const std::int64_t h = config.hidden, heads = config.heads * config.head_dim, t = layout.tokens;
@@ -96,7 +96,8 @@ std::size_t bytes_of(const GemmShape& s) {
          static_cast<std::size_t>(2 * s.m * s.n) * size_of(s.out) + (std::size_t{1} << 20);
 }
 
-// A matrix that ends in the residual stream adds to it. (Only where there are biases: the others were measured without.)
+// Returns true for a matrix whose output is added to the residual stream. (Only with biases: the others were measured
+// without.)
 bool adds_residual(const GemmShape& shape) { return shape.bias && shape.n <= shape.k; }
 
 void run(bool fp8, const std::string& model) {
@@ -132,7 +133,7 @@ void run(bool fp8, const std::string& model) {
     bench::report(
         fmt::format("gpu gemm {} {} x {} x {} in {}: first over best", product, shape.m, shape.n, shape.k, to_string(shape.in)),
         times[0] / times[best], "ratio");
-    constexpr double worthwhile = 0.98;  // below it is no noise
+    constexpr double worthwhile = 0.98;  // a smaller gain is noise
     if (times[best] < worthwhile * times[0]) {
       table += fmt::format("    {{{{{}, {}, {}, {}, {}, {}{}}}, {}}},\n", shape.m, shape.n, shape.k, product,
                            to_string(shape.in), to_string(shape.out), shape.bias ? ", true" : "", best);

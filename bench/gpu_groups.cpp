@@ -1,7 +1,7 @@
-// What the GPUs of one host reach together: collectives by size, and each tensor-parallel product with the communication around
-// it, one after the other and in pieces beside each other, next to the product alone.
+// Measures what the GPUs of one host reach together: collectives by size, and each tensor-parallel product with its
+// communication, sequential and in overlapping pieces, compared with the product alone.
 //
-//   bench_gpu_groups [tokens]
+// bench_gpu_groups [tokens]
 //
 // Seconds are the slowest rank's, medians of several runs of many calls in a row on random data.
 #include <algorithm>
@@ -24,7 +24,7 @@ using namespace pipetrain;
 
 namespace {
 
-// The same group without its way to move tensors in pieces.
+// The same group without the means to move tensors in pieces.
 class WholeGroup : public Group {
  public:
   explicit WholeGroup(Group& group) : group_(group) {}
@@ -104,9 +104,9 @@ class GroupBench {
   std::int64_t tokens_;
   std::vector<Rank> ranks_;
   std::string table_;
-  double host_ = 0;  // microseconds that the first rank's thread took to enqueue the last measured call
+  double host_ = 0;  // microseconds in which the first rank's thread enqueued the last measured call
 
-  // The slowest rank's microseconds for a call that every rank makes.
+  // Returns the slowest rank's microseconds for a call that every rank makes.
   double microseconds(const std::function<void(Rank&)>& call) {
     constexpr int rounds = 7, calls = 20;  // more would fill the streams' queues, and the host would wait
     std::vector<std::vector<double>> times(ranks_.size());
@@ -115,7 +115,7 @@ class GroupBench {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       threads.emplace_back([&, i] {
         Rank& rank = ranks_[i];
-        for (int round = -1; round < rounds; ++round) {  // the first only warms up
+        for (int round = -1; round < rounds; ++round) {  // the first round only warms up
           rank.stream->synchronize();
           meeting.arrive_and_wait();
           const auto start = std::chrono::steady_clock::now();

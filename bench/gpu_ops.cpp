@@ -1,10 +1,10 @@
-// What each GPU operation reaches at Llama shapes, and GPT-2's at those of its largest model and of a wider one, beside what
-// the chip's memory and matrix units reach in the same run.
+// Measures the rates of each GPU operation at Llama shapes, and of GPT-2's at those of its largest model and of a wider
+// one, and compares them with those of the chip's memory and matrix units in the same run.
 //
-//   bench_gpu_ops [tokens [NAME]]     only operations with NAME in their names; 4096 tokens
+// bench_gpu_ops [tokens [NAME]]     only operations with NAME in their names; 4096 tokens
 //
-// Bytes are the fewest the operation must move: each input read once, each output written once. Rates come from the time of
-// many calls in a row on data that does not stay in the cache, so they include the gaps between launches.
+// Bytes are the fewest that the operation must move: each input read once, each output written once. Rates come from
+// the time of many calls in a row on data that does not stay in the cache, so they include the gaps between launches.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -57,7 +57,7 @@ class GpuBench {
     for (const std::int64_t head_dim : {64, 128})  // of a ring: half of a rank's tokens, and all of another's
       segment_attention(4 * tokens_,
                         {.queries = 2 * tokens_, .first_query = 4 * tokens_, .heads = 32, .kv_heads = 8, .head_dim = head_dim});
-    for (const std::int64_t slices : {2, 4, 16}) {  // the last of so many
+    for (const std::int64_t slices : {2, 4, 16}) {  // the last slice of this many
       segment_attention(slices * 2 * tokens_, {.queries = 2 * tokens_, .heads = 32, .kv_heads = 8, .head_dim = 64});
       segment_attention(slices * 2 * tokens_, {.queries = 2 * tokens_, .heads = 32, .kv_heads = 8, .head_dim = 128});
     }
@@ -77,7 +77,7 @@ class GpuBench {
   Tensor make(const Shape& shape, DType dtype) { return bench_.make(shape, dtype); }
   bool left_out(const std::string& name) const { return name.find(only_) == std::string::npos; }
 
-  // Copies of one operation's data, as many as make the cache useless.
+  // Returns how many copies of one operation's data make the cache useless.
   static int sets_for(double bytes) {
     return static_cast<int>(std::clamp(6.0 * static_cast<double>(cache_bytes) / bytes, 1.0, 32.0));
   }
@@ -102,7 +102,7 @@ class GpuBench {
         fmt::format("{:<58} {:8.1f} us {:6.0f} TFLOP/s, host {:4.1f} us\n", name, time * 1e6, flops / time * 1e-12, host * 1e6);
   }
 
-  // What a call costs the host that enqueues it: few calls at once, so that no queue is full.
+  // Returns the host's seconds to enqueue a call, measured with few calls at once, so that no queue is full.
   double host_seconds(const std::function<void()>& call) {
     bench_.stream().synchronize();
     const auto start = std::chrono::steady_clock::now();
@@ -114,7 +114,7 @@ class GpuBench {
 
   static int calls_for(double guess) { return static_cast<int>(std::clamp(10e-3 / guess, 5.0, 400.0)); }
 
-  // GB/s of copying so many bytes, read and written both counted.
+  // Returns the GB/s of copying this many bytes, with read and written bytes both counted.
   double copy_rate_of(std::size_t bytes) {
     const double moved = 2 * static_cast<double>(bytes);
     const int sets = sets_for(moved);
@@ -140,7 +140,7 @@ class GpuBench {
     }
   }
 
-  // Tensors for each set; call(set index) gets them.
+  // Makes tensors for each set; call(set index) uses them.
   template <class Make, class Call>
   void with_sets(const std::string& name, double bytes, Make make_set, Call call) {
     if (left_out(name)) return;
@@ -165,7 +165,7 @@ class GpuBench {
       ops_->rms_norm_backward(
           {.dy = t[0], .x = t[1], .weight = t[4], .inv_rms = t[5], .residual = t[2], .dx = t[3], .dweight = t[6]});
     });
-    // The rows of the table that so many random ids name: each is moved once.
+    // The rows of the table that this many random ids name are each moved once.
     const double fraction = static_cast<double>(tokens) / static_cast<double>(vocabulary);
     const double named = row * (1 - std::exp(-fraction)) / fraction;
     const auto make_embedding = [&] {
@@ -296,7 +296,7 @@ class GpuBench {
     with_sets("add 64 Mi elements", 3 * bytes, make_set, [&](auto& t) { ops_->add(t[0], t[1]); });
   }
 
-  // One read, two layouts written; unless it is measured, another read before.
+  // One read, two layouts written; unless the largest magnitude is measured already, another read before.
   void quantise(std::int64_t rows, std::int64_t cols) {
     const double bytes = static_cast<double>(rows * cols);
     const std::string size = fmt::format(" {} x {}", rows, cols);
@@ -311,7 +311,7 @@ class GpuBench {
     }
   }
 
-  // The same with scales of tiles or blocks, which it finds on the way.
+  // With scales of tiles or blocks, which it finds in the same pass.
   void quantise_blocks(std::int64_t rows, std::int64_t cols) {
     const double bytes = static_cast<double>(rows * cols);
     for (const Fp8Scales scales : {Fp8Scales::tiles, Fp8Scales::blocks}) {
@@ -327,7 +327,7 @@ class GpuBench {
     }
   }
 
-  // The products of a block's matrix in fp8, of quantised random numbers.
+  // Measures the products of a block's matrix in fp8, with quantised random numbers.
   void fp8_matrix(const char* name, std::int64_t n, std::int64_t k, bool blocks) {
     const auto quantised = [&](const Shape& shape, DType type, Fp8Scales scales) {
       const Fp8Matrix matrix =
@@ -382,7 +382,7 @@ class GpuBench {
                    [&] { ops_->matmul_scatter({.kind = MatmulKind::forward, .in = x, .w = w, .out = y}); });
       report_flops("forward + residual" + size, flops,
                    [&] { ops_->matmul_scatter({.kind = MatmulKind::forward, .in = x, .w = w, .residual = y, .out = y}); });
-      bench_.fill(y);  // sums of sums grow
+      bench_.fill(y);  // sums of sums would grow
       report_flops("input_grad" + size, flops,
                    [&] { ops_->matmul_scatter({.kind = MatmulKind::input_grad, .in = y, .w = w, .out = x}); });
       report_flops("weight_grad" + size, flops, [&] { ops_->weight_grad({.dy = y, .x = x, .dw = dw}); });
@@ -394,7 +394,7 @@ class GpuBench {
     const Tensor qkv = make({shape.tokens(), shape.packed_cols()}, DType::bf16), dqkv = make(qkv.shape, DType::bf16);
     const Tensor out = make({shape.tokens(), shape.heads * shape.head_dim}, DType::bf16), dout = make(out.shape, DType::bf16);
     const Tensor lse = make({shape.batch, shape.heads, shape.queries}, DType::f32);
-    // Causal counts half.
+    // Causal attention counts half.
     const double flops = 2.0 * static_cast<double>(shape.batch * shape.heads * shape.queries * shape.queries * shape.head_dim);
     const std::string size = fmt::format(" {} x {} tokens, {} heads on {} of {}", shape.batch, shape.queries, shape.heads,
                                          shape.kv_heads, shape.head_dim);
@@ -418,7 +418,7 @@ class GpuBench {
     bench_.free_all();
   }
 
-  // Queries behind so many keys; else the last of a sequence of `keys` tokens.
+  // The queries follow this many keys; else they are the last of a sequence of `keys` tokens.
   void segment_attention(std::int64_t keys, SegmentShape shape) {
     shape.keys = keys;
     const bool behind = shape.first_query >= keys;

@@ -1,7 +1,8 @@
-// AdamW where the optimizer's states lie in the host's memory: on CPU cores, in place, beside streaming them through a GPU,
-// which is what --offload optimizer does. Without a GPU only the first.
+// Compares two ways to run AdamW when the optimizer's states are in host memory: on CPU cores, in place, and by
+// streaming them through a GPU, as --offload optimizer does. Without a GPU only the first.
 //
-// bench_host_optimizer [PARAMETERS [THREADS...]]: 500,000,000, and the machine's cores. Each takes 16 bytes of locked memory.
+// bench_host_optimizer [PARAMETERS [THREADS...]]: 500,000,000, and the machine's cores. Each parameter takes 16 bytes
+// of locked memory.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -22,7 +23,7 @@
 namespace pipetrain::bench {
 namespace {
 
-// The median: others may want the machine too.
+// Takes the median, because other programs may use the machine too.
 double median_seconds(const std::function<void()>& work) {
   constexpr int runs = 7;
   std::vector<double> seconds;
@@ -44,7 +45,7 @@ void report_step(const std::string& name, std::size_t parameters, double seconds
 
 std::vector<OptimizerPart> one_part(std::size_t parameters) { return {{.elements = parameters}}; }
 
-// Reads weights, gradients and two moments, writes all but the gradients: 28 bytes.
+// Reads weights, gradients and two moments, and writes all but the gradients: 28 bytes.
 void step_on_cores(std::size_t parameters, int threads, Device* gpu) {
   const auto cpu = make_cpu_device(0, threads);
   const auto stream = cpu->make_stream("bench");
@@ -73,7 +74,7 @@ void step_on_cores(std::size_t parameters, int threads, Device* gpu) {
       parameters, median_seconds(step), 28);
 }
 
-// One tensor that is trained in bf16, with master weights.
+// A single tensor that is trained in bf16, with master weights.
 ParameterLayout one_tensor(std::size_t parameters) {
   const Shape shape{static_cast<std::int64_t>(parameters)};
   ParameterLayout layout;
@@ -85,7 +86,7 @@ ParameterLayout one_tensor(std::size_t parameters) {
   return layout;
 }
 
-// Moments and master weights come in and go out, 12 bytes each way; gradients and rounded weights are the GPU's.
+// Moments and master weights are copied in and out, 12 bytes each way; gradients and rounded weights stay on the GPU.
 void step_through_gpu(std::size_t parameters, Device& gpu) {
   const auto stream = gpu.make_stream("bench");
   const auto ops = make_cuda_ops(*stream, true);

@@ -1,5 +1,6 @@
-// Seeded kill -9 during training and saving, over one and four processes: every run goes on, also in another layout, from no
-// older a checkpoint than the newest that was whole when it was killed, and learns to the bit what an undisturbed run does.
+// Kills runs by a seeded kill -9 during training and saving, over one and four processes. Every run must resume,
+// possibly in another layout, from the newest checkpoint that was whole when it was killed or a newer one, and learn to
+// the bit what an undisturbed run learns.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ struct Layout {
   int processes;
   const char* options;
 };
-// All have the same samples a step, so that a run may go on in any of them.
+// All layouts have equally many samples a step, so that a run may resume in any of them.
 constexpr Layout layouts[] = {{1, "--microbatches 4"},
                               {1, "--pp 2 --microbatches 4"},
                               {1, "--tp 2 --dp 2 --microbatches 2"},
@@ -73,7 +74,7 @@ std::int64_t newest_step(const fs::path& save) {
   return found.empty() ? 0 : checkpoint_step(found.back()).value();
 }
 
-// The step that a run says it goes on from; 0: it starts afresh.
+// Returns the step from which a run says it resumes; 0: it starts afresh.
 std::int64_t went_on_from(const std::string& err) {
   const std::string words = "going on after step ";
   const std::size_t at = err.find(words);
@@ -82,7 +83,7 @@ std::int64_t went_on_from(const std::string& err) {
 
 std::string weights(const fs::path& save) { return text_of(save / "model" / "model.safetensors"); }
 
-// What undisturbed runs learn, and how long they take.
+// The results of undisturbed runs, and their durations.
 struct Reference {
   std::string weights;
   double seconds = 0;
@@ -93,7 +94,7 @@ struct Tally {
   int kills = 0, while_saving = 0, resumed = 0, lost = 0, runs = 0, equal = 0, elsewhere = 0, elsewhere_resumed = 0;
 };
 
-// One run that is killed some times, then left alone.
+// A run that is killed several times, then left alone.
 class Trial {
  public:
   Trial(std::uint64_t seed, const fs::path& folder, const std::vector<Reference>& references, Tally& tally)
@@ -147,7 +148,7 @@ class Trial {
     tally_.while_saving += saving;
   }
 
-  // Of a run that went on behind a kill: it may itself have been killed before it said so.
+  // Checks a run that resumed after a kill; it may have been killed itself before it said so.
   void check_going_on(const std::string& err) {
     if (err.find("pipetrain: error: ") != std::string::npos && err.find("SIGKILL") == std::string::npos &&
         err.find("going on after") == std::string::npos && err.find("starting afresh") == std::string::npos)
@@ -195,7 +196,7 @@ class Trial {
   std::int64_t committed_ = 0;  // the newest whole checkpoint at the last kill
 };
 
-// Empty where an undisturbed run fails.
+// Returns nothing if an undisturbed run fails.
 std::vector<Reference> undisturbed(const fs::path& folder) {
   std::vector<Reference> references;
   for (const Layout& layout : layouts) {

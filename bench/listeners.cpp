@@ -1,6 +1,6 @@
-// Feeds the listening sockets of a live run with what strangers could send, for as long as one likes: the run must neither end
-// nor grow. ./dev bench listeners [--seconds N] [--seed S] [--hosts 1|2]: with two, the run's processes are in two network
-// namespaces, strangers in these and, from the first step on, in a third (needs root and ip(8)).
+// Sends the listening sockets of a live run what strangers could send, for any length of time: the run must neither end
+// nor grow. ./dev bench listeners [--seconds N] [--seed S] [--hosts 1|2]: with two, the run's processes are in two
+// network namespaces, and strangers in these and, from the first step on, in a third (needs root and ip(8)).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
@@ -35,7 +35,7 @@ using pipetrain::fuzz::Random;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t most_open = 200;  // connections at a time
-constexpr double warm_up = 0.2;         // of the time: what the run needs at most is known after it
+constexpr double warm_up = 0.2;         // share of the time after which the run's memory is at its maximum
 constexpr double most_growth = 16 << 20;
 
 struct Options {
@@ -70,7 +70,7 @@ Options parse(const std::vector<std::string>& words) {
   return options;
 }
 
-// What the processes of the run take.
+// The resources that the processes of the run use.
 struct Usage {
   std::size_t processes = 0;
   double resident = 0;  // bytes
@@ -83,7 +83,7 @@ Usage usage_of(const std::vector<pid_t>& processes) {
     const fs::path folder = "/proc/" + std::to_string(process);
     std::ifstream statm(folder / "statm");
     double size = 0, resident = 0;
-    if (!(statm >> size >> resident) || resident == 0) continue;  // 0: it has ended, and nobody has waited for it
+    if (!(statm >> size >> resident) || resident == 0) continue;  // 0: it has ended, but nobody has waited for it
     ++usage.processes;
     usage.resident += resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
     std::error_code gone;
@@ -93,7 +93,7 @@ Usage usage_of(const std::vector<pid_t>& processes) {
   return usage;
 }
 
-// How the messages of UCX's TCP device begin, and of the control plane.
+// The beginnings of messages of UCX's TCP device and of the control plane.
 const std::vector<std::string> dictionary = {std::string("\x78\x56\x34\x12\xbe\xba\xfe\xca", 8), std::string("\x1f\0\0\0\0", 5),
                                              std::string(4, '\0'), std::string(4, '\xff'), std::string("\x01\0\0\0", 4)};
 
@@ -179,7 +179,7 @@ class AttackedRun {
       for (const ListeningSocket& socket : listening_sockets(process)) all.push_back(socket);
     return all;
   }
-  // Whether it stops as it is asked to.
+  // Returns true if it stops when asked to.
   bool end() {
     mark_.signal(0, SIGTERM);
     bool stopped = true;
@@ -209,8 +209,8 @@ class StrangerThread {
  public:
   struct Place {
     std::string name;  // of a network namespace; empty: this one
-    // UCX's sockets take connections from the run's own hosts until its processes are connected: only then may a stranger come
-    // from there.
+    // UCX's sockets accept connections from the run's own hosts until its processes are connected; only then may a
+    // stranger come from there.
     bool of_run = true;
   };
   StrangerThread(std::uint64_t seed, Place place, const std::vector<ListeningSocket>& sockets)
@@ -225,7 +225,7 @@ class StrangerThread {
     ends_ = true;
     if (thread_.joinable()) thread_.join();
   }
-  // After end():
+  // Valid after end().
   std::uint64_t connections() const { return connections_; }
   std::size_t sockets() const { return reached_; }
 
@@ -256,7 +256,7 @@ class StrangerThread {
   std::thread thread_;
 };
 
-// What the run took while it warmed up, at most, and at the end.
+// The run's most resources during warm-up, and those at the end.
 struct Growth {
   Usage warm, last;
 };

@@ -1,4 +1,4 @@
-// The machine's fp32 matrix rate: what the best library at hand reaches, one product to a thread, all threads at once.
+// Measures the machine's fp32 matrix rate: the best installed library, one product on each thread, all threads at once.
 #pragma once
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ struct MatrixLibrary {
   std::function<void(int n, const float* a, const float* b, float* c)> product;
 };
 
-// oneDNN, and OpenBLAS where it is installed.
+// Returns oneDNN, and OpenBLAS if it is installed.
 inline std::vector<MatrixLibrary> matrix_libraries() {
   std::vector<MatrixLibrary> libraries{{"oneDNN", [](int n, const float* a, const float* b, float* c) {
                                           omp_set_num_threads(1);
@@ -41,20 +41,20 @@ inline std::vector<MatrixLibrary> matrix_libraries() {
   return libraries;
 }
 
-// GFLOP/s by the wall's clock, and by the processor time spent, which other programs on the machine change less.
+// GFLOP/s by wall time, and by processor time, which other programs on the machine affect less.
 struct Rate {
   double wall = 0, processor = 0;
 };
 
-// Seconds of all threads of this process.
+// Returns the processor seconds of all threads of this process.
 inline double processor_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Of `threads` threads together, each with square matrices of its own; once through takes about a tenth of a second. By
-// processor time the rate is that of as many threads as if each had a processor.
+// Measures `threads` threads together, each with square matrices of its own; a round takes about a tenth of a second.
+// The rate by processor time is that of as many threads as if each had its own processor.
 inline Rate matrix_rate(const MatrixLibrary& library, int threads) {
   constexpr int n = 1024, products = 5;
   struct Operands {

@@ -1,6 +1,6 @@
-// What it costs to run a pipeline as several processes: training over them beside the same run in one process, in turns; with
-// GPUs over CUDA IPC and over NCCL, and whether losses and norms are the same to the bit.
-//   bench_processes [cpu|cuda] [ROUNDS]
+// Measures the cost of running a pipeline as several processes: alternates training over them with the same run in one
+// process; with GPUs over CUDA IPC and over NCCL. Also checks that losses and norms have the same bits.
+// bench_processes [cpu|cuda] [ROUNDS]
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -31,11 +31,11 @@ struct Row {
   int processes = 2;
 };
 
-// A way to run a row.
+// One way to run a row.
 struct Way {
   std::string name;
-  std::vector<std::string> launch;  // what comes before the row's options
-  double least_share = 0;           // of one process's rate
+  std::vector<std::string> launch;  // the words before the row's options
+  double least_share = 0;           // required share of one process's rate
 };
 
 class Runs {
@@ -50,7 +50,7 @@ class Runs {
 
   const fs::path& folder() const { return folder_; }
 
-  // Throws where the run fails, with what it said.
+  // Throws the run's own message if it fails.
   std::vector<StepMetrics> train(const Row& row, const Way& way, const std::vector<std::string>& more) {
     const fs::path metrics = folder_ / "metrics.jsonl", said = folder_ / "err";
     fs::remove(metrics);

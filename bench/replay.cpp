@@ -1,4 +1,4 @@
-// What the flight recorder costs and gives: bytes a step and stage, how much slower actors that compute nothing are with it,
+// Measures the flight recorder: bytes for each step and stage, by how much it slows down actors that compute nothing,
 // and how fast 10,000 recorded steps replay to the identical trace. ./dev bench replay
 #include <sys/resource.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ struct FileRecorder : RunRecorder {
   std::size_t bytes = 0;
 };
 
-// Microseconds an action.
+// Returns microseconds for an action.
 double run(std::shared_ptr<RunRecorder> recorder, int count) {
   PipelineOptions options;
   options.plan = with_end_of_step(schedules::build_schedule("1f1b", {stages, 1, microbatches}), {});
@@ -50,7 +50,7 @@ double run(std::shared_ptr<RunRecorder> recorder, int count) {
   return seconds * 1e6 / static_cast<double>(actions) / count;
 }
 
-// One thread does it, so its processor time is its time on a core of its own.
+// A single thread works, so its processor time is its time on a core of its own.
 double core_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -58,7 +58,7 @@ double core_seconds() {
          1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-// Million actions a second, the best of three.
+// Returns million actions a second, the best of three.
 double replay_rate(const std::filesystem::path& file) {
   double best = 0;
   for (int round = 0; round < 3; ++round) {
@@ -67,7 +67,7 @@ double replay_rate(const std::filesystem::path& file) {
     schedules::Replay replay(reader.head().run);
     while (const auto step = reader.next()) {
       replay.load(*step);
-      replay.play();  // throws where anything is not as recorded
+      replay.play();  // throws if anything differs from the record
     }
     best = std::max(best, static_cast<double>(replay.actions_replayed()) / (core_seconds() - begin) / 1e6);
   }

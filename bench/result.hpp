@@ -1,4 +1,4 @@
-// How a benchmark reports: one JSON line a number on stdout, everything else on stderr.
+// Reports a benchmark's numbers: one JSON line for each on stdout, everything else on stderr.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@ namespace pipetrain::bench {
 
 enum class Limit { at_most, at_least, none };
 
-// Prints {"bench","value","unit","limit","pass"} and returns pass; without a limit, "limit" and "pass" are null and the answer
-// is true. The names are plain words: nothing in them is escaped.
+// Prints {"bench","value","unit","limit","pass"} and returns pass; without a limit, "limit" and "pass" are null and it
+// returns true. Names must not need escapes.
 inline bool report(const std::string& bench, double value, const std::string& unit, Limit kind = Limit::none,
                    double limit = 0) {
   const bool pass = kind == Limit::none || (kind == Limit::at_most ? value <= limit : value >= limit);

@@ -1,5 +1,6 @@
-// The numbers promised of schedules: how long they wait and what they hold beside their formulas, how near auto comes to the
-// best known, how fast simulating and tuning are, and how well a profile predicts its run. ./dev bench simulate [PART...]
+// Measures the numbers promised for schedules: compares how long they wait and what they hold with their formulas, and
+// auto with the best known plans; measures the speed of simulating and tuning, and how well a profile predicts its run.
+// ./dev bench simulate [PART...]
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ constexpr double rounding = 1e-9;
 bool all_pass = true;
 
 void expect(const std::string& name, double value, const std::string& unit, Limit kind, double limit) {
-  // A formula's value is met when rounding alone is between.
+  // A value that differs from the formula's by rounding alone meets the limit.
   if (kind == Limit::at_most && value > limit && value <= limit + rounding * std::max(1.0, limit)) value = limit;
   if (!bench::report(name, value, unit, kind, limit)) all_pass = false;
 }
@@ -49,7 +50,7 @@ double most_held(const Summary& summary) {
   return held;
 }
 
-// Over the ideal time of uniform costs, and held on the worst stage (1f1b: stage 0 is it).
+// over: time beyond the ideal time of uniform costs. held: on the worst stage (for 1f1b, stage 0).
 void check_schedule(const char* name, const ScheduleShape& shape, const Times& t, double over, double held,
                     bool no_span_bubble = false) {
   const Summary summary = summary_of(build_schedule(name, shape), t);
@@ -82,7 +83,7 @@ void formulas() {
   }
 }
 
-// With the memory of zb-h2 and of zb-h1: the time that auto waits, over theirs.
+// With the memory of zb-h2 and of zb-h1: the time that auto waits, relative to theirs.
 void auto_schedules() {
   for (const Times& t : {Times{1, 1, 1}, Times{10, 11, 8}, Times{18, 21, 11}})
     for (const int p : {4, 8})
@@ -145,7 +146,7 @@ std::string program() {
   return given ? given : "build/pipetrain";
 }
 
-// The program's own core time and memory, from a process of its own.
+// Measures the program's core time and memory, in a process of its own.
 void run_program(const char* name, const std::string& arguments, double most_seconds, double most_gib) {
   const std::string command = fmt::format("'{}' {} > /dev/null", program(), arguments);
   int status = 0;
@@ -154,12 +155,12 @@ void run_program(const char* name, const std::string& arguments, double most_sec
     took = std::min(took, core_seconds(RUSAGE_CHILDREN, [&] { status = std::system(command.c_str()); }));
   if (status != 0) fmt::print(stderr, "{}: failed; run it through ./dev bench simulate\n", command), all_pass = false;
   expect(name, status == 0 ? took : 1e9, "s", Limit::at_most, most_seconds);
-  if (most_gib > 0)  // the largest of the children so far
+  if (most_gib > 0)  // the largest of all children so far
     expect(std::string(name) + ", memory", static_cast<double>(usage_of(RUSAGE_CHILDREN).ru_maxrss) / (1 << 20), "GiB",
            Limit::at_most, most_gib);
 }
 
-// How far the simulated step is from the run that its costs were measured in, one thread a stage.
+// Measures the difference between the simulated step and the run in which its costs were measured, one thread a stage.
 void predictions() {
   const auto file = std::filesystem::temp_directory_path() / fmt::format("pipetrain-profile-{}.json", ::getpid());
   for (const char* name : {"1f1b", "gpipe", "zb-h1"}) {
@@ -193,7 +194,7 @@ void programs() {
 
 }  // namespace
 
-// All parts, or those named.
+// Runs all parts, or those named.
 int main(int argc, char** argv) {
   constexpr std::pair<std::string_view, void (*)()> parts[] = {{"formulas", formulas},
                                                                {"auto", auto_schedules},

@@ -1,9 +1,10 @@
-// What tokenizers do in a second, beside Hugging Face's library on the same text, where it is installed.
+// Measures the speed of tokenizers, and compares it with Hugging Face's library on the same text, if it is installed.
 //
-//   bench_tokenizer [TOKENIZER.json...]
+// bench_tokenizer [TOKENIZER.json...]
 //
-// Without files: the seven small ones of the tests. The text is 8 MB in documents of 4 to 8 KB: what ships inside, and in every
-// eighth document code and words in other scripts. Python is $PIPETRAIN_PYTHON, else python3; its library gets one thread too.
+// Without files it measures the seven small ones of the tests. The text is 8 MB in documents of 4 to 8 KB: the text
+// built into the program, and in every eighth document code and words in other scripts. Python is $PIPETRAIN_PYTHON,
+// else python3; its library gets one thread too.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -50,14 +51,14 @@ std::vector<std::string> make_documents(std::size_t bytes) {
   return documents;
 }
 
-// Of this thread on its core: what else the machine does is not counted.
+// Returns the CPU time of this thread, without that of other programs.
 double cpu_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Megabytes a second on one core: the best of several passes, each with a new encoder.
+// Returns megabytes a second on one core: the best of several passes, each with a new encoder.
 double our_rate(const pipetrain::Tokenizer& tokenizer, const std::vector<std::string>& documents, std::size_t& tokens) {
   double best = 0;
   std::vector<std::int32_t> ids;
@@ -98,7 +99,7 @@ struct Theirs {
   std::size_t tokens = 0;
 };
 
-// Nothing where Python has no such library.
+// Returns nothing if Python has no such library.
 std::optional<Theirs> their_rate(const std::string& python, const fs::path& tokenizer, const fs::path& text,
                                  const fs::path& program) {
   const std::string command =

@@ -1,7 +1,8 @@
-// Edges between two processes over UCX: messages that one writes and the other reads, beside the same work with messages moved
-// as ucx_perftest moves its own, and the time from an actor to one in the other process; with `rates` or `latencies` these
-// alone. Memory is that of CPUs. On one host the producer fills the consumer's slots, which share memory, so that a message
-// only tells of it; slots of other memory are copied once, beside copies between as many buffers.
+// Measures edges between two processes over UCX: messages that one process writes and the other reads, compared with
+// messages moved as ucx_perftest moves its own, and the time from an actor to one in the other process; with `rates` or
+// `latencies` these alone. Memory is that of CPUs. On one host the producer fills the consumer's slots, which are
+// shared memory, so that a message only announces it; slots in other memory are copied once, and are compared with
+// copies between equally many buffers.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,10 +36,10 @@ constexpr int rounds = 2000, turns = 5;
 double best(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
 double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
 
-// What is measured in turns, so that all meet the same disturbance.
+// The rates that are measured alternately, so that other load affects all of them.
 struct Rates {
-  std::vector<double> edge, fetched, perftest, copies;            // of messages alone
-  std::vector<double> used, used_fetched, plain, in_one_process;  // that are written and read
+  std::vector<double> edge, fetched, perftest, copies;            // messages alone
+  std::vector<double> used, used_fetched, plain, in_one_process;  // messages that are written and read
 };
 
 Rates measure_size(EdgePair& pair, PlainTransfer& plain, std::size_t bytes, int messages) {
@@ -65,8 +66,8 @@ Rates measure_size(EdgePair& pair, PlainTransfer& plain, std::size_t bytes, int 
   return rates;
 }
 
-// A share of ucx_perftest's own rate is not judged: it copies one buffer into one buffer, which stay in a cache, where an edge
-// copies nothing, or several buffers.
+// The ratio to ucx_perftest's own rate has no limit: it copies one buffer into another, which stay in a cache, while an
+// edge copies nothing, or several buffers.
 bool report_rates(const std::string& bench, const Rates& rates) {
   report(bench, best(rates.edge) / 1e9, "GB/s");
   report(bench + ", slots of other memory", best(rates.fetched) / 1e9, "GB/s");

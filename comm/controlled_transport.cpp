@@ -8,7 +8,7 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::chrono::seconds closing_limit{3};  // a process that ends after a failure does not say goodbye
+constexpr std::chrono::seconds closing_limit{3};  // a process that ends after a failure sends no farewell
 
 std::string edge_name(EdgeId edge) { return "edge " + std::to_string(edge); }
 
@@ -64,7 +64,7 @@ void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::v
   }
   mirroring_.store(edges);
   edges_.store(edges);
-  // Nobody may send before all have connected, and where one cannot, all hear of it.
+  // No process may send before all have connected; where one cannot connect, all get its failure.
   WireWriter mine;
   mine.text(failure);
   const auto outcomes = control_.exchange("edges connected " + std::to_string(generation_.load()), std::move(mine).data());
@@ -127,7 +127,7 @@ void ControlledTransport::close_edges() noexcept {
     for (const int process : others) {
       send_to(process, begin_edge_message(MessageKind::closed));
     }
-  } catch (...) {  // out of memory: they wait for their limit
+  } catch (...) {  // out of memory: the others wait until their time limit
   }
   wait_for_closed(others);
   disconnected();
@@ -247,7 +247,7 @@ void ControlledTransport::handle_delivery(int from, WireReader& in) {
 void ControlledTransport::handle_credit(int from, WireReader& in, bool posted) {
   const SlotCredit credit = read_slot_credit(in);
   in.end();
-  const auto open = posted ? mirroring_.load() : edges();  // what was delivered before the edges are closed is sent
+  const auto open = posted ? mirroring_.load() : edges();  // deliveries from before the edges were closed are sent
   if (!open) return;
   const auto found = open->senders.find(credit.edge);
   if (found == open->senders.end() || found->second.edge.to != from) WireReader::refuse("an edge that is not its own");

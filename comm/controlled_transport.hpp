@@ -1,5 +1,5 @@
-// What the transports between GPUs share: edges whose deliveries and credits are messages of the control plane. They may leave
-// as soon as the work that they speak of is enqueued, or once it is done; the data goes another way, on the GPUs.
+// The common part of the transports between GPUs: edges whose deliveries and credits are messages of the control plane.
+// A message may leave when its work is enqueued, or when that is done; the data takes another way, on the GPUs.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class ControlledTransport : public Transport {
   struct Sender {
     EdgeSender edge;
     EdgeOffer offer;
-    std::vector<SlotHandle> mirrors;  // what connect() makes of them
+    std::vector<SlotHandle> mirrors;  // made by connect()
   };
   struct Edges {
     std::map<EdgeId, EdgeReceiver> receivers;
@@ -39,34 +39,36 @@ class ControlledTransport : public Transport {
   };
 
   ControlledTransport(ControlPlane& control, const Mesh& mesh);
-  // Derived classes call the one when they are made, the other first in their destructors: messages are handled in between.
+  // Derived classes call listen() at the end of their constructors and stop_listening() first in their destructors:
+  // messages are handled in between.
   void listen();
   void stop_listening() noexcept;
 
   // --- set-up; on the caller's thread ---
-  // What this process tells all others before its edges are connected, and of each edge that it receives from.
+  // Return the data that this process sends to all others before its edges are connected: once, and for each edge that
+  // it receives from.
   virtual Bytes introduce(const Edges& edges) = 0;
   virtual Bytes offer(const EdgeReceiver& receiver) = 0;
   virtual void connect(Edges& edges) = 0;
-  // All processes have connected.
+  // Called when all processes have connected.
   virtual void connected(Edges&) {}
-  // Nothing of this process touches others' memory when it returns; in bounded time.
+  // When it returns, nothing of this process touches others' memory; takes bounded time.
   virtual void disconnect(Edges& edges) noexcept = 0;
-  // All processes have disconnected, or do not answer.
+  // Called when all processes have disconnected, or do not answer.
   virtual void disconnected() noexcept {}
 
   // --- in steps ---
-  // A mirror is delivered: ends in tell(), at once or later.
+  // Handles a delivered mirror; must call tell(), at once or later.
   virtual void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery delivery) = 0;
-  // A delivery has come; its slot, shapes and number of lanes are sound. Ends in receiver.arrived().
+  // Handles a received delivery, whose slot, shapes and number of lanes have been checked; must call receiver.arrived().
   virtual void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) = 0;
-  // A slot of an edge that this process receives from is given back. Ends in tell(), at once or later.
+  // Handles a freed slot of an edge that this process receives from; must call tell(), at once or later.
   virtual void give(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, SlotCredit credit) { tell(receiver, credit); }
-  // The other end has called tell_posted().
+  // Called when the other end has called tell_posted().
   virtual void posted(const std::shared_ptr<Edges>&, Sender&, int /*slot*/) {}
-  // Ends in sender.edge.credit().
+  // Handles a received credit; must call sender.edge.credit().
   virtual void take(const std::shared_ptr<Edges>& edges, Sender& sender, const SlotCredit& credit) = 0;
-  // A message about groups has come from a process.
+  // Handles a message of another process about groups.
   virtual void group_message(int from, WireReader& in) = 0;
   virtual void on_abort(const std::exception_ptr& cause) noexcept = 0;
 
@@ -75,16 +77,16 @@ class ControlledTransport : public Transport {
   bool aborted() const { return aborted_; }
   std::exception_ptr cause() const;
   std::shared_ptr<Edges> edges() const { return edges_.load(); }
-  // Sends the message of a delivery. The other end's land() is called.
+  // Sends the message of a delivery, for which the other end's land() is called.
   void tell(const Sender& sender, const Delivery& delivery);
-  // Sends the message of a credit. The other end's take() is called.
+  // Sends the message of a credit, for which the other end's take() is called.
   void tell(const EdgeReceiver& receiver, const SlotCredit& credit);
   // Tells the producer that this slot's data may be sent now.
   void tell_posted(const EdgeReceiver& receiver, int slot);
-  // Begins a message that group_message() of another process gets the rest of.
+  // Begins a message whose remaining bytes group_message() of another process gets.
   static WireWriter begin_group_message();
   void send_to(int process, WireWriter message);
-  // Calls the handler of on_lost(), the first time.
+  // Calls the handler of on_lost(), the first time only.
   void lose(int process, const std::string& why);
 
  private:
@@ -92,12 +94,13 @@ class ControlledTransport : public Transport {
 
   ControlPlane& control_;
   const Mesh& mesh_;
-  std::atomic<std::shared_ptr<Edges>> edges_;      // null while none are open
-  std::atomic<std::shared_ptr<Edges>> mirroring_;  // the same, until nobody is called any more: mirrors() may be asked there
+  std::atomic<std::shared_ptr<Edges>> edges_;  // null while none are open
+  // The same, kept until no callback runs any more: callbacks may call mirrors().
+  std::atomic<std::shared_ptr<Edges>> mirroring_;
   std::atomic<bool> aborted_{false};
-  std::atomic<std::uint32_t> generation_{0};  // of edges: messages of others are dropped
+  std::atomic<std::uint32_t> generation_{0};  // of edges: messages of other generations are dropped
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
   std::set<int> closed_;  // processes that have closed the edges of this generation
   std::exception_ptr cause_;

@@ -8,7 +8,7 @@
 namespace pipetrain {
 namespace {
 
-// How elements are stored, and the type that they add up in.
+// The storage type of elements, and the type in which they are added.
 template <class T>
 struct Plain {
   using Stored = T;
@@ -38,7 +38,7 @@ void reduce_into(typename T::Sum* target, const typename T::Stored* source, std:
   }
 }
 
-// Through a block on the stack: a target may be a source.
+// Goes through a block on the stack, because a target may be a source.
 template <class T>
 void reduce(const CpuRankSum& sum) {
   using Stored = typename T::Stored;

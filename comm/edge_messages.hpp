@@ -1,4 +1,4 @@
-// What the two ends of an edge tell each other over the control plane, where the data itself goes another way.
+// The messages between the two ends of an edge over the control plane, where the data itself takes another way.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace pipetrain {
 
-// The slot holds this microbatch, or will once what its lanes' events speak of has been reached.
+// The slot holds this microbatch, now or when the events of its lanes have been reached.
 struct Delivery {
   struct LaneContent {
     Shape shape;
@@ -20,7 +20,7 @@ struct Delivery {
   EdgeId edge = 0;
   int slot = 0, microbatch = 0;
   std::vector<LaneContent> lanes;
-  std::string note = {};  // the slot's
+  std::string note = {};  // the slot's note
 };
 
 // The slot may be filled again, once its lanes' `free` events have been reached.
@@ -30,7 +30,7 @@ struct SlotCredit {
   std::vector<std::uint32_t> records;  // of the lanes' `free` events
 };
 
-// How an edge's consumer describes it to its producer.
+// The consumer's description of an edge for its producer.
 struct EdgeOffer {
   struct LaneOffer {
     Shape shape;
@@ -41,13 +41,13 @@ struct EdgeOffer {
   EdgeId edge = 0;
   std::int32_t from = 0;                      // the producer's process
   std::vector<std::vector<LaneOffer>> slots;  // lanes by slot
-  Bytes extra;                                // what this kind of transport adds
+  Bytes extra;                                // additional data of the transport
 };
 
 void write(WireWriter& out, const Delivery& delivery);
 void write(WireWriter& out, const SlotCredit& credit);
 void write(WireWriter& out, const EdgeOffer& offer);
-// Throw Error(peer_lost) for bytes that cannot be these.
+// Both throw Error(peer_lost) for invalid bytes.
 Delivery read_delivery(WireReader& in);
 SlotCredit read_slot_credit(WireReader& in);
 EdgeOffer read_edge_offer(WireReader& in);

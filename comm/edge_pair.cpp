@@ -33,7 +33,7 @@ EdgePair::~EdgePair() {
   close();
 }
 
-// A GPU may wait for the one that is gone.
+// A GPU may wait for the lost process.
 void EdgePair::lose(int process, const std::string& why) {
   const std::string text = to_string(control_.info(process)) + " is gone: " + why;
   {
@@ -126,7 +126,7 @@ void EdgePair::give_back(int slot) {
   transport_.give_credit(leads() ? back : forth, slot);
 }
 
-// The receiver records a mirror's `free` once the message is there, NCCL once it has been sent.
+// The receiver records a mirror's `free` once the message has arrived, NCCL once it has been sent.
 void EdgePair::settle() {
   if (!link_) return;
   stream_->synchronize();

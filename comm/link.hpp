@@ -1,7 +1,7 @@
-// What carries a rank's results into slots in the memory of the ranks it sends to. One file a kind; link.cpp has their table.
+// Carries a rank's results into slots in the memory of the ranks that it sends to. One file per kind; link.cpp has their table.
 //
-// A link neither posts receives nor waits for the receiver's host: the slot in the sender's hands is the permission to write,
-// and the lane's `ready` event tells the receiver's stream when it may read.
+// A link neither posts receives nor waits for the receiver's worker: a slot in the sender's hands is the permission to
+// write, and the lane's `ready` event tells the receiver's stream when it may read.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace pipetrain {
 
 enum class LinkKind {
   same_memory,  // the sender writes the slot directly: between CPU devices, and on one GPU
-  peer_copy,    // copy engines carry it between GPUs that one process drives
+  peer_copy,    // copy engines carry the data between GPUs that one process drives
 };
 
-// What carries bytes from one device of this process to another.
+// Returns the kind of link between two devices of this process.
 LinkKind link_kind(DeviceId from, DeviceId to);
 
 // One rank's end of all its links of one kind. Not thread-safe: used by the rank's worker only.
@@ -28,12 +28,12 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Where to compute what the lane shall hold, in the lane's shape; `compute` waits until that place may be written.
+  // Returns where to compute the lane's contents, in the lane's shape; `compute` waits until that memory may be written.
   virtual Tensor begin(Stream& compute, const Lane& lane) = 0;
-  // Sends what `compute` has written there since; the lane's `ready` is recorded behind it. One send() after each begin().
+  // Sends the results of `compute` there, then records the lane's `ready`. One send() after each begin().
   virtual void send(Stream& compute, Lane& lane) = 0;
 
-  // The stream that carries what send() enqueues; null: the computing one.
+  // The stream of the work that send() enqueues; null: the computing one.
   virtual Stream* stream() { return nullptr; }
 
  protected:
@@ -42,13 +42,13 @@ class Link {
 
 struct LinkSetup {
   Device* device = nullptr;  // the sender's; outlives the link
-  std::size_t bytes = 0;     // the most that one lane holds
-  std::string owner;         // begins the text of errors: "stage 1, tp rank 0, replica 0"
+  std::size_t bytes = 0;     // the most of one lane
+  std::string owner;         // the beginning of error texts: "stage 1, tp rank 0, replica 0"
 };
 
 // Throws Error(out_of_memory).
 std::unique_ptr<Link> make_link(LinkKind kind, const LinkSetup& setup);
-// Bytes of the sender's device that such a link takes for lanes of at most `bytes`.
+// Returns the bytes of the sender's device that such a link takes for lanes of at most `bytes`.
 std::size_t link_memory(LinkKind kind, std::size_t bytes);
 
 }  // namespace pipetrain

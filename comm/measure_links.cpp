@@ -14,7 +14,7 @@ constexpr std::size_t probe_bytes = std::size_t{1} << 20, small_bytes = 1024;
 constexpr int probe_messages = 16, fewest_messages = 8, most_messages = 1000, rounds = 200;
 constexpr double seconds_a_measurement = 0.2;
 
-// Large enough that what the hosts say of a message takes less time than the message.
+// Large enough that the control messages take less time than the data.
 std::size_t message_bytes(DeviceKind kind) { return std::size_t{kind == DeviceKind::cpu ? 4U : 64U} << 20; }
 
 class Measurement {
@@ -30,7 +30,7 @@ class Measurement {
   }
 
  private:
-  // What process `from` has, in every process.
+  // Returns the value of process `from` in every process.
   double share(int from, double value) {
     WireWriter mine;
     mine.number(value);

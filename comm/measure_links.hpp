@@ -1,4 +1,4 @@
-// How fast the links between the processes of a run are.
+// Measures the links between the processes of a run.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace pipetrain {
 
-// Between two processes while all others are silent.
+// Measured between two processes while all others are silent.
 struct LinkMeasurement {
   int one = 0, other = 0;  // one < other
   double rate = 0;         // bytes per second of large messages, in the slower direction
-  double latency = 0;      // seconds of a message of 1 KB, from a thread that sends to one that slept: see thread_latency()
+  double latency = 0;      // seconds of a message of 1 KB to a sleeping thread: see thread_latency()
 };
 
-// Of every two processes, one pair after the other, each for about half a second. Every process of the run calls it with the
-// device, of its own, that the transport is to reach, and gets all. Throws Error (peer_lost, out_of_memory).
+// Measures every pair of processes, one after the other, each for about half a second. Every process of the run calls
+// it with its device that the transport is to reach, and gets all results. Throws Error (peer_lost, out_of_memory).
 std::vector<LinkMeasurement> measure_links(ControlPlane& control, Transport& transport, Device& device);
 
 }  // namespace pipetrain

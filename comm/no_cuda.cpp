@@ -1,4 +1,4 @@
-// Stands in for the groups of GPUs, and for what joins GPUs of one host, in a build without CUDA.
+// Replaces the groups of GPUs and the transport between GPUs of one host in a build without CUDA.
 #include "comm/cuda/cuda_group.hpp"
 #include "comm/cuda/ipc_transport.hpp"
 #include "core/error.hpp"

@@ -1,4 +1,4 @@
-// Stands in for the transport over NCCL in a build without it.
+// Replaces the transport over NCCL in a build without it.
 #include "comm/nccl/nccl_transport.hpp"
 #include "core/error.hpp"
 

@@ -1,4 +1,4 @@
-// Stands in for the transport over UCX in a build without it.
+// Replaces the transport over UCX in a build without it.
 #include "comm/ucx/ucx_process.hpp"
 #include "comm/ucx/ucx_transport.hpp"
 #include "core/error.hpp"

@@ -9,7 +9,7 @@
 
 namespace pipetrain {
 
-// Kind of the link to each rank that a rank sends to, by the receiver's rank.
+// The kind of link to each rank that a rank sends to, by the receiver's rank.
 using LinkKinds = std::map<int, LinkKind>;
 
 // Not thread-safe: used by the rank's worker only.
@@ -18,12 +18,12 @@ class OutgoingLinks {
   // Links of one kind are one object, which shares its memory and its stream. Throws Error(out_of_memory).
   OutgoingLinks(const LinkKinds& kinds, const LinkSetup& setup);
 
-  // What carries a result to this lane. A lane of no rank can be written directly.
+  // Returns the link to this lane. A lane of no rank can be written directly.
   Link& to(const Lane& lane);
-  // Those that links enqueue to, beside the computing one.
+  // Returns the streams of the links, without the computing one.
   std::vector<Stream*> streams() const;
 
-  // Bytes of the sender's device for lanes of at most `bytes`.
+  // Returns the bytes of the sender's device for lanes of at most `bytes`.
   static std::size_t memory(const LinkKinds& kinds, std::size_t bytes);
 
  private:

@@ -1,6 +1,6 @@
-// A place that one microbatch's activation, gradient, tokens or targets travels in: memory of the receiving stage. A free slot
-// in a producer's hands is its credit to send; a filled one in the consumer's hands is an input. Exactly one actor holds a slot
-// at a time, and handing it over in a message passes the right to touch it.
+// Memory of the receiving stage for one microbatch's activation, gradient, tokens or targets. A free slot in a
+// producer's hands is its credit to send; a filled one in the consumer's hands is an input. Exactly one actor holds a
+// slot at a time; a message that hands it over passes the right to touch it.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,29 @@
 
 namespace pipetrain {
 
-// One tensor-parallel rank's part. The producer's rank r writes lane r, the consumer's rank r reads it.
+// One rank's part of a slot. The producer's rank r writes lane r, the consumer's rank r reads it.
 struct Lane {
   Tensor tensor;  // the producer may give it any shape whose bytes fit into `capacity`
   std::size_t capacity = 0;
   std::shared_ptr<Event> ready;  // recorded by the producer after writing; null: written by the time the message is sent
   std::shared_ptr<Event> free;   // recorded by the consumer after its last read; null: free when the credit arrives
-  int rank = -1;                 // of the mesh, whose memory it is: names the link to it; -1: any producer writes it directly
+  // Index in the mesh of the rank whose memory it is, which names the link to it; -1: any producer writes it directly.
+  int rank = -1;
 };
 
 struct Slot {
   std::vector<Lane> lanes;
-  // What the producer says of the content, in words of its own, such as what is where in a lane of many tensors: travels along.
-  // At most most_note_bytes.
+  // The producer's description of the contents, in its own format, such as the layout of a lane with many tensors: sent
+  // along. At most most_note_bytes.
   std::string note;
-  std::shared_ptr<void> owner;  // keeps foreign memory alive; unused by arenas
+  std::shared_ptr<void> owner;  // keeps memory from outside the arenas alive
 };
 
 using SlotHandle = std::shared_ptr<Slot>;
 
 inline constexpr std::size_t most_note_bytes = 2048;
 
-// What rank `lane`'s stream must wait for before it reads or overwrites the slot, and record afterwards.
+// The events that the stream of rank `lane` must wait for before it reads or overwrites the slot, and record afterwards.
 inline void wait_until_ready(Stream& stream, const Slot& slot, std::size_t lane) {
   if (slot.lanes[lane].ready) stream.wait(*slot.lanes[lane].ready);
 }

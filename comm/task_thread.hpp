@@ -1,4 +1,4 @@
-// A thread that does small pieces of work in the order in which they were given to it, and others once something has come true.
+// A thread that runs small tasks in the order in which they were added, and others once a condition holds.
 #pragma once
 
 #include <sys/prctl.h>
@@ -15,7 +15,7 @@
 
 namespace pipetrain {
 
-// Thread-safe. Nothing that is given to it may throw.
+// Thread-safe. No task may throw.
 class TaskThread {
  public:
   using Task = std::function<void()>;
@@ -43,7 +43,7 @@ class TaskThread {
     changed_.notify_all();
   }
 
-  // Does the task once the condition holds, which the thread asks again and again. Those of one line do so in their order.
+  // Runs the task once the condition, which the thread polls, holds. Tasks of one line run in their order.
   void add_when(std::uint64_t line, Condition condition, Task task) {
     {
       const std::lock_guard lock(mutex_);
@@ -52,7 +52,7 @@ class TaskThread {
     changed_.notify_all();
   }
 
-  // Waits until all that was added has been done; false when that takes longer.
+  // Waits until all added tasks have run; returns false when that takes longer.
   bool drain(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, limit, [this] { return tasks_.empty() && lines_.empty() && !busy_; });
@@ -63,7 +63,7 @@ class TaskThread {
     Condition condition;
     Task task;
   };
-  // What one waits for is GPU work of milliseconds; a shorter sleep would cost a core.
+  // The conditions wait for GPU work of milliseconds; a shorter sleep would cost a core.
   static constexpr std::chrono::microseconds asking_interval{20};
 
   Task idle_;
@@ -76,7 +76,7 @@ class TaskThread {
   std::thread thread_;
 
   void run() {
-    ::prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the usual 50 us are longer than the sleep
+    ::prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the default of 50 us exceeds the sleep
     auto last_idle = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
     while (!done_) {
@@ -108,7 +108,7 @@ class TaskThread {
     changed_.notify_all();
   }
 
-  // The first of each line whose condition holds becomes a task. Only this thread removes any, so references stay good.
+  // The first of each line whose condition holds becomes a task. Only this thread removes tasks, so references stay valid.
   void take_what_holds(std::unique_lock<std::mutex>& lock) {
     for (auto line = lines_.begin(); line != lines_.end();) {
       const Waiting& first = line->second.front();

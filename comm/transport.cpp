@@ -15,7 +15,7 @@ struct Kind {
   TransportKind kind;
   const char* name;
   DeviceKind devices;  // whose memory it carries
-  bool one_host;       // whether all processes must run on one
+  bool one_host;       // all processes must run on one host
   bool (*built)();
   std::unique_ptr<Transport> (*make)(ControlPlane&, const Mesh&);
   bool mirrors;  // see keeps_mirrors()
@@ -29,7 +29,7 @@ std::unique_ptr<Transport> make_nccl(ControlPlane& control, const Mesh& mesh) {
   return make_nccl_transport(control, mesh, way);
 }
 
-// The first that can carry a run's ranks is the one it gets.
+// A run gets the first kind that can carry its ranks.
 constexpr Kind kinds[] = {
     {TransportKind::ucx, "ucx", DeviceKind::cpu, false, has_ucx, make_ucx_transport, true, ucx_group_memory},
     {TransportKind::ipc, "ipc", DeviceKind::cuda, true, has_ipc, make_ipc_transport, false, no_memory},
@@ -48,7 +48,7 @@ const Kind& entry(TransportKind kind) {
 
 const char* device_name(DeviceKind devices) { return devices == DeviceKind::cpu ? "CPUs" : "GPUs"; }
 
-// A process on another host than process 0, or -1.
+// Returns a process on another host than process 0, or -1.
 int first_on_another_host(const ControlPlane& control) {
   for (int process = 1; process < control.processes(); ++process) {
     if (control.info(process).machine != control.info(0).machine) return process;
@@ -56,7 +56,7 @@ int first_on_another_host(const ControlPlane& control) {
   return -1;
 }
 
-// Empty where the kind can carry the ranks.
+// Returns the reason why the kind cannot carry the ranks; empty where it can.
 std::string why_not(const Kind& kind, const ControlPlane& control, DeviceKind devices) {
   if (kind.devices != devices) {
     return std::string("it carries the memory of ") + device_name(kind.devices) + ", and the ranks run on " +

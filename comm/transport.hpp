@@ -1,10 +1,10 @@
-// How the ranks of one process reach those of others: slots that are filled from afar, and collectives. One file a kind:
-// ucx_transport (CPU memory), ipc_transport (GPUs of one host), nccl_transport (GPUs of several hosts).
+// How the ranks of one process reach those of others: slots that other processes fill, and collectives. One file per
+// kind: ucx_transport (CPU memory), ipc_transport (GPUs of one host), nccl_transport (GPUs of several hosts).
 //
-// An edge is one queue (comm/slot.hpp) whose producer runs in another process. The queue stands in the consumer's process
-// and owns the slots. The producer holds their mirrors: slots of its own process, one for each, that it fills as it would fill
-// any other. deliver() carries what a mirror holds into the slot of the same number; give_credit() tells the producer that the
-// slot is free again. Nobody posts receives, and no edge waits for another one.
+// An edge is one queue (comm/slot.hpp) whose producer runs in another process. The queue is in the consumer's process
+// and owns the slots. The producer holds their mirrors: one slot of its own process for each, which it fills like any
+// other. deliver() carries a mirror's contents into the slot of the same number; give_credit() tells the producer that
+// the slot is free again. Nobody posts receives, and no edge waits for another.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@
 
 namespace pipetrain {
 
-// Over NCCL edges are put where both ends can (nccl), must be put (nccl_put), or are sent and received (nccl_send).
+// NCCL edges use puts where both ends can (nccl), must use puts (nccl_put), or use sends and receives (nccl_send).
 enum class TransportKind { ucx, ipc, nccl, nccl_put, nccl_send };
 
-// The word that chooses it: "ucx".
+// Returns the word that chooses it: "ucx".
 const char* to_string(TransportKind kind) noexcept;
 
 // The same number in every process of the run.
@@ -38,9 +38,9 @@ using EdgeId = std::uint32_t;
 struct EdgeReceiver {
   EdgeId edge = 0;
   int from = 0;                   // the producer's process
-  std::vector<SlotHandle> slots;  // one lane for each rank of the consumer's part; all lanes on devices of this process
-  // The slot holds this microbatch: its lanes have their shapes, and their `ready` events (if any) may be waited for. Called on
-  // a thread of the transport; must not block.
+  std::vector<SlotHandle> slots;  // one lane for each rank of the consumer's part; all on devices of this process
+  // The slot holds this microbatch: its lanes have their shapes, and their `ready` events (if any) may be waited for.
+  // Called on a thread of the transport; must not block.
   std::function<void(int slot, int microbatch)> arrived;
 };
 
@@ -49,12 +49,12 @@ struct EdgeSender {
   EdgeId edge = 0;
   int to = 0;                    // the consumer's process
   std::vector<Device*> devices;  // of the ranks that fill the lanes, by lane
-  std::vector<int> ranks;        // of the mesh, by lane: the same devices' ranks
-  // The producer may fill this slot again. As with `arrived`.
+  std::vector<int> ranks;        // the same devices' ranks in the mesh, by lane
+  // The producer may fill this slot again. Called like `arrived`.
   std::function<void(int slot)> credit;
 };
 
-// Gives a device's memory of so many bytes for slots; what it is for names it where there is too little.
+// Returns so many bytes of a device's memory for slots; `what` names them in Error(out_of_memory).
 using SlotMemory = std::function<Buffer(std::size_t bytes, const std::string& what)>;
 
 class Transport {
@@ -63,56 +63,56 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // --- set-up, from one thread; every process makes its calls in the same order ---
-  // All edges of a pipeline at once, those that this process receives from and those that it sends to: connects them and
-  // registers their memory. Blocks until the other ends have done the same; throws Error (peer_lost, out_of_memory,
-  // unavailable).
+  // --- set-up, from one thread; every process makes the calls in the same order ---
+  // Opens all edges of a pipeline at once, those that this process receives from and those that it sends to: connects
+  // them and registers their memory. Blocks until the other ends have done the same; throws Error (peer_lost,
+  // out_of_memory, unavailable).
   virtual void open_edges(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) = 0;
   // Ends all edges: when it returns, nothing touches the memory of slots and mirrors any more, and neither `arrived` nor
-  // `credit` runs; what was on its way is lost. Edges may be opened anew, by all processes. Blocks for some seconds at most,
-  // also when a peer is gone; not on a thread of the transport. Call it before the slots' memory is freed, also after abort().
+  // `credit` runs; data in flight is lost. All processes may then open edges again. Blocks for some seconds at most, even when
+  // a peer is gone; do not call it on a thread of the transport. Call it before the slots' memory is freed, also after abort().
   virtual void close_edges() noexcept = 0;
   // The mirrors of an edge that this process sends to, by slot number.
   virtual const std::vector<SlotHandle>& mirrors(EdgeId edge) const = 0;
-  // As World::group, for members in several processes: handles for those of this process. Called by every process that runs a
-  // member, in the same order; `number` is the group's, the same in each of them and no other group's.
+  // As World::group, for members in several processes: returns the handles of this process's members. Every process
+  // that runs a member calls it, in the same order; `number` identifies the group and is the same in each of them.
   virtual std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                                       const std::map<int, Device*>& devices, GroupUse use) = 0;
-  // Bytes of a member's device that a group of so many ranks keeps for what is on its way.
+  // Returns the bytes of a member's device that a group of so many ranks keeps for data in flight.
   virtual std::size_t group_memory(int ranks) const {
     static_cast<void>(ranks);
     return 0;
   }
-  // Memory of a device of this process for slots that other processes are to fill. Other memory does too, and may cost a way.
-  // Throws as Device::allocate(); freed after close_edges().
+  // Allocates memory of a device of this process for slots that other processes fill. Other memory works too, but may
+  // cost an extra copy. Throws as Device::allocate(); free it after close_edges().
   virtual Buffer slot_memory(Device& device, std::size_t bytes, const std::string& what) {
     return device.allocate(bytes, what);
   }
-  // For people: how the edges that were opened last are carried: "ucx", "nccl, putting".
+  // Describes for people how the edges that were opened last are carried: "ucx", "nccl, putting".
   virtual std::string description() const = 0;
-  // What carries a result from a rank of this process into a mirror for a rank of another one.
+  // Returns the kind of link from a rank of this process to a mirror for a rank of another one.
   virtual LinkKind link(int from, int to) const = 0;
 
   // --- in steps; thread-safe, never block ---
-  // What the mirror holds, once its lanes' `ready` events have been reached, becomes the slot's; the lanes' shapes go along.
+  // Carries the mirror's contents, with the lanes' shapes, into the slot once the lanes' `ready` events have been reached.
   virtual void deliver(EdgeId edge, int slot, int microbatch) = 0;
   virtual void give_credit(EdgeId edge, int slot) = 0;
 
-  // What it lost: called once, on a thread of the transport, with the process and the reason. Must not block.
+  // handler: called once, on a thread of the transport, with the first lost process and the reason. Must not block.
   virtual void on_lost(ControlPlane::OnLost handler) = 0;
-  // Ends what is on its way; later calls do nothing. Groups are aborted on their own. Thread-safe.
+  // Ends all transfers in flight; later calls do nothing. Groups are aborted separately. Thread-safe.
   virtual void abort(std::exception_ptr cause) noexcept = 0;
 
  protected:
   Transport() = default;
 };
 
-// Which kind this run uses: the wanted one, or the first that can join all ranks: UCX for CPUs; CUDA IPC for GPUs where all
-// processes run on one host, else NCCL. The same in every process. Throws Error: input for a kind that cannot carry these
-// ranks, unavailable for one that this build has not.
+// Returns the kind that this run uses: the wanted one, or the first that can join all ranks: UCX for CPUs; CUDA IPC for
+// GPUs where all processes run on one host, else NCCL. The same in every process. Throws Error: input for a kind that
+// cannot carry these ranks, unavailable for one that this build lacks.
 TransportKind choose_transport(const ControlPlane& control, const Mesh& mesh, DeviceKind devices, const TransportKind* wanted);
-// The control plane and the mesh outlive it.
-// Every process makes it at the same place among its calls of ControlPlane::exchange. Throws Error (unavailable, peer_lost).
+// The control plane and the mesh must outlive it. Every process makes it at the same point in its calls of
+// ControlPlane::exchange. Throws Error (unavailable, peer_lost).
 std::unique_ptr<Transport> make_transport(TransportKind kind, ControlPlane& control, const Mesh& mesh);
 
 }  // namespace pipetrain

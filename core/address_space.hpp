@@ -6,7 +6,7 @@
 
 namespace pipetrain {
 
-// In bytes; nothing where there is no limit. Thread-safe.
+// In bytes; no value where there is no limit. Thread-safe.
 std::optional<std::size_t> address_space_limit() noexcept;
 
 }  // namespace pipetrain

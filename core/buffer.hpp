@@ -17,7 +17,7 @@ constexpr std::size_t align_up(std::size_t bytes) noexcept {
   return (bytes + tensor_alignment - 1) / tensor_alignment * tensor_alignment;
 }
 
-// Owns a piece of one device's memory, aligned to tensor_alignment. Movable. Free it only when no stream uses it any more.
+// Owns a block of one device's memory, aligned to tensor_alignment. Movable. Free it only when no stream uses it any more.
 class Buffer {
  public:
   Buffer() = default;
@@ -48,10 +48,10 @@ class Buffer {
   std::function<void(void*)> release_;
 };
 
-// Hands out tensors from one piece of memory by bumping an offset. Not thread-safe.
+// Hands out tensors from one block of memory by bumping an offset. Not thread-safe.
 //
-// A measuring arena has no memory: it gives tensors without data and only counts, so that the very code that will run tells
-// beforehand how many bytes it needs.
+// A measuring arena has no memory: it gives tensors without data and only counts, so that the code that will run
+// determines beforehand how many bytes it needs.
 class Arena {
  public:
   static Arena measuring() { return Arena(); }
@@ -63,7 +63,7 @@ class Arena {
 
   std::size_t used() const noexcept { return used_; }
   std::size_t peak() const noexcept { return peak_; }
-  // Gives back everything allocated since used() returned `mark`. In-order streams make reuse safe.
+  // Frees everything allocated since used() returned `mark`. In-order streams make reuse safe.
   void rewind(std::size_t mark) noexcept { used_ = mark; }
 
  private:

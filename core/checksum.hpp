@@ -10,7 +10,7 @@ namespace pipetrain {
 
 std::uint64_t checksum(const void* data, std::size_t bytes);
 
-// The checksum of data that comes in pieces; how it is cut into pieces does not matter.
+// The checksum of data that is added in parts; the division into parts does not matter.
 class Checksum {
  public:
   Checksum();
@@ -20,7 +20,7 @@ class Checksum {
 
   void add(const void* data, std::size_t bytes);
   void add(std::uint64_t number) { add(&number, sizeof number); }
-  std::uint64_t value() const;  // of all that was added so far
+  std::uint64_t value() const;  // of all data added so far
 
  private:
   struct State;

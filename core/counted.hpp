@@ -1,4 +1,4 @@
-// Numbers with their nouns, for sentences.
+// Numbers with their nouns, for messages.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ std::size_t cgroup(const char* name) {
   return file >> bytes ? bytes : unlimited;
 }
 
-// The limit, and what this process may still map.
+// Returns the limit, and what this process may still map.
 MemoryInfo address_space() {
   const auto limit = address_space_limit();
   if (!limit) return {unlimited, unlimited};

@@ -8,8 +8,8 @@
 
 namespace pipetrain {
 
-// Throws Error(out_of_memory), naming the device, `what` and the sizes, where it has not so many bytes left: a kernel promises
-// more memory than it has and kills the process later. Thread-safe.
+// Throws Error(out_of_memory), naming the device, `what` and the sizes, where the device has fewer free bytes:
+// otherwise the kernel promises more memory than it has and kills the process later. Thread-safe.
 void require_free(const Device& device, std::size_t bytes, const std::string& what);
 
 class CpuDevice : public Device {

@@ -30,8 +30,7 @@ class CpuEvent : public Event {
 
   std::uint64_t latest() const { return recorded_.load(std::memory_order_acquire); }
   std::uint64_t begin_record() { return recorded_.fetch_add(1, std::memory_order_acq_rel) + 1; }
-  // A waiter may destroy the event as soon as the count is stored: the lock keeps the event until this function is done with
-  // it.
+  // A waiter may destroy the event as soon as the count is stored: the lock keeps the event until complete() has finished.
   ~CpuEvent() override { const std::lock_guard lock(mutex_); }
 
   void complete(std::uint64_t record) {
@@ -123,7 +122,7 @@ class ThreadStream : public CpuStream {
   }
 
   void zero(const Tensor& tensor) override {
-    // One thread alone does not fill new memory as fast as it could be filled.
+    // A single thread does not use the full bandwidth for new memory.
     enqueue([this, tensor] {
       constexpr std::size_t piece = std::size_t{8} << 20;
       const std::size_t bytes = tensor.bytes();

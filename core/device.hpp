@@ -1,5 +1,5 @@
-// What a machine computes on: its memory, streams and events. One Device object per device in use; it outlives its streams,
-// events and buffers.
+// A device that computes: its memory, streams and events. There is one Device object per device in use; it outlives its
+// streams, events and buffers.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct DeviceId {
 std::string to_string(const DeviceId& id);  // "cpu:0"
 
 struct MemoryInfo {
-  std::size_t total = 0;  // bytes the device has; for the CPU, what this process may use
-  std::size_t free = 0;   // bytes still to be had
+  std::size_t total = 0;  // bytes of the device; for the CPU, of what this process may use
+  std::size_t free = 0;   // bytes that can still be allocated
 };
 
 class Device {
@@ -36,19 +36,20 @@ class Device {
   virtual MemoryInfo memory() const = 0;
   // Uninitialised. Throws Error(out_of_memory) that names the device, `what` and the sizes. Thread-safe.
   virtual Buffer allocate(std::size_t bytes, const std::string& what) = 0;
-  // Host memory that this device's streams copy to and from without stopping the host: locked pages for a GPU, ordinary memory
-  // for the CPU. Thread-safe.
+  // Allocates host memory that this device's streams copy to and from without stopping the host: locked pages for a
+  // GPU, ordinary memory for the CPU. Thread-safe.
   virtual Buffer allocate_host(std::size_t bytes, const std::string& what) { return allocate(bytes, what); }
   virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
-  // An event that also keeps the time at which it completed; it costs somewhat more than make_event's.
+  // Returns an event that also keeps the time at which it completed; it costs somewhat more than make_event's.
   virtual std::unique_ptr<Event> make_timing_event() = 0;
-  // Seconds between the latest records of two completed timing events of this device, within some microseconds. Throws Error
-  // when a record failed with its stream.
+  // Returns the seconds between the latest records of two completed timing events of this device, within some
+  // microseconds. Throws Error when a record failed with its stream.
   virtual double seconds_between(const Event& begin, const Event& end) const = 0;
-  // When the latest record of a completed timing event completed, in nanoseconds of the host's steady clock: one clock for all
-  // devices. A GPU's own clock drifts from it by some microseconds a second, so align_clock() compares the two; the stream must
-  // be idle, and the host waits some microseconds for it. Not thread-safe, unlike the others. Throws like seconds_between().
+  // steady_nanoseconds() returns the time at which the latest record of a completed timing event completed, on the
+  // host's steady clock, which all devices share. A GPU's own clock drifts from it by some microseconds a second, so
+  // align_clock() compares the two; the stream must be idle, and the host waits some microseconds for it. Not
+  // thread-safe, unlike the others. Throws like seconds_between().
   virtual void align_clock(Stream& idle) = 0;
   virtual std::int64_t steady_nanoseconds(const Event& event) const = 0;
 
@@ -56,13 +57,13 @@ class Device {
   Device() = default;
 };
 
-// A CPU device: one stream thread per stream, and `threads` compute threads (the stream's own included) that share the tiles of
-// one operation. Results do not depend on `threads`. Throws Error(input) when threads < 1.
+// Returns a CPU device: one stream thread per stream, and `threads` compute threads (including the stream's own) that
+// share the tiles of one operation. Results do not depend on `threads`. Throws Error(input) when threads < 1.
 std::unique_ptr<Device> make_cpu_device(int index, int threads);
 
-// The GPU with this CUDA ordinal. Throws Error(unavailable) in a build without CUDA or on a machine without that GPU.
+// Returns the GPU with this CUDA ordinal. Throws Error(unavailable) in a build without CUDA or on a machine without that GPU.
 std::unique_ptr<Device> make_cuda_device(int index);
-// GPUs this process can use; 0 in a build without CUDA.
+// Returns the number of GPUs that this process can use; 0 in a build without CUDA.
 int cuda_device_count();
 
 }  // namespace pipetrain

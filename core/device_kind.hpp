@@ -1,4 +1,4 @@
-// The kinds of devices that there are.
+// The kinds of devices.
 #pragma once
 
 namespace pipetrain {

@@ -1,15 +1,16 @@
-// What the maker says of a device.
+// Properties of a device that depend on its model.
 #pragma once
 
 #include <string>
 
 namespace pipetrain {
 
-// Of the GPU with this CUDA ordinal: "NVIDIA H200". Empty in a build without CUDA, or where there is no such GPU.
+// Returns the name of the GPU with this CUDA ordinal: "NVIDIA H200". Empty in a build without CUDA, or where there is
+// no such GPU.
 std::string cuda_device_name(int index);
 
-// Whether it multiplies matrices of 8 bits as training asks for (e4m3 by e5m2, one scale a matrix): Hopper GPUs and later ones.
-// False in a build without CUDA, or where there is no such GPU.
+// True when the GPU multiplies 8-bit matrices as training requires (e4m3 by e5m2, one scale per matrix): Hopper and
+// later. False in a build without CUDA, or where there is no such GPU.
 bool cuda_multiplies_fp8(int index);
 
 }  // namespace pipetrain

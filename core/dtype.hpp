@@ -5,7 +5,7 @@
 
 namespace pipetrain {
 
-// e4m3, e5m2: 8 bits, with as many of exponent and mantissa (Micikevicius et al. 2022).
+// e4m3, e5m2: 8 bits, named after their bits of exponent and mantissa (Micikevicius et al. 2022).
 enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, e4m3, e5m2 };
 
 std::size_t size_of(DType dtype) noexcept;    // bytes of one element

@@ -32,7 +32,7 @@ SharedSetting& SharedSetting::operator=(const SharedSetting& other) noexcept {
 }
 
 SharedSetting::~SharedSetting() {
-  // The last owner sees what the others did before it deletes.
+  // The last owner sees the changes of the others before it deletes.
   if (counted_ != nullptr && counted_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete counted_;
 }
 

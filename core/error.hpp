@@ -1,4 +1,4 @@
-// The one error type of every room. Library code throws it; only apps/ turns it into an exit status.
+// The only error type of the library. Only apps/ turns it into an exit status.
 #pragma once
 
 #include <stdexcept>
@@ -7,22 +7,22 @@
 namespace pipetrain {
 
 enum class ErrorKind {
-  input,          // the command line, a file or data given is wrong, or cannot be read or written
+  input,          // the command line, a given file or given data is wrong, or cannot be read or written
   out_of_memory,  // a device or the host has too little memory
   numeric,        // a loss or a norm is not finite
   aborted,        // stopped because another part of the run failed, or on request
   peer_lost,      // an actor, a worker, a process or a link went away
   unavailable,    // this build or this machine lacks what was asked for
-  internal,       // a broken promise inside pipetrain: a bug
+  internal,       // a bug of pipetrain
 };
 
-// The setting that is wrong: its name, which is the option's without dashes ("seq-len"), and its value ("3"), empty where none
-// was given.
+// The setting at fault: its name, which is the option's without dashes ("seq-len"), and its value ("3"), empty where
+// none was given.
 struct Setting {
   std::string name, value;
 };
 
-// A setting, or none, that copies share: copies of an exception must not throw. Thread-safe to copy.
+// A setting, or none, that copies share, because copies of an exception must not throw. Thread-safe to copy.
 class SharedSetting {
  public:
   SharedSetting() noexcept = default;
@@ -38,23 +38,23 @@ class SharedSetting {
   Counted* counted_ = nullptr;
 };
 
-// what() is one line a user can act on: what, where, what to do. It may quote files and names that hold anything: control
-// characters become escapes such as \n and \x1b. Thread-safe to copy.
+// what() is one line that a user can act on: what, where, what to do. It may quote files and names with any bytes:
+// control characters become escapes such as \n and \x1b. Thread-safe to copy.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& what);
-  // what() is "tp 3: " and then `why`, or "seq-len: " where the setting had no value. How a user spells the setting, as an
-  // option or as a key of a file, is for the program that reads settings to add.
+  // what() is "tp 3: " and then `why`, or "seq-len: " where the setting had no value. The program that reads settings
+  // adds how users spell them, as an option or as a key of a file.
   Error(ErrorKind kind, Setting setting, const std::string& why);
-  // what() is "stage 1, tp rank 0, replica 0: " and then `why`: the error names the part of the run where it happened.
+  // what() is "stage 1, tp rank 0, replica 0: " and then `why`: the error names the part of the run in which it happened.
   static Error at(const std::string& place, ErrorKind kind, const std::string& why);
-  // One that travelled as data: `what` is the whole line.
+  // Makes an error that was sent as data: `what` is the whole line.
   Error(ErrorKind kind, const std::string& what, const Setting* setting, bool names_place);
 
   ErrorKind kind() const noexcept { return kind_; }
-  // Whether what() says already where in the run it happened, so that nobody need add it.
+  // True when what() already names the part of the run in which it happened, so that nobody adds it.
   bool names_place() const noexcept { return names_place_; }
-  // Null where the error is not about one setting. As long as the error or a copy of it lives.
+  // Null where the error is not about one setting. Valid as long as the error or a copy of it.
   const Setting* setting() const noexcept { return setting_.get(); }
 
  private:
@@ -63,10 +63,10 @@ class Error : public std::runtime_error {
   bool names_place_ = false;
 };
 
-// The word used in reports, e.g. "out of memory".
+// Returns the word for reports, e.g. "out of memory".
 const char* to_string(ErrorKind kind) noexcept;
 
-// The process exit status of the command-line contract: 2 for input, else 1.
+// Returns the exit status of the command-line contract: 2 for input, else 1.
 int exit_status(ErrorKind kind) noexcept;
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// Escapes for text that quotes files and names, which may hold anything.
+// Escapes for text that quotes files and names with arbitrary bytes.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace pipetrain {
 
-// "\n", "\r" or "\t" in two characters, any other byte as "\x1b".
+// Returns "\n", "\r" or "\t" in two characters, any other byte as "\x1b".
 std::string escape_of(char c);
-// The text on one line: an escape stands for each control character of ASCII.
+// Returns the text on one line, with an escape for each ASCII control character.
 std::string escape_controls(std::string_view text);
 
 }  // namespace pipetrain

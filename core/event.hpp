@@ -1,8 +1,8 @@
 // A point in a stream's order that other streams and the host can wait for.
 //
-// An event may be recorded again and again; wait() and query() speak of the latest record made before the call. Whoever lets
-// another thread wait must hand the event over after record() returned (an actor message does this), and may record it again
-// only once every waiter of the previous record has finished.
+// An event may be recorded repeatedly; wait() and query() refer to the latest record before the call. Before another
+// thread waits, the event must be handed over to it after record() returned (an actor message does this). It may be
+// recorded again only once every waiter of the previous record has finished.
 #pragma once
 
 namespace pipetrain {

@@ -1,6 +1,6 @@
-// Numbers of 16 bits, bf16 and IEEE 754 binary16 (f16), to and from fp32. Widening is exact; rounding is to nearest, ties to
-// even, an infinity stays one, and NaN stays NaN. Without branches, so that loops over them become vector code; always inlined,
-// because files are compiled for different processors.
+// Converts 16-bit numbers, bf16 and IEEE 754 binary16 (f16), to and from fp32. Widening is exact; rounding is to
+// nearest, ties to even; infinity and NaN are kept. The functions have no branches, so that loops over them vectorise,
+// and are always inlined, because files are compiled for different processors.
 #pragma once
 
 #include <bit>
@@ -30,7 +30,7 @@ namespace pipetrain {
 [[gnu::always_inline]] inline std::uint16_t to_f16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = bits >> 16 & 0x8000U, magnitude = bits & 0x7fffffffU;
-  // Subnormal: a multiple of 2^-24, which the sum with 1/2 rounds to. What is larger is not taken from here.
+  // Subnormal: a multiple of 2^-24, to which the sum with 1/2 rounds. Larger numbers do not use this value.
   constexpr std::uint32_t half = 0x3f000000U;
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(half)) - half;

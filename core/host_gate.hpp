@@ -1,5 +1,5 @@
-// A count that a thread of the host raises and that streams wait for: so whoever reads or writes files hands work to a stream,
-// and the thread that enqueues waits for neither.
+// A counter that a host thread raises and that streams wait for. It lets file I/O threads order their work with a
+// stream while the enqueueing thread waits for neither.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace pipetrain {
 
-// The count begins at 0. It outlives what streams wait for.
+// The counter begins at 0. It must outlive the waits of streams.
 class HostGate {
  public:
   virtual ~HostGate() = default;
   HostGate(const HostGate&) = delete;
   HostGate& operator=(const HostGate&) = delete;
 
-  // Enqueued: later work of the stream, which is of the gate's device, waits until the count has reached this one. Counts may
-  // wrap around: one is reached while their difference, as a signed number, is not negative.
+  // Enqueued: later work of the stream, which must be of the gate's device, waits until the counter has reached
+  // `count`. Counts may wrap around: one is reached while their difference, as a signed number, is not negative.
   virtual void wait(Stream& stream, std::uint32_t count) = 0;
-  // Raises the count. What this thread has written by then is seen by work that waited for it. Thread-safe.
+  // Raises the counter. Work that waited for it sees everything that this thread wrote before. Thread-safe.
   virtual void open(std::uint32_t count) = 0;
 
  protected:
   HostGate() = default;
 };
 
-// Throws Error(unavailable) where a GPU's driver lacks it.
+// Throws Error(unavailable) where a GPU's driver does not support it.
 std::unique_ptr<HostGate> make_host_gate(Device& device);
 std::unique_ptr<HostGate> make_cuda_host_gate(Device& device);
 

@@ -1,4 +1,4 @@
-// How many threads load a rank's tensors.
+// The number of threads that load a rank's tensors.
 #pragma once
 
 #include "core/device.hpp"

@@ -142,7 +142,7 @@ std::vector<std::vector<int>> Mesh::groups(std::initializer_list<Axis> axes) con
   return groups;
 }
 
-// The rank's number in the mesh without those axes: groups have the order of their first ranks.
+// Returns the rank's number in the mesh without those axes: groups are ordered by their first ranks.
 int Mesh::group_index(int rank, std::initializer_list<Axis> axes) const {
   const MeshCoordinate own = at(rank);
   int index = 0;

@@ -1,5 +1,5 @@
-// Streams that another library of this process made, by their native handle (cudaStream_t as a number): so that its work can be
-// ordered with ours by our events.
+// Streams of another library in this process, given by their native handle (cudaStream_t as a number), so that its work
+// can be ordered with this library's by events.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pipetrain {
 
-// As Stream::record() and Stream::wait(), of a stream of the GPU with this number. Throw Error: unavailable in a build without
-// CUDA, and what CUDA refuses.
+// As Stream::record() and Stream::wait(), for a stream of the GPU with this number. They throw Error: unavailable in a
+// build without CUDA, and CUDA's failures.
 void record_on_native(Event& event, std::uintptr_t stream, int device);
 void let_native_wait(const Event& event, std::uintptr_t stream, int device);
 

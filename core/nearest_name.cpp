@@ -31,7 +31,7 @@ namespace {
 // The table of edits grows with the product of both lengths.
 constexpr std::size_t longest_name = 64;
 
-// Null when there is none.
+// Returns null when there is none.
 const std::string* shortest_beginning_with(const std::string& beginning, const std::vector<std::string>& candidates) {
   const std::string* shortest = nullptr;
   for (const std::string& candidate : candidates)

@@ -8,15 +8,16 @@
 
 namespace pipetrain {
 
-// The form in which names are compared: lower case, with dashes for underscores.
+// Returns the form in which names are compared: lower case, with dashes for underscores.
 std::string normalised_name(std::string_view name);
 
-// Edits that turn one into the other: insert, delete, replace, swap neighbours (optimal string alignment).
+// Returns the number of edits that turn one into the other: insert, delete, replace, swap neighbours (optimal string
+// alignment).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The shortest candidate that begins with `name`, if `name` has three letters or more. Else the candidate with the fewest
-// edits, if they are few; of two equally near ones the longer, because people leave letters out more often than they add some.
-// Nothing for names of more than 64 letters, whose table of edits would take long to fill.
+// Returns the shortest candidate that begins with `name`, if `name` has at least three letters; else the candidate with
+// the fewest edits, if they are few. Of two equally near ones it returns the longer, because people omit letters more
+// often than they add some. No value for names of more than 64 letters, whose table of edits would take long to fill.
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// Stands in for the CUDA device in a build without CUDA.
+// Replaces the CUDA device in a build without CUDA.
 #include "core/device.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"

@@ -23,10 +23,10 @@ void on_threads(unsigned threads, std::size_t count, const std::function<void(st
     }
   };
   std::vector<std::thread> others;
-  others.reserve(threads);  // what throws below must leave those that run in their place
+  others.reserve(threads);  // may throw only before threads are started
   try {
     for (unsigned i = 1; i < std::min<std::size_t>(threads, count); ++i) others.emplace_back(run);
-  } catch (const std::exception&) {  // no more threads, or no memory for one: those there are do the work
+  } catch (const std::exception&) {  // no more threads, or no memory for one: the started ones do the work
   }
   run();
   for (auto& other : others) other.join();

@@ -10,11 +10,11 @@ namespace pipetrain {
 
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-// The two halves of a 64-bit number, as keys and counters take it.
+// The two halves of a 64-bit number, for keys and counters.
 constexpr std::uint32_t low_word(std::uint64_t value) noexcept { return static_cast<std::uint32_t>(value); }
 constexpr std::uint32_t high_word(std::uint64_t value) noexcept { return static_cast<std::uint32_t>(value >> 32); }
 
-// Many counters side by side, word by word: the inner loops vectorise.
+// Many counters side by side, word by word, so that the inner loops vectorise.
 template <std::size_t lanes>
 using PhiloxWords = std::array<std::array<std::uint32_t, lanes>, 4>;
 

@@ -1,8 +1,8 @@
-// Collectives between the ranks of a group, as one rank sees them. comm/ implements it.
+// Collectives between the ranks of a group, from the view of one rank. comm/ implements them.
 //
 // Every member must enqueue the same collectives in the same order. All calls only enqueue; inputs must be ready in the
-// stream's order, outputs are. Over processes, GPU memory that a member's collectives touch must be allocated before its first
-// one, and outlive the last. Sums add in rank order whatever the transport, so that results are reproducible to the bit.
+// stream's order, and outputs then are. Over processes, GPU memory that a member's collectives use must be allocated before its
+// first one, and outlive the last. Sums add in rank order on every transport, so that results are reproducible to the bit.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace pipetrain {
 
-// How `total` rows are cut over ranks: contiguous, in rank order; evenly (the first total % ranks one longer), or where it is
-// told to.
+// The division of `total` rows over ranks: contiguous, in rank order; even (the first total % ranks get one more), or
+// at given cuts.
 class RowSplit {
  public:
   RowSplit(std::int64_t total, int ranks) : total_(total), ranks_(ranks) {}
-  // cuts: where each rank's rows begin, not falling, from 0 on, and at last the total.
+  // cuts: the first row of each rank, in ascending order from 0 on, then the total.
   explicit RowSplit(std::vector<std::int64_t> cuts)
       : total_(cuts.back()), ranks_(static_cast<int>(cuts.size()) - 1), cuts_(std::move(cuts)) {}
   std::int64_t total() const noexcept { return total_; }
@@ -42,12 +42,12 @@ class RowSplit {
 
 enum class Reduction { sum, max };
 
-// Collectives that move a tensor in pieces, each rank's rows (RowSplit) being one, so that matrix products work on some pieces
-// while others are on their way. As with Group's, every member must call the same in the same order; a call may hold up the
-// host until the other members have made theirs.
+// Collectives that move a tensor in pieces (one per rank: its rows in RowSplit), so that matrix products compute on
+// some pieces while others are in flight. As in Group, every member must make the same calls in the same order; a call
+// may block the host until the other members have made theirs.
 class PiecewiseTransfer {
  public:
-  // Enqueues on the call's stream what reads or writes the rows [begin, end) of the full tensor.
+  // Enqueues work on the call's stream that reads or writes the rows [begin, end) of the full tensor.
   using Work = std::function<void(std::int64_t begin, std::int64_t end)>;
 
   virtual ~PiecewiseTransfer() = default;
@@ -55,19 +55,19 @@ class PiecewiseTransfer {
   PiecewiseTransfer& operator=(const PiecewiseTransfer&) = delete;
 
   // Group::all_gather; `use` is called for each piece and may read its rows, but this rank's own rows only from `shard`.
-  // `meanwhile`, if any, is called once, when this rank's shard is on its way and before the others' pieces are waited for: it
-  // enqueues work that has nothing to do with either tensor. Not where the transfer fails before. In it one other call, of
-  // either kind, may begin that ends after this one, on another host thread that takes turns with this one.
+  // `meanwhile`, if any, is called once, after this rank's shard has been sent and before the wait for other pieces: it
+  // enqueues work that uses neither tensor. It is not called where the transfer fails before. During it, another host thread
+  // that alternates with this one may begin one other call of either kind, which ends after this one.
   virtual void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
                       const std::function<void()>& meanwhile) = 0;
-  // Rows are cut evenly: received [size, count(rank), ...] = this rank's rows of every member's `full` [total, ...], in rank
-  // order, but for its own, which stay where they are. `make` is called for each piece and writes its rows; `meanwhile` as in
-  // gather().
+  // Rows are divided evenly: received [size, count(rank), ...] = this rank's rows of every member's `full` [total,
+  // ...], in rank order, except its own, which stay where they are. `make` is called for each piece and writes its
+  // rows; `meanwhile` as in gather().
   virtual void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
                         const std::function<void()>& meanwhile) = 0;
 
-  // Blocks until this rank moves nothing any more. Call it before any member's memory is freed, also after a failure: streams
-  // then no longer wait for what still travels.
+  // Blocks until this rank moves nothing any more. Call it before any member's memory is freed, also after a failure,
+  // when streams no longer wait for transfers in flight.
   virtual void wait_until_idle() noexcept = 0;
 
  protected:
@@ -83,14 +83,14 @@ class Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // full [total, ...] = the members' shards [count(rank), ...] in rank order; rows: the same in all members. A shard may be its
-  // own place in `full`.
+  // full [total, ...] = the members' shards [count(rank), ...] in rank order; rows: the same in all members. A shard
+  // may be its own range of `full`.
   virtual void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) = 0;
   void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) {
     all_gather(stream, shard, full, RowSplit(full.rows(), size()));
   }
-  // shard [count(rank), ...] = the rank-ordered sum of every member's rows of `full` [total, ...] that this rank owns. It may
-  // be their place in `full`.
+  // shard [count(rank), ...] = the rank-ordered sum of every member's rows of `full` [total, ...] that this rank owns.
+  // It may be their range of `full`.
   virtual void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) = 0;
   void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) {
     reduce_scatter(stream, full, shard, RowSplit(full.rows(), size()));
@@ -98,14 +98,14 @@ class Group {
   // tensor = reduction over the members, element by element, in rank order; f32 and f64.
   virtual void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) = 0;
 
-  // target = `source` of the member before this one; of the last one, for the first. Of one size in all members, and apart.
-  // A call may hold up the host until the other members have made theirs.
+  // target = `source` of the previous member; the first member gets the last one's. They have the same size in all
+  // members, and do not overlap. A call may block the host until the other members have made theirs.
   virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
 
-  // How this group moves tensors in pieces; null where that would gain nothing.
+  // The group's transfers in pieces; null where they would gain nothing.
   virtual PiecewiseTransfer* in_pieces() { return nullptr; }
 
-  // Ends every member's waiting and later collectives with this cause: their streams fail. Thread-safe.
+  // Ends every member's waits and later collectives with this cause: their streams fail. Thread-safe.
   virtual void abort(std::exception_ptr cause) = 0;
 
  protected:

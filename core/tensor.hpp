@@ -26,7 +26,7 @@ class Shape {
     return dims_[static_cast<std::size_t>(axis)];
   }
   std::int64_t elements() const noexcept;  // 1 for rank 0
-  // The same but for one axis.
+  // Returns the same shape with another size of one axis.
   Shape with(int axis, std::int64_t size) const {
     assert(axis >= 0 && axis < rank_ && size >= 0);
     Shape other = *this;
@@ -49,7 +49,7 @@ struct Tensor {
 
   std::int64_t elements() const noexcept { return shape.elements(); }
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(elements()) * size_of(dtype); }
-  // Rows of the first axis, columns of all others together.
+  // Rows of the first axis, and columns of all others together.
   std::int64_t rows() const { return shape[0]; }
   std::int64_t cols() const { return shape[0] == 0 ? 0 : elements() / shape[0]; }
 
@@ -60,9 +60,9 @@ struct Tensor {
     return static_cast<T*>(data);
   }
 
-  // Rows [begin, end) of the first axis, same other axes.
+  // Returns the rows [begin, end) of the first axis, with the same other axes.
   Tensor row_range(std::int64_t begin, std::int64_t end) const;
-  // The same elements in another shape of equal count.
+  // Returns the same elements in another shape of equal count.
   Tensor reshaped(const Shape& other) const;
 };
 

@@ -19,12 +19,12 @@ void check_threads(int count) {
   try {
     while (std::ssize(threads) < count) {
       threads.emplace_back([&end] {
-        std::free(std::malloc(1024));  // as the program's threads do; it makes the C library reserve an arena for the thread
+        std::free(std::malloc(1024));  // makes the C library reserve an arena for the thread, as in the program's threads
         end.wait(false);
       });
     }
-  } catch (const std::system_error&) {  // there is no thread for it: reported below
-  } catch (const std::bad_alloc&) {     // nor memory
+  } catch (const std::system_error&) {  // the thread cannot be started: reported below
+  } catch (const std::bad_alloc&) {     // there is no memory for it
   }
   end = true;
   end.notify_all();

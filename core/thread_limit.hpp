@@ -3,8 +3,8 @@
 
 namespace pipetrain {
 
-// Throws Error(unavailable) unless this process can start so many more threads, by starting and ending them. Libraries that
-// start threads of their own, CAF among them, end the process or hang when only some of theirs start.
+// Throws Error(unavailable) unless this process can start so many more threads; tries by starting and ending them.
+// Libraries that start their own threads, such as CAF, abort or hang when only some of them start.
 void check_threads(int count);
 
 }  // namespace pipetrain

@@ -29,7 +29,7 @@ TilePool::TilePool(int helpers) {
   helpers_.reserve(static_cast<std::size_t>(helpers));
   try {
     for (int i = 0; i < helpers; ++i) helpers_.emplace_back([this] { help(); });
-  } catch (...) {  // no more threads; those that run must end before they go
+  } catch (...) {  // no more threads; the started ones must end before they are destroyed
     end_helpers();
     throw;
   }

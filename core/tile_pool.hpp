@@ -19,11 +19,11 @@ class TilePool {
   TilePool(const TilePool&) = delete;
   TilePool& operator=(const TilePool&) = delete;
 
-  // The helpers, and the thread that runs an operation.
+  // The number of helpers, plus the thread that runs an operation.
   unsigned threads() const { return static_cast<unsigned>(helpers_.size()) + 1; }
 
-  // Calls tile(i) for i in [0, tiles) on this thread and the helpers; returns when all are done, throwing the first exception
-  // of a tile. While another thread is inside, the caller runs its tiles alone.
+  // Calls tile(i) for i in [0, tiles) on this thread and the helpers; returns when all have finished, throwing the
+  // first exception of a tile. While another thread is inside, the caller runs its tiles alone.
   void run(std::int64_t tiles, const std::function<void(std::int64_t)>& tile);
 
  private:
@@ -31,8 +31,8 @@ class TilePool {
   void end_helpers();
   void work_on_tiles();
 
-  // A job is open while bit 0 of state_ is set; the other bits count helpers inside it. A helper enters only an open job, so a
-  // late one never touches the job after it ended.
+  // A job is open while bit 0 of state_ is set; the other bits count helpers inside it. A helper enters only an open
+  // job, so a late one never touches a job that has ended.
   static constexpr std::uint32_t open = 1, one_helper = 2;
   std::atomic<std::uint32_t> state_{0};
   std::atomic<std::uint32_t> generation_{0};

@@ -1,5 +1,5 @@
-// Plain data as bytes, for messages between processes: little-endian, floats as their bits, lengths before what they count.
-// A reader never reads past its bytes and never allocates more than they could hold, whatever they claim.
+// Encodes plain data as bytes, for messages between processes: little-endian, floats as their bits, lengths before
+// contents. A reader never reads past its bytes and never allocates more than they could hold, whatever they claim.
 #pragma once
 
 #include <bit>
@@ -41,7 +41,7 @@ class WireWriter {
     number(static_cast<std::uint32_t>(value.size()));
     raw(value.data(), value.size());
   }
-  // each(element) writes one.
+  // each(element) writes one element.
   template <class Range, class Each>
   void list(const Range& range, Each each) {
     number(static_cast<std::uint32_t>(range.size()));
@@ -73,7 +73,7 @@ class WireReader {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
-  // A number of an enumeration whose last value is `last`; negative ones and those above it are refused.
+  // Reads an enumerator up to `last`; refuses negative and larger values.
   template <class Enum>
   requires std::is_enum_v<Enum> Enum choice(Enum last) {
     const auto value = number<std::underlying_type_t<Enum>>();
@@ -90,7 +90,7 @@ class WireReader {
     return {reinterpret_cast<const char*>(part.data()), part.size()};
   }
   std::span<const std::byte> bytes() { return take(number<std::uint32_t>()); }
-  // How many elements follow, each of at least `least_bytes` (> 0).
+  // Reads the number of following elements, each of at least `least_bytes` (> 0).
   std::size_t count(std::size_t least_bytes) {
     const std::size_t elements = number<std::uint32_t>();
     if (elements > rest_.size() / least_bytes) refuse("more elements than bytes");
@@ -98,7 +98,7 @@ class WireReader {
   }
 
   std::size_t left() const { return rest_.size(); }
-  // Throws when anything is left.
+  // Throws when any bytes are left.
   void end() const {
     if (!rest_.empty()) refuse("more bytes than it should");
   }

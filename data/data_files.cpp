@@ -19,16 +19,16 @@ namespace pipetrain {
 struct DataFile {
   std::filesystem::path path;
   const DataFormat* format = nullptr;
-  std::optional<JsonlKind> rows;  // of files of rows
+  std::optional<JsonlKind> rows;  // set for files of rows
 
   bool has_ids() const { return rows && rows->form == RowForm::ids; }
-  // Whose rows say which of their tokens count.
+  // Returns true if the rows say which of their tokens count.
   bool has_answers() const { return rows && (rows->form == RowForm::answer || rows->form == RowForm::messages); }
 };
 
 DataFiles::DataFiles(const DatasetOptions& options, const TextReaders& readers, const std::filesystem::path& path)
     : options_(options), tokenizer_(readers.tokenizer), unread_(readers.unread), name_(path.string()) {
-  std::vector<DataFile> files;  // all are looked at before any is read
+  std::vector<DataFile> files;  // all are checked before any is read
   for (std::filesystem::path& file : list_data_files(path, options.setting)) {
     DataFile& one = files.emplace_back();
     one.path = std::move(file);
@@ -98,7 +98,7 @@ void DataFiles::finish_texts() {
 
 void DataFiles::add_rows(std::shared_ptr<const RowTable> rows) { runs_.push_back({std::move(rows), {}, false}); }
 
-// Bytes get a marker between documents; ids have what ends each in them.
+// Byte streams get a marker between documents; id streams already have an end token in each.
 void DataFiles::add_stream(std::unique_ptr<TokenStream> stream, bool with_marker) {
   if (runs_.empty() || runs_.back().rows || runs_.back().with_marker != with_marker)
     runs_.push_back({nullptr, {}, with_marker});

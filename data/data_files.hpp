@@ -1,4 +1,4 @@
-// The files of one input of a run, as a dataset. Internal to data/.
+// Reads the files of one input of a run as a dataset. Internal to data/.
 #pragma once
 
 #include <filesystem>
@@ -16,24 +16,24 @@ namespace pipetrain {
 
 struct DataFile;
 
-// Neighbouring files of documents are packed together, so that short files are not lost; likewise files of rows of text are
+// Adjacent files of documents are packed together, so that short files are not lost; adjacent files of rows of text are
 // tokenized together.
 class DataFiles {
  public:
-  // What all inputs of a run share; both outlive them.
+  // The readers that all inputs of a run share; both must outlive the DataFiles.
   struct TextReaders {
     const Tokenizer* tokenizer = nullptr;  // null: bytes are tokens
-    UnreadKeys* unread = nullptr;          // of the rows
+    UnreadKeys* unread = nullptr;          // collects unknown keys of the rows
   };
-  // Reads all rows that are samples of their own. `options` must outlive this. Throws Error(input) as open_dataset().
+  // Reads all rows that are samples of their own. `options` must outlive this object. Throws Error(input) as open_dataset().
   DataFiles(const DatasetOptions& options, const TextReaders& readers, const std::filesystem::path& path);
 
-  std::int64_t longest_row() const;  // what a model reads of the longest such row; 0: there is none
-  // Called once.
+  std::int64_t longest_row() const;  // the ids that a model reads of the longest such row; 0: there is none
+  // Call it once.
   std::unique_ptr<Dataset> dataset(std::int64_t sequence_length);
 
  private:
-  // Neighbouring files of one kind: rows, or else streams of documents, with a marker between or without.
+  // Adjacent files of one kind: rows, or streams of documents with or without a marker between them.
   struct Run {
     std::shared_ptr<const RowTable> rows;
     std::vector<std::unique_ptr<TokenStream>> streams;
@@ -53,10 +53,10 @@ class DataFiles {
   const DatasetOptions& options_;
   const Tokenizer* tokenizer_;
   UnreadKeys* unread_;
-  std::unique_ptr<Tokenizer> bytes_;  // for rows where there is no tokenizer
+  std::unique_ptr<Tokenizer> bytes_;  // for rows, if there is no tokenizer
   std::string name_;
   std::vector<Run> runs_;
-  // Files of text to tokenize together: as documents to pack, or as rows.
+  // Files of text to tokenize together, as documents to pack or as rows.
   std::vector<std::filesystem::path> texts_;
   Pack texts_pack_ = Pack::documents;
   bool texts_are_rows_ = false;

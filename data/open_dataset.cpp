@@ -23,7 +23,7 @@ namespace {
   throw Error(ErrorKind::input, {name, value}, why);
 }
 
-// What is wrong with a length, or nothing.
+// Returns what is wrong with a length, or nothing.
 std::string wrong_length(std::int64_t length, std::int64_t max_positions) {
   if (length < 1) return "a sample needs at least 2 tokens, one to read and one to predict";
   if (max_positions > 0 && length > max_positions)
@@ -38,7 +38,7 @@ std::int64_t checked_length(std::int64_t length, const DatasetOptions& options) 
   return length;
 }
 
-// longest: of rows that are samples, 0 for none.
+// longest: the longest row that is a sample, 0 if there is none.
 std::int64_t choose_sequence_length(const DatasetOptions& options, std::int64_t longest) {
   if (options.sequence_length != 0) return checked_length(options.sequence_length, options);
   if (longest > 0) return longest;
@@ -47,7 +47,7 @@ std::int64_t choose_sequence_length(const DatasetOptions& options, std::int64_t 
   return checked_length(options.default_sequence_length, options);
 }
 
-// Null where bytes are tokens.
+// Returns null if bytes are tokens.
 std::unique_ptr<Tokenizer> open_text_tokenizer(const DatasetOptions& options) {
   if (options.tokenizer.empty()) return nullptr;
   auto tokenizer = open_tokenizer(options.tokenizer);

@@ -33,10 +33,10 @@ bool is_nothing(const Json& value) {
   return value.is_null() || ((value.is_array() || value.is_object()) && value.empty());
 }
 
-// Of a key that is not read. Weights are of training alone: nothing is learned here.
+// Returns true for a key whose value would change the prompt. Weights matter to training alone, so they may be ignored.
 bool says_more(KeyMeaning meaning) { return meaning == KeyMeaning::content || meaning == KeyMeaning::unknown; }
 
-// A chat template may render whatever a message has: a built-in one only roles and texts.
+// A chat template may render any field of a message; the built-in ones render roles and texts only.
 void add_messages(const Json& list, const std::string& place, Prompt& prompt) {
   if (!list.is_array()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
   const auto refuse_built_in = [&](const std::string& why) {

@@ -41,7 +41,7 @@ TokenizedDocuments tokenize_one(std::string_view text, const TextReading& readin
   return documents;
 }
 
-// The rows of one file, which have the form of its first one.
+// The rows of one file, all of the form of its first one.
 class RowFile {
  public:
   RowFile(const fs::path& path, const TextReading& reading)
@@ -84,7 +84,7 @@ class RowFile {
     return std::all_of(row.texts.begin(), row.texts.end(), [](std::string_view text) { return text.empty(); });
   }
   RowLimits limits() const { return reading_.limits.value_or(RowLimits{}); }
-  // What is wrong with the last document as a sample, or nothing.
+  // Returns what is wrong with the last document as a sample, or nothing.
   std::string wrong_sample(const TokenizedDocuments& documents) const {
     if (!reading_.limits) return "";
     const std::size_t ends = documents.ends.size(), begin = ends < 2 ? 0 : documents.ends[ends - 2];
@@ -96,14 +96,14 @@ class RowFile {
   const TextReading& reading_;
 };
 
-// What one thread encodes at a time.
+// The text that one thread encodes at a time.
 struct TextPart {
   std::shared_ptr<const RowFile> rows;  // null for a text file
   fs::path text;
   std::int64_t begin = 0, end = 0;
 };
 
-// The parts of files, one after the other.
+// The parts of all files, in order.
 class TextParts {
  public:
   TextParts(const std::vector<fs::path>& files, const TextReading& reading) : files_(files), reading_(reading) {}
@@ -165,7 +165,7 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // The next result; nothing at the end. Throws what its part threw.
+  // Returns the next result; nothing at the end. Throws the error of its part.
   std::optional<TokenizedDocuments> next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return results_.contains(taken_) || (ended_ && taken_ == given_); });
@@ -202,7 +202,8 @@ class Workers {
     }
   }
 
-  // The next part for this thread; nothing at the end. A file that cannot be opened fails when its result is due.
+  // Takes the next part for this thread; returns nothing at the end. If a file cannot be opened, the error is thrown
+  // when its result is due.
   std::optional<std::size_t> take_turn(std::optional<TextPart>& part, std::exception_ptr& failure) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopped_ || ended_ || given_ < taken_ + most_waiting_; });
@@ -248,7 +249,7 @@ class TokensInMemory : public TokenStream {
   std::vector<std::uint64_t> ends_;  // of the documents
 };
 
-// fill(take) calls take(documents) for all.
+// fill(take) must call take(documents) for all documents.
 template <class Fill>
 std::unique_ptr<TokenStream> in_memory(const Tokenizer& tokenizer, const Fill& fill) {
   const auto make = [&](auto stream) -> std::unique_ptr<TokenStream> {
@@ -263,7 +264,7 @@ std::unique_ptr<TokenStream> in_memory(const Tokenizer& tokenizer, const Fill& f
 
 void tokenize_files(const std::vector<fs::path>& files, const TextReading& reading,
                     const std::function<void(TokenizedDocuments&&)>& take) {
-  RowEncoder{reading};  // throws here what is wrong with the tokenizer
+  RowEncoder{reading};  // throws here if the tokenizer is wrong
   Workers workers(files, reading);
   while (auto documents = workers.next()) take(std::move(*documents));
 }

@@ -1,4 +1,4 @@
-// Texts of files to token ids, by several threads.
+// Tokenizes the texts of files, by several threads.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ namespace pipetrain {
 
 class TokenStream;
 
-// Reads files .txt (one document), .jsonl and .parquet (one a row; rows with an empty text are passed over) in their order, and
-// hands over what they become in this order too, part by part, on the calling thread. Memory: a few parts of about 1 MB for
-// each thread, or the largest document. Throws Error(input) that names file and line, or where the tokenizer names no token
-// that ends a text; and what `take` throws.
+// Reads files .txt (one document), .jsonl and .parquet (one a row; rows with an empty text are skipped) in order, and
+// calls `take` with the documents in the same order, part by part, on the calling thread. Uses memory for a few parts
+// of about 1 MB for each thread, or for the largest document. Throws Error(input) that names file and line, or that the
+// tokenizer names no token that ends a text; errors of `take` pass through.
 void tokenize_files(const std::vector<std::filesystem::path>& files, const TextReading& reading,
                     const std::function<void(TokenizedDocuments&&)>& take);
 
-// All of a text as one document.
+// Returns all of a text as one document.
 TokenizedDocuments tokenize_text(std::string_view text, const Tokenizer& tokenizer);
 
-// Files tokenized into memory: 2 or 4 bytes an id, as the vocabulary needs.
+// Tokenizes files into memory: 2 or 4 bytes an id, as the vocabulary needs.
 std::unique_ptr<TokenStream> tokenized_in_memory(const std::vector<std::filesystem::path>& files, const TextReading& reading);
 std::unique_ptr<TokenStream> tokenized_in_memory(std::string_view text, const Tokenizer& tokenizer, std::int64_t vocabulary);
 

@@ -52,7 +52,7 @@ class TokenizedRows : public RowTable {
   std::vector<std::int32_t> ids_;
   std::vector<bool> counted_;
   std::vector<std::uint64_t> ends_;
-  std::vector<std::int32_t> classes_;  // empty where the labels are tokens
+  std::vector<std::int32_t> classes_;  // empty if the labels are tokens
 };
 
 }  // namespace

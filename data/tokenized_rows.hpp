@@ -1,4 +1,4 @@
-// Texts of files as rows that are samples of their own. Internal to data/.
+// Tokenizes the texts of files into rows that are samples of their own. Internal to data/.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace pipetrain {
 
-// Files .txt, .jsonl and .parquet tokenized into memory: each row, or text file, is a row of the table. Rows with an empty text
-// are passed over where the labels are tokens. Throws Error(input) that names file and line.
+// Tokenizes .txt, .jsonl and .parquet files into memory: each row, or text file, is a row of the table. Rows with an
+// empty text are skipped if the labels are tokens. Throws Error(input) that names file and line.
 std::shared_ptr<const RowTable> tokenize_rows(const std::vector<std::filesystem::path>& files, const TextReading& reading,
                                               const RowLimits& limits);
 

@@ -1,6 +1,6 @@
-// A compute of your own in pipetrain's pipeline: each of three stages multiplies by one number, and together they learn that
-// the product of their numbers is 6. Backward, gradients, the verdict and the update are all here; schedule, queues, credits
-// and failures are the engine's.
+// A compute of your own in pipetrain's pipeline: each of three stages multiplies by one number, and together they learn
+// that the product of their numbers is 6. This file has the backward, the gradients, the verdict and the update; the
+// engine has schedule, queues, credits and failures.
 #include <cstdio>
 #include <deque>
 #include <memory>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int stages = 3, microbatches = 8;
 
-// One float for each slot of a queue. Everything runs at launch, so no events are needed.
+// Makes slots with one float each. Everything runs at launch, so no events are needed.
 std::vector<SlotHandle> make_number_slots(int count) {
   std::vector<SlotHandle> slots;
   for (int i = 0; i < count; ++i) {
@@ -56,7 +56,7 @@ class Multiply : public StageCompute {
       case ActionKind::norm:
         result = {loss_};
         break;
-      case ActionKind::optimizer:  // not for a step that is skipped
+      case ActionKind::optimizer:  // not called for a skipped step
         weight_ -= static_cast<float>(step_.learning_rate * verdict_.grad_scale) * gradient_;
         break;
       default:
@@ -88,7 +88,7 @@ class Multiply : public StageCompute {
       dy = number(launch.gradient);
     } else {
       dy = 2 * errors_.front() / static_cast<float>(step_.tokens);
-      errors_.pop_front();  // backwards keep the order of forwards
+      errors_.pop_front();  // backwards run in the order of forwards
     }
     gradient_ += dy * number(launch.activation);
     if (launch.output) number(launch.output) = dy * weight_;
@@ -116,7 +116,7 @@ int main() {
   PipelineOptions options;
   const auto plan = schedules::build_schedule("1f1b", {.stages = stages, .chunks = 1, .microbatches = microbatches});
   options.plan = schedules::with_end_of_step(plan, {});
-  // The activation is read in the backward, the gradient not after it.
+  // The backward reads the activation; nothing reads the gradient after it.
   options.slot_life = {.activation = ActionKind::input_grad, .gradient = ActionKind::input_grad};
   try {
     Pipeline pipeline(

@@ -20,7 +20,7 @@
 namespace pipetrain {
 namespace {
 
-// `what` cannot be done for the reason `error` (errno), and what to do about it.
+// `what` is a clause that says what cannot be done; `error` (errno) gives the reason and the advice.
 [[noreturn]] void fail_direct_write(const std::filesystem::path& folder, const std::string& what, int error, ErrorKind kind,
                                     const char* remedy) {
   throw WriteError(kind, folder, fmt::format("{} ({}); {}", what, std::generic_category().message(error), remedy));
@@ -40,7 +40,7 @@ int open_nameless(const std::filesystem::path& folder) {
                     error == ENOENT ? "make it first, or give another folder" : "give a folder that can be written");
 }
 
-// Where the file system cannot reserve, a full disk is found by the write that meets it.
+// If the file system cannot reserve, a full disk is found by the write that meets it.
 void reserve(int descriptor, const std::filesystem::path& folder, std::size_t bytes) {
   const auto length = static_cast<off_t>(bytes);
   if (bytes == 0) return;
@@ -57,7 +57,7 @@ void reserve(int descriptor, const std::filesystem::path& folder, std::size_t by
 
 }  // namespace
 
-// The requests of one direction, and the pieces that a transfer is cut into.
+// The requests of one direction, and the pieces into which a transfer is cut.
 class DirectFile::Requests {
  public:
   explicit Requests(const std::filesystem::path& folder) {
@@ -75,11 +75,11 @@ class DirectFile::Requests {
   struct Transfer {
     int descriptor = -1;
     bool writes = false;
-    std::size_t begin = 0;  // in the file
+    std::size_t begin = 0;  // offset in the file
     char* memory = nullptr;
     std::size_t bytes = 0;
   };
-  // 0, or the first error (errno), once nothing is in flight any more.
+  // Returns 0, or the first error (errno), once nothing is in flight any more.
   int run(const Transfer& transfer) {
     error_ = 0;
     std::size_t next = 0;
@@ -90,7 +90,7 @@ class DirectFile::Requests {
         next += pieces_[at].bytes;
         post(transfer, at);
       }
-      // What the kernel lacks resources for now goes with the next call.
+      // Requests that the kernel has no resources for yet are submitted by the next call.
       const int submitted = io_uring_submit_and_wait(&ring_, 1);
       if (submitted < 0 && submitted != -EINTR && submitted != -EAGAIN && submitted != -EBUSY && error_ == 0)
         error_ = -submitted;
@@ -103,13 +103,13 @@ class DirectFile::Requests {
   static constexpr unsigned depth = 32;
   static constexpr std::size_t piece_bytes = std::size_t{1} << 20;
   struct Piece {
-    std::size_t begin = 0, bytes = 0;  // of the transfer: what is still to be moved
+    std::size_t begin = 0, bytes = 0;  // the part of the transfer that is still to be moved
   };
 
   void post(const Transfer& transfer, std::size_t at) {
     const Piece& piece = pieces_[at];
     io_uring_sqe* request = io_uring_get_sqe(&ring_);
-    assert(request != nullptr);  // as many as pieces
+    assert(request != nullptr);  // there are as many requests as pieces
     const auto length = static_cast<unsigned>(piece.bytes);
     if (transfer.writes) {
       io_uring_prep_write(request, transfer.descriptor, transfer.memory + piece.begin, length, transfer.begin + piece.begin);
@@ -130,7 +130,7 @@ class DirectFile::Requests {
         piece.begin += static_cast<std::size_t>(result);
         piece.bytes -= static_cast<std::size_t>(result);
       } else if (result != -EINTR && result != -EAGAIN && error_ == 0) {
-        error_ = result == 0 ? EIO : -result;  // 0: past the end, somebody cut the file
+        error_ = result == 0 ? EIO : -result;  // 0: past the end, because somebody truncated the file
       }
       if (error_ == 0 && piece.bytes > 0) {
         post(transfer, at);
@@ -142,7 +142,7 @@ class DirectFile::Requests {
 
   io_uring ring_{};
   std::array<Piece, depth> pieces_;
-  std::array<std::size_t, depth> spare_;  // numbers of pieces that are not in flight come first
+  std::array<std::size_t, depth> spare_;  // indices of pieces that are not in flight come first
   std::size_t in_flight_ = 0;
   int error_ = 0;
 };
@@ -172,7 +172,7 @@ void DirectFile::read(std::size_t begin, void* target, std::size_t bytes) {
 
 void DirectFile::write(std::size_t begin, const void* source, std::size_t bytes) {
   assert(begin + bytes <= bytes_);
-  // The kernel only reads from it.
+  // The kernel only reads from this memory.
   const int error = writes_->run({descriptor_, true, begin, static_cast<char*>(const_cast<void*>(source)), bytes});
   if (error != 0)
     fail_direct_write(folder_, "the disk does not take what the run moves to it", error, kind_of_write_failure(error),

@@ -27,13 +27,14 @@ namespace {
       fmt::format("cannot be written: {}; {}", std::generic_category().message(error), remedy_of_write_failure(error)));
 }
 
-// One system call never moves more than this on Linux.
+// A system call never moves more than this on Linux.
 constexpr std::size_t most_bytes_a_call = std::size_t{1} << 30;
 
 }  // namespace
 
 ErrorKind kind_of_write_failure(int error) noexcept {
-  if (error == EIO || error == ESTALE || error == ETIMEDOUT) return ErrorKind::peer_lost;  // a disk or a server, for a while
+  // A disk or a server that may come back.
+  if (error == EIO || error == ESTALE || error == ETIMEDOUT) return ErrorKind::peer_lost;
   return error == ENOSPC || error == EDQUOT || error == EFBIG ? ErrorKind::unavailable : ErrorKind::input;
 }
 

@@ -1,5 +1,5 @@
-// Reading and writing whole files: every failure is an Error that names the file, of kind input but where a disk
-// fails or has no room.
+// Reads and writes whole files. Every failure is an Error that names the file, of kind input unless a disk fails or has
+// no room.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace pipetrain {
 
-// What a write that failed with `error` (errno) means: unavailable where the disk is full or fails, or a limit on the size of
-// files is met, which is nobody's wrong input; else input.
+// Returns the kind of a write failure for `error` (errno): unavailable if the disk is full or fails, or a limit on the
+// size of files is reached, since no input is wrong then; else input.
 ErrorKind kind_of_write_failure(int error) noexcept;
 
-// What to do where a file cannot be read, or written, for the reason `error` (errno): "check the path".
+// Returns the advice for a failed read, or write, for `error` (errno): "check the path".
 const char* remedy_of_read_failure(int error) noexcept;
 const char* remedy_of_write_failure(int error) noexcept;
 
-// A file that cannot be written. The reason is a clause: "cannot be written: No space left on device; make room".
+// Thrown if a file cannot be written. The reason is a clause: "cannot be written: No space left on device; make room".
 class WriteError : public Error {
  public:
   WriteError(ErrorKind kind, const std::filesystem::path& path, const std::string& reason);
@@ -40,7 +40,7 @@ class InputFile {
   ~InputFile();
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  std::uint64_t size() const noexcept { return size_; }  // when it was opened
+  std::uint64_t size() const noexcept { return size_; }  // as of when it was opened
   void read_at(std::uint64_t offset, void* out, std::size_t bytes) const;
 
  private:
@@ -49,10 +49,10 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-// The whole text of a file of at most `limit` bytes.
+// Returns the whole text of a file of at most `limit` bytes.
 std::string read_text(const std::filesystem::path& path, std::size_t limit);
 
-// A new file, written front to back. Not on disk for sure until sync() returned. Throws WriteError.
+// A new file, written front to back. It is safely on disk only once sync() has returned. Throws WriteError.
 class OutputFile {
  public:
   explicit OutputFile(const std::filesystem::path& path);
@@ -60,7 +60,7 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  // Claims space on the disk, so that a full one is found before hours of writing; does nothing where it cannot.
+  // Reserves space on the disk, so that a full one is found before hours of writing; does nothing if the file system cannot.
   void reserve(std::uint64_t bytes);
   void write(const void* data, std::size_t bytes);
   void sync();

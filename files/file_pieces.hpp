@@ -1,4 +1,4 @@
-// A large file as a text in pieces, for readers that need not have it in memory as a whole.
+// Reads a large file as a text in pieces, for readers that need not hold all of it in memory.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace pipetrain {
 
 class InputFile;
 
-// Bytes [begin, begin + bytes) of the file, which must outlive it, in pieces of up to 256 KB: the next piece with each call,
-// valid until the next call, then empty ones.
+// Returns bytes [begin, begin + bytes) of the file, which must outlive the function, in pieces of up to 256 KB: each
+// call returns the next piece, valid until the next call, and empty ones at the end.
 std::function<std::string_view()> pieces_of(const InputFile& file, std::uint64_t begin, std::uint64_t bytes);
 
 }  // namespace pipetrain

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
                    fmt::format("{}: {}; {}", what, error.message(), remedy_of_write_failure(error.value())));
 }
 
-// The folder's real place: follows a link, and drops a trailing slash.
+// Returns the folder's real path: follows a link, and drops a trailing slash.
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
   fs::path real = fs::absolute(folder, error);
@@ -118,7 +118,7 @@ void FolderDraft::swap_with_old() const {
   if (errno != EINVAL && errno != ENOSYS) {
     throw fs::filesystem_error("rename", target_, std::error_code(errno, std::generic_category()));
   }
-  fs::rename(target_, replaced_);  // a file system without exchange: two renames
+  fs::rename(target_, replaced_);  // a file system that cannot exchange needs two renames
   try {
     fs::rename(path_, target_);
   } catch (...) {
@@ -131,7 +131,7 @@ void FolderDraft::swap_with_old() const {
 void FolderDraft::clean_up() const noexcept {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
-  for (const fs::path& parent : made_) fs::remove(parent, ignored);  // only empty ones go
+  for (const fs::path& parent : made_) fs::remove(parent, ignored);  // removes empty ones only
 }
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// A folder that appears whole or not at all: written beside its final place as NAME.partial, then renamed.
+// A folder that appears whole or not at all: it is written next to its final path as NAME.partial, then renamed.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,13 @@
 
 namespace pipetrain {
 
-// Every failure is an Error that names the folder, of kind input but where a disk fails or has no room. What was not published
-// is removed again, with the parents made for it; what a killed run left under the same name goes when the next draft begins,
-// and an older folder that it had moved aside (.NAME.replaced, on file systems that cannot exchange two names) comes back
-// first. Not thread-safe.
+// Every failure is an Error that names the folder, of kind input unless a disk fails or has no room. An unpublished
+// draft is removed again, with the parents made for it. The next draft removes what a killed run left under the same
+// name, after it has restored an older folder that the killed run had moved aside (.NAME.replaced, on file systems that
+// cannot exchange two names). Not thread-safe.
 class FolderDraft {
  public:
-  // Makes the empty draft, and parents that are missing. A link is followed, so that the rename happens beside the real folder.
+  // Makes the empty draft, and missing parents. A link is followed, so that the rename happens next to the real folder.
   explicit FolderDraft(const std::filesystem::path& target);
   FolderDraft(const FolderDraft&) = delete;
   FolderDraft& operator=(const FolderDraft&) = delete;
@@ -23,10 +23,10 @@ class FolderDraft {
   const std::filesystem::path& target() const noexcept { return target_; }
   const std::filesystem::path& path() const noexcept { return path_; }
 
-  // Calls write(path()); errors name the path that it would have had.
+  // Calls write(path()); errors name the final path.
   void fill(const std::function<void(const std::filesystem::path&)>& write) const;
 
-  // In place of an older folder, if there is one; durable when it returns. The files must have been synced.
+  // Replaces an older folder, if there is one; durable when it returns. The files must have been synced.
   void publish();
 
  private:
@@ -39,10 +39,10 @@ class FolderDraft {
   bool published_ = false;
 };
 
-// The older folder that a killed run had moved aside to publish a draft in its place: put back where nothing took its place,
-// else removed. Does nothing where there is none. Throws std::filesystem::filesystem_error.
+// Settles an older folder that a killed run had moved aside to publish a draft: puts it back if its path is free, else
+// removes it. Does nothing if there is none. Throws std::filesystem::filesystem_error.
 void settle_replaced(const std::filesystem::path& target);
-// The NAME in ".NAME.replaced"; empty for other names.
+// Returns the NAME in ".NAME.replaced"; empty for other names.
 std::string name_replaced(const std::filesystem::path& path);
 
 }  // namespace pipetrain

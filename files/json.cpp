@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-// Gives the next character of a text in pieces. Detects what the parser would miss: a NUL byte, which it takes for the end, and
-// a string that exceeds its limit while the parser still reads it.
+// Gives the next character of a text in pieces. Detects two faults that the parser would miss: a NUL byte, which it
+// takes for the end, and a string that exceeds its limit while the parser still reads it.
 class Cursor {
  public:
   Cursor(const JsonPieces& pieces, std::size_t token_bytes) : pieces_(pieces), token_bytes_(token_bytes) { load(); }
@@ -44,7 +44,7 @@ class Cursor {
   std::size_t at_ = 0, line_ = 1, token_size_ = 0, token_bytes_;
 };
 
-// The form in which nlohmann's parser takes characters.
+// The iterator through which nlohmann's parser takes characters.
 class CursorIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -59,7 +59,7 @@ class CursorIterator {
     cursor_->advance();
     return *this;
   }
-  // The parser compares it only with the end.
+  // The parser compares iterators only with the end.
   bool operator==(const CursorIterator&) const { return cursor_->at_end(); }
   bool operator!=(const CursorIterator&) const { return !cursor_->at_end(); }
 
@@ -67,8 +67,8 @@ class CursorIterator {
   Cursor* cursor_;
 };
 
-// "[json.exception.parse_error.101] parse error at line 1, column 2: ...; last read: '...'" without its first parts and its
-// last.
+// Strips "[json.exception.parse_error.101] parse error at line 1, column 2: ...; last read: '...'" of its first parts
+// and its last.
 std::string plain_message(std::string text) {
   if (const std::size_t at = text.find("; last read"); at != std::string::npos) text.resize(at);
   if (const std::size_t at = text.find("] "); at != std::string::npos) text.erase(0, at + 2);
@@ -77,7 +77,7 @@ std::string plain_message(std::string text) {
   return text;
 }
 
-// From nlohmann's events to ours, within the limits.
+// Passes nlohmann's events on to JsonEvents, within the limits.
 class Guard : public nlohmann::json_sax<json> {
  public:
   Guard(Cursor& cursor, const JsonLimits& limits, JsonEvents& events) : cursor_(cursor), limits_(limits), events_(events) {}
@@ -88,7 +88,7 @@ class Guard : public nlohmann::json_sax<json> {
   bool number_unsigned(json::number_unsigned_t value) override { return pass(value); }
   bool number_float(json::number_float_t value, const std::string&) override { return pass(value); }
   bool string(std::string& value) override { return pass(std::move(value)); }
-  bool binary(json::binary_t&) override { return false; }  // text has none
+  bool binary(json::binary_t&) override { return false; }  // text has no binary values
   bool start_object(std::size_t) override { return open(JsonKind::object); }
   bool start_array(std::size_t) override { return open(JsonKind::array); }
   bool end_object() override { return close(); }

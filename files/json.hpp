@@ -1,7 +1,7 @@
-// The one reader of JSON in files that we do not trust. Its time is linear in the text; its memory is what it returns and a
-// small multiple of the longest string, because no text need be in memory as a whole. Refused: bad syntax, a NUL byte (which
-// other readers take for the end), keys that come twice in an object, numbers that no double holds, and what is beyond the
-// limits. All functions are thread-safe.
+// The only reader of JSON from untrusted files. Its time is linear in the text; its memory is its result and a small
+// multiple of the longest string, because the text need not be in memory as a whole. It refuses bad syntax, a NUL byte
+// (which other readers take for the end), duplicate keys in an object, numbers that no double can hold, and texts
+// beyond the limits. All functions are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@
 
 namespace pipetrain {
 
-// With the defaults a parsed text takes at most about 48 MB beside its strings.
+// With the defaults a parsed text takes at most about 48 MB besides its strings.
 struct JsonLimits {
-  int depth = 16;                                  // of objects and arrays in each other
-  std::size_t values = 200'000;                    // strings, numbers, objects, ... in all; 0: any number
-  std::size_t token_bytes = std::size_t{1} << 20;  // of one string or number, or of the space between two
+  int depth = 16;                                  // nesting of objects and arrays
+  std::size_t values = 200'000;                    // strings, numbers, objects, ... in total; 0: no limit
+  std::size_t token_bytes = std::size_t{1} << 20;  // of a string or number, or of the space between two
   bool comments = false;                           // allows // and /* */
 };
 
-// Gives a text piece by piece: the next one, valid until the next call; an empty one at the end.
+// Gives a text piece by piece: each call returns the next piece, valid until the next call, and an empty one at the end.
 using JsonPieces = std::function<std::string_view()>;
 JsonPieces whole_text(std::string_view text);
 
-// What is wrong with a text, and the line, counted from 1. Readers put the file before it.
+// A fault of a text, and its line, counted from 1. Readers put the file's name in front.
 class JsonFault : public Error {
  public:
   JsonFault(std::size_t line, const std::string& what) : Error(ErrorKind::input, what), line_(line) {}
@@ -36,37 +36,37 @@ class JsonFault : public Error {
   std::size_t line_;
 };
 
-// What a text holds, in its order. What a function throws ends the reading.
+// Receives the contents of a text in order. An exception that a function throws ends the reading.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
-  virtual void open(JsonKind kind) = 0;  // object or array
+  virtual void open(JsonKind kind) = 0;  // an object or array
   virtual void close() = 0;
   virtual void key(std::string&& name, std::size_t line) = 0;
-  virtual void value(Json&& value) = 0;  // neither object nor array
+  virtual void value(Json&& value) = 0;  // neither an object nor an array
 };
-// Throws JsonFault. Keys that come twice are for `events` to find.
+// Throws JsonFault. `events` must detect duplicate keys.
 void scan_json(const JsonPieces& pieces, const JsonLimits& limits, JsonEvents& events);
 
-// How errors name the text: "FILE:LINE: what", or "FILE: what" for texts that nobody reads by lines.
+// Says how errors name the text: "FILE:LINE: what", or "FILE: what" for texts that people do not read by lines.
 struct JsonPlace {
   std::string file;
   bool has_lines = true;
 };
 
-// scan_json() with the place of the text before every fault. Throws Error(input).
+// Calls scan_json(), and puts the place of the text before every fault. Throws Error(input).
 void read_json(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits, JsonEvents& events);
 
-// The whole text as one value. Throws Error(input).
+// Returns the whole text as one value. Throws Error(input).
 Json parse_json(std::string_view text, const JsonPlace& place, const JsonLimits& limits = {});
 
 struct JsonMember {
   std::string key;
   Json value;
-  std::size_t line = 0;  // of the key
+  std::size_t line = 0;  // the key's line
 };
-// The members of a text that is one object, each given once it has been read; the limit on values is one for each member.
-// `take` returns whether the key is new: false is refused as a key that comes twice. Throws Error(input).
+// Reads a text that is one object, and calls `take` with each member once it has been read; the limit on values applies
+// to each member. `take` returns false for a duplicate key, which is then refused. Throws Error(input).
 void read_json_members(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits,
                        const std::function<bool(JsonMember&&)>& take);
 

@@ -1,4 +1,4 @@
-// A JSON value put together from its events, for readers that keep only parts of a text.
+// Builds a JSON value from its events, for readers that keep only parts of a text.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace pipetrain {
 
-// Takes the events of one value, from its opening to its close, as JsonEvents gives them. Not thread-safe.
+// Takes the events of one value, from its opening to its close, in the order of JsonEvents. Not thread-safe.
 class JsonBuilder {
  public:
   void open(JsonKind kind);
   void close();
-  // Throws JsonFault for a key that comes twice.
+  // Throws JsonFault for a duplicate key.
   void key(std::string&& name, std::size_t line);
   void value(Json&& value);
 
@@ -26,12 +26,12 @@ class JsonBuilder {
   Json* place(Json&& value);
 
   Json root_;
-  std::vector<Json*> open_;  // each in the one before it
-  Json* member_ = nullptr;   // whose key was read last
+  std::vector<Json*> open_;  // each inside the one before it
+  Json* member_ = nullptr;   // the member whose key was read last
   bool is_complete_ = false;
 };
 
-// A key as an error shows it: in quotes, with escapes.
+// Returns a key as errors show it: in quotes, with escapes.
 std::string shown_json_key(std::string_view key);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// The text of a JSON value: that of nlohmann's library, which takes the shortest digits for a number.
+// Writes a JSON value as text by nlohmann's library, which takes the fewest digits for a number.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -27,7 +27,7 @@ ordered_json copy_of(const Json& value, JsonOrder order) {
       break;
     case JsonKind::object:
       ordered_json copy = ordered_json::object();
-      // Not by key: an ordered object looks through all that it holds before it takes one in.
+      // Does not insert by key, because an ordered object searches all its members before it inserts one.
       auto& members = copy.get_ref<ordered_json::object_t&>();
       members.reserve(value.size());
       for (const auto& [key, member] : value.items(order)) members.emplace_back(key, copy_of(member, order));

@@ -21,14 +21,14 @@ const char* name_of(JsonKind kind) {
   throw JsonMisuse(fmt::format("a JSON value is {}, not {}", name_of(kind), wanted));
 }
 
-// A key as an error of a bug shows it.
+// Throws the error for a missing member, which is a bug of the program.
 [[noreturn]] void refuse_key(std::string_view key) { throw JsonMisuse(fmt::format("a JSON object has no \"{}\"", key)); }
 
 }  // namespace
 
 struct Json::Object {
   struct Value {
-    std::size_t place = 0;  // in the order in which they were added
+    std::size_t place = 0;  // in the order of insertion
     Json value;
   };
   std::map<std::string, Value, std::less<>> members;
@@ -174,7 +174,7 @@ std::vector<Json::Item> Json::items(JsonOrder order) const {
     for (const auto& [key, held] : members) items.push_back({key, held.value});
     return items;
   }
-  std::vector<const std::pair<const std::string, Object::Value>*> by_place(members.size());  // none is ever taken out
+  std::vector<const std::pair<const std::string, Object::Value>*> by_place(members.size());  // members are never removed
   for (const auto& member : members) by_place[member.second.place] = &member;
   for (const auto* member : by_place) items.push_back({member->first, member->second.value});
   return items;

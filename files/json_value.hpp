@@ -1,4 +1,4 @@
-// A JSON value: what files/json.hpp reads, and what programs that write JSON put together.
+// A JSON value: the result of files/json.hpp, and the input for programs that write JSON.
 #pragma once
 
 #include <concepts>
@@ -15,32 +15,33 @@
 
 namespace pipetrain {
 
-// A value is not of the kind that it was asked for as, or has no such key or element: a bug, unless a reader that asks without
-// looking first catches this.
+// Thrown if a value is not of the requested kind, or has no such key or element. This is a bug, unless a reader that
+// asks without checking first catches it.
 class JsonMisuse : public Error {
  public:
   explicit JsonMisuse(const std::string& what) : Error(ErrorKind::internal, what) {}
 };
 
-// Text gives a number without sign, fraction or exponent as an unsigned integer, one with a sign as an integer.
+// A parsed number without sign, fraction or exponent is an unsigned integer; one with a sign is an integer.
 enum class JsonKind : unsigned char { null, boolean, integer, unsigned_integer, real, string, array, object };
 
-// How the members of an object follow each other: by the bytes of their keys, or as they were added.
+// The order of an object's members: by the bytes of their keys, or by insertion.
 enum class JsonOrder { by_key, as_added };
 
 struct JsonStyle {
-  int indent = -1;  // of each level in spaces, with a line for each value; -1: all in one line without spaces
+  int indent = -1;  // spaces for each level, with a line for each value; -1: all in one line without spaces
   JsonOrder order = JsonOrder::by_key;
   bool ascii = false;    // writes other characters as \uXXXX
-  bool replace = false;  // writes U+FFFD for what is not UTF-8, which is refused else
+  bool replace = false;  // writes U+FFFD for bytes that are not UTF-8, which are refused otherwise
 };
 
-// Takes 16 bytes beside what it holds; a member of an object takes 96 with its value, if its key is short. It is to be nested
-// no deeper than a reader's JsonLimits allow: copies, comparisons and the end of one recurse. Thread-safe as a std::vector is.
+// Takes 16 bytes besides its contents; a member of an object takes 96 with its value, if its key is short. It must not
+// be nested deeper than a reader's JsonLimits allow, because copies, comparisons and the destructor recurse.
+// Thread-safe as a std::vector is.
 class Json {
  public:
-  struct Member;  // a key and a value to make an object of
-  struct Item;    // those of an object, to look at
+  struct Member;  // a key and a value, to build an object
+  struct Item;    // a key and a value of an object, to read
 
   Json() noexcept = default;
   Json(std::nullptr_t) noexcept {}
@@ -59,7 +60,7 @@ class Json {
   Json(const std::vector<Value>& values) : Json(array()) {
     for (const auto& value : values) push_back(value);
   }
-  // Empty, or with what is given. Of members with the same key the first counts.
+  // Builds an empty value, or one with these contents. The first of members with the same key counts.
   static Json array(std::initializer_list<Json> elements = {});
   static Json object();
   static Json object(std::initializer_list<Member> members);
@@ -82,48 +83,49 @@ class Json {
   bool is_array() const noexcept { return kind_ == JsonKind::array; }
   bool is_object() const noexcept { return kind_ == JsonKind::object; }
 
-  // The value as that of C++. Throws JsonMisuse for another kind, and for an integer that does not fit. A real number is no
-  // integer, and every number is a double.
+  // Return the value as a C++ value. Throw JsonMisuse for another kind, and for an integer that does not fit. A real
+  // number is not an integer, but every number is a double.
   bool as_bool() const;
   std::int64_t as_int64() const;
   std::uint64_t as_uint64() const;
   double as_double() const;
   const std::string& as_string() const;
   std::string& as_string();
-  // The integer; nothing where the value is none, or one that 63 bits do not hold.
+  // Returns the integer; nothing if the value is not one, or does not fit 63 bits.
   std::optional<std::int64_t> whole() const noexcept;
 
-  // Of an array's elements or an object's members; 0 for other kinds.
+  // Returns the number of an array's elements or an object's members; 0 for other kinds.
   std::size_t size() const noexcept;
   bool empty() const noexcept { return size() == 0; }
 
-  // An array's elements; none for other kinds.
+  // Returns an array's elements; none for other kinds.
   const Json* begin() const noexcept;
   const Json* end() const noexcept { return begin() + (is_array() ? size() : 0); }
-  // Throws JsonMisuse where there is no such element.
+  // Throws JsonMisuse if there is no such element.
   const Json& operator[](std::size_t index) const;
   Json& operator[](std::size_t index) { return const_cast<Json&>(std::as_const(*this)[index]); }
-  // To an array, or to a null, which becomes one. Throws JsonMisuse for other kinds. Returns where it is until the next one.
+  // Appends to an array, or to a null, which becomes an array. Throws JsonMisuse for other kinds. The reference is
+  // valid until the next append.
   Json& push_back(Json value);
 
-  // An object's member; null where it has none of the key, or is no object.
+  // Returns an object's member; null if it has none of this key, or is not an object.
   const Json* find(std::string_view key) const noexcept;
   bool contains(std::string_view key) const noexcept { return find(key) != nullptr; }
-  // Throws JsonMisuse where there is no such member.
+  // Throws JsonMisuse if there is no such member.
   const Json& at(std::string_view key) const;
-  // The member of an object, or of a null, which becomes one; a null is added where there is none. Throws JsonMisuse for other
-  // kinds. It stays where it is as long as the object does.
+  // Returns the member of an object, or of a null, which becomes an object; adds a null member if there is none. Throws
+  // JsonMisuse for other kinds. The reference is valid as long as the object.
   Json& operator[](std::string_view key);
-  // A new member of an object, null; nullptr, and a key that is left as it was, where there is one of this key.
+  // Adds a null member and returns it; if the key exists, returns nullptr and leaves `key` unchanged.
   Json* add(std::string&& key);
-  // An object's members; none for other kinds. As long as none is added.
+  // Returns an object's members; none for other kinds. Valid until a member is added.
   std::vector<Item> items(JsonOrder order = JsonOrder::by_key) const;
 
-  // Integers and real numbers are equal by their values; objects whatever the order of their members.
+  // Integers and real numbers are equal if their values are; objects are equal whatever the order of their members.
   friend bool operator==(const Json& one, const Json& other);
 
-  // As text. Numbers get as few digits as read back as the same; infinities and NaN become null. Throws JsonMisuse for a string
-  // that is not UTF-8, unless the style replaces.
+  // Returns the value as text. Numbers get the fewest digits that read back as the same number; infinities and NaN
+  // become null. Throws JsonMisuse for a string that is not UTF-8, unless the style replaces.
   std::string dump(const JsonStyle& style = {}) const;
 
  private:

@@ -1,4 +1,4 @@
-// Folders that are made for what is about to be written, and taken back where nothing is.
+// Makes folders for files that are about to be written, and removes them if nothing is written.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace pipetrain {
 
-// Makes the folder and what is missing above it. Returns what was missing, the deepest first; where `error` says why the folder
-// could not be made, some of it may be there.
+// Makes the folder and missing folders above it. Returns those that were missing, the deepest first. If `error` says
+// why the folder could not be made, some of them may exist.
 std::vector<std::filesystem::path> make_folders(const std::filesystem::path& folder, std::error_code& error);
 
 // Removes those that are empty, in this order. Async-signal-safe.

@@ -80,7 +80,7 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::expect_random_reads() const {
-  if (map_) ::madvise(map_, bytes_.size(), MADV_RANDOM);  // only advice: the system may ignore it
+  if (map_) ::madvise(map_, bytes_.size(), MADV_RANDOM);  // only advice, which the system may ignore
 }
 
 std::string_view MappedFile::fetch(std::size_t first, std::size_t size) const {

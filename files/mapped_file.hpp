@@ -1,4 +1,4 @@
-// A file's bytes, without reading a large one into memory.
+// Gives access to a file's bytes without reading a large file into memory.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace pipetrain {
 
-// Read-only bytes of a regular file: mapped, or copied when the file is small (a folder may hold more files than the system
-// allows maps). Thread-safe to read.
+// Read-only bytes of a regular file: mapped, or copied if the file is small (a folder may hold more files than the
+// system allows maps). Thread-safe to read.
 class MappedFile {
  public:
-  // Throws Error(input) naming `path` when it is missing, no regular file, unreadable, empty, or a Git LFS pointer.
+  // Throws Error(input) naming `path` if it is missing, not a regular file, unreadable, empty, or a Git LFS pointer.
   explicit MappedFile(std::filesystem::path path);
-  // The file behind an open descriptor, which may be closed afterwards; `path` is how errors name it.
+  // Maps the file of an open descriptor, which may be closed afterwards; `path` is its name in errors.
   MappedFile(std::filesystem::path path, int descriptor);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -22,11 +22,12 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::string_view bytes() const { return bytes_; }
-  // From now on reads jump about: the system fetches what is read and no more. Before, it reads ahead, as a scan wants it.
+  // Announces random reads, for which the system fetches no more than is read. Before the call it reads ahead, as suits
+  // a scan.
   void expect_random_reads() const;
-  // A part of them, brought into memory in one go also where reads are expected to be random.
+  // Returns a part of the bytes, brought into memory in one go even if reads are expected to be random.
   std::string_view fetch(std::size_t first, std::size_t size) const;
-  // "rows.jsonl:17" for the line that holds this byte; lines count from 1. Takes time proportional to `offset`.
+  // Returns "rows.jsonl:17" for the line that holds this byte; lines count from 1. Takes time proportional to `offset`.
   std::string where(std::int64_t offset) const;
 
  private:

@@ -18,7 +18,7 @@ UnnamedFile::UnnamedFile(const std::filesystem::path& packed) : packed_(packed) 
   folder_ = given != nullptr && *given != '\0' ? given : "/tmp";
   fd_ = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd_ >= 0) return;
-  std::string name = (folder_ / "pipetrain-XXXXXX").string();  // where the file system has no files without names
+  std::string name = (folder_ / "pipetrain-XXXXXX").string();  // if the file system does not support unnamed files
   fd_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (fd_ < 0) fail_write();
   ::unlink(name.c_str());

@@ -1,4 +1,4 @@
-// A file for what is unpacked, without a name.
+// An unnamed file for unpacked data.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace pipetrain {
 
-// In TMPDIR (/tmp): to write to and then to map; it goes with its last descriptor and map. Not thread-safe.
+// In TMPDIR (/tmp), to write to and then to map; it is deleted with its last descriptor and map. Not thread-safe.
 class UnnamedFile {
  public:
-  // `packed` is the file that is unpacked into it, for errors. Throws Error(input), as write() does, where TMPDIR has no room.
+  // `packed` is the file that is unpacked into it, for errors. Throws Error(input), as write() does, if TMPDIR has no room.
   explicit UnnamedFile(const std::filesystem::path& packed);
   ~UnnamedFile();
   UnnamedFile(const UnnamedFile&) = delete;

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 18;
-constexpr int largest_zstd_window = 25;  // 2^25 bytes, which is more than levels up to 19 take
+constexpr int largest_zstd_window = 25;  // 2^25 bytes, more than levels up to 19 use
 
 [[noreturn]] void fail_unpacking(const fs::path& path, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", path.string(), why));

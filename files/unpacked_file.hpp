@@ -1,4 +1,4 @@
-// Files that may be compressed.
+// Reads files that may be compressed.
 #pragma once
 
 #include <filesystem>
@@ -7,14 +7,14 @@
 
 namespace pipetrain {
 
-// By the name's end: .gz (gzip) or .zst (Zstandard).
+// Decides by the end of the name: .gz (gzip) or .zst (Zstandard).
 bool is_packed(const std::filesystem::path& path);
-// The name without that end.
+// Returns the name without that end.
 std::filesystem::path unpacked_name(const std::filesystem::path& path);
 
-// The bytes of a file, or, where it is packed, what is packed in it: in a file without a name in TMPDIR (/tmp) that goes with
-// the object. Places are those of the unpacked bytes. Takes up to 32 MB of memory beside the bytes. Throws Error(input) as
-// MappedFile; where the file is damaged; and where TMPDIR has too little room.
+// Returns the bytes of a file, unpacked if it is compressed: then in an unnamed file in TMPDIR (/tmp) that is deleted
+// with the object. Offsets count unpacked bytes. Takes up to 32 MB of memory besides the bytes. Throws Error(input) as
+// MappedFile does, for a damaged file, and if TMPDIR has too little room.
 MappedFile open_unpacked(const std::filesystem::path& path);
 
 }  // namespace pipetrain

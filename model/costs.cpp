@@ -5,7 +5,7 @@
 namespace pipetrain {
 namespace {
 
-// Elements of the block's tensors that are wanted. Those of all layers are alike.
+// Counts the elements of the block's tensors for which wanted() returns true. All layers have equal tensors.
 template <class Wanted>
 std::int64_t elements_of(const ModelConfig& config, BlockKind kind, Wanted wanted) {
   std::int64_t elements = 0;
@@ -50,7 +50,7 @@ double block_flops_per_token(const ModelConfig& config, const Block& block, std:
   return block.kind == BlockKind::attention ? matmul + 6.0 * score_products(config, sequence) : matmul;
 }
 
-// The forward without the block's last matrix; of a head in pieces all of it.
+// The forward without the block's last matrix; for a head in pieces, the whole forward.
 double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
                                        Recompute recompute, int head_pieces) {
   const auto matmul = [&](TensorRole role) {

@@ -1,4 +1,5 @@
-// What a model costs before anything runs: parameters and floating-point operations, from its configuration alone.
+// The cost of a model before anything runs: its parameters and floating-point operations, computed from the
+// configuration alone.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 namespace pipetrain {
 
-// Every logical tensor of the block once; a tied head's output matrix is not counted.
+// Counts every logical tensor of the block once; a tied head's output matrix is not counted.
 std::int64_t block_parameter_count(const ModelConfig& config, const Block& block);
-// The whole model's: what `sum of numel over state_dict` gives, a tied matrix counted once.
+// The whole model's count: equals the sum of numel over state_dict, with a tied matrix counted once.
 std::int64_t parameter_count(const ModelConfig& config);
 // Elements of the matrices that activations are multiplied with, a tied head's included, the input embedding and norms not.
 std::int64_t matmul_parameter_count(const ModelConfig& config);
@@ -24,9 +25,10 @@ double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 // which is hidden for all but a few models; the embedding counts the elements it moves: cheap, yet not nothing.
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence);
 
-// What a block's backward adds to these by computing parts of its forward again, per token; all of it in B or I, none in W. The
-// elementwise passes of `selective` count as nothing. Model FLOPs, and the rates made from them, never include it. head_pieces:
-// in how many the head takes a microbatch's tokens, its slices times Numerics::loss_chunks.
+// FLOPs per token that a block's backward adds by computing parts of its forward again; all of it in B or I,
+// none in W. The elementwise passes of `selective` count as nothing. Model FLOPs, and the rates made from them,
+// never include it. head_pieces: the number of pieces in which the head takes a microbatch's tokens, its slices
+// times Numerics::loss_chunks.
 double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
                                        Recompute recompute, int head_pieces = 1);
 

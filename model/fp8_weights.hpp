@@ -1,4 +1,4 @@
-// The matrices of a stage that are multiplied in 8 bits, made from the weights that the other operations read.
+// The matrices of a stage that are multiplied in 8 bits, rounded from the weights that the other operations read.
 #pragma once
 
 #include <cstddef>
@@ -14,37 +14,39 @@
 
 namespace pipetrain {
 
-// Whether this block's products are in 8 bits. layers: of the model.
+// Returns true if this block's products are in 8 bits. layers: the model's number of layers.
 bool multiplies_in_fp8(const Block& block, std::int64_t layers, const Numerics& numerics);
 
-// A size of the model's matrices.
+// The size of one of the model's matrices.
 struct MatrixSize {
   const char* what;
   std::int64_t size;
 };
-// The first whose part on each of `tp` ranks is no multiple of fp8_multiple, as products in 8 bits need; nothing where all are.
+// Returns the first matrix whose part on each of `tp` ranks is not a multiple of fp8_multiple, which products
+// in 8 bits require; nothing if all fit.
 std::optional<MatrixSize> fp8_misfit(const ModelConfig& config, int tp);
 
-// Both layouts of each matrix, so that forward and backward have their own: 2 bytes a weight. Not thread-safe.
+// Holds both layouts of each matrix, one for the forward and one for the backward: 2 bytes a weight. Not thread-safe.
 //
-// Where a rank keeps only a part of each weight and gathers the others for each use, the blocks take turns in one place and
-// are rounded for each use too; the bits are the same.
+// If a rank keeps only a part of each weight and gathers the rest for each use, the blocks share one memory and
+// are rounded again for each use; the bits are the same.
 class Fp8Weights {
  public:
-  // takes_turns: as above; else each block has a place of its own, and is rounded once a step.
+  // takes_turns: the blocks share one memory, as above; otherwise each block has memory of its own and is rounded once a step.
   Fp8Weights(const ParameterLayout& layout, std::int64_t layers, const Numerics& numerics, bool takes_turns);
 
   std::size_t bytes() const { return memory_.peak(); }
-  // Takes them from the device.
+  // Allocates the matrices on the device.
   void allocate(Device& device);
 
-  // In the order of BlockParameters::tensors of this block (its index in ParameterLayout::blocks): without shapes where a
-  // tensor is not multiplied in 8 bits, empty where none of them is. Without memory before allocate().
+  // The matrices of this block (its index in ParameterLayout::blocks), in the order of
+  // BlockParameters::tensors: without shapes for a tensor that is not multiplied in 8 bits, empty if the block
+  // has none. Without memory before allocate().
   const std::vector<Fp8Matrix>& of(std::size_t block) const { return blocks_[block].matrices; }
 
-  // The weights are no longer those that were rounded.
+  // Marks all matrices as out of date, since the weights changed.
   void weights_changed();
-  // Enqueues what of(block) needs to be `weights`: nothing where it is.
+  // Enqueues the rounding of `weights` into of(block), unless it is up to date.
   void update(Ops& ops, std::size_t block, const std::vector<Tensor>& weights);
 
  private:

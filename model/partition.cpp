@@ -1,5 +1,5 @@
-// Contiguous min-max partition: first the smallest possible cost of the costliest part, by bisection, then, under that bound,
-// the parts closest to each other (smallest sum of squares), by dynamic programming.
+// Contiguous min-max partition: bisection first finds the smallest possible cost of the costliest part; dynamic
+// programming then finds the most even parts (smallest sum of squares) within that bound.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using Prefix = std::vector<std::int64_t>;
 
 bool fits(const Prefix& prefix, int parts, std::int64_t bound) {
   std::size_t begin = 0;
-  for (; parts > 0 && begin + 1 < prefix.size(); --parts) {  // each takes all it can
+  for (; parts > 0 && begin + 1 < prefix.size(); --parts) {  // each part takes all it can
     const auto end = std::upper_bound(prefix.begin(), prefix.end(), prefix[begin] + bound);
     begin = static_cast<std::size_t>(end - prefix.begin()) - 1;
   }
@@ -36,8 +36,8 @@ std::int64_t smallest_bound(const Prefix& prefix, int parts) {
   return bound;
 }
 
-// Between which places the first k parts can end, [k]: so that they, and those behind them, cost no more than `bound` each.
-// Where that is the smallest possible these are few, however many the items are.
+// The range in which the first k parts can end, [k], so that they and the parts after them cost no more than
+// `bound` each. At the smallest possible bound the range is small, however many items there are.
 struct EndRange {
   std::size_t first = 0, last = 0;
   std::size_t size() const { return last < first ? 0 : last - first + 1; }
@@ -58,12 +58,14 @@ std::vector<EndRange> end_ranges(const Prefix& prefix, std::size_t count, std::i
   return ranges;
 }
 
-// Where each part begins, and the end of the last. No part is empty, none costs more than `bound`, the sum of squares is least.
+// Returns the beginning of each part, and the end of the last. No part is empty, none costs more than `bound`,
+// and the sum of squares is least.
 std::vector<std::size_t> level_cuts(const Prefix& prefix, int parts, std::int64_t bound) {
   constexpr double impossible = std::numeric_limits<double>::infinity();
   const auto count = static_cast<std::size_t>(parts);
   const std::vector<EndRange> ranges = end_ranges(prefix, count, bound);
-  std::vector<double> best{0};  // of cutting the first j items into k parts, for j in the range of k
+  // The least sum of squares for cutting the first j items into k parts, for j in the range of k.
+  std::vector<double> best{0};
   std::vector<std::vector<std::uint32_t>> begin_of_last(count + 1);
   for (std::size_t k = 1; k <= count; ++k) {
     const EndRange before = ranges[k - 1], range = ranges[k];
@@ -75,7 +77,7 @@ std::vector<std::size_t> level_cuts(const Prefix& prefix, int parts, std::int64_
         const double share = static_cast<double>(prefix[j] - prefix[i]) / static_cast<double>(bound);
         const double squares = best[i - before.first] + share * share;
         if (squares > next[at] || squares == impossible) continue;
-        next[at] = squares;  // of equals the last: earlier stages, which hold more activations, get less
+        next[at] = squares;  // the last of equal choices: earlier stages, which hold more activations, get less
         begin_of_last[k][at] = static_cast<std::uint32_t>(i);
       }
     }
@@ -99,7 +101,7 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
                             "(pp x chunks), or a model of more layers",
                             inner, parts, inner));
   }
-  // As many layers of every part recompute, so what they add is the same for all of them.
+  // Equally many layers of every part recompute, so the work that they add is equal for all parts.
   const Recompute again = numerics.recompute_layers ? lighter(numerics.recompute) : numerics.recompute;
   const auto cost_of = [&](const Block& block) {
     return static_cast<std::int64_t>(

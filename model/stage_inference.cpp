@@ -79,7 +79,7 @@ void StageInference::run(Ops& ops, Arena& workspace, const InferenceArgs& args) 
   const ArenaScope scope(workspace);
   BlockContext context{ops, workspace, tp_, {1, count}, spec_.precision.compute, {}, Recompute::full};
   if (rotary_bytes() > 0) context.rotary_table = rotary_table_.row_range(args.first, args.first + count);
-  // The residual stream goes back and forth between two places.
+  // The residual stream alternates between two buffers.
   const Shape hidden{count, spec_.config.hidden};
   const Tensor places[] = {workspace.allocate(hidden, context.dtype), workspace.allocate(hidden, context.dtype)};
   CachedForwardArgs block{.input = args.input, .output = {}, .first = args.first};
@@ -92,7 +92,7 @@ void StageInference::run(Ops& ops, Arena& workspace, const InferenceArgs& args) 
   }
 }
 
-// Runs the very forward with operations that compute nothing, in an arena that only counts.
+// Runs the real forward with operations that compute nothing, in an arena that only counts.
 std::size_t StageInference::measure() {
   const auto ops = make_measuring_ops();
   Arena workspace = Arena::measuring();

@@ -23,12 +23,12 @@ class ChunkSlot final : public ActivationSlot {
 
   int chunk;
   Arena saved = Arena::measuring(), pending = Arena::measuring();  // until memory is set
-  void* memory = nullptr;                                          // of saved; others once it has moved
+  void* memory = nullptr;  // the memory of saved; a different one once the values have moved
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
-  std::vector<Tensor> inputs;          // [Tr, H] of each block
+  std::vector<Tensor> inputs;          // [Tr, H], the input of each block
   std::vector<KeptGradient> kept;      // from I until W
-  std::vector<std::size_t> kept_ends;  // where those of each block end, from the chunk's last block to its first
-  // Of the forward, for the backward.
+  std::vector<std::size_t> kept_ends;  // the end of each block's gradients, from the chunk's last block to its first
+  // The forward's draws, which the backward repeats.
   std::optional<DropoutDraws> draws;
   std::optional<Tensor> documents, origins;
   std::optional<SliceArgs> slice;
@@ -56,7 +56,7 @@ class TransformerStage final : public StageModel {
     const auto no_grads = measuring_grads();
     std::vector<std::vector<Recompute>> recompute;
     for (const auto& chunk : spec.chunks) recompute.push_back(recompute_of_blocks(chunk, numerics_, slices_));
-    // A microbatch's slices would keep all its logits until its first backward.
+    // A head without chunks would keep all logits of a microbatch's slices until its first backward.
     const bool again_by_head = numerics_.loss_chunks > 1 || slices_ > 1;
     const std::optional<int> loss_chunks = again_by_head ? std::optional(numerics_.loss_chunks) : std::nullopt;
     for (std::size_t index = 0; index < layout_.blocks.size(); ++index) {
@@ -163,14 +163,14 @@ class TransformerStage final : public StageModel {
  private:
   struct StageBlock {
     std::unique_ptr<BlockCompute> compute;
-    std::size_t index = 0;  // in layout_.blocks
+    std::size_t index = 0;  // its index in layout_.blocks
     Recompute recompute = Recompute::none;
-    std::vector<Tensor> bound = {};  // its weights when it was used last
+    std::vector<Tensor> bound = {};  // its weights at the last use
   };
   struct Chunk {
     std::vector<StageBlock> blocks;
     ActivationBytes bytes;
-    Accumulate accumulate = Accumulate::no;  // of the next microbatch's gradients
+    Accumulate accumulate = Accumulate::no;  // for the next microbatch's gradients
     bool begins_model = false;
   };
 
@@ -182,7 +182,8 @@ class TransformerStage final : public StageModel {
     return own;
   }
 
-  // Of this microbatch's gradients. Those of a step's first are on their way before any other's, now or in W.
+  // Returns whether this microbatch's gradients are added to earlier ones. The gradients of a step's first
+  // microbatch are enqueued before any other's, now or in W.
   Accumulate accumulate(int chunk) { return std::exchange(chunk_at(chunk).accumulate, Accumulate::yes); }
 
   BlockContext context(const ChunkSlot& slot) { return context(slot, ops_, workspace_); }
@@ -195,7 +196,7 @@ class TransformerStage final : public StageModel {
     if (slot.origins) return slot.origins;
     return origins_ ? std::optional(origins_->tensor()) : std::nullopt;
   }
-  // Of the chunk's block number i. `slice` is what the context points to where microbatches pass in slices.
+  // Returns the context of the chunk's block number i; it points to `slice` if microbatches pass in slices.
   BlockContext of_block(BlockContext context, const Chunk& chunk, std::size_t i, const ChunkSlot& slot,
                         SliceContext& slice) const {
     context.recompute = chunk.blocks[i].recompute;
@@ -212,7 +213,7 @@ class TransformerStage final : public StageModel {
     if (slot.slice && slot.slice->last) key_gradients_.begin_microbatch(chunk, ops_.stream());
   }
 
-  // Has the block's weights in their place while `use` enqueues what reads them.
+  // Holds the block's weights while `use` enqueues work that reads them.
   template <class Use>
   void with_weights(StageBlock& block, Use use) {
     if (weights_ == nullptr) return use(*block.compute);  // measuring
@@ -284,7 +285,7 @@ class TransformerStage final : public StageModel {
                                     : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_.added);
     BackwardArgs block_args = args;
     for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
-      // In the place of the block's input, which nobody reads after it. So it stays for W, too.
+      // The gradient is written over the block's input, which nothing reads afterwards; so it stays valid for W too.
       block_args.input_grad = i == 0 ? args.input_grad : slot.inputs[i];
       if (!defer_weights) open(chunk.blocks[i]);
       SliceContext slice;
@@ -316,7 +317,7 @@ class TransformerStage final : public StageModel {
     slot.state = ChunkSlot::State::empty;
   }
 
-  // Without memory; what is frozen has no place either, as in bind().
+  // Gradients without memory; frozen tensors have no place either, as in bind().
   std::vector<std::vector<Tensor>> measuring_grads() const {
     auto grads = weight_views(layout_, {nullptr, {}, numerics_.precision.grad});
     for (std::size_t block = 0; block < grads.size(); ++block) {
@@ -337,7 +338,7 @@ class TransformerStage final : public StageModel {
     const BlockContext context{
         *ops, workspace, tp_, shape_, numerics_.precision.compute, table, Recompute::none, DropoutDraws{}, {}, {cp_.part}};
     const auto slot = make_chunk_slot(chunk), before = make_chunk_slot(chunk);
-    if (slices_ > 1) {  // a slice behind another takes the most
+    if (slices_ > 1) {  // a slice after another needs the most memory
       slot->slice = {.first = positions, .earlier = {before.get()}};
       before->slice = SliceArgs{};
     }
@@ -353,7 +354,7 @@ class TransformerStage final : public StageModel {
     return {slot->saved.peak(), slot->pending.peak(), workspace.peak()};
   }
 
-  // The step's end uses the same workspace: square_sums() asks for the most.
+  // The step's end uses the same workspace; of its operations square_sums() needs the most.
   std::size_t measure_norm() const {
     const auto ops = make_measuring_ops();
     Arena workspace = Arena::measuring();
@@ -366,21 +367,21 @@ class TransformerStage final : public StageModel {
 
   ModelConfig config_;
   ParameterLayout layout_;
-  MicrobatchShape largest_, shape_;  // what memory is for; of the current actions
+  MicrobatchShape largest_, shape_;  // the shape that memory is allocated for; that of the current actions
   TensorParallel tp_;
   ContextParallel cp_;
   Ops& ops_;
   Numerics numerics_;
   Fp8Weights fp8_;
   KeyGradients key_gradients_;
-  int slices_;  // of each microbatch; the shapes are of one
+  int slices_;  // of each microbatch; the shapes are those of one slice
   Arena workspace_;
   Ops* second_ops_ = nullptr;
   Arena second_workspace_ = Arena::measuring();
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
   Tensor rotary_table_;                     // without memory where positions are learned
-  std::optional<PositionOrigins> origins_;  // where ranks share sequences
+  std::optional<PositionOrigins> origins_;  // set if ranks share sequences
   ParameterStore* weights_ = nullptr;       // null: measuring
   GradientPlaces grads_;
   GradientListener listener_;

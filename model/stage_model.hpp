@@ -1,8 +1,9 @@
-// The part of a transformer that one rank of one stage computes: explicit forward and backward of its chunks. Everything is
-// enqueued on the Ops' stream; memory is the caller's. Not thread-safe.
+// The part of a transformer that one rank of one stage computes: explicit forward and backward of its chunks.
+// All work is enqueued on the Ops' stream; memory is the caller's. Not thread-safe.
 //
-// Shapes as in ops.hpp: T = batch x sequence tokens of a microbatch, Tr this rank's rows of them, H hidden size. The sequence
-// may differ from step to step. Where ranks share sequences, it is the rank's part of each (ContextPart).
+// Shapes as in ops.hpp: T = batch x sequence tokens of a microbatch, Tr this rank's rows of them, H hidden
+// size. The sequence length may differ from step to step. If ranks share sequences, it is the length of the
+// rank's part of each (ContextPart).
 #pragma once
 
 #include <cstddef>
@@ -32,9 +33,10 @@ struct ActivationBytes {
 };
 
 struct GradientListener {
-  // Something is about to be added to gradients of this block (its index in ParameterLayout::blocks); may be null.
+  // Called before work is enqueued that adds to gradients of this block (its index in ParameterLayout::blocks); may be null.
   std::function<void(std::size_t block)> opens;
-  // What has been enqueued so far has added to them, and nothing adds to them until they are opened again; may be null.
+  // Called when all work that adds to them has been enqueued; nothing more adds to them until they are opened
+  // again. May be null.
   std::function<void(std::size_t block)> closes;
   GradientAdded added;  // may be null
 };
@@ -45,67 +47,70 @@ class StageModel {
 
   virtual const ParameterLayout& parameters() const = 0;
   virtual ActivationBytes activation_bytes(int chunk) const = 0;
-  virtual std::size_t workspace_bytes() const = 0;   // the most that any action needs, those of the step's end included
-  virtual std::size_t fp8_weight_bytes() const = 0;  // of the weights in 8 bits, beside those of parameters(); see bind()
-  // Of the gradients that later slices of a microbatch have for the keys and values of earlier ones; see bind(). One microbatch
-  // at a time is in its backward in a chunk.
+  virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, including those at the step's end
+  // Bytes of the weights in 8 bits, in addition to those of parameters(); see bind().
+  virtual std::size_t fp8_weight_bytes() const = 0;
+  // Bytes of the gradients that later slices of a microbatch add for the keys and values of earlier ones; see
+  // bind(). A chunk runs the backward of one microbatch at a time.
   virtual std::size_t key_gradient_bytes() const = 0;
-  virtual Shape hidden_shape() const = 0;  // [Tr, H], of the sequence that is set
+  virtual Shape hidden_shape() const = 0;  // [Tr, H], for the sequence that is set
 
-  // Weights of parameters(), in the activations' type and zero where no parameter is, and places for its gradients. The
-  // store outlives the model's actions. Must be called before the first of them. Where positions are rotary, also takes the
-  // memory of their table from the stream's device, and waits for it to be filled; so it does where ranks share
-  // sequences; else waits for nothing that is on the stream. Takes the memory of weights in 8 bits too, which each step makes
-  // from those that the store has in it, and of the gradients between slices.
+  // Binds the weights of parameters(), in the activations' type and zero wherever no parameter is, and the
+  // memory of its gradients. The store outlives the model's actions. Must be called before the first of them.
+  // If positions are rotary or ranks share sequences, also allocates tables on the stream's device and waits
+  // until they are filled; otherwise it waits for nothing on the stream. Also allocates the memory of weights
+  // in 8 bits, which each step makes from the store's weights, and of the gradients between slices.
   virtual void bind(ParameterStore& weights, GradientPlaces grads) = 0;
-  // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
-  // action.
+  // Sets memory of at least workspace_bytes() for the model and its Ops; all actions share it. Must be called
+  // before the first action.
   virtual void bind_workspace(void* data, std::size_t bytes) = 0;
-  // Operations and memory of workspace_bytes() of their own, on the same stream, for forwards whose enqueueing alternates with
-  // another action's (ForwardArgs::second): one of the two at a time enqueues.
+  // Sets Ops and memory of workspace_bytes() of their own, on the same stream, for forwards whose enqueueing
+  // alternates with another action's (ForwardArgs::second). Only one of the two enqueues at a time.
   virtual void bind_second(Ops& ops, void* data, std::size_t bytes) = 0;
-  // A slot of this chunk, without memory.
+  // Makes a slot of this chunk, without memory.
   virtual std::unique_ptr<ActivationSlot> make_slot(int chunk) const = 0;
-  // Memory of at least activation_bytes(chunk).saved for the slot's next forward(), to be kept until its backward() or
-  // weight_grad().
+  // Sets memory of at least activation_bytes(chunk).saved for the slot's next forward(), valid until its
+  // backward() or weight_grad().
   virtual void set_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
-  // Bytes of it that the slot's last forward() used, from its begin on.
+  // Bytes of that memory that the slot's last forward() used, from its beginning.
   virtual std::size_t saved_bytes(int chunk, ActivationSlot& slot) const = 0;
-  // Between forward() and backward() or input_grad(): these bytes have been copied to other such memory, which takes the place
-  // of what set_saved() gave.
+  // Between forward() and backward() or input_grad(): tells the slot that these bytes have been copied to other
+  // such memory, which replaces the memory of set_saved().
   virtual void move_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
-  // Memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), to be kept until its weight_grad().
+  // Sets memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), valid until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;
 
   // Sets the callbacks of gradients.
   virtual void listen(GradientListener listener) = 0;
 
-  // The tokens of each sample in the actions that follow, from 1 to the spec's; before the first call it is the spec's. Waits
-  // for nothing; where ranks share sequences, an even number, and what the stream still holds of the call before is done.
+  // Sets the tokens of each sample in the actions that follow, from 1 to the spec's length, which is the
+  // default. Waits for nothing. If ranks share sequences, it must be an even number, and the work enqueued
+  // before the previous call must have run.
   virtual void set_sequence(std::int64_t sequence) = 0;
-  // Gradients start anew: each chunk's next B or W overwrites those of matrices, and this zeroes the others.
+  // Starts gradients anew: each chunk's next B or W overwrites those of matrices, and this call zeroes the others.
   virtual void begin_step() = 0;
   virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
-  // B: everything. The slices of a microbatch come from the last to the first. Gradients add up over microbatches, which must
-  // come in one order in all of B, I and W.
+  // B: the whole backward. The slices of a microbatch come from the last to the first. Gradients add up over
+  // microbatches, which must come in the same order in B, I and W.
   virtual void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) = 0;
-  // I, then W: the same kernels in two parts, the same bits.
+  // I, then W: the same kernels in two parts, with the same bits.
   virtual void input_grad(int chunk, const BackwardArgs& args, ActivationSlot& slot) = 0;
   virtual void weight_grad(int chunk, ActivationSlot& slot) = 0;
 };
 
 struct StageModelSpec {
   ModelConfig config;
-  std::vector<std::vector<Block>> chunks;  // the runs of blocks that this stage holds
-  MicrobatchShape shape;                   // the largest
+  std::vector<std::vector<Block>> chunks;  // the ranges of blocks that this stage holds
+  MicrobatchShape shape;                   // the largest shape of a microbatch
   Numerics numerics = {};
-  int slices = 1;                // of each microbatch; shape is then of the largest of them
-  bool gathers_weights = false;  // the store has the weights for one use at a time: what is made of them is not kept
-  ContextParallel context = {};  // whose part of sequences `shape` is of
+  int slices = 1;  // of each microbatch; shape is then that of the largest slice
+  // True if the store holds weights for one use at a time, so that nothing made from them is kept.
+  bool gathers_weights = false;
+  ContextParallel context = {};  // the part of sequences that `shape` describes
 };
 
-// The Ops (and the group) must outlive the model. To learn sizes only, without a device, pass measuring Ops and do not bind.
-// Throws Error(unavailable) for a precision that is not built.
+// The Ops (and the group) must outlive the model. To learn sizes only, without a device, pass measuring Ops and
+// do not bind. Throws Error(unavailable) for a precision that is not built.
 std::unique_ptr<StageModel> make_stage_model(const StageModelSpec& spec, const TensorParallel& tp, Ops& ops);
 
 }  // namespace pipetrain

@@ -1,5 +1,6 @@
-// The tensors of an operation, by name: most have the same type and could be exchanged in silence. Shapes and their letters as
-// in ops/ops.hpp; what an operation reads stands before what it writes or adds to, but where a field says otherwise.
+// The arguments of the operations, by name, because most tensors have the same type and could be swapped
+// unnoticed. Shapes and their letters as in ops/ops.hpp. An operation's inputs stand before its outputs, unless
+// a field says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,13 @@
 
 namespace pipetrain {
 
-// What a product does with the gradient that is there.
+// Says whether a product replaces the gradient in memory or adds to it.
 enum class Accumulate {
-  no,   // writes over it, whatever it holds, NaN included; the bits are those of adding to zeros, but for a zero's sign
+  no,   // overwrites it, even NaN; the bits are those of adding to zeros, except for a zero's sign
   yes,  // adds to it
 };
 
-// The rows of the vocabulary that this rank has.
+// This rank's rows of the vocabulary.
 struct VocabularyRows {
   std::int64_t first = 0, count = 0;
 };
@@ -31,8 +32,8 @@ struct GatherMatmulArgs {
   MatmulKind kind;
   Tensor shard;  // [Tr, in], this rank's rows
   Tensor w;      // [N, K]
-  Tensor full;  // [T, in], written: all ranks' shards; left as it is, and may be shard's memory, when nothing is to be gathered
-  Tensor out;   // [T, ...], written: full x w
+  Tensor full;   // [T, in], output: all ranks' shards; unused, and may be shard's memory, if nothing is gathered
+  Tensor out;    // [T, ...], output: full x w
   std::optional<Tensor> bias = {};  // [out's columns], added to each row
 };
 
@@ -42,7 +43,7 @@ struct MatmulScatterArgs {
   Tensor in;                            // [T, ...]
   Tensor w;                             // [N, K]
   std::optional<Tensor> residual = {};  // [Tr, ...], added before the one rounding to out's dtype; may be out's memory
-  Tensor out;                           // [Tr, ...], written
+  Tensor out;                           // [Tr, ...], output
   std::optional<Tensor> bias = {};      // [out's columns], added to each row of the ranks' sum
 };
 
@@ -57,43 +58,44 @@ struct BackwardScatterArgs {
   TensorParallel tp = {};
   Tensor dy;                                // [T, N]
   Tensor w;                                 // [N, K]
-  Tensor dx;                                // [Tr, K], written
+  Tensor dx;                                // [Tr, K], output
   Tensor x;                                 // [T, K]
   Tensor dw;                                // [N, K] f32
-  Accumulate accumulate = Accumulate::yes;  // of dw
+  Accumulate accumulate = Accumulate::yes;  // for dw
 
-  // The two operations that it consists of.
+  // The two operations that this one consists of.
   WeightGradArgs weight_grad() const { return {.dy = dy, .x = x, .dw = dw, .accumulate = accumulate}; }
   MatmulScatterArgs matmul_scatter() const { return {.tp = tp, .kind = MatmulKind::input_grad, .in = dy, .w = w, .out = dx}; }
 };
 
-// One rank's rows of a matrix, and all rows of it.
+// One rank's rows of a matrix, and all its rows.
 struct GatherArgs {
   TensorParallel tp = {};
   Tensor shard;  // [Tr, ...]
-  Tensor full;   // [T, ...], written
+  Tensor full;   // [T, ...], output
 };
 
 struct ScatterSumArgs {
   TensorParallel tp = {};
   Tensor full;  // [T, ...]
-  Tensor out;   // [Tr, ...], written
+  Tensor out;   // [Tr, ...], output
 };
 
 // --- Products of matrices in 8 bits ---
 
 struct QuantiseArgs {
-  Tensor x;               // [M, N] bf16
-  Fp8Matrix out;          // written
-  bool measured = false;  // of tensor: out.scale already ends with x's largest magnitude: it is read and not searched for
+  Tensor x;       // [M, N] bf16
+  Fp8Matrix out;  // output
+  // For Fp8Scales::tensor: out.scale already ends with x's largest magnitude, so that it is not searched for.
+  bool measured = false;
 };
 
 struct Fp8MatmulArgs {
-  TensorParallel tp = {};             // the ranks whose products are summed
-  Fp8Operand a;                       // [M, K]; of tiles M is a multiple of 4
-  Fp8Operand b;                       // [N, K] e4m3; not of blocks where a is
+  TensorParallel tp = {};             // the ranks over which products are summed
+  Fp8Operand a;                       // [M, K]; with scales of tiles M is a multiple of 4
+  Fp8Operand b;                       // [N, K] e4m3; must not have scales of blocks if a has
   std::optional<Tensor> addend = {};  // as out, added before the one rounding to out's dtype; may be out's memory
-  Tensor out;                         // [M, N] bf16 or f32, written; of several ranks' sum this rank's rows
+  Tensor out;                         // [M, N] bf16 or f32, output; this rank's rows of the sum if there are several ranks
 };
 
 // --- Embedding ---
@@ -103,7 +105,7 @@ struct EmbeddingArgs {
   Tensor ids;             // [T] i32
   Tensor table;           // [V, H]
   std::int64_t first_id;  // the table's first row
-  Tensor out;             // [Tr, H], written
+  Tensor out;             // [Tr, H], output
 };
 
 struct EmbeddingGradArgs {
@@ -115,19 +117,19 @@ struct EmbeddingGradArgs {
 
 // --- Norms and activations ---
 
-// `largest` [1] f32, where it is given, is written: the largest magnitude of the result as it was rounded; NaN if one of it is.
+// `largest` [1] f32, if given, receives the largest magnitude of the rounded result; NaN if an element is NaN.
 // On GPUs in bf16 only.
 
 struct SwigluArgs {
   Tensor gate_up;                      // [T, 2I]
-  Tensor y;                            // [T, I], written
+  Tensor y;                            // [T, I], output
   std::optional<Tensor> largest = {};  // of y
 };
 
 struct SwigluBackwardArgs {
   Tensor dy;                           // [T, I]
-  Tensor gate_up;                      // [T, 2I], of the forward
-  Tensor dgate_up;                     // [T, 2I], written; may be gate_up's memory
+  Tensor gate_up;                      // [T, 2I], the forward's
+  Tensor dgate_up;                     // [T, 2I], output; may be gate_up's memory
   std::optional<Tensor> largest = {};  // of dgate_up
 };
 
@@ -135,18 +137,18 @@ struct RmsNormArgs {
   Tensor x;       // [Tr, H]
   Tensor weight;  // [H]
   float eps;
-  Tensor y;                            // [Tr, H], written
-  Tensor inv_rms;                      // [Tr] f32, written
+  Tensor y;                            // [Tr, H], output
+  Tensor inv_rms;                      // [Tr] f32, output
   std::optional<Tensor> largest = {};  // of y
 };
 
 struct RmsNormBackwardArgs {
   Tensor dy;                            // [Tr, H]
-  Tensor x;                             // [Tr, H], of the forward
+  Tensor x;                             // [Tr, H], the forward's
   Tensor weight;                        // [H]
-  Tensor inv_rms;                       // [Tr] f32, of the forward
+  Tensor inv_rms;                       // [Tr] f32, the forward's
   std::optional<Tensor> residual = {};  // [Tr, H], added to dx before the one rounding
-  Tensor dx;                            // [Tr, H], written; may be x's memory
+  Tensor dx;                            // [Tr, H], output; may be x's memory
   Tensor dweight;                       // [H] f32 +=
 };
 
@@ -155,37 +157,37 @@ struct LayerNormArgs {
   Tensor weight;  // [H]
   Tensor bias;    // [H]
   float eps;
-  Tensor y;                            // [Tr, H], written
-  Tensor mean;                         // [Tr] f32, written
-  Tensor inv_std;                      // [Tr] f32, written
+  Tensor y;                            // [Tr, H], output
+  Tensor mean;                         // [Tr] f32, output
+  Tensor inv_std;                      // [Tr] f32, output
   std::optional<Tensor> largest = {};  // of y
 };
 
 struct LayerNormBackwardArgs {
   Tensor dy;                                 // [Tr, H]
-  Tensor x;                                  // [Tr, H], of the forward
+  Tensor x;                                  // [Tr, H], the forward's
   Tensor weight;                             // [H]
-  Tensor mean;                               // [Tr] f32, of the forward
-  Tensor inv_std;                            // [Tr] f32, of the forward
+  Tensor mean;                               // [Tr] f32, the forward's
+  Tensor inv_std;                            // [Tr] f32, the forward's
   std::optional<Tensor> residual = {};       // [Tr, H], added to dx before the one rounding
-  Tensor dx;                                 // [Tr, H], written; may be x's memory
+  Tensor dx;                                 // [Tr, H], output; may be x's memory
   Tensor dweight;                            // [H] f32 +=
   Tensor dbias;                              // [H] f32 +=
-  std::optional<Tensor> residual_sums = {};  // [H] f32 += residual's columns' sums
+  std::optional<Tensor> residual_sums = {};  // [H] f32 += column sums of residual
 };
 
 struct GeluArgs {
-  Tensor x;     // [T, I], as the matrix left it
+  Tensor x;     // [T, I], the matrix's output without bias
   Tensor bias;  // [I]
-  Tensor y;     // [T, I], written
+  Tensor y;     // [T, I], output
 };
 
 struct GeluBackwardArgs {
   Tensor dy;     // [T, I]
-  Tensor x;      // [T, I], as the matrix left it
+  Tensor x;      // [T, I], the matrix's output without bias
   Tensor bias;   // [I]
-  Tensor dx;     // [T, I], written; may be x's memory
-  Tensor dbias;  // [I] f32 += dx's columns' sums
+  Tensor dx;     // [T, I], output; may be x's memory
+  Tensor dbias;  // [I] f32 += column sums of dx
 };
 
 struct AddBiasArgs {
@@ -201,21 +203,22 @@ struct BiasGradArgs {
 struct DropoutArgs {
   Tensor x;                             // [Tr, H], tokens first_token, first_token + 1, ... of the microbatch
   std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding; may be out's memory
-  Tensor out;                           // [Tr, H], written; may be x's memory
+  Tensor out;                           // [Tr, H], output; may be x's memory
   std::int64_t first_token = 0, sequence = 1;
-  Dropout dropout;  // active
+  Dropout dropout;  // must be active
 };
 
 // --- Positions ---
 
-// Where several documents share a sequence and are not to see each other, `documents` [T] i32 says of each token which token of
-// its sequence (0 to sequence - 1) its document begins with. Positions count from there. Absent: a sequence is one document.
+// If several documents share a sequence and must not attend to each other, `documents` [T] i32 holds for each
+// token the position in its sequence (0 to sequence - 1) of its document's first token. Positions count from
+// there. Absent: a sequence is one document.
 
 struct RotaryArgs {
   Tensor qkv;      // [T, (Hq + 2 Hkv) D], in place
   Tensor cos_sin;  // [sequence, 2, D/2] f32, cosines then sines
   std::optional<Tensor> documents = {};
-  bool inverse = false;  // rotates back, which is the backward
+  bool inverse = false;  // rotates back, as the backward does
 };
 
 struct AddPositionsArgs {
@@ -234,57 +237,58 @@ struct PositionsGradArgs {
 
 // --- Attention ---
 
-// Queries, keys and values may be columns of one packed matrix: of each row q reads the first Hq D columns and kv the last
-// 2 Hkv D ones, all key heads, then all value heads. Of a sequence's R rows of kv the first `keys` are read, R >= keys.
+// Queries, keys and values may be columns of one packed matrix: q reads the first Hq D columns of each row and
+// kv the last 2 Hkv D ones, all key heads, then all value heads. Only the first `keys` of a sequence's R rows
+// of kv are read, R >= keys.
 
 struct AttentionArgs {
   Tensor q;                              // [batch queries, Hq D], or more columns
   Tensor kv;                             // [batch R, 2 Hkv D], or more columns
-  Tensor out;                            // [batch queries, Hq D], written; f32 or the activations' type
-  Tensor log_sum_exp;                    // [batch, Hq, queries] f32, written: of the scores, before anything is dropped
-  std::optional<Tensor> documents = {};  // [batch queries] i32: where each query's document begins in the sequence
-  Dropout dropout = {};                  // of the probabilities; draws by position, so that the whole attention draws the same
+  Tensor out;                            // [batch queries, Hq D], output; f32 or the activations' type
+  Tensor log_sum_exp;                    // [batch, Hq, queries] f32, output: from the scores before dropout
+  std::optional<Tensor> documents = {};  // [batch queries] i32: the first position of each query's document
+  Dropout dropout = {};  // drops probabilities; draws by position, so that segments draw what the whole attention draws
 };
 
-// The gradients' columns lie as those of q and kv; further ones stay. dq and dkv are of the activations' type, or they are f32:
-// sums of several segments should be, and be rounded once all is there. dq is f32 only where dkv is.
+// The gradients use the columns of q and kv; other columns keep their values. dq and dkv have the activations' type or are
+// f32. Sums of several segments should be f32, and be rounded once the sum is complete. dq is f32 only if dkv is.
 struct AttentionBackwardArgs {
   Tensor dout;                                 // [batch queries, Hq D]
-  Tensor q;                                    // of the forward
-  Tensor kv;                                   // of the forward
-  Tensor out;                                  // [batch queries, Hq D] of all the segments' forward together, in its type
-  Tensor log_sum_exp;                          // [batch, Hq, queries] f32, of all the segments' forward together
+  Tensor q;                                    // the forward's
+  Tensor kv;                                   // the forward's
+  Tensor out;                                  // [batch queries, Hq D], the forward's output over all segments, in its type
+  Tensor log_sum_exp;                          // [batch, Hq, queries] f32, the forward's over all segments
   Tensor dq;                                   // [batch queries, Hq D], or more columns
   Tensor dkv;                                  // [batch R, 2 Hkv D], or more columns; any R >= keys
   Accumulate accumulate_dq = Accumulate::no;   // f32 only
   Accumulate accumulate_dkv = Accumulate::no;  // f32 only
-  std::optional<Tensor> documents = {};        // of the forward
-  Dropout dropout = {};                        // of the forward
-  // The angles of the rotary that made whole sequences' packed qkv, with the same documents. Then dq and dkv are one packed
-  // matrix, the gradient of what that rotary rotated.
+  std::optional<Tensor> documents = {};        // the forward's
+  Dropout dropout = {};                        // the forward's
+  // The angles of the rotation that produced whole sequences' packed qkv, with the same documents. If given, dq
+  // and dkv are one packed matrix and receive the gradient of the unrotated qkv.
   std::optional<Tensor> cos_sin = {};
 };
 
-// The cache holds the keys and values of a sequence's positions, one row a position: all key heads, then all value heads.
+// The cache holds the keys and values of a sequence, one row for each position: all key heads, then all value heads.
 struct CachedAttentionArgs {
-  Tensor qkv;    // [T, (Hq + 2 Hkv) D], of the positions from shape.first_query on
+  Tensor qkv;    // [T, (Hq + 2 Hkv) D], for the positions from shape.first_query on
   Tensor cache;  // [positions, 2 Hkv D]: rows below shape.first_query are read, the T rows from it on are written
-  Tensor out;    // [T, Hq D], written
+  Tensor out;    // [T, Hq D], output
 };
 
 struct MergeAttentionArgs {
   Tensor part;              // [batch queries, Hq D], f32 or the activations' type
   Tensor part_log_sum_exp;  // [batch, Hq, queries] f32
-  Tensor out;               // [batch queries, Hq D], changed; f32, so that each merge does not round
-  Tensor log_sum_exp;       // [batch, Hq, queries] f32, changed
+  Tensor out;               // [batch queries, Hq D], in place; f32, so that merges do not round
+  Tensor log_sum_exp;       // [batch, Hq, queries] f32, in place
 };
 
 // --- Columns ---
 
 struct CopyColumnsArgs {
-  Tensor source;                  // [R, ...], of target's type, or one of them f32; in other memory
-  std::int64_t source_begin = 0;  // the first of its columns
-  Tensor target;                  // [R, ...], whose columns [target_begin, target_begin + count) are written
+  Tensor source;                  // [R, ...], of target's type, or one of the two is f32; must not overlap target
+  std::int64_t source_begin = 0;  // the first of source's columns to copy
+  Tensor target;                  // [R, ...]; columns [target_begin, target_begin + count) are written
   std::int64_t target_begin = 0, count = 0;
 };
 
@@ -294,18 +298,18 @@ struct CrossEntropyBackwardArgs {
   Tensor logits;   // [T, V] or more columns, in place
   Tensor targets;  // [T] i32; negative: not counted
   VocabularyRows vocabulary;
-  Tensor log_sum_exp;  // [T] f32, of the forward
+  Tensor log_sum_exp;  // [T] f32, the forward's
   float scale;
 };
 
 struct CrossEntropyArgs {
   TensorParallel tp = {};
-  Tensor logits;              // [T, V] of this rank's rows of the vocabulary, or more columns, which do not count
+  Tensor logits;              // [T, V] for this rank's rows of the vocabulary; further columns do not count
   Tensor targets;             // [T] i32; negative: not counted
-  VocabularyRows vocabulary;  // of this rank
-  Tensor log_sum_exp;         // [T] f32, written: over the whole vocabulary
-  Tensor loss_sum;            // [1] f64, written
-  // With a scale the logits become their gradient, as cross_entropy_backward makes it with this scale.
+  VocabularyRows vocabulary;  // this rank's
+  Tensor log_sum_exp;         // [T] f32, output: over the whole vocabulary
+  Tensor loss_sum;            // [1] f64, output
+  // If given, the logits are overwritten with their gradient, as cross_entropy_backward computes it with this scale.
   std::optional<float> gradient_scale = {};
 
   CrossEntropyBackwardArgs backward() const { return {logits, targets, vocabulary, log_sum_exp, gradient_scale.value()}; }
@@ -314,14 +318,14 @@ struct CrossEntropyArgs {
 struct CountedRowsArgs {
   Tensor logits;   // [T, C] or more columns
   Tensor targets;  // [T] i32
-  Tensor rows;     // [batch, C] f64, written
+  Tensor rows;     // [batch, C] f64, output
 };
 
 // --- Flat arenas ---
 
 struct CopyArgs {
   Tensor source;
-  Tensor target;  // as many bytes, in other memory
+  Tensor target;  // equally many bytes; must not overlap source
 };
 
 struct ZeroArgs {
@@ -330,21 +334,21 @@ struct ZeroArgs {
 
 struct RoundArgs {
   Tensor source;  // f32
-  Tensor target;  // [same length] bf16, f16 or f32, written
+  Tensor target;  // [same length] bf16, f16 or f32, output
 };
 
 struct SquareSumArgs {
   Tensor tensor;  // f32
-  Tensor sum;     // [1] f64, written
+  Tensor sum;     // [1] f64, output
 };
 
 struct SquareSumEachArgs {
-  std::span<const SquareSumArgs> sums;  // of tensors that have elements
+  std::span<const SquareSumArgs> sums;  // their tensors must have elements
 };
 
 struct SquareSumsArgs {
   Tensor tensor;  // f32
-  Tensor sums;    // [elements / 65,536, rounded up] f64, written
+  Tensor sums;    // [elements / 65,536, rounded up] f64, output
 };
 
 struct AddArgs {

@@ -1,11 +1,11 @@
-// Where a token is in its document, by the `documents` of ops/arguments.hpp.
+// Computes a token's position in its document, from the `documents` of ops/arguments.hpp.
 #pragma once
 
 #include <cstdint>
 
 namespace pipetrain {
 
-// Of `token`, counted in the microbatch; documents: null where each sequence is one document.
+// token: counted in the microbatch. documents: null if each sequence is one document.
 constexpr std::int64_t position_of(std::int64_t token, std::int64_t sequence, const std::int32_t* documents) {
   return token % sequence - (documents == nullptr ? 0 : documents[token]);
 }

@@ -1,4 +1,4 @@
-// Matrices in 8 bits, with the scales that say which numbers they stand for.
+// Matrices in 8 bits, with their scales.
 #pragma once
 
 #include <cstdint>
@@ -7,34 +7,35 @@
 
 namespace pipetrain {
 
-// Products of 8 bits want rows of a multiple of as many numbers.
+// 8-bit products require rows of a multiple of this many numbers.
 constexpr std::int64_t fp8_multiple = 16;
 constexpr std::int64_t round_up_to_fp8(std::int64_t count) { return (count + fp8_multiple - 1) / fp8_multiple * fp8_multiple; }
 
-// What one scale of a matrix in 8 bits is for: what its numbers are multiplied by to be what they stand for.
+// The numbers that share one scale of an 8-bit matrix. A number is multiplied by its scale to give its value.
 enum class Fp8Scales : std::uint8_t {
-  tensor,  // all of the matrix
-  tiles,   // fp8_block numbers along the dimension that is summed over; each layout is rounded by scales of its own
-  blocks,  // fp8_block x fp8_block numbers, the same ones in both layouts
+  tensor,  // all numbers of the matrix
+  tiles,   // fp8_block numbers along the summed dimension; each layout is rounded by its own scales
+  blocks,  // fp8_block x fp8_block numbers, the same blocks in both layouts
 };
 constexpr std::int64_t fp8_block = 128;
 
-// Of the scales of tiles or blocks of a layout [R, C], which is summed over along C, in f32: [C's tiles, R], or
-// [R's blocks, C's blocks rounded up to a multiple of 4], zero behind those that there are. That is how cuBLASLt reads them.
+// Returns the shape of the scales of tiles or blocks of a layout [R, C], whose dimension C is summed over, in
+// f32: [C's tiles, R], or [R's blocks, C's blocks rounded up to a multiple of 4], with zeros as padding.
+// cuBLASLt reads scales in this form.
 inline Shape fp8_scale_shape(Fp8Scales scales, const Shape& layout) {
   const auto blocks = [](std::int64_t count) { return (count + fp8_block - 1) / fp8_block; };
   if (scales == Fp8Scales::tiles) return {blocks(layout[1]), layout[0]};
   return {blocks(layout[0]), (blocks(layout[1]) + 3) / 4 * 4};
 }
 
-// A matrix [M, N] in e4m3 or e5m2, in the two layouts that products of 8 bits need, in which the dimension that is summed over
-// lies fastest.
+// A matrix [M, N] in e4m3 or e5m2, in the two layouts that 8-bit products need; each has its summed dimension fastest.
 struct Fp8Matrix {
-  Tensor rows = {};   // [M, N]; without a shape: not there
-  Tensor cols = {};   // [N, round_up_to_fp8(M)]: the transpose, zero behind its M columns; without a shape: not there
-  Tensor scale = {};  // of tensor: [2] f32, the scale and the largest magnitude; else without a shape
+  Tensor rows = {};   // [M, N]; without a shape: absent
+  Tensor cols = {};   // [N, round_up_to_fp8(M)]: the transpose, zero after its M columns; without a shape: absent
+  Tensor scale = {};  // for Fp8Scales::tensor: [2] f32, the scale and the largest magnitude; else without a shape
   Fp8Scales scales = Fp8Scales::tensor;
-  Tensor row_scales = {}, col_scales = {};  // of tiles and blocks: those of each layout that is there, see fp8_scale_shape()
+  // For tiles and blocks: the scales of each present layout, see fp8_scale_shape().
+  Tensor row_scales = {}, col_scales = {};
 };
 
 inline Tensor largest_of(const Tensor& scale) { return scale.row_range(1, 2); }

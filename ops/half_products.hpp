@@ -1,4 +1,4 @@
-// How this host's processor multiplies numbers of 16 bits.
+// Reports how this host's processor multiplies 16-bit numbers.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 namespace pipetrain {
 
 struct HalfProducts {
-  bool native = false;  // by instructions for this type; else widened to fp32 first, which is slower than fp32 itself
-  std::string how;      // "oneDNN, avx512_core_amx_bf16", "widened to fp32"
+  // True if there are instructions for this type; otherwise it is widened to fp32 first, which is slower than fp32 itself.
+  bool native = false;
+  std::string how;  // "oneDNN, avx512_core_amx_bf16", "widened to fp32"
 };
 
 // type: bf16 or f16. Thread-safe.

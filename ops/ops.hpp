@@ -1,11 +1,12 @@
-// The operations a transformer is made of, as coarse as the best fused kernel. One Ops object serves one rank of one stage and
-// enqueues everything on one stream, in call order; nothing waits. Not thread-safe.
+// The operations of a transformer, as coarse as the best fused kernel. One Ops object serves one rank of one
+// stage and enqueues everything on one stream, in call order, without waiting. Not thread-safe.
 //
-// Shapes: T tokens of a microbatch (batch x sequence, sequence fastest), Tr the rows of T that this rank owns under sequence
-// parallelism (all of T without it), H hidden size, K input and N output columns of a matrix on this rank, I the MLP's inner
-// size on this rank, V the vocabulary rows on this rank, Hq and Hkv query and key-value heads on this rank, D the size of a
-// head. Weights are [N, K] as Hugging Face stores them: y = x w^T. Activations have one dtype (f32, bf16 or f16), statistics
-// are f32, weight gradients are f32 and accumulate. Every operation gives the same bits for the same shapes and inputs.
+// Shapes: T tokens of a microbatch (batch x sequence, sequence fastest), Tr the rows of T that this rank owns
+// under sequence parallelism (all of T without it), H hidden size, K input and N output columns of a matrix on
+// this rank, I the MLP's inner size on this rank, V the vocabulary rows on this rank, Hq and Hkv query and
+// key-value heads on this rank, D the size of a head. Weights are [N, K] as Hugging Face stores them: y = x
+// w^T. Activations have one dtype (f32, bf16 or f16), statistics are f32, weight gradients are f32 and
+// accumulate. Every operation gives the same bits for the same shapes and inputs.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,14 @@ namespace pipetrain {
 
 class Arena;
 
-// The arguments of an operation on attention together with the segments that it is of.
+// The arguments of an attention operation together with its segments.
 template <class Args>
 struct OfSegments {
   const SegmentShape& shape;
   const Args& args;
 };
 
-// One operation, as a value: a reference to its arguments, which live until run() returns.
+// One operation, as a value: a reference to its arguments, which must live until run() returns.
 template <class... Args>
 using OneOf = std::variant<const Args*...>;
 using Operation =
@@ -50,32 +51,35 @@ class Ops {
   Ops& operator=(const Ops&) = delete;
 
   virtual Stream& stream() = 0;
-  // Scratch for the operations' own use; bump allocation in stream order. Set before the first call.
+  // Sets scratch memory for the operations; they bump-allocate it in stream order. Call it before the first operation.
   virtual void set_workspace(Arena& workspace) = 0;
-  // Enqueues an operation: what backends implement, and wrappers pass on. The methods below name the operations. Throws
-  // Error(unavailable) where the device has none.
+  // Enqueues an operation. Backends implement it, and wrappers pass it on; the methods below name the
+  // operations. Throws Error(unavailable) if the device lacks the operation.
   virtual void run(const Operation& operation) = 0;
 
   // --- Matrices with the communication around them ---
 
-  // Column-parallel forward and row-parallel backward: full = all shards [Tr, in] gathered, out = full x w, plus bias.
+  // Column-parallel forward and row-parallel backward: gathers the shards [Tr, in] into full, and computes out
+  // = full x w, plus bias.
   void gather_matmul(const GatherMatmulArgs& args) { enqueue(args); }
-  // Row-parallel forward and column-parallel backward: in x w, summed over the ranks in fp32 and rank order, then this rank's
-  // rows, plus the residual and the bias, into out.
+  // Row-parallel forward and column-parallel backward: sums in x w over the ranks in fp32 and rank order, and
+  // writes this rank's rows, plus the residual and the bias, to out.
   void matmul_scatter(const MatmulScatterArgs& args) { enqueue(args); }
   // dw += dy^T x, or = with Accumulate::no
   void weight_grad(const WeightGradArgs& args) { enqueue(args); }
-  // A column-parallel matrix's whole backward: weight_grad, and matmul_scatter of dy without residual into dx. Where the ranks'
-  // sum can travel while the weight gradient is computed, it does; the bits are those of the two operations apart.
+  // A column-parallel matrix's whole backward: weight_grad, and matmul_scatter of dy without residual into dx. The ranks' sum
+  // overlaps with the weight gradient if possible; the bits are those of the two separate operations.
   void backward_scatter(const BackwardScatterArgs& args) { enqueue(args); }
-  // out = x in 8 bits: x / s rounded to the nearest, s the scale by which the largest magnitude of what it is for (Fp8Scales)
-  // becomes the type's largest. An infinity or NaN in that makes all of it NaN. Tiles and blocks are in e4m3 (DeepSeek-AI
-  // 2024, "DeepSeek-V3 Technical Report"). Throws Error(unavailable) where there are no 8 bits, as on CPUs; so does fp8_matmul.
+  // out = x in 8 bits: x / s rounded to nearest, where the scale s maps the largest magnitude among the numbers
+  // that share it (Fp8Scales) to the type's largest. If one of these is an infinity or NaN, all become NaN.
+  // Tiles and blocks are in e4m3 (DeepSeek-AI 2024, "DeepSeek-V3 Technical Report"). Throws Error(unavailable)
+  // on devices without 8-bit products, such as CPUs; so does fp8_matmul.
   void quantise(const QuantiseArgs& args) { enqueue(args); }
-  // out = a b^T, both as the numbers that they stand for, summed up in fp32, plus addend. With several ranks as matmul_scatter:
-  // the sum over them of a b^T [T, N], then this rank's rows, plus addend. Each rank's a and b have scales of their own.
+  // out = a b^T of the scaled numbers, summed in fp32, plus addend. With several ranks as matmul_scatter: the sum over the
+  // ranks of a b^T [T, N], then this rank's rows, plus addend. Each rank's a and b have their own scales.
   void fp8_matmul(const Fp8MatmulArgs& args) { enqueue(args); }
-  // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. Copies (nothing, when same memory) with one rank.
+  // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. With one rank they copy, or do nothing if the
+  // memory is the same.
   void gather(const GatherArgs& args) { enqueue(args); }
   void scatter_sum(const ScatterSumArgs& args) { enqueue(args); }
 
@@ -83,19 +87,19 @@ class Ops {
 
   // out [Tr, H] = rows of the table for ids [T] (i32), looked up on the rank that has them and summed over the group.
   void embedding(const EmbeddingArgs& args) { enqueue(args); }
-  // dtable [V, H] += dy [T, H] (gathered) at the rows of ids, tokens in order.
+  // dtable [V, H] += dy [T, H] (gathered) at the rows of ids, with tokens added in order.
   void embedding_grad(const EmbeddingGradArgs& args) { enqueue(args); }
 
   // --- Norm and elementwise ---
 
   // y = x * inv_rms * weight, inv_rms = 1 / sqrt(mean(x^2) + eps), computed in fp32 (Zhang and Sennrich 2019).
   void rms_norm(const RmsNormArgs& args) { enqueue(args); }
-  // dx = gradient of rms_norm, plus residual.
+  // dx = the gradient of rms_norm, plus residual.
   void rms_norm_backward(const RmsNormBackwardArgs& args) { enqueue(args); }
-  // The same bytes in `target`; they must not overlap.
+  // Copies the bytes to `target`; the two must not overlap.
   void copy(const Tensor& source, const Tensor& target) { enqueue(CopyArgs{source, target}); }
   void zero(const Tensor& tensor) { enqueue(ZeroArgs{tensor}); }
-  // Columns of each row, rounded to target's type where that has fewer bits.
+  // Copies columns of each row, rounded if target's type has fewer bits.
   void copy_columns(const CopyColumnsArgs& args) { enqueue(args); }
   // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021). The
   // tokens are the shape's queries; positions count from the sequence's first token in qkv.
@@ -106,74 +110,76 @@ class Ops {
 
   // y = (x - mean) * inv_std * weight + bias; inv_std = 1 / sqrt(variance + eps), computed in fp32 (Ba et al. 2016).
   void layer_norm(const LayerNormArgs& args) { enqueue(args); }
-  // dx = gradient of layer_norm, plus residual, whose columns may be summed up on the way: a bias's gradient.
+  // dx = the gradient of layer_norm, plus residual. The residual's columns may be summed in the same pass: a bias's gradient.
   void layer_norm_backward(const LayerNormBackwardArgs& args) { enqueue(args); }
-  // y [T, I] = gelu(x + bias) in its tanh form, 0.5 v (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))) (Hendrycks and Gimpel 2016);
-  // x [T, I] as the matrix left it, bias [I].
+  // y [T, I] = gelu(x + bias) in its tanh form, 0.5 v (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))) (Hendrycks
+  // and Gimpel 2016); x [T, I] is the matrix's output without the bias [I].
   void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) { enqueue(GeluArgs{x, bias, y}); }
   void gelu_backward(const GeluBackwardArgs& args) { enqueue(args); }
   // x [T, N] += bias [N]
   void add_bias(const Tensor& x, const Tensor& bias) { enqueue(AddBiasArgs{x, bias}); }
-  // dbias [N] f32 += the columns' sums of dy [T, N].
+  // dbias [N] f32 += the column sums of dy [T, N].
   void bias_grad(const Tensor& dy, const Tensor& dbias) { enqueue(BiasGradArgs{dy, dbias}); }
   // Learned positions: each token of x += its position's row of the table.
   void add_positions(const AddPositionsArgs& args) { enqueue(args); }
-  // dtable += the same rows of dy, tokens in order.
+  // dtable += the same rows of dy, with tokens added in order.
   void positions_grad(const PositionsGradArgs& args) { enqueue(args); }
-  // out = x, each element dropped or scaled as `dropout` draws, plus residual. Without residual its own backward.
+  // out = x, each element dropped or scaled as `dropout` draws, plus residual. Without residual it is its own backward.
   void dropout(const DropoutArgs& args) { enqueue(args); }
 
   // --- Causal attention, grouped-query included ---
 
-  // All but merge_attention throw Error(unavailable) for a shape with a window or with sinks.
+  // All except merge_attention throw Error(unavailable) for a shape with a window or with sinks.
 
-  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is kept for the backward. A query that sees no key has an output of
-  // zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.
+  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is for the backward. A query without keys has an
+  // output of zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.
   void attention(const SegmentShape& shape, const AttentionArgs& args) { enqueue(OfSegments<AttentionArgs>{shape, args}); }
-  // One segment's share of the whole attention's gradient: with the whole attention's out and log_sum_exp the shares of all
-  // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention"). With cos_sin also the backward of the rotary
-  // before it: the bits are those of attention_backward and rotary apart.
+  // One segment's share of the whole attention's gradient: given the whole attention's out and log_sum_exp, the shares of all
+  // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention"). With cos_sin it includes the backward of the
+  // preceding rotary: the bits are those of separate calls of attention_backward and rotary.
   void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) {
     enqueue(OfSegments<AttentionBackwardArgs>{shape, args});
   }
   // The forward of one sequence's next positions (shape.batch is 1, the queries are the last of the keys), without a backward:
-  // puts their keys and values into the cache, then attends to all positions up to each one's own.
+  // stores their keys and values in the cache, then lets each attend to all positions up to its own.
   void cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) {
     enqueue(OfSegments<CachedAttentionArgs>{shape, args});
   }
-  // (out, log_sum_exp) of some keys become those of these keys and the part's, of others, together. shape.keys is not read.
+  // Merges (out, log_sum_exp) over some keys with the part's, which is over other keys. shape.keys is not read.
   void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) {
     enqueue(OfSegments<MergeAttentionArgs>{shape, args});
   }
 
   // --- Vocabulary-parallel loss ---
 
-  // loss_sum = sum of the counted tokens' cross-entropy, added in token order. With gradient_scale followed by
-  // cross_entropy_backward, in one pass where that is faster: the same bits.
+  // loss_sum = the sum of the counted tokens' cross-entropy, added in token order. gradient_scale makes it
+  // include cross_entropy_backward, in one pass if that is faster: the bits are the same.
   void cross_entropy(const CrossEntropyArgs& args) { enqueue(args); }
-  // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted, zero where columns are not.
+  // In place: logits become scale * (softmax - one_hot), with zeros in rows whose target is not counted and in
+  // columns that do not count.
   void cross_entropy_backward(const CrossEntropyBackwardArgs& args) { enqueue(args); }
 
-  // rows [batch, C] f64 = of each of `batch` runs of equally many tokens the first C logits of its last row whose target
-  // counts, zeros where none does. logits [T, C] or more columns, targets [T] i32. C may be 0.
+  // Divides the tokens into `batch` ranges of equal length. rows [batch, C] f64 = the first C logits of the last row of each
+  // range whose target counts, zeros if there is none. logits [T, C] or more columns, targets [T] i32. C may be 0.
   void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) {
     enqueue(CountedRowsArgs{logits, targets, rows});
   }
 
   // --- Flat arenas ---
 
-  // One step of an optimizer whose rule steps every element by itself (ops/update.hpp), then round(weight, rounded) where
-  // `rounded` is given, in one pass where that is faster. A preview writes `rounded` alone, to the bit what the step would.
+  // One step of an optimizer whose rule updates every element independently (ops/update.hpp), then
+  // round(weight, rounded) if `rounded` is given, in one pass if that is faster. A preview writes `rounded`
+  // alone, with the bits that the step would give.
   void update(const UpdateArgs& args) { enqueue(args); }
-  // target [same length] bf16, f16 or f32 (a copy) = source f32, rounded to nearest even: the copy of fp32 master weights that
-  // matrices are computed from.
+  // target [same length] bf16, f16 or f32 (a copy) = source f32, rounded to nearest even: the copy of fp32
+  // master weights that matrix products read.
   void round(const Tensor& source, const Tensor& target) { enqueue(RoundArgs{source, target}); }
   // sum [1] f64 = sum of squares: fp64 sums over blocks of 65,536 elements, the blocks added in order.
   void square_sum(const Tensor& tensor, const Tensor& sum) { enqueue(SquareSumArgs{tensor, sum}); }
-  // Each to the bit as square_sum: of a model's gradients most are too small to keep a GPU busy.
+  // Gives the bits of square_sum for each tensor. Most of a model's gradients are too small to keep a GPU busy one at a time.
   void square_sum_each(std::span<const SquareSumArgs> sums) { enqueue(SquareSumEachArgs{sums}); }
-  // sums [elements / 65,536, rounded up] f64 = those blocks' sums: added in order, they are square_sum's to the bit. Of a
-  // tensor that begins and ends where blocks of a larger one do, they are that one's.
+  // sums [elements / 65,536, rounded up] f64 = the sums of the blocks: added in order, they give square_sum's bits. For a
+  // tensor that begins and ends at block boundaries of a larger one, they are sums of the larger one's blocks.
   void square_sums(const Tensor& tensor, const Tensor& sums) { enqueue(SquareSumsArgs{tensor, sums}); }
   // target += source, f32 or f64.
   void add(const Tensor& target, const Tensor& source) { enqueue(AddArgs{target, source}); }
@@ -190,10 +196,11 @@ class Ops {
 
 // Runs on a stream of a CPU device. The stream must outlive the Ops.
 std::unique_ptr<Ops> make_cpu_ops(Stream& stream);
-// Runs on a stream of a CUDA device. deterministic: what is left to cuDNN of 16-bit attention's backward gives the same bits in
-// every run too, slower and with more memory; all else always does. Throws Error(unavailable) in a build without CUDA.
+// Runs on a stream of a CUDA device. deterministic: the part of 16-bit attention's backward that cuDNN computes
+// also gives the same bits in every run, slower and with more memory; all other operations always do. Throws
+// Error(unavailable) in a build without CUDA.
 std::unique_ptr<Ops> make_cuda_ops(Stream& stream, bool deterministic = false);
-// Computes nothing: for measuring the memory that a model's code asks for.
+// Computes nothing: it measures the memory that a model's code allocates.
 std::unique_ptr<Ops> make_measuring_ops();
 
 }  // namespace pipetrain

@@ -11,14 +11,15 @@ struct HeadShape {
   std::int64_t head_dim = 1;  // D
 };
 
-// A whole sequence is one segment whose queries are its keys. A query sees the keys up to its own position.
+// A whole sequence is one segment whose queries are its keys. A query attends to the keys up to its own position.
 struct SegmentShape {
   std::int64_t batch = 1;
   std::int64_t queries = 1, keys = 1;           // in each sequence
-  std::int64_t first_query = 0, first_key = 0;  // the position of the first one in the sequence
+  std::int64_t first_query = 0, first_key = 0;  // their first positions in the sequence
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
-  // Not built yet, see refuse_unbuilt_attention(). A query sees the last `window` positions up to its own (0: all of them), and
-  // besides these the first `sinks` positions (Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks").
+  // Not built yet, see refuse_unbuilt_attention(). A query attends to the last `window` positions up to its own
+  // (0: all of them) and to the first `sinks` positions (Xiao et al. 2023, "Efficient Streaming Language Models
+  // with Attention Sinks").
   std::int64_t window = 0, sinks = 0;
 
   std::int64_t tokens() const { return batch * queries; }
@@ -28,7 +29,7 @@ struct SegmentShape {
   std::int64_t packed_cols() const { return query_cols() + key_value_cols(); }
 
   bool is_whole() const { return queries == keys && first_query == first_key; }
-  // The queries are the last positions of the keys', as in a slice of a sequence.
+  // Returns true if the queries are the last positions of the keys, as in a slice of a sequence.
   bool ends_together() const { return first_query + queries == first_key + keys && queries <= keys; }
   bool sees_all_keys() const { return first_key + keys <= first_query + 1; }
 };
@@ -42,7 +43,7 @@ inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, c
           .head_dim = heads.head_dim};
 }
 
-// Every backend asks before it enqueues. Throws Error(unavailable) for a shape with a window or with sinks.
+// Every backend calls it before it enqueues. Throws Error(unavailable) for a shape with a window or with sinks.
 void refuse_unbuilt_attention(const SegmentShape& shape);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// The tensor-parallel group around an operation, and the two products that a matrix takes part in.
+// The tensor-parallel group of an operation, and the two products of a matrix.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// How a layer's matrices are spread over the tensor-parallel group. With one rank nothing is communicated.
+// The way in which a layer's matrices are spread over the tensor-parallel group. With one rank nothing is communicated.
 struct TensorParallel {
   Group* group = nullptr;          // null means one rank
   bool sequence_parallel = false;  // norms and residuals on shards of the tokens (RowSplit), gathered in front of matrices
@@ -26,7 +26,7 @@ enum class MatmulKind {
   forward,     // y [T, N] = x [T, K] w^T
   input_grad,  // dx [T, K] = dy [T, N] w
 };
-// Of a product's result, whose tensor has no columns to count when it has no rows.
+// Returns the columns of a product's result. A result without rows does not know them itself.
 inline std::int64_t product_cols(MatmulKind kind, const Tensor& w) { return kind == MatmulKind::forward ? w.rows() : w.cols(); }
 
 }  // namespace pipetrain

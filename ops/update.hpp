@@ -1,11 +1,11 @@
-// Optimizers that step every element by itself: the rule of each, written once for the host's compiler and the GPU's. A rule is
-// two things: the settings of one step, an alternative of UpdateRule, and the function of one weight, its gradient and its
-// states that rule_of() makes of them.
+// Optimizers that update every element independently. The rule of each is written once for the host's compiler
+// and the GPU's. A rule has two parts: the settings of one step, an alternative of UpdateRule, and the function
+// of one weight, its gradient and its states, which rule_of() makes from them.
 //
-// A backend passes its own `Math`, a type of an unnamed namespace: the rules are compiled for different processors, and no two
-// backends may share the machine code of one. It has root(x), weighted_sum(a, x, b, y) = a x + b y,
-// mean_square(b, v, x) = b v + (1 - b) x^2 and scaled_quotient(s, x, y) = s x / y, whose roundings differ from backend to
-// backend and never within one.
+// A backend passes its own `Math`, a type of an unnamed namespace: the rules are compiled for different
+// processors, and no two backends may share the machine code of one. It has root(x), weighted_sum(a, x, b, y) =
+// a x + b y, mean_square(b, v, x) = b v + (1 - b) x^2 and scaled_quotient(s, x, y) = s x / y, whose roundings
+// differ from backend to backend but never within one.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ class AdamWRule {
         unbias1_(correction(s.beta1, s.step)),
         unbias2_(correction(s.beta2, s.step)) {}
 
-  // The new weight: w - lr weight_decay w - lr m' / (sqrt(v') + eps) with the corrected moments m', v'.
+  // Returns the new weight: w - lr weight_decay w - lr m' / (sqrt(v') + eps) with the corrected moments m', v'.
   PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m, float& v) const {
     const float scaled = grad * grad_scale_;
     m = Math::weighted_sum(beta1_, m, 1.0F - beta1_, scaled);
@@ -71,7 +71,7 @@ AdamWRule<Math> rule_of(const AdamW& settings) {
 // Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms": the sign of an average of momentum and gradient.
 struct Lion {
   float lr = 0, beta1 = 0, beta2 = 0, weight_decay = 0;
-  float grad_scale = 1;  // as of AdamW
+  float grad_scale = 1;  // as in AdamW
 };
 
 template <class Math>
@@ -82,12 +82,12 @@ class LionRule {
   explicit LionRule(const Lion& s)
       : lr_(s.lr), beta1_(s.beta1), beta2_(s.beta2), grad_scale_(s.grad_scale), keep_(1.0F - s.lr * s.weight_decay) {}
 
-  // The new weight: w - lr weight_decay w - lr sign(beta1 m + (1 - beta1) g), with the momentum m of before the step.
+  // Returns the new weight: w - lr weight_decay w - lr sign(beta1 m + (1 - beta1) g), with the momentum m before the step.
   PIPETRAIN_HOST_DEVICE float operator()(float weight, float grad, float& m) const {
     const float scaled = grad * grad_scale_;
     const float mean = Math::weighted_sum(beta1_, m, 1.0F - beta1_, scaled);
     m = Math::weighted_sum(beta2_, m, 1.0F - beta2_, scaled);
-    const float sign = mean > 0 ? 1.0F : mean < 0 ? -1.0F : mean;  // zero and NaN are their own
+    const float sign = mean > 0 ? 1.0F : mean < 0 ? -1.0F : mean;  // zero stays zero, NaN stays NaN
     return weight * keep_ - lr_ * sign;
   }
 
@@ -103,12 +103,12 @@ LionRule<Math> rule_of(const Lion& settings) {
 using UpdateRule = std::variant<AdamW, Lion>;
 constexpr std::size_t most_update_states = 2;
 
-// All of one length. The weight and the states are f32 and change in place.
+// All tensors have one length. The weight and the states are f32 and change in place.
 struct UpdateArgs {
   Tensor weight;
   Tensor grad;                                    // f32
   std::array<Tensor, most_update_states> states;  // as many as the rule has
-  std::optional<Tensor> rounded = {};             // bf16, f16 or f32, written: the new weight, rounded to nearest even
+  std::optional<Tensor> rounded = {};             // bf16, f16 or f32, output: the new weight, rounded to nearest even
   bool preview = false;                           // only `rounded` is written
   UpdateRule rule;
 };

@@ -1,4 +1,4 @@
-// Whether two runs trained the same, and how fast each was.
+// Compares whether two runs trained alike, and how fast each was.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace pipetrain {
 
-// Of one run. Medians are over its steps but the first, which warms up, where there are others; nothing where no step tells.
+// The figures of one run. Medians are over its steps except the first, which warms up, if there are others; nothing if
+// no step has the value.
 struct RunFigures {
   std::int64_t first_step = 0, last_step = 0, steps = 0;
   std::optional<double> last_loss;
@@ -18,10 +19,10 @@ struct RunFigures {
   std::optional<std::int64_t> memory_bytes;  // of the fullest device, in the last step
 };
 
-// The most that a value differs in any common step, as |a - b| / max(|a|, |b|); 1 where only one of them is known.
+// The largest difference of a value in any common step, as |a - b| / max(|a|, |b|); 1 if only one of them is known.
 struct LargestDifference {
   double relative = 0;
-  std::int64_t step = 0;  // where; 0: nowhere
+  std::int64_t step = 0;  // the step of it; 0: none
 };
 
 struct FirstDifference {
@@ -32,9 +33,9 @@ struct FirstDifference {
 
 struct RunComparison {
   RunFigures a, b;
-  std::int64_t common_steps = 0;  // of the same number
+  std::int64_t common_steps = 0;  // steps of the same number
   LargestDifference loss, grad_norm, lr;
-  std::optional<FirstDifference> first;  // to the bit, of loss, gradient norm, rate, tokens and skipped
+  std::optional<FirstDifference> first;  // of the bits of loss, gradient norm, rate, tokens and skipped
   bool same_work = true;                 // tokens and skipped are equal in all common steps
 
   bool equal_to_the_bit() const { return !first; }
@@ -43,7 +44,7 @@ struct RunComparison {
   }
 };
 
-// Both in ascending order of steps, each at least one.
+// Both must be in ascending order of steps, with at least one step.
 RunComparison compare_runs(const std::vector<StepMetrics>& a, const std::vector<StepMetrics>& b);
 
 }  // namespace pipetrain

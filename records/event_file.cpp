@@ -22,7 +22,7 @@ constexpr std::string_view name_begin = "events.out.tfevents.";
 
 double now_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// The latest SECONDS of event files in the folder; 0 where there are none.
+// Returns the latest SECONDS of event files in the folder; 0 if there are none.
 std::int64_t latest_of(const fs::path& folder) {
   std::int64_t latest = 0;
   std::error_code error;
@@ -52,7 +52,7 @@ EventFile::EventFile(const fs::path& folder, std::int64_t steps_done) {
     if (error)
       throw Error(ErrorKind::input, Setting{"tensorboard", folder.string()},
                   fmt::format("cannot be made ({}); give another folder", error.message()));
-    constexpr std::int64_t ten_digits = 9'999'999'999;  // more would no longer sort by name
+    constexpr std::int64_t ten_digits = 9'999'999'999;  // more digits would no longer sort by name
     const auto seconds = std::min(std::max(static_cast<std::int64_t>(now_seconds()), latest_of(folder) + 1), ten_digits);
     path_ = folder / fmt::format("{}{:010}.{}.{}", name_begin, seconds, host_name(), ::getpid());
     file_.emplace(path_);
@@ -69,7 +69,7 @@ EventFile::~EventFile() {
   if (!has_steps_) take_back();
 }
 
-// What is not this object's file stays, and so do the folders above it.
+// Keeps other files, and the folders above them.
 void EventFile::take_back() noexcept {
   if (file_) ::unlink(path_.c_str());
   file_.reset();

@@ -11,13 +11,13 @@
 
 namespace pipetrain {
 
-// Not thread-safe. Every run writes a file of its own, named so that readers, which go by name, come to it after those of
-// earlier runs; its first event tells them to forget steps after `steps_done` that those had got to. What is written is with
-// the system when a call returns, so a killed process leaves a file that reads to its last whole step. A run that writes no
-// step leaves neither the file nor folders made for it.
+// Not thread-safe. Every run writes a file of its own, named so that readers, which go by name, read it after those of
+// earlier runs; its first event tells them to forget earlier runs' steps after `steps_done`. An event has reached the
+// system when a call returns, so a killed process leaves a file that is readable up to its last whole step. A run that
+// writes no step leaves neither the file nor folders made for it.
 class EventFile {
  public:
-  // Makes the folder and what is missing above it. Throws Error(input) about the setting "tensorboard", or WriteError.
+  // Makes the folder and missing folders above it. Throws Error(input) about the setting "tensorboard", or WriteError.
   EventFile(const std::filesystem::path& folder, std::int64_t steps_done);
   ~EventFile();
   EventFile(const EventFile&) = delete;
@@ -30,7 +30,7 @@ class EventFile {
   void take_back() noexcept;
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> made_;  // folders, the deepest first
+  std::vector<std::filesystem::path> made_;  // the deepest first
   std::optional<OutputFile> file_;
   bool has_steps_ = false;
 };

@@ -21,11 +21,11 @@ namespace {
 
 constexpr std::string_view magic = "pipetrain record";
 constexpr std::uint32_t version = 1;
-constexpr std::uint64_t window_bytes = std::uint64_t{1} << 20;  // that are read at once
+constexpr std::uint64_t window_bytes = std::uint64_t{1} << 20;  // read at once
 constexpr std::size_t part_head_bytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
 constexpr char head_kind = 'H', step_kind = 'S', end_kind = 'E';
-// What replaying needs memory for: stages of all replicas and parts, and microbatches over their chunks. So much takes some
-// 10 MB, whatever a damaged head claims.
+// The limit on the stages of all replicas and parts, and on microbatches over their chunks, for which replaying needs
+// memory: about 10 MB, whatever a damaged head claims.
 constexpr int most_logs = 4096;
 constexpr std::int64_t most_work = 1 << 20;
 
@@ -201,7 +201,7 @@ void FlightRecordReader::read_head() {
     head_ = head_of(in, file_.path().string());
   } catch (const schedules::PlanFileError& error) {
     fail(std::string("has a plan that cannot be: ") + error.what());
-  } catch (const Error&) {  // of the wire: what it says is of messages
+  } catch (const Error&) {  // the errors of the wire speak of messages, not of this file
     fail("has a head that cannot be");
   }
 }

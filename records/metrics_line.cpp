@@ -21,7 +21,7 @@ std::string shortest(std::optional<double> value) {
   return value && std::isfinite(*value) ? fmt::format("{}", *value) : "null";
 }
 
-// Of numbers that may be missing.
+// Writes numbers that may be missing.
 template <class Values>
 std::string list(const Values& values) {
   if (values.empty()) return "null";
@@ -41,7 +41,7 @@ std::optional<double> number_of(const Json& value, const std::string& place, con
   return value.as_double();
 }
 
-// Nothing where it is null or not there.
+// Returns nothing if the number is null or absent.
 std::optional<double> number(const Json& members, const std::string& place, const char* name) {
   const Json* const found = members.find(name);
   return !found ? std::nullopt : number_of(*found, place, name);
@@ -125,7 +125,7 @@ std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::
   const Json members = parse_members(line, place);
   StepMetrics metrics;
   metrics.step = metrics_step(members, place);
-  if (!members.contains("loss")) return {};  // an evaluation's
+  if (!members.contains("loss")) return {};  // the line of an evaluation
   const auto read = [&](const char* name) { return number(members, place, name); };
   metrics.loss = read("loss");
   metrics.grad_norm = read("grad_norm");

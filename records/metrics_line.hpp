@@ -1,4 +1,4 @@
-// The metrics of a step, as the JSON line that programs outside the project read.
+// The metrics of a step, as the JSON line that other programs read.
 #pragma once
 
 #include <cstdint>
@@ -9,42 +9,42 @@
 
 namespace pipetrain {
 
-// What is not known is null in the line; so is a number that is not finite.
+// An unknown value is null in the line; so is a number that is not finite.
 struct StepMetrics {
-  std::int64_t step = 0;  // from 1
+  std::int64_t step = 0;  // counts from 1
   std::optional<double> loss, grad_norm, lr;
   std::int64_t tokens = 0;  // trained on in this step
-  double seconds = 0;       // that this step took
+  double seconds = 0;       // duration of this step
   double elapsed = 0;       // seconds since the process started
   std::optional<double> tokens_per_second, tokens_per_second_per_device, tflops_per_device;
   std::optional<double> mfu, bubble;                      // 0 to 1
-  std::vector<std::optional<std::int64_t>> memory_bytes;  // per device; empty: null
+  std::vector<std::optional<std::int64_t>> memory_bytes;  // one for each device; empty: null
   std::optional<double> loss_scale;
   bool skipped = false;
   std::optional<std::int64_t> applied_steps;  // optimizer steps so far; lines of earlier versions lack them
-  std::optional<double> input_wait;           // seconds that a first stage may have waited for data; no key where unknown
+  std::optional<double> input_wait;           // seconds in which a first stage may have waited for data; no key if unknown
   std::vector<std::optional<double>>
-      stage_bubble;  // per stage, replica-major, 0 to 1: their mean is bubble; no key where empty
+      stage_bubble;  // one for each stage, replica-major, 0 to 1; bubble is their mean; no key if empty
 };
 
-// The share of the step in which data was waited for, 0 to 1.
+// Returns the share of the step spent waiting for data, 0 to 1.
 std::optional<double> input_wait_share(const StepMetrics& metrics);
 
-// Of an evaluation: what the loss is on data that is not trained on. Accuracy and F1 are of classes, 0 to 1.
+// The metrics of an evaluation on data that is not trained on. Accuracy and F1 are for classes, 0 to 1.
 struct EvaluationMetrics {
-  std::int64_t step = 0;  // of training that had been done
+  std::int64_t step = 0;  // training steps done before it
   std::optional<double> eval_loss, perplexity, accuracy, f1;
 };
 
-// One line without its end. Loss, grad_norm and lr have 17 significant digits, which read back as the same double.
+// Returns one line without its end. Loss, grad_norm and lr have 17 significant digits, which read back as the same double.
 std::string to_json_line(const StepMetrics& metrics);
-std::string to_json_line(const EvaluationMetrics& metrics);  // eval_loss likewise
-// The step of such a line, or of its beginning; nothing where the line is not one of ours.
+std::string to_json_line(const EvaluationMetrics& metrics);  // eval_loss has 17 digits too
+// Returns the step of such a line, or of its beginning; nothing if the line has another form.
 std::optional<std::int64_t> step_of_json_line(std::string_view line);
-// A line of a step; nothing for a line of another kind, such as an evaluation's. `place` begins the error: "run.jsonl:3".
-// Throws Error(input).
+// Parses the line of a step; returns nothing for a line of another kind, such as an evaluation's. `place` begins the
+// error: "run.jsonl:3". Throws Error(input).
 std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::string& place);
-// A line of an evaluation, else nothing. Throws Error(input).
+// Parses the line of an evaluation; returns nothing for another line. Throws Error(input).
 std::optional<EvaluationMetrics> parse_evaluation_line(std::string_view line, const std::string& place);
 
 }  // namespace pipetrain

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t longest_line = std::size_t{4} << 20;  // of 65,536 devices
+constexpr std::size_t longest_line = std::size_t{4} << 20;  // enough for 65,536 devices
 
 bool begins_like_metrics(const fs::path& path) {
   constexpr std::size_t enough = 32;

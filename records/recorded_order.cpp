@@ -24,9 +24,9 @@ std::shared_ptr<const schedules::RecordedOrder> read_recorded_order(const std::f
       auto& lists = order->steps[step->step];
       lists.clear();
       content.add(static_cast<std::uint64_t>(step->step));
-      for (int log = 0; log < run.logs(); log += run.parts) {  // the parts of a stage ran the same
+      for (int log = 0; log < run.logs(); log += run.parts) {  // all parts of a stage ran the same order
         auto& list = lists.emplace_back(replay.launched(log));
-        // The verdict was to skip it; this run's may be another.
+        // The recorded verdict was to skip it; this run's may be another.
         if (list.empty() || list.back().kind != optimizer.kind) list.push_back(optimizer);
         for (const schedules::Action& action : list)
           content.add(static_cast<std::uint64_t>(action.kind) << 48 | static_cast<std::uint64_t>(action.chunk) << 32 |

@@ -1,4 +1,4 @@
-// The order of a recorded run, read from its record.
+// Reads the order of a recorded run from its record.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace pipetrain {
 
-// Replays the whole record: its order is one that the stages can keep to. Throws Error(input) for a record that is damaged, or
-// does not replay.
+// Replays the whole record, which shows that the stages can follow its order. Throws Error(input) if the record is
+// damaged or cannot be replayed.
 std::shared_ptr<const schedules::RecordedOrder> read_recorded_order(const std::filesystem::path& file);
 
 }  // namespace pipetrain

@@ -13,11 +13,11 @@ namespace pipetrain {
 
 namespace {
 
-constexpr std::size_t most_rows = 64;       // of devices
-constexpr std::size_t most_actions = 6000;  // drawn of one timeline
-constexpr std::size_t most_columns = 1500;  // that a row is drawn in
+constexpr std::size_t most_rows = 64;       // for devices
+constexpr std::size_t most_actions = 6000;  // drawn in one timeline
+constexpr std::size_t most_columns = 1500;  // in which a row is drawn
 
-// Six digits: what a picture or a label can show.
+// Rounds to six digits, all that a picture or a label can show.
 double rounded(double value) {
   if (value == 0 || !std::isfinite(value)) return value;
   const double power = std::pow(10, 5 - std::floor(std::log10(std::abs(value))));
@@ -34,7 +34,7 @@ const char* word_of(RunState state) {
   return words[static_cast<int>(state)];
 }
 
-// Names may hold anything: a "</script>" in one must not end the script, and what is not UTF-8 becomes U+FFFD.
+// Names may hold anything: a "</script>" in one must not end the script, and bytes that are not UTF-8 become U+FFFD.
 std::string script_text(const Json& data) {
   std::string text = data.dump({.order = JsonOrder::as_added, .replace = true});
   for (std::size_t at = 0; (at = text.find('<', at)) != text.npos;) text.replace(at, 1, "\\u003c");
@@ -149,7 +149,7 @@ void write_report(std::ostream& out, const ReportPage& page) {
 }
 
 std::optional<std::string> with_end(const std::string& page, std::int64_t since, RunState state, const std::string& text) {
-  // In strings quotes are escaped, so that these are found only where the keys stand.
+  // Strings escape quotes, so that these texts are found only where the keys are.
   constexpr std::string_view running = R"("state":"running","state_text":"")", written = R"(,"written":)";
   if (!page.starts_with(report_begin) || !page.ends_with(report_end)) return std::nullopt;
   const std::size_t at = page.find(running, std::string_view(report_begin).size());

@@ -1,4 +1,4 @@
-// The fixed parts of the report page: what comes before its data, and what comes after. Internal to records/.
+// The fixed parts of the report page, before and after its data. Internal to records/.
 #pragma once
 
 namespace pipetrain {

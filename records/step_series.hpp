@@ -1,4 +1,4 @@
-// A value of every step of a run, however long, in bounded memory.
+// A value of every step of a run of any length, in bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace pipetrain {
 
-// Neighbouring steps share a bucket that keeps their smallest, largest and last value, so a picture as wide as the buckets are
-// many looks as if all steps were drawn (min/max a pixel), and a single spike is never lost.
+// Adjacent steps share a bucket that keeps their smallest, largest and last value, so that a picture as wide as the
+// number of buckets looks as if all steps were drawn (min/max a pixel), and a single spike is never lost.
 class StepSeries {
  public:
   static constexpr std::size_t most_buckets = 1024;
@@ -17,7 +17,7 @@ class StepSeries {
     double minimum = 0, maximum = 0, value = 0;
   };
 
-  // Steps ascend. What is not finite is left out.
+  // Steps must ascend. Values that are not finite are left out.
   void add(std::int64_t step, double value);
   const std::vector<Bucket>& buckets() const { return buckets_; }
   bool empty() const { return buckets_.empty(); }

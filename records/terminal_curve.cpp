@@ -7,7 +7,7 @@ namespace pipetrain {
 
 namespace {
 
-// Rows of dots, from the top.
+// Rows of dots, the top row first.
 class Dots {
  public:
   Dots(int width, int height) : width_(width), height_(height), set_(static_cast<std::size_t>(width) * height) {}
@@ -42,7 +42,7 @@ Dots dots_of(const std::vector<std::pair<std::int64_t, double>>& points, int wid
     const int x = steps > 0 ? place((static_cast<double>(step) - first) / steps, width) : 0;
     const int y = high > low ? place((high - value) / (high - low), height) : height / 2;
     int from = before_x < 0 ? y : before_y;
-    if (before_x >= 0) {  // fewer points than columns: a straight line from one to the next
+    if (before_x >= 0) {  // fewer points than columns: draw a straight line between two
       const int begin = before_y;
       for (int at = before_x + 1; at < x; ++at) dots.set(at, from = begin + (y - begin) * (at - before_x) / (x - before_x));
     }
@@ -53,7 +53,7 @@ Dots dots_of(const std::vector<std::pair<std::int64_t, double>>& points, int wid
   return dots;
 }
 
-// U+2800 and the bits of its eight dots, in UTF-8.
+// Returns U+2800 with the bits of its eight dots, in UTF-8.
 std::string braille(const Dots& dots, int column, int row) {
   constexpr unsigned bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
   unsigned code = 0x2800;

@@ -1,4 +1,4 @@
-// A curve in characters.
+// Draws a curve in characters.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ enum class Glyphs {
 };
 
 struct CurveSize {
-  int columns = 60, rows = 8;  // characters, without the scale beside them; at least 1
+  int columns = 60, rows = 8;  // characters, without the scale at the side; at least 1
 };
 
-// Points of (step, value), steps ascending. Every step is in the picture: a column of dots reaches from the smallest to the
-// largest value of its steps, and on to where the column before ended. Rows from top to bottom, each `columns` characters wide,
-// or none for no points; the top is the largest value, the bottom the smallest.
+// Takes points of (step, value), steps ascending. Every step is in the picture: a column of dots reaches from the
+// smallest to the largest value of its steps, and on to the end of the previous column. Returns rows from top to
+// bottom, each `columns` characters wide, or none for no points; the top is the largest value, the bottom the smallest.
 std::vector<std::string> draw_curve(const std::vector<std::pair<std::int64_t, double>>& points, const CurveSize& size,
                                     Glyphs glyphs);
 

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Apache Arrow, which reads Parquet files and which Debian 12 does not have. Sourced by scripts/test.sh.
+# Provides Apache Arrow, which reads Parquet files and which Debian 12 lacks. Sourced by scripts/test.sh.
 # shellcheck disable=SC2154  # $root is dev's
 
-# Configures the folder of a preset with the Arrow that pip fetches into build/python-venv. Without pip or network the build goes
-# without, and the tests of Parquet count as skipped.
+# Configures the folder of a preset with the Arrow that pip fetches into build/python-venv. Without pip or network the
+# build has no Arrow, and the tests of Parquet count as skipped.
 ensure_arrow() {
   local folder=$1 venv=$root/build/python-venv arrow log=$root/build/arrow.log
   mkdir -p "$folder" "$root/build"
@@ -18,7 +18,7 @@ ensure_arrow() {
   if [[ -e $folder/CMakeCache.txt ]]; then cmake "$folder" >"$log" 2>&1 || true; fi
 }
 
-# The last line of its output says why it could not.
+# The last line of its output says why it failed.
 add_arrow() {
   local python=$1/bin/python
   if "$python" -c 'import pyarrow'; then return; fi

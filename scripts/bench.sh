@@ -7,9 +7,9 @@ source "$root/scripts/python.sh"
 
 bench_names=(build actors c_api python replay cpu simulate gpu checkpoint tokenizer ucx processes kill faults fuzz listeners)
 
-# A benchmark is bench/NAME.cpp, a program, or bench/NAME.sh, a script that finds the pipetrain program in $BENCH_PROGRAM and
-# bench_NAME, where there is one, beside it. Set BENCH_PROGRAM (to a bundle's bin/pipetrain) to build nothing and measure that.
-# bench/NAME.py measures the Python module that is built here.
+# A benchmark is bench/NAME.cpp, a program, or bench/NAME.sh, a script that finds the pipetrain program in
+# $BENCH_PROGRAM and bench_NAME, if there is one, next to it. Set BENCH_PROGRAM (to a bundle's bin/pipetrain) to build
+# nothing and measure that program. bench/NAME.py measures the Python module that is built here.
 command_bench() {
   if [[ ${1-} == --yes ]]; then
     assume_yes=yes
@@ -24,7 +24,7 @@ command_bench() {
   if [[ " ${bench_names[*]} " != *" $name "* ]]; then die "bench: '$name' is none of: ${bench_names[*]}"; fi
   if [[ $name == build ]]; then exec bash "$root/bench/build.sh" "$@"; fi # it builds clones
   if [[ $name == gpu || ($name == processes && ${1-} == cuda) ]]; then preset=cuda; fi
-  if [[ $name == fuzz ]]; then # what it finds, the sanitizers see; it needs no other program
+  if [[ $name == fuzz ]]; then # the sanitizers detect its findings; it needs no other program
     preset=asan targets=()
     export UBSAN_OPTIONS=${UBSAN_OPTIONS-print_stacktrace=1}
   fi
@@ -42,7 +42,7 @@ command_bench() {
     die "bench: BENCH_PROGRAM names no program: $BENCH_PROGRAM"
   fi
   export BENCH_PROGRAM
-  # The comparison with PyTorch runs where there is one.
+  # The comparison with PyTorch runs if there is one.
   if [[ $name == gpu && -z ${PIPETRAIN_TORCH_PEER+set} ]] && command -v torchrun >/dev/null; then
     export PIPETRAIN_TORCH_PEER=$root/bench/peers/torch_llama.py
   fi

@@ -5,16 +5,16 @@
 # shellcheck source=scripts/progress.sh
 source "$root/scripts/progress.sh"
 
-# What a step of a build takes of one core, in the mean over the program and its tests (g++ 12 at 2 to 3 GHz, nothing
-# cached). Only the announcement counts with it.
+# The mean time of a build step on one core, over the program and its tests (g++ 12 at 2 to 3 GHz, nothing cached). Only
+# the announcement uses it.
 core_seconds_per_step=3.5
 
-# on or off, or empty, with which a folder keeps what it was configured with. Not left to pipetrain, to which a
-# variable of this beginning is an option.
+# on, off, or empty, which keeps the folder's configuration. The variable is not passed on to pipetrain, which would
+# take it for an option.
 ccache_wish=${PIPETRAIN_CCACHE-}
 unset PIPETRAIN_CCACHE
 
-# What follows the build, for its announcement.
+# The work after the build, for its announcement.
 after_build=''
 
 build_folder() {
@@ -28,9 +28,9 @@ check_preset() {
   if [[ " $* " != *" $name "* ]]; then die "--preset '$name' is none of: $*"; fi
 }
 
-# build_targets PRESET [ninja targets...]: brings the preset's folder up to date, all of it without targets.
-# Everything is printed on stderr, and nothing when there is nothing to do, so that a program started next has both
-# streams to itself.
+# build_targets PRESET [ninja targets...]: brings the preset's folder up to date, all of it without targets. Prints
+# everything on stderr, and nothing if there is nothing to do, so that a program started next has both streams to
+# itself.
 build_targets() {
   local preset=$1 folder steps once=''
   shift
@@ -46,13 +46,13 @@ build_targets() {
   exec 9>&-
 }
 
-# open_folder PRESET FOLDER: locks and configures it, and has ninja's rules brought up to date, of which it counts its
-# steps.
+# open_folder PRESET FOLDER: locks and configures it, brings ninja's rules up to date, and counts the steps that ninja
+# would take.
 open_folder() {
   local preset=$1 folder=$2
   mkdir -p "$folder"
   exec 9>"$folder/.lock"
-  if ! flock -n 9; then # two commands at once take turns
+  if ! flock -n 9; then # two commands at once run one after the other
     echo "dev: waiting for another command that builds in ${folder#"$root"/}" >&2
     flock 9
   fi
@@ -66,7 +66,7 @@ build_failed() {
   exit 1
 }
 
-# Only when it must: afterwards ninja itself runs CMake again when a CMake file or the set of sources has changed.
+# Only if it must: afterwards ninja itself runs CMake again when a CMake file or the set of sources has changed.
 configure() {
   local preset=$1 folder=$2 cache=$2/CMakeCache.txt log=$2/configure.log options=()
   case $ccache_wish in
@@ -90,7 +90,7 @@ configure() {
   touch "$cache"
 }
 
-# Whether the folder of this cache was configured with the ccache that is asked for.
+# Succeeds if the folder of this cache was configured with the requested ccache.
 has_ccache_wish() {
   local off='^PIPETRAIN_CCACHE:[A-Z]+=(OFF|FALSE|NO|0|.*NOTFOUND)$'
   case $ccache_wish in
@@ -99,8 +99,8 @@ has_ccache_wish() {
   esac
 }
 
-# How many steps ninja would take. The file of its rules goes by another name for this: under its own, ninja would
-# count no further than the check whether it is up to date.
+# Counts the steps that ninja would take. The file of its rules has another name meanwhile: under its own name ninja
+# would only count the check whether it is up to date.
 count_steps() {
   local folder=$1 output
   shift
@@ -122,12 +122,12 @@ announce_build() {
     *) what="$# targets" ;;
   esac
   cores=$(nproc)
-  # A core of its own helps no step that is the only one.
+  # A single step runs on one core only.
   seconds=$(awk -v steps="$steps" -v each="$core_seconds_per_step" -v cores="$cores" \
     'BEGIN { if (cores > steps) cores = steps; printf "%d", steps * each / cores + 0.5 }')
   local text="dev: building $what in ${folder#"$root"/}: $steps step"
   if ((steps > 1)); then text+=s; fi
-  # Compilations of CUDA take minutes each; what they come to is not known.
+  # Compilations of CUDA take minutes each, so their total time is unknown.
   if [[ $preset != cuda ]]; then text+=", about $(rough_time "$seconds") on $cores core"; fi
   if [[ $preset != cuda ]] && ((cores > 1)); then text+=s; fi
   echo "$text$once$after_build" >&2

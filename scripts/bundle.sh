@@ -2,8 +2,8 @@
 # ./dev bundle: the program with every library it needs, to copy to another Linux host. Sourced by dev.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
-# Left to the host: the C and C++ runtimes (it needs glibc 2.34 and GLIBCXX 3.4.30 or newer: Debian 12, Ubuntu 22.04), and
-# NVIDIA's libraries, which belong to its driver and CUDA installation.
+# The host provides: the C and C++ runtimes (the bundle needs glibc 2.34 and GLIBCXX 3.4.30 or newer: Debian 12, Ubuntu
+# 22.04), and NVIDIA's libraries, which belong to its driver and CUDA installation.
 host_libraries='^(ld-linux.*|lib(c|m|mvec|dl|rt|pthread|resolv|util|anl|nsl|stdc\+\+|gcc_s)\.so.*|lib(cuda|cudart|cublas|cublasLt|cudnn.*|nccl|nvrtc.*|nvJitLink|nvidia.*)\.so.*)$'
 
 command_bundle() {
@@ -21,7 +21,7 @@ command_bundle() {
   ensure_build_packages "$preset"
   build_targets "$preset" "${targets[@]}"
 
-  # Built beside the target and moved there whole, so that a failure leaves no half bundle.
+  # Built next to the target and moved there whole, so that a failure leaves no half bundle.
   local staging component components=(program)
   if [[ $extra == yes ]]; then components+=(extra); fi
   mkdir -p "$(dirname "$target")"
@@ -61,7 +61,8 @@ copy_libraries() {
   done < <(cd "$folder/bin" && ldd_all | sed -nE 's/^\t([^ ]+) => ([^ ]+).*/\1 \2/p' | sort -u)
 }
 
-# Of the programs in this folder, and of the library that reads Parquet, which they load only when they need it.
+# Lists the libraries of the programs in this folder, and of the library that reads Parquet, which they load only when
+# they need it.
 ldd_all() {
   local files=(./*)
   if [[ -e ../lib/libpipetrain_parquet.so ]]; then files+=(../lib/libpipetrain_parquet.so); fi

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ./dev lint: what a reviewer should not have to say. Sourced by dev.
+# ./dev lint checks what a reviewer should not have to say. Sourced by dev.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
 command_lint() {
@@ -35,7 +35,7 @@ command_lint() {
   echo 'lint: clean'
 }
 
-# Tracked files of these patterns, and new ones git does not ignore; not those deleted on disk.
+# Lists tracked files of these patterns, and new ones that git does not ignore, but not those deleted on disk.
 tracked() {
   local file
   git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
@@ -43,7 +43,7 @@ tracked() {
   done
 }
 
-# check NAME COMMAND...: runs it, shows its words only when it fails.
+# check NAME COMMAND...: runs the command, and shows its output only if it fails.
 check() {
   local name=$1 output
   shift
@@ -78,8 +78,9 @@ check_pragma_once() {
   return "$bad"
 }
 
-# check_headers ALL: whether each header compiles with nothing before it; without ALL, those that changed. The preset
-# plain has a target checkheaders, of one object a header; headers that need what is not built here are not among them.
+# check_headers ALL: checks that each header compiles with nothing before it; without ALL, those that changed. The
+# preset plain has a target checkheaders, with one object for each header, except headers that need unavailable
+# libraries.
 check_headers() {
   local name='headers compile alone' all=$1 targets=(checkheaders) header object known
   if [[ $all == no ]]; then
@@ -88,7 +89,7 @@ check_headers() {
       echo "ok      $name (none changed)"
       return
     fi
-    # Its messages are shown as they come, like those of every build.
+    # Its messages are shown as they arrive, like those of every build.
     if ! (open_folder plain "$root/build-plain") || ! known=$(ninja -C "$root/build-plain" -t targets all); then
       targets=()
     else
@@ -110,8 +111,8 @@ check_headers() {
   fi
 }
 
-# Headers that differ from the commit where this branch left origin/main, or else from the commit before the newest
-# one; those not yet committed are among them.
+# Lists headers that differ from the commit at which this branch left origin/main, or else from the commit before the
+# newest one; uncommitted changes count.
 changed_headers() {
   local base
   base=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse -q --verify HEAD~1 || git rev-parse HEAD)

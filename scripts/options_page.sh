@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints docs/options.md: what every command says of its options. tests/structure/options_page_test.cpp holds the page to it.
-#   scripts/options_page.sh build/pipetrain >docs/options.md
+# Prints docs/options.md: the help of every command's options. tests/structure/options_page_test.cpp compares the page
+# with it.
+# scripts/options_page.sh build/pipetrain >docs/options.md
 set -euo pipefail
 
 program=$1

@@ -8,14 +8,14 @@ untested_distributions=(debian:13 ubuntu:22.04 ubuntu:24.04)
 
 build_packages=(
   g++ cmake ninja-build    # the compiler and the build
-  ccache                   # what was compiled before
+  ccache                   # a cache of compilations
   libcaf-dev               # actors
   libdnnl-dev              # matrix products
   libfmt-dev               # text
   libcli11-dev             # command line
   nlohmann-json3-dev       # JSON files
   libsimdjson-dev          # JSON lines, fast
-  zlib1g-dev libzstd-dev   # data that is compressed
+  zlib1g-dev libzstd-dev   # compressed data
   liburing-dev             # states on a disk
   libpcre2-dev             # regular expressions of tokenizers
   libutf8proc-dev          # normal forms of Unicode
@@ -24,24 +24,25 @@ build_packages=(
   libtomlplusplus-dev      # TOML files
   libboost-dev             # Asio: connections between processes
   libucx-dev               # bulk data between processes
-  libdlpack-dev            # tensors that other libraries lend
+  libdlpack-dev            # tensors of other libraries
   catch2 librapidcheck-dev # tests
-  pkgconf                  # tests: the C API as other builds find it
+  pkgconf                  # tests: finds the C API as other builds do
 )
-cuda_packages=(python3-pip) # fetches cudnn-frontend; the CUDA toolkit and cuDNN are NVIDIA's to install
-python_packages=(python3-venv python3-dev) # tests of the Python module, with what pip fetches into build/python-venv
+cuda_packages=(python3-pip) # fetches cudnn-frontend; the user installs the CUDA toolkit and cuDNN
+# Tests of the Python module, with packages that pip fetches into build/python-venv.
+python_packages=(python3-venv python3-dev)
 lint_packages=(clang-format shellcheck)
 
-# What building a preset needs.
+# Installs the packages that building a preset needs.
 ensure_build_packages() {
   local wanted=("${build_packages[@]}")
   if [[ $1 == cuda ]] && ! python3 -m pip --version >/dev/null 2>&1; then wanted+=("${cuda_packages[@]}"); fi
   ensure_packages "${wanted[@]}"
 }
 
-# Installs those of the named packages that are missing. When none is, the cost is one call of dpkg-query.
+# Installs those of the named packages that are missing. If none is, the cost is one call of dpkg-query.
 ensure_packages() {
-  if ! command -v dpkg-query >/dev/null; then return; fi # not a Debian: CMake will name what it misses
+  if ! command -v dpkg-query >/dev/null; then return; fi # not a Debian: CMake will name what is missing
   local -A installed=()
   local name state missing=()
   while read -r name state; do
@@ -72,7 +73,8 @@ install_packages() {
   fi
   echo "dev: installing $*" >&2
   local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q)
-  # The lists may be missing (never fetched) or so old that the servers dropped what they name: then fetch them and try again.
+  # The lists may be missing (never fetched) or so old that the servers dropped packages that they name: then fetches
+  # them and tries again.
   if apt-cache show "$@" >/dev/null 2>&1 && "${apt[@]}" install -y --no-install-recommends "$@" >&2; then return; fi
   if ! { "${apt[@]}" update >&2 && "${apt[@]}" install -y --no-install-recommends "$@" >&2; }; then
     die "apt-get could not install: $*; see its messages above, then type: ${sudo[*]} apt-get update && $line"

@@ -2,8 +2,9 @@
 # The Python module and its tests. Sourced by scripts/test.sh and scripts/bench.sh.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
-# Builds the module in build/python with what pip fetches into build/python-venv, and runs tests/python. Adds to passed, failed and
-# skipped, and to left_out what $slow_choice leaves out. PyTorch is never fetched: its tests run where the system's Python has it.
+# Builds the module in build/python with packages that pip fetches into build/python-venv, and runs tests/python. Adds
+# to passed, failed and skipped, and adds the cases that $slow_choice leaves out to left_out. PyTorch is never fetched:
+# its tests run if the system's Python has it.
 run_python_tests() {
   local folder=$1 venv=$1/python-venv report=$1/python-tests.xml status=0
   echo '== python'
@@ -32,7 +33,7 @@ run_python_tests() {
   fi
 }
 
-# In the folder's python/, beside the program. Fails, with CMake's last lines, where it cannot be configured.
+# Builds in the folder's python/, next to the program. Fails, with CMake's last lines, if it cannot be configured.
 build_python_module() {
   local folder=$1 venv=$2
   if ! cmake "$folder" -DPIPETRAIN_PYTHON=ON -DPython_EXECUTABLE="$venv/bin/python" >"$folder/python-configure.log" 2>&1; then
@@ -42,13 +43,14 @@ build_python_module() {
   build_targets cpu pipetrain_python pipetrain
 }
 
-# Debian keeps venv and the headers apart from Python itself. What cannot be installed is found missing later.
+# Debian packages venv and the headers separately from Python itself. If they cannot be installed, a later step finds
+# them missing.
 ensure_python_packages() {
   if python3 -c 'import ensurepip, os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null; then return; fi
   (ensure_packages "${python_packages[@]}") || true
 }
 
-# The last line of its output says why it could not.
+# The last line of its output says why it failed.
 make_python_venv() {
   local venv=$1
   if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Whether two builds of pipetrain compute the same: trains a table of small runs on the CPU with both, and compares their
-# metrics (without times and memory), saved models and checkpoints to the byte. Takes some minutes on two cores.
-#   scripts/same_bits.sh [--jobs N] OLD NEW [TEXT...]     programs; runs whose line contains a TEXT, or all of them
-# Prints a line for every run that differs or cannot be trained, then "N runs, N equal". Status 1 where not all are equal.
+# Compares whether two builds of pipetrain compute the same: trains a table of small runs on the CPU with both, and
+# compares their metrics (without times and memory), saved models and checkpoints byte by byte. Takes some minutes on
+# two cores.
+# scripts/same_bits.sh [--jobs N] OLD NEW [TEXT...]     programs; runs whose line contains a TEXT, or all of them
+# Prints a line for every run that differs or cannot be trained, then "N runs, N equal". Ends with status 1 if not all
+# are equal.
 set -euo pipefail
 export LC_ALL=C
 
@@ -11,10 +13,10 @@ die() {
   exit 2
 }
 
-# A line is a run: the name of a model that write_models makes (or the preset tiny), then options. A word NAME=VALUE is a
-# variable of its environment. Behind "=>" stand options by which the run goes on from its checkpoint; behind "=old=>" the
-# new program goes on from the checkpoint of the old one. Rows with --nproc run under pipetrain launch.
-# @FILE is a file of write_rows, --offload-to the folder on a disk that this run has for it.
+# Each line is a run: the name of a model that write_models makes (or the preset tiny), then options. A word NAME=VALUE
+# is a variable of its environment. Options after "=>" are those with which the run resumes from its checkpoint; after
+# "=old=>" the new program resumes from the checkpoint of the old one. Rows with --nproc run under pipetrain launch.
+# @FILE is a file of write_rows; --offload-to names the run's folder on a disk.
 table() {
   cat <<'END'
 tiny --pp 1
@@ -124,7 +126,7 @@ llama-tied --nproc 2 --cp 2 --transport ucx
 END
 }
 
-# Small models whose weights are drawn, as config.json tells them.
+# Writes config.json files of small models, whose weights are drawn.
 write_models() {
   local gpt2='"model_type": "gpt2", "activation_function": "gelu_new", "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0,
     "n_embd": 64, "n_head": 4, "n_layer": 4, "n_positions": 64, "vocab_size": 256, "initializer_range": 0.1, "layer_norm_epsilon": 1e-5,
@@ -138,7 +140,7 @@ write_models() {
   echo "{\"architectures\": [\"LlamaForCausalLM\"], $llama, \"tie_word_embeddings\": true}" >"$work/llama-tied/config.json"
 }
 
-# Rows of several lengths, the same in every call.
+# Writes rows of several lengths, the same in every call.
 write_rows() {
   local words=(the pipeline trains a model in stages of blocks and each has its own queue) row text i
   for ((row = 0; row < 96; ++row)); do
@@ -150,8 +152,8 @@ write_rows() {
   done
 }
 
-# train PROGRAM FOLDER WORD...: trains in FOLDER, which then has metrics.jsonl and run/; what the program says is in
-# FOLDER/messages. Of an option that is given twice the last value counts.
+# train PROGRAM FOLDER WORD...: trains in FOLDER, which then has metrics.jsonl and run/; the program's messages are in
+# FOLDER/messages. The last value of a repeated option counts.
 train() {
   local program=$1 folder=$2 command=train name variables=() arguments=()
   local -A option=([--steps]=3 [--threads]=1 [--global-batch]=8 [--seq-len]=32 [--lr]=1e-2 [--device]=cpu [--save]=run
@@ -183,11 +185,11 @@ bare_metrics() {
   sed -E "s/\"($timed|memory_bytes)\":(\[[^]]*\]|[^,}]*),?//g" "$1"
 }
 
-# lost OLD NEW: a line of checkpoint state OLD that NEW lacks. Lines that only NEW has are allowed: a format may grow. The
-# file's checksum of itself follows from the rest.
+# lost OLD NEW: prints a line of checkpoint state OLD that NEW lacks. Lines that only NEW has are allowed: a format may
+# grow. The file's checksum of itself follows from the rest.
 lost() { grep -m 1 '^<' < <(diff <(grep -v '^ "checksum": ' "$1") <(grep -v '^ "checksum": ' "$2")); }
 
-# difference OLD NEW: what differs first between two folders of runs, or nothing.
+# difference OLD NEW: prints the first difference between two folders of runs, or nothing.
 difference() {
   local old=$1 new=$2 state line
   if [[ ! -s $old/metrics.jsonl || ! -s $old/run/model/model.safetensors ]]; then
@@ -210,7 +212,7 @@ difference() {
   done
 }
 
-# train_both FOLDER WORD...: trains in FOLDER/old and FOLDER/new and prints what differs.
+# train_both FOLDER WORD...: trains in FOLDER/old and FOLDER/new and prints the difference.
 train_both() {
   local folder=$1 failed=''
   shift
@@ -223,7 +225,7 @@ train_both() {
   fi
 }
 
-# run_row NUMBER LINE: writes what differs to NUMBER.result.
+# run_row NUMBER LINE: writes the difference to NUMBER.result.
 run_row() {
   local folder=$work/$1 line=$2 words more result
   read -ra words <<<"${line%% =*}"
@@ -240,7 +242,7 @@ run_row() {
   echo "$result" >"$work/$1.result"
 }
 
-# run_rows JOBS LINE...: so many at a time.
+# run_rows JOBS LINE...: runs this many at a time.
 run_rows() {
   local jobs=$1 number=0 line
   shift
@@ -263,7 +265,7 @@ report() {
   ((equal == number))
 }
 
-# chosen TEXT...: the lines of the table that contain one of these, or all.
+# chosen TEXT...: prints the lines of the table that contain one of these, or all.
 chosen() { if (($#)); then table | grep -F "${@/#/-e}"; else table; fi; }
 
 main() {

@@ -11,17 +11,17 @@ source "$root/scripts/test_cases.sh"
 # shellcheck source=scripts/test_slots.sh
 source "$root/scripts/test_slots.sh"
 
-test_seconds=1800 # of one program, or of one of its shards; longer is a hang
+test_seconds=1800 # for a program, or for one of its shards; a longer run hangs
 
-# Programs that run while nothing else does. A single case that must is tagged [alone] instead: one that measures
-# time, or whose names the whole machine shares (network namespaces).
+# Programs that run while no other does. A single such case is tagged [alone] instead: one that measures time, or uses
+# names of the whole machine (network namespaces).
 alone_programs=(
-  test_comm # a process that says nothing for 1.5 s counts as lost, and some cases keep every core busy
+  test_comm # a process that is silent for 1.5 s counts as lost, and some cases keep every core busy
 )
-# Programs so long that they are divided, so that every slot is busy to the end.
+# Programs that take so long that they are divided, so that every slot is busy to the end.
 sharded_programs=(test_apps test_actors)
 
-# Which slow cases run: none, all, or those of one tenth (0 to 9).
+# The slow cases to run: none, all, or those of one tenth (0 to 9).
 slow_choice=none
 
 command_test() {
@@ -71,7 +71,7 @@ read_test_option() {
   esac
 }
 
-# Two, where there are two cores. Tests of GPUs take all of each.
+# Two slots if there are two cores. Tests of GPUs take all of each GPU.
 default_slots() {
   if [[ $1 != cuda && $(nproc) -gt 1 ]]; then echo 2; else echo 1; fi
 }
@@ -86,7 +86,7 @@ run_tests() {
   trap "rm -rf '$work'" EXIT
   export ASAN_OPTIONS=${ASAN_OPTIONS-detect_stack_use_after_return=1}
   export UBSAN_OPTIONS=${UBSAN_OPTIONS-print_stacktrace=1}
-  # UCX takes the place of functions of the C library, which crashes TSan at the end of a thread.
+  # UCX replaces functions of the C library, which crashes TSan at the end of a thread.
   if [[ $preset == tsan ]]; then export UCX_MEM_MMAP_HOOK_MODE=${UCX_MEM_MMAP_HOOK_MODE-none}; fi
   plan_jobs "$folder" "$work"
   run_jobs "$folder" "$work"
@@ -104,7 +104,7 @@ run_tests() {
   ((failed == 0 && passed > 0))
 }
 
-# The fifty slowest cases, of all programs.
+# Prints the fifty slowest cases of all programs.
 show_durations() {
   if [[ ! -s $1 ]]; then return; fi
   echo '== slowest cases'

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# Which cases ./dev test runs, and how they are divided into jobs. Sourced by scripts/test.sh.
+# Selects the cases that ./dev test runs, and divides them into jobs. Sourced by scripts/test.sh.
 # shellcheck disable=SC2154,SC2034  # shares variables with scripts/test.sh
 
 # A job is one run of a program with the cases whose names stand in $work/JOB.names.
 job_program=() job_title=() job_alone=() job_seconds=()
 
-# plan_jobs FOLDER WORK: of every program in the folder's list, in its order.
+# plan_jobs FOLDER WORK: plans the jobs of every program in the folder's list, in its order.
 plan_jobs() {
   local folder=$1 work=$2 program
   while read -r program; do plan_program "$program"; done <"$folder/test_programs.txt"
 }
 
-# Adds the jobs of a program, none where no case of it is to run.
+# Adds the jobs of a program, none if no case of it is to run.
 plan_program() {
   local program=$1 name=${1##*/} all=$work/all alone=$work/alone rest=$work/rest shards=1
   if ! select_cases "$program" >"$all"; then
@@ -53,7 +53,7 @@ select_cases() {
   grep -aFxvf "$work/out" "$work/default" || true
 }
 
-# Reads names of slow cases, prints those not to run. A case belongs to the tenth that the checksum of its name says.
+# Reads names of slow cases, and prints those not to run. The checksum of a case's name chooses its tenth.
 slow_left_out() {
   local name sum
   while IFS= read -r name; do
@@ -65,8 +65,8 @@ slow_left_out() {
   done
 }
 
-# list_cases PROGRAM FILTER...: names of the cases that the filters match together, as Catch2 v2 lists them, else as
-# v3 does. v2 ends with their number for a status.
+# list_cases PROGRAM FILTER...: prints the names of the cases that the filters match together, as Catch2 v2 lists them,
+# else as v3 does. v2 ends with their number as its status.
 list_cases() {
   local program=$1 names status=0
   shift
@@ -74,14 +74,14 @@ list_cases() {
   if [[ -z $names && $status -ne 0 ]]; then
     names=$("$program" --list-tests --verbosity quiet "$@" </dev/null) || return
   fi
-  if [[ -n $names ]]; then sed -E 's/^"(#.*)"$/\1/' <<<"$names"; fi # both quote a name that begins so
+  if [[ -n $names ]]; then sed -E 's/^"(#.*)"$/\1/' <<<"$names"; fi # both quote a name that begins with #
 }
 
-# As a file of names has them, for --input-file: in quotes, with a backslash before what is special inside.
+# Quotes the names for --input-file: with a backslash before special characters.
 quote_cases() { sed -E 's/[\\,"]/\\&/g; s/.*/"&"/'; }
 
-# add_jobs PROGRAM NAMES SHARDS ALONE TITLE: the names' cases as that many jobs of about equal time, as far as
-# durations are known. Cases that follow each other stay together: those of one file may share what they prepare.
+# add_jobs PROGRAM NAMES SHARDS ALONE TITLE: divides the names' cases into that many jobs of about equal time, as far as
+# durations are known. Adjacent cases stay together, because those of one file may share preparations.
 add_jobs() {
   local program=$1 names=$2 shards=$3 alone=$4 title=$5 first=${#job_program[@]} number=0 seconds parts
   parts=$(awk -F '\t' -v program="${1##*/}" -v shards="$shards" -v first="$first" -v work="$work" '

@@ -2,7 +2,7 @@
 # Runs the jobs of ./dev test, several at a time, and counts. Sourced by scripts/test.sh.
 # shellcheck disable=SC2154,SC2034  # shares variables with scripts/test.sh
 
-# run_jobs FOLDER WORK: adds to passed, failed and skipped. What a job prints is printed whole, in the order of the
+# run_jobs FOLDER WORK: adds to passed, failed and skipped. The output of a job is printed whole, in the order of the
 # jobs.
 run_jobs() {
   local folder=$1 work=$2 queue=() next=0 printed=0 finished=0 job status
@@ -12,7 +12,7 @@ run_jobs() {
   announce_tests
   trap 'stop_jobs; exit 130' INT
   trap 'stop_jobs; exit 143' TERM
-  mkfifo "$work/ended" # where each job says that it has ended: bash's own wait -n may miss one
+  mkfifo "$work/ended" # where each job reports its end: bash's own wait -n may miss one
   exec 8<>"$work/ended"
   while ((finished < ${#queue[@]})); do
     while ((next < ${#queue[@]})) && may_start "${queue[next]}"; do
@@ -37,7 +37,7 @@ run_jobs() {
   keep_durations
 }
 
-# First those that run alone; then, where durations are known, the longest first.
+# Orders the jobs: first those that run alone; then, if durations are known, the longest first.
 order_of_jobs() {
   local job
   for job in "${!job_program[@]}"; do
@@ -80,7 +80,7 @@ run_job() {
     timeout --foreground -k 10 "$test_seconds" "${job_program[job]}" --input-file "$work/$job.cases" 8>&- &
   program=$!
   trap 'kill "$program"; wait "$program"; exit 143' TERM
-  { wait "$program"; } 2>/dev/null || status=$? # bash would tell of a signal, as count_job does
+  { wait "$program"; } 2>/dev/null || status=$? # bash would report a signal, as count_job does
   echo "$job $status" >&8
 }
 
@@ -97,7 +97,7 @@ stop_jobs() {
   wait
 }
 
-# count_job JOB STATUS: adds what the program counted. What was wrong beside failed cases goes below its output.
+# count_job JOB STATUS: adds the program's counts. Errors other than failed cases are added after its output.
 count_job() {
   local job=$1 status=$2 name=${job_title[$1]} counts='' wanted p=0 f=0 s=0 said=''
   wanted=$(wc -l <"$work/$job.names")
@@ -107,7 +107,7 @@ count_job() {
     if ((p + f + s != wanted)); then
       said="$name: ran $((p + f + s)) test cases in place of $wanted"
       f=$((f + 1))
-    elif ((status != 0 && f == 0)); then # a sanitizer's report at exit, for one
+    elif ((status != 0 && f == 0)); then # e.g. a sanitizer's report at exit
       said="$name: ended with status $status although its test cases passed"
       f=1
     fi
@@ -119,14 +119,14 @@ count_job() {
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
-# Without Catch2's first line, which repeats the name of every case.
+# Prints the output without Catch2's first line, which repeats the name of every case.
 print_job() {
   erase_line
   echo "== ${job_title[$1]}"
   sed '1{/^Filters: /d}' "$work/$1.output"
 }
 
-# The newest duration of every case stays in the folder, for the next run's shards and order.
+# Keeps the newest duration of every case in the folder, for the next run's shards and order.
 keep_durations() {
   if [[ ! -s $work/durations ]]; then return; fi
   awk -F '\t' '{ key = $2 FS $3 } FILENAME == ARGV[1] { now[key]; print; next } !(key in now)' \

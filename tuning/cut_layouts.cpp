@@ -37,7 +37,7 @@ double bound_of_cuts(LayoutCosts& costs, const Layout& layout, const schedules::
 }
 
 bool can_braid(const LayoutRequest& request, const Layout& layout) {
-  if (request.post_validation) return false;  // what they hide is not simulated over several steps
+  if (request.post_validation) return false;  // braids over several steps are not simulated
   return layout.tp > 1 && request.device == DeviceKind::cpu && !request.offload.parameters && request.zero != 3;
 }
 
@@ -77,7 +77,7 @@ void CutLayouts::search_schedules_of(const Layout& sizes, const std::function<do
   }
 }
 
-// A stage's bytes follow from the blocks that it holds, which most cuts leave as they are.
+// A stage's bytes depend on the blocks that it holds, which most cuts do not change.
 double CutLayouts::bytes_over(const Layout& layout, const WholeStep& step, StageBytes& known) {
   const auto& placement = step.plan.placement;
   std::vector<std::int64_t> begins{0};
@@ -98,7 +98,7 @@ double CutLayouts::bytes_over(const Layout& layout, const WholeStep& step, Stage
   return over;
 }
 
-// Whether some cut fits, or none could be fast enough.
+// Returns true when some cut fits, or none could be fast enough.
 bool CutLayouts::search_one(Layout layout, double limit) {
   const WholeStep step = whole_step(request_, layout, compute_of(layout));
   const auto& placement = step.plan.placement;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-// Sums of the first so many blocks' seconds.
+// Sums of the seconds of the first n blocks.
 struct Prefixes {
   std::vector<double> forward{0}, input_grad{0}, all{0};
 
@@ -29,7 +29,7 @@ struct MinMax {
   Cut cut;
 };
 
-// The cut into `parts` whose costliest part is cheapest. cost: of the blocks [begin, end).
+// Returns the cut into `parts` whose costliest part is cheapest. cost: of the blocks [begin, end).
 template <class Cost>
 MinMax min_max_cut(std::size_t parts, std::size_t blocks, const Cost& cost) {
   std::vector<double> best(blocks + 1, never);  // of the first blocks in so many parts
@@ -90,7 +90,7 @@ class Descent {
     return static_cast<double>(problem_.microbatches) * *std::max_element(work.begin(), work.end());
   }
 
-  // Virtual stages, those of the busiest stages first.
+  // Returns the virtual stages, those of the busiest stages first.
   std::vector<std::size_t> by_work() const {
     const auto work = stage_work(here_);
     std::vector<std::size_t> order(here_.size());
@@ -102,7 +102,7 @@ class Descent {
     return order;
   }
 
-  // The first move of so many blocks that helps.
+  // Makes the first move of so many blocks that helps; returns false where none does.
   bool moves(std::int64_t blocks) {
     const auto order = by_work();
     for (const std::size_t from : order)
@@ -117,7 +117,7 @@ class Descent {
     return false;
   }
 
-  // Goes there if so.
+  // If so, continues from there.
   bool is_better(const Cut& next) {
     if (over_ > 0) {
       if (!budget_.take()) return false;
@@ -146,7 +146,7 @@ class Descent {
   Prefixes sums_;
   Cut here_;
   double over_ = 0, seconds_ = never;
-  std::map<Cut, double> known_;  // steps' seconds
+  std::map<Cut, double> known_;  // a step's seconds by cut
   FoundCut best_;
 };
 

@@ -13,7 +13,7 @@ namespace pipetrain {
 
 namespace {
 
-// Of such a pair the faster one is kept.
+// The faster layout of such a pair is kept.
 bool same_but_memory(const Layout& a, const Layout& b) {
   return same_sizes(a, b) && a.schedule == b.schedule && a.chunks == b.chunks && a.plan == b.plan;
 }
@@ -72,7 +72,7 @@ double FastestLayouts::limit() const {
   return best_.size() < count_ ? std::numeric_limits<double>::infinity() : best_.back().seconds;
 }
 
-// Activations that leave a device travel at the rate between it and its host.
+// Offloaded activations are moved at the rate between a device and its host.
 schedules::Costs FastestLayouts::costs_with_transfers(const Layout& layout, const schedules::Placement& placement) {
   schedules::Costs costs = costs_.of(layout, placement);
   if (layout.offloaded_activations == 0) return costs;

@@ -12,17 +12,17 @@
 
 namespace pipetrain {
 
-// References stay valid as long as this.
+// The references must stay valid as long as this object.
 class FastestLayouts {
  public:
   FastestLayouts(const LayoutRequest& request, LayoutCosts& costs, LayoutMemory& memory, int count)
       : request_(request), costs_(costs), memory_(memory), count_(static_cast<std::size_t>(count)) {}
 
-  // Whether the layout fits; then it is simulated, and kept where it is among the fastest. `gap` is the solver's.
+  // Returns true when the layout fits; it is then simulated, and kept if it is among the fastest. `gap` is the solver's.
   bool judge(const Layout& layout, const WholeStep& step, std::optional<double> gap = {});
 
   std::vector<Layout> layouts() const;  // the fastest first
-  // Seconds that a layout must stay below to be kept.
+  // Returns the seconds that a layout must stay below to be kept.
   double limit() const;
   std::vector<RankedLayout> take() { return std::move(best_); }
 
@@ -37,7 +37,7 @@ class FastestLayouts {
   std::vector<RankedLayout> best_;
 };
 
-// Whether they have the same pp, tp, dp and microbatch.
+// True when they have the same pp, tp, dp and microbatch.
 bool same_sizes(const Layout& a, const Layout& b);
 
 }  // namespace pipetrain

@@ -1,5 +1,5 @@
-// Which links the ranks of a layout use where its devices are spread over hosts: as many devices on each, ranks dealt to them
-// in order (deal_ranks() of core/mesh.hpp). Tensor-parallel ranks of a stage share a host.
+// Determines the links that the ranks of a layout use where its devices are spread over hosts: each host has the same number of
+// devices, and ranks are dealt to them in order (deal_ranks() of core/mesh.hpp). Tensor-parallel ranks of a stage share a host.
 #pragma once
 
 #include <initializer_list>
@@ -14,18 +14,18 @@ struct LinkSpeed {
   double latency = 0;  // seconds of a message
 };
 
-// Each link is the slowest that some replica or tensor-parallel rank has there: all wait for that one.
+// Each link is the slowest one of all replicas and tensor-parallel ranks, because all wait for that one.
 class HostLinks {
  public:
   explicit HostLinks(const LayoutRequest& request) : request_(request) {}
 
-  // Between those of a stage's ranks that have the same weights.
+  // Between those ranks of a stage that have the same weights.
   LinkSpeed replicas(const Layout& layout) const;
-  // Between those that share sequences.
+  // Between the ranks that share sequences.
   LinkSpeed sequences(const Layout& layout) const;
-  // Between the same ranks of two stages of a replica.
+  // Between corresponding ranks of two stages of a replica.
   LinkSpeed stages(const Layout& layout, int a, int b) const;
-  // From any device to process 0, which decides.
+  // Between any device and process 0, which decides.
   LinkSpeed verdict() const { return of(request_.hosts > 1); }
 
  private:

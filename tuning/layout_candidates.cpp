@@ -17,8 +17,8 @@ namespace {
 using schedules::Placement;
 using schedules::ScheduleInfo;
 
-// Stages x chunks x microbatches of one layout that are simulated in a few seconds: of a step alone, and with post-validation,
-// where several follow each other.
+// The most stages x chunks x microbatches of one layout that can be simulated in a few seconds: for a single step, and
+// with post-validation, where several follow each other.
 constexpr std::int64_t most_work = std::int64_t{1} << 22, most_work_of_following = std::int64_t{1} << 16;
 
 class Enumeration {
@@ -88,7 +88,7 @@ class Enumeration {
     const auto placement =
         info.uses_costs ? Placement::looping(layout.pp, 1) : info.build({layout.pp, layout.chunks, 1}).placement;
     constexpr double unbounded = std::numeric_limits<double>::infinity();
-    double bound = unbounded, state = unbounded;  // the least over the ways to recompute and to divide state
+    double bound = unbounded, state = unbounded;  // the minimum over the ways to recompute and to divide state
     for (Layout with : variants_.all(layout)) {
       state = std::min(state, costs_.most_state_bytes(with, placement));
       bound = std::min(bound, costs_.bound(with, placement));
@@ -121,7 +121,7 @@ class Enumeration {
   const LayoutVariants& variants_;
   LayoutCosts& costs_;
   LayoutCandidates found_;
-  std::int64_t least_left_out_ = 0;  // the work of one that would take too long
+  std::int64_t least_left_out_ = 0;  // the least work of a layout that would take too long
 };
 
 }  // namespace

@@ -19,26 +19,27 @@ constexpr double gradient_bytes = sizeof(float);
 
 double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision.compute)); }
 
-// The bytes of the optimizer's states for each weight.
+// Returns the bytes of the optimizer's states for each weight.
 double state_bytes(const LayoutRequest& request) {
   return static_cast<double>(make_optimizer(request.optimizer)->states().size() * sizeof(float));
 }
 
-// Beside the weights that the optimizer updates, bf16 keeps them rounded.
+// bf16 keeps rounded weights in addition to those that the optimizer updates.
 double rounded_bytes(const LayoutRequest& request) {
   return request.precision.rounds_weights() ? static_cast<double>(size_of(request.precision.compute)) : 0;
 }
 
-// Replicas that step and count each their own part.
+// Returns the number of replicas that step and count separate parts.
 int sharing(const Layout& layout) { return layout.zero.divides_states() ? layout.copies() : 1; }
 
-// Replicas that gather each block's weights from one another: where these are offloaded, in every stage that divides states.
+// Returns the number of replicas that gather each block's weights from one another: with offloaded weights, at every
+// stage of ZeRO that divides states.
 int gathering(const LayoutRequest& request, const Layout& layout) {
   const bool divided = request.offload.parameters ? layout.zero.divides_states() : layout.zero.divides_weights();
   return divided ? layout.copies() : 1;
 }
 
-// Of a microbatch, that one rank computes with all of a stage's tensor-parallel ranks.
+// Returns the tokens of a microbatch that one rank computes together with all tensor-parallel ranks of its stage.
 double tokens_of(const LayoutRequest& request, const Layout& layout) {
   return static_cast<double>(layout.microbatch * request.sequence) / layout.cp;
 }
@@ -107,8 +108,8 @@ const LayoutCosts::BlockFigures& LayoutCosts::figures(const Block& block) const 
   return known[layer].emplace(made);
 }
 
-// Seconds of recomputation in the backward, for one tensor-parallel rank: products by their FLOPs, elementwise passes by the
-// bytes that they read and write.
+// Returns the seconds of recomputation in the backward, for one tensor-parallel rank: products by their FLOPs,
+// elementwise passes by the bytes that they read and write.
 double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Recompute recompute) const {
   if (recompute == Recompute::none || block.kind == BlockKind::embedding) return 0;
   const ModelConfig& config = request_.config;
@@ -120,8 +121,8 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Reco
          (flops / product_rate(block) + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
 }
 
-// A replica's own part of a block's weights comes from where they are offloaded, the others' parts over their links; with the
-// next block's part on its way meanwhile, the slower of the two counts.
+// A replica fetches its own part of a block's offloaded weights, and gathers the others' parts over their links; the
+// next block's part is fetched meanwhile, so the slower of the two counts.
 double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) const {
   const int replicas = gathering(request_, layout);
   const double bytes = figures(block).parameters / layout.tp * activation_bytes(request_);
@@ -131,7 +132,8 @@ double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) con
   return std::max(fetched, bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency);
 }
 
-// Offloaded gradients come while the block before computes, and go, both ways at once; those of tables stay.
+// Offloaded gradients are fetched while the previous block computes, and stored, both ways at once; those of tables are
+// not offloaded.
 double LayoutCosts::leaving_gradients(const Block& block, const Layout& layout) const {
   const bool leaves = request_.offload.gradients && (block.kind == BlockKind::attention || block.kind == BlockKind::mlp);
   return leaves ? figures(block).parameters / layout.tp : 0;
@@ -146,8 +148,8 @@ double LayoutCosts::product_rate(const Block& block) const {
   return in_fp8 ? request_.speed.fp8_flops : request_.speed.flops;
 }
 
-// Each number is read in 16 bits and written in 8, in two layouts: what the block's two matrices are applied to, and the
-// gradients of what they give. Weights that come for each use are rounded for each use.
+// Each number is read in 16 bits and written in 8, in two layouts: the inputs of the block's two matrices, and the
+// gradients of their outputs. Weights that are brought for each use are rounded for each use.
 Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout) const {
   const ModelConfig& config = request_.config;
   if (!multiplies_in_fp8(block, config.layers, {.precision = request_.precision})) return {};
@@ -165,9 +167,10 @@ Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout)
   return {seconds(inner), seconds(outer)};
 }
 
-// What of a ring's transfers attention does not hide, and putting its parts together: see model/blocks/ring_attention.cpp. A
-// step's attention is a cp-th of the block's; forward it hides the keys and values of the next, backward the gradients of the
-// one before too. The last gradients' way home hides behind nothing. Three quarters of the queries meet another rank's keys.
+// The part of a ring's transfers that attention does not hide, plus the time to combine its parts: see
+// model/blocks/ring_attention.cpp. The attention of one ring step is 1 / cp of the block's; forward it hides the
+// transfer of the next keys and values, backward also that of the previous gradients. Nothing hides the last transfer
+// of gradients. Three quarters of the queries use another rank's keys.
 LayoutCosts::Ring LayoutCosts::ring_seconds(const Block& block, const Layout& layout, double scores) const {
   if (layout.cp == 1 || block.kind != BlockKind::attention) return {};
   const ModelConfig& config = request_.config;
@@ -187,10 +190,10 @@ LayoutCosts::Ring LayoutCosts::ring_seconds(const Block& block, const Layout& la
   return {exposed + merged / request_.speed.memory_rate, exposed_back + added / request_.speed.memory_rate};
 }
 
-// Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and its
-// two halves of the backward are both in I. Each tensor-parallel block gathers and scatters its activations once in F and in
-// I. Where replicas divide weights, or these are offloaded, F and I of a block take at least as long as the next one's travel,
-// and I and W together as long as that and its gradients', which share the link.
+// Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and both
+// halves of its backward are in I. Each tensor-parallel block gathers and scatters its activations once in F and in I. Where
+// replicas divide weights, or these are offloaded, F and I of a block take at least as long as the transfer of the next block's
+// weights, and I and W together as long as that plus its gradients' transfer, because both share the link.
 PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& layout) const {
   const DeviceSpeed& speed = request_.speed;
   const ModelConfig& config = request_.config;
@@ -224,7 +227,7 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
     part.times.input_grad += scale.input_grad * input_grad;
     part.times.weight_grad += scale.weight_grad * std::max(product + speed.block_overhead, gather + moves - input_grad);
     part.leaving_gradients += leaving;
-    // What of the exchanges stands out beside weights that travel, of which braids hide the most.
+    // The part of the exchanges that transfers of weights do not cover; braids hide most of it.
     const double alone = product + scores + rounding.forward + speed.block_overhead;
     part.times.tp_communication +=
         std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange) - std::max(gather, alone));
@@ -243,19 +246,19 @@ HeldParameters LayoutCosts::held(const Layout& layout, const Placement& placemen
   return sum;
 }
 
-// A ring sends everything twice, but for the rank's own part.
+// A ring sends everything twice, except the rank's own part.
 double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
   const int copies = layout.copies();
   if (copies == 1) return 0;
-  // Gradients go to their owners, and come back as sums or as new weights: with 3 at the step's first gathers, before which
-  // there is nothing to hide behind.
+  // Gradients go to their owners, and return as sums or as new weights: with stage 3 when the next step first gathers
+  // them, before which there is nothing to hide them behind.
   const double back = layout.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
   const double bytes = parameters * (gradient_bytes + back) * (copies - 1) / copies;
   const LinkSpeed link = links_.replicas(layout);
   return bytes / link.rate + 2.0 * (copies - 1) * link.latency;
 }
 
-// Two stages exchange their sums; one stage with both ends adds them up where they are: it reads two and writes one.
+// Two stages exchange their sums; one stage with both ends adds them in place: it reads two numbers and writes one.
 double LayoutCosts::tied_seconds(const Layout& layout, const Placement& placement) const {
   const double bytes = static_cast<double>(request_.config.hidden * request_.config.vocabulary) * gradient_bytes / layout.tp;
   if (tied_sum_places(placement).size() == 1) return 3 * bytes / request_.speed.memory_rate;
@@ -263,15 +266,15 @@ double LayoutCosts::tied_seconds(const Layout& layout, const Placement& placemen
   return link.latency + bytes / link.rate;
 }
 
-// Of what the stage steps. Offloaded gradients come in for it.
+// Covers the parameters that the stage steps. Offloaded gradients are fetched for it.
 double LayoutCosts::norm_seconds(const HeldParameters& own) const {
   return std::max(own.all * gradient_bytes / request_.speed.memory_rate,
                   own.leaving_gradients * gradient_bytes / request_.speed.offload_rate);
 }
 
-// Bytes that a step of the optimizer moves: it reads weights, gradients and its states, and writes all but the gradients.
-// Offloaded states and masters come in and go out meanwhile, both ways at once, and offloaded gradients come in; weights that
-// operations read go out, and come in first where they have no masters.
+// The bytes that a step of the optimizer moves: it reads weights, gradients and its states, and writes all but the
+// gradients. Offloaded states and masters are fetched and stored meanwhile, both ways at once, and offloaded gradients
+// are fetched; offloaded weights that operations read are stored, and fetched first where they have no masters.
 double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {
   const double kept = state_bytes(request_);
   const double seconds = own.all * (2 * kept + 3.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
@@ -324,7 +327,7 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
       const PartCost& part = costs[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
       compute += part.compute() - (layout.braids() ? 2 * part.times.tp_communication : 0);
     }
-    const int before = request_.post_validation ? 0 : placement.virtual_stage(stage, 0);  // may be in the step before
+    const int before = request_.post_validation ? 0 : placement.virtual_stage(stage, 0);  // these may run in the previous step
     for (int v = 0; v < before; ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
     const HeldParameters whole = held(layout, placement, stage), own = whole.divided(sharing(layout));
     const double end = reduce_seconds(layout, whole.all) + norm_seconds(own) + optimizer_seconds(own);
@@ -334,7 +337,7 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
 }
 
 double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& placement) {
-  // The states and masters, the gradients, and what operations read: each whole or divided.
+  // The states and masters, the gradients, and the weights that operations read: each whole or divided.
   const Zero& zero = layout.zero;
   const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.copies() : bytes; };
   const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;

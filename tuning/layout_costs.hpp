@@ -1,4 +1,4 @@
-// How long the parts of a layout take, from what the model computes and what the devices can do.
+// Computes how long the parts of a layout take, from the model's work and the devices' speeds.
 #pragma once
 
 #include <map>
@@ -14,69 +14,69 @@
 
 namespace pipetrain {
 
-// Seconds of one virtual stage for one microbatch, and what it holds for good.
+// Seconds of one virtual stage for one microbatch, and its permanent data.
 struct PartCost {
   schedules::ChunkCost times;
   double parameters = 0;         // of one tensor-parallel rank
-  double leaving_gradients = 0;  // how many of them have gradients that are offloaded
+  double leaving_gradients = 0;  // those of them whose gradients are offloaded
   double compute() const { return times.forward + times.input_grad + times.weight_grad; }
 };
 
-// Parameters of one tensor-parallel rank of a stage.
+// The parameters of one tensor-parallel rank of a stage.
 struct HeldParameters {
   double all = 0, leaving_gradients = 0;
   HeldParameters divided(double parts) const { return {all / parts, leaving_gradients / parts}; }
 };
 
-// Seconds that a block's activations, gradients and weights take to be rounded to 8 bits.
+// Seconds for rounding a block's activations, gradients and weights to 8 bits.
 struct Rounding {
   double forward = 0, input_grad = 0;
 };
 
-// Caches what it computes: not thread-safe, and valid as long as its request.
+// Caches its results, so it is not thread-safe. The request must outlive it.
 class LayoutCosts {
  public:
   explicit LayoutCosts(const LayoutRequest& request) : request_(request), links_(request) {}
 
-  // Of one microbatch through a block by itself.
+  // The times of one microbatch in a single block.
   schedules::ChunkCost block_times(const Block& block, const Layout& layout) const { return cost_of({block}, layout).times; }
-  // Of each attention or MLP block, the embedding with the first and the head with the last, if no layer recomputes that need
-  // not.
+  // The times of each attention or MLP block without optional recomputation; the first includes the embedding, the last
+  // the head.
   std::vector<BlockSeconds> block_seconds(const Layout& layout);
-  // Both by virtual stage, as the layout is cut.
+  // Both by virtual stage, with the layout's cut.
   const std::vector<std::vector<Block>>& blocks(const Layout& layout);
   const std::vector<PartCost>& parts(const Layout& layout);
 
   schedules::Costs of(const Layout& layout, const schedules::Placement& placement);
-  // A lower bound of the time that any run of the layout takes.
+  // A lower bound of the time of any run of the layout.
   double bound(const Layout& layout, const schedules::Placement& placement);
-  // Weights, gradients, moments and, in bf16, the rounded weights, of the stage that has most of them: at least so many.
+  // A lower bound of the bytes of weights, gradients, moments and, in bf16, rounded weights on the stage that has most of them.
   double most_state_bytes(const Layout& layout, const schedules::Placement& placement);
-  // Whether replicas have offloaded weights sooner when each brings its own part and gathers the others' than when each brings
-  // all of them.
+  // True when it is faster that each replica fetches its own part of offloaded weights and gathers the others' than
+  // that each fetches all.
   bool shares_sooner(const Layout& layout) const;
 
  private:
-  // What of a block depends on the model and the sequence alone.
+  // The figures of a block that depend only on the model and the sequence.
   struct BlockFigures {
     double parameters = 0;
     double flops = 0;                  // per token
-    std::array<double, 3> again = {};  // the same of what is computed again, by Recompute
+    std::array<double, 3> again = {};  // FLOPs per token that recomputation repeats, by Recompute
   };
   const BlockFigures& figures(const Block& block) const;
   double again_seconds(const Block& block, const Layout& layout, Recompute recompute) const;
   PartCost cost_of(const std::vector<Block>& blocks, const Layout& layout) const;
   const PartCost& cost_of_run(std::size_t first, const std::vector<Block>& blocks, const Layout& layout);
-  // Of products with a block's weights, per second.
+  // The rate of products with a block's weights, per second.
   double product_rate(const Block& block) const;
   Rounding rounding_seconds(const Block& block, const Layout& layout) const;
-  // What ranks that share sequences add to an attention block; scores: seconds of its attention forward.
+  // The additional time of an attention block whose sequences ranks share; scores: seconds of its attention forward.
   struct Ring {
     double forward = 0, backward = 0;
   };
   Ring ring_seconds(const Block& block, const Layout& layout, double scores) const;
   double gather_seconds(const Block& block, const Layout& layout) const;
-  // How many of a block's parameters have gradients that are offloaded.
+  // Returns the number of a block's parameters whose gradients are offloaded.
   double leaving_gradients(const Block& block, const Layout& layout) const;
   // Between neighbouring stages, then from the last to the first.
   std::vector<schedules::Link> edges(const Layout& layout) const;
@@ -90,14 +90,14 @@ class LayoutCosts {
   HostLinks links_;
   // By BlockKind and layer: a deep model has tens of thousands of blocks, and each layout asks for all of them.
   mutable std::array<std::vector<std::optional<BlockFigures>>, 4> figures_;
-  // How much is computed again: what, and in how many layers.
+  // The kind of recomputation, and the number of layers.
   using Again = std::pair<Recompute, std::optional<std::int64_t>>;
   std::map<std::tuple<int, Again, Cut>, std::vector<std::vector<Block>>> blocks_;
-  // By tp, microbatch, what is computed again, and the replicas that gather weights.
+  // By tp, microbatch, recomputation, and the replicas that gather weights.
   using How = std::tuple<int, std::int64_t, Again, int>;
   How how(const Layout& layout) const;
-  std::map<std::tuple<int, How, Cut>, std::vector<PartCost>> parts_;  // by their number, and how the model is cut
-  // Of runs of blocks, by the first one's place in the model and their number: cuts have most of them in common.
+  std::map<std::tuple<int, How, Cut>, std::vector<PartCost>> parts_;  // by number of parts, settings and cut
+  // Costs of consecutive blocks, by the index of the first one and their number: most cuts share them.
   std::map<std::tuple<How, std::size_t, std::size_t>, PartCost> runs_;
 };
 

@@ -53,7 +53,7 @@ std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement
   return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), use.needs, use.actions).total();
 }
 
-// Whether not even one microbatch's residual stream fits. For so large a batch the sum of all memory may not fit 64 bits.
+// True when not even one microbatch's residual stream fits. For so large a batch the sum of all memory may overflow 64 bits.
 bool LayoutMemory::is_hopeless(const Layout& layout) const {
   const double elements = static_cast<double>(layout.microbatch) * static_cast<double>(request_.sequence) *
                           static_cast<double>(request_.config.hidden) / layout.tp / layout.cp;

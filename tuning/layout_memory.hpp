@@ -1,4 +1,4 @@
-// The memory that the devices of a layout take, counted as a run counts it.
+// Computes the memory of a layout's devices as a run does.
 #pragma once
 
 #include <map>
@@ -13,27 +13,27 @@
 
 namespace pipetrain {
 
-// Caches what it computes: not thread-safe, and valid as long as its request and its costs.
+// Caches its results, so it is not thread-safe. The request and the costs must outlive it.
 class LayoutMemory {
  public:
   LayoutMemory(const LayoutRequest& request, LayoutCosts& costs) : request_(request), costs_(costs) {}
 
-  // Bytes of each device of every stage; nothing when one does not fit.
+  // Returns the bytes of each device of every stage; no value when one does not fit.
   std::optional<std::vector<std::size_t>> of(const Layout& layout, const schedules::Plan& plan,
                                              const std::vector<schedules::StageNeeds>& needs);
-  // Bytes of each device of one stage.
+  // Returns the bytes of each device of one stage.
   double of_stage(const Layout& layout, const schedules::Plan& plan, const schedules::StageNeeds& needs, int stage);
-  // What a device of each [stage][chunk] keeps of one microbatch from F on.
+  // Returns the bytes that a device of each [stage][chunk] keeps of one microbatch from F on.
   std::vector<std::vector<double>> saved_bytes(const Layout& layout, const schedules::Placement& placement);
-  // The most microbatches that each stage of a layout with one chunk a stage could hold, if the weight gradients of one or of
-  // all of them wait for W. Empty where some stage has no room for one.
+  // Returns the most microbatches that each stage of a layout with one chunk a stage could hold, if the weight
+  // gradients of one or of all of them wait for W. Empty where some stage has no room for one.
   std::vector<double> slots(const Layout& layout, bool all_put_off);
 
  private:
   const StageMemory& stage_memory(const Layout& layout);
   std::vector<std::vector<Block>> chunks_of(const Layout& layout, const schedules::Placement& placement, int stage);
   bool is_hopeless(const Layout& layout) const;
-  // Without a plan's actions, as if no gradients shared memory.
+  // The memory without knowledge of a plan's actions, as if no gradients shared memory.
   struct StageUse {
     int stage = 0;
     const schedules::StageNeeds& needs;
@@ -43,7 +43,7 @@ class LayoutMemory {
 
   const LayoutRequest& request_;
   LayoutCosts& costs_;
-  // By tp, dp, microbatch, recompute, in how many layers, and stage of ZeRO, and whether its plan braids.
+  // Key: tp, dp, microbatch, recomputation, its layers, stage of ZeRO, and whether the plan braids.
   using Key = std::tuple<int, int, std::int64_t, Recompute, std::optional<std::int64_t>, int, bool>;
   std::map<Key, std::unique_ptr<StageMemory>> memories_;
 };

@@ -23,7 +23,7 @@ namespace {
 using schedules::Placement;
 using schedules::Plan;
 
-// Work that auto may do in one search: stages x microbatches over all its plans; a few tenths of a millisecond each.
+// The most work of auto in one search: stages x microbatches over all its plans, a few tenths of a millisecond each.
 constexpr std::int64_t most_auto_work = 4096;
 
 class Search {
@@ -40,7 +40,7 @@ class Search {
     result_.candidates = candidates.looked_at;
     result_.too_large = candidates.too_large;
     result_.too_long = candidates.too_long;
-    for (const bool of_auto : {false, true})  // auto last: it is of use only where it beats the others
+    for (const bool of_auto : {false, true})  // auto comes last: it is of use only where it is faster than the others
       for (const LayoutCandidate& candidate : candidates.by_bound) {
         if (candidate.bound >= fastest_.limit()) break;
         if (candidate.schedule->uses_costs != of_auto) continue;
@@ -59,12 +59,12 @@ class Search {
   }
 
  private:
-  // The step with activations that leave the devices until their backward.
+  // A step that offloads a fraction of the activations until their backward.
   struct Moving {
     double fraction = 0;
     WholeStep step;
   };
-  // The fastest first; none where nothing is to leave or would free memory.
+  // Returns the fastest first; empty where nothing is to be offloaded or that would free no memory.
   std::vector<Moving> movings(const Layout& layout, const Plan& compute) const {
     std::vector<Moving> all;
     if (!request_.offload.activations) return all;
@@ -99,13 +99,14 @@ class Search {
           continue;
         }
         fits = true;
-        if (!with.zero.divides_weights()) return;  // to recompute more takes longer; than to gather it may not
+        if (!with.zero.divides_weights()) return;  // more recomputation takes longer, but may be faster than gathering
       }
     }
     if (!fits) ++result_.too_large;
   }
 
-  // Of each chunk, that must recompute for the layout to fit; nothing where all of them must, or it does not fit even so.
+  // Returns the least layers of each chunk that must recompute for the layout to fit; no value where all of them must,
+  // or it does not fit even so.
   std::optional<std::int64_t> fewest_layers(Layout layout, const WholeStep& step) {
     if (!memory_.of(layout, step.plan, step.needs)) return std::nullopt;
     std::size_t most_blocks = 0;
@@ -140,7 +141,7 @@ class Search {
     return judge_made(layout, "auto", [](const schedules::AutoRequest& request) { return Made{build_auto(request), {}}; });
   }
 
-  // With as many chunks as the placement; a cut of another number of virtual stages is left.
+  // Gives the layout the placement's number of chunks, and drops a cut into another number of virtual stages.
   static Layout in_chunks(Layout layout, const Placement& placement) {
     layout.chunks = placement.chunks();
     if (std::ssize(layout.cut) != placement.virtual_stages()) layout.cut.clear();
@@ -163,7 +164,7 @@ class Search {
     result_.cuts_tried = cuts_->tried();
   }
 
-  // Orders that were made for a cut, or before there was one: the cuts that are best for them.
+  // Refines the cuts for orders that were made for another cut or before there was one.
   void refine_plans() {
     std::vector<Layout> layouts = fastest_.layouts();
     std::erase_if(layouts, [](const Layout& layout) { return !layout.plan; });
@@ -172,13 +173,13 @@ class Search {
     result_.cuts_left_out = cuts_->left_out();
   }
 
-  // The layouts that are fastest so far by the plans that the solver finds for them.
+  // Improves the layouts that are fastest so far by the plans that the solver finds for them.
   void improve_best() {
     std::vector<Layout> layouts;
     for (const Layout& best : fastest_.layouts()) {
       Layout layout = variants_.with(best, best.recompute, best.zero.stage);
       layout = in_chunks(layout, Placement::looping(layout.pp, 1));
-      if (layout.cut.empty() && !request_.cut.empty()) continue;  // the cut asked for is of another number of chunks
+      if (layout.cut.empty() && !request_.cut.empty()) continue;  // the requested cut is for another number of chunks
       layout.plan = nullptr;
       const auto is_twin = [&](const Layout& other) {
         return same_sizes(layout, other) && layout.recompute == other.recompute && layout.zero.stage == other.zero.stage &&
@@ -200,7 +201,7 @@ class Search {
     Plan plan;
     std::optional<double> gap;
   };
-  // The plan for these costs that fits the memory: first assumes that few weight gradients wait for W, then that all do.
+  // Makes the plan for these costs that fits the memory: first assumes that few weight gradients wait for W, then that all do.
   template <class Make>
   bool judge_made(const Layout& layout, const char* schedule, Make make) {
     schedules::AutoRequest request;
@@ -227,10 +228,10 @@ class Search {
   LayoutMemory memory_;
   LayoutVariants variants_;
   FastestLayouts fastest_;
-  std::optional<CutLayouts> cuts_;  // where they are searched
+  std::optional<CutLayouts> cuts_;  // where cuts are searched
   SearchResult result_;
   std::int64_t auto_work_ = 0;
-  std::int64_t simulated_ = 0;  // layouts
+  std::int64_t simulated_ = 0;  // number of layouts
 };
 
 }  // namespace

@@ -11,13 +11,13 @@ std::vector<Recompute> LayoutVariants::modes() const {
   return {std::begin(recompute_modes), std::end(recompute_modes)};
 }
 
-// 1 never takes longer than 0 by these costs, 2 as long as 1, and 3 gathers besides. Offloaded weights are gathered by 1 and 2
-// too.
+// By these costs, stage 1 never takes longer than 0, 2 as long as 1, and 3 gathers in addition. 1 and 2 also gather
+// offloaded weights.
 std::vector<int> LayoutVariants::zeros(const Layout& layout) const {
   if (layout.copies() == 1 || request_.post_validation) return {0};
   if (request_.zero) return {*request_.zero};
   if (request_.offload.parameters && !costs_.shares_sooner(layout)) return {0, 1, 2, 3};
-  if (layout.braids()) return {1, 2};  // weights that are gathered come for one action at a time
+  if (layout.braids()) return {1, 2};  // a braid's actions would need gathered weights at the same time
   return {1, 2, 3};
 }
 

@@ -8,18 +8,18 @@
 
 namespace pipetrain {
 
-// Of every layout of one request. References stay valid as long as this.
+// Covers every layout of one request. The references must stay valid as long as this object.
 class LayoutVariants {
  public:
   LayoutVariants(const LayoutRequest& request, const LayoutCosts& costs) : request_(request), costs_(costs) {}
 
-  // The least first: a layout that fits gains nothing from recomputing more.
+  // The least first: a layout that fits gains nothing from more recomputation.
   std::vector<Recompute> modes() const;
   // Stages of ZeRO, the fastest first.
   std::vector<int> zeros(const Layout& layout) const;
-  // The layout with one of both.
+  // Returns the layout with one of both.
   Layout with(Layout layout, Recompute mode, int zero) const;
-  // The layout with each of both.
+  // Returns the layout with each of both.
   std::vector<Layout> all(const Layout& layout) const;
 
  private:
@@ -27,7 +27,7 @@ class LayoutVariants {
   const LayoutCosts& costs_;
 };
 
-// Whether auto may cut its stages in two.
+// True when auto may give each stage two chunks.
 bool can_halve(const LayoutRequest& request, const Layout& layout);
 
 }  // namespace pipetrain

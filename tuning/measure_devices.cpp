@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Norm, product, swiglu or rotary, attention, product: what a pass of a block enqueues, in round numbers.
+// Norm, product, swiglu or rotary, attention, product: the operations of a block's pass, in round numbers.
 constexpr double operations_in_a_block = 5;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -26,8 +26,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 struct Sizes {
   std::int64_t tokens, inputs, outputs;
   std::size_t copied;
-  // Seconds of the same work before a measurement, and of the measurement. Until a GPU meets its power limit, which products of
-  // random numbers do after about a second, it clocks higher than it can sustain.
+  // Seconds of the same work before a measurement, and of the measurement. A GPU clocks higher than it can sustain
+  // until it reaches its power limit, which products of random numbers do after about a second.
   double warm_up, measured;
 };
 Sizes sizes_for(DeviceKind kind) {
@@ -51,7 +51,7 @@ class MeasuringWorker {
   Stream& stream() { return *stream_; }
   Ops& ops() { return *ops_; }
 
-  // Numbers between 1/4 and 2 of either sign, as f32 and as bf16: the power that a product takes depends on them.
+  // Numbers between 1/4 and 2 of either sign, as f32 and as bf16: the power of a product depends on them.
   Tensor random(const Shape& shape, DType dtype) {
     Tensor tensor{nullptr, shape, dtype};
     buffers_.push_back(device_->allocate(tensor.bytes(), "measurements"));
@@ -107,7 +107,7 @@ class Measurement {
     return 2.0 * static_cast<double>(sizes_.copied) / seconds_a_call(calls);
   }
 
-  // From the first device's memory to the second's.
+  // Measures copies from the first device's memory to the second's.
   double link_rate() {
     const auto count = static_cast<std::int64_t>(sizes_.copied / sizeof(float));
     const Tensor from = workers_[0]->random({count}, DType::f32), to = workers_[1]->random({count}, DType::f32);
@@ -118,7 +118,7 @@ class Measurement {
     return rate;
   }
 
-  // A small message there and back: each stream waits for what the other has written.
+  // Measures a round trip of a small message: each stream waits for the other's write.
   double latency() {
     constexpr int rounds = 200;
     constexpr std::size_t bytes = 256;
@@ -167,8 +167,8 @@ class Measurement {
     return seconds_a_call(calls);
   }
 
-  // Runs the work on all devices at once, without a pause. The clock decides how often, because the first calls, which set
-  // things up, take many times as long as later ones.
+  // Runs the work on all devices at once, without a pause. The clock determines how often, because the first calls,
+  // which set things up, take many times as long as later ones.
   double seconds_a_call(const std::vector<std::function<void()>>& calls) {
     constexpr double between_looks = 0.05;
     const auto times_in = [](double span, double seconds) {
@@ -206,7 +206,7 @@ MeasuredDevices measure_devices(DeviceKind kind, int count, int threads) {
   devices.kind = kind;
   devices.count = count;
   devices.threads = threads;
-  // The devices of a CPU share its memory.
+  // CPU devices share the machine's memory.
   devices.memory_bytes = measurement.memory_bytes() / (kind == DeviceKind::cpu ? count : 1);
   devices.fp32_flops = measurement.flops(DType::f32);
   if (kind == DeviceKind::cuda || half_products(DType::bf16).native) devices.bf16_flops = measurement.flops(DType::bf16);

@@ -1,4 +1,4 @@
-// What the devices of a machine sustain, and its file of JSON.
+// The sustained speeds of a machine's devices, and their JSON file.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,9 @@
 
 namespace pipetrain {
 
-// Of each device, all of them at work at once, and of work that goes on: what a device reaches for a moment is more.
-// Between two processes; each outer one of a pair is the lower.
+// A link between two processes; each value is the worse of both directions.
 struct MeasuredLink {
-  double rate = 0;     // bytes per second
+  double rate = 0;     // seconds of a small message
   double latency = 0;  // seconds of a small message
 };
 
@@ -25,24 +24,24 @@ struct MeasuredDevices {
   double fp32_flops = 0;    // per second, of matrix products
   std::optional<double> bf16_flops;
   double memory_rate = 0;     // bytes per second, read and written by a copy
-  double block_overhead = 0;  // seconds of a block's pass on next to no data
-  // Between two devices; nothing where there is only one.
+  double block_overhead = 0;  // seconds of a block's pass with almost no data
+  // Between two devices; no value where there is only one.
   std::optional<double> link_rate, latency;
-  // Of several processes: the host of each, numbered from 0 in order of their first processes, and the links between every two,
-  // as (0, 1), (0, 2), ..., (1, 2), ... `count` devices are on each host, and what they sustain is the slowest host's.
+  // With several processes: the host of each, numbered from 0 in order of their first processes, and the links between every
+  // two, as (0, 1), (0, 2), ..., (1, 2), ... `count` devices are on each host, and the speeds are those of the slowest host.
   std::vector<int> hosts;
   std::vector<MeasuredLink> links;
 
   int processes() const { return hosts.empty() ? 1 : static_cast<int>(hosts.size()); }
   int host_count() const;
-  // Of two different processes.
+  // The link between two different processes.
   const MeasuredLink& link(int one, int other) const;
-  // The slowest rate and the longest latency between processes of different hosts; nothing on one host.
+  // The slowest rate and the longest latency between processes of different hosts; no value on one host.
   std::optional<MeasuredLink> between_hosts() const;
 };
 
-// What a device can be, in bytes, per second and seconds, measured or given. Within, every time that a layout is predicted to
-// take is above zero and finite.
+// The allowed range of a device's value, in bytes, per second or seconds, measured or given. Within it, every predicted
+// time of a layout is above zero and finite.
 struct DeviceRange {
   double least, most;
 };
@@ -52,12 +51,12 @@ constexpr DeviceRange rate_range{1e3, 1e18};
 constexpr DeviceRange time_range{1e-12, 1e3};
 constexpr int most_measured_processes = 64;
 
-// Takes some seconds. A CPU's cores are shared evenly by `count` devices; of GPUs, all that are visible are measured. Throws
+// Takes some seconds. `count` CPU devices share the cores evenly; of GPUs, all visible ones are measured. Throws
 // Error(unavailable), Error(out_of_memory).
 MeasuredDevices measure_devices(DeviceKind kind, int count, int threads);
 
 void write_measured_devices(std::ostream& out, const MeasuredDevices& devices);
-// Of at most 1 MiB. Throws Error(input) naming the file and what is wrong with it.
+// Reads at most 1 MiB. Throws Error(input) naming the file and the fault.
 MeasuredDevices read_measured_devices(const std::filesystem::path& path);
 
 }  // namespace pipetrain

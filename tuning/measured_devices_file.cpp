@@ -50,7 +50,7 @@ class Reader {
   const Json& file_;
 };
 
-// Host numbers of processes, in order of their first processes.
+// Reads the host numbers of processes, which must be in order of their first processes.
 std::vector<int> read_hosts(const Reader& reader) {
   const Json& numbers = reader.at("hosts");
   if (!numbers.is_array() || numbers.size() < 2 || numbers.size() > most_measured_processes)
@@ -92,7 +92,7 @@ int MeasuredDevices::host_count() const { return hosts.empty() ? 1 : *std::max_e
 
 const MeasuredLink& MeasuredDevices::link(int one, int other) const {
   const auto [low, high] = std::minmax({static_cast<std::size_t>(one), static_cast<std::size_t>(other)});
-  const std::size_t before = low * (2 * hosts.size() - low - 1) / 2;  // links of lower processes
+  const std::size_t before = low * (2 * hosts.size() - low - 1) / 2;  // number of links of lower processes
   return links.at(before + high - low - 1);
 }
 

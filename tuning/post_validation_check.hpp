@@ -1,11 +1,11 @@
-// What a search of layouts whose steps begin before the verdict does not go with.
+// Refuses requests that a search of layouts with post-validation cannot serve.
 #pragma once
 
 namespace pipetrain {
 
 struct LayoutRequest;
 
-// Throws Error(input) about post-validation for a request that has something which is not simulated, or not built, with it.
+// Throws Error(input) about post-validation for a request with anything that is not simulated, or not built, with it.
 void check_post_validation(const LayoutRequest& request);
 
 }  // namespace pipetrain

@@ -30,7 +30,7 @@ void check(const LayoutRequest& request, const Profile& profile) {
                      precision, profile.precision));
 }
 
-// What of the profile's layout the times of blocks depend on.
+// Returns the parts of the profile's layout that the times of blocks depend on.
 Layout layout_of(const Profile& profile) {
   Layout layout;
   layout.pp = profile.pp;

@@ -1,4 +1,4 @@
-// The times of a model's blocks as a run measured them, for layouts that no run had.
+// Uses the block times that a run measured for layouts that no run had.
 #pragma once
 
 #include <array>
@@ -8,10 +8,10 @@
 
 namespace pipetrain {
 
-// For LayoutRequest::scales: what the profile's blocks took (measured_blocks()) of what the request says of them in the
-// profile's layout, with its microbatch, tp, cp, recomputation and ZeRO. At least a thousandth. The request's own scales do
-// not count. Throws Error(input) of the setting "costs" for a profile of another model, sequence, precision or kind of device
-// than the request's, and as measured_blocks().
+// Returns LayoutRequest::scales: the ratio of the profile's block times (measured_blocks()) to the times that the
+// request gives them in the profile's layout, with its microbatch, tp, cp, recomputation and ZeRO. At least a
+// thousandth. The request's own scales are ignored. Throws Error(input) about the setting "costs" for a profile of
+// another model, sequence, precision or kind of device than the request's, and as measured_blocks().
 std::array<BlockScale, 4> profiled_scales(const LayoutRequest& request, const Profile& profile);
 
 }  // namespace pipetrain

@@ -9,17 +9,17 @@ namespace {
 
 constexpr std::size_t messages_at_once = 64;
 
-// Where a BriefActor lies in objects of a type, in bytes behind their resumable; nothing in those that are none.
+// The offset of the BriefActor within objects of a type, in bytes from their resumable; no value where the type is not brief.
 struct Type {
   const std::type_info* info;
   std::optional<std::ptrdiff_t> brief;
 };
 
-// Those that a thread has met, and the list of its last runner, so that neither is made anew for every action.
+// Both are kept per thread, so that an action allocates neither: the types seen so far, and the job list of the last runner.
 thread_local std::vector<Type> types;
 thread_local std::vector<caf::resumable*> spare_jobs;
 
-// As caf::scheduler::worker does. Whether it has more to do.
+// Runs the job as caf::scheduler::worker does. Returns true when the job has more to do.
 bool resume(caf::resumable* job, caf::execution_unit* unit) {
   switch (job->resume(unit, messages_at_once)) {
     case caf::resumable::resume_later:
@@ -35,7 +35,8 @@ bool resume(caf::resumable* job, caf::execution_unit* unit) {
 
 }  // namespace
 
-// A dynamic_cast compares the names of a type's bases, which takes a twelfth of an action's time. So it is done once a type.
+// A dynamic_cast compares the names of a type's bases, which takes a twelfth of an action's time, so its result is kept
+// per type.
 const BriefActor* as_brief(const caf::resumable* job) {
   const auto* const bytes = reinterpret_cast<const char*>(job);
   const std::type_info* const info = &typeid(*job);

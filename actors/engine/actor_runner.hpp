@@ -1,5 +1,5 @@
-// Actors on a thread that is none of the scheduler's. A message that a compute's thread sends wakes an actor; by way of the
-// scheduler a thread of its must wake first, which takes longer than what the actor does then.
+// Runs actors on a thread outside the scheduler. A message from a compute's thread wakes an actor; sent through the
+// scheduler, it would first have to wake one of the scheduler's threads, which takes longer than the actor's own work.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace pipetrain {
 
-// An actor whose work on a message is short and calls nobody's code that might wait: any thread may do it.
+// An actor that handles each message quickly and calls no foreign code that might wait: any thread may run it.
 class BriefActor {
  public:
   virtual ~BriefActor() = default;
   virtual bool is_brief() const { return true; }  // never changes
-  // Whether it only turns messages into others, so that it may run in the midst of another actor's turn. Never changes.
+  // True where the actor only forwards messages, so that it may run while another actor handles a message. Never changes.
   virtual bool only_passes_on() const { return false; }
 };
 
-// Null where the actor is none. Thread-safe.
+// Returns null where the actor is not a BriefActor. Thread-safe.
 const BriefActor* as_brief(const caf::resumable* job);
 
-// Runs the brief actors that its messages wake, and those that they wake in turn, on the thread that calls it; other actors go
-// to the scheduler. One thread at a time.
+// Runs the brief actors that its messages wake, and those that they wake in turn, on the calling thread; other actors
+// go to the scheduler. One thread at a time.
 class ActorRunner : public caf::execution_unit {
  public:
   explicit ActorRunner(caf::actor_system& system);
@@ -31,7 +31,7 @@ class ActorRunner : public caf::execution_unit {
   ActorRunner(const ActorRunner&) = delete;
   ActorRunner& operator=(const ActorRunner&) = delete;
 
-  // Returns when none of them has anything to do.
+  // Returns when none of these actors has anything left to do.
   template <class Message>
   void send(const caf::actor& to, Message message) {
     caf::actor_cast<caf::strong_actor_ptr>(to)->enqueue(
@@ -47,8 +47,8 @@ class ActorRunner : public caf::execution_unit {
   std::vector<caf::resumable*> jobs_;  // each with a reference
 };
 
-// What an actor's turn runs on, in the place of `unit`: those that only pass its messages on do so at once, on this thread, and
-// all others go to `unit`. A queue's work takes less time than giving it to another thread.
+// The execution unit of an actor that handles a message: actors that only forward messages run at once on this thread,
+// all others go to `unit`. A queue's work takes less time than handing it to another thread.
 class PassingTurn : public caf::execution_unit {
  public:
   explicit PassingTurn(caf::execution_unit& unit) : caf::execution_unit(&unit.system()), unit_(unit) {}

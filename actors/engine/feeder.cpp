@@ -21,7 +21,7 @@ FeederActor::FeederActor(caf::actor_config& config, int replica, std::shared_ptr
 caf::behavior FeederActor::make_behavior() {
   return {
       [this](BeginStep& message) {
-        // The step may be the one that the message before had announced.
+        // The previous message may have announced this step already.
         if (!announced_ || *announced_ != message.step.step) begin(message.step);
         announced_.reset();
         if (message.coming) {

@@ -1,5 +1,5 @@
-// The actor that feeds one replica: tokens to the first virtual stage, targets to the last, as their queues have room. Where
-// these run in several processes, each has a feeder for those that it runs.
+// The actor that feeds one replica: it fills the queues of the first virtual stage with tokens and those of the last with
+// targets while they have room. Where these stages run in several processes, each process has a feeder for its own stages.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace pipetrain {
 
 class FeederActor : public caf::event_based_actor, public BriefActor {
  public:
-  // tokens, targets: the queues; null for one that is not here.
+  // tokens, targets: the queues; null for a queue in another process.
   FeederActor(caf::actor_config& config, int replica, std::shared_ptr<InputSource> source, caf::actor tokens,
               caf::actor targets, caf::actor supervisor);
 
@@ -30,12 +30,12 @@ class FeederActor : public caf::event_based_actor, public BriefActor {
     schedules::InputKind kind;
     caf::actor queue;
     std::deque<SlotHandle> credits = {};
-    std::size_t step = 0;  // of steps_
-    int next = 0;          // microbatch of it
+    std::size_t step = 0;  // index into steps_
+    int next = 0;          // the next microbatch of that step
   };
 
-  // The outlet to fill next: the one that is behind, so that a stage with both ends has what its first microbatch needs before
-  // others are read. Null when none has anything to fill, or room for it.
+  // Returns the outlet that is furthest behind, so that a stage with both ends gets its first microbatch before later
+  // ones are read. Null when no outlet has both work and a free slot.
   Outlet* next_outlet();
   void begin(const StepInfo& step);
   void end_filled_steps();
@@ -46,8 +46,8 @@ class FeederActor : public caf::event_based_actor, public BriefActor {
   std::shared_ptr<InputSource> source_;
   std::vector<Outlet> outlets_;
   caf::actor supervisor_;
-  std::deque<StepInfo> steps_;             // to fill: the one that some outlet is at, and one that comes behind it
-  std::optional<std::int64_t> announced_;  // the step that is among them although it has not begun
+  std::deque<StepInfo> steps_;             // steps to fill: the running one, and at most one that follows
+  std::optional<std::int64_t> announced_;  // the step in steps_ that has not begun yet
   bool is_over_ = false;
 };
 

@@ -21,7 +21,7 @@ class NoopCompute : public StageCompute {
   std::shared_ptr<StageEvents> events_;
 };
 
-// When a slot can be read, and overwritten: what events are to a device.
+// When a slot may be read and when it may be overwritten; device computes use events for this.
 struct SlotTimes {
   std::chrono::steady_clock::time_point ready{}, free{};
 };

@@ -49,7 +49,7 @@ StepOutcome Pipeline::step(const StepInfo& info, Decide decide, const std::optio
     try {
       recorder->step({info.step, info.kind, true, failure.logs()});
     } catch (const Error&) {
-      // What failed first is what is told.
+      // The first failure is the one to report.
     }
     throw;
   }

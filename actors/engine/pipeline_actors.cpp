@@ -50,7 +50,7 @@ PipelineActors::PipelineActors(PipelineOptions options, const ComputeFactory& ma
       stages_(static_cast<std::size_t>(parts_.size())) {
   try {
     build(make_compute, make_source);
-  } catch (...) {  // the system's end would wait for those that are there already
+  } catch (...) {  // otherwise the destructor of the system waits for the actors that were made
     stop();
     throw;
   }
@@ -61,7 +61,7 @@ PipelineActors::~PipelineActors() {
   stop();
 }
 
-// Process 0 ends the run. Another one that goes before, unless it has failed, is missed.
+// Process 0 ends the run. Another process that leaves earlier counts as lost, unless it has failed.
 void PipelineActors::leave_run() {
   EngineChannel& channel = *options_.processes->channel;
   if (!leads()) {
@@ -84,8 +84,8 @@ bool PipelineActors::follow_for(std::chrono::milliseconds patience) {
   return true;
 }
 
-// Whatever can fail in one process alone comes first. No credit is given, nor anything else said, before all processes have
-// everybody who may be told.
+// Everything that can fail in one process alone comes first. No credit is given and no message sent before the actors
+// of every process exist.
 void PipelineActors::build(const ComputeFactory& make_compute, const SourceFactory& make_source) {
   spawn_supervisor();
   for (const int rank : parts_.ranks_of(process_)) {
@@ -144,7 +144,7 @@ void PipelineActors::spawn_supervisor() {
   supervisor_ = spawn<RemoteSupervisorActor>(std::move(setup));
 }
 
-// What is still on its way between processes need not arrive.
+// Messages between processes may be dropped from here on.
 void PipelineActors::on_abort(const Failure& cause) const {
   if (Transport* transport = options_.processes->transport) transport->abort(exception_of(cause));
 }
@@ -228,7 +228,7 @@ void PipelineActors::stop() {
     caf::scoped_actor self(system_);
     self->wait_for(all_);
   }
-  // Whoever made the computes may free their slots' memory now.
+  // The owners of the computes may free the memory of their slots now.
   if (crosses() && options_.processes->transport) options_.processes->transport->close_edges();
 }
 

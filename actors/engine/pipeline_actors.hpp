@@ -1,4 +1,4 @@
-// The actors of a pipeline, or of the part of it that one of several processes runs: makes and connects them, and ends them.
+// Makes, connects and ends the actors of a pipeline, or of the part of it that runs in this process.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ class PipelineActors {
   PipelineActors(const PipelineActors&) = delete;
   PipelineActors& operator=(const PipelineActors&) = delete;
 
-  const caf::actor& supervisor() const { return supervisor_; }  // or what stands for it
+  const caf::actor& supervisor() const { return supervisor_; }  // a RemoteSupervisorActor outside process 0
   const caf::actor& stage(StageId id) const { return stages_[index(id)]; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }
   bool leads() const { return process_ == 0; }
@@ -29,7 +29,8 @@ class PipelineActors {
   RunRecorder* recorder() const { return options_.recorder.get(); }
 
  private:
-  // CAF ends the process or hangs when only some of its threads can be started: its scheduler's, a clock and a printer.
+  // CAF aborts or hangs when it can start only some of its threads: the scheduler's, a clock and a printer. So this
+  // tries them first.
   struct OwnSystem {
     OwnSystem();
     caf::actor_system_config config;
@@ -39,12 +40,12 @@ class PipelineActors {
     caf::actor queue;
     ConnectQueue ends;
   };
-  // A queue that a chunk of a part consumes from, in this process.
+  // The receiving end of a queue in this process.
   struct Inlet {
     caf::actor queue;
     std::vector<SlotHandle> slots;
   };
-  // The virtual stage that consumes, which of the replica's parts of it, and what.
+  // One edge of a replica: the consuming virtual stage, its part, and the kind of payload.
   struct Edge {
     int replica = 0, virtual_stage = 0, part = 0;
     schedules::InputKind kind = schedules::InputKind::activation;
@@ -57,12 +58,12 @@ class PipelineActors {
   StageId stage_of(const Edge& edge, int virtual_stage) const;
   int process_of(const StageId& id) const { return parts_.place(parts_.rank(coordinate(id))).process; }
   bool is_here(const StageId& id) const { return process_of(id) == process_; }
-  // Nothing for a queue that a feeder fills.
+  // Returns no value for a queue that a feeder fills.
   std::optional<int> producer_of(const Edge& edge) const;
   bool comes_from_afar(const Edge& edge) const;
   int slots_of(const Edge& edge) const;
   EdgeId number(const Edge& edge) const;
-  caf::actor queue_of(const Edge& edge) const;  // or what stands for it; null where there is none
+  caf::actor queue_of(const Edge& edge) const;  // the queue or its remote stand-in; null where there is none
   bool crosses() const { return options_.processes.has_value(); }
 
   template <class Actor, class... Arguments>
@@ -90,7 +91,7 @@ class PipelineActors {
   void leave_run();
   void stop();
 
-  PipelineOptions options_;  // but for the plan
+  PipelineOptions options_;  // without the plan
   std::shared_ptr<const schedules::Plan> plan_;
   std::vector<schedules::StageNeeds> needs_;
   Mesh parts_;  // {.dp = replicas, .pp = stages, .part = parts of each}
@@ -99,12 +100,13 @@ class PipelineActors {
   caf::actor_system& system_;
 
   std::map<std::size_t, std::shared_ptr<StageCompute>> computes_;  // of this process, by rank of parts_
-  std::map<Edge, Inlet> inlets_;                                   // likewise, by what they receive
+  std::map<Edge, Inlet> inlets_;                                   // of this process
   std::map<Edge, caf::actor> remote_queues_, remote_producers_;
   std::map<EdgeId, std::shared_ptr<EdgeMailbox>> mailboxes_;
   std::map<Edge, std::shared_ptr<std::vector<SlotHandle>>> mirrors_;  // of edges to other processes, once they are open
   caf::actor supervisor_;
-  std::vector<caf::actor> stages_;                     // by rank of parts_; null for those of other processes, but in process 0
+  // By rank of parts_; remote stand-ins in process 0 and null elsewhere for stages of other processes.
+  std::vector<caf::actor> stages_;
   std::map<std::pair<int, int>, caf::actor> feeders_;  // of this process, by replica and part
   std::vector<caf::actor> remote_feeders_;
   std::vector<caf::actor> all_;

@@ -1,4 +1,4 @@
-// The queues of a pipeline's actors: those of this process, and what stands for those of others.
+// The queues of a pipeline in this process, and the stand-ins for queues of other processes.
 #include <utility>
 
 #include "actors/engine/pipeline_actors.hpp"
@@ -23,7 +23,7 @@ bool PipelineActors::comes_from_afar(const Edge& edge) const {
   return producer && !is_here(stage_of(edge, *producer));
 }
 
-// Of those edges only that can cross: activations and gradients.
+// Numbers the edges that can cross processes: those of activations and gradients.
 EdgeId PipelineActors::number(const Edge& edge) const {
   const int virtual_stage = edge.replica * placement().virtual_stages() + edge.virtual_stage;
   const int kind = edge.kind == InputKind::gradient ? 1 : 0;
@@ -81,7 +81,7 @@ void PipelineActors::open_edges() {
     remote = spawn<RemoteProducerActor>(*transport, number(edge), inlets_.at(edge).slots);
 }
 
-// What has come goes to the queue, which is there already.
+// Received payloads go to the queue, which exists already.
 EdgeReceiver PipelineActors::receiver_of(const Edge& edge, const Inlet& inlet) {
   remote_producers_[edge];  // spawned once the transport knows the edge
   auto& mailbox = mailboxes_[number(edge)] = std::make_shared<EdgeMailbox>();
@@ -104,8 +104,8 @@ void PipelineActors::add_senders(const StageId& id, std::vector<EdgeSender>& sen
   }
 }
 
-// Credits go to the stage, which is there before anybody gives one. One may still come while edges are closed, when the
-// transport has no mirrors any more.
+// Credits go to the stage, which exists before any credit is given. One may still arrive while edges are being closed,
+// when the transport has no mirrors any more.
 EdgeSender PipelineActors::sender_of(const Edge& edge, const StageId& producer) {
   remote_queues_[edge];
   const EdgeId id = number(edge);
@@ -124,7 +124,7 @@ void PipelineActors::open_mailboxes() {
     mailboxes_.at(number(edge))->open(stages_[index(stage_of(edge, *producer_of(edge)))]);
 }
 
-// The last step: from here on credits flow. An edge without slots, of a plan without backwards, crosses to no other process.
+// The last step of the set-up: credits flow from here on. An edge without slots (of a plan without backwards) never crosses.
 void PipelineActors::connect_queues() {
   for (const auto& [edge, inlet] : inlets_) {
     if (comes_from_afar(edge) && slots_of(edge) == 0) continue;

@@ -1,8 +1,8 @@
-// Every message between the actors, on one page.
+// All messages between the actors.
 //
-// Those that may cross a process are plain data and handles: a slot stands for memory of its receiver, a pointer to host memory
-// for memory of whoever asked. Within a process nothing is copied for that. The messages of the facade and of a compute stay in
-// their process and may carry more; they are marked "local". How the others cross: actors/engine/remote/.
+// Messages that may cross processes hold plain data and handles: a slot refers to memory of its receiver, a pointer to
+// host memory of whoever asked. Within a process they copy nothing. The messages marked "local" stay in their process
+// and may carry more: those of the facade and of a compute. actors/engine/remote/ passes the others between processes.
 //
 //   facade     -> supervisor       local: StartStep, FinishStep, LeaveStep, AskWaiting, AskMemory, AskState, AskSave, Failed
 //                                  (to abort); at set-up ConnectSupervisor
@@ -37,11 +37,11 @@
 namespace pipetrain {
 
 // --- the flow of microbatches ---
-// One queue per virtual edge and kind; named by its consumer.
+// There is one queue per virtual edge and kind, named by its consumer.
 struct Filled {
   int microbatch;
   SlotHandle slot;
-  std::int64_t depends_on = 0;  // the step whose verdict may take this back; 0: it stands
+  std::int64_t depends_on = 0;  // the step whose verdict may take this back; 0: final
 };
 struct Arrived {
   schedules::InputKind kind;
@@ -53,7 +53,7 @@ struct Arrived {
 struct Released {
   SlotHandle slot;
 };
-// The producer may fill this slot with the output that this kind and chunk of its own names.
+// The producer may fill this slot with the output of this kind and chunk.
 struct Credit {
   schedules::InputKind kind;
   int chunk;
@@ -69,7 +69,7 @@ struct Completed {
   ActionTimes times;
   StageResult result;
 };
-struct Ran {  // both of the above
+struct Ran {  // Enqueued and Completed in one
   Completed completed;
 };
 
@@ -84,12 +84,12 @@ struct ConnectSupervisor {
 };
 
 // --- steps ---
-// From the facade; the promise is kept by the step's end or by its failure.
+// From the facade; the promise is fulfilled when the step ends or fails.
 struct StartStep {
   StepInfo step;
   Decide decide;
   std::shared_ptr<std::promise<StepOutcome>> outcome;
-  std::optional<StepInfo> coming = {};  // the step of training that follows for sure: see Pipeline::step()
+  std::optional<StepInfo> coming = {};  // the next training step, if it is certain: see Pipeline::step()
 };
 struct BeginStep {
   StepInfo step;
@@ -102,8 +102,8 @@ struct NormDone {
 struct GiveVerdict {
   Verdict verdict;
 };
-// An action of this stage has completed that a custom action waits for, on another stage of the same replica and part. The
-// supervisor, who knows where every stage is, tells that one.
+// An action of this stage has completed for which a custom action waits on another stage of the same replica and part.
+// The supervisor, which knows every stage, forwards it.
 struct Signal {
   StageId stage;
   int custom;
@@ -125,12 +125,12 @@ struct Failed {
 struct Abort {
   Failure cause;
 };
-// What a stage of a recorded run did until it heard of Abort; before Stopped.
+// The events of a stage of a recorded run until it received Abort; sent before Stopped.
 struct Logged {
   StageId stage;
   schedules::StageLog log;
 };
-// A stage has nothing running any more after Abort; the line says what it waited for when it heard of the failure.
+// After Abort, nothing of this stage is running any more; the line says what it waited for when it received Abort.
 struct Stopped {
   StageId stage;
   std::string line;
@@ -139,23 +139,23 @@ struct Stopped {
 struct FinishStep {
   std::chrono::milliseconds patience;
 };
-// Neither the running step is wanted, unless its verdict has been given, nor any later one.
+// Neither later steps nor the running one is wanted, except a running one whose verdict has been given.
 struct LeaveStep {};
 struct AskWaiting {
   std::function<void(std::vector<std::string>)> answer;  // must not block
 };
 struct ReportWaiting {
-  std::int64_t report;  // its number: a slow stage may still owe the one before
+  std::int64_t report;  // the number of the question: a slow stage may still answer the one before
 };
 struct Waiting {
   std::int64_t report;
   StageId stage;
   std::string line;
-  std::int64_t completed;                  // actions since the stage was born
+  std::int64_t completed;                  // actions since the stage was made
   std::vector<schedules::Action> running;  // launched and not completed, oldest first
 };
 
-// --- what stages hold, asked between steps ---
+// --- state and memory of stages, between steps ---
 struct AskMemory {
   std::shared_ptr<std::promise<std::vector<MemoryUse>>> answer;  // of every rank
 };
@@ -193,13 +193,13 @@ struct StateSaved {
   std::int64_t number;
   StageId stage;
   std::string report;
-  std::optional<Failure> failure;  // in the report's stead
+  std::optional<Failure> failure;  // set in place of the report
 };
 
-// The supervisor to itself.
+// From the supervisor to itself.
 struct GraceOver {};
 struct LookAgain {
-  int watch;  // which chain of looks this belongs to: a newer one replaces it
+  int watch;  // the series of looks that this one belongs to: a newer series replaces it
 };
 
 }  // namespace pipetrain

@@ -1,5 +1,5 @@
-// The actor between two virtual stages, for one kind of payload. It owns the receiving slots: gives them to the producer as
-// credits, passes filled ones on to the consumer, and takes them back after the last reader.
+// The actor between two virtual stages, for one kind of payload. It owns the receiving slots: it gives them to the
+// producer as credits, passes filled ones on to the consumer, and takes them back after the last reader.
 #pragma once
 
 #include <vector>
@@ -26,7 +26,7 @@ class QueueActor : public caf::event_based_actor, public BriefActor {
 
  private:
   QueueRoute route_;
-  std::vector<SlotHandle> slots_;  // until the producer is known
+  std::vector<SlotHandle> slots_;  // free slots, until the producer is known
   caf::actor producer_, consumer_;
 };
 

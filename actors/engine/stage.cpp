@@ -57,7 +57,7 @@ StageActor::StageActor(caf::actor_config& config, StageSetup setup)
   setup_.compute->attach(std::make_shared<MailboxEvents>(this));
 }
 
-// A message is compared with these in their order: those of every action come first.
+// CAF tries the handlers in this order, so those that every action needs come first.
 caf::behavior StageActor::make_behavior() {
   return {
       [this](Arrived& message) {
@@ -98,7 +98,7 @@ caf::behavior StageActor::make_behavior() {
 }
 
 void StageActor::on_exit() {
-  // Nobody hears of this stage's work any more: it must not keep others waiting.
+  // Messages from this stage no longer arrive: its compute must not keep others waiting.
   if (in_step_ && !aborted_) {
     setup_.compute->abort(std::make_exception_ptr(Error(ErrorKind::peer_lost, "the stage's actor stopped")));
   }
@@ -131,7 +131,7 @@ void StageActor::begin(const BeginStep& message) {
   const StepInfo& step = message.step;
   log([&](auto& writer, auto now) { writer.begin(step.kind, now); });
   in_step_ = true;
-  // Nothing after a forward of an evaluation reads its inputs.
+  // In an evaluation nothing reads a forward's inputs after it.
   slot_life_ = step.kind == schedules::StepKind::evaluation ? schedules::SlotLife{ActionKind::forward} : setup_.slot_life;
   if (begun_early_ && (step.kind != schedules::StepKind::training || step.step != coming_->step))
     throw Error(ErrorKind::internal, "step " + std::to_string(step.step) + " begins where another was said to come");

@@ -1,6 +1,7 @@
-// What a program brings to a pipeline. StageCompute is what a stage actor knows of its work: launch an action on these inputs,
-// report when it is enqueued and completed. The transformer is one implementation, a no-op and a sleeping one serve tests and
-// measurements. InputSource feeds tokens to the first virtual stage and targets to the last.
+// The interfaces that a program implements to use a pipeline. A stage actor gives StageCompute actions with their
+// inputs to launch; the compute reports when they are enqueued and completed. The transformer is one implementation; a
+// no-op and a sleeping one serve tests and measurements. InputSource fills the first virtual stage's queue with tokens
+// and the last one's with targets.
 #pragma once
 
 #include <chrono>
@@ -22,35 +23,34 @@ namespace pipetrain {
 class Device;
 
 struct StepInfo {
-  std::int64_t step = 1;  // counts from 1; of evaluations, from the first of a round
+  std::int64_t step = 1;  // counts from 1; for evaluations, from the first of a round
   int microbatches = 1;   // of one replica
-  double tokens = 1;      // target tokens of the whole global batch: what the loss is a mean over
+  double tokens = 1;      // target tokens of the global batch: the denominator of the mean loss
   double learning_rate = 0;
-  double loss_scale = 1;  // what the backward's gradients are multiplied by
+  double loss_scale = 1;  // factor of the backward's gradients
   schedules::StepKind kind = schedules::StepKind::training;
   bool evaluates() const { return kind == schedules::StepKind::evaluation; }
-  // What the step is about, in words of the computes and sources, which all of them get: the engine only carries it, some MiB
-  // at most. May be null.
+  // Opaque data about the step for all computes and sources, at most a few MiB; the engine only carries it. May be null.
   std::shared_ptr<const std::vector<std::byte>> content = {};
 };
 
-// What the compute of a stage has to say at its N action: losses, parts of the gradient norm, in an order that it and whoever
-// decides agree on. The engine only carries it.
+// The values that a stage's compute reports at its N action: losses and parts of the gradient norm, in an order that it
+// and the Decide function agree on. The engine only carries them.
 using StageResult = std::vector<double>;
 
 // Apply or skip the optimizer step, the same for every stage.
 struct Verdict {
   bool apply = true;
-  double grad_scale = 1;  // from clipping and the loss scale
-  // Weights step as V took for granted: the step is applied and nothing is clipped. Matters where steps begin early.
+  double grad_scale = 1;  // combines clipping and the loss scale
+  // The step is applied without clipping, as V assumed for its preview of the weights. Matters where steps begin early.
   bool confirms = false;
 };
 
-// Bytes on one device, by purpose, and what the rank keeps elsewhere.
+// Bytes on one device by purpose, and bytes that the rank keeps elsewhere.
 struct MemoryUse {
   std::size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, queues = 0, workspace = 0;
-  std::size_t host = 0, disk = 0;  // not of the device, nor of its total: memory of a GPU's host, and of a disk
-  std::size_t snapshot = 0;        // likewise, of the host, whatever the device: see StageCompute::save_state()
+  std::size_t host = 0, disk = 0;  // outside the device and its total: in host memory of a GPU, and on disk
+  std::size_t snapshot = 0;        // in host memory for every kind of device, outside the total: see StageCompute::save_state()
   std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
   MemoryUse& operator+=(const MemoryUse& other) {
     for (std::size_t MemoryUse::*bytes :
@@ -61,105 +61,107 @@ struct MemoryUse {
   }
 };
 
-// A part of what a stage's compute keeps from step to step, by names that the compute knows.
+// A part of the state that a stage's compute keeps between steps; the compute defines the names.
 struct StatePart {
-  int rank = 0;               // of the compute's, from 0
+  int rank = 0;               // index among the compute's ranks
   std::string state;          // "weights"
-  std::size_t parameter = 0;  // of the rank, in its layout's order
-  std::size_t begin = 0;      // the first value of the rank's slice
-  std::size_t elements = 0;   // how many values
+  std::size_t parameter = 0;  // index in the rank's layout
+  std::size_t begin = 0;      // the first value in the rank's slice
+  std::size_t elements = 0;   // number of values
 };
 
-// How a compute answers its stage. Thread-safe; none of the calls blocks. For every launch: enqueued once, then completed once,
-// also after a failure (so that a stage knows when nothing is running any more).
+// A compute's answers to its stage. Thread-safe; no call blocks. For every launch the compute reports enqueued once,
+// then completed once, also after a failure, so that a stage knows when nothing is running any more.
 class StageEvents {
  public:
   virtual ~StageEvents() = default;
   // All ranks have enqueued the action: the events of its output and of the slots it releases are recorded.
   virtual void enqueued(const schedules::Action& action) = 0;
-  // The action has run. The result comes with N; empty elsewhere.
+  // The action has run. `result` is for N; empty for other actions.
   virtual void completed(const schedules::Action& action, const ActionTimes& times, StageResult result) = 0;
-  // Both at once, of a compute that is done with the action when it answers. What this lets other stages do is given to their
-  // computes before it returns, on the calling thread: which must hold no lock that launch() of any of them takes.
+  // Both of the above, from a compute that has finished the action when it answers. Before it returns, actions of other stages
+  // that have become ready are launched on the calling thread, which must hold no lock that launch() of any compute takes.
   virtual void ran(const schedules::Action& action, const ActionTimes& times, StageResult result) = 0;
-  // As completed() without a result, after a delay on the actors' clock, which may be virtual.
+  // Reports completed() without a result, after a delay on the actors' clock, which may be virtual.
   virtual void complete_at(const schedules::Action& action, const ActionTimes& times) = 0;
   virtual void failed(std::exception_ptr cause) = 0;
-  // What read_state() of this number was to fill is filled.
+  // read_state() of this number has filled its memory.
   virtual void state_read(std::int64_t number) = 0;
-  // save_state() of this number has written all that it will: a report in the compute's own words, or why there is none.
+  // save_state() of this number has ended: a report in the compute's own words, or the failure.
   virtual void state_saved(std::int64_t number, std::string report, std::exception_ptr failure) = 0;
-  // The actors' clock. Only inside StageCompute's own methods.
+  // The time on the actors' clock. Call it only inside StageCompute's own methods.
   virtual std::chrono::steady_clock::time_point now() const = 0;
 };
 
 struct Launch {
   schedules::Action action;
-  // Inputs; null where the action has none. The activation and the target of F are also there for later actions of the
-  // microbatch as long as PipelineOptions::slot_life keeps them, the gradient of I likewise for W.
+  // Inputs; null where the action has none. F's activation and target stay available to later actions of the microbatch
+  // as PipelineOptions::slot_life says, and likewise I's gradient to W.
   SlotHandle activation, gradient, target;
-  SlotHandle output;                                // to fill; null where the action sends nothing
-  const schedules::CustomAction* custom = nullptr;  // what the plan says of a custom action; else null
-  std::vector<SlotHandle> release;                  // inputs that nobody reads after this action: mark_free() on every lane
-  bool early = false;                               // of the coming step: see StageCompute::begin_early()
-  // The first of a braid (schedules/plan/braids.hpp), whose second is launched next, at once: a compute may run both together.
+  SlotHandle output;                                // null where the action sends nothing
+  const schedules::CustomAction* custom = nullptr;  // the plan's entry of a custom action; else null
+  std::vector<SlotHandle> release;                  // inputs without a later reader: call mark_free() on every lane
+  bool early = false;                               // belongs to the coming step: see StageCompute::begin_early()
+  // The first action of a braid (schedules/plan/braids.hpp); the second is launched next, so a compute may run both together.
   bool begins_braid = false;
 };
 
-// All methods are called by the stage actor, one at a time; none may block.
+// The stage actor calls all methods, one at a time; none may block.
 class StageCompute {
  public:
   virtual ~StageCompute() = default;
 
-  // Memory for the queue that receives this kind of input for this chunk. Called before the first step.
+  // Returns memory for the queue that receives this kind of input for this chunk. Called before the first step.
   virtual std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) = 0;
 
-  // Who fills the lanes of this compute's outputs, by lane: asked only where outputs may go to other processes.
+  // The devices and ranks that fill the lanes of this compute's outputs, by lane. Needed only where outputs may cross
+  // processes.
   struct LaneSources {
     std::vector<Device*> devices;
-    std::vector<int> ranks;  // of the mesh
+    std::vector<int> ranks;  // ranks of the mesh
   };
   virtual LaneSources lane_sources() const { return {}; }
 
   virtual void attach(std::shared_ptr<StageEvents> events) = 0;
   virtual void begin_step(const StepInfo& step) = 0;
   virtual void launch(const Launch& launch) = 0;
-  // Before O is launched; a step that is skipped has no O.
+  // Called before O is launched; a skipped step has no O.
   virtual void verdict(const Verdict& verdict) = 0;
-  // Only where Pipeline::step() is told what comes next. N was launched, and forwards of the coming step may follow, V before
-  // them where the verdict is not known; then O of the running step, if it has one; then begin_step(), of which only what
-  // matters to backwards may differ from `coming`. After V, a verdict() that does not confirm takes back V and the forwards
-  // that were launched so far: they are launched again, behind O, once they have completed.
+  // Called only where Pipeline::step() is given `coming`. N has been launched; forwards of the coming step may follow,
+  // with V before them where the verdict is not known; then O of the running step, if it has one; then begin_step(),
+  // whose info may differ from `coming` only in what backwards need. After V, a verdict() that does not confirm takes
+  // back V and the forwards launched so far: once they have completed, they are launched again, after O.
   virtual void begin_early(const StepInfo& coming) { static_cast<void>(coming); }
-  // Makes everything that was launched end soon; later launches only report enqueued and completed.
+  // Makes all launched actions end soon; later launches only report enqueued and completed.
   virtual void abort(std::exception_ptr cause) noexcept = 0;
 
-  // --- For reports and for saving; a compute that has nothing to report leaves them out ---
-  // A step has ended: sets the times of its actions where they were measured meanwhile, and gives those of each rank's device.
+  // --- reports and saving; a compute without them keeps the defaults ---
+  // Called after a step: sets the times of its actions where they were measured meanwhile, and returns those of each
+  // rank's device.
   virtual std::vector<DeviceActions> add_times(StageTrace&) { return {}; }
-  // Of each rank's device, in rank order.
+  // Returns the memory use of each rank's device, in rank order.
   virtual std::vector<MemoryUse> memory() const { return {}; }
-  // Between steps only: fills `out`, host memory that stays until state_read(number) answers; failed() answers where it cannot.
+  // Between steps only: fills `out`, host memory that stays valid until state_read(number) or failed() answers.
   virtual void read_state(std::int64_t number, const StatePart& part, float* out);
-  // While no action that changes it is launched and incomplete: takes a snapshot of what the compute keeps and writes it to the
-  // folder `where` while later steps run.
-  // Always answered by state_saved(), also after abort(). Not again before that.
+  // Takes a snapshot of the compute's state while no action that changes it is in flight, and writes it to the folder
+  // `where` while later steps run. Always answered by state_saved(), also after abort(); not called again before that.
   virtual void save_state(std::int64_t number, const std::string& where);
-  // How many values read_state() would fill. Thread-safe. Throws where there is no such part.
+  // Returns the number of values that read_state() would fill. Thread-safe. Throws where there is no such part.
   virtual std::size_t state_elements(const StatePart& part) const;
 };
 
-// Where the microbatches of one replica come from. Called by the feeder actor, one call at a time; must not block for long.
+// The source of one replica's microbatches. The feeder actor makes one call at a time; calls must not block for long.
 class InputSource {
  public:
   virtual ~InputSource() = default;
   // Puts microbatch `microbatch` of the step into every lane of the slot: tokens for InputKind::activation, targets for
-  // InputKind::target; sets the lanes' shapes and, where a lane has events, waits for `free` and records `ready`. What it
-  // throws ends the run.
+  // InputKind::target. Sets the lanes' shapes and, where a lane has events, waits for `free` and records `ready`. An
+  // exception ends the run.
   virtual void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) = 0;
-  // Whether fill() only hands over what is there, so that a stage's thread may call it between two actions. Never changes.
+  // True where fill() only hands over data that is ready, so that a stage's thread may call it between two actions.
+  // Never changes.
   virtual bool fills_at_once() const { return false; }
-  // All of this step has been filled: time to get ready for the one that may come next. Must not throw.
+  // All of this step has been filled: prepares the next one, if it comes. Must not throw.
   virtual void look_ahead(const StepInfo&) {}
 };
 

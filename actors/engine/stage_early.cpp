@@ -1,7 +1,7 @@
-// A stage that begins the coming step before the running one is over: see schedules/protocol/stage_protocol.hpp. Outputs that
-// depend on the verdict say so, and whoever has one when the verdict takes it back releases it: the slot's credit comes back to
-// its producer in the ordinary way. To other processes nothing is sent that may be taken back: such outputs stay here until the
-// verdict.
+// Lets a stage begin the coming step before the running one is over: see schedules/protocol/stage_protocol.hpp. Outputs
+// that depend on the verdict are marked. When the verdict takes an output back, its holder releases it, and the slot's
+// credit returns to its producer in the ordinary way. Outputs for other processes wait here for the verdict, so nothing
+// that was sent is taken back.
 #include <algorithm>
 #include <utility>
 
@@ -23,7 +23,7 @@ void StageActor::begin_early() {
   setup_.compute->begin_early(*coming_);
 }
 
-// Inputs that the forward is done with stay until the verdict, too: it may run again.
+// The forward's inputs also stay until the verdict, because it may have to run again.
 void StageActor::end_early_launch(Launch& launch) {
   const auto& queues = setup_.chunks[static_cast<std::size_t>(launch.action.chunk)];
   if (launch.output && !queues.next_is_elsewhere) send_output(launch, step_);
@@ -53,7 +53,7 @@ void StageActor::take_back_early() {
   for (Arrived& input : std::exchange(fresh_, {})) take_input(std::move(input));
 }
 
-// Those that a forward still reads are released when it has completed.
+// Inputs that a forward still reads are released when it has completed.
 void StageActor::take_back_inputs(int chunk) {
   InputSlots& slots = chunks_[static_cast<std::size_t>(chunk)].coming;
   const std::vector<Action> running = protocol_.running();

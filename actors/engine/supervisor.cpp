@@ -125,7 +125,7 @@ void SupervisorActor::step_done(StepDone& message) {
   if (--step_->stages_missing > 0) return;
   const auto outcome = std::move(step_->start.outcome);
   StepOutcome result;
-  for (std::size_t i = 0; i < stages_.size(); ++i) {  // the parts of a stage ran the same
+  for (std::size_t i = 0; i < stages_.size(); ++i) {  // the parts of a stage run the same actions
     if (stage_at(i).part == 0) result.stages.push_back(std::move(step_->outcome.stages[i]));
   }
   result.devices = join_parts(std::move(step_->outcome.devices));
@@ -134,7 +134,7 @@ void SupervisorActor::step_done(StepDone& message) {
   outcome->set_value(std::move(result));
 }
 
-// A stage may meet a broken connection before anybody knows that a process is gone: the loss is then the cause of all.
+// A stage may meet a broken connection before the loss of its process is reported: the loss then replaces the failure as cause.
 void SupervisorActor::correct(Failed message) {
   Failure& first = failure_->first.cause;
   if (failure_->over || !message.cause.process_lost || !may_have_another_cause(first)) return;
@@ -157,7 +157,7 @@ void SupervisorActor::fail(Failed message) {
   failure_.emplace();
   failure_->first = std::move(message);
   failure_->waiting.resize(stages_.size());
-  // Stages whose step had ended have told already.
+  // Stages whose step had ended have sent their logs already.
   failure_->logs = step_ ? step_->outcome.logs : std::vector<schedules::StageLog>{};
   failure_->logs.resize(stages_.size());
   failure_->still_running = static_cast<int>(stages_.size());
@@ -200,7 +200,7 @@ void SupervisorActor::actor_down(const caf::down_msg& message) {
 void SupervisorActor::end_failure() {
   failure_->over = true;
   refuse_questions();
-  // What was taken before the failure is written all the same, where everybody can still say so.
+  // Snapshots taken before the failure are still written where all stages can report on them.
   if (setup_.several_processes || failure_->still_running > 0) refuse_saving();
   if (!step_ || !step_->start.outcome) return;
   for (std::size_t at = 0; at < stages_.size(); ++at) {
@@ -271,7 +271,7 @@ void SupervisorActor::ask_save(AskSave& message) {
   to_stages(SaveState{number, message.where});
 }
 
-// All are waited for, also where one fails: nobody writes any more when the answer comes.
+// Waits for all stages, even after a failure: when the answer comes, no stage writes any more.
 void SupervisorActor::state_saved(StateSaved& message) {
   const auto found = saving_.find(message.number);
   if (found == saving_.end()) return;
@@ -292,7 +292,7 @@ void SupervisorActor::refuse_saving() {
   saving_.clear();
 }
 
-// What has been completed by now is where the new, shorter watch begins.
+// The new, shorter watch begins from the actions completed by now.
 void SupervisorActor::finish_step(const FinishStep& message) {
   if (failure_) return;
   finishing_ = true;
@@ -302,7 +302,7 @@ void SupervisorActor::finish_step(const FinishStep& message) {
   look();
 }
 
-// Without a verdict no stage runs its optimizer: all they keep stays as the step before has left it.
+// Without a verdict no stage runs its optimizer, so all state stays as the step before left it.
 void SupervisorActor::leave_step() {
   leaving_ = true;
   if (failure_ || !step_ || step_->judged) return;
@@ -311,7 +311,7 @@ void SupervisorActor::leave_step() {
   outcome->set_exception(std::make_exception_ptr(StepLeft()));
 }
 
-// A stage whose compute does not return from a call has not answered the look before.
+// A stage has not answered the previous look when its compute does not return from a call.
 void SupervisorActor::look() {
   for (const auto& [number, report] : reports_) {
     if (!step_ || report.answer || report.watch != watch_) continue;
@@ -342,7 +342,7 @@ void SupervisorActor::waiting(Waiting& message) {
   reports_.erase(found);
 }
 
-// " of stage 2 or stage 3", in the order of stages; of the parts of a stage any.
+// Returns " of stage 2 or stage 3", in the order of stages, without the parts.
 std::string SupervisorActor::hanging_workers(const WaitingReport& report) const {
   std::set<std::size_t> stages;
   for (const std::size_t at : schedules::hanging(setup_.placement, report.running))

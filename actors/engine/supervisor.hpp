@@ -1,5 +1,6 @@
-// The actor above all others: starts steps, gathers what the stages say, gives the one verdict, and watches. The first failure
-// stops the step everywhere; when everything has stopped (or the grace time is over) the caller of the step hears the cause.
+// The actor that starts steps, gathers the results of the stages, gives the one verdict, and watches for failures and
+// stalls. The first failure stops the step everywhere; when everything has stopped, or after the grace time, the caller
+// of the step gets it.
 #pragma once
 
 #include <chrono>
@@ -18,7 +19,7 @@ struct SupervisorSetup {
   Mesh stages{MeshShape{}};                // {.dp = replicas, .pp = stages, .part = parts of each}
   std::chrono::milliseconds grace{10000};  // for stages to stop after a failure
   std::chrono::milliseconds stall{0};      // a step in which no action completes for this long fails; 0: never
-  bool several_processes = false;          // a lost one explains what stages may have said before
+  bool several_processes = false;          // the loss of a process may then explain an earlier failure of a stage
 };
 
 class SupervisorActor : public caf::event_based_actor {
@@ -36,10 +37,10 @@ class SupervisorActor : public caf::event_based_actor {
     int norms_missing = 0;
     int stages_missing = 0;
     bool judged = false;
-    StepOutcome outcome;  // of every part, until its end
+    StepOutcome outcome;  // of every part, until the step ends
   };
   struct WaitingReport {
-    std::function<void(std::vector<std::string>)> answer;  // null: the supervisor's own look at the progress
+    std::function<void(std::vector<std::string>)> answer;  // null: the supervisor's own watch for progress
     std::vector<std::string> lines;
     std::vector<schedules::RunningActions> running;
     std::int64_t completed = 0;
@@ -62,7 +63,7 @@ class SupervisorActor : public caf::event_based_actor {
     std::vector<std::string> waiting;  // by stage
     std::vector<schedules::StageLog> logs;
     int still_running = 0;
-    bool over = false;  // reported, or nobody to report to
+    bool over = false;  // reported, or there is no step to report to
   };
 
   void start(StartStep& message);
@@ -90,13 +91,13 @@ class SupervisorActor : public caf::event_based_actor {
   void state_saved(StateSaved& message);
   void refuse_saving();
   std::exception_ptr what_failed() const;
-  void refuse_questions();  // nobody answers after a failure
+  void refuse_questions();  // after a failure nothing answers them
 
   template <class Message>
   void to_stages(const Message& message) {
     for (auto& stage : stages_) send(stage, message);
   }
-  // Of each stage, what its parts gave, in order.
+  // Joins the results of the parts of each stage, in order.
   template <class Element>
   std::vector<std::vector<Element>> join_parts(std::vector<std::vector<Element>> parts) const;
   std::size_t index(const StageId& id) const { return static_cast<std::size_t>(setup_.stages.rank(coordinate(id))); }
@@ -106,13 +107,13 @@ class SupervisorActor : public caf::event_based_actor {
   SupervisorSetup setup_;
   std::vector<caf::actor> stages_, feeders_;
   std::optional<Step> step_;
-  std::map<std::int64_t, WaitingReport> reports_;  // that some stage has not answered yet, by number
+  std::map<std::int64_t, WaitingReport> reports_;  // reports that some stage has not answered yet, by number
   std::map<std::int64_t, MemoryQuestion> memory_reports_;
   std::map<std::int64_t, std::shared_ptr<std::promise<void>>> states_asked_;
   std::map<std::int64_t, Saving> saving_;
-  std::int64_t reports_asked_ = 0;  // questions of all kinds
+  std::int64_t reports_asked_ = 0;  // numbers the questions of all kinds
   std::optional<RunFailure> failure_;
-  int watch_ = 0;  // the chain of looks that counts
+  int watch_ = 0;  // the current series of looks
   bool finishing_ = false;
   bool leaving_ = false;
   std::int64_t completed_seen_ = -1;  // actions of all stages at the last look; -1: between steps

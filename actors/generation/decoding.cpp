@@ -7,11 +7,11 @@
 namespace pipetrain {
 namespace {
 
-// A sequence in its place.
+// A sequence that is being generated in one of the generator's places.
 struct Sequence {
   std::size_t prompt = 0;
-  std::vector<std::int32_t> ids;  // the prompt's, and what came since
-  std::int64_t computed = 0;      // positions whose keys and values are in the caches, or on their way
+  std::vector<std::int32_t> ids;  // the prompt's ids, then the generated ones
+  std::int64_t computed = 0;      // positions whose keys and values are in the caches or being computed
   std::int64_t new_tokens = 0;
 };
 
@@ -40,7 +40,7 @@ class Decoder {
     for (std::size_t prompt = 0; prompt < prompts_.size(); ++prompt) events_.ended(prompt, SequenceEnd::length);
   }
 
-  // Whether any place has a sequence.
+  // Begins prompts in free places. Returns true when any place has a sequence.
   bool fill_places() {
     bool any = false;
     for (auto& place : places_) {
@@ -68,7 +68,7 @@ class Decoder {
 
   void go_on(std::size_t place) {
     Sequence& sequence = *places_[place];
-    if (sequence.computed < std::ssize(sequence.ids)) return;  // of a long prompt
+    if (sequence.computed < std::ssize(sequence.ids)) return;  // the rest of a long prompt comes first
     generator_.read_logits(static_cast<int>(place), logits_);
     const std::int32_t id =
         choose_token(decoding_.sampling, logits_, sequence.ids, {sequence.prompt, std::ssize(sequence.ids)});
@@ -90,7 +90,7 @@ class Decoder {
   const Decoding& decoding_;
   DecodingEvents& events_;
   std::vector<std::optional<Sequence>> places_;
-  std::size_t next_ = 0;  // prompt to begin
+  std::size_t next_ = 0;  // the next prompt to begin
   std::vector<float> logits_;
 };
 

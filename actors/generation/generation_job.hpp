@@ -1,4 +1,4 @@
-// What a Generator runs: a model whose weights have been opened, over pp stages of tp ranks.
+// The settings of a Generator: a model whose weights have been opened, over pp stages of tp ranks.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct GenerationJob {
   DeviceSettings devices;
   Precision precision = {};
   int sequences = 1;                        // at the same time: each has a key-value cache on every rank
-  std::int64_t positions = 1;               // of one sequence, at most
+  std::int64_t positions = 1;               // the most of one sequence
   std::chrono::milliseconds stall{600000};  // see PipelineOptions
 
   std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks

@@ -1,5 +1,5 @@
-// Who computes what where when text is generated: the forward-only plan, the blocks of every stage, and for the ranks of this
-// process their devices, groups and links.
+// The layout of a generation job: the forward-only plan, the blocks of every stage, and the devices, groups and links
+// of this process's ranks.
 #pragma once
 
 #include <map>
@@ -20,14 +20,14 @@ namespace pipetrain {
 
 class EngineChannel;
 
-// The blocks of every stage. Throws Error(input) when the model cannot be split or computed so.
+// Returns the blocks of every stage. Throws Error(input) when the model cannot be split or computed in this way.
 std::vector<std::vector<Block>> generation_blocks(const GenerationJob& job);
 
 class GenerationLayout {
  public:
-  // channel: of a job over several processes, every one of which makes its layout at the same time, and opens the transport
-  // between them; null: this process runs all ranks. planned: all ranks are here, and their setups say what they would hold in
-  // these processes. Throws Error(input) when the model cannot be split or computed so.
+  // channel: of a job over several processes, all of which make their layouts at the same time and open the transport
+  // between them; null: this process runs all ranks. planned: all ranks are here, but their setups are those for these
+  // processes. Throws Error(input) when the model cannot be split or computed in this way.
   explicit GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel = nullptr,
                             const std::optional<PlannedProcesses>& planned = {});
   GenerationLayout(const GenerationLayout&) = delete;
@@ -38,10 +38,10 @@ class GenerationLayout {
   const std::vector<std::vector<Block>>& blocks() const { return blocks_; }   // by stage
   const StageParts& parts() const { return parts_; }
   Transport* transport() const { return world_.transport(); }  // null: one process
-  // The parts of stages that this process runs, in order.
+  // Returns the parts of stages that this process runs, in order.
   std::vector<StageId> stages() const { return parts_.beginning_with(world_.ranks()); }
   const Device& device(const MeshCoordinate& rank) const { return world_.device(world_.mesh().rank(rank)); }
-  std::vector<Device*> stage_devices(StageId id) const;  // of a part; none for one of another process
+  std::vector<Device*> stage_devices(StageId id) const;  // of a part; empty for a part of another process
   std::vector<GenerationRankSetup> rank_setups(const GenerationJob& job, StageId id) const;
 
  private:
@@ -54,7 +54,7 @@ class GenerationLayout {
   RankReach reach_;
   StageParts parts_;
   std::map<int, std::shared_ptr<Group>> tensor_groups_;  // by rank of this process
-  std::map<int, std::size_t> group_bytes_;               // likewise
+  std::map<int, std::size_t> group_bytes_;               // by rank of this process
 };
 
 }  // namespace pipetrain

@@ -12,7 +12,7 @@ using schedules::InputKind;
 
 namespace {
 
-// One lane of a queue's slot, without memory.
+// Returns one lane of a queue's slot, without memory.
 Tensor lane_tensor(const GenerationRankSetup& setup, InputKind kind) {
   if (kind != InputKind::activation) return {nullptr, {0}, DType::i32};
   if (setup.id.pp == 0) return {nullptr, {setup.model.run}, DType::i32};
@@ -23,7 +23,7 @@ std::size_t hidden_bytes(const GenerationRankSetup& setup) {
   return Tensor{nullptr, {setup.model.run, setup.model.config.hidden}, setup.model.precision.comm}.bytes();
 }
 
-// Of matrix products, and of sums over the ranks.
+// The scratch memory of matrix products, and of sums over the ranks.
 std::size_t gpu_scratch_estimate(const GenerationRankSetup& setup) {
   const auto row = static_cast<std::size_t>(setup.model.config.hidden) * (setup.tensor ? 8 : 4);
   return (std::size_t{64} << 20) + static_cast<std::size_t>(setup.model.run) * row;
@@ -103,7 +103,8 @@ void GenerationRank::run(const Launch& launch) {
     output = compute(launch.action.microbatch, run, launch);
   } else if (launch.output) {
     const auto lane = static_cast<std::size_t>(setup_.lane);
-    launch.output->lanes[lane].tensor.shape = {1, setup_.model.config.hidden};  // no more than has to go to another process
+    // The shape limits what goes to another process.
+    launch.output->lanes[lane].tensor.shape = {1, setup_.model.config.hidden};
     mark_ready(stream(), *launch.output, lane);
   }
   lanes_.pass_on(launch, output);

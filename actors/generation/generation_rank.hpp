@@ -1,4 +1,4 @@
-// One tensor-parallel rank of one stage that generates: its weights, its caches, and what a forward means on them.
+// One tensor-parallel rank of one generating stage: its weights, its caches, and its forward.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace pipetrain {
 
 struct GenerationRankSetup : MeshRank {
-  std::shared_ptr<Group> tensor;  // the ranks of the stage; null: one
+  std::shared_ptr<Group> tensor;  // the ranks of the stage; null: only one
   InferenceSpec model;
   schedules::ChunkNeeds needs;
   std::shared_ptr<const WeightSource> weights;
@@ -29,27 +29,27 @@ struct GenerationMemory {
   std::size_t total() const { return parameters + cache + queues + workspace; }
 };
 
-// What a rank will allocate, found without allocating it. What a GPU's libraries take is an estimate.
+// Returns what a rank will allocate, without allocating it. The share of a GPU's libraries is an estimate.
 GenerationMemory estimate_memory(const GenerationRankSetup& setup);
 
 class GenerationRank : public ComputeRank {
  public:
-  // Allocates everything and loads the weights. Throws Error(out_of_memory), and what the weights throw.
+  // Allocates all memory and loads the weights. Throws Error(out_of_memory), and what the weights throw.
   explicit GenerationRank(GenerationRankSetup setup);
-  // Waits for the work that is still on its way after a failure, because memory must outlive it.
+  // Waits for work that is still running after a failure, because memory must outlive it.
   ~GenerationRank() override { wait_until_idle(); }
 
-  // Ids for the first stage, else hidden states; nothing for targets.
+  // The lane holds ids for the first stage, else hidden states; it is empty for targets.
   Lane make_lane(schedules::InputKind kind, int chunk) override;
-  // The step's content are the runs of its sequences.
+  // The step's content is the runs of its sequences.
   void begin_step(const StepInfo& step) override;
   void run(const Launch& launch) override;
   void add_result(const schedules::Action&, StageResult&) const override {}
   void fail(std::exception_ptr cause) override;
 
-  // Where this rank holds the head: how many rows of the vocabulary are its own. Thread-safe.
+  // Returns the number of vocabulary rows that this rank holds; 0 without the head. Thread-safe.
   std::size_t logits_count() const;
-  // Between steps: their logits, for the last position of the sequence's latest run. Thread-safe.
+  // Between steps: copies this rank's logits for the last position of the sequence's latest run. Thread-safe.
   void read_logits(int sequence, float* out) const;
 
  private:

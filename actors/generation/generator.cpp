@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* logits_state = "logits";
 
-// The ranks of a stage, or of a part of it, whose inputs are read by the forward alone.
+// The ranks of a stage, or of a part of it, whose inputs only the forward reads.
 class GenerationCompute : public RankedCompute {
  public:
   explicit GenerationCompute(const std::vector<GenerationRankSetup>& setups)
@@ -27,7 +27,7 @@ class GenerationCompute : public RankedCompute {
   static schedules::SlotLife slot_life() { return {schedules::ActionKind::forward, schedules::ActionKind::weight_grad}; }
   void verdict(const Verdict&) override {}
 
-  // Values of a rank's part of a sequence's logits, which are named by the sequence's place.
+  // Reads a rank's part of a sequence's logits; the name of the state is the sequence's place.
   void read_state(std::int64_t number, const StatePart& part, float* out) override {
     const auto index = static_cast<std::size_t>(part.rank);
     worker(index).post([this, &rank = generating(index), number, sequence = static_cast<int>(part.parameter), out] {
@@ -69,7 +69,8 @@ std::vector<GenerationEstimate::Device> estimate_devices(const GenerationLayout&
   return devices;
 }
 
-// The CPU's devices share the host's memory, each GPU has its own. beside: what other processes of the run need of the host's.
+// CPU devices share the machine's memory, each GPU has its own. beside: bytes of the machine's memory that other
+// processes of the run need.
 std::optional<Error> memory_shortage(const GenerationLayout& layout, const std::vector<GenerationEstimate::Device>& devices,
                                      std::size_t beside) {
   const std::string host = "the host";
@@ -122,7 +123,7 @@ class Generator::Run {
         [this](int) { return make_source(0); });
   }
 
-  // What runs on one device may still touch another's memory: everything stops before anything is freed.
+  // Work on one device may still touch another's memory, so everything stops before anything is freed.
   ~Run() {
     pipeline_.reset();
     for (const auto& compute : computes_) compute->wait_until_idle();
@@ -149,7 +150,7 @@ class Generator::Run {
     pipeline_->abort(std::move(cause));
     try {
       step(SequenceRuns(logits_.size()));
-    } catch (const RunFailed&) {  // of which whoever asked for it knows
+    } catch (const RunFailed&) {  // the caller has already got it
     }
   }
 
@@ -157,7 +158,7 @@ class Generator::Run {
   const GenerationJob& job() const { return job_; }
 
  private:
-  // The host's memory is that of all processes on it.
+  // The machine's memory is shared by all of the run's processes on it.
   void check_memory() {
     const auto devices = estimate_devices(layout_, job_);
     std::size_t beside = 0;
@@ -169,7 +170,7 @@ class Generator::Run {
     if (const auto shortage = memory_shortage(layout_, devices, beside)) throw Error(*shortage);
   }
 
-  // All at once: each reads its weights.
+  // Builds all at once, because each reads its weights.
   void build_computes() {
     std::vector<std::future<std::shared_ptr<GenerationCompute>>> building;
     for (const StageId id : layout_.stages()) {
@@ -195,7 +196,7 @@ class Generator::Run {
     return std::make_shared<RunSource>(limits_, layout_.stage_devices({0, 0, part}));
   }
 
-  // Of all sequences at once, wherever their head's ranks are.
+  // Fetches the logits of all sequences at once, from every rank that holds a part of the head.
   void fetch_logits(const SequenceRuns& runs) {
     const RowSplit rows(job_.config.vocabulary, job_.tp);
     std::vector<std::future<void>> reading;
@@ -213,11 +214,11 @@ class Generator::Run {
 
   GenerationJob job_;
   std::shared_ptr<EngineChannel> channel_;  // null: one process
-  GenerationLayout layout_;                 // devices and groups: outlives the computes
+  GenerationLayout layout_;                 // has devices and groups, so it outlives the computes
   RunLimits limits_;
-  std::vector<std::vector<float>> logits_;                    // of several processes, by sequence; what runs may fill them
+  std::vector<std::vector<float>> logits_;  // used over several processes, by sequence; running work may still fill them
   std::vector<std::shared_ptr<GenerationCompute>> computes_;  // of this process's parts of stages
-  std::unique_ptr<Pipeline> pipeline_;                        // its actors end first
+  std::unique_ptr<Pipeline> pipeline_;                        // declared last, so that its actors end first
   std::int64_t steps_ = 0;
 };
 

@@ -1,7 +1,7 @@
-// Computes the next token's logits of several sequences through a pipeline of stage actors: builds devices, groups, computes
-// and the pipeline for a job, then runs it step by step. A step is a forward of each sequence through the stages, one
-// microbatch a sequence, so that sequences fill the pipeline. Over several processes the runs of a step go to all with its
-// beginning, and its logits come to process 0.
+// Computes the next token's logits of several sequences through a pipeline of stage actors: builds devices, groups,
+// computes and the pipeline for a job, then runs it step by step. A step is one forward of each sequence through the
+// stages. Each sequence is a microbatch, so that they fill the pipeline. Over several processes, the beginning of a
+// step carries its runs to all of them, and process 0 gets the logits.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 
 namespace pipetrain {
 
-// What a job would take, found without allocating it.
+// The needs of a job, found without allocating it.
 struct GenerationEstimate {
   struct Device {
     MeshCoordinate rank;
@@ -28,33 +28,33 @@ struct GenerationEstimate {
   };
   std::vector<Device> devices;             // in the mesh's order of ranks
   std::vector<std::vector<Block>> blocks;  // by stage
-  std::optional<Error> shortage;           // what a Generator would throw where the machine has too little memory
+  std::optional<Error> shortage;           // what a Generator would throw if the machine has too little memory
 };
-// planned: the processes that the job would run in. Throws Error(input) when the model cannot be laid out so.
+// planned: the processes that the job would run in. Throws Error(input) when the model cannot be laid out in this way.
 GenerationEstimate estimate_generation(const GenerationJob& job, const std::optional<PlannedProcesses>& planned = {});
 
-// All methods from one thread, but for waiting(), finish_step() and abort(). step() and read_logits() in process 0 of several
-// only.
+// Call all methods from one thread, except waiting(), finish_step() and abort(). Of several processes only process 0
+// may call step() and read_logits().
 class Generator {
  public:
-  // Over several processes it returns when all have built their parts. Throws Error: input when the model cannot be laid out
-  // so, or another process has another model; out_of_memory before anything is allocated when the estimate is above what the
-  // devices have; unavailable, peer_lost.
+  // Over several processes, the constructor returns when all have built their parts. Throws Error: input when the model
+  // cannot be laid out in this way, or another process has another model; out_of_memory, before anything is allocated,
+  // when the estimate exceeds the memory of the devices; unavailable; peer_lost.
   explicit Generator(const GenerationJob& job);
   ~Generator();
 
   int sequences() const;
   std::int64_t positions() const;
 
-  // Computes the runs, one of at most longest_run positions for each sequence's place. Throws RunFailed; nothing more can be
-  // run then.
+  // Computes the runs, at most one for each place, each of at most longest_run positions. After RunFailed no further
+  // step is possible.
   void step(const SequenceRuns& runs);
   // After a step: the logits of the last position of this sequence's run, one for each id of the vocabulary.
   void read_logits(int sequence, std::vector<float>& logits) const;
 
-  // In every process but 0: returns when process 0 ends the run, which its destructor does. Throws RunFailed.
+  // For every process but 0: returns when the destructor in process 0 ends the run. Throws RunFailed.
   void follow();
-  // Ends the run with this cause in every process, between steps. In process 0.
+  // For process 0, between steps: ends the run with this cause in every process.
   void abort(std::exception_ptr cause);
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline

@@ -17,14 +17,14 @@ namespace {
                              : Error(ErrorKind::input, fmt::format("{}: {}", prompt.place, why));
 }
 
-// Null where no prompt is a chat.
+// Returns the first prompt that is a chat; null where there is none.
 const Prompt* first_chat(const std::vector<Prompt>& prompts, const PromptForm& form) {
   const auto chat = std::find_if(prompts.begin(), prompts.end(),
                                  [&](const Prompt& prompt) { return form.chat_template || !prompt.messages.empty(); });
   return chat == prompts.end() ? nullptr : &*chat;
 }
 
-// How the prompts that are chats become texts; nothing where there are none.
+// Returns the form in which chats become texts; no value where no prompt is a chat.
 std::optional<ChatForm> find_chat_form(const std::vector<Prompt>& prompts, const PromptForm& form) {
   const Prompt* const chat = first_chat(prompts, form);
   if (chat == nullptr) return std::nullopt;

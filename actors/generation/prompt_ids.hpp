@@ -1,4 +1,4 @@
-// Prompts as token ids that a model can go on with.
+// Turns prompts into token ids that a model can continue.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 namespace pipetrain {
 
 struct PromptForm {
-  const Tokenizer* tokenizer = nullptr;      // null: bytes are tokens
-  // A prompt is then the user's message; see choose_chat_form(). None: the tokenizer's, for prompts that are chats.
+  const Tokenizer* tokenizer = nullptr;  // null: bytes are tokens
+  // See choose_chat_form(): the prompt is then the user's message; no value: the tokenizer's template, for prompts with messages.
   std::optional<std::string> chat_template;
-  std::string system;                        // of a chat, the message before it; may be empty
+  std::string system;  // the system message of a chat; may be empty
 };
 
-// With the special tokens that the tokenizer puts around a text. Throws Error(input), in a file of prompts with file and line:
-// messages where no template is known or in another order than it allows, no tokens, more than the model has positions for with
-// one new token, and ids that it does not have.
+// Adds the special tokens that the tokenizer puts around a text. Throws Error(input), for a file of prompts with file
+// and line: messages without a known template or in an order that it does not allow, no tokens, too many tokens to
+// leave the model a position for a new one, and ids that it does not have.
 std::vector<std::vector<std::int32_t>> prompt_ids(const std::vector<Prompt>& prompts, const PromptForm& form,
                                                   const ModelConfig& config);
 
-// What ends an answer: the ids that the model's folder names, else the tokenizer's end of text; of a chat also what its
-// template puts behind an answer.
+// Returns the ids that end an answer: those that the model's folder names, else the tokenizer's end of text; for a chat
+// also the one that its template puts after an answer.
 std::vector<std::int32_t> end_ids(const std::string& model_folder, const std::vector<Prompt>& prompts, const PromptForm& form,
                                   const ModelConfig& config);
 

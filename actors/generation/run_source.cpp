@@ -30,7 +30,7 @@ void RunSource::fill(schedules::InputKind kind, const StepInfo& step, int microb
     wait_until_free(stream, slot, lane);
     stream.copy(slot.lanes[lane].tensor.data, staged, ids.size() * sizeof(std::int32_t));
     mark_ready(stream, slot, lane);
-    // Until here the stream needs the events.
+    // The callback keeps the events until the stream has used them.
     stream.host_callback([ready = slot.lanes[lane].ready, free = slot.lanes[lane].free] {});
   }
 }

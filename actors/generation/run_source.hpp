@@ -1,4 +1,4 @@
-// Feeds the ids of a step's runs, which are its content, to the first stage. The last stage's targets carry nothing.
+// Feeds the ids of a step's runs, which are the step's content, to the first stage. The targets of the last stage are empty.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ class RunSource : public InputSource {
 
  private:
   RunLimits limits_;
-  std::int64_t step_ = 0;  // that runs_ are of; steps count from 1
+  std::int64_t step_ = 0;  // the step of runs_; steps count from 1
   SequenceRuns runs_;
-  Buffer staging_;  // a run of each sequence, on the host; a step's copies have been made when the next begins
+  Buffer staging_;  // host memory for one run of each sequence; a step's copies have ended when the next step begins
   std::vector<std::unique_ptr<Stream>> streams_;  // by lane
 };
 

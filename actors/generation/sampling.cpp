@@ -34,7 +34,7 @@ void keep_top_k(std::int64_t top_k, std::vector<float>& logits) {
   }
 }
 
-// exp(logit - largest); the largest is 1.
+// Returns exp(logit - largest logit), so the largest weight is 1.
 std::vector<double> weights_of(const std::vector<float>& logits) {
   const double largest = *std::max_element(logits.begin(), logits.end());
   std::vector<double> weights(logits.size());
@@ -43,7 +43,7 @@ std::vector<double> weights_of(const std::vector<float>& logits) {
   return weights;
 }
 
-// From the least likely on, those whose sum stays within 1 - top_p are left out.
+// Removes weights from the least likely on, as long as their sum stays within 1 - top_p.
 void keep_top_p(double top_p, std::vector<double>& weights) {
   if (top_p >= 1) return;
   std::vector<std::size_t> order(weights.size());

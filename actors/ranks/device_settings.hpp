@@ -9,7 +9,7 @@ namespace pipetrain {
 
 struct DeviceSettings {
   DeviceKind kind = DeviceKind::cpu;
-  std::vector<int> gpus;  // ordinals by rank, over several processes by rank of this one; empty on the CPU
+  std::vector<int> gpus;  // ordinals by rank, over several processes by this process's ranks; empty on the CPU
   int threads = 1;        // compute threads of one CPU device
 };
 

@@ -30,7 +30,7 @@ void load_slices(const WeightSource& source, std::size_t count, const std::funct
                  Device& device, const SliceTarget& target) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // The largest first, so that no thread begins with one when the others are done.
+  // The largest come first, so that no thread starts a large slice when the others have finished.
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return slice(a).local.elements() > slice(b).local.elements(); });
   on_threads(loading_threads(device), count, [&](std::size_t i) {

@@ -1,4 +1,4 @@
-// A rank's slices of a model's tensors, from files or drawn, onto its device.
+// Loads a rank's slices of a model's tensors, read from files or drawn at random, onto its device.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,18 @@
 
 namespace pipetrain {
 
-// The callbacks that receive slices. Several threads call them at once, each with another slice.
+// The callbacks that receive slices. Several threads call them at once, each for another slice.
 struct SliceTarget {
-  // Memory that the source may write the whole slice to; null: it comes by way of store(). May itself be null.
+  // Returns memory that the source may write the whole slice to, or null to get the slice by store(). May itself be null.
   std::function<float*(std::size_t slice)> in_place;
   std::function<void(std::size_t slice, std::span<float> values)> store;
 };
-// Loads `count` slices, the largest first, by the threads that load for the device. Throws what the source and the target
+// Loads `count` slices, the largest first, on the loading threads of the device. Throws what the source and the target throw.
 // throw.
 void load_slices(const WeightSource& source, std::size_t count, const std::function<const Parameter&(std::size_t)>& slice,
                  Device& device, const SliceTarget& target);
 
-// arena: flat, f32, or bf16, to which values are rounded (to nearest even). Waits for the stream. Throws what the source
-// throws.
+// arena: flat, f32 or bf16; values are rounded to bf16 to nearest even. Waits for the stream. Throws what the source throws.
 void load_weights(const WeightSource& source, const ParameterLayout& layout, Stream& stream, const Tensor& arena);
 
 }  // namespace pipetrain

@@ -9,13 +9,13 @@ namespace pipetrain {
 
 struct ModelConfig;
 
-// By name, in one order in every process. Equal text means equal bits.
+// Pairs of a name and a value, in the same order in every process. Equal text means equal bits.
 using NamedValues = std::vector<std::pair<std::string, std::string>>;
 
-// 16 hexadecimal digits.
+// Returns 16 hexadecimal digits.
 std::string checksum_text(const std::string& bytes);
 
-// The value that compares a model's shape.
+// Returns the value by which processes compare the shape of a model.
 std::pair<std::string, std::string> model_content(const ModelConfig& config);
 
 }  // namespace pipetrain

@@ -1,5 +1,4 @@
-// A rank's lanes of the slots that go from stage to stage: memory for those that its stage receives, links to those that it
-// fills.
+// A rank's lanes of the slots between stages: memory for the slots that its stage receives, and links to those that it fills.
 #pragma once
 
 #include <cstddef>
@@ -15,39 +14,40 @@
 
 namespace pipetrain {
 
-// A rank of the mesh among those that it exchanges slots with.
+// A rank of the mesh, as one of those between which slots are sent.
 struct MeshRank {
   MeshCoordinate id;
-  int rank = 0;  // of the mesh
+  int rank = 0;  // index in the mesh
   int lane = 0;  // of the slots of its part of the stage
   Device* device = nullptr;
-  SlotMemory slot_memory;       // null: only to be estimated
+  SlotMemory slot_memory;       // null: the rank is only estimated
   LinkKinds links;              // to the ranks whose slots it fills
-  int mirrors = 0;              // slots of other processes that it fills by way of memory of its own
-  std::size_t group_bytes = 0;  // that its groups over processes keep on its device
+  int mirrors = 0;              // slots of other processes that it fills through memory of its own
+  std::size_t group_bytes = 0;  // bytes that its groups over processes keep on its device
 };
 
-// Used by the rank's worker; make() before the first step, on any thread.
+// Used by the rank's worker; make() is called before the first step, on any thread.
 class RankLanes {
  public:
-  // Outputs have at most so many bytes. The others outlive this. Throws Error(out_of_memory).
+  // output_bytes: the most bytes of an output. The references must outlive this. Throws Error(out_of_memory).
   RankLanes(const MeshRank& place, std::size_t output_bytes, Stream& compute);
 
-  // A lane for tensors as large as this one, which has no memory; of an empty one it has neither memory nor events.
+  // Returns a lane for tensors up to this size; `largest` needs no memory. For an empty one the lane has neither memory
+  // nor events.
   Lane make(const Tensor& largest);
-  // The tensor that the rank's lane of the slot holds; without memory where there is no slot.
+  // Returns the tensor in the rank's lane of the slot; one without memory where there is no slot.
   Tensor tensor(const SlotHandle& slot) const { return slot ? slot->lanes[lane_].tensor : Tensor{}; }
 
   void wait_for_inputs(const Launch& launch);
   struct Output {
     Lane* lane = nullptr;  // null: the launch has none
     Link* link = nullptr;
-    Tensor target = {};  // where to write what the lane is to hold
+    Tensor target = {};  // where to write the contents of the lane
   };
   Output begin_output(const Launch& launch, const Shape& shape);
-  // Sends the output, if there is one, and frees the inputs that nobody reads after the launch.
+  // Sends the output, if there is one, and frees the inputs that have no reader after this launch.
   void pass_on(const Launch& launch, const Output& output);
-  // The streams that carry outputs, beside the computing one.
+  // Returns the streams that carry outputs; the computing stream is not among them.
   std::vector<Stream*> streams() const { return links_.streams(); }
 
  private:

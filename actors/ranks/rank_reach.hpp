@@ -1,4 +1,4 @@
-// How the ranks of this process reach others, and what that takes, in the processes that there are or that are planned.
+// How the ranks of this process reach other ranks, and how much memory that takes, for actual or planned processes.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@ namespace pipetrain {
 
 class RankReach {
  public:
-  // The world outlives this. planned: all its ranks are in this process, and are asked of as if they were in these.
+  // The world must outlive this. planned: all ranks are in this process, but are described as if they ran in these processes.
   RankReach(const World& world, const std::optional<PlannedProcesses>& planned)
       : world_(world), ranks_(planned_mesh(world.mesh(), planned)), planned_(planned) {}
 
-  // A rank of this process as number `lane` of its part of a stage, without links.
+  // Returns a rank of this process with lane `lane` of its part of a stage, without links.
   MeshRank rank(int rank, int lane) const;
-  // Gives it the link to a rank of its own place in another stage, which has so many slots for what it sends.
+  // Adds the link to the rank at the same place of another stage, which has so many slots for its outputs.
   void add_link(MeshRank& from, int stage, int slots) const;
-  // What each member of a group keeps for what is on its way to other processes.
+  // Returns the bytes that each member of a group keeps for data on its way to other processes.
   std::size_t group_bytes(const std::vector<int>& members) const;
 
  private:
   const World& world_;
-  Mesh ranks_;  // where each runs, or would run
+  Mesh ranks_;  // where each rank runs, or would run
   std::optional<PlannedProcesses> planned_;
 };
 

@@ -34,7 +34,8 @@ std::exception_ptr RankStreams::failure() const {
 void RankStreams::fail(const std::exception_ptr& cause) {
   compute_->fail(cause);
   for (Stream* stream : others_) stream->fail(cause);
-  if (callbacks_) static_cast<void>(callbacks_->failure());  // after a device's fault: lets it call those that wait
+  // After a device's fault, this query makes the pending callbacks run.
+  if (callbacks_) static_cast<void>(callbacks_->failure());
 }
 
 void RankStreams::wait_until_idle() noexcept {

@@ -1,4 +1,4 @@
-// The streams that one rank of a stage enqueues to, and how the host hears of what has run on them.
+// The streams that one rank of a stage enqueues to, and the callbacks that tell the host when their work has run.
 #pragma once
 
 #include <exception>
@@ -16,23 +16,23 @@ class RankStreams {
   RankStreams(Device& device, const std::string& name);
 
   Stream& compute() { return *compute_; }
-  // Others that the rank enqueues to; they outlive this object's last call.
+  // Adds streams that the rank also enqueues to; they must outlive the last call to this object.
   void add(const std::vector<Stream*>& others) { others_.insert(others_.end(), others.begin(), others.end()); }
 
-  // Runs when everything that compute() holds by now has, on some host thread. A GPU does not wait for it.
+  // Calls back, on some host thread, when everything that compute() holds now has run. A GPU does not wait for the callback.
   void call_back(std::function<void()> callback);
-  // The first failure of any of them, or null. Thread-safe, never blocks.
+  // Returns the first failure of any stream, or null. Thread-safe, never blocks.
   std::exception_ptr failure() const;
-  // Ends their work with this cause. Thread-safe.
+  // Ends the work of all streams with this cause. Thread-safe.
   void fail(const std::exception_ptr& cause);
-  // Waits until none of them runs anything.
+  // Waits until no stream runs anything.
   void wait_until_idle() noexcept;
 
  private:
   std::vector<Stream*> all() const;
 
   std::unique_ptr<Stream> compute_;
-  // On a GPU a host callback holds up its stream, so callbacks have one of their own.
+  // A host callback on a GPU holds up its stream, so callbacks have a stream of their own.
   std::unique_ptr<Stream> callbacks_;
   std::unique_ptr<Event> reached_;
   std::vector<Stream*> others_;

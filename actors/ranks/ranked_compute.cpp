@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// A launch on its way through the ranks.
+// A launch that the ranks have not all completed.
 struct RankedCompute::Running {
   Launch launch;
   std::optional<Launch> second;  // of a braid
@@ -93,7 +93,7 @@ void RankedCompute::issue(ComputeRank& rank, const std::shared_ptr<Running>& run
   } catch (...) {
     rank.streams().compute().fail(std::current_exception());
   }
-  // First "enqueued", then the callback that leads to "completed": the stage must hear them in this order.
+  // The stage must receive "enqueued" before the callback that leads to "completed".
   if (--running->to_enqueue == 0) {
     events_->enqueued(running->launch.action);
     if (running->second) events_->enqueued(running->second->action);

@@ -1,5 +1,5 @@
-// A stage's compute that is one worker and one object for each tensor-parallel rank. Every rank runs the same actions; the
-// stage hears of one when all ranks have enqueued it, and again when all have run it.
+// A stage's compute that has one worker and one ComputeRank for each rank of the stage. Every rank runs the same
+// actions; the stage is told when all ranks have enqueued an action, and again when all have run it.
 #pragma once
 
 #include <functional>
@@ -16,34 +16,34 @@
 
 namespace pipetrain {
 
-// What a rank means by an action. All methods but those that say otherwise run on the rank's worker and only enqueue.
+// One rank's implementation of the actions. All methods run on the rank's worker and only enqueue, unless they say otherwise.
 class ComputeRank {
  public:
-  // rank: of the mesh. stream: the name of the stream that computes.
+  // rank: index in the mesh. stream: the name of the computing stream.
   ComputeRank(Device& device, int rank, const std::string& stream) : device_(device), rank_(rank), streams_(device, stream) {}
   virtual ~ComputeRank() = default;
 
   Device& device() const { return device_; }
   int rank() const { return rank_; }
   RankStreams& streams() { return streams_; }
-  // A piece of a queue's slot. Before the first step, on any thread.
+  // Returns this rank's lane of a queue's slot. Called before the first step, on any thread.
   virtual Lane make_lane(schedules::InputKind kind, int chunk) = 0;
 
   virtual void begin_step(const StepInfo& step) = 0;
   virtual void begin_early(const StepInfo& coming) { static_cast<void>(coming); }  // see StageCompute
-  // Everything of the launch on this rank's lane.
+  // Enqueues the whole action of the launch on this rank's lane.
   virtual void run(const Launch& launch) = 0;
-  // Both of a braid, which a rank may run in turns.
+  // Enqueues both actions of a braid; a rank may alternate between them.
   virtual void run_braid(const Launch& first, const Launch& second) {
     run(first);
     run(second);
   }
-  // Of an action that has run, on some host thread: what it has to say, added to `result`.
+  // Adds the result of an action that has run to `result`. Runs on some host thread.
   virtual void add_result(const schedules::Action& action, StageResult& result) const = 0;
 
   // Stops the device's work with this cause. Thread-safe.
   virtual void fail(std::exception_ptr cause) = 0;
-  // Waits until nothing of this rank touches any memory. On any thread.
+  // Waits until no work of this rank touches any memory. On any thread.
   virtual void wait_until_idle() noexcept { streams_.wait_until_idle(); }
 
  private:
@@ -58,7 +58,7 @@ class RankedCompute : public StageCompute {
     MeshCoordinate id;
     std::function<std::unique_ptr<ComputeRank>()> make;  // called on the rank's worker
   };
-  // All ranks at once; throws the first failure.
+  // Makes all ranks at once; throws the first failure.
   explicit RankedCompute(const std::vector<RankMaker>& ranks);
   ~RankedCompute() override;
 
@@ -70,7 +70,7 @@ class RankedCompute : public StageCompute {
   void launch(const Launch& launch) override;
   void abort(std::exception_ptr cause) noexcept override;
 
-  // Waits until nothing of any rank touches any memory.
+  // Waits until no work of any rank touches any memory.
   void wait_until_idle() noexcept;
 
  protected:
@@ -78,7 +78,7 @@ class RankedCompute : public StageCompute {
   std::size_t ranks() const { return ranks_.size(); }
   void on_all_workers(const std::function<void(ComputeRank&)>& job);
   Worker& worker(std::size_t index) { return *workers_[index]; }
-  // For a destructor whose members the workers' jobs use: runs what is left of them.
+  // For a derived destructor whose members the workers' jobs use: runs the remaining jobs.
   void end_workers() { workers_.clear(); }
   StageEvents& events() { return *events_; }
 
@@ -88,10 +88,10 @@ class RankedCompute : public StageCompute {
   void issue(ComputeRank& rank, const std::shared_ptr<Running>& running);
   void finished(ComputeRank& rank, const std::shared_ptr<Running>& running);
 
-  std::optional<Launch> braided_;  // the first of a braid, until its second comes
+  std::optional<Launch> braided_;  // the first action of a braid, until the second is launched
   std::shared_ptr<StageEvents> events_;
   std::vector<std::unique_ptr<ComputeRank>> ranks_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // after the ranks: they end first
+  std::vector<std::unique_ptr<Worker>> workers_;  // declared after the ranks, so that they end first
 };
 
 }  // namespace pipetrain

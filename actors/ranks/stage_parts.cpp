@@ -8,7 +8,7 @@
 namespace pipetrain {
 namespace {
 
-// Where some stage's ranks go on in another process.
+// Returns the places within a stage at which the ranks of some stage continue in another process.
 std::vector<int> cuts_between_processes(const Mesh& mesh) {
   std::set<int> cuts{0, stage_size(mesh.shape())};
   for (int rank = 1; rank < mesh.size(); ++rank) {

@@ -1,4 +1,4 @@
-// The host thread that issues one device's work: jobs run in the order they were posted.
+// The host thread that issues one device's work: jobs run in the order in which they were posted.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +13,7 @@ namespace pipetrain {
 class Worker {
  public:
   explicit Worker(const std::string& name);
-  // Runs the jobs that are left, then joins.
+  // Runs the remaining jobs, then joins the thread.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

@@ -28,7 +28,7 @@ void print_fact(const std::string& name, const std::string& text) { fmt::print("
 
 double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-// Whether the CPU backend can run here.
+// Returns true if the CPU backend can run here.
 bool check_cpu() {
   const auto device = make_cpu_device(0, 1);
   const MemoryInfo memory = device->memory();
@@ -63,7 +63,7 @@ void check_gpus() {
   }
 }
 
-// What joins processes.
+// Prints the libraries that connect processes.
 void tell_of_processes() {
   print_fact("processes", "ok: control plane over TCP");
   print_fact("ucx", describe_ucx());
@@ -112,7 +112,7 @@ void tell(const MeasuredDevices& devices, const std::filesystem::path& file) {
   print_measured(devices);
 }
 
-// Others may be set in the environment for other commands.
+// Options may also be set in the environment, for other commands.
 bool on_command_line(const OptionValues& values, const char* name) {
   return values.given(name) && values.where(name).starts_with("--");
 }
@@ -128,11 +128,12 @@ ProcessOptions measuring_processes(const OptionValues& values, const Environment
 
 struct MeasureRequest {
   std::filesystem::path file;
-  MeasuredHost own;  // a CPU's cores are shared by devices of so many threads
+  MeasuredHost own;  // a CPU's cores are divided into devices of this many threads
   ProcessOptions processes;
 };
 
-// One for each process of a host, in order; where a launcher shows every process its own alone, that.
+// Returns the GPU of a process: each process of a host takes one, in order. If a launcher shows every process a single
+// GPU, it is that one.
 int gpu_of(const OptionValues& values, const ProcessOptions& processes, int gpus) {
   if (!processes.several() || gpus == 1) return 0;
   if (processes.local >= gpus)

@@ -1,5 +1,5 @@
-// The doctor command: what this build and this machine have, for a person and for a bug report; with --measure also how fast it
-// is, for tune.
+// The doctor command reports the features of this build and this machine, for a person and for a bug report; with
+// --measure it also measures speeds for tune.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace pipetrain {
 
 std::string doctor_help();
 
-// `arguments` are those after the command's name. Prints one fact a line to stdout; returns the exit status, 1 when this
-// machine cannot train. Throws Error(input) for arguments it does not know.
+// `arguments` are those after the command's name. Prints one fact a line to stdout; returns the exit status, 1 if this
+// machine cannot train. Throws Error(input) for unknown arguments.
 int run_doctor(const std::vector<std::string>& arguments, const Environment& environment);
 
 }  // namespace pipetrain

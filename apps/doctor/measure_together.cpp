@@ -27,7 +27,7 @@ Rendezvous doctor_rendezvous(const ProcessOptions& processes, const MeasuredHost
   return rendezvous;
 }
 
-// The host of each process, numbered in order of their first processes.
+// Returns the host of each process, numbered in order of their first processes.
 std::vector<int> hosts_of(const ControlPlane& control) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
@@ -72,7 +72,7 @@ MeasuredDevices measured_devices(const Bytes& bytes, const MeasuredHost& own) {
   return devices;
 }
 
-// What all sustain.
+// Returns the speeds that both sustain.
 MeasuredDevices slower(const MeasuredDevices& one, const MeasuredDevices& other) {
   MeasuredDevices both = one;
   both.count = std::min(one.count, other.count);
@@ -90,7 +90,7 @@ MeasuredDevices slower(const MeasuredDevices& one, const MeasuredDevices& other)
   return both;
 }
 
-// The first process of each host measures for it.
+// The first process of each host measures for its host.
 MeasuredDevices measure_hosts(ControlPlane& control, const MeasuredHost& own) {
   const std::vector<int> hosts = hosts_of(control);
   const auto is_first = [&](int process) {

@@ -56,7 +56,7 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
 
 namespace {
 
-// Ends the writing of a folder, which then goes.
+// Thrown to stop writing a folder, which is then removed.
 struct Stopped {};
 
 }  // namespace
@@ -75,7 +75,8 @@ int run_export(const ExportOptions& options) {
     initial.weights->load(whole, out);
   };
   try {
-    const SignalAnswers answers([] {}, [] {});  // else the process would end at once, and leave what it has written
+    // Otherwise a signal would end the process at once and leave a partial folder.
+    const SignalAnswers answers([] {}, [] {});
     save_hf_model(config, options.out, fill, options.folder);
   } catch (const Stopped&) {
     print_note("stopped by " + stop_signal_name());

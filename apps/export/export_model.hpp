@@ -1,4 +1,4 @@
-// `pipetrain export`: a Hugging Face folder out of a checkpoint.
+// `pipetrain export` writes a Hugging Face folder from a checkpoint.
 #pragma once
 
 #include <filesystem>

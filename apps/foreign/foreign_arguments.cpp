@@ -19,7 +19,7 @@ struct Word {
   throw Error(ErrorKind::input, fmt::format("{}:{}: {}", path, line, why));
 }
 
-// As a shell splits, without variables: what has a $ outside single quotes would mean something else here.
+// Splits as a shell does, but without variables: a word with a $ outside single quotes would have another meaning here.
 class Words {
  public:
   Words(std::string_view text, const std::string& path) : text_(text), path_(path) {}
@@ -87,7 +87,7 @@ Json argument_value(const std::string& word) {
   try {
     Json number = parse_json(word, {"a word"});
     if (number.is_number()) return number;
-  } catch (const Error&) {  // it is a text
+  } catch (const Error&) {  // the value is a text
   }
   return word;
 }

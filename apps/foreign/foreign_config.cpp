@@ -22,7 +22,7 @@ namespace {
   throw Error(ErrorKind::input, fmt::format("{}: {}: {}", setting.place, setting.key, why));
 }
 
-// As options take values: "on", "8", "1e-4".
+// Writes a value as options take it: "on", "8", "1e-4".
 std::string setting_word(const ForeignSetting& setting, const Json& value) {
   if (value.is_string()) return value.as_string();
   if (value.is_boolean()) return value.as_bool() ? "on" : "off";
@@ -56,7 +56,7 @@ std::span<const ForeignKey> keys_of(ForeignSystem system) {
   return system == ForeignSystem::torchtitan ? torchtitan_keys() : megatron_keys();
 }
 
-// The settings of a file while they are made ours.
+// The settings of a file while they are translated.
 class ForeignFile {
  public:
   ForeignFile(const std::vector<OptionSpec>& table, ForeignSystem system, std::vector<ForeignSetting> settings)
@@ -86,7 +86,7 @@ class ForeignFile {
     return setting && setting->value.is_number() ? std::optional(setting->value.as_double()) : std::nullopt;
   }
 
-  // {"enabled": false} turns off its section. What must be turned on is off where nothing is said.
+  // {"enabled": false} turns off its section. A section that must be turned on is off by default.
   void drop_disabled() {
     std::vector<std::string> off;
     for (const ForeignSetting& setting : settings_) {
@@ -108,7 +108,7 @@ class ForeignFile {
     });
   }
 
-  // Flavours complete names; folders lie in job.dump_folder; a rank's batch is what its microbatches have together.
+  // Completes flavours to names; moves folders into job.dump_folder; divides a rank's batch over its microbatches.
   void settle_torchtitan() {
     ForeignSetting *name = find("model.name"), *flavor = find("model.flavor");
     if (name && flavor && name->value.is_string() && flavor->value.is_string())
@@ -127,7 +127,7 @@ class ForeignFile {
     settle_torchtitan_batch();
     settle_torchtitan_replicas();
   }
-  // Fully sharded replicas are replicas with --zero 3, or 2 where parameters stay gathered from the forward on.
+  // Fully sharded replicas correspond to --zero 3, or to --zero 2 if parameters stay gathered after the forward.
   void settle_torchtitan_replicas() {
     ForeignSetting* shards = find("parallelism.data_parallel_shard_degree");
     if (!shards) return;
@@ -164,14 +164,14 @@ class ForeignFile {
     if (each) drop("parallelism.pipeline_parallel_microbatch_size");
   }
 
-  // Where no data is only to evaluate on, --split says how much is; it asks for none.
+  // Without separate evaluation data, --split names the share for evaluation; it has no counterpart here.
   void settle_megatron() {
     for (const char* key : {"data-path", "train-data-path", "valid-data-path"}) settle_megatron_path(find(key));
     if (!find("valid-data-path")) drop("eval-interval");
     const ForeignSetting* method = find("recompute-method");
-    if (method && method->value == "uniform") drop("recompute-num-layers");  // every layer, in units of so many
+    if (method && method->value == "uniform") drop("recompute-num-layers");  // every layer, in units of this many
   }
-  // "--data-path 0.3 a 0.7 b" is a:0.3 b:0.7.
+  // Turns "--data-path 0.3 a 0.7 b" into a:0.3 b:0.7.
   static void settle_megatron_path(ForeignSetting* path) {
     if (!path || !path->value.is_array() || path->value.size() % 2 != 0) return;
     Json pairs = Json::array();
@@ -187,7 +187,8 @@ class ForeignFile {
     if (key != keys.end()) return apply(*key, setting);
     std::string name = setting.key;
     std::replace(name.begin(), name.end(), '_', '-');
-    if (find_option(table_, name)) return put_words(name, setting, words_of(setting));  // an option of ours among theirs
+    // An option of pipetrain among theirs.
+    if (find_option(table_, name)) return put_words(name, setting, words_of(setting));
     const auto ours = our_spelling(setting.key);
     refuse(setting, fmt::format("is no key of {} that is known here; {}", name_of(system_),
                                 !ours                     ? "leave it out"
@@ -261,13 +262,13 @@ class ForeignFile {
     if (words.size() > 1 && spec && !spec->many) refuse(setting, "takes one value; keep one");
     put(option, {words, fmt::format("{}: {} = {}", setting.place, setting.key, fmt::join(words, " ")), setting.place});
   }
-  // Keys that say the same may stand beside each other.
+  // Keys with the same meaning may both be given.
   void put(const std::string& option, RawOption value) {
     if (!find_option(table_, option))
       throw Error(ErrorKind::input, fmt::format("{}: this command has no option for it; leave it out", value.where));
     const auto [there, added] = options_.try_emplace(option, value);
     if (added) return;
-    if (there->second.words.empty()) {  // a refusal that this makes up for
+    if (there->second.words.empty()) {  // a refusal that this key resolves
       there->second = std::move(value);
     } else if (there->second.words != value.words) {
       throw Error(ErrorKind::input, fmt::format("{}: but {}; keep one of them", value.where, there->second.where));

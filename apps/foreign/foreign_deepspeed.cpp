@@ -1,4 +1,4 @@
-// DeepSpeed's configuration JSON, by its documentation (www.deepspeed.ai/docs/config-json).
+// DeepSpeed's configuration JSON, as documented at www.deepspeed.ai/docs/config-json.
 #include "apps/foreign/foreign_keys.hpp"
 
 namespace pipetrain {

@@ -1,4 +1,4 @@
-// The keys of other systems' configuration files, as data: what each means here. One file a system.
+// Tables of the keys in other systems' configuration files, and their meaning here. One file for each system.
 #pragma once
 
 #include <span>
@@ -7,13 +7,13 @@
 namespace pipetrain {
 
 enum class ForeignRule {
-  maps,     // the value is that of the option `target`; of two options ("beta1 beta2") where it is a list of two
+  maps,     // the value becomes that of the option `target`; a list of two values becomes those of two options ("beta1 beta2")
   words,    // the value is one of `words` ("theirs:ours ..."), whose own is that of the option `target`; "*" stands for all
             // others
-  when_on,  // true asks for `target` ("precision=bf16"), false for `words` where nothing else in the file does, or for nothing
-  holds,    // whatever it says is so here, or does not change what is computed: `target` says why
-  holds_for,  // so here for the values in `words`; of another, `target` says what to do
-  refused     // `target` says why; not where the option `words` is given on the command line or in the environment
+  when_on,  // true gives `target` ("precision=bf16"); false gives `words` unless another key of the file sets that option
+  holds,    // any value already holds here, or does not change the results: `target` says why
+  holds_for,  // the values in `words` hold here; for others, `target` says what to do
+  refused     // `target` says why; accepted if the option `words` is given on the command line or in the environment
 };
 
 struct ForeignKey {

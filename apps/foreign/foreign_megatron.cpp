@@ -1,4 +1,4 @@
-// Megatron-LM's arguments, by its arguments.py. What several arguments mean together is settled in foreign_config.cpp.
+// Megatron-LM's arguments, as in its arguments.py. foreign_config.cpp translates combinations of arguments.
 #include "apps/foreign/foreign_keys.hpp"
 
 namespace pipetrain {

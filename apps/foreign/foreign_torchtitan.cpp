@@ -1,4 +1,4 @@
-// torchtitan's job configuration TOML, by its job_config.py. What several keys mean together is settled in foreign_config.cpp.
+// torchtitan's job configuration TOML, as in its job_config.py. foreign_config.cpp translates combinations of keys.
 #include "apps/foreign/foreign_keys.hpp"
 
 namespace pipetrain {
@@ -91,7 +91,7 @@ constexpr ForeignKey torchtitan_table[] = {
     {"checkpoint.exclude_from_loading", holds_for, "checkpoints are loaded whole; leave it out", "[]"},
     {"checkpoint.*", holds, "checkpoints are whole, and the model is saved at the end"},
     {"activation_checkpoint.mode", words, "recompute", "none:none selective:selective full:full"},
-    {"activation_checkpoint.*", holds, "selective has one meaning here: docs/architecture.md"},
+    {"activation_checkpoint.*", holds, "selective has one meaning here: docs/memory.md"},
     {"compile.*", holds, "nothing is compiled at run time"},
     {"comm.*", holds, "a step that makes no progress is ended by --stall-timeout"},
     {"float8.*", refused, "leave it out and give --precision fp8, whose scales --fp8-recipe chooses"},

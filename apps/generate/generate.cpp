@@ -24,7 +24,7 @@ namespace {
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-// What each device would hold. Throws Error also where the machine has too little memory for it.
+// Prints what each device would hold. Throws Error also if the machine has too little memory for it.
 void dry_run_generation(const GenerateOptions& options, const GenerationJob& job, const std::vector<std::string>& notes) {
   std::optional<GenerationEstimate> estimate;
   const auto planned = planned_processes(options.processes, options.devices.kind);
@@ -48,10 +48,10 @@ void tell_speed(std::int64_t tokens, double seconds) {
                          seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0));
 }
 
-// A token is finished as long as its actions complete.
+// A stopped run still finishes a token as long as its actions complete within this time.
 constexpr std::chrono::seconds generation_patience{5};
 
-// Of several processes, which all end when one is asked to stop.
+// A printer for a run of several processes, which all end when one is asked to stop.
 class StoppablePrinter : public TextPrinter {
  public:
   using TextPrinter::TextPrinter;
@@ -65,12 +65,12 @@ void generate(Generator& generator, const OpenPrompts& open, TextPrinter& printe
     tell_speed(printer.tokens(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
-// Who waits for whom, in the whole run.
+// Prints which stage waits for which, in the whole run.
 void answer_generation(Generator& generator) {
   for (const auto& line : generator.waiting()) print_beside_progress(line);
 }
 
-// Returns the exit status.
+// Runs process 0. Returns the exit status.
 int lead(Generator& generator, const GenerateOptions& options, const OpenPrompts& open, JoinedRun* joined) {
   if (!joined) {
     TextPrinter printer(options.prompts, open.prompts, open.tokenizer.get(), options.json);
@@ -88,7 +88,7 @@ int lead(Generator& generator, const GenerateOptions& options, const OpenPrompts
   } catch (const RunFailed&) {
     throw;
   } catch (const Error&) {
-    generator.abort(std::current_exception());  // so that the others tell it too
+    generator.abort(std::current_exception());  // so that the other processes report it too
     throw;
   }
   if (stop_signal() == 0) return 0;
@@ -96,14 +96,14 @@ int lead(Generator& generator, const GenerateOptions& options, const OpenPrompts
   return stop_signal_status();
 }
 
-// What a process other than the first does. Returns the exit status.
+// Runs a process other than the first. Returns the exit status.
 int follow_generation(Generator& generator, JoinedRun& joined) {
   const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_generation(generator); });
   generator.follow();
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
 
-// Tells of it. Returns the exit status; where threads still run, which cannot be joined, the process ends here.
+// Reports the failure. Returns the exit status; if threads still run, which cannot be joined, ends the process here.
 int failed(const RunFailed& failure, const GenerateOptions& options, const JoinedRun* joined) {
   const int status = tell_failed_run(failure, joined, options.processes.stop_grace);
   if (failure.everything_stopped()) return status;

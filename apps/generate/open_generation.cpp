@@ -79,7 +79,7 @@ GenerationJob make_job(const GenerateOptions& options, const OpenPrompts& open) 
   return job;
 }
 
-// How much the prompts of process 0 take, for all.
+// Shares the lengths of process 0's prompts with all processes.
 void share_sizes(JoinedRun& joined, GenerationJob& job) {
   std::istringstream sizes(joined.from_first("what the prompts take", fmt::format("{} {}", job.sequences, job.positions)));
   sizes >> job.sequences >> job.positions;

@@ -1,4 +1,4 @@
-// From the options of a generation to what a Generator runs.
+// Turns the options of a generation into the job that a Generator runs.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace pipetrain {
 
-// What the options name, opened: in process 0 of several only, but for the model.
+// The opened files that the options name. Processes other than process 0 have the model only.
 struct OpenPrompts {
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;  // null: bytes are tokens
@@ -24,11 +24,12 @@ struct OpenPrompts {
   Decoding decoding;
 };
 
-// The process among those of its run, which all have joined; null where it is alone, and for a dry run. Throws Error.
+// Joins this process with the others of its run, and waits for all of them; null if it is alone, and for a dry run.
+// Throws Error.
 std::unique_ptr<JoinedRun> join_run(const GenerateOptions& options);
 
-// The job, but without weights for a dry run. Over several processes (`joined` is not null) all return, or all throw. Throws
-// Error; adds to `notes`.
+// Makes the job, without weights for a dry run. Over several processes (`joined` is not null) all return, or all throw.
+// Throws Error; adds to `notes`.
 GenerationJob open_job(const GenerateOptions& options, JoinedRun* joined, OpenPrompts& open, std::vector<std::string>& notes);
 
 }  // namespace pipetrain

@@ -10,7 +10,7 @@
 namespace pipetrain {
 namespace {
 
-// To stdout, at once: what cannot be written ends the run.
+// Writes to stdout at once; a failed write ends the run.
 void write_out(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
   throw std::system_error(errno, std::generic_category(), "stdout");

@@ -1,4 +1,4 @@
-// What generate writes to stdout.
+// Prints the output of generate to stdout.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace pipetrain {
 
-// Prints the prompts' texts in their order: that of the first that has not ended as it comes, others when it is their turn; as
-// JSON a line for each, once it has ended.
+// Prints the prompts' texts in order: the text of the first unfinished prompt as it arrives, the others in their turn.
+// As JSON it prints a line for each prompt once it has ended.
 class TextPrinter : public DecodingEvents {
  public:
   using Ids = std::vector<std::int32_t>;
 
-  // Of each prompt its ids. The prompts and the tokenizer (null: bytes are tokens) outlive it.
+  // ids: those of each prompt. The prompts and the tokenizer (null: bytes are tokens) must outlive this object.
   TextPrinter(const std::vector<Prompt>& prompts, const std::vector<Ids>& ids, const Tokenizer* tokenizer, bool json);
 
   std::int64_t tokens() const { return tokens_; }
 
-  // Throw std::system_error where stdout cannot be written: nobody would read the rest either.
+  // Throw std::system_error if stdout cannot be written, since nobody would read the rest either.
   void token(std::size_t prompt, std::int32_t id) override;
   void ended(std::size_t prompt, SequenceEnd how) override;
 
  private:
   struct Answer {
     TextStream stream;
-    std::string text;  // that has not been printed
+    std::string text;  // not yet printed
     std::int64_t tokens = 0;
     std::optional<SequenceEnd> end;
   };
@@ -43,7 +43,7 @@ class TextPrinter : public DecodingEvents {
   const std::vector<Prompt>& prompts_;
   bool json_;
   std::vector<Answer> answers_;
-  std::size_t next_ = 0;  // to print
+  std::size_t next_ = 0;  // the prompt to print
   std::int64_t tokens_ = 0;
 };
 

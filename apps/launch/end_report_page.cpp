@@ -21,9 +21,9 @@ namespace {
 
 constexpr std::size_t longest_page = std::size_t{4} << 20;
 
-// Null where another run writes the page by now.
+// Returns null if another run already writes the page.
 std::unique_ptr<OutputLock> lock_page(const OutputTarget& target) {
-  std::vector<std::string> no_locks;  // told when the run began
+  std::vector<std::string> no_locks;  // reported when the run began
   try {
     return OutputLock::of_file("report", target, no_locks);
   } catch (const Error&) {

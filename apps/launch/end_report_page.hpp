@@ -1,4 +1,4 @@
-// The page of --report of a run whose process 0 could not write its end, because it was killed.
+// Completes the --report page of a run whose process 0 was killed before it could write the end.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pipetrain {
 
-// Writes the cause into the page where it says that the run goes on. Leaves alone what was written before `since` (seconds
-// since 1970), what another run holds by now, and streams. What cannot be written is told in a note.
+// Writes the cause into the page if it says that the run goes on. Leaves a page alone that was written before `since` (seconds
+// since 1970), that another run has taken over, or that is a stream. If the page cannot be written, prints a note.
 void end_report_page(const std::filesystem::path& report, std::int64_t since, const LaunchCause& cause);
 
 }  // namespace pipetrain

@@ -18,8 +18,8 @@ void print_who_waited(const RunFailed& failure, const JoinedRun* joined) {
   for (const auto& line : failure.waiting()) print_note(line);
 }
 
-// A launcher sends a signal to all processes, and SIGKILL a grace later, give or take how late each process hears of either.
-// One that ends a run because a process has gone sends the signal after the loss, which is noticed at once.
+// A launcher sends a signal to all processes, and SIGKILL about a grace later. A launcher that ends a run because a
+// process has gone sends the signal after the loss, which the other processes notice at once.
 bool is_killed_by_launcher(const RunFailed& failure, std::optional<std::chrono::seconds> grace) {
   constexpr std::chrono::milliseconds least_grace{1000}, early{500};
   if (!grace || stop_signal() == 0 || !failure.process_lost()) return false;

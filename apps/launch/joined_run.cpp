@@ -17,7 +17,7 @@ namespace pipetrain {
 
 namespace {
 
-// What went wrong in a process, for the others; empty bytes where nothing did.
+// Encodes a process's error for the others; empty bytes if it has none.
 Bytes encode(const Error& error) {
   WireWriter writer;
   writer.number(error.kind());
@@ -104,7 +104,7 @@ void JoinedRun::ask_to_stop(int signal) noexcept {
   for (int process = 1; process < control().processes(); ++process) control().send(process, Channel::run, writer.data());
 }
 
-// On the control plane's thread. Process 0 tells all the others when it acts on the signal.
+// Called on the control plane's thread. When process 0 acts on the signal, it tells all others.
 void JoinedRun::on_message(std::span<const std::byte> message) {
   if (message.size() != sizeof(std::int32_t)) return;
   const auto signal = WireReader(message).number<std::int32_t>();

@@ -32,7 +32,7 @@ namespace pipetrain {
 
 namespace {
 
-// 128 bits that nobody can guess.
+// Returns 128 bits that nobody can guess.
 std::string random_token() {
   std::array<unsigned char, 16> bytes;
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
@@ -42,13 +42,13 @@ std::string random_token() {
   return token;
 }
 
-// What is launched: its processes are given the same options.
+// The program that is launched; all its processes get the same options.
 struct Launched {
-  std::string file;                // of another program than this one
-  std::vector<std::string> words;  // of its command line
+  std::string file;                // set if it is another program than this one
+  std::vector<std::string> words;  // its command line
   MeshShape shape;                 // of its ranks
   LaunchOptions launch;
-  std::function<void(const LaunchCause&)> tell_end;  // of a run that has not gone well and is not started again; may be null
+  std::function<void(const LaunchCause&)> tell_end;  // called for a run that failed and is not started again; may be null
 };
 
 std::vector<std::string> words_of(const char* command, const std::vector<std::string>& arguments) {
@@ -68,18 +68,18 @@ LaunchPlan plan_of(const Launched& launched, const std::optional<HeldPort>& port
   const MasterAddress master = launch.master.value_or(MasterAddress{});
   plan.host = master.host;
   plan.port = port ? port->port() : master.port;
-  // Launches on several hosts cannot agree on one of their own.
+  // Launches on several hosts cannot agree on a token of their own.
   plan.token = launch.token.empty() && launch.nnodes == 1 ? random_token() : launch.token;
   return plan;
 }
 
-// What would end the same way each time is not tried again.
+// A run that would end the same way each time is not started again.
 bool may_start_again(const LaunchCause& cause) {
   return stop_signal() == 0 && cause.kind != ErrorKind::input && cause.kind != ErrorKind::numeric &&
          cause.kind != ErrorKind::aborted && cause.kind != ErrorKind::unavailable;
 }
 
-// The launches of other hosts have to notice the end first: a process that comes too early would meet the run that ends.
+// Waits until the launches of other hosts have noticed the end: a process that comes too early would meet the ending run.
 void wait_for_other_hosts(const LaunchOptions& launch) {
   constexpr std::chrono::seconds longest_end{5};
   constexpr std::chrono::milliseconds look{50};
@@ -122,7 +122,7 @@ int launch_train(const std::vector<std::string>& arguments, const Environment& e
   const auto& layout = run.train.run.layout;
   const MeshShape shape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
   Launched launched{{}, words_of("train", arguments), shape, run.launch, nullptr};
-  // Process 0, which writes the page, is of the first host.
+  // Process 0, which writes the page, runs on the first host.
   if (const auto& report = run.train.records.report; report && run.launch.node_rank == 0)
     launched.tell_end = [&report, since = std::time(nullptr)](const LaunchCause& cause) {
       end_report_page(*report, since, cause);
@@ -137,7 +137,7 @@ int launch_generate(const std::vector<std::string>& arguments, const Environment
       {{}, words_of("generate", arguments), {.pp = run.generate.pp, .tp = run.generate.tp}, run.launch, nullptr});
 }
 
-// Takes the word out of the arguments, wherever it stands that is no option's value. What else is wrong is for the command.
+// Removes the word "generate" from the arguments, wherever it is not an option's value. The command reports other mistakes.
 bool take_generate(std::vector<std::string>& arguments) {
   std::vector<OptionSpec> either = generate_option_table();
   either.insert(either.end(), train_option_table().begin(), train_option_table().end());

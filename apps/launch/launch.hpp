@@ -1,4 +1,4 @@
-// `pipetrain launch`: a run of several processes on this host, alone or with those of other hosts.
+// `pipetrain launch` starts the processes of a run on this host, alone or together with launches on other hosts.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// Returns the exit status: that of the first cause, where the run has failed. Throws Error.
+// Returns the exit status: that of the first cause, if the run has failed. Throws Error.
 int run_launch(const std::vector<std::string>& arguments, const Environment& environment);
 
 std::string launch_help();

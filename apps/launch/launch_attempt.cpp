@@ -15,11 +15,11 @@ namespace pipetrain {
 
 namespace {
 
-// Processes that a signal goes to, as a handler may read them.
+// The processes that receive signals, in a form that a signal handler may read.
 constexpr std::size_t most_launched = 4096;
 std::array<std::atomic<pid_t>, most_launched> signalled;
 
-// Who waits for whom in the whole run is known to the first; the others would tell the same.
+// The first process knows which stage waits for which in the whole run; the others would report the same.
 void pass_on(int number) {
   const int error = errno;
   for (const auto& entry : signalled) {
@@ -31,9 +31,9 @@ void pass_on(int number) {
   errno = error;
 }
 
-// Each notices the end of the others by itself. A step in which actions hang is given up after 10 s.
+// Each process notices the others' end by itself. A step whose actions hang is given up after 10 s.
 constexpr std::chrono::seconds patience_joined{15};
-// Nothing is under way that takes long to end.
+// No process has anything under way that takes long to end.
 constexpr std::chrono::seconds patience_alone{1}, patience_kill{3};
 
 std::string this_host() {
@@ -56,11 +56,11 @@ LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels
     processes_.push_back(std::make_unique<LaunchedProcess>(plan.file, plan.words, place, plan.token));
     signalled[static_cast<std::size_t>(i)] = processes_.back()->id();
   }
-  if (stop_signal() != 0) pass_on(stop_signal());  // it may have come before the last one was there
+  if (stop_signal() != 0) pass_on(stop_signal());  // a signal may have come before the last process was there
 }
 
 LaunchAttempt::~LaunchAttempt() {
-  for (auto& entry : signalled) entry = 0;  // signals go on to nobody until the next attempt
+  for (auto& entry : signalled) entry = 0;  // no process receives signals until the next attempt
 }
 
 void LaunchAttempt::wait_for_news() const {
@@ -76,7 +76,7 @@ bool LaunchAttempt::look() {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (!processes_[i]->running()) continue;
     if (processes_[i]->look()) {
-      signalled[i] = -1;  // its number may be another's soon
+      signalled[i] = -1;  // another process may soon get its number
       ends_.push_back(processes_[i]->end());
     }
     any |= processes_[i]->running();
@@ -88,7 +88,7 @@ bool LaunchAttempt::all_joined() const {
   return foreign_ || std::all_of(processes_.begin(), processes_.end(), [](const auto& process) { return process->joined(); });
 }
 
-// For one of them: the others cannot go on, or, after process 0, have nothing left to do.
+// Returns true if one of them ended so that the others cannot go on, or, after process 0, have nothing left to do.
 bool LaunchAttempt::ended_badly() const {
   return std::any_of(ends_.begin(), ends_.end(), [this](const ProcessEnd& end) {
     return end.status != 0 || end.signal != 0 || (end.process == 0 && !foreign_);

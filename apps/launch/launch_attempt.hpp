@@ -13,20 +13,20 @@
 
 namespace pipetrain {
 
-// What all processes of an attempt are given.
+// The settings that all processes of an attempt get.
 struct LaunchPlan {
-  std::string file;                // of the program that they run; empty: this one
+  std::string file;                // of the program that they run; empty: this program
   std::vector<std::string> words;  // {"pipetrain", "train", "--pp", "2"}
   std::string host;                // of process 0
   std::uint16_t port = 0;
   std::string token;
-  int first = 0, count = 1;  // processes of this host
-  int processes = 1;         // of the run
+  int first = 0, count = 1;  // on this host
+  int processes = 1;         // in the run
   int attempt = 0;
 };
 
-// One at a time. From the first one on, signals that stop this process or ask it who waits for whom go to the processes
-// instead: what was asked for in between is in stop_signal().
+// One at a time. From the first attempt on, signals that stop this process or ask which stage waits for which go to the
+// processes instead; stop_signal() has the signal that asked to stop between attempts.
 class LaunchAttempt {
  public:
   LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels);
@@ -34,23 +34,23 @@ class LaunchAttempt {
   LaunchAttempt(const LaunchAttempt&) = delete;
   LaunchAttempt& operator=(const LaunchAttempt&) = delete;
 
-  // Blocks until all have ended; those that stay behind when the run has ended are ended. The first cause, or nothing when all
-  // went well.
+  // Blocks until all processes have ended; those that remain after the end of the run are ended. Returns the first
+  // cause, or nothing if all went well.
   std::optional<LaunchCause> wait();
 
  private:
   using Clock = std::chrono::steady_clock;
   void wait_for_news() const;
-  bool look();  // whether any runs
+  bool look();  // returns whether any runs
   void end_those_behind();
   bool all_joined() const;
   bool ended_badly() const;
 
   const ProcessLabels& labels_;
-  const bool foreign_;  // they run another program, which does not tell that it has joined, and may end in any order
+  const bool foreign_;  // they run another program, which does not report that it has joined, and may end in any order
   std::vector<std::unique_ptr<LaunchedProcess>> processes_;
   std::vector<ProcessEnd> ends_;           // in order of time
-  std::optional<Clock::time_point> over_;  // since when the run has ended for one of them
+  std::optional<Clock::time_point> over_;  // when the run ended for one of them
 };
 
 }  // namespace pipetrain

@@ -42,7 +42,8 @@ LaunchCause by_signal(const ProcessEnd& end, const Name& name) {
             .restart_helps = true};
   const std::string line = fmt::format("{} was ended by {}{}", name(end.process), signal_name(end.signal), advice(end.signal));
   if (asks_to_stop(end.signal))
-    return {.status = 128 + end.signal, .kind = ErrorKind::aborted, .line = line};  // before it could finish a step
+    // It was killed before it could finish a step.
+    return {.status = 128 + end.signal, .kind = ErrorKind::aborted, .line = line};
   return {.status = 1, .kind = ErrorKind::peer_lost, .line = line};
 }
 
@@ -52,10 +53,10 @@ bool is_own(const ProcessEnd& end) {
 bool is_news(const ProcessEnd& end) { return end.failure.has_value(); }
 bool is_silent(const ProcessEnd& end) { return !end.failure && !end.left_behind && end.status != 0; }
 
-// Statuses of a run that a signal has asked to stop.
+// Returns true for the exit statuses of a run that a signal has asked to stop.
 bool is_stop(const ProcessEnd& end) { return end.status > 128 && asks_to_stop(end.status - 128); }
 
-// Process 0 knows who waited for whom; else who told first.
+// Prefers process 0, which knows which stage waited for which, and else the process that reported first.
 const ProcessEnd* preferred(const std::vector<ProcessEnd>& ends, bool (*fits)(const ProcessEnd&)) {
   const ProcessEnd* found = nullptr;
   for (const ProcessEnd& end : ends)
@@ -66,7 +67,7 @@ const ProcessEnd* preferred(const std::vector<ProcessEnd>& ends, bool (*fits)(co
 }  // namespace
 
 std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int passed_on, const Name& name) {
-  bool stopped = false;  // one of them, by what was passed on, before it could answer
+  bool stopped = false;  // whether the passed-on signal ended a process before it could answer
   for (const ProcessEnd& end : ends) {
     if (end.signal == 0 || end.left_behind) continue;
     if (end.stopped || passed_on == 0 || !asks_to_stop(end.signal)) return by_signal(end, name);
@@ -75,7 +76,7 @@ std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int 
   for (const auto fits : {is_own, is_silent, is_news}) {
     const ProcessEnd* end = preferred(ends, fits);
     if (!end) continue;
-    if (stopped && fits == is_news) break;  // they miss one that was asked to stop
+    if (stopped && fits == is_news) break;  // they miss a process that was asked to stop
     if (end->failure) return LaunchCause{.status = end->status, .kind = *end->failure, .line = end->line};
     if (is_stop(*end)) return LaunchCause{.status = end->status, .kind = ErrorKind::aborted, .line = ""};
     return LaunchCause{.status = end->status,

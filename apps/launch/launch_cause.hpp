@@ -1,4 +1,4 @@
-// Why a run of several processes has ended: the first cause among what all of them tell, or what became of them.
+// Finds why a run of several processes has ended: the first cause among their reports and their ends.
 #pragma once
 
 #include <functional>
@@ -10,32 +10,33 @@
 
 namespace pipetrain {
 
-// How one process ended.
+// The end of one process.
 struct ProcessEnd {
   int process = 0;
-  int status = 0;  // its exit status, where no signal ended it
-  int signal = 0;  // that ended it, or that it was stopped by when the run failed; 0: none
+  int status = 0;  // its exit status, unless a signal ended it
+  int signal = 0;  // the signal that ended it, or that had stopped it when the run failed; 0: none
   bool stopped = false;
   bool left_behind = false;          // pipetrain launch ended it, because the others had ended
-  std::optional<ErrorKind> failure;  // that it told, with its line
+  std::optional<ErrorKind> failure;  // the failure that it reported, with its line
   std::string line;
 };
 
 struct LaunchCause {
   int status = 0;  // the exit status of the whole run
   ErrorKind kind = ErrorKind::peer_lost;
-  std::string line;            // empty: nobody needs to be told; a signal has asked the run to stop
-  bool unsaid = false;         // and no process has said so, because it ended them at once
-  bool restart_helps = false;  // --restart is what to do about it, where it is not on
+  std::string line;            // empty: nothing needs to be reported, because a signal has asked the run to stop
+  bool unsaid = false;         // no process has reported it, because it ended them at once
+  bool restart_helps = false;  // --restart, if it is not on, is the remedy
 };
 
-// `ends` are in order of time. Nothing when all have ended well. In this order of preference: a process that a signal ended or
-// stopped, because nobody but the kernel asked for it; what process 0, or else the first, says of a cause of its own; one that
-// ended without a word; at last, what they say of one that went away, which is on another host. `name` names a process.
+// `ends` are in order of time. Returns nothing if all have ended well. It prefers, in this order: a process that a
+// signal ended or stopped, because nobody but the kernel asked for it; a cause of its own that process 0, or else the
+// first process, reports; a process that ended without a report; finally, reports of a lost process, which is on
+// another host. `name` names a process.
 //
-// `passed_on` is the signal that asked the launch to stop and went on to its processes, 0 where none did. Those that it, or
-// another one that asks to stop, ended have not failed, nor have those who miss them: where nothing else is wrong, the cause
-// has that signal's status and no line.
+// `passed_on` is the signal that asked the launch to stop and was passed on to its processes, or 0. Processes that it,
+// or another signal that asks to stop, ended have not failed, nor have those that miss them: if nothing else is wrong,
+// the cause has that signal's status and no line.
 std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int passed_on,
                                        const std::function<std::string(int)>& name);
 

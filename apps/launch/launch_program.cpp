@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of those that launch takes for itself; the others belong to what it starts.
+// The options that launch takes for itself; the others belong to the program that it starts.
 std::vector<OptionSpec> own_options() {
   std::vector<OptionSpec> table;
   for (const char* name : {"nproc", "nnodes", "node-rank", "master", "token-file"})
@@ -25,7 +25,7 @@ std::vector<OptionSpec> own_options() {
   return table;
 }
 
-// Where the program's name stands, behind own options alone; nothing where something else stands there.
+// Returns the index of the program's name if only launch's own options precede it, else nothing.
 std::optional<std::size_t> place_of_program(const std::vector<OptionSpec>& own, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string_view word = arguments[i];
@@ -42,7 +42,7 @@ bool is_program(const fs::path& path) {
   return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
 }
 
-// Where a shell looks: PATH, or what the system says in its place; an empty folder there is the current one.
+// Searches as a shell does: PATH, or the system's default instead; an empty folder there is the current one.
 std::string find_on_path(const std::string& name, const std::map<std::string, std::string>& environment) {
   const auto path = environment.find("PATH");
   std::string_view rest = path != environment.end() ? std::string_view(path->second) : "/bin:/usr/bin";

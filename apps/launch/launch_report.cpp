@@ -24,7 +24,7 @@ bool is_pipe(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
-// A pipe takes it at once, so that lines of several threads stay whole.
+// A pipe takes a line of this length atomically, so that lines of several threads stay whole.
 std::string ended(std::string_view line) { return std::string(line.substr(0, PIPE_BUF - 1)) + "\n"; }
 
 bool write_line(const std::string& text) {

@@ -1,5 +1,5 @@
-// What a process tells the pipetrain launch that has started it, over a pipe: so that a run of several processes ends with one
-// message, whoever fails.
+// The reports that a process sends over a pipe to the pipetrain launch that started it, so that a run of several
+// processes ends with one message, whichever process fails.
 #pragma once
 
 #include <map>
@@ -11,26 +11,26 @@
 
 namespace pipetrain {
 
-// Names the pipe's descriptor for the process that is started.
+// The variable that gives the started process the pipe's descriptor.
 inline constexpr const char* launch_report_variable = "PIPETRAIN_LAUNCH_REPORT";
 
 // --- in the process that was started; thread-safe ---
-// Takes the pipe, which its own children do not get. Without such a variable the functions below do nothing.
+// Takes the pipe, which the process's own children do not inherit. Without the variable the functions below do nothing.
 void connect_launch_report(const std::map<std::string, std::string>& environment);
-// All processes of the run have met: from now on each learns of the others' end by itself.
+// Reports that all processes of the run have met: from now on each notices the others' end by itself.
 void report_joined();
-// Whether somebody takes the error's line, which then must not be printed.
+// Returns true if launch takes the error's line, which then must not be printed.
 bool report_failure(ErrorKind kind, std::string_view line);
 
-// What report_failure() writes, with its end.
+// Returns the bytes that report_failure() writes, with their line end.
 std::string failure_report(ErrorKind kind, std::string_view line);
 
 // --- in pipetrain launch ---
 struct LaunchReport {
-  std::optional<ErrorKind> failure;  // not given: all have joined
-  std::string line;                  // of the failure
+  std::optional<ErrorKind> failure;  // not set: all have joined
+  std::string line;                  // the failure's line
 };
-// One line of the pipe, without its end; nothing for what is none.
+// Parses one line of the pipe, without its end; returns nothing for any other text.
 std::optional<LaunchReport> parse_launch_report(std::string_view line);
 
 }  // namespace pipetrain

@@ -22,9 +22,9 @@ namespace pipetrain {
 namespace {
 
 constexpr const char* passed_token_variable = "PIPETRAIN_TOKEN";
-constexpr const char* ucx_backtraces = "UCX_HANDLE_ERRORS";  // of processes that a signal ends; launch names those
+constexpr const char* ucx_backtraces = "UCX_HANDLE_ERRORS";  // for processes that a signal ends; launch reports those
 
-// What the child is told in place of what this process was told.
+// Returns this process's environment with the child's place instead of its own.
 std::vector<std::string> child_environment(const LaunchPlace& place, const std::string& token, int report) {
   std::vector<std::string> entries = {fmt::format("{}={}", launch_variable, launch_variable_value(place)),
                                       fmt::format("{}={}", launch_report_variable, report),
@@ -44,8 +44,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-// Signals are as this process was given them: what it hears itself has its default meaning, what it ignores stays ignored. Only
-// the question who waits for whom must not end a child that cannot answer yet.
+// Restores the signals that this process was given: those that it handles itself get their default action, those that it
+// ignores stay ignored. But the signal that asks which stage waits for which must not end a child that cannot answer yet.
 void reset_signals(const sigset_t& mask) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGBUS, SIGABRT}) {
     struct sigaction action {};
@@ -61,15 +61,15 @@ void reset_signals(const sigset_t& mask) {
 struct LaunchedProcess::Start {
   const char* file;
   std::vector<std::string> words, environment;
-  int report;              // the end of the pipe that the child writes to
-  std::string no_program;  // what it reports there where the file cannot be run
+  int report;              // the child's end of the pipe
+  std::string no_program;  // the report for a file that cannot be run
 };
 
-// After fork() in a process of several threads: only what is safe in a signal handler.
+// Runs after fork() in a process of several threads, so it may call async-signal-safe functions only.
 void LaunchedProcess::become(const Start& how, char* const* words, char* const* environment, pid_t parent,
                              const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);  // it has ended already
+  if (::getppid() != parent) ::_exit(1);  // the parent has ended already
   ::fcntl(how.report, F_SETFD, 0);
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
@@ -127,7 +127,7 @@ void LaunchedProcess::signal(int number) const {
 }
 
 void LaunchedProcess::end_by(int number) {
-  if (!end_.stopped) end_.left_behind = true;  // one that was stopped is the cause, whoever ends it
+  if (!end_.stopped) end_.left_behind = true;  // a stopped process is the cause, whoever ends it
   signal(number);
 }
 

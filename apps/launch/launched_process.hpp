@@ -1,4 +1,4 @@
-// One process that pipetrain launch has started: with a place of its own in the run.
+// A process that pipetrain launch has started, with its own place in the run.
 #pragma once
 
 #include <signal.h>
@@ -13,28 +13,29 @@
 
 namespace pipetrain {
 
-// Not thread-safe. Must be made on a thread that lives as long as this process: with it the kernel ends the child (SIGKILL).
+// Not thread-safe. Must be made on a thread that lives as long as this process: when that thread ends, the kernel kills
+// the child.
 class LaunchedProcess {
  public:
-  // Runs the program in this file, or this very program where it is empty, told its place and the run's token by the
-  // environment. It is of this process's group, so that a terminal's signals reach it; its stdin is empty. Throws
+  // Runs the program in this file, or this very program if it is empty; the environment tells it its place and the
+  // run's token. It belongs to this process's group, so that a terminal's signals reach it; its stdin is empty. Throws
   // Error(unavailable).
   LaunchedProcess(const std::string& file, const std::vector<std::string>& words, const LaunchPlace& place,
                   const std::string& token);
-  // Ends the process where it has not ended.
+  // Ends the process if it has not ended.
   ~LaunchedProcess();
   LaunchedProcess(const LaunchedProcess&) = delete;
   LaunchedProcess& operator=(const LaunchedProcess&) = delete;
 
   pid_t id() const { return id_; }
-  bool joined() const { return joined_; }  // it has said so
+  bool joined() const { return joined_; }  // whether it has reported so
   bool running() const { return id_ > 0; }
   bool stopped() const { return end_.stopped; }
   int report_pipe() const { return pipe_; }
-  // How it ended, or stands: only signal and stopped count of one that has not.
+  // Its end. While it has not ended, only signal and stopped are valid.
   const ProcessEnd& end() const { return end_; }
 
-  // Reads what it tells and looks whether it has ended or was stopped. Never blocks. Returns whether it has just ended.
+  // Reads its reports and checks whether it has ended or was stopped. Never blocks. Returns true if it has just ended.
   bool look();
   void signal(int number) const;
   // Sends a signal that ends it, because the others have ended.

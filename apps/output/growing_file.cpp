@@ -16,8 +16,8 @@ namespace pipetrain {
 
 namespace {
 
-// Whether a line's worth of bytes can be written behind `end`, in place of what is there or at the end of the file; they are
-// cut off again.
+// Returns true if a line's worth of bytes can be written at `end`, over the present bytes or at the end of the file;
+// the bytes are cut off again.
 bool has_room(int fd, off_t end) {
   const std::string line(512, ' ');
   const off_t size = ::lseek(fd, 0, SEEK_END);
@@ -35,7 +35,7 @@ bool has_room(int fd, off_t end) {
 GrowingFile::GrowingFile(std::string option, std::filesystem::path path, const KeptEnd& kept)
     : option_(std::move(option)), path_(std::move(path)) {
   const OutputTarget target = output_target(option_, path_);
-  if (target.is_stream()) {  // which has no end to go on from
+  if (target.is_stream()) {  // a stream has no end to continue from
     stream_.emplace(option_, target);
     return;
   }
@@ -63,7 +63,7 @@ void GrowingFile::lock() {
     print_note(fmt::format("--{} {}: the file system has no locks ({}); see that no other run writes there", option_,
                            path_.string(), std::strerror(errno)));
   if (found != OpenFileLock::held_by_another) return;
-  created_.clear();  // it is the other's
+  created_.clear();  // another run owns it
   close();
   throw Error(ErrorKind::input, {option_, path_.string()},
               "another run is writing there; wait until it ends, or give another file");
@@ -96,7 +96,7 @@ void GrowingFile::write(std::string_view bytes) {
       const std::string why = std::strerror(errno);
       const off_t here = ::lseek(fd_, 0, SEEK_CUR);
       if (here >= 0 && ::ftruncate(fd_, here - static_cast<off_t>(done)) != 0) {
-        // Nothing better can be done: whoever reads the file finds that its end is unfinished.
+        // Nothing better can be done: a reader of the file finds that its end is unfinished.
       }
       throw Error(ErrorKind::input,
                   fmt::format("--{} {}: cannot be written ({}); make room or give another file", option_, path_.string(), why));

@@ -24,13 +24,13 @@ namespace {
 constexpr std::string_view draft_suffix = ".partial";
 
 SignalSafeLock unfinished_lock;
-// Temporaries that are there now. Never destroyed: a signal's handler may look until the process has ended.
+// The temporary files that exist now. Never destroyed, because a signal handler may read it until the process has ended.
 std::set<fs::path>& unfinished = *new std::set<fs::path>;
 
-// Beside its target, with the process that writes it.
+// Returns the draft's path, next to its target and with the number of this process.
 fs::path draft_of(const fs::path& target) { return fmt::format("{}.{}{}", target.string(), ::getpid(), draft_suffix); }
 
-// The process that writes this draft of `target`; 0 where the name is not that of one.
+// Returns the process that writes this draft of `target`; 0 if the name is not a draft's.
 pid_t writer_of(std::string_view name, const std::string& target) {
   if (!name.starts_with(target + ".") || !name.ends_with(draft_suffix)) return 0;
   name.remove_prefix(target.size() + 1);
@@ -41,8 +41,8 @@ pid_t writer_of(std::string_view name, const std::string& target) {
   return error == std::errc() && end == name.data() + name.size() && process > 0 ? process : 0;
 }
 
-// Drafts of `target` that killed processes left behind: no process of their number lives here. One that another host writes at
-// this moment looks the same; that run then fails with a line, and this one's file stands.
+// Removes drafts of `target` that killed processes left: no process of their number lives on this host. A draft that
+// another host writes at this moment looks the same; that run then fails with an error, and this one's file is kept.
 void remove_abandoned_drafts(const fs::path& target) {
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   std::error_code error, ignored;
@@ -58,7 +58,7 @@ void write_stream(const std::string& option, const OutputTarget& target, const s
   OutputStream stream(option, target);
   OutputStreamBuffer buffer(stream);
   std::ostream out(&buffer);
-  out.exceptions(std::ios::badbit);  // so that the stream's own error comes out
+  out.exceptions(std::ios::badbit);  // so that the stream's own error is thrown
   write(out);
   out.flush();
 }

@@ -1,4 +1,4 @@
-// Files that a command writes at its end: all of them whole, or none.
+// Files that a command writes at its end: either all of them whole, or none.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 
 namespace pipetrain {
 
-// Collects files beside their targets, as NAME.PID.partial, and puts them in place together; links that lead to a target stay.
-// What was not put in place is removed again; what a killed process left goes when the same file is written next on the same
-// host. Streams (apps/output/output_target.hpp) are written to at once.
+// Collects files next to their targets, as NAME.PID.partial, and renames all of them at the end; links that lead to a
+// target stay. Files that were not renamed are removed again; those of a killed process are removed when the same file
+// is next written on the same host. Streams (apps/output/output_target.hpp) are written to at once.
 class OutputFiles {
  public:
   OutputFiles() = default;
@@ -19,7 +19,8 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
   ~OutputFiles();
 
-  // `option`, such as "svg", is named in errors. Throws Error(input) when it cannot be written, Error(aborted) as OutputStream.
+  // `option`, such as "svg", is named in errors. Throws Error(input) if the file cannot be written, Error(aborted) as
+  // OutputStream.
   void add(const std::string& option, const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
   void put_in_place();
 
@@ -31,9 +32,9 @@ class OutputFiles {
   std::vector<File> files_;
 };
 
-// Removes what all OutputFiles of the process have written and not yet put in place: for who ends the process beside the thread
-// that writes. No file can be added or put in place afterwards: whoever tries waits for that end. Async-signal-safe, as
-// SignalSafeLock::lock_for_good() is; where that gives up, nothing is removed.
+// Removes all files that OutputFiles of this process have written but not yet renamed. It is for a thread or handler
+// that ends the process while another thread writes. No file can be added or renamed afterwards: a thread that tries
+// waits for the end. Async-signal-safe, as SignalSafeLock::lock_for_good() is; if that gives up, nothing is removed.
 void remove_unfinished_outputs();
 
 }  // namespace pipetrain

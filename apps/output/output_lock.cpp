@@ -34,7 +34,7 @@ struct flock write_lock_of_whole_file() {
   return range;
 }
 
-// Nothing where the kernel does not know it: it is on another host, or in another container.
+// Returns nothing if the kernel does not know the process, because it is on another host or in another container.
 std::string process_holding(int descriptor) {
   struct flock range = write_lock_of_whole_file();
   const bool known = ::fcntl(descriptor, F_GETLK, &range) == 0 && range.l_type != F_UNLCK && range.l_pid > 0;
@@ -89,7 +89,7 @@ void OutputLock::fail_write(const std::string& reason, int error) const {
                                                         place_.option, place_.shown.string(), reason));
 }
 
-// False when another run that was ending removed the file or the folder meanwhile.
+// Returns false if another run that was ending has removed the file or the folder meanwhile.
 bool OutputLock::take(std::vector<std::string>& notes) {
   std::error_code error;
   const std::vector<fs::path> made = make_folders(place_.folder, error);
@@ -112,7 +112,7 @@ bool OutputLock::take(std::vector<std::string>& notes) {
   return true;
 }
 
-// A run that ends removes the file: what was opened before and locked after is no longer the one that others see.
+// A run that ends removes the file, so a file that was opened before that and locked after it is not the one that others see.
 bool OutputLock::is_there() const noexcept {
   struct stat opened {
   }, there{};
@@ -122,7 +122,7 @@ bool OutputLock::is_there() const noexcept {
 
 void OutputLock::check() const {
   if (is_there()) return;
-  // A file system that fails for a moment has not lost the folder: what is written there says what is wrong.
+  // A file system that fails for a moment has not lost the folder; a write there will report the failure.
   struct stat there {};
   if (::stat(place_.file.c_str(), &there) != 0 && errno != ENOENT && errno != ENOTDIR) return;
   throw Error(ErrorKind::unavailable, {place_.option, place_.shown.string()},

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int most_links = 40;  // as the kernel follows
+constexpr int most_links = 40;  // the kernel's limit
 constexpr int reader_look_ms = 50;
 constexpr std::chrono::seconds patience_after_signal{2};
 
@@ -36,13 +36,13 @@ constexpr std::chrono::seconds patience_after_signal{2};
 
 fs::path folder_of_output(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-// Links there lead to open files, wherever their text says that those lie.
+// Links in /proc lead to open files, whatever their text says.
 bool is_in_proc(const fs::path& path) {
   struct statfs system {};
   return ::statfs(folder_of_output(path).c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
-// The number of this process's descriptor that the name stands for.
+// Returns the number of this process's descriptor that the name stands for.
 std::optional<int> own_descriptor(const fs::path& path) {
   struct stat folder {
   }, own{};
@@ -57,7 +57,7 @@ std::optional<int> own_descriptor(const fs::path& path) {
   return {};
 }
 
-// Ends the wait of a run that has been asked to stop.
+// Limits how long a run that has been asked to stop waits.
 class Patience {
  public:
   bool is_over() {
@@ -99,13 +99,13 @@ OutputTarget output_target(const std::string& option, const fs::path& path) {
     std::error_code error;
     const fs::path next = fs::read_symlink(at, error);
     if (error) fail_write(option, path, error.value());
-    at = folder_of_output(at) / next;  // an absolute one replaces the folder
+    at = folder_of_output(at) / next;  // an absolute link replaces the folder
   }
   fail_write(option, path, ELOOP);
 }
 
 OutputStream::OutputStream(std::string option, const OutputTarget& target) : option_(std::move(option)), path_(target.path) {
-  // One that is open is shared with whoever else writes there: position and mode stay theirs.
+  // An open descriptor is duplicated, so that its position and mode stay shared with other writers.
   fd_ = target.descriptor ? ::fcntl(*target.descriptor, F_DUPFD_CLOEXEC, 3) : open_for_reader(path_);
   if (fd_ >= 0 && (::fcntl(fd_, F_GETFL) & O_ACCMODE) == O_RDONLY) {
     ::close(fd_);
@@ -117,7 +117,7 @@ OutputStream::OutputStream(std::string option, const OutputTarget& target) : opt
 
 OutputStream::~OutputStream() { ::close(fd_); }
 
-// A pipe for writing only: as a reader of its own the run would wait for ever once the other one has gone.
+// Opens a pipe for writing only: as a reader of its own the run would wait for ever once the other reader has gone.
 int OutputStream::open_for_reader(const fs::path& path) const {
   for (Patience patience;;) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -130,7 +130,7 @@ int OutputStream::open_for_reader(const fs::path& path) const {
 void OutputStream::write(std::string_view bytes) {
   Patience patience;
   while (!bytes.empty()) {
-    // A pipe that is ready has room for so much, so that this does not block even where the descriptor would.
+    // A pipe that is ready has room for this many bytes, so the write does not block even if the descriptor is blocking.
     pollfd ready{fd_, POLLOUT, 0};
     const int found = ::poll(&ready, 1, reader_look_ms);
     if (found < 0 && errno != EINTR) fail_write(option_, path_, errno);

@@ -1,4 +1,4 @@
-// Where the path of an output option leads, and how what is no regular file is written to.
+// Resolves the path of an output option, and writes to outputs that are not regular files.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@
 
 namespace pipetrain {
 
-// A regular file, there or to be made, can be replaced by a draft. Everything else is a stream: a pipe, terminal, device or
-// socket, and every open descriptor under /proc, whatever it was opened on (/dev/stdout is such a link). A stream is written to
-// as it is, from where it stands; nothing is ever put in its place.
+// A regular file, existing or not, can be replaced by a draft. Everything else is a stream: a pipe, terminal, device or
+// socket, and every open descriptor under /proc, whatever it was opened on (/dev/stdout is such a link). A stream is
+// written to from its current position and is never replaced.
 struct OutputTarget {
-  std::filesystem::path path;     // as it was given, for messages
-  std::filesystem::path file;     // of a regular file, with all links followed: the links stay. Empty for a stream.
-  std::optional<int> descriptor;  // of a stream that this process has open already, such as 1 for /dev/stdout
+  std::filesystem::path path;     // as given, for messages
+  std::filesystem::path file;     // a regular file's, with all links followed, so that the links stay. Empty for a stream.
+  std::optional<int> descriptor;  // set for a stream that this process has open already, such as 1 for /dev/stdout
   bool is_stream() const { return file.empty(); }
 };
 
-// Touches nothing. Throws Error(input) with `option`, such as "svg", for a folder, a socket's name, or a circle of links.
+// Changes nothing. Throws Error(input) with `option`, such as "svg", for a folder, a socket's name, or a circle of links.
 OutputTarget output_target(const std::string& option, const std::filesystem::path& path);
 
-// Throws the Error(input) for an output that cannot be written, for the reason `error` (errno).
+// Throws the Error(input) for an output that cannot be written; `error` (errno) gives the reason.
 [[noreturn]] void fail_write(const std::string& option, const std::filesystem::path& path, int error);
 
-// A stream open for writing. Waits for a reader, and for a reader that has fallen behind, as long as it takes; after the first
-// SIGINT, SIGTERM or SIGHUP for two seconds, and then throws Error(aborted). Other failures are Error(input). Not thread-safe.
+// A stream open for writing. Waits for a reader, and for a slow reader, as long as needed; after the first SIGINT, SIGTERM or
+// SIGHUP it waits for two seconds more, and then throws Error(aborted). Other failures are Error(input). Not thread-safe.
 class OutputStream {
  public:
   OutputStream(std::string option, const OutputTarget& target);
@@ -38,7 +38,7 @@ class OutputStream {
   OutputStream& operator=(const OutputStream&) = delete;
   ~OutputStream();
 
-  // With the system when it returns.
+  // The bytes have reached the system when this returns.
   void write(std::string_view bytes);
 
  private:
@@ -49,7 +49,7 @@ class OutputStream {
   int fd_ = -1;
 };
 
-// Writes to an OutputStream through a std::ostream, which throws what the stream throws.
+// Writes to an OutputStream through a std::ostream; the stream's exceptions pass through.
 class OutputStreamBuffer : public std::streambuf {
  public:
   explicit OutputStreamBuffer(OutputStream& stream);

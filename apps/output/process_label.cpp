@@ -9,7 +9,7 @@ namespace pipetrain {
 
 namespace {
 
-// "stage 1", "stages 0-1", or nothing where there is only one.
+// Returns "stage 1", "stages 0-1", or nothing if there is only one.
 std::string range(const char* one, const Mesh& mesh, const std::vector<int>& ranks, Axis axis) {
   if (mesh.shape()[axis] == 1) return "";
   int first = mesh.shape()[axis], last = 0;

@@ -15,9 +15,9 @@ void print_saved_result(const std::string& line, const std::filesystem::path& pl
   errno = 0;
   if (std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fflush(stdout) == 0) return;
   const int reason = errno;
-  ::__fpurge(stdout);  // else the end of the program would try again, and fail
+  ::__fpurge(stdout);  // otherwise the program would try again at its end, and fail
   std::clearerr(stdout);
-  if (reason == EPIPE) return;  // its reader wanted no more
+  if (reason == EPIPE) return;  // the reader has gone
   print_note(fmt::format("stdout: the line of the result cannot be written{}; the result is whole in {}",
                          reason != 0 ? fmt::format(" ({})", std::strerror(reason)) : "", place.string()));
 }

@@ -1,4 +1,4 @@
-// What a command prints whose results are in files.
+// Prints the last line of a command whose results are in files.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace pipetrain {
 
-// Prints the line on stdout at once. Where it cannot be written, a note says so, with the place where the results are: the
-// command has done what it was asked for.
+// Prints the line on stdout at once. If that fails, prints a note with the path of the results, since the command
+// itself has succeeded.
 void print_saved_result(const std::string& line, const std::filesystem::path& place);
 
 }  // namespace pipetrain

@@ -23,7 +23,7 @@ constexpr std::size_t longest_word = 200, longest_line = 1000;
 constexpr int pipe_look_ms = 50, pipe_patience_ms = 2000;
 std::string line_begin;
 
-// Bytes of the character that the text begins with; 0 where it begins with none, or with one that controls a terminal.
+// Returns the bytes of the character that the text begins with; 0 for an invalid one, or one that controls a terminal.
 std::size_t printable_size(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
   const bool controls = first < 0x20 || first == 0x7f || (first == 0xc2 && text.size() > 1 && (text[1] & 0xe0) == 0x80);
@@ -42,13 +42,13 @@ std::string escaped(std::string_view text) {
 
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
-// Whether stderr has room for what a pipe takes at once.
+// Returns true if stderr has room for as many bytes as a pipe takes atomically.
 bool is_ready(int wait_ms) {
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
   return ::poll(&ready, 1, wait_ms) > 0;
 }
 
-// Waits for a reader, but for one that has kept a stopping run for long.
+// Waits for a reader, unless it has delayed a stopping run for long already.
 bool wait_until_ready() {
   static std::atomic<int> waited{0};
   while (!is_ready(waited < pipe_patience_ms ? pipe_look_ms : 0)) {

@@ -1,5 +1,6 @@
-// What the program says on stderr. Nothing is left to do where that cannot be written: a lost line fails nothing. None of these
-// keeps a run that was asked to stop (apps/signals/signals.hpp): where nobody reads stderr, text is dropped two seconds later.
+// Prints the program's messages on stderr. A message that cannot be written is dropped, and no command fails for it.
+// None of these functions delays a run that was asked to stop (apps/signals/signals.hpp): if nobody reads stderr, text
+// is dropped after two seconds.
 #pragma once
 
 #include <string>
@@ -9,26 +10,27 @@
 
 namespace pipetrain {
 
-// The text as one line for a person: control characters and bytes that are not UTF-8 as escapes (\n, \x1b), and in place of
-// what is longer than anybody reads, the middle of words of more than 200 characters and of lines of more than 1000, "...".
+// Returns the text as one line for a person: control characters and bytes that are not UTF-8 become escapes (\n, \x1b),
+// and "..." replaces the middle of words of more than 200 characters and of lines of more than 1000.
 std::string one_line(std::string_view text);
 
-// UTF-8 with "..." for its middle where it has more than `most` characters.
+// Returns UTF-8 with "..." for its middle if it has more than `most` characters.
 std::string shortened(std::string_view text, std::size_t most);
 
-// The contract's one line, whatever the text holds; pipetrain launch gets it instead, where it has started this process.
+// Prints the documented line for an error, whatever the text holds; if pipetrain launch has started this process,
+// launch gets it instead.
 void print_error(std::string_view text, ErrorKind kind = ErrorKind::internal);
 
-// What lines begin with from now on, so that those of several processes can be told apart: "[rank 1] ". Before other threads
-// print.
+// Sets the beginning of all further lines, "[rank 1] ", which tells the lines of several processes apart. Call it
+// before other threads print.
 void set_line_begin(std::string begin);
 
 void print_note(std::string_view line);
 
-// From another thread than the progress line's, which the next step draws anew. Never waits.
+// For threads other than the one of the progress line, which the next step redraws. Never waits.
 void print_beside_progress(std::string_view line);
 
-// As it is.
+// Writes the text unchanged.
 void write_to_stderr(std::string_view text);
 
 }  // namespace pipetrain

@@ -2,7 +2,7 @@
 
 namespace pipetrain {
 
-// Columns of the terminal that stdout goes to; 80 where it goes elsewhere.
+// Returns the columns of stdout's terminal; 80 if stdout is not a terminal.
 int terminal_width();
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// A moment of a replayed run, for people.
+// Describes a moment of a replayed run, for people.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// A line for each stage (what it runs, what it waits for) and for each queue (who holds which of its slots).
+// Returns a line for each stage (what it runs, what it waits for) and for each queue (which side holds which of its slots).
 std::string moment_text(const schedules::Replay& replay);
 
 }  // namespace pipetrain

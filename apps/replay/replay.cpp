@@ -27,7 +27,7 @@ using schedules::RecordedStep;
 using schedules::Replay;
 using schedules::StepKind;
 
-// The actions of the replayed step, as a run tells of its devices.
+// Returns the actions of the replayed step, in the form in which a run reports its devices.
 std::vector<DeviceTrace> replayed_devices(const Replay& replay) {
   const auto& run = replay.run();
   const Mesh mesh(MeshShape{.dp = run.replicas, .pp = run.plan.placement.stages(), .tp = run.parts});
@@ -65,7 +65,7 @@ SimulatedSchedule summary_of(const schedules::Plan& plan, const schedules::Timel
   return run;
 }
 
-// Of the rows of a run, those of the replica and part that ends last.
+// Returns the rows of the replica and part that ends last.
 schedules::Timeline last_pipeline(const schedules::RecordedRun& run, const schedules::Timeline& timeline) {
   double last = -std::numeric_limits<double>::infinity();
   int latest = 0;
@@ -139,7 +139,7 @@ class Replaying {
                critical_path_text(last_pipeline(replay_.run(), timeline)), draw_terminal(timeline, terminal_width()));
   }
 
-  // False once what is to be shown is known.
+  // Returns false once all that is to be shown is known.
   bool replay(const RecordedStep& step) {
     try {
       replay_.load(step);
@@ -179,7 +179,7 @@ class Replaying {
     if (shows) changed_ = changed;
   }
 
-  // Replays up to the moment asked for, where it is in this step.
+  // Replays up to the requested moment, if it is in this step.
   bool is_moment_of(const RecordedStep& step) {
     if (!options_.at || (options_.step && (*options_.step != step.step || step.kind == StepKind::evaluation))) return false;
     if (options_.step || !origin_) origin_ = replay_.begins();
@@ -202,8 +202,8 @@ class Replaying {
   FlightRecordReader reader_;
   Replay replay_;
   RunTimeline whole_;
-  std::optional<schedules::Timeline> shown_, changed_;      // of the step
-  std::vector<double> recorded_seconds_, changed_seconds_;  // of all steps of training
+  std::optional<schedules::Timeline> shown_, changed_;      // of the shown step
+  std::vector<double> recorded_seconds_, changed_seconds_;  // of all training steps
   std::optional<std::string> moment_;
   std::optional<std::int64_t> origin_;
   std::int64_t steps_ = 0, first_step_ = 0, last_step_ = 0, shown_step_ = 0;

@@ -48,7 +48,7 @@ Timeline pipeline_rows(const schedules::RecordedRun& run, const Timeline& timeli
 Timeline with_changes(const schedules::Replay& replay, const Timeline& timeline, const Changes& changes) {
   const schedules::RecordedRun& run = replay.run();
   Timeline changed = timeline;
-  changed.moves.clear();  // they run beside; what waiting for them cost stays with what waited
+  changed.moves.clear();  // they overlap with compute; the time that actions waited for them stays with those actions
   for (int replica = 0; replica < run.replicas; ++replica)
     for (int part = 0; part < run.parts; ++part) {
       const Timeline rows = pipeline_rows(run, timeline, replica, part);

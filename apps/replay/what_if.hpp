@@ -1,4 +1,4 @@
-// What a recorded step would have taken with other costs.
+// Computes how long a recorded step would have taken with other costs.
 #pragma once
 
 #include <vector>
@@ -14,12 +14,12 @@ struct Changes {
   bool any() const { return !stage_factors.empty() || !link_factors.empty(); }
 };
 
-// The stages of one replica and part, alone: a row for each.
+// Returns the stages of one replica and part alone, a row for each.
 schedules::Timeline pipeline_rows(const schedules::RecordedRun& run, const schedules::Timeline& timeline, int replica,
                                   int part);
 
-// The last step of the replay: `timeline` has a row for each of its logs. Returns the same rows with the changes, in seconds
-// from the same beginning. Without changes it returns the timeline's own times but for rounding.
+// Takes the last step of the replay, for which `timeline` has a row for each log. Returns the same rows with the
+// changes, in seconds from the same beginning. Without changes it returns the timeline's own times up to rounding.
 schedules::Timeline with_changes(const schedules::Replay& replay, const schedules::Timeline& timeline, const Changes& changes);
 
 }  // namespace pipetrain

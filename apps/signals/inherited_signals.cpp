@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-// What the kernel answers to rt_sigaction. The C library's sigaction() may be another library's at this time.
+// The kernel's answer to rt_sigaction. At this time another library may have replaced the C library's sigaction().
 struct KernelAction {
   std::uintptr_t handler;
   unsigned long rest[8];
@@ -29,7 +29,7 @@ void remember() {
   ignored_interrupt = is_ignored(SIGINT);
 }
 
-// The dynamic linker calls what stands here before the constructors of libraries.
+// The dynamic linker calls this entry before the constructors of libraries.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = remember;
 
 }  // namespace

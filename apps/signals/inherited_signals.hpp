@@ -1,9 +1,10 @@
-// Which signals the process was started with as ignored (nohup, a shell's job in the background).
+// Remembers which signals were ignored when the process was started (by nohup, or a shell's background job).
 #pragma once
 
 namespace pipetrain {
 
-// As it was before any library was initialised: UCX's gives SIGHUP a handler of its own. SIGHUP and SIGINT only. Thread-safe.
+// The state before any library was initialised, because UCX installs a handler for SIGHUP. SIGHUP and SIGINT only.
+// Thread-safe.
 bool was_started_ignoring(int number);
 
 }  // namespace pipetrain

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int lock_patience_ms = 2000;
 
-// poll() is async-signal-safe; the library's sleeps need not be.
+// poll() is async-signal-safe; the library's sleep functions need not be.
 void sleep_one_ms() { ::poll(nullptr, 0, 1); }
 
 }  // namespace

@@ -6,15 +6,15 @@
 
 namespace pipetrain {
 
-// For std::lock_guard. The thread that waits for it or holds it hears none of them meanwhile: a handler never interrupts the
-// holder, and so may wait for it. Held for moments only; not recursive.
+// For std::lock_guard. These signals are blocked for a thread that waits for the lock or holds it: a handler never
+// interrupts the holder, and so may wait for it. Hold it for moments only; not recursive.
 class SignalSafeLock {
  public:
   void lock();
   void unlock();
-  // For who ends the process: takes the lock and never gives it back; whoever else ends it shares it, so what is done then must
-  // bear being done twice. False when a holder keeps it for two seconds (a file system hangs), because an end that was asked
-  // for must come. Async-signal-safe.
+  // For code that ends the process: takes the lock and never releases it. Several threads that end the process share
+  // it, so their work must be safe to do twice. Returns false if a holder keeps it for two seconds (a file system
+  // hangs), because the requested end must come. Async-signal-safe.
   bool lock_for_good();
 
  private:
@@ -23,7 +23,7 @@ class SignalSafeLock {
 
   std::atomic<State> state_{State::free};
   static_assert(std::atomic<State>::is_always_lock_free, "used in a signal handler");
-  sigset_t mask_{};  // the holder's, from before
+  sigset_t mask_{};  // the holder's mask before it took the lock
 };
 
 }  // namespace pipetrain

@@ -32,7 +32,7 @@ std::int64_t milliseconds_now() {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// Some senders, timeout(1) among them, signal a process and then its group: what comes at once counts as one.
+// Some senders, timeout(1) among them, signal a process and then its group: signals in quick succession count as one.
 constexpr std::int64_t same_signal_ms = 250;
 std::atomic<std::int64_t> caught_at{0};
 
@@ -42,7 +42,7 @@ std::atomic<std::int64_t> caught_at{0};
   remove_output_locks();
   remove_ucx_folder();
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&ready, 1, 0) > 0)  // where nobody reads, a line would keep the process
+  if (::poll(&ready, 1, 0) > 0)  // without a reader, a line would block the process
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
   _exit(status);
 }
@@ -68,16 +68,16 @@ void on_question(int number) {
   report_wanted = true;
 }
 
-// Large data files are mapped into memory: what one has lost cannot be read there any more.
+// Large data files are mapped into memory; bytes that a file has lost cannot be read there any more.
 void on_bus_error(int number, siginfo_t* info, void*) {
   if (info->si_code == BUS_ADRERR) {
     end_at_once("pipetrain: error: a data file was cut short while it was in use; leave --data alone during a run\n",
                 exit_status(ErrorKind::input));
   }
-  std::signal(number, SIG_DFL);  // of the machine's making: ends the process as it would have
+  std::signal(number, SIG_DFL);  // not caused by a file: ends the process as it would have
 }
 
-// Who started the process with a signal ignored (nohup, a shell's job in the background) wants it to go on.
+// If a process was started with a signal ignored (nohup, a shell's background job), the signal stays ignored.
 void hear(int number, const struct sigaction& action) {
   if (was_started_ignoring(number)) {
     std::signal(number, SIG_IGN);
@@ -86,7 +86,7 @@ void hear(int number, const struct sigaction& action) {
   }
 }
 
-// The C library aborts where it finds no memory for a thread's own.
+// The C library aborts if it finds no memory for a thread's own data.
 void on_abort(int) {
   end_at_once(
       "pipetrain: error: a thread of the host's libraries has no memory left; raise ulimit -v, or use a smaller model\n", 1);
@@ -165,12 +165,12 @@ void leave_stop_to_first_process() { tells_stop = false; }
 
 void request_stop(int number) {
   int none = 0;
-  if (caught.load() == 0) caught_at = milliseconds_now();  // before others see that there is a signal
+  if (caught.load() == 0) caught_at = milliseconds_now();  // before other threads see that there is a signal
   caught.compare_exchange_strong(none, number);
 }
 
 int stop_signal() { return caught; }
-std::chrono::steady_clock::time_point stop_signal_time() {  // whose clock is CLOCK_MONOTONIC
+std::chrono::steady_clock::time_point stop_signal_time() {  // its clock is CLOCK_MONOTONIC
   return std::chrono::steady_clock::time_point(std::chrono::milliseconds(caught_at));
 }
 std::string stop_signal_name() { return caught == SIGINT ? "SIGINT" : caught == SIGHUP ? "SIGHUP" : "SIGTERM"; }

@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP (a terminal that goes away) end a command, at once or, while it has something to finish, when that
-// is done; a second one always ends it at once, without unfinished output files. SIGUSR1 asks who waits for whom.
+// SIGINT, SIGTERM and SIGHUP (a terminal that goes away) end a command, at once or, if it has something to finish, after that;
+// a second signal always ends it at once, without unfinished output files. SIGUSR1 asks which stage waits for which.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,12 @@
 
 namespace pipetrain {
 
-// Hears these signals for the process as long as it lives, on a thread of its own; one object at a time. Without SignalAnswers
-// the first of the three removes unfinished output files and ends the process with status 130, 143 or 129 and one line. SIGINT
-// and SIGHUP that are ignored when it begins stay ignored, as nohup and shells' background jobs have them. SIGXFSZ
-// (ulimit -f) is ignored from then on: a write beyond the limit fails as on a full disk, so that it is told and cleaned up.
-// SIGBUS from a data file that has been cut short ends the process the same way, with status 2; so does, with status 1, SIGABRT
-// under a limit on memory (ulimit -v), by which the C library ends it.
+// Handles these signals for the process while the object lives, on a thread of its own; one object at a time. Without
+// SignalAnswers the first of the three removes unfinished output files and ends the process with status 130, 143 or 129
+// and one line. SIGINT and SIGHUP that are ignored when it begins stay ignored, as nohup and shells' background jobs
+// require. SIGXFSZ (ulimit -f) is ignored from then on: a write beyond the limit fails as on a full disk, and is
+// reported and cleaned up. SIGBUS from a data file that was cut short ends the process in the same way, with status 2;
+// so does, with status 1, SIGABRT under a limit on memory (ulimit -v), with which the C library ends it.
 class SignalWatch {
  public:
   SignalWatch();
@@ -30,8 +30,8 @@ class SignalWatch {
   std::thread thread_;
 };
 
-// What a run does about signals, instead of ending: one object at a time. Both are called on the watch's thread, and not after
-// the destructor, from when on the first signal is passed over, because nothing is left to end.
+// The answers of a run to signals, instead of ending at once; one object at a time. Both functions are called on the watch's
+// thread, and never after the destructor. From then on the first signal is ignored, because nothing is left to end.
 class SignalAnswers {
  public:
   SignalAnswers(std::function<void()> asked_to_stop, std::function<void()> report);
@@ -40,24 +40,24 @@ class SignalAnswers {
   SignalAnswers& operator=(const SignalAnswers&) = delete;
 };
 
-// For a command whose work others do: from now on these signals and SIGUSR1 only call the function, which must be safe in a
-// signal handler, each time that one comes.
+// For a command whose work other processes do: from now on each of these signals and of SIGUSR1 only calls the
+// function, which must be safe in a signal handler.
 void relay_signals(void (*pass_on)(int number));
 
-// For a process of a run that is not its first one: where a signal ends it at once it says nothing, because the first process
-// says it for all. Thread-safe.
+// For a process of a run other than the first: if a signal ends it at once it prints nothing, because the first process
+// reports it for all. Thread-safe.
 void leave_stop_to_first_process();
 
-// Stops this process as if this signal had come, unless one has. Thread-safe.
+// Stops this process as if this signal had come, unless one has come already. Thread-safe.
 void request_stop(int number);
 
-// The first SIGINT, SIGTERM or SIGHUP that came, 0 until then. Thread-safe.
+// Returns the first SIGINT, SIGTERM or SIGHUP that came, 0 before that. Thread-safe.
 int stop_signal();
-// When that was; only where one came.
+// Returns the time of that signal; call it only if one came.
 std::chrono::steady_clock::time_point stop_signal_time();
-// "SIGINT", "SIGTERM" or "SIGHUP", of the signal that came.
+// Returns the name of that signal: "SIGINT", "SIGTERM" or "SIGHUP".
 std::string stop_signal_name();
-// The shell's status for it: 130, 143 or 129.
+// Returns the shell's exit status for it: 130, 143 or 129.
 int stop_signal_status();
 
 }  // namespace pipetrain

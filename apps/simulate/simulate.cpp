@@ -47,7 +47,7 @@ class Simulation {
       simulate(std::move(plan));
     } else {
       for (const ScheduleInfo& info : schedules::all_schedules())
-        if (info.name != "solver") simulate_one_of_all(info);  // it would take all the time that it may
+        if (info.name != "solver") simulate_one_of_all(info);  // it would use its whole time limit
     }
     if (runs_.empty() && options_.profile)
       throw Error(ErrorKind::input, "--costs: no schedule goes with this profile; use fewer stages");
@@ -113,7 +113,7 @@ class Simulation {
     Plan plan;
     try {
       plan = build(info);
-    } catch (const Error& error) {  // auto, which no profile of several chunks can serve
+    } catch (const Error& error) {  // thrown by auto if the profile has no times for several chunks
       notes_.push_back(fmt::format("{} is left out: {}", info.name, error.what()));
       return;
     }
@@ -125,7 +125,7 @@ class Simulation {
     }
   }
 
-  // Empty when the costs are known for this plan, else what they are not for.
+  // Returns an empty text if the costs are known for this plan, else what they lack.
   std::string why_not(const Plan& plan) const {
     if (!options_.cut.empty() && std::ssize(options_.cut) != plan.placement.virtual_stages())
       return fmt::format("--cut {} is of {} virtual stages, and it has {}", cut_text(options_.cut), options_.cut.size(),
@@ -149,14 +149,14 @@ class Simulation {
                        [](const auto& action) { return action.kind == schedules::ActionKind::weight_grad; });
   }
 
-  // Whether the run was profiled in this layout.
+  // Returns true if the run was profiled in this layout.
   bool was_profiled(const schedules::Placement& placement, bool split) const {
     const Profile& measured = *options_.profile;
     return measured.placement() == placement && (measured.splits_backward() || !split) &&
            (options_.cut.empty() || options_.cut == measured.cut);
   }
 
-  // As the run was profiled, or what its blocks would take in this layout.
+  // Returns the profile itself, or the times that its blocks would take in this layout.
   Profile profile_of(const schedules::Placement& placement, bool split) const {
     const Profile& measured = *options_.profile;
     if (was_profiled(placement, split)) return measured;
@@ -206,7 +206,7 @@ class Simulation {
     return solved_->plan;
   }
 
-  // The bound of the whole step: after the last compute, its stage's N, the verdict and the longest O follow at least.
+  // The bound of the whole step: after the last compute, at least its stage's N, the verdict and the longest O follow.
   SolverReport report_of(const Plan& plan, const Costs& costs, double makespan) const {
     SolverReport report{solved_->bound, 0, solved_->ended, solved_->iterations};
     if (plan.stages.front().back().kind == schedules::ActionKind::optimizer) {
@@ -244,7 +244,7 @@ class Simulation {
     return request;
   }
 
-  // A run's queues only to predict a run.
+  // The queues have the run's sizes only if the simulation predicts a run.
   schedules::QueueRoom room() const {
     const bool predicts = options_.profile || options_.order == schedules::Order::ready;
     return predicts ? schedules::QueueRoom::reserved : schedules::QueueRoom::all;
@@ -259,7 +259,7 @@ class Simulation {
     }
   }
 
-  // With the end of step that the costs speak of, unless the plan has its own.
+  // Adds the end of step for which there are costs, unless the plan has its own.
   Plan ended(Plan compute) const {
     const bool has_end = compute.stages.front().back().kind == schedules::ActionKind::optimizer;
     if (has_end || !(options_.profile || options_.times.ends || options_.post_validation)) return compute;
@@ -284,7 +284,7 @@ class Simulation {
                                               options_.plan_out->string()));
   }
 
-  // Keeps plan and timeline of the fastest only: large ones fill gigabytes.
+  // Keeps plan and timeline of the fastest schedule only, because large ones take gigabytes.
   void simulate(Plan compute) {
     Plan plan = ended(std::move(compute));
     refuse_custom_in_csv(plan);
@@ -324,7 +324,7 @@ class Simulation {
     runs_.push_back(std::move(run));
   }
 
-  // Nothing, but a note, for one of all schedules that cannot.
+  // Returns nothing, with a note, for a schedule among "all" that cannot be simulated so.
   std::optional<FollowingReport> following(const Plan& plan, const Costs& costs) {
     const auto needs = schedules::validate(plan);
     try {
@@ -337,7 +337,7 @@ class Simulation {
     }
   }
 
-  // Sets how.seed to the run of median time, to be shown.
+  // Sets how.seed to that of the run with the median time, which is shown.
   JitterReport jitter_of(const Plan& plan, const Costs& costs, schedules::SimulationOptions& how) const {
     const auto result = simulate_jitter(plan, costs, options_.runs, how);
     std::vector<std::size_t> order(result.makespans.size());
@@ -360,9 +360,9 @@ class Simulation {
 
   const SimulateOptions& options_;
   std::vector<std::string> notes_;
-  std::optional<schedules::Solved> solved_;  // where the plan is the solver's
-  std::vector<std::string> regrouped_;       // schedules whose times the profile gives by its blocks
-  std::vector<SimulatedSchedule> runs_;      // the fastest first, once run
+  std::optional<schedules::Solved> solved_;  // set if the plan is the solver's
+  std::vector<std::string> regrouped_;       // schedules whose times are computed from the profile's blocks
+  std::vector<SimulatedSchedule> runs_;      // the fastest first, after run()
   double best_time_ = 0;
   Plan plan_;
   schedules::Timeline timeline_;

@@ -4,7 +4,7 @@
 
 namespace pipetrain {
 
-// Simulates and prints to stdout; writes the files asked for whole or not at all. Returns the exit status. Throws Error.
+// Simulates and prints to stdout; writes the requested files whole or not at all. Returns the exit status. Throws Error.
 int run_simulate(const SimulateOptions& options);
 
 }  // namespace pipetrain

@@ -51,7 +51,7 @@ Json schedule_json(const SimulatedSchedule& run) {
                               {"idle", per_stage(&schedules::StageSummary::idle)},
                               {"peak_activations", per_stage(&schedules::StageSummary::peak_activations)},
                               {"actions", run.actions},
-                              {"valid", true}});  // what is not valid was refused
+                              {"valid", true}});  // invalid plans were refused
   if (run.fits) object["fits_memory_slots"] = *run.fits;
   if (run.solver) {
     object["bound"] = run.solver->bound;
@@ -88,7 +88,7 @@ std::string following_line(const SimulatedSchedule& run) {
       off.step, 100 * off.bubble, on.step, 100 * on.bubble);
 }
 
-// "F0" .. "B3" of one stage in a row.
+// A contiguous part of the path on one stage: "F0" .. "B3".
 struct Stretch {
   int stage = 0;
   std::string first, last;

@@ -1,4 +1,4 @@
-// What `pipetrain simulate` prints about the schedules it ran.
+// The output of `pipetrain simulate` about the schedules that it ran.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct JitterReport {
   double median = 0, p95 = 0;
 };
 
-// How good a plan of the solver is.
+// The quality of a plan of the solver.
 struct SolverReport {
   double bound = 0;  // no plan of these costs and slots ends the step earlier
   double gap = 0;    // (makespan - bound) / makespan
@@ -26,12 +26,12 @@ struct SolverReport {
   std::int64_t iterations = 0;
 };
 
-// Steps that follow each other, one begun when the one before is over, or before its verdict.
+// Consecutive steps, each begun when the previous one is over, or before its verdict.
 struct FollowingReport {
   schedules::FollowingSteps off, on;
 };
 
-// One schedule's run.
+// The simulation of one schedule.
 struct SimulatedSchedule {
   std::string name;
   int pp = 1, chunks = 1, microbatches = 1, slices = 1;
@@ -40,18 +40,18 @@ struct SimulatedSchedule {
   schedules::Summary summary;
   std::optional<JitterReport> jitter;
   std::optional<SolverReport> solver;
-  std::optional<FollowingReport> following;  // where --post-validation asks for it and can
-  std::vector<double> peak_bytes;            // per stage; empty where the costs do not tell
-  std::optional<bool> fits;                  // the memory slots, where some were asked for
+  std::optional<FollowingReport> following;  // set if --post-validation asks for it and the plan supports it
+  std::vector<double> peak_bytes;            // by stage; empty if the costs do not say
+  std::optional<bool> fits;                  // whether the memory slots suffice, if they are limited
 };
 
-// The array of the contract: one object per schedule.
+// Returns the documented JSON array: one object for each schedule.
 std::string simulation_json(const std::vector<SimulatedSchedule>& runs);
-// One line per schedule.
+// Returns one line for each schedule.
 std::string schedule_table(const std::vector<SimulatedSchedule>& runs);
-// Where each stage of a run waits and what it holds; many stages are thinned out.
+// Returns where each stage of a run waits and what it holds; long lists of stages are thinned out.
 std::string stage_table(const SimulatedSchedule& run);
-// The chain of actions that decided the time, e.g. "stage 0 F0, 1 F0 .. B3, 0 B3".
+// Returns the chain of actions that determined the time, e.g. "stage 0 F0, 1 F0 .. B3, 0 B3".
 std::string critical_path_text(const schedules::Timeline& timeline);
 
 }  // namespace pipetrain

@@ -19,7 +19,7 @@
 namespace pipetrain {
 namespace {
 
-// "15496\t\"Hello\"", a line an id and an empty line behind each document.
+// Prints "15496\t\"Hello\"", a line for each id and an empty line after each document.
 void show(const Tokenizer& tokenizer, const TokenizedDocuments& documents) {
   std::size_t document = 0;
   std::string text;
@@ -33,7 +33,7 @@ void show(const Tokenizer& tokenizer, const TokenizedDocuments& documents) {
 
 using Take = std::function<void(TokenizedDocuments&&)>;
 
-// What users should know is added to `notes`.
+// Adds facts that the user should know to `notes`.
 void tokenize_all(const TokenizeOptions& options, const Tokenizer& tokenizer, std::vector<std::string>& notes,
                   const Take& take) {
   if (options.data.empty()) return take(tokenize_text(inside_text(), tokenizer));

@@ -9,10 +9,10 @@ namespace pipetrain {
 
 namespace {
 
-// More of a line than its step takes: of lines that are not ours, however long, no more is kept.
+// Enough of a line to find its step; no more is kept of foreign lines, however long they are.
 constexpr std::size_t longest_begin = 64;
 
-// Where the complete lines of steps up to `last` end; -1 when the file cannot be read.
+// Returns the end of the complete lines of steps up to `last`; -1 if the file cannot be read.
 off_t end_of_steps(int fd, std::int64_t last) {
   std::vector<char> buffer(1 << 16);
   std::string line;

@@ -1,4 +1,4 @@
-// The --metrics file: where the lines of records/metrics_line.hpp go.
+// The --metrics file, with the lines of records/metrics_line.hpp.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace pipetrain {
 // Not thread-safe.
 class MetricsFile {
  public:
-  // For a run that goes on after `steps_done`: from the first line of a later step on, which an earlier run left that got
-  // further than its checkpoint, the file is cut off, and so is an unfinished last line, by begin(). With 0 the file starts
-  // anew then. A stream (apps/output/output_target.hpp) is added to as it stands. Throws Error(input) when it cannot be opened
-  // or read, or a disk has no room for a line.
+  // For a run resumed after `steps_done`: begin() cuts the file off before the first line of a later step, which an
+  // earlier run left that got further than its checkpoint, and before an unfinished last line. With 0 begin() starts
+  // the file anew. A stream (apps/output/output_target.hpp) is appended to. Throws Error(input) if it cannot be opened
+  // or read, or if a disk has no room for a line.
   MetricsFile(std::filesystem::path path, std::int64_t steps_done);
 
-  // Whether it has been found that the file can be written, as is done at once with one on a disk; streams show with write().
+  // Returns true if a write is known to succeed. A file on a disk is tried at once, a stream by write().
   bool tried() const { return file_.tried(); }
-  // The run begins. Throws Error(input) where the file cannot be cut.
+  // Call it when the run begins. Throws Error(input) if the file cannot be cut.
   void begin() { file_.begin(); }
-  // The line is with the system when this returns. Throws Error(input) on a full disk; the file then ends with the line before.
-  // Throws Error(aborted) when a stream is not read and the run has been asked to stop.
+  // The line has reached the system when this returns. Throws Error(input) on a full disk; the file then ends with the
+  // previous line. Throws Error(aborted) if a stream is not read and the run has been asked to stop.
   void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
   void write(const EvaluationMetrics& metrics) { write_line(to_json_line(metrics)); }
 

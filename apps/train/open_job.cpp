@@ -11,7 +11,7 @@ namespace pipetrain {
 
 namespace {
 
-// What grows where it is (--metrics, --record) is locked by who has it open.
+// Files that grow in place (--metrics, --record) are locked by the run that has them open.
 void take_records(const RecordSettings& records, std::vector<std::unique_ptr<OutputLock>>& locks,
                   std::vector<std::string>& notes) {
   if (records.tensorboard) locks.push_back(OutputLock::of_folder("tensorboard", *records.tensorboard, notes));
@@ -23,7 +23,7 @@ void take_records(const RecordSettings& records, std::vector<std::unique_ptr<Out
   }
 }
 
-// Before a checkpoint to go on from is looked for there.
+// The outputs are locked before a checkpoint to resume from is looked for in them.
 void take_places(const TrainOptions& options, RunLocks& locks, std::vector<std::string>& notes) {
   if (const auto& folder = options.run.saving.folder) {
     locks.save = OutputLock::of_folder("save", *folder, notes);
@@ -32,7 +32,7 @@ void take_places(const TrainOptions& options, RunLocks& locks, std::vector<std::
   take_records(options.records, locks.others, notes);
 }
 
-// Every byte of a checkpoint to go on from is verified by process 0 alone; the others read what their ranks need.
+// Process 0 alone verifies every byte of a checkpoint to resume from; the others read what their ranks need.
 std::optional<TrainJob> open_together(const TrainOptions& options, JoinedRun& joined, std::vector<std::string>& notes) {
   RunSettings run = options.run;
   std::optional<TrainJob> job;

@@ -1,4 +1,4 @@
-// From the options of a run to what a Trainer runs.
+// Turns the options of a run into the job that a Trainer runs.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,18 @@
 
 namespace pipetrain {
 
-// The process among those of its run, which all have joined; null where it is alone, and for a dry run. Throws Error.
+// Joins this process with the others of its run, and waits for all of them; null if it is alone, and for a dry run.
+// Throws Error.
 std::unique_ptr<JoinedRun> join_run(const TrainOptions& options);
 
-// What process 0 holds against other runs until the run has ended.
+// The locks that process 0 holds against other runs until the run has ended.
 struct RunLocks {
-  std::unique_ptr<OutputLock> save;                 // null where nothing is saved
-  std::vector<std::unique_ptr<OutputLock>> others;  // of records that are replaced whole, and of folders of them
+  std::unique_ptr<OutputLock> save;                 // null if nothing is saved
+  std::vector<std::unique_ptr<OutputLock>> others;  // on records that are replaced whole, and on folders of them
 };
 
-// The job of this process alone, or of one that has joined others (`joined`, else null): then all of them return, or all throw.
-// Process 0 first takes the places that the run writes to. Throws Error; adds to `notes`.
+// Opens the job of a single process, or of one that has joined others (`joined`, else null): then all of them return,
+// or all throw. Process 0 first locks the outputs of the run. Throws Error; adds to `notes`.
 TrainJob open_job(const TrainOptions& options, JoinedRun* joined, RunLocks& locks, std::vector<std::string>& notes);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// The speed that MFU (model FLOPs utilisation) is a share of.
+// The peak speed of a device, to which MFU (model FLOPs utilisation) relates.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ struct PeakSpeed {
   std::string note() const;
 };
 
-// What --peak-tflops gives, else the published figure of the run's first GPU for its precision: dense matrix products, without
-// sparsity, as in the maker's data sheets. Nothing where it is not known, as for CPUs: mfu is null then.
+// Returns the value of --peak-tflops, else the published speed of the run's first GPU at its precision: dense matrix products,
+// without sparsity, as in the maker's data sheets. Returns nothing if it is unknown, as for CPUs; mfu is then null.
 std::optional<PeakSpeed> peak_speed(const TrainOptions& options);
-// The published one, by the device's name.
+// Returns the published speed by the device's name.
 std::optional<double> published_half_tflops(const std::string& device);
 
 }  // namespace pipetrain

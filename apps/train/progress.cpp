@@ -19,7 +19,7 @@ constexpr int bar_columns = 20;
 
 std::string shown_loss(std::optional<double> loss) { return loss ? fmt::format("loss {:.4f}", *loss) : "no label"; }
 
-// The most important first: a narrow terminal loses the last ones.
+// The most important fields come first, because a narrow terminal loses the last ones.
 std::vector<std::string> fields(const StepProgress& progress) {
   std::vector<std::string> parts;
   parts.push_back(progress.total > 0 ? fmt::format("step {}/{}", progress.step, progress.total)
@@ -39,7 +39,7 @@ std::vector<std::string> fields(const StepProgress& progress) {
   return parts;
 }
 
-// The same in fewer columns, so that all of it fits the usual 80.
+// Shorter forms of the fields, so that all of them fit the usual 80 columns.
 std::vector<std::string> short_fields(const StepProgress& progress) {
   std::vector<std::string> parts;
   parts.push_back(progress.total > 0 ? fmt::format("{}/{}", progress.step, progress.total) : fmt::format("{}", progress.step));
@@ -138,7 +138,7 @@ void Progress::finish() {
   last_.reset();
 }
 
-// The last column stays free: writing there makes some terminals wrap.
+// The last column stays free, because writing there makes some terminals wrap.
 void Progress::draw() {
   const std::string line = bar_line(*last_, style_.width() - 1);
   write_(style_.color ? fmt::format("\r\x1b[36m{}\x1b[0m\x1b[K", line) : fmt::format("\r{}\x1b[K", line));

@@ -1,4 +1,4 @@
-// The --record file, while a run writes it.
+// Writes the --record file during a run.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@
 
 namespace pipetrain {
 
-// Every step is with the system before the next begins, so that the record of a run that is killed lacks at most its last one.
+// Every step has reached the system before the next begins, so that the record of a killed run lacks at most its last step.
 class RecordFile : public RunRecorder {
  public:
-  // Without a path nothing is written: stages record, and another process writes. Throws Error(input) where it cannot be
-  // opened.
+  // Without a path nothing is written: stages record, and another process writes. Throws Error(input) if the file
+  // cannot be opened.
   RecordFile(std::optional<std::filesystem::path> path, std::string title);
 
   // Throw Error as GrowingFile does.
   void begin(schedules::RecordedRun run) override;
   void step(schedules::RecordedStep step) override;
-  // The run has come to its end.
+  // Call it at the end of the run.
   void finish();
 
  private:
@@ -30,7 +30,7 @@ class RecordFile : public RunRecorder {
   std::string title_;
 };
 
-// Null where the run is not recorded.
+// Returns null if the run is not recorded.
 std::shared_ptr<RecordFile> open_record(const TrainOptions& options, const TrainJob& job);
 
 }  // namespace pipetrain

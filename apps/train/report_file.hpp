@@ -1,4 +1,4 @@
-// The page of --report: written anew while the run goes on, so that it can be looked at.
+// Writes the --report page, again and again during the run, so that people can look at it.
 #pragma once
 
 #include <chrono>
@@ -11,23 +11,24 @@
 
 namespace pipetrain {
 
-// Not thread-safe. A page takes the place of the one before by renaming. The next one comes no sooner than 5 s, and 50 times
-// what it took to write, after it: writing takes at most 2 % of a run. A stream, such as /dev/stdout, gets the last page only.
+// Not thread-safe. Each page replaces the previous one by renaming. The next page is written after at least 5 s, and
+// after at least 50 times the duration of the last write: writing takes at most 2 % of a run. A stream, such as
+// /dev/stdout, gets the last page only.
 class ReportFile {
  public:
-  // `options`, with a report, must outlive this.
+  // `options`, which must ask for a report, must outlive this object.
   ReportFile(const TrainOptions& options, const TrainJob& job);
-  // For a run that goes on: the steps before, from the file of metrics where there is one.
+  // For a resumed run: adds the earlier steps from the metrics file, if there is one.
   void add_history(std::int64_t steps_done);
 
   struct Progress {
-    std::int64_t total = 0;  // steps; 0: not known
+    std::int64_t total = 0;  // in steps; 0: unknown
     std::optional<double> seconds_left;
   };
-  // Returns why the page could not be written, once: it is tried again.
+  // Returns once why the page could not be written; it is tried again.
   std::optional<std::string> add(const StepMetrics& metrics, const StepReport& report, const Progress& progress);
-  void add(const EvaluationMetrics& metrics) { report_.add(metrics); }  // for the next page
-  // The last page. Throws Error.
+  void add(const EvaluationMetrics& metrics) { report_.add(metrics); }  // shown by the next page
+  // Writes the last page. Throws Error.
   void finish(RunState state, const std::string& text);
 
  private:
@@ -42,7 +43,7 @@ class ReportFile {
   bool failed_ = false;
 };
 
-// Null where no report is asked for.
+// Returns null if no report is requested.
 std::unique_ptr<ReportFile> open_report(const TrainOptions& options, const TrainJob& job);
 
 }  // namespace pipetrain

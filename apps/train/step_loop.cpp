@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::seconds slow_save{1};
 
-// Schedulers kill half a minute after SIGTERM: by then a hung step has been given up, and its cause told.
+// Schedulers kill half a minute after SIGTERM: by then a hung step must have been given up, and its cause reported.
 constexpr std::chrono::seconds training_patience{20};
 
 bool is_asked_to_stop() { return stop_signal() != 0; }
@@ -58,7 +58,7 @@ void StepLoop::run_steps() {
       tell(run_.evaluate_if_due(is_asked_to_stop));
       tell_slow_disk(run_.save_if_due());
     }
-  } catch (const StepLeft&) {  // what is there is the last step that was finished
+  } catch (const StepLeft&) {  // the last finished step is kept
   }
 }
 
@@ -87,7 +87,7 @@ void StepLoop::tell(const std::optional<Evaluation>& evaluation) {
   last_evaluation_ = evaluation;
 }
 
-// The first one as it comes; the end counts them.
+// Notes the first such step when it happens; the end of the run counts them.
 void StepLoop::tell_unlabelled(const StepReport& report) const {
   if (report.has_loss() || run_.unlabelled_steps() > 1) return;
   print_beside_progress(
@@ -96,7 +96,7 @@ void StepLoop::tell_unlabelled(const StepReport& report) const {
                   report.step));
 }
 
-// Once: a run that saves every few steps would say it as often.
+// Notes it once: a run that saves every few steps would repeat it as often.
 void StepLoop::tell_slow_disk(std::chrono::duration<double> waited) {
   if (waited < slow_save || told_slow_disk_) return;
   told_slow_disk_ = true;
@@ -106,8 +106,8 @@ void StepLoop::tell_slow_disk(std::chrono::duration<double> waited) {
                   trainer_.steps_done(), waited.count()));
 }
 
-// What was learned comes first: a trace that cannot be written must not cost it. Returns whether a signal stopped the run; one
-// that comes while the last checkpoint is saved still does.
+// Saves the weights first, so that a trace that cannot be written does not cost them. Returns true if a signal stopped
+// the run, even one that comes while the last checkpoint is being saved.
 bool StepLoop::save_end() {
   run_.save_last();
   const bool stopped = is_asked_to_stop();
@@ -115,7 +115,7 @@ bool StepLoop::save_end() {
   return stopped;
 }
 
-// The last evaluation, and results.json. False when a signal stopped the run.
+// Runs the last evaluation and writes results.json. Returns false if a signal stopped the run.
 bool StepLoop::evaluate_end() {
   try {
     tell(run_.evaluate_last(is_asked_to_stop));
@@ -139,7 +139,7 @@ bool StepLoop::evaluate_end() {
   return true;
 }
 
-// False when the run was asked to stop and nobody read what is not a file.
+// Returns false if the run was asked to stop and nobody read an output that is not a file.
 bool StepLoop::write_records(bool stopped) {
   try {
     outputs_.finish_report(stopped ? RunState::stopped : RunState::finished, stopped ? "by " + stop_signal_name() : "");

@@ -1,4 +1,4 @@
-// The steps of a training run with all that follows each, and what is saved and said at its end.
+// The steps of a training run, the outputs after each step, and what is saved and printed at the end.
 #pragma once
 
 #include <chrono>
@@ -17,25 +17,25 @@
 
 namespace pipetrain {
 
-// In process 0. From one thread, but for stop().
+// For process 0. Use it from one thread, except for stop().
 class StepLoop {
  public:
-  // What hears of every step.
+  // The objects that are told of every step.
   struct Listeners {
     StepOutputs& outputs;
     RunRecords& records;
     HealthWatch& watch;
-    const OutputLock* save_lock;  // null where nothing is saved
+    const OutputLock* save_lock;  // null if nothing is saved
   };
-  // All that it is given outlives it.
+  // All arguments must outlive the loop.
   StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, const Listeners& listeners);
 
-  // Returns the exit status. Throws RunFailed, and Error where something cannot be written.
+  // Returns the exit status. Throws RunFailed, and Error if something cannot be written.
   int run();
 
-  // The answer to the first signal that asks the run to stop: says what becomes of the step under way. It is finished as long
-  // as its actions complete. Where the launcher would kill before it is finished and saved, the step before it is saved at
-  // once. Thread-safe.
+  // Answers the first signal that asks the run to stop: prints what becomes of the current step, which is finished as
+  // long as its actions complete. If the launcher would kill the run before it is finished and saved, the previous step
+  // is saved at once. Thread-safe.
   void stop();
 
  private:

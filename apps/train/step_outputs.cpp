@@ -58,7 +58,7 @@ std::string evaluation_line(const Evaluation& evaluation) {
                      counted(evaluation.samples, "sample"), evaluation.seconds);
 }
 
-// Calls `work`; what cannot be written there is about --tensorboard, and wrong input as with the other records of a run.
+// Calls `work`; a failed write is an input error about --tensorboard, as for the other records of a run.
 template <class Work>
 void placing_event_errors(const TrainOptions& options, const Work& work) {
   try {
@@ -127,7 +127,7 @@ void StepOutputs::step(const StepReport& report) {
   if (peak_ && metrics.tflops_per_device) metrics.mfu = *metrics.tflops_per_device / peak_->tflops;
   write(metrics);
   tell(std::exchange(held_back_, {}));
-  // A moving average that forgets the slow first steps.
+  // A moving average, which forgets the slow first steps.
   seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
   const StepProgress progress = trained_progress(metrics, total_, seconds_per_step_);
   progress_.step(progress);
@@ -154,7 +154,7 @@ void StepOutputs::tell(const std::vector<std::string>& notes) {
   for (const auto& text : notes) progress_.note(one_line(text));
 }
 
-// Metrics that nobody reads cost a run that is stopped only their lines.
+// If nobody reads the metrics of a run that is stopped, only their lines are lost.
 template <class Metrics>
 void StepOutputs::write(const Metrics& metrics) {
   try {

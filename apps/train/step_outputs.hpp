@@ -1,5 +1,5 @@
-// Everything that hears of a step while a run goes on: progress on stderr, and the files of --metrics, --tensorboard and
-// --report.
+// The outputs that are told of each step during a run: progress on stderr, and the files of --metrics, --tensorboard
+// and --report.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,17 @@ namespace pipetrain {
 // Not thread-safe.
 class StepOutputs {
  public:
-  // Opens the files: while a signal still ends the process at once, as a pipe may have no reader. The options must outlive
-  // this. Throws Error.
-  // report may be null, and must outlive this.
+  // Opens the files. Call it while a signal still ends the process at once, because a pipe may have no reader. The
+  // options must outlive this object; so must report, which may be null. Throws Error.
   StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token, ReportFile* report);
-  // Before the first step. total: steps in all, 0 where that is not known. The notes wait until a line of metrics has shown
-  // that metrics can be written.
+  // Call it before the first step. total: all steps of the run, 0 if unknown. The notes are held back until a line of
+  // metrics has shown that metrics can be written.
   void begin(const std::vector<std::string>& notes, std::int64_t total);
-  // Throws Error where a file cannot be written.
+  // Throws Error if a file cannot be written.
   void step(const StepReport& report);
   void evaluation(const Evaluation& evaluation);  // likewise
   void finish();
-  // The last page of the report, if there is one and it has not been written. Throws Error.
+  // Writes the last page of the report, if there is one and it has not been written. Throws Error.
   void finish_report(RunState state, const std::string& text = "");
 
  private:
@@ -46,14 +45,14 @@ class StepOutputs {
   std::optional<MetricsFile> metrics_;
   std::optional<EventFile> events_;
   ReportFile* report_;
-  std::optional<PeakSpeed> peak_;  // of one device
+  std::optional<PeakSpeed> peak_;  // one device's
   std::int64_t total_ = 0;
   double seconds_per_step_ = 0;
   std::vector<std::string> held_back_;  // notes
   Progress progress_;
 };
 
-// The scalars of a step's metrics, by the keys of --metrics, without what is not known; memory_bytes is of the fullest device.
+// Returns the known scalars of a step's metrics, by the keys of --metrics; memory_bytes is that of the fullest device.
 std::vector<Scalar> scalars_of(const StepMetrics& metrics);
 std::vector<Scalar> scalars_of(const EvaluationMetrics& metrics);
 

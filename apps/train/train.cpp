@@ -28,7 +28,7 @@
 namespace pipetrain {
 namespace {
 
-// A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
+// Ends the process after a failed run, because threads that still run cannot be joined.
 [[noreturn]] void leave_running_threads(int status) {
   hold_ucx_openings();
   std::fflush(nullptr);
@@ -42,15 +42,15 @@ void save_config(const TrainOptions& options) {
   files.put_in_place();
 }
 
-// The page of a run that failed says so. A page that cannot be written does not hide the cause.
+// Writes the failure into the report page. A page that cannot be written must not hide the cause.
 void report_training_failure(StepOutputs& outputs, const std::string& cause) {
   try {
     outputs.finish_report(RunState::failed, cause);
-  } catch (const Error&) {  // of the page there is nothing to tell beside the cause
+  } catch (const Error&) {  // the cause matters more than the page
   }
 }
 
-// Prints what the run would be. Throws Error also where the machine has too little memory for it.
+// Prints the plan of the run. Throws Error also if the machine has too little memory for it.
 void dry_run_training(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
   std::optional<JobEstimate> estimate;
   placing_errors(options.places,
@@ -60,19 +60,19 @@ void dry_run_training(const TrainOptions& options, const TrainJob& job, const st
   if (estimate->shortage) throw Error(*estimate->shortage);
 }
 
-// Who waits for whom, in the whole run.
+// Prints which stage waits for which, in the whole run.
 void answer_training(Trainer& trainer) {
   for (const auto& line : trainer.waiting()) print_beside_progress(line);
 }
 
-// What a process other than the first does. Returns the exit status.
+// Runs a process other than the first. Returns the exit status.
 int follow_training(Trainer& trainer, JoinedRun& joined) {
   const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_training(trainer); });
   trainer.follow();
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
 
-// What process 0 does. `joined` may be null. Returns the exit status.
+// Runs process 0. `joined` may be null. Returns the exit status.
 int lead_training(StepLoop& loop, Trainer& trainer, JoinedRun* joined) {
   const auto stop = [&] {
     if (joined) joined->ask_to_stop(stop_signal());
@@ -82,12 +82,12 @@ int lead_training(StepLoop& loop, Trainer& trainer, JoinedRun* joined) {
   return loop.run();
 }
 
-// What was chosen for the run's processes.
+// Notes the transport that was chosen for the run's processes.
 void note_transport(const Trainer& trainer, std::vector<std::string>& notes) {
   if (const std::string carrier = trainer.carried_by(); !carrier.empty()) notes.push_back("between processes: " + carrier);
 }
 
-// Which step a run begins with, where that may surprise.
+// Notes the step at which the run begins, if that may surprise.
 void note_begin(const TrainJob& job, const SavingSettings& saving, std::vector<std::string>& notes) {
   if (job.steps_done > 0) {
     notes.push_back(fmt::format("going on after step {}", job.steps_done));
@@ -96,7 +96,7 @@ void note_begin(const TrainJob& job, const SavingSettings& saving, std::vector<s
   }
 }
 
-// Where the folder that the run saves to is lost, writes of its ranks fail for that.
+// Returns the error of a lost output folder, which is the real cause of failed writes of its ranks.
 std::optional<Error> lost_folder(const RunFailed& failure, const RunLocks& locks) {
   if (!locks.save || (failure.kind() != ErrorKind::input && failure.kind() != ErrorKind::unavailable)) return std::nullopt;
   try {
@@ -107,7 +107,7 @@ std::optional<Error> lost_folder(const RunFailed& failure, const RunLocks& locks
   }
 }
 
-// Tells the cause. `joined` may be null. Returns the exit status.
+// Reports the cause. `joined` may be null. Returns the exit status.
 int end_failed_training(const RunFailed& failure, const TrainOptions& options, const JoinedRun* joined,
                         std::optional<StepOutputs>& outputs, RunLocks& locks) {
   const std::optional<Error> lost = lost_folder(failure, locks);
@@ -152,7 +152,8 @@ int run_train(const TrainOptions& options) {
     trainer = std::make_unique<Trainer>(std::move(*job));
   });
   job.reset();
-  std::optional<StepOutputs> outputs;  // while a signal still ends the process at once: a pipe may have no reader
+  // Opened while a signal still ends the process at once, because a pipe may have no reader.
+  std::optional<StepOutputs> outputs;
   try {
     if (!options.processes.leads()) return follow_training(*trainer, *joined);
     note_transport(*trainer, notes);
@@ -163,7 +164,7 @@ int run_train(const TrainOptions& options) {
     return status;
   } catch (const RunFailed& failure) {
     return end_failed_training(failure, options, joined.get(), outputs, locks);
-  } catch (const Error& error) {  // what could not be saved or recorded
+  } catch (const Error& error) {  // a failed save or record
     if (outputs) report_training_failure(*outputs, error_line(error));
     throw;
   }

@@ -1,4 +1,4 @@
-// The train command: from checked options to a finished run.
+// The train command, from checked options to a finished run.
 #pragma once
 
 #include "apps/options/train_options.hpp"

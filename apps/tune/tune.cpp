@@ -22,13 +22,13 @@ namespace {
 
 constexpr double printed_gib = std::int64_t{1} << 30;
 
-// As a shell reads it back as one word.
+// Quotes a word so that a shell reads it back as one.
 std::string quoted_for_shell(const std::string& word) {
   const auto is_plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || std::string("-_./+:@%").find(c) != std::string::npos;
   };
   if (std::all_of(word.begin(), word.end(), is_plain)) return word;
-  if (schedules::valid_utf8(word) != word) {  // which JSON cannot hold: by escapes
+  if (schedules::valid_utf8(word) != word) {  // JSON cannot hold it, so it is written with escapes
     std::string text = "$'";
     for (const char c : word) text += is_plain(c) ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     return text + "'";
@@ -43,7 +43,7 @@ std::string recompute_text(const Layout& layout) {
   return layout.recompute_layers ? fmt::format("{} of {}", name, *layout.recompute_layers) : name;
 }
 
-// Where the plan of an auto or solver layout goes.
+// Returns the path of the plan of an auto or solver layout.
 std::filesystem::path plan_path(const TuneOptions& options, const Layout& layout) {
   const bool again = layout.recompute != Recompute::none;
   const std::string zero = layout.zero.stage > 0 ? fmt::format("-zero{}", layout.zero.stage) : "";
@@ -76,7 +76,7 @@ void write_plans(const TuneOptions& options, const SearchResult& result) {
   }
 }
 
-// On several hosts to be run on each, with what stands in capitals filled in.
+// With several hosts the command runs on each, with the words in capitals filled in.
 std::string command_line(const TuneOptions& options, const Layout& layout) {
   const int hosts = options.request.hosts;
   std::string line = "pipetrain ";
@@ -141,7 +141,7 @@ void print_search_json(const TuneOptions& options, const SearchResult& result) {
   fmt::print("{}\n]\n", text);
 }
 
-// What a searched cut is worth, behind its layout.
+// Returns the gain of a searched cut, to follow its layout.
 std::string cut_gain(const RankedLayout& ranked) {
   if (!ranked.cut_gap) return "";
   const std::string gain = ranked.seconds_by_cost
@@ -204,7 +204,7 @@ void print_search_table(const TuneOptions& options, const SearchResult& result) 
   }
 }
 
-// Tells every few seconds of a search that takes so long how far it has come.
+// Reports the progress of a long search every few seconds.
 class SlowSearch {
  public:
   void operator()(const SearchProgress& progress) {

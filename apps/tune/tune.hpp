@@ -4,7 +4,7 @@
 
 namespace pipetrain {
 
-// Searches and prints to stdout. Returns the exit status: 1 when nothing fits the memory. Throws Error.
+// Searches and prints to stdout. Returns the exit status: 1 if nothing fits the memory. Throws Error.
 int run_tune(const TuneOptions& options);
 
 }  // namespace pipetrain

@@ -31,7 +31,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-// As setlocale() would choose; a locale whose characters are UTF-8 shows the finer curve.
+// Decides as setlocale() would; a UTF-8 locale shows the finer curve.
 Glyphs glyphs_of_locale() {
   std::string locale = variable("LC_ALL");
   if (locale.empty()) locale = variable("LC_CTYPE");
@@ -48,7 +48,7 @@ WatchView view_of_stdout(bool terminal) {
   view.color = terminal && variable("NO_COLOR").empty();
   winsize size{};
   if (terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
-    view.columns = size.ws_col - 1;  // the last column stays free: writing there makes some terminals wrap
+    view.columns = size.ws_col - 1;  // the last column stays free, because writing there makes some terminals wrap
     view.rows = size.ws_row;
   }
   return view;
@@ -71,10 +71,10 @@ StepProgress watched_progress(const StepMetrics& step) {
   return progress;
 }
 
-// Where the reader of stdout has gone, the command ends.
+// Returns false if the reader of stdout has gone; the command then ends.
 bool flushed() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 
-// A picture that takes the place of the one before; nothing of the screen above it is lost.
+// A picture that replaces the previous one; the screen above it stays.
 class Screen {
  public:
   bool draw(const std::vector<std::string>& lines) {
@@ -103,7 +103,7 @@ void watch_on_terminal(MetricsReader& reader, Clock::duration interval) {
   }
 }
 
-// One line a step, from the last few on.
+// Prints one line a step, beginning with the last few.
 void watch_as_lines(MetricsReader& reader, Clock::duration interval) {
   std::int64_t told = 0;
   for (bool first = true;; first = false) {

@@ -1,4 +1,4 @@
-// `pipetrain watch`: a run in the terminal, from its metrics.
+// `pipetrain watch` shows a run in the terminal, from its metrics.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 namespace pipetrain {
 
 std::string watch_help();
-// Goes on until a signal ends it, but with --once. Throws Error(input).
+// Runs until a signal ends it, except with --once. Throws Error(input).
 int run_watch(const std::vector<std::string>& arguments, const Environment& environment);
 
 struct WatchView {
-  int columns = 80, rows = 24;  // of the terminal
+  int columns = 80, rows = 24;  // the terminal's
   Glyphs glyphs = Glyphs::ascii;
   bool color = false;
-  double quiet_seconds = 0;  // since the last step was read
+  double quiet_seconds = 0;  // time since the last step was read
 };
 
-// What is shown of these steps, ascending, in lines that fit the view; at least one step.
+// Returns the lines that show these steps, ascending, and that fit the view; at least one step.
 std::vector<std::string> watch_lines(const std::vector<StepMetrics>& steps, const WatchView& view);
 
 }  // namespace pipetrain

@@ -21,7 +21,7 @@ std::string cut(std::string line, int columns) {
   return line;
 }
 
-// The first is the most important; those that do not fit are left out.
+// The first parts are the most important; those that do not fit are left out.
 std::string fitting(const std::vector<std::string>& parts, int columns) {
   std::string line;
   for (const std::string& part : parts) {
@@ -31,7 +31,7 @@ std::string fitting(const std::vector<std::string>& parts, int columns) {
   return cut(line, columns);
 }
 
-// Median over the newest steps: single slow ones do not move it.
+// The median over the newest steps, which single slow ones do not change.
 double recent(const std::vector<StepMetrics>& steps, double (*read)(const StepMetrics&)) {
   std::vector<double> values;
   for (std::size_t i = steps.size() - std::min(rate_steps, steps.size()); i < steps.size(); ++i)
@@ -90,7 +90,7 @@ std::string share_bar(double share, int columns, Glyphs glyphs) {
   return text;
 }
 
-// Of one stage's devices.
+// Returns the memory of one stage's devices.
 std::string memory_of(const StepMetrics& step, std::size_t stage) {
   const std::size_t devices = step.memory_bytes.size() / std::max<std::size_t>(step.stage_bubble.size(), 1);
   std::optional<std::int64_t> most;
@@ -98,7 +98,7 @@ std::string memory_of(const StepMetrics& step, std::size_t stage) {
   return most ? "   " + format_bytes(*most) : "";
 }
 
-// Busy shares, so that the longest bar is the stage that the others wait for.
+// Shows busy shares, so that the longest bar is the stage that the others wait for.
 std::vector<std::string> stage_lines(const StepMetrics& step, const WatchView& view) {
   std::vector<std::string> lines;
   const auto& bubbles = step.stage_bubble;
@@ -123,7 +123,8 @@ std::vector<std::string> stage_lines(const StepMetrics& step, const WatchView& v
 std::vector<std::string> watch_lines(const std::vector<StepMetrics>& steps, const WatchView& view) {
   std::vector<std::string> lines = head_lines(steps, view);
   std::vector<std::string> stages = stage_lines(steps.back(), view);
-  const int others = static_cast<int>(lines.size() + stages.size()) + 2;  // the steps below the curve, and the cursor's line
+  // The steps below the curve, and the cursor's line.
+  const int others = static_cast<int>(lines.size() + stages.size()) + 2;
   const int rows = std::min(view.rows - others, most_curve_rows);
   if (rows >= least_curve_rows)
     for (auto& line : curve_lines(steps, view, rows)) lines.push_back(std::move(line));

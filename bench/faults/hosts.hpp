@@ -1,4 +1,4 @@
-// Hosts to try links on: network namespaces of this one, joined by a bridge.
+// Simulated hosts for testing links: network namespaces of this host, joined by a bridge.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  bool made() const { return made_; }  // else this host does not let us
-  std::string name(int host) const;    // of its namespace
+  bool made() const { return made_; }  // false if this host does not permit it
+  std::string name(int host) const;    // the name of its namespace
   std::string address(int host) const;
   // Cuts or joins the wire of a host.
   void link(int host, bool up) const;

@@ -1,4 +1,4 @@
-// Where a process listens for TCP connections, as the kernel tells in /proc.
+// Finds the sockets at which a process listens for TCP connections, in /proc.
 #pragma once
 
 #include <arpa/inet.h>
@@ -82,7 +82,7 @@ inline std::vector<ListeningSocket> listening_sockets(pid_t process) {
   return found;
 }
 
-// Opens a connection and sends the bytes; the caller closes it. -1 where nobody takes it, within a fifth of a second.
+// Opens a connection and sends the bytes; the caller closes it. Returns -1 if it is not accepted within a fifth of a second.
 inline int shout(const ListeningSocket& to, const std::string& bytes) {
   const int socket = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   (void)!::connect(socket, reinterpret_cast<const sockaddr*>(&to.address), to.size);
@@ -98,14 +98,14 @@ inline int shout(const ListeningSocket& to, const std::string& bytes) {
   return socket;
 }
 
-// Whether a connection to it is answered.
+// Returns true if the socket answers a connection.
 inline bool takes_connections(const ListeningSocket& socket) {
   const int connection = shout(socket, "");
   if (connection >= 0) ::close(connection);
   return connection >= 0;
 }
 
-// What strangers send: to a run each is to be nothing.
+// Messages that strangers might send; a run must ignore each of them.
 inline std::vector<std::string> noises() {
   std::vector<std::string> noises = {
       std::string(64, '\0'),

@@ -1,4 +1,4 @@
-// Processes found by a mark in their environment: so that none is overlooked that has lost its parent.
+// Finds processes by a mark in their environment, so that it also finds those that have lost their parent.
 #pragma once
 
 #include <signal.h>
@@ -17,10 +17,11 @@ namespace pipetrain::bench {
 
 class ProcessMark {
  public:
-  // NAME=VALUE, for the environment of what is started.
+  // Returns NAME=VALUE, for the environment of the processes to be started.
   std::string variable() const { return "PIPETRAIN_TEST_MARK=" + value_; }
 
-  // Running processes that carry the mark and, unless -1 is given, are this one of a run that `pipetrain launch` has started.
+  // Returns the running processes that carry the mark and, unless `process` is -1, have this number in a run that
+  // `pipetrain launch` has started.
   std::vector<pid_t> processes(int process = -1) const {
     std::vector<pid_t> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -35,12 +36,12 @@ class ProcessMark {
     }
     return found;
   }
-  // Sends a signal to this process of the run. Returns whether there was one.
+  // Sends a signal to this process of the run. Returns true if there was one.
   bool signal(int process, int number) const {
     const auto found = processes(process);
     return found.size() == 1 && ::kill(found.front(), number) == 0;
   }
-  // Whether none is left, now or, as the kernel takes a moment to end them, soon.
+  // Returns true if none is left, now or shortly after, because the kernel takes a moment to end them.
   bool all_gone() const {
     for (int tries = 0; tries < 200; ++tries) {
       if (processes().empty()) return true;

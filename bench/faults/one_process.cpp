@@ -1,4 +1,4 @@
-// "exit" ends the process, so each of those runs in a child.
+// "exit" ends the process, so each run with that fault is in a child process.
 #include "bench/faults/one_process.hpp"
 
 #include <sys/wait.h>
@@ -74,7 +74,7 @@ TrainJob seeded_job(FaultKind kind, unsigned seed) {
   return job;
 }
 
-// True when the run fails with a named cause and everything stops.
+// Returns true if the run fails with a named cause and everything stops.
 bool fails_well(FaultKind kind, unsigned seed) {
   Trainer trainer(seeded_job(kind, seed));
   try {
@@ -86,7 +86,7 @@ bool fails_well(FaultKind kind, unsigned seed) {
   return false;
 }
 
-// True when the child that ends in the middle of a step is gone, with its own status.
+// Returns true if the child that ends in the middle of a step is gone, with its own status.
 bool exits_well(unsigned seed) {
   const pid_t child = fork();
   if (child == 0) {

@@ -55,7 +55,7 @@ std::size_t lines_of(const fs::path& file) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-// The line that tells why a run ended or started again; empty: none, or more than one.
+// Returns the line that says why a run ended or started again; empty if there is none, or more than one.
 std::string cause_line(const std::string& err) {
   std::istringstream lines(err);
   std::string cause;
@@ -67,7 +67,7 @@ std::string cause_line(const std::string& err) {
   return cause;
 }
 
-// What undisturbed runs learn, by layout.
+// The results of undisturbed runs, by layout.
 class Undisturbed {
  public:
   explicit Undisturbed(fs::path folder) : folder_(std::move(folder)) {}
@@ -90,11 +90,11 @@ class Undisturbed {
 
 struct Outcome {
   bool ended = false, named = false, alone = false;
-  bool learned = true;            // as it should have, where it started again
-  std::optional<double> noticed;  // seconds from what was done to it from outside to the first word of it
+  bool learned = true;            // whether the run learned what it should, if it started again
+  std::optional<double> noticed;  // seconds from an external fault to the first message about it
 };
 
-// A run that something happens to, in a folder of its own.
+// A run with a fault, in a folder of its own.
 class FaultRun {
  public:
   FaultRun(const SeededFault& fault, const fs::path& folder, const Hosts& hosts)
@@ -143,7 +143,8 @@ class FaultRun {
   fs::path metrics() const { return folder_ / "metrics.jsonl"; }
   fs::path filler() const { return folder_ / "run" / ".filler"; }
 
-  // Room for some of the run's checkpoints, but not for all: each takes 10 MB, and three are there while one is written.
+  // Leaves room for some of the run's checkpoints, but not for all: each takes 10 MB, and there are three while one is
+  // written.
   void fill_disk() const {
     const fs::path disk = folder_ / "run";
     fs::create_directories(disk);
@@ -154,7 +155,7 @@ class FaultRun {
   bool any_running() {
     return std::any_of(runs_.begin(), runs_.end(), [](const auto& run) { return run->running(); });
   }
-  // False when the run ends first.
+  // Returns false if the run ends first.
   bool reaches_step() {
     while (any_running()) {
       if (lines_of(metrics()) >= static_cast<std::size_t>(fault_.step)) return true;
@@ -168,7 +169,7 @@ class FaultRun {
     return bytes;
   }
 
-  // What comes from outside.
+  // Applies an external fault.
   void disturb(Outcome& outcome) {
     const bool outside = fault_.kind == Fault::kill || fault_.kind == Fault::stop || fault_.kind == Fault::link;
     if (!outside || !reaches_step()) return;
@@ -183,7 +184,7 @@ class FaultRun {
     outcome.noticed = std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // Makes good what stands in the way of going on.
+  // Removes the obstacle to a restart.
   void repair() {
     const bool again = std::any_of(runs_.begin(), runs_.end(),
                                    [](const auto& run) { return run->err().find("starts again") != std::string::npos; });
@@ -214,7 +215,7 @@ class FaultRun {
   std::vector<std::unique_ptr<ProgramRun>> runs_;
 };
 
-// Seconds within which it must be noticed, of what comes from outside.
+// Returns the seconds within which an external fault must be noticed.
 std::optional<double> limit_of(Fault kind) {
   if (kind == Fault::kill) return 1;
   if (kind == Fault::stop) return 3;

@@ -1,4 +1,4 @@
-// The pipetrain program in the background, with its words on stderr.
+// Runs the pipetrain program in the background and keeps its stderr.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +13,14 @@ namespace pipetrain::bench {
 
 class ProgramRun {
  public:
-  // words[0] is found on PATH. variables: NAME=VALUE, beside this process's. stdout goes nowhere, stderr to the file.
+  // words[0] is found on PATH. variables: NAME=VALUE, in addition to this process's. stdout is discarded, stderr goes
+  // to the file.
   ProgramRun(const std::vector<std::string>& words, const std::vector<std::string>& variables, std::filesystem::path err);
-  ~ProgramRun();  // kills it
+  ~ProgramRun();  // kills the program
   ProgramRun(const ProgramRun&) = delete;
   ProgramRun& operator=(const ProgramRun&) = delete;
 
-  // Its exit status, -1 where a signal ended it, nothing where it still runs after so long.
+  // Returns its exit status, -1 if a signal ended it, nothing if it still runs after this time.
   std::optional<int> wait(std::chrono::milliseconds longest);
   bool running() { return !wait(std::chrono::milliseconds(0)); }
   std::string err() const;
@@ -31,7 +32,7 @@ class ProgramRun {
 };
 
 std::string text_of(const std::filesystem::path& file);
-// "ip netns add a" with its output thrown away. Whether it ended with status 0.
+// Runs "ip netns add a" and discards its output. Returns true if it ended with status 0.
 bool succeeds(const std::string& command);
 
 }  // namespace pipetrain::bench

@@ -1,4 +1,4 @@
-// One failure of a run of several processes, drawn by a seed, and what must be said of it.
+// A failure of a run of several processes, drawn by a seed, and the error that must report it.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ const char* to_string(Fault kind);
 struct SeededFault {
   Fault kind = Fault::raise;
   int processes = 2, pp = 2, dp = 1;
-  int rank = 0, process = 0;  // that fails
+  int rank = 0, process = 0;  // those that fail
   int step = 1;
   bool restart = false;
 
-  std::string layout() const;  // options; the same text for the same results
-  // PIPETRAIN_FAULT for what the program does to itself, else empty.
+  std::string layout() const;  // options; equal texts give equal results
+  // The value of PIPETRAIN_FAULT for a failure that the program causes itself, else empty.
   std::string variable() const;
-  // Whether the line names the rank or process, and the cause, and none of the others.
+  // Returns true if the line names the rank or process, and the cause, and none of the others.
   bool is_named_in(const std::string& line) const;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of two ranks of a checkpoint, of which one is changed.
+// The files of two ranks of a checkpoint, one of which is changed.
 Target rank_target(const fs::path& folder) {
   ModelConfig config = preset_config("tiny");
   config.layers = 1, config.hidden = 8, config.heads = config.kv_heads = 2, config.head_dim = 4, config.intermediate = 8;

@@ -18,7 +18,7 @@ void expect_same_frame(const Bytes& written, const Bytes& read) {
   if (written != read) throw std::logic_error("a message changed when it was read and written again");
 }
 
-// As the process does that a frame of this kind is for.
+// Reads the payload as the process does that receives a frame of this kind.
 void read_payload(const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::hello:
@@ -45,7 +45,8 @@ void read_connection(std::string_view input) {
   try {
     while (!input.empty()) {
       const auto space = reader.space();
-      const std::size_t part = std::min({space.size(), input.size(), std::size_t{1000}});  // as a network cuts it
+      // Parts as a network delivers them.
+      const std::size_t part = std::min({space.size(), input.size(), std::size_t{1000}});
       std::memcpy(space.data(), input.data(), part);
       input.remove_prefix(part);
       reader.received(part);
@@ -53,7 +54,7 @@ void read_connection(std::string_view input) {
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::peer_lost) throw;
-    throw Error(ErrorKind::input, error.what());  // what the fuzzer expects of a parser
+    throw Error(ErrorKind::input, error.what());  // the kind that the fuzzer expects of a parser
   }
 }
 
@@ -64,7 +65,7 @@ std::string frame_text(const Frame& frame) {
   return text;
 }
 
-// Half of the inputs get a length that fits, so that the payload is looked at.
+// Half of the inputs get a matching length, so that the payload is parsed.
 std::string with_frame_length(Random& random, std::string text) {
   constexpr std::size_t place = control::header_bytes - sizeof(std::uint32_t);
   if (text.size() < control::header_bytes || random.one_in(2)) return text;

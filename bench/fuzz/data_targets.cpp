@@ -50,7 +50,7 @@ void read_rows(const fs::path& file, std::string_view input) {
   }
 }
 
-// The first byte says how the others are compressed.
+// The first byte chooses the compression of the others.
 void unpack(const fs::path& folder, std::string_view input) {
   const fs::path file = folder / (input.starts_with('z') ? "rows.txt.zst" : "rows.txt.gz");
   put_file(file, input.substr(std::min<std::size_t>(input.size(), 1)));
@@ -67,7 +67,7 @@ struct ParsedRow {
   bool operator==(const ParsedRow&) const = default;
 };
 
-// Nothing where the row is refused.
+// Returns nothing if the row is refused.
 std::optional<ParsedRow> parsed(std::string_view row, std::size_t longest_parsed, std::string& why) {
   ParsedRow result;
   result.tokens.assign(16, -1);
@@ -91,7 +91,7 @@ std::optional<ParsedRow> parsed(std::string_view row, std::size_t longest_parsed
   return result;
 }
 
-// Both ways to read a row must find the same in it; they may differ in what numbers are too large to be JSON's.
+// Both ways to read a row must give the same result; they may differ only in which numbers are too large for JSON.
 void compare_ways(std::string_view row) {
   std::string why_whole, why_stream;
   const auto whole = parsed(row, row.size(), why_whole), stream = parsed(row, 0, why_stream);

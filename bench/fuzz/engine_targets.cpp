@@ -18,14 +18,14 @@ std::span<const std::byte> message_bytes(std::string_view text) {
 
 std::string message_text(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// What is taken must be a message that could have been sent.
+// An accepted input must be a message that a process could have sent.
 void read_message(std::string_view input) {
   try {
     const Bytes again = encode(decode(message_bytes(input), limits));
     if (encode(decode(again, limits)) != again) throw std::logic_error("a message changed when it was sent on");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::peer_lost) throw;
-    throw Error(ErrorKind::input, error.what());  // what the fuzzer expects of a parser
+    throw Error(ErrorKind::input, error.what());  // the kind that the fuzzer expects of a parser
   }
 }
 

@@ -22,14 +22,14 @@ namespace pipetrain::fuzz {
 namespace {
 
 constexpr std::size_t most_findings = 10;
-constexpr std::size_t most_file_bytes = 2 * most_input_bytes;  // with what Target::finish adds
+constexpr std::size_t most_file_bytes = 2 * most_input_bytes;  // includes what Target::finish adds
 constexpr int finding_status = 70, heap_status = 71, end_status = 0;
 constexpr std::int64_t heap_to_end_at = std::int64_t{1} << 30;
-constexpr double hang_seconds = 60;  // without a new execution, of wall time
+constexpr double hang_seconds = 60;  // wall time without a new execution
 
-// What the worker and the process that watches it share.
+// The state that the worker shares with the process that watches it.
 struct Shared {
-  std::atomic<std::uint64_t> execution;  // under way
+  std::atomic<std::uint64_t> execution;  // the current one
   std::atomic<std::uint64_t> done, accepted;
   std::atomic<double> slowest;
   std::atomic<std::int64_t> most_heap;
@@ -67,7 +67,7 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
-// What is wrong with an error's text.
+// Returns what is wrong with an error's text.
 std::optional<std::string> fault_of_text(std::string_view text) {
   if (text.empty()) return "an error without a text";
   if (text.find_first_of("\n\r") != std::string_view::npos) return "an error of several lines: " + printable(text);
@@ -112,7 +112,7 @@ Execution execute(const Target& target, std::string_view input) {
 Shared* of_worker = nullptr;
 void say_out_of_heap() { std::strcpy(of_worker->what, "took more than 1 GiB of memory"); }
 
-// One execution after the other; ends the process at the first finding.
+// Runs one execution after the other; ends the process at the first finding.
 [[noreturn]] void work(const Target& target, std::uint64_t seed, std::uint64_t first, std::uint64_t end, Shared& shared) {
   of_worker = &shared;
   limit_heap(heap_bytes() + heap_to_end_at, heap_status, say_out_of_heap);
@@ -133,12 +133,12 @@ void say_out_of_heap() { std::strcpy(of_worker->what, "took more than 1 GiB of m
   ::_exit(end_status);
 }
 
-// How the worker ended; kills it at `deadline`, and when it has been at one execution for too long.
+// Watches the worker; kills it at `deadline`, and if one execution takes too long.
 class Watch {
  public:
   Watch(pid_t worker, Shared& shared, double deadline) : worker_(worker), shared_(shared), deadline_(deadline) {}
 
-  // The finding's one line; nothing when the worker did all it should, or time is over.
+  // Returns the finding's line; nothing if the worker did all its executions, or time is over.
   std::optional<std::string> wait() {
     std::uint64_t seen = shared_.done;
     double seen_at = seconds_of(CLOCK_MONOTONIC);

@@ -8,7 +8,7 @@
 #include <new>
 
 #if defined(__SANITIZE_ADDRESS__)
-// Of the sanitizer's allocator_interface.h, which GCC does not install.
+// Declares functions of the sanitizer's allocator_interface.h, which GCC does not install.
 extern "C" {
 int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*, std::size_t),
                                               void (*free_hook)(const volatile void*));
@@ -72,7 +72,7 @@ void give_back(void* memory) noexcept {
 
 }  // namespace
 
-// The other forms, of arrays and without exceptions, call these.
+// The other forms, for arrays and without exceptions, call these.
 void* operator new(std::size_t size) { return counted(std::malloc(size)); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
   const auto step = static_cast<std::size_t>(alignment);

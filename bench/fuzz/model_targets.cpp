@@ -20,7 +20,7 @@ std::string with_header_length(const std::string& header, std::uint64_t length, 
   return file + header + std::string(data, '\x3f');
 }
 
-// Header texts, which get the length in front and data behind, both wrong at times.
+// The seeds are header texts; this puts the length in front and data at the end, both sometimes wrong.
 std::string safetensors_file(Random& random, std::string header) {
   std::string file = with_header_length(header, header.size(), data_bytes);
   if (random.one_in(16)) mutate_bytes(random, file);
@@ -93,7 +93,7 @@ struct LlmcHeader {
   std::int32_t magic = 20240326, version = 3, positions = 4, vocabulary = 5, layers = 1, heads = 2, width = 4, rows = 8;
 };
 
-// Of a model of llm.c, header and all; 0 for sizes that are not small.
+// Returns the bytes of a model of llm.c, including the header; 0 for sizes that are not small.
 std::size_t llmc_bytes(const LlmcHeader& header) {
   for (const std::int32_t size : {header.positions, header.layers, header.width, header.rows})
     if (size < 1 || size > 64) return 0;
@@ -104,7 +104,7 @@ std::size_t llmc_bytes(const LlmcHeader& header) {
   return 256 * sizeof(std::int32_t) + elements * (header.version == 3 ? 4 : 2);
 }
 
-// Most changes of the header change what the file must be long.
+// Most changes of the header change the length that the file must have.
 std::string llmc_model_file(Random& random, std::string file) {
   LlmcHeader header;
   if (file.size() < sizeof header || random.one_in(4)) return file;

@@ -66,7 +66,7 @@ bool in_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-' || c == '+';
 }
 
-// The end of the token that begins at `at`: a quoted string, a word or number, else one character.
+// Returns the end of the token that begins at `at`: a quoted string, a word or number, else one character.
 std::size_t token_end(std::string_view text, std::size_t at) {
   if (text[at] == '"') {
     for (std::size_t i = at + 1; i < text.size(); ++i) {
@@ -83,7 +83,7 @@ std::size_t token_end(std::string_view text, std::size_t at) {
   return std::max(end, at + 1);
 }
 
-// Of the token at a random place; words are found from their middle too.
+// Returns the token at a random position; a position inside a word finds the word.
 Span random_token(Random& random, std::string_view text) {
   std::size_t at = random.below(text.size());
   const std::size_t line = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;  // npos + 1 is 0
@@ -97,7 +97,7 @@ Span random_token(Random& random, std::string_view text) {
   return {at, token_end(text, at)};
 }
 
-// The token, and what stands between its bracket and the one that closes it.
+// Returns the token, and the text between its bracket and the closing one.
 Span random_value(Random& random, std::string_view text) {
   Span span = random_token(random, text);
   if (text[span.begin] != '{' && text[span.begin] != '[' && text[span.begin] != '(') return span;
@@ -109,7 +109,7 @@ Span random_value(Random& random, std::string_view text) {
   return span;
 }
 
-// A member of an object or an element with the comma behind it: from a token to the next comma outside of its brackets.
+// Returns a member of an object or an element with the comma after it: from a token to the next comma outside of its brackets.
 Span random_member(Random& random, std::string_view text) {
   const Span first = random_token(random, text);
   int depth = 0;
@@ -148,7 +148,7 @@ std::string repeated(std::string_view text, std::size_t times) {
 
 std::size_t random_times(Random& random) {
   constexpr std::array<std::size_t, 8> times = {2, 3, 8, 17, 64, 257, 1025, 20000};
-  // Long repeats take long to parse: a few of them are enough.
+  // Long repeats take long to parse, so few of them are made.
   return times[random.one_in(64) ? random.below(times.size()) : random.below(3)];
 }
 
@@ -170,7 +170,7 @@ std::string random_piece(Random& random, const std::vector<std::string>& texts, 
   }
 }
 
-// What is put in place of a number is mostly another one.
+// A number is mostly replaced by another number.
 void replace_token(Random& random, std::string& text, const std::vector<std::string>& texts,
                    const std::vector<std::string>& dictionary) {
   const Span token = random_token(random, text);

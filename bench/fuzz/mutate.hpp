@@ -1,4 +1,4 @@
-// Changes valid texts into ones that parsers have not seen: bytes, and what stands between the brackets and lines of a text.
+// Changes valid texts into new inputs for parsers: it changes bytes, and the parts between the brackets and lines of a text.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pipetrain::fuzz {
 
-// SplitMix64 (Steele, Lea, Flood 2014): the same numbers for the same seed on every machine.
+// SplitMix64 (Steele, Lea, Flood 2014): equal seeds give equal numbers on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -22,12 +22,12 @@ class Random {
 
 inline constexpr std::size_t most_input_bytes = std::size_t{1} << 16;
 
-// One of the texts with one to eight changes: numbers at the edges of types, words of the dictionary, members and lines that
-// come twice, are gone, swapped or of another text, deep nesting, long repeats, NUL and bytes that are not UTF-8. At most
-// most_input_bytes. `texts` is not empty.
+// Returns one of the texts with one to eight changes: numbers at the limits of types, words of the dictionary, members
+// and lines that are repeated, removed, swapped or taken from another text, deep nesting, long repeats, NUL and bytes
+// that are not UTF-8. At most most_input_bytes. `texts` must not be empty.
 std::string mutated(Random& random, const std::vector<std::string>& texts, const std::vector<std::string>& dictionary);
 
-// One to four changes of bytes alone.
+// Makes one to four changes of single bytes.
 void mutate_bytes(Random& random, std::string& text);
 
 }  // namespace pipetrain::fuzz

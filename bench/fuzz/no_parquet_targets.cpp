@@ -1,4 +1,4 @@
-// In a build without Apache Arrow.
+// The targets in a build without Apache Arrow.
 #include "bench/fuzz/target.hpp"
 
 namespace pipetrain::fuzz {

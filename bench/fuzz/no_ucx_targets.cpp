@@ -1,4 +1,4 @@
-// In a build without UCX.
+// The targets in a build without UCX.
 #include "bench/fuzz/target.hpp"
 
 namespace pipetrain::fuzz {

@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::string_literals;
 
-// The files of PIPETRAIN_PARQUET_SEEDS, in the order of their names.
+// Returns the files of PIPETRAIN_PARQUET_SEEDS, in the order of their names.
 std::vector<std::string> seeds() {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::directory_iterator(PIPETRAIN_PARQUET_SEEDS)) paths.push_back(entry.path());
@@ -24,8 +24,8 @@ std::vector<std::string> seeds() {
   return files;
 }
 
-// Puts both ends right again in most files, so that mutations reach what lies between them. Of the bytes in front of the last
-// eight, the footer is as long as they say, or as a number between them says.
+// Repairs both ends of most files, so that mutations reach the parts between them. The footer is as long as the bytes
+// in front of the last eight say, or as long as a number between them says.
 std::string with_ends(Random& random, std::string file) {
   if (file.size() < 12 || random.one_in(16)) return file;
   const std::string name = "PAR1";
@@ -44,7 +44,7 @@ std::string with_ends(Random& random, std::string file) {
 
 std::vector<Target> parquet_targets(const fs::path& folder) {
   const fs::path file = folder / "rows.parquet";
-  // Words of Thrift's compact protocol: the longest numbers, sizes of lists, ends of structs, types of fields.
+  // Byte sequences of Thrift's compact protocol: the longest numbers, sizes of lists, ends of structs, types of fields.
   const std::vector<std::string> words = {"PAR1",
                                           "\xff\xff\xff\xff\x0f"s,
                                           "\xfe\xff\xff\xff\x0f"s,

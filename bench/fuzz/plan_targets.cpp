@@ -7,7 +7,7 @@
 namespace pipetrain::fuzz {
 namespace {
 
-// What is read and written again must read as the same.
+// A plan that is read and written must read back unchanged.
 void expect_same_plan(const schedules::Plan& plan, const schedules::Plan& again) {
   if (plan.placement != again.placement || plan.microbatches != again.microbatches || plan.stages != again.stages)
     throw std::logic_error("a plan changed when it was written and read again");

@@ -116,7 +116,7 @@ Target metrics_target(const fs::path& folder) {
   return target;
 }
 
-// A state with the checksum of itself that it would have been saved with; now and then with a wrong one.
+// Gives a state the checksum that it would have been saved with; sometimes a wrong one.
 std::string signed_state(Random& random, std::string text) {
   constexpr std::string_view key = R"("checksum": ")";
   constexpr std::size_t digits = 16;
@@ -154,7 +154,7 @@ Target state_target(const fs::path& folder) {
   return target;
 }
 
-// As `pipetrain replay` takes a record in.
+// Reads a record as `pipetrain replay` does.
 void replay_record(const fs::path& file) {
   FlightRecordReader reader(file);
   try {
@@ -170,7 +170,7 @@ void replay_record(const fs::path& file) {
   }
 }
 
-// Every part gets the checksum of what it holds now.
+// Gives every part the checksum of its present contents.
 std::string with_record_checksums(std::string record) {
   constexpr std::size_t before = 20, head = 13;
   for (std::size_t at = before; at + head <= record.size();) {
@@ -185,7 +185,7 @@ std::string with_record_checksums(std::string record) {
   return record;
 }
 
-// A step of one stage: everything comes to it from its feeder.
+// A step of one stage, which receives everything from its feeder.
 std::string some_record() {
   using namespace schedules;
   FlightRecordHead head{"run", {}};

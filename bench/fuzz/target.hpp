@@ -1,4 +1,4 @@
-// What is fuzzed: every parser of files, and of messages from other processes, that we do not trust, behind one form.
+// The targets of the fuzzer: every parser of untrusted files and of messages from other processes, behind one interface.
 #pragma once
 
 #include <filesystem>
@@ -14,20 +14,21 @@ namespace pipetrain::fuzz {
 struct Target {
   std::string name;
   std::vector<std::string> seeds;       // valid inputs
-  std::vector<std::string> dictionary;  // words and values that the format knows
-  // Takes the input in, all of it. Returns, or throws Error(input) or PlanFileError with one line.
+  std::vector<std::string> dictionary;  // words and values of the format
+  // Parses all of the input. Returns, or throws Error(input) or PlanFileError with one line.
   std::function<void(std::string_view input)> run;
-  // Makes an input out of a mutated seed: adds what every mutation would break, such as a length in front. Empty: as it is.
+  // Turns a mutated seed into an input: adds parts that every mutation would break, such as a length in front. Empty:
+  // no change.
   std::function<std::string(Random& random, std::string mutated)> finish;
 };
 
-// All of them. Parsers that read files by name get them from `folder`, which should lie in memory and must outlive the targets.
+// All targets. Parsers that read files by name get them from `folder`, which should be in memory and must outlive the targets.
 std::vector<Target> all_targets(const std::filesystem::path& folder);
 
-// Replaces a file's content in place: quicker than a new file.
+// Replaces a file's content in place, which is faster than a new file.
 void put_file(const std::filesystem::path& path, std::string_view content);
 
-// By room of the parsers.
+// The targets by the room of their parsers.
 std::vector<Target> model_targets(const std::filesystem::path& folder);       // safetensors, index, llmc-model, config
 std::vector<Target> data_targets(const std::filesystem::path& folder);        // jsonl, row, packed
 std::vector<Target> parquet_targets(const std::filesystem::path& folder);     // parquet; none without Apache Arrow

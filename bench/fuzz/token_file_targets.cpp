@@ -41,7 +41,7 @@ std::string token_file() {
   return out.str();
 }
 
-// Right checksums: what is behind them is to be reached.
+// Writes correct checksums, so that the parser reads on.
 std::string with_file_checksums(Random&, std::string file) {
   constexpr std::size_t content_at = 64 - 8, header_at = 120, header = 128;
   if (file.size() < header) return file;

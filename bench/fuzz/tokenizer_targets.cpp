@@ -3,7 +3,7 @@
 
 #include "bench/fuzz/target.hpp"
 #include "data/tokenizers/hugging_face_tokenizer.hpp"
-#include "data/tokenizers/template_text.hpp"
+#include "data/templates/template.hpp"
 #include "data/tokenizers/transforms/charsmap.hpp"
 
 namespace pipetrain::fuzz {
@@ -31,7 +31,7 @@ const std::vector<std::string> tokenizer_words = {
     "\\\\p{L}{1,3}",
     "[^\\\\s\\\\w]"};
 
-// What is accepted encodes and decodes, and its ids are below its vocabulary.
+// An accepted tokenizer must encode and decode, and its ids must be below its vocabulary.
 void use_tokenizer(const Tokenizer& tokenizer) {
   for (const std::string_view text :
        {"", "ab aab b1 <s>\n", "\xC3\xA9\xCC\x81 \xF0\x9F\x98\x80 \xFF\xE2\x96\x81", "aaaaaaaaaaaaaaaaaaaaaaaaa"}) {
@@ -52,7 +52,7 @@ std::string file_of(const std::string& normalizer, const std::string& pre_tokeni
          decoder + R"(,"model":)" + model + "}";
 }
 
-// The table of one rule: a becomes b.
+// Returns a table with one rule: a becomes b.
 std::string one_rule() {
   std::vector<std::uint32_t> units(98);
   units['a'] = ('a' ^ 1U) << 10 | 1U << 8 | 'a';

@@ -10,7 +10,7 @@
 namespace pipetrain::fuzz {
 namespace {
 
-// Knows that there are two processes, and no more.
+// A control plane that knows nothing but that there are two processes.
 class TwoProcesses : public ControlPlane {
  public:
   int process() const override { return 0; }
@@ -33,7 +33,7 @@ std::span<const std::byte> header_bytes(std::string_view text) {
 
 std::string header_text(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// A header that is taken must be one that could have been sent.
+// An accepted header must be one that a process could have sent.
 template <class Header>
 void read_header(std::span<const std::byte> bytes) {
   const auto header = Header::read(bytes);
@@ -60,7 +60,7 @@ Target ucx_target(const std::string& name, const std::vector<Bytes>& seeds,
       read(header_bytes(input));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::peer_lost) throw;
-      throw Error(ErrorKind::input, error.what());  // what the fuzzer expects of a parser
+      throw Error(ErrorKind::input, error.what());  // the kind that the fuzzer expects of a parser
     }
   };
   for (const Bytes& seed : seeds) target.seeds.push_back(header_text(seed));
@@ -75,7 +75,7 @@ Bytes written(const Header& header) {
   return std::move(to).data();
 }
 
-// Two edges into this process, one of which has slots that can be mapped, and one out of it.
+// Describes two edges into this process, one of which has slots that can be mapped, and one edge out of it.
 Bytes some_edges() {
   Lane lane;
   lane.tensor.shape = {4, 16};

@@ -23,7 +23,7 @@ std::filesystem::path error_path(const Command& command) {
   return path += ".err";
 }
 
-// Everything that may allocate is made ready here, before the fork.
+// Prepares everything that may allocate, before the fork.
 class Prepared {
  public:
   explicit Prepared(const Command& command)
@@ -42,7 +42,7 @@ class Prepared {
 
   [[noreturn]] void become() {
     setpgid(0, 0);                     // so that it can be ended with its children
-    prctl(PR_SET_PDEATHSIG, SIGTERM);  // whoever ends this program must not leave GPUs in use
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // if this program is killed, no GPU may stay in use
     if (getppid() != parent_) _exit(126);
     const int in = open("/dev/null", O_RDONLY);
     const int out = open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -64,7 +64,7 @@ class Prepared {
 
 int shell_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// Whether the child ended before the time was up.
+// Returns true if the child ended before the deadline.
 bool wait_until(pid_t child, std::chrono::steady_clock::time_point deadline, int& status) {
   for (;;) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
@@ -88,7 +88,7 @@ Ended run_command(const Command& command) {
   };
   int status = 0;
   if (wait_until(child, soon(command.seconds), status)) {
-    kill(-child, SIGTERM);  // what it left running
+    kill(-child, SIGTERM);  // ends processes that it left running
     return {true, shell_status(status)};
   }
   kill(-child, SIGTERM);
@@ -112,7 +112,7 @@ std::string last_words(const Command& command, std::size_t most_characters) {
     if (line.empty()) continue;
     words += (words.empty() ? "" : " | ") + line;
     if (words.size() > 4 * most_characters) words.erase(0, words.size() - 2 * most_characters);
-    // torchrun ends with pages about its ChildFailedError: what the child said comes long before.
+    // torchrun ends with pages about its ChildFailedError; the child's own error comes long before.
     if (line.find("Error: ") != std::string::npos && line.find("ChildFailedError") == std::string::npos)
       cause = line.substr(0, most_characters);
   }

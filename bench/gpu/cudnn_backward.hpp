@@ -1,4 +1,4 @@
-// cuDNN's backward of attention, beside which ours is measured.
+// cuDNN's backward of attention, for comparison with our own.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace pipetrain::bench {
 // Its scratch grows with the largest shape. Not thread-safe.
 class CudnnBackward {
  public:
-  // The stream is of a CUDA device and outlives it. Throws Error(unavailable) in a build without CUDA.
+  // The stream belongs to a CUDA device and must outlive this object. Throws Error(unavailable) in a build without CUDA.
   CudnnBackward(Stream& stream, bool deterministic);
   ~CudnnBackward();
   // In 16 bits; without documents and dropout.

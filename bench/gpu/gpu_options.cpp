@@ -43,7 +43,7 @@ std::set<std::string> parts_of(const std::string& list) {
   return chosen;
 }
 
-// The words of a command line one after another, "--option=value" as two.
+// The words of a command line in order, with "--option=value" as two words.
 class Arguments {
  public:
   explicit Arguments(const std::vector<std::string>& arguments) : arguments_(arguments) {}
@@ -118,7 +118,7 @@ GpuOptions parse_gpu_options(const std::vector<std::string>& command_line) {
   bool no_peer = false;
   for (Arguments arguments(command_line); arguments.next();) {
     const std::string& option = arguments.option;
-    if (option == "--no-peer") {  // whatever --parts says before or after it
+    if (option == "--no-peer") {  // whatever --parts says, before or after it
       no_peer = true;
     } else if (const auto reader = option_readers().find(option); reader != option_readers().end()) {
       reader->second(options, arguments);

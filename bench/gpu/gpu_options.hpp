@@ -10,16 +10,16 @@ namespace pipetrain::bench {
 
 struct GpuOptions {
   bool help = false, list = false;
-  std::vector<std::string> rows;  // patterns; empty: all that fit
-  // What is measured beside our own throughput.
+  std::vector<std::string> rows;  // patterns; empty: all rows that fit
+  // The measurements besides our own throughput.
   std::set<std::string> parts{"peer", "variants", "limit", "shares", "schedules", "deterministic"};
   int warmup = 3, steps = 6;  // of every run
-  int rounds = 1;             // of our run and the peer's, in turns
-  double budget = 600;        // seconds a row may take
-  double total = 1e9;         // seconds everything may take
-  std::string keep;           // folder for the files of the runs; empty: none is kept
+  int rounds = 1;             // alternating our run and the peer's
+  double budget = 600;        // limit in seconds for a row
+  double total = 1e9;         // limit in seconds for everything
+  std::string keep;           // folder for the files of the runs; empty: they are removed
   std::string results;        // Markdown page for bench/results; empty: none
-  // How the program calls itself: measure this part of the one row in this process, with these tokens and this schedule.
+  // Set in a process that the program starts itself: measure this part of the only row, with these tokens and this schedule.
   std::optional<std::string> child;
   std::string data, schedule;
 

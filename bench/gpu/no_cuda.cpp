@@ -1,4 +1,4 @@
-// What measures CUDA libraries, in a build without CUDA.
+// Replaces the measurements of CUDA libraries in a build without CUDA.
 #include "bench/gpu/cudnn_backward.hpp"
 #include "core/error.hpp"
 

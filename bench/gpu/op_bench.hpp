@@ -1,4 +1,4 @@
-// A device with a stream, operations on it, and tensors of random numbers: what measuring operations needs.
+// The tools to measure operations: a device with a stream, operations on it, and tensors of random numbers.
 #pragma once
 
 #include <functional>
@@ -20,17 +20,17 @@ class OpBench {
   Stream& stream() { return *stream_; }
   Ops& ops() { return *ops_; }
 
-  // f32 and bf16: random, between 1/4 and 2, either sign; other types: zero. Freed by free_all().
+  // Makes a tensor. f32 and bf16 are random, between 1/4 and 2, of either sign; other types are zero. Freed by free_all().
   Tensor make(const Shape& shape, DType dtype);
-  // Without values, in both layouts.
+  // Makes both layouts, without setting values.
   Fp8Matrix make_fp8(const Shape& shape, DType dtype, Fp8Scales scales);
-  // i32 ids below the vocabulary.
+  // Makes i32 ids below the vocabulary.
   Tensor make_ids(std::int64_t tokens, std::int64_t vocabulary);
   void fill(const Tensor& tensor);
   // Nothing may run on the stream.
   void free_all() { memory_.clear(); }
 
-  // Seconds a call: the median of several runs of `calls` calls in a row, gaps between launches included.
+  // Returns the seconds of a call: the median of several runs of `calls` calls in a row, including the gaps between launches.
   double seconds(int calls, const std::function<void(int)>& call);
 
  private:

@@ -1,4 +1,4 @@
-// The step time that the simulator predicts from the costs measured in a run.
+// Predicts the step time by simulation, from the costs measured in a run.
 #pragma once
 
 #include "actors/training/records/profile.hpp"
@@ -7,7 +7,7 @@
 namespace pipetrain::bench {
 
 bool can_predict(const Profile& profile, const Schedule& schedule);
-// Seconds of a whole step of this schedule in the profile's layout. The profile must be one for it.
+// Returns the seconds of a whole step of this schedule in the profile's layout. The profile must fit the schedule.
 double predicted_seconds(const Profile& profile, const Schedule& schedule);
 
 }  // namespace pipetrain::bench

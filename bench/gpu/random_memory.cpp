@@ -10,7 +10,7 @@ namespace pipetrain::bench {
 
 namespace {
 
-// make: a word of the memory from 32 random bits.
+// make: returns a word of the memory from 32 random bits.
 template <class Make>
 void fill(Stream& stream, const Buffer& memory, Make make) {
   std::vector<std::uint32_t> words(std::min(memory.bytes() / 4, std::size_t{1} << 22));
@@ -25,8 +25,8 @@ void fill(Stream& stream, const Buffer& memory, Make make) {
 }  // namespace
 
 void fill_with_random_numbers(Stream& stream, const Buffer& memory, float scale) {
-  // In both halves of a word the sign, the lowest bit of the exponent and the mantissa of a bf16 are random; the rest of the
-  // exponent is the scale's.
+  // In each half of a word the sign, the lowest bit of the exponent and the mantissa of a bf16 are random; the rest of
+  // the exponent comes from the scale.
   const auto halvings = static_cast<std::uint32_t>(-std::log2(scale));
   const std::uint32_t exponent = 0x3E00U - (halvings << 7);
   const auto half = [&](std::uint32_t bits) { return (bits & 0x8000U) | (exponent + (bits & 0x01FFU)); };

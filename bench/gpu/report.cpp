@@ -17,7 +17,7 @@ constexpr double same_time = 0.005;             // measured times that count as 
 
 double error_percent(double predicted, double measured) { return 100 * std::abs(predicted / measured - 1); }
 
-// Ours to the peer's: within a round where both ran, in any case between the best variants.
+// Returns the ratio of our throughput to the peer's: within a round if both ran, else between the best variants.
 double ratio_to_peer(const RowResult& result) {
   if (result.ours.size() == 1 && result.peers.size() == 1 && !result.ratios.empty()) return spread_of(result.ratios).median;
   return result.ours.front().figures.tokens_per_second / result.peers.front().tokens_per_second;
@@ -66,7 +66,7 @@ void add_schedules(const RowResult& result, std::vector<Number>& numbers) {
       {name_of(result, "schedules ranked right from zb-h1's costs"), ranked_right(result.ours, true) ? 1.0 : 0.0, "yes is 1"});
 }
 
-// Of what communication adds to the step whose shares were measured.
+// Adds the share of the communication that is overlapped, for the step whose shares were measured.
 void add_hidden(const RowResult& result, std::vector<Number>& numbers) {
   const ScheduleResult* const apart = fastest_apart(result);
   if (apart == nullptr || !result.shares || result.shares->communication <= 0) return;

@@ -1,4 +1,4 @@
-// The numbers of `bench gpu`: JSON lines and tables.
+// Reports the numbers of `bench gpu`: JSON lines and tables.
 #pragma once
 
 #include <string>
@@ -17,21 +17,22 @@ struct Number {
   double limit = 0;
 };
 
-// Everything that the row found, those promised with their limits.
+// Returns all numbers of the row, the promised ones with their limits.
 std::vector<Number> numbers_of(const RowResult& result);
 
-// Whether the schedules' simulated times are in the order of the measured ones; pairs whose measured times are within half a
-// percent of each other may be in either. With from_split_run only schedules that have that count, by that.
+// Returns true if the schedules' simulated times are in the order of the measured ones; pairs whose measured times are
+// within half a percent of each other may be in either order. With from_split_run it compares only schedules that have
+// that time, by that time.
 bool ranked_right(const std::vector<ScheduleResult>& schedules, bool from_split_run = false);
 
-// For people; a table has a line for every row that has what it shows.
+// Each table is for people, and has a line for every row that has its values.
 std::string throughput_table(const std::vector<RowResult>& results);
 std::string shares_table(const std::vector<RowResult>& results);
 std::string schedules_table(const std::vector<RowResult>& results);
 std::string limit_table(const std::vector<RowResult>& results);
 std::string scaling_table(const std::vector<RowResult>& results);
 
-// All tables, the one of throughput last; and as a page for bench/results, with what ran where and what failed.
+// Returns all tables, the one of throughput last; the other, as a page for bench/results, with the machine and the failures.
 std::string all_tables(const std::vector<RowResult>& results);
 std::string results_page(const std::vector<RowResult>& results, const std::string& machine, const std::string& command);
 

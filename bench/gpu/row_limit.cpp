@@ -44,7 +44,7 @@ SegmentShape attention_of(const Row& row) {
   return whole_sequences(row.microbatch, row.sequence, {config.heads / row.tp, config.kv_heads / row.tp, config.head_dim});
 }
 
-// Of a microbatch, on one rank.
+// Returns the tokens of a microbatch on one rank.
 std::int64_t tokens_of(const Row& row) { return row.microbatch * row.sequence / row.cp; }
 
 bool is_attention(const LimitOp& op) { return op.name.starts_with("attention"); }
@@ -53,7 +53,7 @@ struct ProductTensors {
   Tensor x, w, dy, y, dx, dw;
 };
 
-// The three products of matrices that are rounded once.
+// Adds the three products of a matrix whose factors are rounded once.
 void add_fp8_calls(OpBench& bench, const ProductTensors& t, bool blocks, std::vector<std::function<void()>>& calls) {
   Ops& ops = bench.ops();
   const auto rounded = [&](const Tensor& x, DType type, Fp8Scales scales) {
@@ -70,7 +70,7 @@ void add_fp8_calls(OpBench& bench, const ProductTensors& t, bool blocks, std::ve
   calls.emplace_back([=, &ops] { ops.fp8_matmul({.a = dy_cols, .b = x_cols, .addend = t.dw, .out = t.dw}); });
 }
 
-// The calls of limit_ops(), in the same order. Tensors that grow by being called are never read.
+// Returns the calls of limit_ops(), in the same order. Tensors that grow with each call are never read.
 std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
   const DType dtype = row.on_cpu ? DType::f32 : DType::bf16;
   const std::int64_t tokens = tokens_of(row);
@@ -101,7 +101,7 @@ std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
   return calls;
 }
 
-// The head comes once in a step for all its layers: too seldom to be called as often as they are.
+// The head runs once in a step for all its layers, too seldom to be called as often as they are.
 constexpr int rounds_to_a_head = 8;
 
 class TimedCalls {
@@ -115,7 +115,7 @@ class TimedCalls {
     }
   }
 
-  // All calls in turns for so many seconds, twice at least.
+  // Alternates over all calls for this many seconds, at least twice.
   void run(double seconds, bool keep) {
     const auto start = std::chrono::steady_clock::now();
     const auto passed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
@@ -154,7 +154,7 @@ std::vector<LimitOp> limit_ops(const Row& row) {
       ops.push_back({std::string(matrix.name) + kind, flops, matrix.calls});
   }
   const SegmentShape shape = attention_of(row);
-  const double layers = ops.front().calls / row.cp;  // ranks of a sequence share its attention
+  const double layers = ops.front().calls / row.cp;  // the ranks of a sequence share its attention
   const double flops = 2.0 * static_cast<double>(shape.batch * shape.heads * shape.queries * shape.queries * shape.head_dim);
   ops.push_back({"attention forward", flops, layers});
   ops.push_back({"attention backward", 2.5 * flops, layers});
@@ -191,7 +191,7 @@ RowLimit limit_of(const Row& row, const std::vector<LimitOp>& ops) {
     (is_attention(op) ? attention_flops : matrix_flops) += op.calls * op.flops;
     (is_attention(op) ? attention_seconds : matrix_seconds) += op.calls * op.seconds;
   }
-  // The tp ranks of a stage compute the same tokens together; stages and replicas only share microbatches out.
+  // The tp ranks of a stage compute the same tokens together; stages and replicas only divide the microbatches.
   return {static_cast<double>(tokens_of(row)) / (all * row.tp), matrix_flops / matrix_seconds * 1e-12,
           attention_flops / attention_seconds * 1e-12};
 }

@@ -1,5 +1,5 @@
-// How fast a row could go if nothing took time but matrix products and attention, at the rates that these reach on one device
-// at the row's own shapes, and if every stage had the same amount of them and no bubble.
+// Computes the speed limit of a row: the speed if only matrix products and attention took time, at the rates that they
+// reach on one device at the row's own shapes, with equal stages and without a bubble.
 #pragma once
 
 #include <string>
@@ -10,26 +10,26 @@
 
 namespace pipetrain::bench {
 
-// One kind of operation of one tensor-parallel rank, with one microbatch.
+// One kind of operation on a tensor-parallel rank, for one microbatch.
 struct LimitOp {
   std::string name;    // "gate_up weight_grad"
   double flops = 0;    // of one call
-  double calls = 0;    // by the whole model for one microbatch: layers, or 1 for the head
+  double calls = 0;    // in the whole model for one microbatch: layers, or 1 for the head
   double seconds = 0;  // of one call, measured
 };
 
-// What the row's ranks do, not measured yet: forward, input gradient and weight gradient of qkv, o, gate_up, down and head,
-// attention forward and backward.
+// Returns the operations of the row's ranks, not measured yet: forward, input gradient and weight gradient of qkv, o,
+// gate_up, down and head, attention forward and backward.
 std::vector<LimitOp> limit_ops(const Row& row);
 
-// Fills in the seconds. The operations of a layer are called in turns, as a step calls them, for `warm_up` seconds and then
-// `measure` seconds, each between two timing events, so that the chip runs as warm as in a step: medians.
+// Measures the seconds. The operations of a layer are called in rotation, as a step calls them, for `warm_up` seconds
+// and then `measure` seconds, each between two timing events, so that the chip is as warm as in a step; takes medians.
 void measure_limit(OpBench& bench, const Row& row, std::vector<LimitOp>& ops, double warm_up = 1, double measure = 2);
 
 struct RowLimit {
   double tokens_per_second = 0;  // per device
-  double matrix_tflops = 0;      // of the matrix products together
-  double attention_tflops = 0;   // causal counts half, backward 2.5 times the forward
+  double matrix_tflops = 0;      // over all matrix products
+  double attention_tflops = 0;   // causal counts half, the backward 2.5 times the forward
 };
 std::string to_json(const std::vector<LimitOp>& ops);
 std::vector<LimitOp> limit_from_json(const std::string& text);

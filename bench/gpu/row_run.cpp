@@ -53,7 +53,7 @@ class RowRun {
     fmt::print(stderr, "bench gpu: {}: {}\n", row().name, what);
   }
 
-  // Runs it within what is left of the budget; false, with a note, where it did not end well or was not begun.
+  // Runs it within the remaining budget; returns false, with a note, if it failed or was not started.
   bool run(Command& command, const std::string& what, const std::string& file) {
     command.output = folder_ / (file + ".out");
     command.seconds = seconds_left();
@@ -68,7 +68,7 @@ class RowRun {
     return false;
   }
 
-  // What a run printed or wrote may not be what is expected: that is this run's failure.
+  // If the output or files of a run are not as expected, that run has failed.
   template <class Read>
   bool guarded(const std::string& what, Read read) {
     try {
@@ -137,7 +137,7 @@ class RowRun {
     return read ? std::optional(result) : std::nullopt;
   }
 
-  // Asked once for all schedules of one chunk: they place the blocks alike.
+  // Asked once for all schedules of one chunk, which place the blocks alike.
   const std::vector<double>& state_of(const Schedule& schedule) {
     std::vector<double>& state = states_[schedule.chunks == 1 ? "" : schedule.text()];
     if (state.empty()) state = ask_state(schedule);
@@ -195,7 +195,7 @@ class RowRun {
     }
   }
 
-  // A part of this program in a process of its own; it prints one line of JSON.
+  // Runs a part of this program in a process of its own; it prints one line of JSON.
   template <class Read>
   void child(const std::string& part, const Schedule& schedule, Read read) {
     Command command;
@@ -215,7 +215,7 @@ class RowRun {
     guarded(part, [&] { read(output_of(command)); });
   }
 
-  // A schedule that ran in several rounds keeps its run of middle throughput.
+  // A schedule that ran in several rounds keeps its run of median throughput.
   void keep_best(const ScheduleResult& result) {
     runs_.push_back(result);
     const auto same = [&](const ScheduleResult& one) { return one.schedule.text() == result.schedule.text(); };

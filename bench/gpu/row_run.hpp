@@ -1,5 +1,5 @@
-// Measures a row: our program and the peer as processes of their own, and parts of this program likewise, so that each starts
-// on GPUs that nobody else holds and a failure of one leaves the others.
+// Measures a row. Our program, the peer and parts of this program run as separate processes, so that each starts on
+// free GPUs and a failure of one leaves the others.
 #pragma once
 
 #include <chrono>
@@ -17,44 +17,44 @@
 
 namespace pipetrain::bench {
 
-// Where to find what is run.
+// The paths of the programs to run.
 struct Programs {
   std::string ours, self;
   std::string torchrun, peer_script;  // peer_script empty: there is no peer
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
-// From BENCH_PROGRAM, PIPETRAIN_TORCHRUN, PIPETRAIN_TORCH_PEER, and the folder that this program lies in. Throws Error(input)
-// for a program or script that is not there.
+// Reads BENCH_PROGRAM, PIPETRAIN_TORCHRUN, PIPETRAIN_TORCH_PEER, and the folder of this program. Throws Error(input)
+// for a missing program or script.
 Programs find_programs();
 
 struct ScheduleResult {
   Schedule schedule;
   RunFigures figures;
-  double predicted = 0;                  // seconds of a step, simulated with the costs measured in this very run; 0: with none
-  std::optional<double> from_split_run;  // the same with those of the zb-h1 run: what ranks the schedules
+  double predicted = 0;  // seconds of a step, simulated with the costs measured in the same run; 0: there are none
+  std::optional<double> from_split_run;  // simulated with the costs of the zb-h1 run, which ranks the schedules
 };
 
 struct RowResult {
   Row row;
-  // The first stands for the row: the fastest of those that take no more memory than the peer's fastest, where there are any.
-  // The others by speed.
+  // The first represents the row: the fastest of those that take no more memory than the peer's fastest, if there are
+  // any. The others are ordered by speed.
   std::vector<ScheduleResult> ours;
   std::vector<RunFigures> peers;  // the fastest first
-  std::vector<double> ratios;     // ours to the peer's in the same round, the first variants of both
+  std::vector<double> ratios;     // our throughput over the peer's in the same round, for the first variants of both
   std::optional<RunFigures> not_deterministic;
   std::optional<RowLimit> limit;
   std::vector<LimitOp> limit_ops;
   std::optional<TimeShares> shares;
-  double taken_bytes = 0;          // of the fullest GPU, by the driver; 0: not measured
+  double taken_bytes = 0;          // of the fullest GPU, as the driver reports; 0: not measured
   std::vector<std::string> notes;  // what failed or was left out, and why
 
-  bool failed = false;  // something that should have run did not
+  bool failed = false;  // whether something failed that should have run
 };
 
-// The first whose actions are measured apart, which the shares are of; null where there is none.
+// Returns the first schedule whose actions are measured separately, to which the shares relate; null if there is none.
 const ScheduleResult* fastest_apart(const RowResult& result);
 
-// Puts what was measured in the order that RowResult promises.
+// Sorts the measured runs in the order that RowResult promises.
 void sort_runs(RowResult& result);
 
 // `folder`: for the files of the runs.

@@ -17,7 +17,7 @@ std::vector<Schedule> pipeline_schedules(int pp) {
   return schedules;
 }
 
-// Llama-2-7B cut to half: small enough for one GPU with all its state, so that every layout can be put beside one GPU.
+// Llama-2-7B cut to half: small enough for one GPU with all its state, so that every layout can be compared with one GPU.
 Row half(const std::string& layout, int pp, int tp, int dp, std::int64_t sequence = 4096) {
   Row row;
   row.name = "llama2-7b-16l-" + layout;
@@ -63,8 +63,8 @@ std::vector<Row> promised_rows() {
   return rows;
 }
 
-// Tensor-parallel communication behind another microbatch's products, beside the same layout without. The peer has no such
-// schedule.
+// Tensor-parallel communication overlapped with another microbatch's products, compared with the same layout without
+// overlap. The peer has no such schedule.
 std::vector<Row> braid_rows() {
   std::vector<Row> rows{half("tp2-braids", 1, 2, 1), half("tp2-2048-braids", 1, 2, 1, 2048), half("pp2-tp2-braids", 2, 2, 1)};
   for (Row& row : rows) {
@@ -76,7 +76,8 @@ std::vector<Row> braid_rows() {
   return rows;
 }
 
-// Two replicas that divide their state: 1 and 2 are to keep 0.99 and 3 to keep 0.95 of the speed of the row without.
+// Two replicas that divide their state: ZeRO 1 and 2 must keep 0.99, and ZeRO 3 must keep 0.95 of the speed of the row
+// without.
 std::vector<Row> zero_rows() {
   std::vector<Row> rows;
   for (const int zero : {1, 2, 3}) {
@@ -89,8 +90,8 @@ std::vector<Row> zero_rows() {
   return rows;
 }
 
-// One long sequence on one GPU: as much recomputed as its memory needs. The peer keeps every activation. Two GPUs that share
-// the sequence are to take 1 / 1.8 of the time of one.
+// One long sequence on one GPU, with as much recomputation as its memory needs. The peer keeps every activation. Two
+// GPUs that share the sequence must take 1 / 1.8 of the time of one.
 std::vector<Row> long_rows() {
   std::vector<Row> rows(3);
   rows[0].name = "llama3.2-1b-32k", rows[0].sequence = 32 * 1024;
@@ -103,7 +104,7 @@ std::vector<Row> long_rows() {
   return rows;
 }
 
-// As llm.c trains them, which is their peer and is not started from here.
+// As llm.c trains them; it is their peer but is not started from here.
 std::vector<Row> gpt2_rows() {
   std::vector<Row> rows(2);
   rows[0].name = rows[0].model = "gpt2", rows[0].microbatch = 16;
@@ -115,8 +116,8 @@ std::vector<Row> gpt2_rows() {
   return rows;
 }
 
-// In 8 bits, with one scale a tensor and then with scales of blocks, which have no peer, nor has tp 2: they stand beside their
-// own rows in bf16.
+// Runs in 8 bits, with one scale a tensor and then with scales of blocks, which have no peer; nor has tp 2. These are
+// compared with our own rows in bf16.
 std::vector<Row> fp8_rows() {
   Row eight_layers;
   eight_layers.name = "llama3-8b-8l";
@@ -161,7 +162,7 @@ std::vector<Row> make_rows() {
     if (pp > 1) row.schedules = {{"1f1b", 1}, {"zb-h1", 1}, {"braided-v", 2}};
     row.on_cpu = true;
   }
-  // With replicas what is kept comes close to what the peer keeps.
+  // With replicas our memory comes close to the peer's.
   for (Row& row : rows) {
     if (row.dp == 1) continue;
     for (Schedule& schedule : row.schedules) schedule.recompute = "selective";

@@ -22,15 +22,15 @@ namespace {
 
 double seconds_of(TimePoint begin, TimePoint end) { return std::chrono::duration<double>(end - begin).count(); }
 
-// What the traces of a step show, in seconds.
+// The times that the traces of a step show, in seconds.
 struct Traced {
-  double busy = 0;          // of all devices together
-  double sums = 0;          // of these, in the sums over replicas, ranks and the two stages of tied weights
-  double launch_bound = 0;  // of these, in actions whose device waited for the host
+  double busy = 0;          // over all devices
+  double sums = 0;          // part of busy: sums over replicas, over ranks, and over the two stages of tied weights
+  double launch_bound = 0;  // part of busy: actions whose device waited for the host
   double makespan = 0, verdict = 0;
 };
 
-// Whether the tied weights' two gradients are on two stages. On one, their sum is an operation of its own, which is timed.
+// Returns true if the tied weights' two gradients are on two stages. On one stage their sum is a timed operation.
 bool tied_over_stages(const std::vector<DeviceTrace>& devices) {
   std::set<int> stages;
   for (const auto& device : devices)
@@ -94,7 +94,7 @@ double total_of(const std::vector<OpTimes::Seconds>& operations) {
   return seconds;
 }
 
-// What the driver says is free on these GPUs, now and later.
+// Reads the free memory of these GPUs from the driver, now and later.
 class FreeMemory {
  public:
   explicit FreeMemory(const std::vector<int>& gpus) {

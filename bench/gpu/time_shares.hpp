@@ -1,4 +1,4 @@
-// Where the time of a step goes.
+// Measures how the time of a step is divided.
 #pragma once
 
 #include <filesystem>
@@ -11,29 +11,30 @@
 
 namespace pipetrain::bench {
 
-// Shares of the devices' time in a step, means over devices. All but launch_bound add up to 1: `host` is what remains, and may
-// be a little below zero, because the operations are those of another step.
+// Shares of the devices' time in a step, means over devices. All except launch_bound add up to 1: `host` is the
+// remainder, and may be a little below zero, because the operations are those of another step.
 struct TimeShares {
   double seconds = 0;   // of the step
-  double matrices = 0;  // matrix products, each as long as it takes one rank alone
+  double matrices = 0;  // matrix products, at the time that they take a single rank
   double attention = 0;
-  double elementwise = 0;    // all other operations, the optimizer and the norm, and the sum of tied weights on one stage
-  double communication = 0;  // what tensor-parallel communication adds to operations, and the sums at the end of a step
-  double bubble = 0;         // no action runs, between the step's first and its last, but for the verdict
-  double host = 0;           // before and after these, the verdict, and gaps between the operations of an action
-  // Of the time of all actions, that of those which the device ended within a twentieth of their time after the host had
-  // enqueued all of them: it had waited for the host, and the operations' own times hold some of that.
+  double elementwise = 0;  // all other operations, the optimizer and the norm, and the sum of tied weights on one stage
+  // The time that tensor-parallel communication adds to operations, and the sums at the end of a step.
+  double communication = 0;
+  double bubble = 0;  // no action runs, between the step's first and its last, except for the verdict
+  double host = 0;    // before and after these, the verdict, and gaps between the operations of an action
+  // The share of those actions that the device ended within a twentieth of their time after the host had enqueued all
+  // of their work: the device had waited for the host, and the operations' own times include some of that.
   double launch_bound = 0;
 };
 
-// `operations`: of each device, in one step with its operations timed; `devices` and `seconds` of another step without.
+// `operations`: for each device, in one step with timed operations; `devices` and `seconds`: of another step without.
 TimeShares time_shares(const std::vector<DeviceTrace>& devices, double seconds,
                        const std::vector<OpTimes::Seconds>& operations);
 
 struct StepMeasures {
   TimeShares shares;
-  // Bytes by device: how much less memory the driver says is free once the steps have run than before anything was allocated,
-  // the context not counted. Zero on the CPU.
+  // Bytes by device: by how much the free memory that the driver reports has fallen between the first allocation and
+  // the end of the steps, without the context. Zero on the CPU.
   std::vector<double> taken;
 };
 

@@ -48,7 +48,7 @@ double& OpTimes::seconds_of(OpClass kind) {
 
 namespace {
 
-// Operations with communication in them are by kind what they are without.
+// Operations with communication count as the kind that they are without it.
 template <class Args>
 constexpr OpClass class_of(const Args&) {
   return OpClass::elementwise;
@@ -66,7 +66,7 @@ OpClass between_ranks(const TensorParallel& tp) { return tp.size() > 1 ? OpClass
 OpClass class_of(const GatherArgs& args) { return between_ranks(args.tp); }
 OpClass class_of(const ScatterSumArgs& args) { return between_ranks(args.tp); }
 
-// The memory to which the second runs of operations write results that nothing reads.
+// The memory for results of operations' second runs, which nothing reads.
 class Unread {
  public:
   explicit Unread(Ops& ops) : ops_(ops) {}
@@ -88,7 +88,7 @@ class Unread {
   Buffer memory_[2];
 };
 
-// Makes the operation what a rank alone would run, with its results elsewhere.
+// Changes the operation into that of a single rank, with its results elsewhere.
 GatherMatmulArgs alone(GatherMatmulArgs args, Unread&) {
   if (args.tp.sequence_parallel) args.shard = args.full;
   args.tp = {};
@@ -143,7 +143,7 @@ class TimedOps final : public Ops {
     }
     times_->time(stream(), class_of(args), work);
   }
-  // The gradient takes the logits' place, so that the losses cannot be found a second time after it.
+  // The gradient overwrites the logits, so that the losses cannot be computed a second time after it.
   void measure(const Operation& operation, const CrossEntropyArgs& args) {
     if (args.tp.size() == 1 || !args.gradient_scale) return measure<CrossEntropyArgs>(operation, args);
     CrossEntropyArgs losses = args;

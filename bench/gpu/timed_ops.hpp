@@ -1,4 +1,4 @@
-// Operations that report how long they take: a wrapper around any Ops, for measuring where a step's time goes.
+// Operations that report their durations: a wrapper around any Ops, to measure how a step's time is divided.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@ namespace pipetrain::bench {
 
 enum class OpClass { matrix, attention, elementwise, communication };
 
-// Of one rank. While measuring, every operation is between two timing events of its stream, which are read as later operations
-// are enqueued. Set and read it between steps, when the stream is idle; not thread-safe.
+// The times of one rank's operations. While measuring, every operation is between two timing events of its stream, which are
+// read when later operations are enqueued. Set and read it between steps, when the stream is idle; not thread-safe.
 class OpTimes {
  public:
   struct Seconds {
@@ -24,18 +24,18 @@ class OpTimes {
 
   void set_measuring(bool measuring) { measuring_ = measuring; }
   bool measuring() const { return measuring_; }
-  // What was measured since the last call.
+  // Returns the times measured since the last call.
   Seconds take();
 
-  // For the wrapper: runs `work` between two events, its time counts as `kind`.
+  // For the wrapper: runs `work` between two events, and counts its time as `kind`.
   template <class Work>
   void time(Stream& stream, OpClass kind, Work work) {
     begin(stream, kind);
     work();
     end(stream);
   }
-  // `work` is an operation with communication in it, `alone` the same operation without. The time of `alone` counts as `kind`,
-  // the rest of the time of `work` as communication.
+  // `work` is an operation with communication, `alone` the same operation without. The time of `alone` counts as
+  // `kind`, and the rest of the time of `work` as communication.
   template <class Work, class Alone>
   void time_both(Stream& stream, OpClass kind, Work work, Alone alone) {
     begin(stream, OpClass::communication);
@@ -50,7 +50,7 @@ class OpTimes {
  private:
   struct Running {
     OpClass kind;
-    bool taken_out = false;  // from communication
+    bool taken_out = false;  // subtracted from communication
     Device* device;
     std::unique_ptr<Event> begin, end;
   };
@@ -66,9 +66,9 @@ class OpTimes {
   std::vector<std::pair<std::unique_ptr<Event>, std::unique_ptr<Event>>> spare_;
 };
 
-// Does what `ops` does. In a tensor-parallel group, while measuring, every matrix product, embedding and loss runs a second
-// time as if there were one rank, so that it is known how much time communication adds. So a measured step takes longer than
-// others.
+// Runs the operations of `ops`. In a tensor-parallel group, while measuring, every matrix product, embedding and loss
+// runs a second time as on a single rank, which shows how much time communication adds. A measured step therefore takes
+// longer than others.
 std::unique_ptr<Ops> make_timed_ops(std::unique_ptr<Ops> ops, std::shared_ptr<OpTimes> times);
 
 }  // namespace pipetrain::bench

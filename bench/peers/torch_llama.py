@@ -151,7 +151,7 @@ class Part(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() == 1:
                 nn.init.ones_(parameter)
-            elif parameter.device.type == "cpu":  # the GPU draws sooner
+            elif parameter.device.type == "cpu":  # the GPU draws faster
                 local = parameter.to_local().detach()
                 local.copy_(0.02 * torch.randn(local.shape, device=device))
             else:

@@ -30,7 +30,7 @@ Mesh two_processes() {
   return Mesh(shape, deal_ranks(2, 2));
 }
 
-// Slots that a thread hands to another one.
+// Slots that one thread passes to another.
 class Hand {
  public:
   void put(int slot) {
@@ -52,7 +52,7 @@ class Hand {
   std::deque<int> slots_;
 };
 
-// Of what `write` does with one slot after the other, as they become free.
+// Returns the rate at which `write` fills one slot after the other, as they become free.
 template <class Take, class Write>
 double write_rate(std::size_t bytes, int messages, const Take& take, const Write& write) {
   Clock::time_point start;
@@ -100,7 +100,7 @@ EdgeEnd::~EdgeEnd() {
 double actor_latency(EdgePair& pair, std::size_t bytes, int rounds) {
   constexpr int unmeasured = 100;
   caf::actor_system_config config;
-  let_idle_threads_sleep(config);  // as the engine has it
+  let_idle_threads_sleep(config);  // as the engine does
   caf::actor_system system(config);
   std::promise<double> done;
   const int expected = unmeasured + rounds + 1;

@@ -1,4 +1,4 @@
-// The two processes that are measured, and what only the benchmark measures of their link.
+// The two processes that are measured, and measurements of their link that only the benchmark makes.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace pipetrain::bench {
 
-// A port of this host that nobody listens at.
+// Returns a port of this host at which nobody listens.
 std::uint16_t free_port();
 
-// One of the two: makes the same calls as the other one.
+// One of the two processes; it must make the same calls as the other one.
 class EdgeEnd {
  public:
   EdgeEnd(int process, std::uint16_t port);
@@ -33,18 +33,18 @@ class EdgeEnd {
   std::unique_ptr<EdgePair> pair_;
 };
 
-// As thread_latency(), but an actor of a system set up as the engine sets its own takes each message from the transport and
-// sends the answer.
+// Like thread_latency(), but an actor of a system configured like the engine's takes each message from the transport
+// and sends the answer.
 double actor_latency(EdgePair& pair, std::size_t bytes, int rounds);
 
-// Bytes a second of so many messages that the first process writes and the second one reads, each all bytes of each, with up to
-// four on their way; 0 in the second one.
+// Returns the bytes a second of this many messages, all bytes of which the first process writes and the second one
+// reads, with up to four in flight; 0 in the second process.
 double written_and_read(EdgePair& pair, std::size_t bytes, int messages);
-// The same between two threads that hand each other memory of their own process: what the machine's memory allows.
+// Measures the same between two threads that pass each other memory of their own process: the limit of the machine's memory.
 double written_and_read_in_one_process(std::size_t bytes, int messages);
 
-// Bytes a second of copies out of four buffers of this size into four others, in turns: what a message costs at least that is
-// copied once, as large slots are not in the cache that ucx_perftest's one buffer stays in.
+// Returns the bytes a second of copies from four buffers of this size into four others, in rotation: the least cost of
+// a message that is copied once, since large slots are not in the cache in which ucx_perftest's one buffer stays.
 double copied_in_turns(std::size_t bytes, int copies);
 
 }  // namespace pipetrain::bench

@@ -1,4 +1,4 @@
-// What producer and consumer do with a message at least, in every way of moving it that is measured.
+// The least work of producer and consumer on a message, equal for every measured way of moving it.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace pipetrain::bench {
 
-// So many messages of a size are under way at most, and so many are not counted.
+// The most messages of a size in flight, and the number that is not counted.
 constexpr int buffers = 4, warm_up = 4;
 
 inline void write_message(void* data, std::size_t bytes, int number) { std::memset(data, number, bytes); }
 
-// Whole words; the sum is told to nobody, and yet not optimized away.
+// Reads whole words; the sum keeps the compiler from removing the reads.
 inline void read_message(const void* data, std::size_t bytes) {
   const auto* words = static_cast<const std::uint64_t*>(data);
   std::uint64_t sum = 0;

@@ -16,7 +16,7 @@
 namespace pipetrain::bench {
 namespace {
 
-// Runs the program with its stdout at `out`; its stderr goes nowhere.
+// Runs the program with its stdout at `out`; its stderr is discarded.
 pid_t start(const std::vector<std::string>& arguments, int out) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -38,8 +38,8 @@ std::string read_all(int from) {
   return text;
 }
 
-// The last line of `ucx_perftest -f`: iterations, percentile, average and overall microseconds, average and overall MiB/s,
-// rates.
+// Parses the last line of `ucx_perftest -f`: iterations, percentile, average and overall microseconds, average and
+// overall MiB/s, rates.
 std::optional<PerftestResult> parse(const std::string& text) {
   std::istringstream lines(text);
   std::string line, last;
@@ -67,7 +67,7 @@ std::optional<PerftestResult> run_perftest(const char* test, std::size_t bytes, 
   const std::string text = read_all(out[0]);
   close(out[0]);
   waitpid(client, nullptr, 0);
-  kill(server, SIGTERM);  // it ends by itself where the client came through
+  kill(server, SIGTERM);  // it ends by itself if the client got through
   waitpid(server, nullptr, 0);
   return parse(text);
 }

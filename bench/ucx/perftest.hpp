@@ -1,4 +1,4 @@
-// UCX's own benchmark, ucx_perftest, beside ours.
+// Runs UCX's own benchmark, ucx_perftest, for comparison.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ struct PerftestResult {
   double bytes_per_second;
 };
 
-// Active messages of this size between two processes of this host. Nothing where ucx_perftest is not installed or fails.
+// Measures active messages of this size between two processes of this host. Returns nothing if ucx_perftest is missing
+// or fails.
 std::optional<PerftestResult> run_perftest(const char* test, std::size_t bytes, int messages, std::uint16_t port);
 
 }  // namespace pipetrain::bench

@@ -75,7 +75,7 @@ void PlainTransfer::take_messages() {
   check_ucx(ucp_worker_set_am_recv_handler(worker_, &handler), "take messages");
 }
 
-// Polls, as ucx_perftest does. Gives way now and then: under a real-time policy nothing else would run on this core.
+// Polls, as ucx_perftest does. Yields now and then, since under a real-time policy nothing else would run on this core.
 void PlainTransfer::progress() {
   constexpr unsigned often = 1000;
   if (ucp_worker_progress(worker_) > 0) {

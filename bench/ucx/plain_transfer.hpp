@@ -1,6 +1,6 @@
-// Messages between two processes as ucx_perftest moves them, without anything of ours: UCX's active messages, one thread at
-// either end that polls, rendezvous from the sender's memory into the receiver's. Beside ucx_perftest, the messages are written
-// and read, and there are several.
+// Moves messages between two processes as ucx_perftest does, without this project's transport: UCX's active messages,
+// one polling thread at either end, rendezvous from the sender's memory into the receiver's. Unlike ucx_perftest, the
+// messages are written and read, and there are several.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -14,17 +14,17 @@
 
 namespace pipetrain::bench {
 
-// Both processes of the run make the same calls, from one thread.
+// Both processes of the run must make the same calls, from one thread.
 class PlainTransfer {
  public:
-  // The control plane outlives it. Throws Error(unavailable) where UCX does not start, peer_lost.
+  // The control plane must outlive it. Throws Error(unavailable) if UCX does not start, peer_lost.
   explicit PlainTransfer(ControlPlane& control);
   ~PlainTransfer();
   PlainTransfer(const PlainTransfer&) = delete;
   PlainTransfer& operator=(const PlainTransfer&) = delete;
 
-  // Bytes a second of so many messages that process 0 writes, each all bytes of one of four buffers in turns, and that process
-  // 1 fetches into one of its four and reads; 0 in process 1. Throws Error(peer_lost).
+  // Returns the bytes a second of this many messages: process 0 writes all bytes of one of four buffers in rotation,
+  // and process 1 fetches them into one of its four and reads them; 0 in process 1. Throws Error(peer_lost).
   double written_and_read(std::size_t bytes, int messages);
 
  private:
@@ -42,8 +42,8 @@ class PlainTransfer {
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;  // to the other process
   std::deque<void*> came_;       // messages whose data are to be fetched
-  bool all_read_ = false;        // says the other process
-  unsigned idle_ = 0;            // times in a row that nothing moved
+  bool all_read_ = false;        // reported by the other process
+  unsigned idle_ = 0;            // consecutive polls without progress
 };
 
 }  // namespace pipetrain::bench

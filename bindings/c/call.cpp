@@ -61,7 +61,7 @@ pipetrain_status keep_thrown(const std::exception_ptr& cause) {
     return keep(PIPETRAIN_INPUT, error.fault());
   } catch (const schedules::PlanFileError& error) {
     return keep(PIPETRAIN_INPUT, error.what());
-  } catch (const std::invalid_argument& error) {  // of schedules/
+  } catch (const std::invalid_argument& error) {  // thrown by schedules/
     return keep(PIPETRAIN_INPUT, error.what());
   } catch (...) {
     const Failure failure = failure_of(cause);

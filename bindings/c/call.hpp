@@ -1,4 +1,4 @@
-// The frame of every function of the C API: exceptions become a status, and the line that pipetrain_last_error() gives.
+// The frame of every function of the C API: converts exceptions into a status and the line of pipetrain_last_error().
 #pragma once
 
 #include <pipetrain/pipetrain.h>
@@ -8,7 +8,7 @@
 
 namespace pipetrain::c_api {
 
-// Keeps the error for this thread, and gives its status. Never throws.
+// Keeps the error for this thread, and returns its status. Never throws.
 pipetrain_status report(std::exception_ptr cause) noexcept;
 
 template <class Work>
@@ -24,11 +24,11 @@ pipetrain_status guarded(Work work) noexcept {
 // Throws Error(input): "NAME: null; ...".
 void require(const void* pointer, const char* name);
 
-// What a callback that returned `code` failed with: nothing for 0, else Error with the text of pipetrain_fail().
+// Throws for a callback that returned another `code` than 0: Error with the text of pipetrain_fail().
 void check_callback(int code, const char* callback);
 void keep_callback_failure(const char* why);
 
-// As pipetrain_plan_print() says.
+// See pipetrain_plan_print().
 void give_text(const std::string& text, char* out, std::size_t capacity, std::size_t* length);
 
 }  // namespace pipetrain::c_api

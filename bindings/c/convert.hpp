@@ -1,4 +1,5 @@
-// Between the C API's plain values and those of the rooms. All throw Error(input) for a value out of range.
+// Converts between the C API's plain values and those of the library. All functions throw Error(input) for a value out
+// of range.
 #pragma once
 
 #include <pipetrain/pipetrain.h>
@@ -17,10 +18,10 @@ struct Rules {
   schedules::SlotLife life;
   int run_ahead = 2;
 };
-// Null: the defaults.
+// given: null for the defaults.
 Rules read_rules(const pipetrain_rules* rules);
 
-// A stage and a chunk of the placement.
+// Check a stage and a chunk of the placement.
 std::size_t checked_stage(const schedules::Placement& placement, int stage);
 std::size_t checked_chunk(const schedules::Placement& placement, int chunk);
 

@@ -1,5 +1,5 @@
-// Handles of the C API: numbers in the shape of pointers, never used twice. So a handle that was freed, or is of another kind,
-// is refused instead of followed.
+// Handles of the C API: numbers in the form of pointers that are never reused. So a handle that was freed, or is of
+// another kind, is refused instead of followed.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace pipetrain::c_api {
 
 std::uintptr_t next_handle();
 
-// Of one kind. Thread-safe; an object that is in use by a call lives until that returns.
+// The handles of one kind. Thread-safe; an object that a call uses lives until the call returns.
 template <class Handle, class Object>
 class HandleTable {
  public:
@@ -38,7 +38,7 @@ class HandleTable {
   }
 
   void remove(const Handle* handle) {
-    std::shared_ptr<Object> last;  // first here, so that it ends last: outside the lock
+    std::shared_ptr<Object> last;  // declared first, so that it ends last: outside the lock
     const std::unique_lock lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
     if (found == objects_.end()) throw Misuse(std::string(name_) + ": no such handle, or it was freed already");

@@ -6,7 +6,7 @@ namespace pipetrain::c_api {
 
 std::uintptr_t next_handle() {
   static std::atomic<std::uintptr_t> last{0};
-  return 16 * ++last;  // as aligned as a pointer would be
+  return 16 * ++last;  // aligned like a pointer
 }
 
 // The tables are never destroyed: threads of the caller may outlive main().

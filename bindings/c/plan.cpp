@@ -24,7 +24,7 @@ bool is_csv(int32_t format) {
   throw Error(ErrorKind::input, "format: " + std::to_string(format) + "; use PIPETRAIN_TEXT or PIPETRAIN_PYTORCH_CSV");
 }
 
-// Checked values of a stage's list.
+// Returns a stage's list after checking the stage.
 const std::vector<schedules::Action>& list_of(const schedules::Plan& plan, int32_t stage) {
   return plan.stages[checked_stage(plan.placement, stage)];
 }

@@ -18,7 +18,7 @@ void free_slot(pipetrain_slot* slot) {
   delete slot;
 }
 
-// Nothing where an axis is negative, or the product too large.
+// Returns false where an axis is negative, or the product too large.
 bool count_elements(const int64_t* shape, int axes, int64_t& elements) {
   elements = 1;
   for (int axis = 0; axis < axes; ++axis)

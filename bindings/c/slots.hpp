@@ -1,4 +1,4 @@
-// Slots of the C API: memory of the caller's as DLPack tensors, carried by the engine's slots.
+// Slots of the C API: the caller's memory as DLPack tensors, carried in the engine's slots.
 #pragma once
 
 #include <pipetrain/pipetrain.h>
@@ -10,13 +10,13 @@
 
 namespace pipetrain::c_api {
 
-// Slots of one queue. The engine's slots keep them; their end calls the tensors' deleters.
+// The slots of one queue. The engine's slots keep them alive; their destruction calls the tensors' deleters.
 class SlotSet {
  public:
   explicit SlotSet(int count);
-  // For make_slots to fill.
+  // Returns the slots for make_slots to fill.
   std::vector<pipetrain_slot*> pointers() const;
-  // After it was filled: checks the tensors, and gives each slot the shape of its tensor. Throws Error(input).
+  // Called after make_slots: checks the tensors, and gives each slot the shape of its tensor. Throws Error(input).
   std::vector<SlotHandle> handles() const;
 
  private:
@@ -26,7 +26,7 @@ class SlotSet {
 // Null for none.
 pipetrain_slot* slot_of(const SlotHandle& slot);
 
-// What is wrong where the shape that the producer gave is none, or has more elements than the tensor; else empty.
+// Returns the fault of the shape that the producer gave, if it is invalid or has more elements than the tensor; else empty.
 std::string content_fault(const pipetrain_slot& slot);
 
 }  // namespace pipetrain::c_api

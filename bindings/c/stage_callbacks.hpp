@@ -1,4 +1,4 @@
-// A stage's compute, input source and verdict as callbacks of the caller's.
+// Wraps the caller's callbacks as a stage's compute, an input source and a verdict.
 #pragma once
 
 #include <pipetrain/pipetrain.h>
@@ -11,13 +11,13 @@
 
 namespace pipetrain::c_api {
 
-// `callbacks` has exactly one of launch and run. Its `destroy` is called with the guest's end.
+// `callbacks` must have exactly one of launch and run. `destroy` is called when the guest ends.
 Guest make_callback_guest(const pipetrain_compute& callbacks, StageId id, const schedules::Placement& placement);
 
-// Hands slots on as they are where the request has no `fill`.
+// Passes slots on unchanged where the request has no `fill`.
 std::shared_ptr<InputSource> make_callback_source(const pipetrain_pipeline_request& request, int replica);
 
-// Null: apply.
+// decide: null to apply every step.
 Decide make_callback_decide(pipetrain_decide decide, void* user);
 
 }  // namespace pipetrain::c_api

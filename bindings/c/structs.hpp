@@ -1,4 +1,4 @@
-// Structs of the caller, whose header may be older than this library: they are shorter then, and what is missing is 0.
+// Structs of the caller, whose header may be older than this library: they are then shorter, and missing members are 0.
 #pragma once
 
 #include <pipetrain/pipetrain.h>
@@ -33,7 +33,7 @@ void check_size(std::size_t size, const char* name) {
                                     std::to_string(now) + "; set it to sizeof");
 }
 
-// A copy of what the caller gave.
+// Copies the caller's struct.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<Struct>);
@@ -53,14 +53,14 @@ Struct read_or_default(const Struct* given, const char* name) {
   return defaults;
 }
 
-// Of a struct inside another one, which was read: null where all of it is 0.
+// For a struct inside another one that was read: returns null where all of it is 0.
 template <class Struct>
 const Struct* null_if_zero(const Struct& inner) {
   const Struct zero{};
   return std::memcmp(&inner, &zero, sizeof(Struct)) == 0 ? nullptr : &inner;
 }
 
-// Fills the caller's struct as far as it goes. The caller's size stays.
+// Fills as much of the caller's struct as it has. Keeps the caller's size.
 template <class Struct>
 void write_struct(Struct* out, Struct value, const char* name) {
   if (out == nullptr) throw Error(ErrorKind::input, std::string(name) + ": a null pointer; give one");

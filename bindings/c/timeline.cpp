@@ -1,4 +1,4 @@
-// Simulations of the C API, and the timelines that they and pipelines give.
+// Simulations of the C API, and the timelines of simulations and pipelines.
 #include <cmath>
 #include <sstream>
 
@@ -15,7 +15,7 @@ using namespace pipetrain::c_api;
 
 namespace {
 
-// One value per element from an array of the caller's; nothing from a null one.
+// Returns one value per element from the caller's array; empty for a null one.
 std::vector<double> spread(const double* values, std::size_t given, std::size_t wanted, const char* name) {
   if (values == nullptr) return {};
   std::vector<double> result(values, values + given);
@@ -73,7 +73,7 @@ schedules::StageTimes read_costs(const pipetrain_costs* given, std::size_t stage
   return times;
 }
 
-// By number; none where none are given.
+// By number; empty where none are given.
 std::vector<double> read_custom_costs(const pipetrain_costs* given, std::size_t wanted) {
   const pipetrain_costs costs = read_or_default(given, "costs");
   if (costs.custom == nullptr) return {};

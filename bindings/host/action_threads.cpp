@@ -7,7 +7,7 @@ namespace pipetrain {
 
 namespace {
 
-thread_local const ActionThreads* working_for = nullptr;  // whose thread this is
+thread_local const ActionThreads* working_for = nullptr;  // the owner of this thread
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void ActionThreads::add(Lane& lane, const Launch& launch) {
     lane.waiting_.push_back(launch);
     if (std::exchange(lane.busy_, true)) return;
     ready_.push_back(&lane);
-    wake = working_for != this && claim_wake();  // a thread of this looks for more when it is done
+    wake = working_for != this && claim_wake();  // a thread of this object looks for more work when it has finished
   }
   if (wake) ready_or_end_.notify_one();
 }
@@ -45,7 +45,7 @@ void ActionThreads::add(Lane& lane, const Launch& launch) {
 void ActionThreads::look_again() { ready_or_end_.notify_one(); }
 
 void ActionThreads::leave(Lane& lane) {
-  std::deque<Launch> forgotten;  // whose slots may be the guest's, which the lock is no place for
+  std::deque<Launch> forgotten;  // their slots may be the guest's, which must not be freed under the lock
   std::unique_lock lock(mutex_);
   forgotten.swap(lane.waiting_);
   if (const auto found = std::find(ready_.begin(), ready_.end(), &lane); found != ready_.end()) {

@@ -1,6 +1,6 @@
-// The threads on which blocking code does the actions of stages. Waking a thread takes longer than a short action does, most of
-// all on another core. So only what comes from elsewhere wakes one; a thread that is done takes what its own answer made ready,
-// and wakes another for what it leaves.
+// The threads on which blocking code runs the actions of stages. Waking a thread takes longer than a short action,
+// especially on another core. So only work from elsewhere wakes a thread; a thread that has finished takes an action
+// that its own answer made ready, and wakes another for the rest.
 #pragma once
 
 #include <condition_variable>
@@ -13,9 +13,9 @@
 
 namespace pipetrain {
 
-// As many threads as lanes have joined: an action that takes long, or for ever, keeps no other lane waiting. Those of a lane
-// run one at a time, in the order of add(), on whichever thread is free: on the same one always where one lane has joined.
-// Thread-safe. The last one who holds it must not be one of its threads.
+// One thread per joined lane: an action that takes long, or for ever, keeps no other lane waiting. Actions of a lane
+// run one at a time, in the order of add(), on any free thread; with a single lane always on the same one. Thread-safe.
+// The last owner must not be one of its threads.
 class ActionThreads {
  public:
   class Lane {
@@ -26,7 +26,7 @@ class ActionThreads {
    private:
     friend class ActionThreads;
     std::deque<Launch> waiting_;
-    bool busy_ = false;  // an action of it runs, or it is in ready_
+    bool busy_ = false;  // one of its actions is running, or it is in ready_
     bool leaves_ = false;
   };
 
@@ -35,20 +35,20 @@ class ActionThreads {
   ActionThreads(const ActionThreads&) = delete;
   ActionThreads& operator=(const ActionThreads&) = delete;
 
-  void join(Lane& lane);  // throws std::system_error where there is no further thread
+  void join(Lane& lane);  // throws std::system_error where no further thread can be started
   void add(Lane& lane, const Launch& launch);
-  // Wakes a thread for what waits, also where one that is at work should take it: which does not return to it in a failed run.
+  // Wakes a thread for waiting actions even where a busy one should take them: in a failed run, that one does not return.
   void look_again();
-  // Forgets what waits, and returns when nothing of the lane runs. Not from its act().
+  // Drops waiting actions, and returns when no action of the lane is running. Not from its act().
   void leave(Lane& lane);
 
  private:
   void work();
   void act(Lane& lane, std::unique_lock<std::mutex>& lock);
-  // Whether a sleeping thread should be woken: not where one is on its way, which wakes the next itself.
+  // True when a sleeping thread should be woken: not while a woken one is starting, which wakes the next itself.
   bool claim_wake();
 
-  std::mutex mutex_;  // of all, also of the lanes' members
+  std::mutex mutex_;  // guards everything, including the lanes' members
   std::condition_variable ready_or_end_, idle_;
   std::deque<Lane*> ready_;  // each once
   std::vector<std::thread> threads_;

@@ -47,7 +47,7 @@ bool CallbackWatch::inside_call() { return depth > 0; }
 
 std::string CallbackWatch::wait_until_idle(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  for (bool waited = true; waited;) {  // until all are idle at a look: the end of one call may begin another
+  for (bool waited = true; waited;) {  // until all are idle in one pass: the end of one call may begin another
     waited = false;
     for (Lane& lane : lanes_) {
       std::unique_lock lock(lane.mutex);

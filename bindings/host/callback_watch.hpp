@@ -1,5 +1,5 @@
-// Which calls into a guest's code have not returned. A thread that hangs there cannot be ended, so whoever wants to end a
-// pipeline must know.
+// Tracks the calls into a guest's code that have not returned. A thread that hangs there cannot be ended, so a pipeline
+// that is to end must know.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace pipetrain {
 // Thread-safe.
 class CallbackWatch {
  public:
-  // What is called, to be told only where it hangs: "launch of F3 on stage 1". What it names must outlive the call.
+  // The name of a call, which is used only where it hangs: "launch of F3 on stage 1". The references must outlive the call.
   struct Name {
     const char* call = "";  // empty for an action: "F3 on stage 1"
     const schedules::Action* action = nullptr;
@@ -27,8 +27,7 @@ class CallbackWatch {
   class Call;
 
  private:
-  // The calls of some threads: with one list for all, or two in one line of the cache, threads would wait for each other in
-  // every call.
+  // The calls of some threads. Separate lists in separate cache lines keep threads from waiting for each other in every call.
   struct alignas(64) Lane {
     std::mutex mutex;
     std::condition_variable idle;
@@ -36,7 +35,7 @@ class CallbackWatch {
   };
 
  public:
-  // A call under way.
+  // A running call.
   class Call {
    public:
     Call(CallbackWatch& watch, const Name& name);
@@ -48,12 +47,12 @@ class CallbackWatch {
     friend class CallbackWatch;
     Lane& lane_;
     Name name_;
-    Call *older_ = nullptr, *newer_ = nullptr;  // of the lane's
+    Call *older_ = nullptr, *newer_ = nullptr;  // in the lane's list
   };
 
-  // Whether the calling thread is inside a call of any watch.
+  // True when the calling thread is inside a call of any watch.
   static bool inside_call();
-  // Waits until no call is under way; what still is after `patience`, or empty.
+  // Waits until no call is running; after `patience` returns the name of one that still is, else empty.
   std::string wait_until_idle(std::chrono::milliseconds patience);
 
  private:

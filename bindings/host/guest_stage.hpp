@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-// As StageCompute. All but abort() are called one at a time; what they throw ends the run.
+// See StageCompute. All methods except abort() are called one at a time; their exceptions end the run.
 class GuestStage {
  public:
   virtual ~GuestStage() = default;
@@ -20,9 +20,11 @@ class GuestStage {
   virtual void verdict(const Verdict& verdict) = 0;
   virtual void abort(const std::string& why) noexcept = 0;
 
-  // One of the following is called: which, Guest says. launch() begins the action and returns; HostedStage hears of it later.
+  // Only one of launch() and run() is called, as Guest says. launch() begins the action and returns; it answers
+  // HostedStage later.
   virtual void launch(const Launch&) { assert(!"this guest runs actions"); }
-  // Does the action, on a thread of ActionThreads; the others are not called meanwhile. Gives the result of N, for others none.
+  // Runs the action, on a thread of ActionThreads; no other method is called meanwhile. Returns the result of N, for
+  // others nothing.
   virtual StageResult run(const Launch&) {
     assert(!"this guest launches actions");
     return {};
@@ -31,7 +33,7 @@ class GuestStage {
 
 struct Guest {
   std::shared_ptr<GuestStage> stage;
-  // Tells whether it launches actions; else it runs them, each on the stage's own thread or on any that is free.
+  // How it computes: it launches actions, or runs each on the stage's own thread or on any free one.
   enum class Acts { launches, runs_on_own_thread, runs_on_any_thread } acts = Acts::runs_on_own_thread;
 };
 

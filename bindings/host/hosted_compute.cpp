@@ -24,7 +24,7 @@ template <class Answer>
 void answer_if_heard(Answer answer) noexcept {
   try {
     answer();
-  } catch (const Error&) {  // the pipeline has gone meanwhile: nobody listens
+  } catch (const Error&) {  // the pipeline has gone meanwhile
   }
 }
 
@@ -101,7 +101,7 @@ void HostedCompute::run(const Launch& launch, ActionTimes& times, StageResult& r
     result = guest_->run(launch);
   } catch (...) {
     answer_if_heard([&] { stage_->failed(std::current_exception()); });
-    // An answer would send on an output that is none, and others would fail of it too.
+    // An answer would send an output without data, and other stages would fail, too.
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return ends_ || aborted_; });
   }

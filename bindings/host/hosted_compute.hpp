@@ -1,5 +1,5 @@
-// Stands between a stage's actor and the code of somebody else that computes for it: keeps the account of what was launched,
-// watches the calls, and runs code that does an action at once and returns on other threads, so that no actor waits for it.
+// Connects a stage's actor with a guest's code: tracks launches, watches the calls, and runs code that computes and
+// returns on other threads, so that no actor waits for it.
 #pragma once
 
 #include <condition_variable>
@@ -16,8 +16,7 @@
 
 namespace pipetrain {
 
-// Where the guest runs actions, they run in the order of their launch, and are measured. The destructor waits for one that
-// runs.
+// If the guest runs actions, they run in the order of their launch, and are timed. The destructor waits for a running one.
 class HostedCompute : public StageCompute, private ActionThreads::Lane {
  public:
   // any: the threads for guests that do not ask for one of their own.

@@ -28,7 +28,7 @@ class WatchedSource : public InputSource {
   std::shared_ptr<CallbackWatch> watch_;
 };
 
-// Sets a flag for as long as a step runs, or the end of the pipeline does.
+// Sets a flag while a step runs, or while the pipeline ends.
 class BusyGuard {
  public:
   BusyGuard(std::mutex& mutex, bool& busy, const char* call) : mutex_(mutex), busy_(busy) {
@@ -68,7 +68,9 @@ void refuse_inside_call(const char* what) {
 
 HostedPipeline::HostedPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
                                std::shared_ptr<HostedProcesses> processes)
-    : grace_(options.grace), stall_(options.stall), processes_(std::move(processes)) {
+    : grace_(options.grace),
+      processes_(std::move(processes)),
+      joint_(processes_ ? std::make_shared<JointSteps>(processes_, options.stall) : nullptr) {
   refuse_inside_call("a new pipeline");
   if (schedules::moves_activations(options.plan))
     throw Error(ErrorKind::input, "the plan moves activations (P and G), which only pipetrain's own models do; leave them out");
@@ -97,7 +99,7 @@ HostedPipeline::~HostedPipeline() {
     if (!pipeline_) return;
   } catch (const Error&) {
   }
-  new std::pair(pipeline_, processes_);  // its threads cannot be ended: what they may touch has to stay
+  new std::pair(pipeline_, processes_);  // its threads cannot be ended, so what they use must stay
 }
 
 void HostedPipeline::refuse_forked(const char* call) const {
@@ -119,8 +121,8 @@ StepEnd HostedPipeline::step(StepInfo info, Decide decide, const StepHooks& hook
   const HookGuard ended(hooks);
   hooks.begin();
   const StepCall round{++rounds_, info.kind, info.step};
-  if (follows()) return follow(*pipeline, round, hooks);
-  if (processes_) gather(*pipeline, round, hooks);
+  if (follows()) return joint_->follow(*pipeline, round, hooks);
+  if (joint_) joint_->gather(*pipeline, round, hooks);
   const auto end = std::make_shared<StepEnd>();
   auto running = pipeline->start_step(info, watched(info.kind, std::move(decide), end));
   while (running.wait_for(hooks.interval) != std::future_status::ready) hooks.poll();
@@ -128,61 +130,13 @@ StepEnd HostedPipeline::step(StepInfo info, Decide decide, const StepHooks& hook
   const std::lock_guard lock(mutex_);
   latest_ = std::move(outcome);
   latest_kind_ = info.kind;
-  if (processes_) processes_->meeting().end(round, *end);
+  if (joint_) joint_->end(round, *end);
   return *end;
-}
-
-// Waits for the other processes. What goes wrong meanwhile is what the step, which is started all the same, then fails with.
-void HostedPipeline::gather(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto give_up = [&](ErrorKind kind, const std::string& why) {
-    pipeline.abort(std::make_exception_ptr(Error(kind, why)));
-  };
-  StepMeeting& meeting = processes_->meeting();
-  try {
-    for (std::vector<int> missing; !aborted_ && !processes_->failed(); hooks.poll()) {
-      missing = meeting.missing(call);
-      if (missing.empty()) return meeting.begin(call);
-      if (stall_.count() > 0 && std::chrono::steady_clock::now() - begin > stall_)
-        return give_up(ErrorKind::aborted, processes_->name_of(missing.front()) + has_not_come(call));
-      meeting.wait(hooks.interval);
-    }
-  } catch (const Error& error) {
-    give_up(error.kind(), error.what());
-  }
-}
-
-// In every process but 0.
-StepEnd HostedPipeline::follow(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks) {
-  const auto begin = std::chrono::steady_clock::now();
-  StepMeeting& meeting = processes_->meeting();
-  meeting.come(call);
-  for (;; hooks.poll()) {
-    if (const auto end = meeting.ended(call)) return *end;
-    if (has_ended(pipeline, std::chrono::milliseconds(0)))
-      throw Error(ErrorKind::aborted, to_string(call) + ": process 0 has closed the pipeline before it");
-    if (stall_.count() > 0 && !meeting.begun(call) && std::chrono::steady_clock::now() - begin > stall_ && !aborted_)
-      abort("process 0" + has_not_come(call));
-    meeting.wait(hooks.interval);
-  }
-}
-
-std::string HostedPipeline::has_not_come(const StepCall& call) const {
-  return " has not come to " + to_string(call) + " in " + std::to_string(stall_.count() / 1000) +
-         " s: all processes must run the same steps and evaluations";
-}
-
-bool HostedPipeline::has_ended(Pipeline& pipeline, std::chrono::milliseconds patience) try {
-  if (!over_) over_ = pipeline.follow_for(patience);
-  return over_;
-} catch (...) {
-  over_ = true;
-  throw;
 }
 
 void HostedPipeline::abort(const std::string& why) {
   const auto pipeline = open_pipeline("abort");
-  aborted_ = true;
+  if (joint_) joint_->abort();
   pipeline->abort(std::make_exception_ptr(Error(ErrorKind::aborted, why)));
 }
 
@@ -208,19 +162,15 @@ void HostedPipeline::close(bool waits) {
   const std::string hangs = watch_->wait_until_idle(grace_);
   if (!hangs.empty())
     throw Misuse("the end of a pipeline: the call " + hangs + " has not returned, and its thread cannot be ended");
-  std::shared_ptr<Pipeline> ended;  // its end waits for the actors: outside the lock
+  std::shared_ptr<Pipeline> ended;  // its destructor waits for the actors: outside the lock
   {
     const std::lock_guard lock(mutex_);
     ended.swap(pipeline_);
   }
-  if (ended && waits && follows() && !over_) {
-    try {
-      has_ended(*ended, stall_.count() > 0 ? stall_ : std::chrono::milliseconds(std::chrono::hours(24)));
-    } catch (const Error&) {  // the others end with their reason, or have heard of ours
-    }
-  }
+  if (ended && waits && follows()) joint_->wait_for_close(*ended);
   close_stages();
   ended.reset();
+  joint_.reset();
   processes_.reset();
 }
 

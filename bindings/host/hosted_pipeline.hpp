@@ -1,11 +1,10 @@
-// A pipeline whose computes and inputs are another program's code: refuses calls out of order, and ends only when none of that
-// code runs any more.
+// A pipeline whose computes and inputs are another program's code: refuses calls out of order, and ends only when none
+// of that code is running.
 #pragma once
 
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -20,12 +19,14 @@
 #include "bindings/host/guest_stage.hpp"
 #include "bindings/host/hosted_processes.hpp"
 #include "bindings/host/hosted_stage.hpp"
+#include "bindings/host/joint_steps.hpp"
+#include "bindings/host/step_hooks.hpp"
 #include "schedules/simulate/timeline.hpp"
 
 namespace pipetrain {
 
-// Makes the code of a stage, which answers through `stage` alone; calls that the pipeline does not make are counted with
-// `watch`. processes: null where all stages run in this process.
+// Makes the code of a stage, which answers only through `stage`; calls outside the pipeline's are counted with `watch`.
+// processes: null where all stages run in this process.
 struct HostedRequest {
   StageId id;
   const schedules::StageNeeds& needs;
@@ -35,39 +36,30 @@ struct HostedRequest {
 };
 using GuestFactory = std::function<Guest(const HostedRequest&)>;
 
-// What a caller of step() does besides, on its thread.
-struct StepHooks {
-  std::chrono::milliseconds interval{std::chrono::hours(1)};
-  std::function<void()> poll = [] {};  // every `interval`; may call abort()
-  // Once it is known that the step is not refused, and before anything of it runs.
-  std::function<void()> begin = [] {};
-  // After begin, also where that throws or the step fails, and before another step can begin. Must not throw.
-  std::function<void()> end = [] {};
-};
-
-// All but step() may be called from any thread; step() from one at a time, else Misuse. In a process that was forked from the
-// one that made it, which has none of its threads, everything but close() is Misuse, and close() lets go of nothing.
+// Any thread may call everything but step(); one thread at a time may call step(), else Misuse. In a process forked from the
+// one that made it, which has none of its threads, everything but close() is Misuse, and close() frees nothing.
 class HostedPipeline {
  public:
-  // Appends N and O to a plan without them. Throws Error, InvalidPlan. processes: of a pipeline that is made, stepped and
-  // closed by all of them; guests are made for the stages of this one.
+  // Appends N and O to a plan without them. Throws Error, InvalidPlan. processes: of a pipeline that all of them make,
+  // step and close; guests are made for this process's stages.
   HostedPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
                  std::shared_ptr<HostedProcesses> processes = nullptr);
-  // As close(), but does not wait for other processes; where code of the guest still runs, everything that it may touch stays
-  // for ever.
+  // As close(), but does not wait for other processes; where the guest's code is still running, everything that it may
+  // use is leaked.
   ~HostedPipeline();
 
-  // Of training or, as info.kind says, of evaluation: forwards and N alone, and no O whatever `decide` gives. Throws RunFailed,
-  // and Misuse during another step, from inside the guest's code, and after close(). Over several processes all come to the
-  // same steps; `decide` is called in process 0 only, and all return what it gave.
+  // Runs a step of training or, as info.kind says, of evaluation: only forwards and N, and no O whatever `decide`
+  // returns. Throws RunFailed, and Misuse during another step, inside the guest's code, and after close(). Over several
+  // processes all make the same steps; `decide` is called only in process 0, and all return its verdict.
   StepEnd step(StepInfo info, Decide decide, const StepHooks& hooks = {});
   void abort(const std::string& why);
   // Empty where the stages do not answer within two seconds.
   std::vector<std::string> waiting();
-  // Of the latest step, of training or evaluation, that ended well. Throws Misuse before that, and in every process but 0.
+  // The timeline of the latest successful step of training or evaluation. Throws Misuse before that, and in every
+  // process but 0.
   schedules::Timeline timeline() const;
-  // Ends the actors and lets go of computes. Throws Misuse, and changes nothing, during a step and where a call into the
-  // guest's code has not returned within the grace time. The other processes of a pipeline wait for process 0 to close its own.
+  // Ends the actors and releases the computes. Throws Misuse, and changes nothing, during a step and where a call into the
+  // guest's code has not returned within the grace time. The other processes of a pipeline wait until process 0 closes its own.
   void close();
 
   const schedules::Plan& plan() const { return plan_; }
@@ -76,25 +68,20 @@ class HostedPipeline {
   void refuse_forked(const char* call) const;
   std::shared_ptr<Pipeline> open_pipeline(const char* call) const;
   Decide watched(schedules::StepKind kind, Decide decide, std::shared_ptr<StepEnd> end) const;
-  bool follows() const { return processes_ && !processes_->leads(); }
-  void gather(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks);
-  StepEnd follow(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks);
-  std::string has_not_come(const StepCall& call) const;
-  bool has_ended(Pipeline& pipeline, std::chrono::milliseconds patience);
+  bool follows() const { return joint_ && joint_->follows(); }
   void close(bool waits);
   void close_stages();
 
   const pid_t made_in_ = getpid();
   schedules::Plan plan_;
-  std::chrono::milliseconds grace_, stall_;
+  std::chrono::milliseconds grace_;
   std::shared_ptr<CallbackWatch> watch_ = std::make_shared<CallbackWatch>();
   std::shared_ptr<ActionThreads> threads_ = std::make_shared<ActionThreads>();
   std::vector<std::shared_ptr<HostedStage>> stages_;
   std::shared_ptr<HostedProcesses> processes_;  // outlives the pipeline
-  std::atomic<bool> aborted_{false};
-  std::int64_t rounds_ = 0;   // steps that were begun; of who steps
-  bool over_ = false;         // process 0 has ended the run, or it has failed; of who steps or closes
-  mutable std::mutex mutex_;  // of what follows
+  std::shared_ptr<JointSteps> joint_;           // of several processes; null in a pipeline of one
+  std::int64_t rounds_ = 0;                     // steps that were begun; only the thread in step() uses it
+  mutable std::mutex mutex_;                    // guards the members below
   std::shared_ptr<Pipeline> pipeline_;
   bool busy_ = false;  // with a step, or with its end
   std::optional<StepOutcome> latest_;

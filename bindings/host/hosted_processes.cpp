@@ -20,7 +20,7 @@ HostedProcesses::HostedProcesses(HostedPlaces places)
 
 HostedProcesses::~HostedProcesses() {
   memory_.clear();
-  world_.reset();  // with the transport, whose edges the pipeline has closed
+  world_.reset();  // includes the transport, whose edges the pipeline has closed
   transport_.reset();
   channel_.reset();
   places_.world->give_back();

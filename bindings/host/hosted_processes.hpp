@@ -1,4 +1,4 @@
-// One process's part of a pipeline whose stages run in several: what it has agreed on with the others, its devices, and the
+// One process's part of a pipeline whose stages run in several: its agreements with the others, its devices, and the
 // memory that stages of other processes fill.
 #pragma once
 
@@ -23,10 +23,10 @@ namespace pipetrain {
 struct HostedPlaces {
   std::shared_ptr<HostedWorld> world;
   DeviceKind devices = DeviceKind::cpu;
-  std::map<int, int> gpus;  // number of the GPU, by rank (replica-major), of those of this process; none for CPUs
-  // What travels to a slot for one microbatch at most, by the boundary between two virtual stages: bytes.
+  std::map<int, int> gpus;  // GPU number by rank (replica-major), for this process's ranks; empty for CPUs
+  // The most bytes of one microbatch in a slot, by the boundary between two virtual stages.
   std::vector<std::size_t> bytes;
-  std::string note = {};  // for all processes to read
+  std::string note = {};  // sent to all processes
 };
 
 // Stages are dealt to the processes in order, replica-major.
@@ -41,23 +41,23 @@ class HostedProcesses {
   HostedProcesses(const HostedProcesses&) = delete;
   HostedProcesses& operator=(const HostedProcesses&) = delete;
 
-  // Agrees with the others on a pipeline of these options and joins them. Throws Error (input: another process has other
-  // options; unavailable, peer_lost) and tells the others.
+  // Agrees with the others on a pipeline of these options and joins them. Throws Error (input: another process has
+  // other options; unavailable, peer_lost) and tells the others.
   PipelineProcesses begin(const PipelineOptions& options);
-  // This process gives up: tells the others. What to throw.
+  // This process gives up: tells the others. Returns the exception to throw.
   std::exception_ptr fail(std::exception_ptr cause) { return channel_->fail(std::move(cause)); }
 
   bool leads() const { return channel_->process() == 0; }
-  // Whether another process, or what links it to this one, has failed.
+  // True when another process, or a link to it, has failed.
   bool failed() const;
   std::string name_of(int process) const { return to_string(channel_->control().info(process)); }
   StepMeeting& meeting() { return meeting_; }
-  // What each process has noted in its HostedPlaces; since begin().
+  // The notes of all processes in their HostedPlaces; valid after begin().
   const std::vector<std::string>& notes() const { return notes_; }
 
   // --- for the stages of this process ---
   bool comes_from_afar(const StageId& id, schedules::InputKind kind, int chunk) const;
-  // For a queue that is filled from afar; their memory is this object's.
+  // For a queue that another process fills; this object owns the memory.
   std::vector<SlotHandle> make_slots(const StageId& id, schedules::InputKind kind, int chunk, int count);
   StageCompute::LaneSources lane_sources(const StageId& id) const;
 

@@ -1,5 +1,4 @@
-// A stage as the code that computes for it sees it: where it answers. Wrong answers are refused here, before they reach an
-// actor.
+// The interface through which guest code answers for a stage. Wrong answers are refused here, before they reach an actor.
 #pragma once
 
 #include <chrono>
@@ -19,17 +18,17 @@ class HostedStage {
 
   const StageId& id() const { return id_; }
 
-  // As StageEvents. Throws Misuse for an action that was not launched, or is answered twice or in the wrong order, and once the
-  // pipeline is gone. Where both times are zero, the action ran from its launch to now.
+  // See StageEvents. Throws Misuse for an action that was not launched, or is answered twice or in the wrong order, and
+  // once the pipeline is gone. If both times are zero, the action ran from its launch until now.
   void enqueued(const schedules::Action& action);
   void completed(const schedules::Action& action, const ActionTimes& times, StageResult result);
-  // As StageEvents::ran(): close() does not wait for it, so the compute does, at its own end. Throws as the others.
+  // As StageEvents::ran(): close() does not wait for it, so the compute's destructor does. Throws as the others.
   void ran(const schedules::Action& action, const ActionTimes& times, StageResult result);
   void failed(std::exception_ptr cause);
 
   // --- For the pipeline ---
   void open(std::shared_ptr<StageEvents> events);
-  void close();  // the actors are about to go
+  void close();  // called before the actors end
   void launched(const schedules::Action& action);
 
  private:
@@ -44,12 +43,12 @@ class HostedStage {
   std::vector<Running>::iterator find(const schedules::Action& action);
 
   StageId id_;
-  std::mutex mutex_;  // held while an answer is sent, but by ran(), so that close() waits for it
+  std::mutex mutex_;  // held while an answer is sent, except by ran(), so that close() waits for it
   std::shared_ptr<StageEvents> events_;
   std::vector<Running> running_;  // as many as run ahead
 };
 
-// "stage 1", or "stage 1 of replica 2".
+// Returns "stage 1", or "stage 1 of replica 2".
 std::string name_of(const StageId& id);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// The processes that run pipelines of somebody else's code together, as one of them sees them.
+// The processes that run pipelines of guest code together, from the view of one of them.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@ namespace pipetrain {
 // Thread-safe.
 class HostedWorld {
  public:
-  // Blocks until all have joined. patience: for a process that the others wait for while a pipeline is made or ended; 0: for
-  // ever. Throws as join_processes() does.
+  // Blocks until all have joined. patience: for a process that the others wait for while a pipeline is made or ended;
+  // 0: no limit. Throws as join_processes() does.
   HostedWorld(const Rendezvous& rendezvous, std::chrono::milliseconds patience);
   ~HostedWorld();  // as leave()
   HostedWorld(const HostedWorld&) = delete;
@@ -22,13 +22,13 @@ class HostedWorld {
 
   int process() const { return process_; }
   int processes() const { return processes_; }
-  // "process 2 on host b"
+  // Returns "process 2 on host b".
   std::string name_of(int process) const;
 
-  // Of a pipeline, one at a time: throws Misuse while there is another one, and after leave().
+  // Lends the control plane to one pipeline at a time: throws Misuse while there is another one, and after leave().
   std::shared_ptr<ControlPlane> lend();
   void give_back() noexcept;
-  // The others do not miss this process any more. Throws Misuse while there is a pipeline.
+  // From now on this process does not count as lost to the others. Throws Misuse while there is a pipeline.
   void leave();
 
  private:

@@ -1,5 +1,5 @@
-// A call that breaks the rules of an interface: of an object that is gone, out of order, or from where it would wait for
-// itself.
+// A call that breaks the rules of an interface: on an object that is gone, out of order, or from a place where it would
+// wait for itself.
 #pragma once
 
 #include "core/error.hpp"

@@ -101,7 +101,7 @@ std::optional<StepEnd> StepMeeting::ended(const StepCall& call) const {
   return end_;
 }
 
-// On the control plane's thread: what it throws is for that one to tell.
+// Runs on the control plane's thread, which reports exceptions.
 void StepMeeting::received(int from, std::span<const std::byte> message) {
   WireReader in(message);
   const News news = in.choice(News::ended);

@@ -1,5 +1,5 @@
-// How the processes of a pipeline begin and end a step together. Each calls step(); the engine runs steps in process 0 alone,
-// which waits until all others have come with their inputs, and tells them afterwards what was decided.
+// Lets the processes of a pipeline begin and end a step together. Each calls step(); the engine runs steps only in
+// process 0, which waits until all others have called it with their inputs, and sends them the verdict afterwards.
 #pragma once
 
 #include <chrono>
@@ -18,17 +18,17 @@
 
 namespace pipetrain {
 
-// What processes come together for: the same number, kind and step in all of them.
+// The identity of a step: the same number, kind and step in all processes.
 struct StepCall {
-  std::int64_t round = 0;  // of the steps and evaluations of a pipeline together, from 1
+  std::int64_t round = 0;  // counts the steps and evaluations of a pipeline together, from 1
   schedules::StepKind kind = schedules::StepKind::training;
-  std::int64_t step = 0;  // its number in the caller's words
+  std::int64_t step = 0;  // its number as the caller counts
   bool operator==(const StepCall&) const = default;
 };
-// "step 3", "evaluation 1".
+// Returns "step 3", "evaluation 1".
 std::string to_string(const StepCall& call);
 
-// What every process is told of a step that ended well.
+// The outcome of a successful step, for every process.
 struct StepEnd {
   std::vector<StageResult> results;  // of each stage's N, replica-major
   Verdict verdict;
@@ -43,11 +43,11 @@ class StepMeeting {
   StepMeeting(const StepMeeting&) = delete;
   StepMeeting& operator=(const StepMeeting&) = delete;
 
-  // Until something has been heard since the last call, or this long.
+  // Waits until a message has arrived since the last call, or for this long.
   void wait(std::chrono::milliseconds longest);
 
   // --- process 0 ---
-  // The processes that have not come yet. Throws Error(input) that names one that came for something else.
+  // Returns the processes that have not come yet. Throws Error(input) that names one that came for another step.
   std::vector<int> missing(const StepCall& call) const;
   void begin(const StepCall& call);
   void end(const StepCall& call, const StepEnd& end);

@@ -1,4 +1,4 @@
-// A step that a pipeline ran, as the timeline that simulations fill too.
+// Makes a timeline, as simulations do, of a step that a pipeline ran.
 #pragma once
 
 #include "actors/engine/step.hpp"
@@ -6,8 +6,8 @@
 
 namespace pipetrain {
 
-// One row per stage and replica, replica-major, in seconds from the first start. What an action waited for is found from when
-// its inputs were made.
+// One row per stage and replica, replica-major, in seconds from the first start. An action's wait ends when the last of
+// its inputs was made.
 schedules::Timeline step_timeline(const schedules::Plan& plan, const StepOutcome& outcome, schedules::StepKind kind);
 
 }  // namespace pipetrain

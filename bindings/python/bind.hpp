@@ -1,4 +1,4 @@
-// What the files of the extension share. Each bind_ function adds its part to the module.
+// The declarations that the files of the extension share. Each bind_ function adds its part to the module.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,10 +18,10 @@ void bind_world(nanobind::module_& module);
 
 // "planned" or "ready". Throws Error(input), as the others.
 schedules::Order order_of(const std::string& word);
-// Until which action the inputs are read: "F", "I", "W"; empty: the default.
+// The last actions that read the inputs: "F", "I", "W"; empty: the default.
 schedules::SlotLife life_of(const std::string& activation, const std::string& gradient);
 
-// The exception of the Python callback that ended a step, to be the cause of what step() raises. Holds the GIL.
+// The exception of the Python callback that ended a step becomes the cause of the one that step() raises. Holds the GIL.
 void raise_run_failed(const std::exception& failed, const nanobind::object& cause);
 
 }  // namespace pipetrain::python

@@ -1,4 +1,4 @@
-// The exceptions of the rooms as those of pipetrain/errors.py.
+// Converts the library's exceptions to those of pipetrain/errors.py.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -41,7 +41,7 @@ void translate(const std::exception_ptr& thrown, void*) {
     raise("PlanError", nb::str(error.what()));
   } catch (const schedules::PlanFileError& error) {
     raise("PlanError", nb::str(error.what()));
-  } catch (const std::invalid_argument& error) {  // of schedules/
+  } catch (const std::invalid_argument& error) {  // thrown by schedules/
     raise("InputError", nb::str(error.what()));
   }
 }

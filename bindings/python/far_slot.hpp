@@ -1,4 +1,4 @@
-// Memory that a value travels through between processes, as Python sees it: `_engine.Slot`.
+// The Python view, `_engine.Slot`, of memory in which a value is sent between processes.
 #pragma once
 
 #include <nanobind/nanobind.h>

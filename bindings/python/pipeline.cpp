@@ -50,7 +50,7 @@ StepInfo read_step(const nb::dict& how) {
   return info;
 }
 
-// Null for one process.
+// Returns null for a single process.
 std::shared_ptr<HostedProcesses> read_processes(const nb::dict& how) {
   if (how["world"].is_none()) return nullptr;
   HostedPlaces places;
@@ -62,7 +62,7 @@ std::shared_ptr<HostedProcesses> read_processes(const nb::dict& how) {
   return std::make_shared<HostedProcesses>(std::move(places));
 }
 
-// The pipeline, and what it shares with the threads that call Python. The GIL is never held while it waits for them.
+// The pipeline, and its common state with the threads that call Python. The GIL is never held while it waits for them.
 class PythonPipeline {
  public:
   // stages: replica-major; None for those of other processes.
@@ -91,9 +91,9 @@ class PythonPipeline {
   PythonPipeline(const PythonPipeline&) = delete;
   PythonPipeline& operator=(const PythonPipeline&) = delete;
 
-  // how: number, evaluation, tokens, learning_rate. inputs: [replica][microbatch], of the first and of the last piece of the
-  // model. begin, end: called as StepHooks says, or None.
-  // What each stage's N gave, whether the optimizers ran, and the scale of the gradients.
+  // how: number, evaluation, tokens, learning_rate. inputs, targets: [replica][microbatch], of the first and of the
+  // last part of the model. begin, end: see StepHooks, or None. Returns the result of each stage's N, whether the
+  // optimizers ran, and the scale of the gradients.
   nb::tuple step(const nb::dict& how, const nb::list& inputs, const nb::list& targets, const nb::object& decide,
                  const nb::object& begin, const nb::object& end) {
     PythonInputs::Lists given[2] = {read_inputs(inputs), read_inputs(targets)};
@@ -104,7 +104,7 @@ class PythonPipeline {
     hooks.interval = std::chrono::milliseconds(50);
     hooks.poll = [&] { look_for_signals(interrupt); };
     hooks.begin = [&] {
-      inputs_->swap(given[0], given[1]);  // not before: another step may run
+      inputs_->swap(given[0], given[1]);  // only now, because another step might have been running
       const nb::gil_scoped_acquire acquired;
       if (!begin.is_none()) begin();
     };
@@ -124,7 +124,8 @@ class PythonPipeline {
       if (!interrupt.is_none()) {
         PyErr_SetObject(interrupt.type().ptr(), interrupt.ptr());
       } else {
-        raise_run_failed(failed, std::exchange(thrown_->value, nb::none()));  // else it would keep its frames for ever
+        // Clears the exception, which would keep its frames alive.
+        raise_run_failed(failed, std::exchange(thrown_->value, nb::none()));
       }
       throw nb::python_error();
     }
@@ -149,11 +150,11 @@ class PythonPipeline {
   std::vector<std::string> notes() const { return notes_; }
 
  private:
-  // What a signal's handler throws, such as KeyboardInterrupt, ends the step.
+  // An exception of a signal handler, such as KeyboardInterrupt, ends the step.
   void look_for_signals(nb::object& interrupt) {
     const nb::gil_scoped_acquire acquired;
     if (!interrupt.is_none() || PyErr_CheckSignals() == 0) return;
-    const nb::python_error raised;  // takes it
+    const nb::python_error raised;  // takes the exception
     interrupt = nb::borrow(raised.value());
     pipeline_->abort("interrupted");
   }

@@ -18,7 +18,7 @@ namespace pipetrain::python {
 
 namespace {
 
-// Drops a reference from any thread. After the interpreter's end there is nobody to drop it for.
+// Drops a reference from any thread. After the interpreter's end it leaks the object.
 void drop(nb::object& object) {
   if (!object.is_valid()) return;
   if (!Py_IsInitialized()) {
@@ -29,7 +29,7 @@ void drop(nb::object& object) {
   object.reset();
 }
 
-// Calls Python from a thread without the GIL. What it raises is kept, and ends the run as one line.
+// Calls Python from a thread without the GIL. An exception is kept, and ends the run as one line.
 template <class Call>
 auto call_python(PythonThrown& thrown, Call call) {
   const nb::gil_scoped_acquire acquired;
@@ -44,7 +44,7 @@ auto call_python(PythonThrown& thrown, Call call) {
   }
 }
 
-// What a slot carries: any object.
+// The contents of a slot: any object.
 struct Box {
   ~Box() { drop(object); }
   nb::object object;
@@ -52,7 +52,7 @@ struct Box {
 
 nb::object& object_in(const SlotHandle& slot) { return static_cast<Box*>(slot->owner.get())->object; }
 
-// Slots with memory, whose content goes to other processes or comes from them: the stage writes and reads it. Holds the GIL.
+// Slots with memory whose contents go to other processes or come from them; the stage writes and reads it. Holds the GIL.
 class FarSlots {
  public:
   explicit FarSlots(nb::object stage) : stage_(std::move(stage)) {}
@@ -64,7 +64,7 @@ class FarSlots {
   FarSlots& operator=(const FarSlots&) = delete;
 
   void store(const nb::object& value, const SlotHandle& slot) { stage_.attr("store")(value, object_of(slot)); }
-  // Once for all actions that read it.
+  // Loads it once for all actions that read it.
   nb::object load(const SlotHandle& slot) {
     nb::object& loaded = object_in(slot);
     if (!loaded.is_valid()) loaded = stage_.attr("load")(object_of(slot));
@@ -82,8 +82,8 @@ class FarSlots {
   std::unordered_map<const Slot*, nb::object> objects_;
 };
 
-// What Python keeps of a thread that calls it (its place among threads, what threading.local holds), from its first call to its
-// end, in place of one of each call's own.
+// Python's state of a thread that calls it (its identity, its threading.local values), kept from its first call to its
+// end instead of one for each call.
 class ThreadState {
  public:
   ThreadState() {  // holds no GIL
@@ -102,7 +102,7 @@ class ThreadState {
   PyThreadState* state_;
 };
 
-// pipetrain.stage.Launch of an action.
+// Makes pipetrain.stage.Launch of an action.
 class LaunchMaker {
  public:
   LaunchMaker(int stage, schedules::Placement placement) : stage_(stage), placement_(std::move(placement)) {
@@ -117,7 +117,7 @@ class LaunchMaker {
   LaunchMaker(const LaunchMaker&) = delete;
   LaunchMaker& operator=(const LaunchMaker&) = delete;
 
-  // As tuple.__new__(Launch, (...)), which is a third of the time of Launch(...).
+  // Calls tuple.__new__(Launch, (...)), which takes a third of the time of Launch(...).
   nb::object operator()(const Launch& launch, FarSlots& far) const {
     const auto& action = launch.action;
     const auto input = [&](const SlotHandle& slot) {
@@ -211,7 +211,7 @@ class PythonStage : public GuestStage {
  private:
   nb::object stage_, run_;
   StageId id_;
-  std::shared_ptr<HostedProcesses> processes_;  // null: one
+  std::shared_ptr<HostedProcesses> processes_;  // null: one process
   FarSlots far_;
   LaunchMaker make_launch_;
   std::shared_ptr<PythonThrown> thrown_;
@@ -245,7 +245,7 @@ PythonInputs::Lists read_inputs(const nb::list& given) {
 }
 
 void PythonInputs::swap(Lists& activations, Lists& targets) {
-  const std::lock_guard lock(mutex_);  // nothing waits for the GIL under it
+  const std::lock_guard lock(mutex_);  // no thread waits for the GIL while it holds this
   activations_.swap(activations);
   targets_.swap(targets);
 }
@@ -268,7 +268,7 @@ std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> in
 }
 
 Decide make_python_decide(nb::object decide, std::shared_ptr<PythonThrown> thrown) {
-  // Held by a pointer, because std::function copies what it holds without the GIL.
+  // Held by a pointer, because std::function copies its contents without the GIL.
   const auto held = std::shared_ptr<nb::object>(new nb::object(std::move(decide)), [](nb::object* object) {
     drop(*object);
     delete object;

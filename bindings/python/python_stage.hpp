@@ -1,4 +1,5 @@
-// Python objects as stages, inputs and verdicts of a pipeline. What they raise is kept, to be the cause of what step() raises.
+// Wraps Python objects as stages, inputs and verdicts of a pipeline. Their exceptions are kept as the cause of the one
+// that step() raises.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -24,9 +25,9 @@ class PythonInputs {
  public:
   using Lists = std::vector<std::vector<nanobind::object>>;  // [replica][microbatch]
 
-  // Of the first and of the last piece of the model; gives those before. Needs no GIL.
+  // Sets those of the first and of the last part of the model, and returns the previous ones. Needs no GIL.
   void swap(Lists& activations, Lists& targets);
-  // Each once.
+  // Each can be taken once.
   nanobind::object take(schedules::InputKind kind, int replica, int microbatch);
 
  private:
@@ -36,8 +37,7 @@ class PythonInputs {
 
 PythonInputs::Lists read_inputs(const nanobind::list& given);  // holds the GIL
 
-// The stage's begin_step(step, learning_rate), run(Launch), verdict(apply, grad_scale) and abort(why) are called. Holds the
-// GIL.
+// Calls the stage's begin_step(step, learning_rate), run(Launch), verdict(apply, grad_scale) and abort(why). Holds the GIL.
 Guest make_python_guest(nanobind::object stage, const HostedRequest& request, const schedules::Placement& placement,
                         std::shared_ptr<PythonThrown> thrown);
 std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica);

@@ -28,7 +28,7 @@ using schedules::Plan;
 using schedules::StageTimes;
 using schedules::Timeline;
 
-// Times of whole stages, one for all or one per stage, as keyword arguments name them.
+// Reads the times of whole stages, one for all or one per stage, from keyword arguments.
 StageTimes read_times(const nb::dict& costs, std::size_t stages) {
   const auto read = [&](const char* name, double otherwise, bool may_be_missing) -> std::vector<double> {
     if (!costs.contains(name)) return may_be_missing ? std::vector<double>{} : std::vector<double>(stages, otherwise);
@@ -88,7 +88,7 @@ nb::dict summary_of(const Timeline& timeline, const std::vector<double>& transfe
   return result;
 }
 
-// The timeline, its summary, and the time of a step that is never idle.
+// Returns the timeline, its summary, and the time of a step that is never idle.
 std::tuple<Timeline, nb::dict, double> simulate(const Plan& plan, const nb::dict& given, const nb::dict& how) {
   const schedules::Costs costs = read_times(given, static_cast<std::size_t>(plan.placement.stages())).costs(plan);
   const auto options = read_simulation_options(how);
@@ -103,7 +103,7 @@ std::tuple<Timeline, nb::dict, double> simulate(const Plan& plan, const nb::dict
   return {std::move(timeline), std::move(summary), schedules::ideal_time(costs, plan.microbatches)};
 }
 
-// The plan of `auto` for these costs.
+// Returns the plan of `auto` for these costs.
 Plan build_auto(int stages, int microbatches, const nb::dict& given, const std::vector<double>& slots) {
   if (stages < 1 || microbatches < 1 || std::int64_t{1} * stages * microbatches > schedules::largest_search)
     throw Error(ErrorKind::input, {"microbatches", std::to_string(microbatches)},

@@ -1,4 +1,4 @@
-// The processes of a run in Python, and the memory that values travel through between them.
+// The processes of a run in Python, and the memory in which values are sent between them.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -37,7 +37,7 @@ struct FarSlot {
   std::size_t capacity() const { return lane().capacity; }
   nb::bytes note() const { return nb::bytes(slot->note.data(), slot->note.size()); }
 
-  // The producer's: `bytes` of the memory are filled, and the note says with what.
+  // For the producer: `bytes` of the memory have been filled, and the note describes them.
   void fill(std::size_t bytes, const nb::bytes& note) const {
     if (note.size() > most_note_bytes)
       throw Error(ErrorKind::input, "what describes a value takes " + std::to_string(note.size()) + " bytes; " +
@@ -48,7 +48,7 @@ struct FarSlot {
     lane().tensor.shape = {(static_cast<std::int64_t>(bytes) + unit - 1) / unit};
   }
 
-  // Of a stream of this GPU. Nothing where the memory needs no events.
+  // stream: of this GPU. Do nothing where the memory needs no events.
   void wait(const std::shared_ptr<Event>& event, std::uintptr_t stream, int gpu) const {
     if (event) let_native_wait(*event, stream, gpu);
   }
@@ -57,7 +57,7 @@ struct FarSlot {
   }
 };
 
-// All of a slot's memory as bytes, for DLPack. The slot lives as long as its pipeline.
+// Exposes all of a slot's memory as bytes, for DLPack. The slot lives as long as its pipeline.
 nb::ndarray<> memory_of(nb::handle self, bool gpu, int index) {
   const auto& far = nb::cast<const FarSlot&>(self);
   const std::size_t shape[] = {far.capacity()};

@@ -16,8 +16,8 @@ bool is_literal(const std::string& host) {
   return !error;
 }
 
-// The addresses of a name of this very host may be those of loopback alone (Debian gives it 127.0.1.1), which others cannot
-// reach: then all of this host's are listened at, where the token allows it.
+// This host's own name may resolve to loopback addresses alone (Debian maps it to 127.0.1.1), which others cannot
+// reach: process 0 then listens on all of this host's addresses, where the token allows it.
 asio::ip::address address_to_listen_at(asio::io_context& io, const Rendezvous& rendezvous) {
   tcp::resolver resolver(io);
   error_code error;
@@ -66,7 +66,7 @@ tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous) {
   error_code error;
   acceptor.open(endpoint.protocol(), error);
   if (!error) ::fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);  // of a run that has just ended
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);  // a run that has just ended may still use it
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
   if (!error) return acceptor;

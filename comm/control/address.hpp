@@ -1,4 +1,4 @@
-// Where process 0 listens.
+// Determines the address on which process 0 listens.
 #pragma once
 
 #include <string>
@@ -9,22 +9,22 @@
 
 namespace pipetrain::control {
 
-// "host:port", with brackets around an IPv6 address.
+// Returns "host:port", with brackets around an IPv6 address.
 std::string address_of(const Rendezvous& rendezvous);
 
-// Throws Error(input) for what cannot be a process of a run.
+// Throws Error(input) for settings that no process of a run can have.
 void check_rendezvous(const Rendezvous& rendezvous);
 
-// Throws Error(input) where others than this host could reach the run and it has no token.
+// Throws Error(input) where other hosts could reach the run and it has no token.
 void check_token(const Rendezvous& rendezvous, const asio::ip::address& address);
 
 // Resolves the host, then listens. Throws Error: input where a token is missing, peer_lost where the host is unknown,
-// unavailable where it is not this one or the address is in use.
+// unavailable where it is another host or the address is in use.
 tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous);
 
-// The addresses by which a run reaches its processes, by process; ends: the coordinator's own address and the other's, of its
-// connection to each other process. One on the coordinator's host may have come by loopback: others reach it as they reach
-// the coordinator.
+// Returns the addresses at which the run reaches its processes, by process. ends: the coordinator's own address and the
+// other's, of its connection to each other process. A process on the coordinator's host may have connected over
+// loopback: others reach it at the coordinator's address.
 struct ConnectionEnds {
   asio::ip::address local, remote;
 };

@@ -1,4 +1,4 @@
-// Whether a process may join a run.
+// Decides whether a process may join a run.
 #pragma once
 
 #include <optional>
@@ -9,20 +9,21 @@
 
 namespace pipetrain::control {
 
-// Compares what a process says with what process 0 runs and who has joined: one entry a process, none where it has not.
+// Compares a process's greeting with process 0's own and with those who have joined: `joined` has one entry per
+// process, empty before that.
 std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
                                   const std::vector<std::optional<ProcessInfo>>& joined);
 
-// Refuses a process of another launcher's job; nothing where the jobs are equal. The run goes on waiting for its own processes.
-// To be called after the token has been checked.
+// Refuses a process of another launcher's job; no value where the jobs are equal. The run continues to wait for its own
+// processes. Call it after the token has been checked.
 std::optional<Refusal> refusal_of_job(const Hello& hello, const Hello& first);
 
-// Of a process that has shown this one, which is not `token`.
+// The refusal of a process that has shown another token than `token`.
 Refusal wrong_token(std::span<const std::byte> shown, const std::string& token);
 Refusal wrong_version(int theirs, int ours);
 
-// "process 1, process 3 (it was refused: ...) and 5 more": who has not joined, and what is known of it: by process, empty where
-// nothing is.
+// Returns "process 1, process 3 (it was refused: ...) and 5 more": the processes that have not joined, with the entry
+// of `known` about each, which may be empty.
 std::string missing(const std::vector<std::optional<ProcessInfo>>& joined, const std::vector<std::string>& known);
 
 }  // namespace pipetrain::control

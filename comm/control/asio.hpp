@@ -1,8 +1,8 @@
-// Boost.Asio as the control plane uses it.
+// The parts of Boost.Asio that the control plane uses.
 #pragma once
 
 #include <chrono>
-#include <utility>  // Boost 1.74 forgets to include it itself
+#include <utility>  // Boost 1.74 does not include it itself
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>

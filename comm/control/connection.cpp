@@ -24,8 +24,8 @@ std::string reason_of(const error_code& error) {
 
 Connection::Connection(tcp::socket socket, const Settings& settings, std::size_t most_payload)
     : socket_(std::move(socket)), farewell_(socket_.get_executor()), settings_(settings), reader_(most_payload) {
-  ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);  // a child must not keep it open after this process's end
-  error_code ignored;                                     // a connection that has broken already: reading will tell
+  ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);  // a child process must not keep it open after this process's end
+  error_code ignored;                                     // a connection that has broken already: reading will report it
   socket_.set_option(tcp::no_delay(true), ignored);
 }
 
@@ -56,7 +56,7 @@ void Connection::read() {
 void Connection::was_read(const error_code& error, std::size_t bytes) {
   if (!open()) return;
   if (error == asio::error::eof && finishing_ && writing_) {
-    heard_all_ = true;  // was_written() goes on
+    heard_all_ = true;  // was_written() continues
     return;
   }
   if (error) return end(reason_of(error));
@@ -85,7 +85,7 @@ void Connection::take_frames() {
 void Connection::send(Frame frame) {
   if (!open() || finishing_ || broken_) return;
   if (queued_bytes_ + frame.payload.size() > settings_.most_queued) {
-    // Not from here: whoever sends need not expect that the connection ends meanwhile.
+    // Posted, because a sender does not expect the connection to end during its call.
     broken_ = true;
     asio::post(socket_.get_executor(), [self = shared_from_this()] {
       if (self->open() && !self->finishing_) self->end("it takes no messages: too many wait to be sent to it");
@@ -121,7 +121,7 @@ void Connection::was_written(const error_code& error, std::size_t frames) {
     queued_bytes_ -= queue_.front().payload.size();
     queue_.pop_front();
   }
-  if (broken_) {  // what the other process sent before is still read
+  if (broken_) {  // data that the other process sent before is still read
     queue_.clear();
     queued_bytes_ = 0;
   }

@@ -14,47 +14,47 @@ namespace pipetrain::control {
 
 class Connection;
 
-// Who reads a connection. Called on the I/O thread.
+// The reader of a connection. Called on the I/O thread.
 class ConnectionOwner {
  public:
   virtual void on_frame(Connection& connection, Frame&& frame) = 0;
-  // It has ended: closed by the other process, broken, or given up for what it sent. Nothing comes after it.
+  // The connection has ended: closed by the other process, broken, or given up for invalid data. No call follows.
   virtual void on_end(Connection& connection, const std::string& why) = 0;
 
  protected:
   ~ConnectionOwner() = default;
 };
 
-// On the I/O thread only.
+// Used on the I/O thread only.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // The settings outlive it.
+  // The settings must outlive it.
   Connection(tcp::socket socket, const Settings& settings, std::size_t most_payload);
 
-  // Owners outlive the connection's use: until close(), finish() or on_end().
+  // The owner must outlive the connection's use: until close(), finish() or on_end().
   void start(ConnectionOwner& owner);
   void set_owner(ConnectionOwner& owner) { owner_ = &owner; }
   FrameReader& reader() { return reader_; }
 
   void send(Frame frame);
-  bool idle() const { return queue_.empty(); }  // nothing waits to be sent
+  bool idle() const { return queue_.empty(); }  // nothing is queued
 
-  // Sends what is queued, then tells the other process that nothing more comes and waits until it has closed its end, so that
-  // it gets all; within Settings::farewell. Drops what it sends meanwhile, and its owner hears no more. Then calls `done`.
+  // Sends what is queued, tells the other process that nothing more follows, and waits until it has closed its end, for
+  // at most Settings::farewell. Drops its messages meanwhile, and calls the owner no more. Then calls `done`.
   void finish(std::function<void()> done);
-  // At once. Its owner hears no more, and `done` of finish() is called.
+  // Ends the connection at once. Calls the owner no more, but calls `done` of finish().
   void close();
   bool open() const { return socket_.is_open(); }
 
   Clock::time_point heard() const { return heard_; }
-  // Whether bytes have come that were not read yet.
+  // True when bytes have arrived that were not read yet.
   bool has_unread() const;
 
-  // Of this end and of the other one; unspecified ones once it is broken.
+  // The addresses of this end and of the other one; unspecified once it is broken.
   asio::ip::address local_address() const;
   asio::ip::address remote_address() const;
 
-  int process = -1;  // whom it belongs to: its owner's to set
+  int process = -1;  // the process at the other end; set by the owner
 
  private:
   void read();
@@ -78,7 +78,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
   std::deque<Outgoing> queue_;
   std::size_t queued_bytes_ = 0;
-  bool writing_ = false, broken_ = false;       // broken: writing failed; reading will tell why
+  bool writing_ = false, broken_ = false;       // broken: writing failed; reading will report why
   bool finishing_ = false, heard_all_ = false;  // heard_all_: the other process has closed its end
   std::function<void()> finished_;
 };

@@ -30,7 +30,7 @@ Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, con
 
 void Coordinator::start() {
   deadline_ = Clock::now() + rendezvous_.timeout;
-  if (peers_.size() > 1) {  // else nobody may come
+  if (peers_.size() > 1) {  // else nobody joins
     reception_.emplace(listen(io_, rendezvous_), rendezvous_.token, settings_, static_cast<AdmissionController&>(*this));
     reception_->start();
   }
@@ -54,7 +54,7 @@ void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
   hello.info.clock_offset = std::chrono::nanoseconds(0);
   joined_[process] = std::move(hello.info);
   peers_[process] = Peer{.connection = std::move(connection)};
-  if (joined_[process]->machine == own_.info.machine) {  // one clock
+  if (joined_[process]->machine == own_.info.machine) {  // they share a clock
     peers_[process].ready = true;
     begin_if_complete();
   } else {
@@ -66,7 +66,7 @@ void Coordinator::misfit(std::shared_ptr<Connection> connection, const Refusal& 
   turn_away(*connection, "a process", refusal);
 }
 
-// Its place will not be taken by itself, so waiting for the others makes no sense either. They get the reason once it has.
+// Its place stays empty, so waiting for the others is useless. They get the reason once this process has it.
 void Coordinator::turn_away(Connection& connection, const std::string& who, const Refusal& refusal) {
   refuse(connection, refusal, [this, why = who + " was refused: " + to_error(refusal).what()] {
     if (phase_ == Phase::rendezvous) give_rendezvous_up({ErrorKind::input, {}, why});
@@ -78,8 +78,8 @@ void Coordinator::ping(Peer& peer) {
   peer.connection->send({.kind = FrameKind::ping});
 }
 
-// The other clock was read between sending and receiving: at half time, give or take half the round trip. So the shortest round
-// trip says most (Cristian 1989).
+// The other clock was read between sending and receiving: at half the round trip, give or take half of it. So the
+// shortest round trip is the most precise (Cristian 1989).
 void Coordinator::take_pong(Peer& peer, const Frame& frame) {
   const auto now = Clock::now();
   WireReader reader(frame.payload);
@@ -213,7 +213,7 @@ void Coordinator::leave(std::function<void()> done) { part({.kind = FrameKind::l
 void Coordinator::part(const Frame& last, std::function<void()> done) {
   phase_ = Phase::over;
   if (reception_) reception_->close();
-  const auto open = std::make_shared<int>(1);  // farewells under way, and this loop
+  const auto open = std::make_shared<int>(1);  // farewells in progress, and this loop
   const auto parted = [open, done = std::move(done)] {
     if (--*open == 0) done();
   };

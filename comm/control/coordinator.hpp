@@ -14,7 +14,7 @@ namespace pipetrain::control {
 
 class Coordinator final : public StarEnd, private AdmissionController, private ConnectionOwner {
  public:
-  // What it is given outlives it.
+  // The references must outlive it.
   Coordinator(asio::io_context& io, const Rendezvous& rendezvous, const Settings& settings, StarEvents& events);
 
   void start() override;
@@ -32,7 +32,7 @@ class Coordinator final : public StarEnd, private AdmissionController, private C
     int pings = 0;
     Clock::time_point ping_sent{};
     Clock::duration best_round_trip = Clock::duration::max();
-    std::string gone{};  // why, once the run has begun
+    std::string gone{};  // the reason, once the run has begun
   };
 
   void admit(std::shared_ptr<Connection> connection, Hello hello) override;
@@ -48,7 +48,7 @@ class Coordinator final : public StarEnd, private AdmissionController, private C
   void left(int process);
   void lose(int process, const std::string& why);
   void tell_others(int process, const Frame& frame);
-  // Refuses it; before the run begins that ends the rendezvous for all.
+  // Refuses a process; before the run begins that ends the rendezvous for all.
   void turn_away(Connection& connection, const std::string& who, const Refusal& refusal);
   void give_rendezvous_up(const Refusal& why);
   // Ends all connections with this frame, then calls `done`.
@@ -64,9 +64,9 @@ class Coordinator final : public StarEnd, private AdmissionController, private C
   SilenceWatch watch_;
   Clock::time_point deadline_;
   Phase phase_ = Phase::rendezvous;
-  std::vector<Peer> peers_;                         // by process; 0 is nobody
+  std::vector<Peer> peers_;                         // by process; entry 0 is unused
   std::vector<std::optional<ProcessInfo>> joined_;  // by process
-  std::vector<std::string> known_;                  // of those that have not joined
+  std::vector<std::string> known_;                  // by process: what is known of those that have not joined
 };
 
 }  // namespace pipetrain::control

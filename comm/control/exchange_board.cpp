@@ -35,7 +35,7 @@ std::uint32_t ExchangeBoard::begin() {
 
 void ExchangeBoard::put(int from, ExchangePart part) {
   const std::lock_guard lock(mutex_);
-  // Nobody can be further than one exchange ahead: this process's part would be missing there.
+  // No process can be further ahead than one exchange: this process's part would be missing there.
   const bool over = part.number < begun_ && parts_.count(part.number) == 0;
   if (over || part.number > begun_) throw Error(ErrorKind::peer_lost, "it sent a part of an exchange that is not under way");
   Parts& parts = parts_[part.number];

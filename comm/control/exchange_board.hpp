@@ -1,4 +1,4 @@
-// Collects what every process gives to an exchange.
+// Collects the values of all processes in an exchange.
 #pragma once
 
 #include <chrono>
@@ -32,16 +32,15 @@ class ExchangeBoard {
   ExchangeBoard(int processes, std::chrono::milliseconds patience)
       : patience_(patience), gone_(static_cast<std::size_t>(processes)) {}
 
-  // The number of the exchange that this process takes part in now.
+  // Returns the number of the exchange that this process takes part in now.
   std::uint32_t begin();
-  // Throws Error(peer_lost) for a part that cannot be: of an exchange that is over or far ahead, or a second one.
+  // Throws Error(peer_lost) for an impossible part: of an exchange that is over or far ahead, or a second one.
   void put(int from, ExchangePart part);
-  // No more parts come from this process. `lost`: it did not go on purpose.
+  // No more parts come from this process. `lost`: it did not leave on purpose.
   void gone(int process, bool lost, const std::string& why);
 
-  // Blocks until all parts of the exchange are there. Throws Error: peer_lost, naming the process, when one is gone() or does
-  // not come within the patience (its connection may live on while the thread that should come hangs); internal when a
-  // process gave another key.
+  // Blocks until all parts of the exchange have arrived. Throws Error: peer_lost, naming the process, when one is gone() or
+  // exceeds the patience (its connection may live on while its thread hangs); internal when a process gave another key.
   std::vector<Bytes> wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all);
 
  private:
@@ -59,7 +58,7 @@ class ExchangeBoard {
   std::chrono::milliseconds patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint32_t begun_ = 0;  // exchanges
+  std::uint32_t begun_ = 0;  // number of exchanges
   std::map<std::uint32_t, Parts> parts_;
   std::vector<std::optional<Gone>> gone_;  // by process
 };

@@ -11,7 +11,7 @@
 namespace pipetrain::control {
 namespace {
 
-constexpr std::uint32_t magic = 0x63'74'70'8e;  // no text, so that programs of other protocols are told apart at once
+constexpr std::uint32_t magic = 0x63'74'70'8e;  // no text, so that other protocols are recognized at once
 
 [[noreturn]] void refuse_frame(const std::string& what) { throw Error(ErrorKind::peer_lost, "it sent " + what); }
 

@@ -1,6 +1,6 @@
-// What travels over a control connection: frames of a header and a payload. Header, 16 bytes, little-endian: magic (4), version
-// (2), kind (1), channel (1), from (2), to (2), length of the payload (4). The header, the payload of `token` and that of
-// `refused` are the same in every version, so that programs of different versions can tell each other so.
+// The frames of a control connection: a header and a payload. Header, 16 bytes, little-endian: magic (4), version (2),
+// kind (1), channel (1), from (2), to (2), length of the payload (4). The header and the payloads of `token` and
+// `refused` are the same in every version, so that programs of different versions can report that.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 namespace pipetrain::control {
 
 enum class FrameKind : std::uint8_t {
-  token,      // the first frame to process 0: the run's token, as it is
-  hello,      // the second: who joins, and with what settings
-  refused,    // process 0's answer, or its reason to give the rendezvous up
-  accepted,   // or this one: the joining process waits for the others now
+  token,      // the first frame to process 0: the run's token, unencoded
+  hello,      // the second: the joining process and its settings
+  refused,    // process 0's answer, or its reason for giving up the rendezvous
+  accepted,   // or this one: the joining process now waits for the others
   ping,       // asks for the clock, before the run begins
   pong,       // the answer
-  welcome,    // all have joined: who they are
-  heartbeat,  // nothing new
+  welcome,    // all have joined: the list of processes
+  heartbeat,  // carries no data
   message,    // for a channel's handler
   exchange,   // a process's part of a set-up exchange, for all others
   lost,       // from process 0: a process is gone
@@ -52,16 +52,16 @@ class FrameReader {
  public:
   explicit FrameReader(std::size_t most_payload) : most_payload_(most_payload) {}
 
-  // From the next header on.
+  // Valid from the next header on.
   void allow(std::size_t most_payload) { most_payload_ = most_payload; }
   void require(std::uint16_t version) { version_ = version; }
 
-  // Where the next bytes go; never empty. After received(), call next() until it has nothing.
+  // The memory for the next bytes; never empty. After received(), call next() until it returns no value.
   std::span<std::byte> space();
   void received(std::size_t bytes);
-  // Throws Error(peer_lost) for what is no frame; the reader is of no use after that.
+  // Throws Error(peer_lost) for invalid bytes; the reader is unusable after that.
   std::optional<Frame> next();
-  // Forgets all it has received.
+  // Drops all received bytes.
   void clear();
 
  private:
@@ -70,9 +70,9 @@ class FrameReader {
   std::size_t most_payload_;
   std::optional<std::uint16_t> version_;
   std::array<std::byte, 16384> buffer_;
-  std::size_t begin_ = 0, end_ = 0;  // of what is not yet taken from the buffer
-  std::optional<Frame> partial_;     // its header is known
-  std::size_t filled_ = 0;           // of its payload
+  std::size_t begin_ = 0, end_ = 0;  // the range of the buffer that has not been taken
+  std::optional<Frame> partial_;     // its header has been read
+  std::size_t filled_ = 0;           // bytes of its payload
   bool direct_ = false;              // space() was the payload itself
 };
 

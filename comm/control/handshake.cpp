@@ -21,7 +21,7 @@ std::string kernel_name() {
   return id.empty() ? host_name() : id;
 }
 
-// " net:[4026531840]" for "net": of this process; nothing where the system does not tell.
+// Returns " net:[4026531840]" for "net": the namespace of this process; empty where the system does not provide it.
 std::string name_space(const std::string& kind) {
   std::array<char, 64> name{};
   const ::ssize_t size = ::readlink(("/proc/self/ns/" + kind).c_str(), name.data(), name.size());
@@ -33,7 +33,7 @@ enum class RefusalKind : std::uint8_t { peer_lost, input, unavailable };
 
 std::string memory_scope() { return kernel_name() + name_space("ipc"); }
 
-// The numbers of processes (pid) and the monotonic clock (time) belong to namespaces, too.
+// Process numbers (pid) and the monotonic clock (time) belong to namespaces, too.
 std::string machine_name() { return memory_scope() + name_space("net") + name_space("pid") + name_space("time"); }
 
 void write_process(WireWriter& writer, const ProcessInfo& info) {

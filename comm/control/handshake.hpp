@@ -1,4 +1,4 @@
-// What is said before a run begins, as payloads of frames. Readers throw Error(peer_lost) for what is none.
+// The payloads of frames before a run begins. Readers throw Error(peer_lost) for invalid bytes.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Hello {
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
-// Of this process.
+// The greeting of this process.
 Hello hello_of(const Rendezvous& rendezvous);
 
 Bytes to_bytes(const Hello& hello);
@@ -31,7 +31,7 @@ Hello read_hello(std::span<const std::byte> payload);
 // An Error for another process to throw. The same in every version of the protocol.
 struct Refusal {
   ErrorKind kind = ErrorKind::input;
-  Setting setting;  // no name: none
+  Setting setting;  // without a name: none
   std::string why;
 };
 
@@ -39,11 +39,11 @@ Error to_error(const Refusal& refusal);
 Bytes to_bytes(const Refusal& refusal);
 Refusal read_refusal(std::span<const std::byte> payload);
 
-// `processes` of a run, in order.
+// Encodes all processes of a run, in order.
 Bytes to_bytes(const std::vector<ProcessInfo>& all);
 std::vector<ProcessInfo> read_processes(std::span<const std::byte> payload);
 
-// Payload of `lost`.
+// The payload of `lost`.
 struct Loss {
   int process = 0;
   std::string why;

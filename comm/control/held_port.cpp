@@ -33,7 +33,7 @@ HeldPort::HeldPort(std::uint16_t wanted) : socket_(::socket(AF_INET, SOCK_STREAM
   socklen_t size = sizeof address;
   ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
   port_ = ntohs(address.sin_port);
-  // Only now: bound without it, the port was nobody else's.
+  // Set only now: binding without it proved that nobody else has the port.
   const int on = 1;
   ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 }

@@ -23,7 +23,7 @@ std::string given(const Variables& variables, const char* name) { return control
 std::optional<int> number(std::string_view text) { return control::parse_number(text); }
 std::optional<int> number_of(const Variables& variables, const char* name) { return control::number_variable(variables, name); }
 
-// How a launcher calls what it tells.
+// The names of a launcher's variables.
 struct Names {
   LauncherKind launcher;
   const char *process, *processes, *local, *local_processes;
@@ -45,7 +45,7 @@ void check_place(const Variables& variables, const Names& names, const LaunchPla
                                  place.local_processes));
 }
 
-// Both the number of the process and how many there are must be told.
+// Both the number of the process and the number of processes must be set.
 std::optional<LaunchPlace> read(const Variables& variables, const Names& names) {
   const auto process = number_of(variables, names.process), processes = number_of(variables, names.processes);
   if (!process || !processes) return std::nullopt;
@@ -75,7 +75,7 @@ std::optional<LaunchPlace> read_torchrun(const Variables& variables) {
   if (const std::string* host = find_variable(variables, "MASTER_ADDR")) place->host = *host;
   if (const std::string* port = find_variable(variables, "MASTER_PORT"))
     place->port = port_of(given(variables, "MASTER_PORT"), *port);
-  // torchrun's own process then listens at that port.
+  // torchrun's own process then listens on that port.
   const std::string* taken = find_variable(variables, "TORCHELASTIC_USE_AGENT_STORE");
   if (taken && *taken == "True" && place->port)
     place->port = static_cast<std::uint16_t>(*place->port == 65535 ? 65534 : *place->port + 1);
@@ -101,7 +101,7 @@ std::optional<LaunchPlace> read_slurm(const Variables& variables) {
   return place;
 }
 
-// srun sets these too, for what it starts with --mpi=pmi2, and tells more by its own.
+// srun sets these too, for programs that it starts with --mpi=pmi2; its own variables say more.
 std::optional<LaunchPlace> read_pmi(const Variables& variables) {
   auto place = read(variables, find_variable(variables, hydra.local_processes) ? hydra : pals);
   if (!place) return std::nullopt;
@@ -123,7 +123,7 @@ std::optional<LaunchPlace> read_pmix(const Variables& variables) {
   return place;
 }
 
-// "1/4 1/2 0 127.0.0.1 29500": process, local process, attempt, host, port.
+// Reads "1/4 1/2 0 127.0.0.1 29500": process, local process, attempt, host, port.
 std::optional<LaunchPlace> read_launch(const Variables& variables) {
   const std::string* text = find_variable(variables, launch_variable);
   if (!text) return std::nullopt;
@@ -149,7 +149,7 @@ std::optional<LaunchPlace> read_launch(const Variables& variables) {
   return place;
 }
 
-// Refuses one process inside a launch of several: each of these would train the whole run alone.
+// Refuses a launch of one process inside a launch of several: each of these would train the whole run alone.
 void check_nesting(const LaunchPlace& inner, const LaunchPlace& outer) {
   if (inner.processes != 1 || outer.processes <= 1) return;
   fail_environment(
@@ -159,8 +159,8 @@ void check_nesting(const LaunchPlace& inner, const LaunchPlace& outer) {
                   inner.launcher, outer.launcher, outer.processes, outer.where));
 }
 
-// A process of a step of srun. The script of a job, and the shell of salloc, have SLURM_PROCID=0 too; the numbers of their
-// steps, where they have any, are above those of an int.
+// True for a process of a step of srun. The script of a job and the shell of salloc have SLURM_PROCID=0 too, but their
+// step numbers, if any, exceed an int.
 bool is_slurm_task(const Variables& variables) {
   for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"}) {
     const std::string* step = find_variable(variables, name);

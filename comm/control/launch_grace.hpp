@@ -1,4 +1,4 @@
-// How long a launcher waits for the processes that it has asked to stop.
+// The time that a launcher waits for processes that it has asked to stop.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace pipetrain {
 
-// Between SIGTERM and SIGKILL, of the launchers that this process was started by: the shortest of those that are known. Open
-// MPI: OMPI_MCA_odls_base_sigkill_timeout or PRTE_MCA_odls_base_sigkill_timeout, 1 s where neither is set. torchrun
-// (TORCHELASTIC_RUN_ID): 30 s. Nothing where no such launcher is known; Slurm does not tell. Throws Error(input) for a value
-// that is no number.
+// Returns the time between SIGTERM and SIGKILL of the launchers that started this process: the shortest of the known
+// ones. Open MPI: OMPI_MCA_odls_base_sigkill_timeout or PRTE_MCA_odls_base_sigkill_timeout, 1 s where neither is set.
+// torchrun (TORCHELASTIC_RUN_ID): 30 s. No value where no such launcher is known; Slurm does not publish it. Throws
+// Error(input) for a value that is no number.
 std::optional<std::chrono::seconds> launch_grace(const control::LaunchVariables& variables);
 
 }  // namespace pipetrain

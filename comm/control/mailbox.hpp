@@ -1,4 +1,4 @@
-// What waits for a handler.
+// A queue of items for a handler.
 #pragma once
 
 #include <deque>
@@ -8,17 +8,17 @@
 
 namespace pipetrain::control {
 
-// Hands items to a handler in order; keeps them while there is none. On one thread only.
+// Hands items to a handler in order; keeps them while there is none. Used on one thread only.
 template <class Item>
 class Mailbox {
  public:
   using Handler = std::function<void(Item&)>;
 
-  // An empty one removes it.
+  // An empty handler removes the present one.
   void set_handler(Handler handler) { handler_ = handler ? std::make_shared<Handler>(std::move(handler)) : nullptr; }
   void put(Item item) { kept_.push_back(std::move(item)); }
 
-  // Calls the handler for all that is there; what a handler's call adds comes after it has returned.
+  // Calls the handler for all items; those that its calls add come after it has returned.
   void drain() {
     if (std::exchange(draining_, true)) return;
     while (handler_ && !kept_.empty()) {

@@ -45,7 +45,7 @@ void Member::resolved(const error_code& error, const tcp::resolver::results_type
 
 void Member::connected(const error_code& error) {
   if (error) return retry(error.message());
-  // Where nobody listens yet, the kernel may choose that very port for this end, and connects it to itself.
+  // Where nobody listens yet, the kernel may choose that very port for this end, and connects the socket to itself.
   error_code ignored;
   if (socket_.local_endpoint(ignored) == socket_.remote_endpoint(ignored)) return retry("Connection refused");
   phase_ = Phase::greeting;
@@ -70,7 +70,7 @@ void Member::retry(const std::string& problem) {
 }
 
 void Member::fail(const Error& error) {
-  retry("");  // closes all there is
+  retry("");  // closes the connection and the timer
   phase_ = Phase::over;
   events_.failed(std::make_exception_ptr(error));
 }
@@ -111,7 +111,7 @@ void Member::on_frame(Connection& connection, Frame&& frame) {
 void Member::frame_in_greeting(Connection& connection, const Frame& frame) {
   if (frame.kind == FrameKind::refused) {
     const Error refusal = to_error(read_refusal(frame.payload));
-    // Not this process's fault: the run there is ending, and the one that it is meant for may follow.
+    // Not this process's fault: the run there is ending, and the intended one may follow.
     if (refusal.kind() == ErrorKind::peer_lost) return retry(refusal.what());
     const bool taken = refusal.kind() == ErrorKind::unavailable;
     return fail(taken ? Error(refusal.kind(), address_of(rendezvous_) + ": " + refusal.what()) : refusal);

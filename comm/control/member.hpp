@@ -14,7 +14,7 @@ namespace pipetrain::control {
 
 class Member final : public StarEnd, private ConnectionOwner {
  public:
-  // What it is given outlives it.
+  // The references must outlive it.
   Member(asio::io_context& io, const Rendezvous& rendezvous, const Settings& settings, StarEvents& events);
 
   void start() override;
@@ -26,9 +26,9 @@ class Member final : public StarEnd, private ConnectionOwner {
  private:
   enum class Phase {
     pausing,     // until the next attempt
-    connecting,  // resolving the host's name too
-    greeting,    // has said who it is
-    waiting,     // was accepted; process 0 decides when the run begins, or that it does not
+    connecting,  // also while it resolves the host's name
+    greeting,    // has sent its greeting
+    waiting,     // was accepted; process 0 decides whether and when the run begins
     running,
     over,
   };
@@ -55,7 +55,7 @@ class Member final : public StarEnd, private ConnectionOwner {
   SilenceWatch watch_;
   std::shared_ptr<Connection> connection_;
   Phase phase_ = Phase::pausing;
-  std::uint64_t attempt_ = 0;          // tells the answers to an attempt that was given up from those to the present one
+  std::uint64_t attempt_ = 0;          // distinguishes answers to earlier attempts from those to the present one
   Clock::time_point deadline_, next_;  // next_: when the attempt or the pause ends
   std::string problem_ = "no answer yet";
 };

@@ -13,7 +13,7 @@ namespace pipetrain {
 
 namespace {
 
-// Empty for what is no address of the internet, or of this link only.
+// Returns an empty string for addresses that are not of the internet or only of this link.
 std::string interface_address(const sockaddr* address) {
   if (!address) return "";
   std::array<char, INET6_ADDRSTRLEN> text{};

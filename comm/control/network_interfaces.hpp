@@ -1,4 +1,4 @@
-// The addresses by which other hosts may reach this one.
+// The addresses at which other hosts may reach this one.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ struct NetworkInterface {
   bool is_loopback = false;
 };
 
-// Those that are up, loopback last. Link-local IPv6 addresses are left out. Empty where the system does not tell.
+// Returns the interfaces that are up, loopback last, without link-local IPv6 addresses. Empty where the system does not
+// provide them.
 std::vector<NetworkInterface> network_interfaces();
 
 }  // namespace pipetrain

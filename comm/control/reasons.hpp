@@ -1,4 +1,4 @@
-// Why a process is gone, in words.
+// The texts of reasons why a process is gone.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@ namespace pipetrain::control {
 inline constexpr const char* closed_reason = "its connection was closed: it was killed or ended";
 std::string silent_reason(std::chrono::milliseconds silence);
 
-// "2.5 s"
+// Returns "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
 
 }  // namespace pipetrain::control

@@ -9,7 +9,7 @@
 namespace pipetrain::control {
 namespace {
 
-constexpr std::chrono::milliseconds pause_after_failure{100};  // as when this process has no file descriptor left
+constexpr std::chrono::milliseconds pause_after_failure{100};  // for example when this process has no file descriptor left
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void Reception::accepted(const error_code& error, tcp::socket socket) {
     });
     return;
   }
-  // An honest process shows its token at once. So the oldest one is the least likely to be one.
+  // An honest process shows its token at once, so the oldest connection is the least likely to be one.
   if (strangers_.size() >= settings_.most_strangers) {
     strangers_.front().connection->close();
     strangers_.pop_front();

@@ -1,4 +1,4 @@
-// Process 0's door: accepts connections, and hands on those that showed the token and said who they are.
+// Accepts connections for process 0, and passes on those that have shown the token and sent their greeting.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace pipetrain::control {
 // Decides whether a process that showed the token joins the run.
 class AdmissionController {
  public:
-  // Admits the process or refuses it: takes the connection over, with which the reception has nothing more to do, and answers.
+  // Takes over the connection, with which the reception is done, and admits or refuses the process.
   virtual void admit(std::shared_ptr<Connection> connection, Hello hello) = 0;
   // Takes over a connection whose process has the run's token but speaks another version.
   virtual void misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) = 0;
@@ -22,16 +22,16 @@ class AdmissionController {
   ~AdmissionController() = default;
 };
 
-// On the I/O thread only.
+// Used on the I/O thread only.
 class Reception final : public ConnectionOwner {
  public:
-  // The token, the settings and the controller outlive it.
+  // The token, the settings and the controller must outlive it.
   Reception(tcp::acceptor acceptor, const std::string& token, const Settings& settings, AdmissionController& admission);
 
   void start() { accept(); }
-  // Ends those that have been at it for longer than Settings::handshake.
+  // Ends connections whose handshake takes longer than Settings::handshake.
   void tick(Clock::time_point now);
-  // No new ones.
+  // Accepts no new ones.
   void close();
 
   void on_frame(Connection& connection, Frame&& frame) override;
@@ -56,7 +56,7 @@ class Reception final : public ConnectionOwner {
   std::list<Stranger> strangers_;  // oldest first
 };
 
-// Answers with the reason and ends the connection once that has arrived; then calls `done`.
+// Sends the reason and ends the connection once that has arrived; then calls `done`.
 void refuse(
     Connection& connection, const Refusal& refusal, std::function<void()> done = [] {});
 

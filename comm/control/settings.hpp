@@ -13,14 +13,14 @@ namespace pipetrain::control {
 
 struct Settings {
   std::chrono::milliseconds heartbeat{100};
-  std::chrono::milliseconds silence{2000};         // of a process that is then lost
+  std::chrono::milliseconds silence{2000};         // after which a process is lost
   std::chrono::milliseconds handshake{5000};       // from connecting to being accepted or refused
   std::chrono::milliseconds retry{200};            // between two attempts to reach process 0
-  std::chrono::milliseconds farewell{2000};        // for what is queued to be sent to a process that is left, refused or lost
-  std::chrono::milliseconds patience{600000};      // for a process that the others wait for in an exchange; 0: for ever
-  std::size_t most_strangers = 64;                 // connections that have not shown the token and who they are
-  std::size_t most_queued = std::size_t{1} << 30;  // bytes that wait to be sent to one process, which is then lost
-  std::size_t most_kept = std::size_t{256} << 20;  // bytes of a channel that wait for a handler; who sends more is lost
+  std::chrono::milliseconds farewell{2000};        // for sending what is queued for a process that is left, refused or lost
+  std::chrono::milliseconds patience{600000};      // for a process that the others wait for in an exchange; 0: no limit
+  std::size_t most_strangers = 64;                 // connections that have not shown the token and sent their greeting
+  std::size_t most_queued = std::size_t{1} << 30;  // bytes queued for one process; one with more is lost
+  std::size_t most_kept = std::size_t{256} << 20;  // bytes of a channel that wait for a handler; a sender of more is lost
   std::uint16_t version = wire_version;
 };
 

@@ -1,4 +1,4 @@
-// Judges whether a process has been silent for too long.
+// Detects processes that have been silent for too long.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ class SilenceWatch {
 
   SilenceWatch(Clock::duration heartbeat, Clock::duration silence) : heartbeat_(heartbeat), silence_(silence) {}
 
-  // Called every `heartbeat`. When the call itself comes much too late, this process or its host stood still, and silence
-  // says nothing about the others: the watch starts afresh.
+  // Called every `heartbeat`. When the call itself comes much too late, this process or its host stood still, and
+  // silence says nothing about the others: the watch restarts.
   void tick(Clock::time_point now) {
     if (now - last_tick_ > heartbeat_ + silence_ / 4) afresh_ = now;
     last_tick_ = now;
   }
 
-  // Whether a process that was heard then is lost now.
+  // True when a process that was last heard at this time is lost now.
   bool silent(Clock::time_point heard, Clock::time_point now) const { return now - std::max(heard, afresh_) > silence_; }
 
  private:

@@ -15,7 +15,7 @@
 namespace pipetrain::control {
 namespace {
 
-// Signals are for the program's other threads.
+// Signals go to the program's other threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -186,7 +186,7 @@ void StarControlPlane::hand_over(const OnMessage& handler, Inbox& inbox, const M
   }
 }
 
-// Later: it may be in the middle of reading from the very connection that ends now.
+// Posted, because it may be reading from the very connection that is about to end.
 void StarControlPlane::distrust(int process, const std::string& why) {
   asio::post(io_, [this, process, why] {
     if (process != this->process() && !leaving_) end_->give_up(process, why);

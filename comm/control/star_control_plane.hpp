@@ -18,12 +18,12 @@ namespace pipetrain::control {
 
 class StarControlPlane final : public ControlPlane, private StarEvents {
  public:
-  // Starts the I/O thread. Throws Error(input) for what cannot be a process of a run.
+  // Starts the I/O thread. Throws Error(input) for settings that no process of a run can have.
   StarControlPlane(const Rendezvous& rendezvous, const Settings& settings);
-  // Without leave() before, the others hear of this process as lost.
+  // Without leave(), this process is lost to the others.
   ~StarControlPlane() override;
 
-  // Blocks until the run begins; throws what keeps it from it. Once.
+  // Blocks until the run begins; throws the failure that prevents it. Call it once.
   void join();
 
   int process() const override { return rendezvous_.process; }
@@ -55,21 +55,21 @@ class StarControlPlane final : public ControlPlane, private StarEvents {
   void run();
   void schedule_tick();
   bool on_io_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
-  // Runs it on the I/O thread and waits for that, unless this is it.
+  // Runs the work on the I/O thread and waits for it; on that thread, runs it at once.
   void run_there(const std::function<void()>& work);
   void put(Channel channel, Message message);
-  // Calls a handler; an exception makes whoever sent the message lost.
+  // Calls a handler; when it throws, the sender of the message is lost.
   void hand_over(const OnMessage& handler, Inbox& inbox, const Message& message);
   void distrust(int process, const std::string& why);
 
   Rendezvous rendezvous_;
   Settings settings_;
-  asio::io_context io_;  // outlives all that uses it
+  asio::io_context io_;  // outlives everything that uses it
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer ticks_;
   std::unique_ptr<StarEnd> end_;
   std::promise<void> begun_;
-  std::vector<ProcessInfo> all_;  // from the time that begun_ has its value
+  std::vector<ProcessInfo> all_;  // valid once begun_ has its value
   ExchangeBoard board_;
   std::array<Inbox, 3> inboxes_;  // by channel
   Mailbox<Loss> losses_;

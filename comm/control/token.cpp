@@ -9,11 +9,11 @@ namespace pipetrain::control {
 
 bool same_token(std::span<const std::byte> shown, std::string_view token) {
   if (shown.size() > most_token_bytes || token.size() > most_token_bytes) return false;
-  std::array<std::byte, most_token_bytes> a{}, b{};  // both are compared whole, with zeros behind
+  std::array<std::byte, most_token_bytes> a{}, b{};  // both are compared whole, padded with zeros
   std::copy(shown.begin(), shown.end(), a.begin());
   const auto bytes = std::as_bytes(std::span(token));
   std::copy(bytes.begin(), bytes.end(), b.begin());
-  volatile unsigned different = shown.size() == token.size() ? 0 : 1;  // volatile: no way out of the loop before its end
+  volatile unsigned different = shown.size() == token.size() ? 0 : 1;  // volatile, so that the loop cannot end early
   for (std::size_t i = 0; i < a.size(); ++i) different = different | std::to_integer<unsigned>(a[i] ^ b[i]);
   return different == 0;
 }

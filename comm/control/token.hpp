@@ -7,7 +7,7 @@
 
 namespace pipetrain::control {
 
-// Takes the same time whatever the two are, so that nobody can find the token byte by byte. Both at most most_token_bytes
+// Takes the same time for all inputs, so that nobody can find the token byte by byte. Both at most most_token_bytes
 // (frame.hpp) long.
 bool same_token(std::span<const std::byte> shown, std::string_view token);
 

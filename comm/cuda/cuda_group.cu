@@ -79,7 +79,8 @@ class CudaGroup : public Group {
   using Group::all_gather, Group::reduce_scatter;
 
   void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override {
-    // The unit must suit every rank's shard, and be the same for all: it follows from the cuts alone, as tensors are aligned.
+    // The unit must suit every rank's shard, and be the same for all: it follows from the cuts alone, because tensors
+    // are aligned.
     Cuts bytes{};
     std::int64_t divisor = 16;
     for (int rank = 0; rank <= size(); ++rank) {
@@ -137,7 +138,7 @@ class CudaGroup : public Group {
   Team team_;
   std::set<Stream*> streams_;
 
-  // False after an abort.
+  // Returns false after an abort.
   bool find_place(CudaStream& stream, const Tensor& tensor) {
     try {
       team_.place = far_ ? far_->place_of(tensor) : reinterpret_cast<Place>(tensor.data);
@@ -148,12 +149,12 @@ class CudaGroup : public Group {
     }
   }
 
-  // reached: what the peers read or write of this rank. work: units for one thread to do.
+  // reached: the memory of this rank that peers read or write. work: number of units, one per thread.
   template <class Kernel>
   void launch(Stream& stream, const Tensor& reached, std::int64_t work, Kernel kernel) {
     CudaStream& on = cuda_stream(stream);
     streams_.insert(&stream);
-    ++team_.call;  // also when it is not enqueued: ranks must count alike
+    ++team_.call;  // counted even when it is not enqueued: ranks must count alike
     if (!meeting_->enter(on) || !find_place(on, reached)) return;
     const std::int64_t blocks = std::clamp<std::int64_t>((work + threads - 1) / threads, 1, meeting_->most_blocks());
     kernel(team_, static_cast<unsigned>(blocks), on.native());
@@ -166,7 +167,7 @@ class CudaGroup : public Group {
     for (int rank = 0; rank <= size(); ++rank) cuts.at[rank] = bytes.at[rank] / static_cast<std::int64_t>(sizeof(Unit));
     launch(stream, shard, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
       const auto ranks = static_cast<unsigned>(team.size);
-      blocks = std::max(blocks / ranks, 1U) * ranks;  // every peer needs as many
+      blocks = std::max(blocks / ranks, 1U) * ranks;  // every peer needs the same number
       all_gather_kernel<Unit><<<blocks, threads, 0, native>>>(team, static_cast<Unit*>(full.data), cuts);
     });
   }
@@ -186,8 +187,8 @@ class CudaGroup : public Group {
   }
 };
 
-// Modules load when a kernel first runs, and loading may wait for kernels that run: one that waits for its peer must not be
-// among them. So each kernel runs once here, on nothing, in a team of one; call 0 leaves the mailbox as it was.
+// Modules load when a kernel first runs, and loading may wait for running kernels: one that waits for its peer must not
+// be among them. So each kernel runs once here, without data, in a team of one; call 0 leaves the mailbox as it was.
 template <class T>
 void warm_up(const Team& alone) {
   const auto reductions = [&](auto width) {
@@ -217,7 +218,7 @@ void warm_up(Team alone, int device) {
   cuda_check(cudaDeviceSynchronize(), "loading the kernels of a group of GPUs", device);
 }
 
-// Of a rank whose peers' mailboxes are mailbox(peer).
+// Makes the team of a rank whose peers' mailboxes are mailbox(peer).
 template <class MailboxOf>
 Team make_team(const KernelMeeting& meeting, int rank, int size, MailboxOf mailbox) {
   Team team{};
@@ -265,7 +266,7 @@ std::vector<std::unique_ptr<Group>> make_far_cuda_groups(int size, const std::ve
   std::vector<std::unique_ptr<Group>> groups;
   for (const FarGroupRank& rank : ranks) {
     const Team team = make_team(*meeting, rank.rank, size, [&](int peer) { return rank.memory->mailbox(peer); });
-    // With a mailbox of its own: peers that are ready may write to the other one already.
+    // Uses a separate mailbox, because peers that are ready may write to the other one already.
     const Buffer scratch = make_mailbox(*rank.device);
     warm_up(make_team(*meeting, rank.rank, size, [&](int) { return scratch.data(); }), rank.device->id().index);
     groups.push_back(std::make_unique<CudaGroup>(meeting, team, *rank.device, rank.pieces, rank.memory));

@@ -1,8 +1,8 @@
 // Collectives between GPUs of one host: each rank's kernel reads its peers' memory directly.
 //
-// One kernel a call, no copy through a staging buffer and no host in between: the kernels publish where their tensors are,
-// meet, work, and leave together. A rank that comes late keeps the others' kernels waiting on their GPUs. Sums run in fp32
-// (fp64 for f64) and in rank order.
+// One kernel per call, without a staging buffer and without the host: the kernels publish the addresses of their
+// tensors, meet, work, and leave together. A late rank keeps the others' kernels waiting on their GPUs. Sums run in
+// fp32 (fp64 for f64) and in rank order.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@
 
 namespace pipetrain {
 
-// One handle per rank, in the devices' order; a device may appear more than once, which serves tests. At most 8 ranks. Besides
-// what Group promises, all_reduce takes bf16 and f16, and reduce_scatter of these may leave its sums as f32. The streams used
-// must outlive the rank's handle, and freeing memory of a device while a call runs there may stop it for ever. Throws
+// Returns one handle per rank, in the devices' order; a device may appear more than once, for tests. At most 8 ranks.
+// In addition to Group's types, all_reduce takes bf16 and f16, and reduce_scatter of these may write its sums as f32.
+// Streams must outlive the rank's handle, and freeing memory of a device while a call runs there may deadlock. Throws
 // Error(unavailable) when the devices cannot reach each other's memory, or in a build without CUDA.
 std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices, GroupUse use = GroupUse::alone);
 
-// A rank of this process.
+// A rank of this process in a group over several processes.
 struct FarGroupRank {
   int rank = 0;
   Device* device = nullptr;
@@ -31,7 +31,7 @@ struct FarGroupRank {
   std::shared_ptr<PieceMeeting> pieces;
 };
 
-// As make_cuda_groups, for the ranks of this process in a group of `size` that spans several: handles in the order given.
+// As make_cuda_groups, for the ranks of this process in a group of `size` over several processes: handles in the given order.
 std::vector<std::unique_ptr<Group>> make_far_cuda_groups(int size, const std::vector<FarGroupRank>& ranks, GroupUse use);
 std::size_t cuda_group_mailbox_bytes();
 

@@ -16,7 +16,7 @@ std::string status_name(cudaError_t status) {
 
 }  // namespace
 
-// A handle of an address inside an allocation is the allocation's, and so opens as its beginning.
+// A handle of an address inside an allocation is the allocation's, so it opens at its beginning.
 ExportedMemory export_memory(const void* data, int device) {
   const AllocationRange allocation = allocation_of(data, device);
   ExportedMemory memory;

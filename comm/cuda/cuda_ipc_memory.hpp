@@ -1,4 +1,4 @@
-// Memory of a GPU that other processes of its host reach as their own, through CUDA IPC. CUDA builds only.
+// Memory of a GPU that other processes of its host address through CUDA IPC. CUDA builds only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@
 
 namespace pipetrain {
 
-// An address in another process: a handle always means a whole allocation.
+// An address in another process: a handle always stands for a whole allocation.
 struct ExportedMemory {
   cudaIpcMemHandle_t allocation{};
   std::uint64_t offset = 0;
@@ -26,7 +26,7 @@ ExportedMemory export_memory(const void* data, int device);
 void write(WireWriter& out, const ExportedMemory& memory);
 ExportedMemory read_exported_memory(WireReader& in);
 
-// What this process has opened of others' memory, each allocation once a device. Thread-safe.
+// The memory of other processes that this process has opened, each allocation once per device. Thread-safe.
 class ImportedMemory {
  public:
   ImportedMemory() = default;
@@ -34,10 +34,10 @@ class ImportedMemory {
   ImportedMemory& operator=(const ImportedMemory&) = delete;
   ~ImportedMemory() { close(); }
 
-  // Where `device`, of this process, reaches it; the other process may see other devices than this one. `owner` begins the text
-  // of errors: "process 1". Throws Error(unavailable) where the devices cannot reach each other.
+  // Returns the address for `device`, of this process; the other process may see other devices. `owner` begins error
+  // texts: "process 1". Throws Error(unavailable) where the devices cannot reach each other.
   void* open(const ExportedMemory& memory, int device, const std::string& owner);
-  // All addresses become invalid; nothing that uses them may be under way.
+  // All addresses become invalid; no work may use them any more.
   void close() noexcept;
 
  private:

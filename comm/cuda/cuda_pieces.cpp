@@ -10,8 +10,8 @@
 namespace pipetrain {
 namespace {
 
-// In step k a rank sends to rank + k, so that no two send to the same one at a time. Two calls may be under way, that of
-// `meanwhile` beside the one that called it: what the first needs after that is its own, by its number.
+// In step k a rank sends to rank + k, so no two ranks send to the same one at a time. Two calls may run at once: one,
+// and the one that its `meanwhile` makes. So each uses its own number after that.
 class PeerCopies final : public CudaPieces {
  public:
   PeerCopies(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device)
@@ -30,7 +30,7 @@ class PeerCopies final : public CudaPieces {
     for (int step = 1; step < size_; ++step) {
       if (!send(call, stream, step, shard, full.row_range(0, rows.begin(rank_)).bytes())) return;
     }
-    copies_.copy(own_rows.data, shard.data, shard.bytes());  // nothing where they are the same memory
+    copies_.copy(own_rows.data, shard.data, shard.bytes());  // does nothing where both are the same memory
     end_sending(call);
     if (meanwhile) meanwhile();
     for (int step = 1; step < size_; ++step) {
@@ -64,7 +64,7 @@ class PeerCopies final : public CudaPieces {
     end_call(call, stream);
   }
 
-  // All ranks must have begun the call, not the next one alone: so nobody is still in the call before when a third begins.
+  // This waits until all ranks have begun the same call, so when a third call begins, all have ended the first.
   void shift(Stream& stream, const Tensor& source, const Tensor& target) override {
     if (size_ == 1) return stream.copy(target.data, source.data, source.bytes());
     const std::uint64_t call = ++calls_;
@@ -128,7 +128,7 @@ class PeerCopies final : public CudaPieces {
     return true;
   }
 
-  // The piece into the peer's target, at that many bytes.
+  // Sends the piece into the peer's target, at this offset.
   bool send(std::uint64_t call, Stream& stream, int step, const Tensor& piece, std::size_t offset) {
     const int peer = to(step);
     if (!meet(call, stream, meeting_->posts(peer).begun)) return false;
@@ -149,7 +149,7 @@ class PeerCopies final : public CudaPieces {
     return true;
   }
 
-  // What this rank sent may be overwritten from here on.
+  // The memory that this rank sent may be overwritten from here on.
   void end_call(std::uint64_t call, Stream& stream) {
     stream.wait(sent(call));
     if (!copies_.begin()) stream.fail(copies_.failure());

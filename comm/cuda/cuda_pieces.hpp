@@ -1,6 +1,6 @@
-// Piecewise transfers between GPUs of one host, of one process or of several: copy engines carry each piece on a stream beside
-// the computing one, and events order them. The ranks' issuing threads meet on the host, once or twice a call, to hand each
-// other places and events; their GPUs never wait for a host. CUDA builds only.
+// Piecewise transfers between GPUs of one host, in one process or several: copy engines carry each piece on a stream
+// beside the computing one, ordered by events. The ranks' issuing threads meet on the host, once or twice a call, to
+// exchange addresses and events; GPUs never wait for a host. CUDA builds only.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,26 @@
 
 namespace pipetrain {
 
-// Where ranks post to each other.
+// The data that ranks post for each other.
 class PieceMeeting;
 
-// Of ranks of one process, on these devices: one for all.
+// For ranks of one process, on these devices: all share one object.
 std::shared_ptr<PieceMeeting> make_piece_meeting(const std::vector<Device*>& devices);
-// Of ranks in several processes: one for each rank of this process. posts: by rank, far_piece_bytes() of zeros each, that the
-// rank's process has made and the others have opened.
+// For ranks in several processes: one object for each rank of this process. posts: by rank, far_piece_bytes() bytes of
+// zeros each, which the rank's process has made and the others have opened.
 std::shared_ptr<PieceMeeting> make_far_piece_meeting(int rank, const std::vector<std::shared_ptr<SharedHostMemory>>& posts,
                                                      std::shared_ptr<FarMemory> far);
 std::size_t far_piece_bytes(int ranks);
-// Ends its ranks' waiting and later calls with this cause: their streams fail. Thread-safe.
+// Ends its ranks' waits and later calls with this cause: their streams fail. Thread-safe.
 void abort(PieceMeeting& meeting, const std::exception_ptr& cause);
 
 class CudaPieces : public PiecewiseTransfer {
  public:
-  // Group::shift, whose bytes the stream itself carries.
+  // Group::shift; the stream itself carries the bytes.
   virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
 };
 
-// The handle of one rank; its device can reach the memory of the others'. Destroy it when no rank's work is under way.
+// The handle of one rank; its device must reach the others' memory. Destroy it when no work of the rank is running.
 std::unique_ptr<CudaPieces> make_cuda_pieces(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device);
 
 }  // namespace pipetrain

@@ -21,7 +21,7 @@ struct Pieces {
 
 template <class T, class TO, int W, bool maximum>
 __global__ void __launch_bounds__(threads) rank_sum_kernel(const __grid_constant__ Pieces pieces, TO* out, std::int64_t packs) {
-  Team team{};  // reduce() asks it for its size alone
+  Team team{};  // reduce() only reads its size
   team.size = pieces.count;
   const T* tensors[max_ranks];
 #pragma unroll
@@ -58,7 +58,7 @@ void launch(CudaStream& stream, const RankSum& sum, std::int64_t first, std::int
   stream.end("adding the pieces of several ranks");
 }
 
-// 16 bytes at a time where everything lies so, the rest one by one.
+// Handles 16 bytes at a time where everything is aligned, the rest one by one.
 template <class T, class TO>
 void run(CudaStream& stream, const RankSum& sum) {
   constexpr int W = 16 / static_cast<int>(sizeof(T));
@@ -87,7 +87,7 @@ void enqueue_rank_sum(CudaStream& stream, const RankSum& sum) {
     throw Error(ErrorKind::internal,
                 std::string("a sum of ") + to_string(sum.dtype) + " over more than " + std::to_string(max_ranks) + " ranks");
   }
-  // What is added so far is the first piece of the next sum: it is kept as it is added, so that no bit changes.
+  // The sum so far is the first piece of the next sum, kept in the type of the additions, so that no bit changes.
   RankSum part = sum;
   part.pieces.assign(sum.pieces.begin(), sum.pieces.begin() + max_ranks);
   run(stream, part);

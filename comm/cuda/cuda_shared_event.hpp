@@ -1,8 +1,8 @@
 // Events between GPUs of different processes of one host. CUDA builds only.
 //
-// An event is a number in host memory that both processes map, and that only grows: recording writes the next one from the
-// stream, waiting holds the stream until it is there (what graphics interfaces call a timeline semaphore). CUDA's own events
-// can be shared too, but a stream that waits for one whose process was killed waits for ever. These the host can release.
+// An event is a number in host memory that both processes map and that only grows: recording writes the next number from the
+// stream, waiting holds the stream until it is there (graphics interfaces call this a timeline semaphore). CUDA's own events
+// can be shared too, but a stream that waits for one of a killed process waits for ever. The host can release these.
 #pragma once
 
 #include <atomic>
@@ -19,18 +19,18 @@
 
 namespace pipetrain {
 
-// One process's end of such an event: where it records, or where it waits. Thread-safe.
+// One process's end of a shared event, which either records or waits. Thread-safe.
 class SharedEvent final : public CudaRecordable {
  public:
-  static constexpr std::size_t bytes = 64;  // of the shared memory: a cache line each
+  static constexpr std::size_t bytes = 64;  // of the shared memory: one cache line
 
-  // Takes the bytes [offset, offset + bytes), which begin as 0.
+  // Takes the bytes [offset, offset + bytes), which must be 0.
   SharedEvent(std::shared_ptr<SharedHostMemory> memory, std::size_t offset) : memory_(std::move(memory)), offset_(offset) {}
 
   std::uint32_t recorded() const noexcept override { return reached_; }
   void expect(std::uint32_t record) noexcept override { reached_ = record; }
-  // Lets whatever waits for any record so far go on, although it never comes. For an end only: what was to be there is not. The
-  // other process may still overwrite it with its own count, so it is said again until nobody waits.
+  // Lets all waits for records so far continue, although the records never come. Only for ending a run: the data is
+  // missing. The other process may still overwrite the number with its own, so release again until nobody waits.
   void release() noexcept;
 
   bool query() const override;
@@ -47,8 +47,8 @@ class SharedEvent final : public CudaRecordable {
   std::atomic<std::uint32_t>& value() const;
 };
 
-// After an abort: releases the events that this process waits for, again and again until it is destroyed, because the other
-// process's GPU may still write what it had in hand.
+// After an abort: releases the events that this process waits for, repeatedly until it is destroyed, because the other
+// process's GPU may still write older numbers.
 class EventReleaser {
  public:
   explicit EventReleaser(std::vector<std::shared_ptr<SharedEvent>> events);
@@ -61,7 +61,7 @@ class EventReleaser {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
-  std::thread thread_;  // none where there was none to be had: once must do
+  std::thread thread_;  // missing where no thread could be started: one release must suffice
 
   void run();
 };

@@ -1,8 +1,7 @@
-// How one rank of a group reaches the memory of the others where some of them run in other processes of its host. CUDA builds
-// only.
+// Gives one rank of a group access to the memory of ranks in other processes of its host. CUDA builds only.
 //
-// An address means nothing to another process. A *place* does: the number of one of its rank's allocations, and an offset in
-// it. Each process maps the others' allocations, and so turns a place into an address of its own.
+// An address means nothing to another process. A *place* does: the number of one of its rank's allocations, and an
+// offset in it. Each process maps the others' allocations, and so converts a place into an address of its own.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +26,17 @@ class FarMemory {
   FarMemory(const FarMemory&) = delete;
   FarMemory& operator=(const FarMemory&) = delete;
 
-  // The rank's mailbox, as this rank's device reaches it: cuda_group_mailbox_bytes() of device memory, zero at first.
+  // The rank's mailbox at the address for this rank's device: cuda_group_mailbox_bytes() of device memory, initially zero.
   virtual void* mailbox(int rank) const = 0;
-  // Of a tensor of this rank; an empty one is nowhere, 0. The first call shares all that the rank's device has allocated by
-  // then, which must outlive the group's last collective, and blocks until every rank has done so. Throws the cause of an
-  // abort, and Error(internal) for memory that was allocated later.
+  // Returns the place of a tensor of this rank; 0 for an empty one. The first call shares all present allocations of
+  // the rank's device, which must outlive the group's last collective, and blocks until every rank has done so. Throws
+  // the cause of an abort, and Error(internal) for memory that was allocated later.
   virtual Place place_of(const Tensor& tensor) = 0;
-  // After the first place_of(): where this rank reaches a place of another one.
+  // After the first place_of(): returns this rank's address of a place of another rank.
   virtual char* reach(int rank, Place place) const = 0;
-  // The same for kernels, in memory of this rank's device: [max_cuda_group_ranks][most_allocations], where each begins.
+  // The same for kernels, in memory of this rank's device: [max_cuda_group_ranks][most_allocations], the begin of each.
   virtual const char* const* beginnings() const = 0;
-  // Ends the blocking. Thread-safe.
+  // Ends the waits. Thread-safe.
   virtual void abort(const std::exception_ptr& cause) noexcept = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// What holds for groups of GPUs in several processes, whatever carries them.
+// Rules for groups of GPUs in several processes that hold for every transport.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// Whether these ranks share the work of every layer: a tensor-parallel group, which needs the other ranks' memory at hand.
+// True when these ranks share the work of every layer: a tensor-parallel group, which must reach the other ranks' memory.
 bool is_tensor_group(const Mesh& mesh, const std::vector<int>& ranks);
 
 // Throws Error(unavailable), naming two ranks, where not all of them run on one host.

@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-// Messages of one group that is not made here yet. It takes at most 3 of each member.
+// Early messages of one group that this process has not made yet. A group needs at most 3 per member.
 constexpr std::size_t most_early = 1024;
 
 class RankMemory final : public FarMemory {

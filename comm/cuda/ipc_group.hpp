@@ -1,9 +1,9 @@
-// Groups of GPUs of one host in several processes: the kernels of cuda_group, which find each other's memory over CUDA IPC.
+// Groups of GPUs of one host in several processes: cuda_group's kernels, which reach each other's memory over CUDA IPC.
 // CUDA builds only.
 //
-// The processes of a group tell each other where their mailboxes are, and at the first collective where all their memory is.
-// The messages pass between the processes of the group alone, and a process may be behind: what comes before it has made its
-// handles is kept.
+// The processes of a group send each other the addresses of their mailboxes, and at the first collective those of all
+// their memory. Only the processes of the group exchange these messages. Messages that arrive before a process has made
+// its handles are kept.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class IpcGroupMemory;
 
 class IpcGroups {
  public:
-  // Sends a message that handle() of another process gets.
+  // Sends a message to handle() of another process.
   using Send = std::function<void(int process, const Bytes& message)>;
 
   IpcGroups(const Mesh& mesh, int process, Send send);
@@ -34,9 +34,9 @@ class IpcGroups {
   // As Transport::group.
   std::map<int, std::shared_ptr<Group>> make(const std::vector<int>& ranks, std::uint32_t number,
                                              const std::map<int, Device*>& devices, GroupUse use);
-  // Throws Error for a message that cannot be, and where memory cannot be opened. Thread-safe.
+  // Throws Error for an invalid message, and where memory cannot be opened. Thread-safe.
   void handle(int from, WireReader& in);
-  // Ends the waiting for other processes. Thread-safe.
+  // Ends all waits for other processes. Thread-safe.
   void abort(const std::exception_ptr& cause) noexcept;
 
  private:
@@ -45,8 +45,8 @@ class IpcGroups {
   Send send_;
   std::shared_ptr<ImportedMemory> imported_;  // groups may share the same memory; their handles keep it open
   std::mutex mutex_;
-  std::map<std::uint32_t, std::weak_ptr<IpcGroupMemory>> groups_;  // their handles keep them
-  // Messages of groups that are not made here yet, and whom they are from.
+  std::map<std::uint32_t, std::weak_ptr<IpcGroupMemory>> groups_;  // owned by the handles
+  // Messages of groups that are not made here yet, with their senders.
   std::map<std::uint32_t, std::vector<std::pair<int, Bytes>>> early_;
 };
 

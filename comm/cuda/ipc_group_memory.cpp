@@ -5,7 +5,6 @@
 #include <string>
 
 #include "comm/cuda/cuda_group.hpp"
-#include "comm/shared_gpus.hpp"
 #include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 
@@ -14,11 +13,11 @@ namespace {
 
 constexpr std::chrono::seconds others_limit{300};  // processes load weights of many GiB meanwhile
 
-// introduction: a member's mailbox and posts. allocations: all that its device holds. ready: of a process, which knows all
+// introduction: a member's mailbox and posts. allocations: all allocations on its device. ready: a process has got all
 // introductions.
 enum Saying : std::uint8_t { introduction, allocations, ready };
 
-// Names the physical GPU, whatever number it has in a process.
+// Identifies the physical GPU, whatever number it has in a process.
 std::string gpu_name(int device) {
   char name[32] = {};
   cuda_check(cudaDeviceGetPCIBusId(name, sizeof name, device), "asking for the place of the GPU", device);
@@ -78,7 +77,7 @@ void IpcGroupMemory::hear_introduction(int member, WireReader& in) {
   const std::string gpu = in.text(), posts = in.text();
   in.end();
   for (const auto& [own, view] : own_)
-    if (gpu == gpu_name(view.device->id().index) && !processes_may_share_gpus()) return refuse_shared_gpu(own, member);
+    if (gpu == gpu_name(view.device->id().index)) return refuse_shared_gpu(own, member);
   auto opened = SharedHostMemory::open(posts, far_piece_bytes(size()), own_.begin()->second.device->id().index);
   const std::string owner = "rank " + std::to_string(setup_.ranks[index(member)]);
   for (auto& [own, view] : own_) {
@@ -91,7 +90,7 @@ void IpcGroupMemory::hear_introduction(int member, WireReader& in) {
   introduced_.insert(member);
 }
 
-// Nobody opens this process's posts any more once all others are ready.
+// Once all others are ready, nobody opens this process's posts any more.
 void IpcGroupMemory::hear_ready(int process) {
   const std::lock_guard lock(mutex_);
   ready_.insert(process);
@@ -99,7 +98,7 @@ void IpcGroupMemory::hear_ready(int process) {
   for (const auto& [member, view] : own_) posts_[index(member)]->unlink();
 }
 
-// Kernels of two processes take turns on a GPU, and those of a group wait for each other: they might never end.
+// Kernels of two processes alternate on a GPU, and those of a group wait for each other: they might deadlock.
 void IpcGroupMemory::refuse_shared_gpu(int own, int other) {
   abort(std::make_exception_ptr(
       Error(ErrorKind::input, "the ranks " + std::to_string(setup_.ranks[index(own)]) + " and " +
@@ -145,7 +144,7 @@ void IpcGroupMemory::share(int member, View& view) {
                                             std::to_string(most_allocations) + " can: use fewer chunks, or the transport nccl");
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [other, other_view] : own_) {  // one address space
+    for (auto& [other, other_view] : own_) {  // they share one address space
       for (const DeviceMemory& memory : view.own) other_view.allocations[index(member)].push_back(memory.begin);
       other_view.shared.insert(member);
     }
@@ -172,7 +171,7 @@ void IpcGroupMemory::hear_allocations(int member, WireReader& in) {
   }
 }
 
-// --- What members ask, and what they tell each other ------------------------------------------------------------------------
+// --- Requests of members, and their messages --------------------------------------------------------------------------------
 
 void* IpcGroupMemory::mailbox(int member, int other) const {
   const std::lock_guard lock(mutex_);

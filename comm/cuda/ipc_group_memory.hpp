@@ -1,4 +1,4 @@
-// What one process knows of the memory of a group of GPUs, some of whose ranks run in other processes. CUDA builds only.
+// One process's view of the memory of a group of GPUs, some of whose ranks run in other processes. CUDA builds only.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ class IpcGroupMemory {
   struct Setup {
     std::vector<int> ranks;
     const Mesh& mesh;
-    std::uint32_t number = 0;  // the group's
-    // Sends a message that handle() of another process gets.
+    std::uint32_t number = 0;  // of the group
+    // Sends a message to handle() of another process.
     std::function<void(int process, const Bytes& message)> send;
     std::shared_ptr<ImportedMemory> imported;
   };
@@ -41,38 +41,38 @@ class IpcGroupMemory {
   int size() const { return static_cast<int>(setup_.ranks.size()); }
 
   void add_own(int member, Device& device);
-  // Once all of this process are added: tells the other processes of their mailboxes and posts, and waits for theirs. Throws
-  // the cause of an abort, Error(peer_lost) for a process that stays silent.
+  // Called once all members of this process are added: sends their mailboxes and posts to the other processes, and
+  // waits for theirs. Throws the cause of an abort, Error(peer_lost) for a process that stays silent.
   void introduce();
-  // What another process has said. Throws Error for what cannot be, and where its memory cannot be opened.
+  // Handles a message of another process. Throws Error for an invalid one, and where its memory cannot be opened.
   void handle(int from, std::span<const std::byte> message);
 
-  // Of a member of this process: as FarMemory.
+  // For a member of this process: see FarMemory.
   void* mailbox(int member, int other) const;
   Place place_of(int member, const Tensor& tensor);
   char* reach(int member, int other, Place place) const;
   const char* const* beginnings(int member) const;
 
-  // After introduce(): where each member posts its pieces.
+  // After introduce(): the memory in which each member posts its pieces.
   const std::vector<std::shared_ptr<SharedHostMemory>>& posts() const { return posts_; }
 
   // Ends every wait. Thread-safe.
   void abort(const std::exception_ptr& cause) noexcept;
 
  private:
-  // Of one rank of this process.
+  // The view of one rank of this process.
   struct View {
     Device* device = nullptr;
     Buffer box, beginnings;
-    std::vector<DeviceMemory> own;  // what it has shared, by address
+    std::vector<DeviceMemory> own;  // shared with others, sorted by address
     std::array<void*, max_cuda_group_ranks> mailboxes{};
-    std::array<std::vector<char*>, max_cuda_group_ranks> allocations;  // of each member, as this one reaches them
+    std::array<std::vector<char*>, max_cuda_group_ranks> allocations;  // of each member, at this one's addresses
     std::set<int> shared;                                              // members whose allocations are known
     bool meets = false;                                                // it has shared its own, and knows all others'
   };
 
   const Setup setup_;
-  std::map<int, View> own_;  // by member; the keys and devices stay
+  std::map<int, View> own_;  // by member; the keys and devices do not change
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<SharedHostMemory>> posts_;  // by member

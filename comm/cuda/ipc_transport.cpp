@@ -17,7 +17,7 @@
 namespace pipetrain {
 namespace {
 
-// What is under way between GPUs may take this long to end.
+// The time that running copies between GPUs may take to end.
 constexpr std::chrono::seconds copies_limit{2};
 
 int device_of(const Lane& lane) {
@@ -58,7 +58,7 @@ class IpcTransport final : public ControlledTransport {
  private:
   ImportedMemory imported_;
   IpcGroups groups_;
-  std::shared_ptr<SharedHostMemory> events_;  // of the lanes that this process receives in
+  std::shared_ptr<SharedHostMemory> events_;  // for the lanes in which this process receives
   std::size_t next_event_ = 0;                // its offset there
   std::mutex waiting_mutex_;
   std::vector<std::shared_ptr<SharedEvent>> waiting_;  // for other processes
@@ -127,7 +127,7 @@ class IpcTransport final : public ControlledTransport {
     return SharedHostMemory::open(name, bytes, sender.edge.devices.front()->id().index);
   }
 
-  // The receiver's memory, as the device of the lane's sender reaches it.
+  // Mirrors the receiver's memory, at the address for the device of the lane's sender.
   void mirror(Sender& sender, const std::shared_ptr<SharedHostMemory>& events) {
     WireReader in(sender.offer.extra);
     auto offset = static_cast<std::size_t>(in.number<std::uint64_t>());
@@ -168,7 +168,7 @@ class IpcTransport final : public ControlledTransport {
     }
     imported_.close();
     const std::lock_guard lock(waiting_mutex_);
-    waiting_.clear();  // a releaser goes on: streams may still wait
+    waiting_.clear();  // a releaser continues: streams may still wait
     events_.reset();
   }
 

@@ -1,5 +1,5 @@
-// Ranks on GPUs of one host in different processes, over CUDA IPC. A mirror is the receiver's memory itself: a peer copy fills
-// it, and the events that order it are shared by both processes, so that no host stands between two GPUs.
+// The transport for ranks on GPUs of one host in different processes, over CUDA IPC. A mirror is the receiver's memory
+// itself: a peer copy fills it, and both processes share the events that order it, so that no host is between two GPUs.
 #pragma once
 
 #include <memory>

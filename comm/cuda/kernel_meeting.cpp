@@ -5,10 +5,10 @@
 namespace pipetrain {
 namespace {
 
-// Enough to fill the links, and what nearly fills them while the rest of the chip is left to matrix products.
+// Enough to fill the links; and a number that nearly fills them while the other multiprocessors are left to matrix products.
 constexpr int blocks_alone = 64, blocks_beside = 16;
 
-// The kernels of ranks that share a GPU wait for each other, so all their blocks must find room on it together.
+// The kernels of ranks that share a GPU wait for each other, so all their blocks must fit on it at once.
 int blocks_at_once(const std::vector<Device*>& devices, int wanted) {
   int least = wanted;
   for (const Device* device : devices) {

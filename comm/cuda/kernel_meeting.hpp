@@ -1,5 +1,5 @@
-// What the ranks of one process share whose kernels meet in collectives: how large these are, and how they end. CUDA builds
-// only.
+// The common state of one process's ranks whose kernels meet in collectives: the size of the kernels, and their end.
+// CUDA builds only.
 #pragma once
 
 #include <exception>
@@ -14,7 +14,7 @@
 
 namespace pipetrain {
 
-// Thread-safe, but for keep().
+// Thread-safe, except keep().
 class KernelMeeting {
  public:
   KernelMeeting(const std::vector<Device*>& devices, GroupUse use);
@@ -22,15 +22,15 @@ class KernelMeeting {
   KernelMeeting(const KernelMeeting&) = delete;
   KernelMeeting& operator=(const KernelMeeting&) = delete;
 
-  // Of a kernel.
+  // of one kernel.
   int most_blocks() const { return most_blocks_; }
-  // Becomes 1: kernels look at it while they wait. In host memory that they reach.
+  // A flag in host memory that kernels read while they wait; becomes 1 on abort.
   const int* aborted() const { return aborted_; }
 
-  // The mailboxes live as long as this.
+  // Keeps the mailboxes as long as this object.
   void keep(std::vector<Buffer> mailboxes) { mailboxes_ = std::move(mailboxes); }
 
-  // Whether a call may be enqueued on this stream; after an abort it fails instead.
+  // Returns true when a call may be enqueued on this stream; after an abort the stream fails instead.
   bool enter(CudaStream& stream);
   void forget(Stream* stream);
   // Ends the kernels that wait, and fails the streams that have entered.

@@ -1,4 +1,4 @@
-// How the kernels of one collective meet, and what they do with each other's memory. Device code only.
+// The device code with which the kernels of one collective meet and read or write each other's memory.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,10 +15,10 @@ constexpr int threads = 512;
 
 // In each rank's memory, written by its peers. Sequence numbers only grow, so nothing is ever reset.
 struct Mailbox {
-  Place tensor[max_ranks];       // where each peer's tensor of the present call lies
+  Place tensor[max_ranks];       // where each peer's tensor of the present call is
   unsigned arrived[max_ranks];   // the last call that the peer has begun
-  unsigned finished[max_ranks];  // the last call in which the peer needs nobody's memory any more
-  unsigned blocks;               // of this rank's own kernel that are done
+  unsigned finished[max_ranks];  // the last call for which the peer needs no other rank's memory any more
+  unsigned blocks;               // blocks of this rank's own kernel that have finished
 };
 
 struct Team {
@@ -41,7 +41,7 @@ __device__ inline void release(unsigned* flag, unsigned value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
 
-// Waits until *flag reaches this call; false when the group was aborted.
+// Waits until *flag reaches this call; returns false when the group was aborted.
 __device__ inline bool wait_for(const Team& team, const unsigned* flag) {
   for (unsigned spins = 1; static_cast<int>(acquire(flag) - team.call) < 0; ++spins) {
     if (spins % 1024 == 0 && *static_cast<const volatile int*>(team.aborted) != 0) return false;
@@ -70,7 +70,7 @@ __device__ T* tensor_of(const Team& team, int peer) {
   return reinterpret_cast<T*>(const_cast<char*>(begin) + (place & place_offset_mask));
 }
 
-// Ends the call: the last block waits until every peer is done with this rank's memory.
+// Ends the call: the last block waits until no peer uses this rank's memory.
 __device__ inline void leave(const Team& team) {
   __shared__ bool last;
   Mailbox* own = team.boxes[team.rank];
@@ -131,7 +131,7 @@ __device__ A combine(A a, A b) {
   return a + b;
 }
 
-// The ranks' packs at `index`, combined in rank order. All loads are on their way before the first is used.
+// Combines the ranks' packs at `index` in rank order. Issues all loads before it uses the first.
 template <bool maximum, class T, int W>
 __device__ void reduce(const Team& team, const T* const (&tensors)[max_ranks], std::int64_t index,
                        typename Accumulator<T>::type (&out)[W]) {
@@ -157,7 +157,7 @@ struct Cuts {
   std::int64_t at[max_ranks + 1];  // of the gathered tensor, in units, by rank
 };
 
-// Blocks take turns over the peers, so that every link is busy at once.
+// Blocks alternate between the peers, so that every link is busy at once.
 template <class Unit>
 __global__ void __launch_bounds__(threads)
     all_gather_kernel(const __grid_constant__ Team team, Unit* __restrict__ full, const __grid_constant__ Cuts cuts) {
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(threads)
   leave(team);
 }
 
-// Each rank reduces its share of the packs and writes the result to every rank: nobody else reads or writes that share.
+// Each rank reduces its share of the packs and writes the result to every rank: no other rank reads or writes that share.
 template <class T, int W, bool maximum>
 __global__ void __launch_bounds__(threads) all_reduce_kernel(const __grid_constant__ Team team, std::int64_t packs) {
   if (!meet(team)) return;

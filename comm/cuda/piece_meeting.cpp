@@ -55,14 +55,14 @@ std::size_t far_piece_bytes(int ranks) {
   return events_offset + piece_calls_in_flight * static_cast<std::size_t>(ranks) * SharedEvent::bytes;
 }
 
-// Every rank has events of its own for what it waits for, because they remember for which record.
+// Every rank has its own events to wait for, because an event stores the record that it waits for.
 std::shared_ptr<PieceMeeting> make_far_piece_meeting(int rank, const std::vector<std::shared_ptr<SharedHostMemory>>& posts,
                                                      std::shared_ptr<FarMemory> far) {
   std::vector<PieceMeeting::Member> members;
   std::vector<std::shared_ptr<SharedEvent>> awaited;
   for (const auto& memory : posts) {
     PieceMeeting::Member& member = members.emplace_back();
-    member.posts = std::launder(reinterpret_cast<PiecePosts*>(memory->host()));  // of zeros, which is how it begins
+    member.posts = std::launder(reinterpret_cast<PiecePosts*>(memory->host()));  // all zeros, its initial state
     std::size_t offset = events_offset;
     for (auto& events : member.events) {
       for (std::size_t i = 0; i < posts.size(); ++i, offset += SharedEvent::bytes) {

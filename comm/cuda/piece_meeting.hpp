@@ -1,4 +1,4 @@
-// What the ranks of piecewise transfers post to each other. CUDA builds only.
+// The data that the ranks of piecewise transfers post for each other. CUDA builds only.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@
 
 namespace pipetrain {
 
-// Calls are counted from 1. A rank may begin a call before it has ended the one before, but not that before it. Whatever it
-// posts for call n may be overwritten at its call n + 4: by then every peer has ended call n, because the rank has sent its
-// pieces of call n + 3, for which every peer had begun that one, and so ended n + 1.
+// Calls are counted from 1. A rank may begin call n before it has ended call n - 1, but not before it has ended n - 2.
+// Data posted for call n may be overwritten at call n + 4: by then every peer has ended call n, because the rank has
+// sent its pieces of call n + 3, for which every peer had begun that call, and so ended n + 1.
 constexpr std::size_t piece_calls_in_flight = 4;
 
-// One rank's half of a call: written by it before it counts up, read by its peers. The events go with it: 0, the target is
-// free, and in a gather this rank's shard is there; k, this rank's piece has reached the peer of step k.
+// One rank's half of a call: the rank writes it before it increments the count, and its peers read it. Its events: event 0, the
+// target is free, and in a gather this rank's shard is there; event k, this rank's piece has reached the peer of step k.
 struct PiecePost {
-  Place target = 0;  // of the tensor that the peers write their pieces into
+  Place target = 0;  // of the tensor into which the peers write their pieces
   std::array<std::uint32_t, max_cuda_group_ranks> records{};
 };
 
@@ -43,8 +43,8 @@ class PieceMeeting {
     std::array<std::vector<std::shared_ptr<CudaRecordable>>, piece_calls_in_flight> events;
   };
 
-  // far: null where all ranks run in this process; then a place is an address. awaited: the events that other processes
-  // record. memory: what the members' posts lie in.
+  // far: null where all ranks run in this process; a place is then an address. awaited: the events that other processes
+  // record. memory: contains the members' posts.
   PieceMeeting(std::vector<Member> members, std::shared_ptr<FarMemory> far, std::vector<std::shared_ptr<SharedEvent>> awaited,
                std::shared_ptr<void> memory)
       : members_(std::move(members)), far_(std::move(far)), awaited_(std::move(awaited)), memory_(std::move(memory)) {}
@@ -56,11 +56,12 @@ class PieceMeeting {
     return *member(rank).events[call % piece_calls_in_flight][static_cast<std::size_t>(number)];
   }
 
-  // As FarMemory.
+  // See FarMemory.
   Place place_of(const Tensor& tensor) { return far_ ? far_->place_of(tensor) : reinterpret_cast<Place>(tensor.data); }
   char* reach(int rank, Place place) const { return far_ ? far_->reach(rank, place) : reinterpret_cast<char*>(place); }
 
-  // Waits until the count reaches `call`; false after an abort. The peers are threads that do the same work, so they are near.
+  // Waits until the count reaches `call`; returns false after an abort. Spins, because the peers are threads that do
+  // the same work.
   bool wait(const std::atomic<std::uint64_t>& count, std::uint64_t call) const;
 
   void abort(const std::exception_ptr& cause);

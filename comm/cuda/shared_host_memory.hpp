@@ -1,4 +1,4 @@
-// Host memory that processes of one host map, and that their GPUs reach. CUDA builds only.
+// Host memory that several processes of one host and their GPUs map. CUDA builds only.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace pipetrain {
 
-// Thread-safe, but for what is written to it.
+// Thread-safe, except its contents.
 class SharedHostMemory {
  public:
-  // Makes so many bytes, all 0, or opens what another process of this host has made. The device is one of this process. Throws
-  // Error(unavailable), and Error(peer_lost) for memory smaller than its maker says.
+  // Makes so many bytes, all 0, or opens memory that another process of this host has made. The device must be one of
+  // this process. Throws Error(unavailable), and Error(peer_lost) for memory smaller than its maker says.
   static std::shared_ptr<SharedHostMemory> create(std::size_t bytes, int device);
   static std::shared_ptr<SharedHostMemory> open(const std::string& name, std::size_t bytes, int device);
   ~SharedHostMemory();
@@ -21,8 +21,8 @@ class SharedHostMemory {
   const std::string& name() const { return name_; }
   std::size_t bytes() const { return bytes_; }
   char* host() const { return host_; }
-  char* device() const { return device_; }  // the same memory, as GPUs of this process address it
-  // Nobody can open it any more: called once all have, so that nothing is left behind when processes die.
+  char* device() const { return device_; }  // the same memory at the address for GPUs of this process
+  // Removes its name: called once all have opened it, so that nothing is left behind when processes die.
   void unlink() noexcept;
 
  private:

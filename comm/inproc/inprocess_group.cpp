@@ -12,7 +12,7 @@
 namespace pipetrain {
 namespace {
 
-// Where the members of a group meet: each publishes its two tensors, then all go on together.
+// The meeting point of a group's members: each publishes its two tensors, then all continue together.
 class Meeting {
  public:
   struct Place {
@@ -114,14 +114,14 @@ class InprocessGroup : public Group {
     return static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(index) * size_of(tensor.dtype);
   }
 
-  // Every member's source from this element on, in rank order.
+  // Returns every member's source from this element on, in rank order.
   std::vector<const std::byte*> from_every_source(std::int64_t begin) const {
     std::vector<const std::byte*> sources;
     for (const auto& [source, target] : meeting_->places) sources.push_back(element(source, begin));
     return sources;
   }
 
-  // Everybody's memory may be read and written between the two arrivals, and only there.
+  // Members may read and write each other's memory only between the two arrivals.
   template <class Work>
   void meet(Stream& stream, const Tensor& source, const Tensor& target, Work work) {
     cpu_stream(stream).enqueue([this, source, target, work] {

@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// One handle per rank; all share the meeting place. Sums run over ranks in order, each rank adding the rows it owns.
+// One handle per rank; all share the meeting point. Sums run over ranks in order; each rank adds the rows that it owns.
 std::vector<std::unique_ptr<Group>> make_inprocess_groups(int size);
 
 }  // namespace pipetrain

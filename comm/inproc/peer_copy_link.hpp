@@ -1,5 +1,5 @@
-// The link between GPUs of one process: a rank computes into memory of its own, and a stream of its own carries the result over
-// the links of the host while the rank goes on computing.
+// The link between GPUs of one process: a rank computes into its own memory, and a separate stream carries the result
+// over the host's links while the rank continues to compute.
 #pragma once
 
 #include <vector>
@@ -10,13 +10,13 @@ namespace pipetrain {
 
 class PeerCopyLink final : public Link {
  public:
-  // Results on their way at once, with the one that is being computed.
+  // The results in flight at once, including the one that is being computed.
   static constexpr int places = 3;
 
   explicit PeerCopyLink(const LinkSetup& setup);
   static std::size_t memory_bytes(std::size_t bytes);
 
-  // `compute` waits until the place's last content has left.
+  // `compute` waits until the previous contents of the memory have been sent.
   Tensor begin(Stream& compute, const Lane& lane) override;
   // The copy waits for the slot to be free.
   void send(Stream& compute, Lane& lane) override;

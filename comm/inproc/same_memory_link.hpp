@@ -1,4 +1,4 @@
-// The link between ranks that reach the slot's memory as their own: the result is computed in its place.
+// The link between ranks that address the slot's memory directly: the result is computed in place.
 #pragma once
 
 #include "comm/link.hpp"

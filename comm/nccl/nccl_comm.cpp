@@ -155,9 +155,9 @@ std::string NcclComm::failure() const {
   return state == ncclSuccess || state == ncclInProgress ? std::string() : nccl().error_string(state);
 }
 
-// NCCL takes a communicator down on a thread of its own, which nobody can wait for, and which hangs or crashes in a CUDA that
-// is being taken down (nccl#1013). What runs at exit runs in the opposite order, so each communicator's end has it anew: this
-// comes before all that.
+// NCCL ends a communicator on a thread of its own, which nobody can wait for, and which hangs or crashes while CUDA is
+// being unloaded (nccl#1013). Exit handlers run in reverse order, so each new communicator registers this one again: it
+// then runs before CUDA's.
 void NcclComm::end_fast() noexcept {
   ::on_exit(
       [](int status, void*) {
@@ -174,7 +174,7 @@ void NcclComm::abort(const std::vector<std::shared_ptr<NcclComm>>& comms) noexce
   std::vector<std::unique_lock<std::timed_mutex>> locks;
   bool grouped = false;
   for (const auto& comm : comms) {
-    // A call that does not return in time is stuck behind the GPU that the abort sets free.
+    // A call that does not return in time waits for the GPU that the abort releases.
     std::unique_lock lock(comm->mutex_, abort_patience);
     if (comm->comm_ == nullptr || comm->aborted_.exchange(true)) continue;
     if (!grouped) nccl().group_start();

@@ -35,7 +35,7 @@ void NcclComms::abort() noexcept {
     const std::lock_guard lock(mutex_);
     if (aborter_.joinable()) return;
     aborter_ = std::thread([this] { NcclComm::abort(alive()); });
-  } catch (...) {  // no thread to be had
+  } catch (...) {  // no thread could be started
     NcclComm::abort(alive());
   }
 }

@@ -1,4 +1,4 @@
-// All communicators of NCCL that a process has: watched together, and aborted together. NCCL builds only.
+// All NCCL communicators of a process, which are watched and aborted together. NCCL builds only.
 #pragma once
 
 #include <memory>
@@ -19,17 +19,17 @@ class NcclComms {
   NcclComms(const NcclComms&) = delete;
   NcclComms& operator=(const NcclComms&) = delete;
 
-  // Begins to join a communicator; NcclComm::settle() ends it. Who gets it keeps it.
+  // Begins to join a communicator; NcclComm::settle() completes it. The caller owns it.
   std::shared_ptr<NcclComm> join(const NcclPlace& place);
   std::vector<std::shared_ptr<NcclComm>> alive();
 
   struct Failure {
-    int process = -1;  // of the peer; -1: all is well
+    int process = -1;  // of the peer; -1: no failure
     std::string why;
   };
   Failure failure();
 
-  // Ends what all have under way, on a thread of its own: the caller may hold up what that waits for.
+  // Ends the running work of all, on a thread of its own, because the caller may hold up what that waits for.
   void abort() noexcept;
 
  private:

@@ -60,24 +60,24 @@ class NcclTransport final : public ControlledTransport {
     bool puts = false;
     std::atomic<int> under_way{0};  // puts that the consumer has not been told of
   };
-  enum class GroupKind : std::uint8_t { nccl, ipc };  // whom a message about groups is for
+  enum class GroupKind : std::uint8_t { nccl, ipc };  // the receiver of a message about groups
 
-  NcclLoopback loopback_;  // before all that NCCL does
+  NcclLoopback loopback_;  // before any use of NCCL
   NcclWay way_;
-  std::string no_puts_;  // why this process cannot put, and nobody can put into its slots; empty: it can
+  std::string no_puts_;  // why this process cannot put and nobody can put into its slots; empty: puts work
   NcclMemory memory_;
   NcclComms comms_;
   NcclGroups groups_;
   IpcGroups tensor_groups_;                         // each on one host, where its kernels reach the others' memory
   std::map<int, std::unique_ptr<Device>> devices_;  // for the streams of receiving ends, by number
   std::map<EdgeId, End> ends_;                      // fixed while edges are open
-  // Of edges that this process receives from: whether their slots can be windows, and the lanes' names.
+  // For edges that this process receives from: whether their slots can be windows, and the lanes' names.
   std::map<EdgeId, Bytes> offers_;
   std::vector<Buffer> mirror_memory_;
-  std::atomic<int> unsent_{0};                // delivered mirrors
-  std::atomic<bool> closing_{false};          // what still waits is dropped
-  std::atomic<int> putting_{0}, sending_{0};  // edges of those that were opened last
-  TaskThread thread_;                         // does all transfers of edges; the last member: it uses the others
+  std::atomic<int> unsent_{0};                // delivered mirrors that have not been sent
+  std::atomic<bool> closing_{false};          // transfers that still wait are dropped
+  std::atomic<int> putting_{0}, sending_{0};  // edges of the last open_edges() that use puts, and sends
+  TaskThread thread_;                         // runs all transfers of edges; the last member, because it uses the others
 
   static constexpr std::chrono::milliseconds watch_interval{100};
   static std::string why_none(NcclWay way, const Mesh& mesh);

@@ -13,15 +13,15 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::int64_t unit_bytes = 16;  // parts of tensors start at multiples of it
-// What a rank receives of all peers at a time; one such is added while the next one comes in.
+constexpr std::int64_t unit_bytes = 16;  // parts of tensors are aligned to it
+// The bytes that a rank receives of all peers at a time; one such set is added while the next one arrives.
 constexpr std::int64_t most_chunk_bytes = std::int64_t{32} << 20, set_bytes = std::int64_t{64} << 20;
 constexpr int sets = 2;
 
-// What a rank receives of each peer at a time.
+// Returns the bytes that a rank receives of each peer at a time.
 std::int64_t chunk_of(int ranks) { return std::min(most_chunk_bytes, set_bytes / ranks / unit_bytes * unit_bytes); }
 
-// Bytes of a tensor that one rank adds up.
+// The bytes of a tensor that one rank adds.
 struct Part {
   std::int64_t begin = 0, end = 0;
   std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
@@ -31,7 +31,7 @@ class PointToPointGroup final : public NcclGroup {
  public:
   PointToPointGroup(std::shared_ptr<NcclComm> comm, Device& device, GroupUse use)
       : comm_(std::move(comm)),
-        blocks_(use == GroupUse::alone ? 32 : 16),  // as cuda_group: the rest of the chip is left to matrix products
+        blocks_(use == GroupUse::alone ? 32 : 16),  // as in cuda_group: the other multiprocessors are left to matrix products
         chunk_(chunk_of(size())),
         staging_(device.allocate(nccl_group_memory(size()), "pieces of sums over ranks, on their way")),
         sums_(device, "sums over ranks") {
@@ -79,8 +79,8 @@ class PointToPointGroup final : public NcclGroup {
     for (std::int64_t k = std::max<std::int64_t>(last - sets, 0); k < last; ++k) on->wait(*added_[set_of(k)]);
   }
 
-  // Three rounds at once: the k-th chunk's pieces come in and the results of the chunk two before go out, while the one between
-  // is added on a stream of its own.
+  // Three rounds run at once: the k-th chunk's pieces arrive and the results of chunk k - 2 leave, while chunk k - 1 is
+  // added on a separate stream.
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
     CudaStream* on = enter(stream);
     if (on == nullptr) return;
@@ -141,12 +141,12 @@ class PointToPointGroup final : public NcclGroup {
   char* staging(std::int64_t k, int peer) const {
     return static_cast<char*>(staging_.data()) + (k % sets * size() + peer) * chunk_;
   }
-  // The k-th chunk of a part.
+  // Returns the k-th chunk of a part.
   Part chunk(const Part& part, std::int64_t k) const {
     return {std::min(part.begin + k * chunk_, part.end), std::min(part.begin + (k + 1) * chunk_, part.end)};
   }
 
-  // Null where nothing is to be enqueued any more.
+  // Returns null where nothing may be enqueued any more.
   CudaStream* enter(Stream& stream) {
     CudaStream& on = cuda_stream(stream);
     std::exception_ptr cause;
@@ -180,7 +180,7 @@ class PointToPointGroup final : public NcclGroup {
     return most;
   }
 
-  // Every rank's k-th chunk of every part to the part's owner. Within a transfer, as gather().
+  // Sends every rank's k-th chunk of every part to the part's owner. Call it within a transfer, like gather().
   void scatter(const Tensor& tensor, const std::vector<Part>& parts, std::int64_t k) {
     const Part own = chunk(parts[index(rank())], k);
     for (int peer = 0; peer < size(); ++peer) {
@@ -190,7 +190,7 @@ class PointToPointGroup final : public NcclGroup {
       comm_->receive(staging(k, peer), own.bytes(), peer);
     }
   }
-  // The k-th chunk of every part from its owner to all others.
+  // Sends the k-th chunk of every part from its owner to all others.
   void gather(const Tensor& tensor, const std::vector<Part>& parts, std::int64_t k) {
     const Part own = chunk(parts[index(rank())], k);
     for (int peer = 0; peer < size(); ++peer) {
@@ -203,12 +203,12 @@ class PointToPointGroup final : public NcclGroup {
 
   struct Sum {
     const Tensor& tensor;
-    Part part;  // of it, a chunk of this rank's own
+    Part part;  // a chunk of this rank's own part
     void* out;
     DType out_dtype;
     Reduction reduction;
   };
-  // Adds the k-th chunk of all ranks once what `on` receives is there.
+  // Adds the k-th chunk of all ranks once `on` has received it.
   void add_behind(CudaStream& on, std::int64_t k, const Sum& wanted) {
     on.record(*received_[set_of(k)]);
     sums_.wait(*received_[set_of(k)]);
@@ -225,7 +225,7 @@ class PointToPointGroup final : public NcclGroup {
     sum.out_dtype = wanted.out_dtype;
     sum.reduction = wanted.reduction;
     sum.most_blocks = blocks_;
-    // In the staging place of its own, which it does not need: what is added must not run into a piece that is still to come.
+    // The sum goes to this rank's own staging buffer, which is unused: it must not overwrite a piece that is still to arrive.
     const bool aside = size() > max_ranks_at_once;
     sum.out = aside ? staging(k, rank()) : wanted.out;
     enqueue_rank_sum(sums_, sum);
@@ -241,8 +241,8 @@ std::shared_ptr<NcclGroup> make_nccl_group(std::shared_ptr<NcclComm> comm, Devic
 
 std::size_t nccl_group_memory(int ranks) { return static_cast<std::size_t>(sets * ranks * chunk_of(ranks)); }
 
-// Beside a backward too: on two H200s fewer held the end of the step up for longer than they left to its products (0.98 of one
-// process's speed with 32, 0.95 with 16, 0.90 with 8).
+// 32 also beside a backward: on two H200s, fewer blocks delayed the end of the step by more than they left to its
+// products (0.98 of one process's speed with 32, 0.95 with 16, 0.90 with 8).
 int nccl_group_blocks() { return 32; }
 
 }  // namespace pipetrain

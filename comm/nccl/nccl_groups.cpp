@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds name_limit{300};
 
-// A first sum, which connects all ranks: on threads, because it may wait for them.
+// Runs a first sum, which connects all ranks: on threads, because it may wait for other ranks.
 void rehearse(const std::map<int, std::shared_ptr<NcclGroup>>& groups, const std::map<int, Device*>& devices) {
   std::vector<std::thread> threads;
   std::vector<std::exception_ptr> failures(groups.size());

@@ -1,5 +1,5 @@
-// Makes the groups of GPUs that talk over NCCL: the process of the first rank names the communicator to the others, by
-// messages that may come before they ask. NCCL builds only.
+// Makes groups of GPUs over NCCL: the process of the first rank sends the communicator's id to the others, in messages
+// that may arrive before they are needed. NCCL builds only.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ namespace pipetrain {
 
 class NcclGroups {
  public:
-  // Sends a message that handle() of another process gets.
+  // Sends a message to handle() of another process.
   using Send = std::function<void(int process, const Bytes& message)>;
 
   NcclGroups(ControlPlane& control, const Mesh& mesh, NcclComms& comms, Send send);
@@ -29,9 +29,9 @@ class NcclGroups {
   // As Transport::group.
   std::map<int, std::shared_ptr<Group>> make(const std::vector<int>& ranks, std::uint32_t number,
                                              const std::map<int, Device*>& devices, GroupUse use);
-  // Throws Error for a message that cannot be. Thread-safe.
+  // Throws Error for an invalid message. Thread-safe.
   void handle(WireReader& in);
-  // Ends the waiting for names. Thread-safe.
+  // Ends all waits for ids. Thread-safe.
   void abort(const std::exception_ptr& cause) noexcept;
 
  private:
@@ -41,7 +41,7 @@ class NcclGroups {
   Send send_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::uint32_t, Bytes> names_;  // that other processes have given
+  std::map<std::uint32_t, Bytes> names_;  // received from other processes
   std::exception_ptr cause_;
 
   Bytes name(const std::vector<int>& ranks, std::uint32_t number);

@@ -6,7 +6,7 @@
 namespace pipetrain {
 namespace {
 
-// Multiprocessors that a transfer takes: fewer only take them for longer.
+// The multiprocessors of a transfer: with fewer, it only occupies them for longer.
 constexpr int edge_blocks = 8;
 
 }  // namespace

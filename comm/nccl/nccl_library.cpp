@@ -11,7 +11,7 @@
 namespace pipetrain {
 namespace {
 
-// The first whose communicators never block a call and take a limit of multiprocessors.
+// The first version whose communicators never block a call and accept a limit of multiprocessors.
 constexpr int least_version = NCCL_VERSION(2, 18, 1);
 
 template <class Function>
@@ -23,7 +23,7 @@ void find_function(void* library, const char* name, Function& function) {
 NcclLibrary load_library() {
   // Multicast over NVLink gains nothing between two ranks.
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
-  // Its service for looking at running jobs listens on a port without a token, and crashes when peers die (nccl#1996).
+  // Its service for inspecting running jobs listens on a port without a token, and crashes when peers die (nccl#1996).
   ::setenv("NCCL_RAS_ENABLE", "0", 0);
   void* library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

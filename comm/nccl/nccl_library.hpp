@@ -1,4 +1,4 @@
-// The functions of NCCL that comm/ calls, from the library that is loaded when a run first asks for it. NCCL builds only.
+// The functions of NCCL that comm/ calls, from the library that is loaded at its first use. NCCL builds only.
 #pragma once
 
 #include <nccl.h>
@@ -8,7 +8,7 @@
 namespace pipetrain {
 
 struct NcclLibrary {
-  int version = 0;  // as NCCL_VERSION counts
+  int version = 0;  // encoded like NCCL_VERSION
   void* handle = nullptr;
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
   decltype(&ncclCommInitRankConfig) comm_init = nullptr;
@@ -23,11 +23,11 @@ struct NcclLibrary {
   decltype(&ncclGroupStart) group_start = nullptr;
   decltype(&ncclGroupEnd) group_end = nullptr;
 
-  // Another function of it; null where it has none of that name.
+  // Returns another function of the library; null where it has none of that name.
   void* find(const char* name) const;
 };
 
-// Loads it at the first call. Throws Error(unavailable) where the host has none, or one that is too old. Thread-safe.
+// Loads it at the first call. Throws Error(unavailable) where the host has no library, or one that is too old. Thread-safe.
 const NcclLibrary& nccl();
 
 }  // namespace pipetrain

@@ -17,7 +17,7 @@ std::mutex loopback_mutex;
 int loopback_holders = 0;
 bool was_kept_to_loopback = false;
 
-// The interface's name where all processes of the run are on it, else empty.
+// Returns the interface's name where all processes of the run are on loopback, else empty.
 std::string loopback_of_run(const ControlPlane& control) {
   const auto interfaces = network_interfaces();
   const auto loopback = std::find_if(interfaces.begin(), interfaces.end(), [](const auto& one) { return one.is_loopback; });

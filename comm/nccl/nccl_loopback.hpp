@@ -5,13 +5,14 @@
 
 namespace pipetrain {
 
-// NCCL chooses its interfaces at its first communicator, for all of the process's life: by NCCL_SOCKET_IFNAME, else it takes
-// what it finds. As long as this lives, that variable names the loopback interface, where all of the run's processes are on it
-// and the user has not set the variable. Thread-safe among themselves; while one is made or ends, nothing else may read the
-// environment.
+// NCCL chooses its interfaces at its first communicator, for the rest of the process: by NCCL_SOCKET_IFNAME, else by
+// itself. While this object lives, that variable names the loopback interface if all of the run's processes are on it
+// and the user has not set the variable. Objects may be made on several threads; nothing else may read the environment
+// while one is made or destroyed.
 class NcclLoopback {
  public:
-  // Throws Error(unavailable) where an earlier run of this process has kept NCCL to loopback, and this one is on several hosts.
+  // Throws Error(unavailable) where an earlier run of this process has bound NCCL to loopback, and this one is on
+  // several hosts.
   explicit NcclLoopback(const ControlPlane& control);
   ~NcclLoopback();
   NcclLoopback(const NcclLoopback&) = delete;

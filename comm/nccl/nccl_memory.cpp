@@ -28,7 +28,7 @@ Buffer NcclMemory::allocate(Device& device, std::size_t bytes, const std::string
       given->begins.erase(memory);
     }
     cudaSetDevice(index);
-    functions.release(memory);  // fails only after the device was lost, and then there is nothing to give back
+    functions.release(memory);  // fails only after the device was lost, when nothing can be freed
   });
 }
 

@@ -1,4 +1,4 @@
-// Memory of GPUs that NCCL can make windows of: what Device::allocate gives cannot be one. NCCL builds only.
+// Memory of GPUs that NCCL can make windows of; memory of Device::allocate cannot be one. NCCL builds only.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ namespace pipetrain {
 // Thread-safe. The buffers may outlive it.
 class NcclMemory {
  public:
-  // In units of 2 MiB. Throws Error (out_of_memory, peer_lost). Only where nccl_puts() has functions.
+  // Allocates in units of 2 MiB. Throws Error (out_of_memory, peer_lost). Only where nccl_puts() has functions.
   Buffer allocate(Device& device, std::size_t bytes, const std::string& what);
-  // Whether this is the begin of one that lives.
+  // True when this is the beginning of a live buffer of this object.
   bool gave(const void* data) const;
 
  private:

@@ -49,7 +49,7 @@ class LoadedPutSignal final : public NcclPutSignal {
   }
 
  private:
-  static constexpr int signal_index = 0, context = 0;  // the first releases have no others
+  static constexpr int signal_index = 0, context = 0;  // the first releases support no others
   static constexpr unsigned flags = 0;
 
   Functions functions_;

@@ -10,7 +10,7 @@
 namespace pipetrain {
 namespace {
 
-// Whether the GPUs have reached this event of all lanes.
+// True when the GPUs have reached this event of all lanes.
 bool all_reached(const Slot& slot, std::shared_ptr<Event> Lane::*event) {
   return std::all_of(slot.lanes.begin(), slot.lanes.end(),
                      [&](const Lane& lane) { return !(lane.*event) || (lane.*event)->query(); });
@@ -18,7 +18,7 @@ bool all_reached(const Slot& slot, std::shared_ptr<Event> Lane::*event) {
 
 }  // namespace
 
-// This end of a transfer of all lanes. False where one cannot be enqueued.
+// Enqueues this end of a transfer of all lanes. Returns false where one cannot be enqueued.
 bool NcclTransport::transfer(End& end, const Slot& slot, int number) {
   bool enqueued = true;
   for (std::size_t i = 0; i < end.lanes.size(); ++i) {
@@ -28,8 +28,8 @@ bool NcclTransport::transfer(End& end, const Slot& slot, int number) {
   return enqueued;
 }
 
-// The message leaves once the data is ready, so that neither end's kernel holds multiprocessors while it waits for the other
-// GPU.
+// The message leaves once the data is ready, so that neither end's kernel holds multiprocessors while it waits for the
+// other GPU.
 void NcclTransport::send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery delivery) {
   ++unsent_;
   if (ends_.at(sender.edge.edge).puts) return put(edges, sender, delivery);
@@ -59,7 +59,7 @@ void NcclTransport::put(const std::shared_ptr<Edges>& edges, Sender& sender, con
 }
 
 void NcclTransport::tell_put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery) {
-  constexpr std::uint64_t lines_of_puts = std::uint64_t{1} << 32;  // beside those of edges
+  constexpr std::uint64_t lines_of_puts = std::uint64_t{1} << 32;  // separate from those of edges
   const SlotHandle slot = sender.mirrors[static_cast<std::size_t>(delivery.slot)];
   thread_.add_when(
       lines_of_puts + sender.edge.edge, [this, slot] { return over() || all_reached(*slot, &Lane::free); },
@@ -71,7 +71,7 @@ void NcclTransport::tell_put(const std::shared_ptr<Edges>& edges, Sender& sender
       });
 }
 
-// The producer hears of it before the receive is enqueued, so that both ends begin at about the same time.
+// The producer is told before the receive is enqueued, so that both ends begin at about the same time.
 void NcclTransport::land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) {
   if (ends_.at(receiver.edge).puts) return take_put(edges, receiver, delivery);
   const SlotHandle slot = receiver.slots[static_cast<std::size_t>(delivery.slot)];
@@ -85,7 +85,7 @@ void NcclTransport::land(const std::shared_ptr<Edges>& edges, EdgeReceiver& rece
       });
 }
 
-// The put is done: the GPU only meets its signal.
+// The put is done: the GPU finds its signal without waiting.
 void NcclTransport::take_put(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) {
   thread_.add([this, edges, &receiver, number = delivery.slot, microbatch = delivery.microbatch] {
     if (over()) return;
@@ -96,7 +96,7 @@ void NcclTransport::take_put(const std::shared_ptr<Edges>& edges, EdgeReceiver& 
   });
 }
 
-// What is put comes without asking: the slot must be free before the producer hears of it.
+// Puts arrive without a request, so the slot must be free before the producer is told.
 void NcclTransport::give(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, SlotCredit credit) {
   if (!ends_.at(receiver.edge).puts) return tell(receiver, credit);
   const SlotHandle slot = receiver.slots[static_cast<std::size_t>(credit.slot)];
@@ -115,7 +115,7 @@ void NcclTransport::posted(const std::shared_ptr<Edges>& edges, Sender& sender, 
   });
 }
 
-// Behind the sends that were given to the thread before: the mirror is free once its own is recorded.
+// Runs after earlier sends on the thread: the mirror is free once its own send is recorded.
 void NcclTransport::take(const std::shared_ptr<Edges>& edges, Sender& sender, const SlotCredit& credit) {
   thread_.add([this, edges, &sender, slot = credit.slot] {
     if (!aborted() && this->edges() == edges) sender.edge.credit(slot);

@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds drain_limit{2000};
 
 std::size_t lanes_of(const EdgeReceiver& receiver) { return receiver.slots.empty() ? 0 : receiver.slots.front()->lanes.size(); }
 
-// Tensor-parallel ranks of other processes read slots over CUDA IPC, which opens no memory that can be a window.
+// Tensor-parallel ranks of other processes read slots over CUDA IPC, which cannot open memory that can be a window.
 bool ipc_reads_slots(const Mesh& mesh) {
   for (const auto& ranks : mesh.groups({Axis::tp})) {
     for (const int rank : ranks) {
@@ -75,7 +75,7 @@ Bytes NcclTransport::offer(const EdgeReceiver& receiver) {
   return offers_[receiver.edge] = std::move(out).data();
 }
 
-// All begin to join before one waits: which of them the other process comes to first does not matter.
+// All begin to join before one waits, so the order in which the other process joins them does not matter.
 void NcclTransport::connect(Edges& edges) {
   closing_ = false;
   unsent_ = 0;
@@ -112,7 +112,8 @@ void NcclTransport::connect_sender(Sender& sender) {
   names.end();
 }
 
-// Both ends of an edge come to the same: what one knows alone it has told the other one, and the rest is the communicator's.
+// Both ends of an edge reach the same decision: each has told the other what it alone knows, and the communicator knows
+// the rest.
 std::string NcclTransport::why_not_put(const Edges& edges, EdgeId id) const {
   if (!no_puts_.empty()) return no_puts_;
   const auto sender = edges.senders.find(id);
@@ -158,7 +159,7 @@ void NcclTransport::mirror(Sender& sender) {
   }
 }
 
-// All are enqueued by threads of their own, because each waits for its peer, which may come to another one first.
+// Each is enqueued by its own thread, because it waits for its peer, which may start with another edge.
 void NcclTransport::rehearse(const Edges& edges) {
   std::vector<std::thread> threads;
   for (auto& [id, end] : ends_) {
@@ -180,7 +181,7 @@ void NcclTransport::rehearse(const Edges& edges) {
   }
 }
 
-// What was delivered is sent, as far as the consumer still takes it.
+// Delivered data is sent, as far as the consumer still accepts it.
 void NcclTransport::disconnect(Edges&) noexcept {
   const auto limit = Clock::now() + drain_limit;
   const auto wait_while = [&](const auto& busy) {

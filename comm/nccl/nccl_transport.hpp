@@ -1,10 +1,10 @@
-// Ranks on GPUs of several hosts in different processes, over NCCL (works on one host, too). A producer computes into a mirror
-// in its own GPU's memory; a communicator of two ranks for each edge and lane, with a stream of its own on each side, carries
-// it into the slot: as a put, which copy engines do, where both ends have NCCL 2.29 and GPUs for it, else as a send and a
-// receive. Both ends of those begin once the data is there and the slot is free, so nothing is posted ahead, no edge waits for
-// another one, and no kernel waits on a GPU that others compute on. A put waits for the data on the producer's GPU; the slot is
-// free before its credit leaves, and the put done before the consumer hears of it, so that no GPU ever waits for a process
-// that may have died.
+// The transport over NCCL for ranks on GPUs of several hosts in different processes (it works on one host, too). A
+// producer computes into a mirror in its own GPU's memory. A communicator of two ranks for each edge and lane, with its
+// own stream on each side, carries the mirror into the slot: as a put, which copy engines run, where both ends have
+// NCCL 2.29 and suitable GPUs, else as a send and a receive. A send and its receive begin once the data is ready and
+// the slot is free, so nothing is posted ahead, no edge waits for another, and no kernel waits on a GPU that others
+// compute on. A put waits for the data on the producer's GPU; the slot is free before its credit leaves, and the put is
+// done before the consumer is told, so no GPU ever waits for a process that may have died.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@
 
 namespace pipetrain {
 
-// Whether this build has it; the host's library is loaded when the transport is made.
+// True when this build has NCCL; the host's library is loaded when the transport is made.
 bool has_nccl() noexcept;
-// Bytes of a GPU's memory that a group of so many ranks keeps for pieces on their way; 0 in a build without NCCL.
+// Returns the bytes of a GPU's memory that a group of so many ranks keeps for data in flight; 0 in a build without NCCL.
 std::size_t nccl_group_memory(int ranks);
-// One line for people: the version of the host's library and whether it puts, or why there is none. Never throws.
+// Describes in one line for people the version of the host's library and whether it puts, or why there is none. Never throws.
 std::string describe_nccl();
 
-// How edges are carried: by puts where both ends can, on all (else opening them throws Error(unavailable) with the reason), or
-// on none.
+// Edges use puts where both ends can; or all of them must (else opening them throws Error(unavailable) with the
+// reason); or none does.
 enum class NcclWay { any, put, send };
 // Throws Error(unavailable) in a build without NCCL and where the host's library cannot be loaded.
 std::unique_ptr<Transport> make_nccl_transport(ControlPlane& control, const Mesh& mesh, NcclWay way);

@@ -1,4 +1,4 @@
-// One connection to another process, and what its messages begin with; for ucx_peers*.cpp alone.
+// One connection to another process, and the preamble of its messages; only for ucx_peers*.cpp.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -19,11 +19,11 @@ struct UcxPeers::Connection {
   ucp_ep_h endpoint = nullptr;
   int process = -1;
   std::chrono::steady_clock::time_point closed;
-  void* closing = nullptr;  // UCX's request to close it, while that is under way
+  void* closing = nullptr;  // UCX's request to close it, while that is in progress
   bool failed = false;
-  FileDescriptor life;  // readable once a process of this machine has ended; none for others
+  FileDescriptor life;  // readable once a process of this machine has ended; empty for others
   bool near = false;    // the other process can read this one's memory
-  // What the other process is to fetch, by number: to be called once it has.
+  // For data that the other process is to fetch, by number: called once it has.
   std::map<std::uint64_t, std::function<void()>> fetched_by_it;
 };
 
@@ -33,8 +33,8 @@ struct UcxPeers::Registration {
   Handler handler;
 };
 
-// Begins every message. Where `fetch` is not 0, its data are `bytes` at `address` in the memory of process `from`, which waits
-// to hear that they have been fetched.
+// Begins every message. Where `fetch` is not 0, its data are `bytes` at `address` in the memory of process `from`,
+// which waits for the notice that they have been fetched.
 struct UcxPreamble {
   std::uint64_t key = 0;
   std::int32_t from = -1;

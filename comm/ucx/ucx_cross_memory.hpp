@@ -1,6 +1,6 @@
-// Reading the memory of another process of this machine (process_vm_readv), which costs one copy and no cooperation.
+// Reads the memory of another process of this machine (process_vm_readv), which takes one copy and no cooperation.
 //
-// UCX knows this way too (its transport "cma"), but not on connections whose peer's death is reported; ours must be. So large
+// UCX can do this too (its transport "cma"), but not on connections that report a peer's death, as ours must. So large
 // messages between processes of one machine are fetched here, and only their announcements travel over UCX.
 #pragma once
 
@@ -11,10 +11,10 @@ namespace pipetrain {
 
 struct CrossMemory {
   std::int64_t pid = 0;
-  std::uint64_t address = 0;  // there
+  std::uint64_t address = 0;  // in that process
 };
 
-// Whether all bytes came; errno tells why not.
+// Returns true when all bytes were read; otherwise errno tells why.
 bool read_cross_memory(const CrossMemory& from, void* to, std::size_t bytes) noexcept;
 
 }  // namespace pipetrain

@@ -17,7 +17,7 @@ std::string version() {
   return "UCX " + std::to_string(major) + '.' + std::to_string(minor) + '.' + std::to_string(release);
 }
 
-// UCX tells what it found only as text for people: lines such as "# resource 2 : md 1 dev 3 flags -- tcp/eth0".
+// UCX reports what it found only as text for people: lines such as "# resource 2 : md 1 dev 3 flags -- tcp/eth0".
 std::string context_text(ucp_context_h context) {
   char* text = nullptr;
   std::size_t size = 0;

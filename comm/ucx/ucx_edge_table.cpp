@@ -18,13 +18,13 @@ struct LaneDescription {
   Shape shape;
 };
 
-// What a process says of one of its ends.
+// A process's description of one of its ends.
 struct EndDescription {
   int other = 0;                      // the process at the other end
   std::uint32_t slots = 0;            // of a receiver
-  std::size_t lanes = 0;              // of a sender: how many
+  std::size_t lanes = 0;              // of a sender: number of lanes
   std::vector<LaneDescription> lane;  // of a receiver
-  // Of a receiver whose slots may be mapped: their memory, and where in it each lane of each slot is.
+  // For a receiver whose slots may be mapped: their memory, and the address in it of each lane of each slot.
   std::vector<SharedMemoryName> memory;
   std::vector<std::uint64_t> addresses;
 };
@@ -39,7 +39,7 @@ void describe_lane(WireWriter& to, const Lane& lane) {
   write_shape(to, lane.tensor.shape);
 }
 
-// Nothing of slots that cannot be shared.
+// Writes no memory for slots that cannot be shared.
 void describe_memory(WireWriter& to, const EdgeReceiver& end, const NameOfLane& name_of) {
   std::map<std::uint64_t, SharedMemoryName> names;  // by address
   std::vector<std::uint64_t> addresses;
@@ -100,7 +100,7 @@ Described read_description(std::span<const std::byte> bytes) {
   throw Error(ErrorKind::internal, "edge " + std::to_string(edge) + ": " + why);
 }
 
-// The end in another process of an edge that this process has the other end of.
+// Returns the description of the other end of an edge of this process.
 const EndDescription& other_end(const std::map<EdgeId, EndDescription>& ends, EdgeId edge, int process, int self) {
   const auto found = ends.find(edge);
   if (found == ends.end() || found->second.other != self) {
@@ -124,7 +124,7 @@ Lane mirror_lane(Device& device, const LaneDescription& description, void* data)
   return lane;
 }
 
-// The receiver's memory at this address; null where what is mapped has not all of it.
+// Returns the receiver's memory at this address; null where the mapping does not contain all of it.
 std::byte* mapped_at(const UcxSendingEdge& edge, std::uint64_t address, std::size_t bytes) {
   for (const auto& memory : edge.slots) {
     if (std::byte* data = memory->writable_at(address, bytes)) return data;
@@ -132,7 +132,7 @@ std::byte* mapped_at(const UcxSendingEdge& edge, std::uint64_t address, std::siz
   return nullptr;
 }
 
-// Makes the slots themselves the mirrors. False where they cannot be mapped: nothing has changed then.
+// Makes the slots themselves the mirrors. Returns false, without changes, where they cannot be mapped.
 bool mirror_in_place(UcxSendingEdge& edge, const EndDescription& receiver, std::int64_t pid) {
   for (const SharedMemoryName& name : receiver.memory) {
     if (auto memory = MappedMemory::open(pid, name, MappedMemory::Access::write)) edge.slots.push_back(std::move(memory));
@@ -152,7 +152,7 @@ bool mirror_in_place(UcxSendingEdge& edge, const EndDescription& receiver, std::
   return true;
 }
 
-// One buffer a lane, which holds that lane of every mirror.
+// Makes one buffer per lane, which holds that lane of every mirror.
 void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
   for (std::size_t i = 0; i < receiver.lane.size(); ++i) {
     const LaneDescription& description = receiver.lane[i];
@@ -160,7 +160,7 @@ void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
     Device& device = *edge.end.devices[i];
     const std::string what = "what goes to process " + std::to_string(edge.end.to);
     const std::size_t bytes = stride * receiver.slots;
-    // What is small is sent, and nobody maps it.
+    // Small messages are sent, so nobody maps their mirrors.
     edge.buffers.push_back(stride > UcxPeers::most_sent
                                ? allocate_shared(device, bytes, what)
                                : SharedBuffer{device.allocate(bytes, what), std::nullopt, FileDescriptor()});

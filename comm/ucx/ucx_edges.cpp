@@ -14,9 +14,9 @@
 namespace pipetrain {
 namespace {
 
-// How long close() waits for what is on its way before it cuts the connections.
+// How long close() waits for messages in flight before it cuts the connections.
 constexpr std::chrono::seconds still_edge_limit{1};
-// And how long after that: a connection that is cut brings nothing more.
+// How long it waits after that: a connection that was cut brings nothing more.
 constexpr std::chrono::seconds cut_limit{3};
 
 // Runs the work once the event, if there is one, has been reached.
@@ -28,7 +28,7 @@ void after(const std::shared_ptr<Event>& event, std::function<void()> work) {
   }
 }
 
-// Whether this message may fill that lane now.
+// True when this message may fill that lane now.
 bool fits(const UcxReceivingEdge& edge, const UcxDataHeader& header, std::size_t bytes) {
   if (header.slot >= edge.places.size()) return false;
   const auto& place = edge.places[header.slot];
@@ -122,7 +122,7 @@ void UcxEdges::close() noexcept {
   });
 }
 
-// A message can stay on its way for ever only where the other process does nothing any more: then its connection goes.
+// A message can stay in flight for ever only where the other process has stopped working: its connection is then cut.
 void UcxEdges::wait_until_still(UcxEdgeTable& table) noexcept {
   const auto limit = std::chrono::steady_clock::now() + still_edge_limit;
   for (bool still = false, cut = false; !still;) {
@@ -177,7 +177,7 @@ void UcxEdges::deliver(EdgeId id, int slot, int microbatch) {
   }
 }
 
-// Once the lane's content is there.
+// Called once the lane's contents are ready.
 void UcxEdges::send(const std::shared_ptr<UcxEdgeTable>& open, UcxSendingEdge& edge, UcxDataHeader header, const Lane& lane) {
   header.dtype = lane.tensor.dtype;
   header.shape = lane.tensor.data != nullptr ? lane.tensor.shape : Shape{0};
@@ -201,7 +201,7 @@ void UcxEdges::send(const std::shared_ptr<UcxEdgeTable>& open, UcxSendingEdge& e
   });
 }
 
-// An event may call back when the edges are closed, and all this is gone.
+// An event may call back after the edges have been closed and this object is gone.
 void UcxEdges::post(const std::shared_ptr<UcxEdgeTable>& open, std::function<void()> work) {
   const std::lock_guard lock(open->gate);
   if (!open->open) return;
@@ -230,7 +230,7 @@ void UcxEdges::take_data(std::span<const std::byte> bytes, UcxPayload& payload) 
   ++current_->moving[edge.end.from];
   const auto done = [this, open = current_, &edge, &place, slot = static_cast<int>(header->slot)](bool came) {
     --open->moving[edge.end.from];
-    // What did not come belongs to a connection that broke, and that is reported.
+    // A message that did not arrive belongs to a broken connection, which is reported.
     if (!came || open->closed || --place.left > 0) return;
     place.held = true;
     place.begun.assign(place.begun.size(), false);
@@ -241,7 +241,7 @@ void UcxEdges::take_data(std::span<const std::byte> bytes, UcxPayload& payload) 
                   lanes.empty() ? nullptr : place.memory[header->lane]->handle(), done);
 }
 
-// The slot is free once every lane's last reader is done with it.
+// The slot is free once every lane's last reader has finished.
 void UcxEdges::give_credit(EdgeId id, int slot) {
   const auto open = table();
   if (!open || peers_.aborted()) return;

@@ -1,6 +1,6 @@
-// Edges over UCX: what a mirror holds is sent as one active message a lane, which lands in the lane of the slot itself; the
-// last lane's arrival is the slot's. Large lanes go by rendezvous: the receiver fetches them from the mirror's memory. Between
-// processes of one machine a mirror is the slot itself, where that is of slot_memory(): then messages only tell of it.
+// Edges over UCX: a mirror's contents are sent as one active message per lane, which lands in the slot's lane itself; the last
+// lane to arrive completes the slot. Large lanes use rendezvous: the receiver fetches them from the mirror's memory. Between
+// processes of one machine, the mirror is the slot itself where that is of slot_memory(): messages then carry no data.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct UcxDataHeader;
 struct UcxEdgeTable;
 struct UcxSendingEdge;
 
-// The part of Transport that is about edges, whose promises it keeps.
+// Implements the part of Transport that concerns edges; see there.
 class UcxEdges {
  public:
   UcxEdges(UcxWorker& worker, UcxPeers& peers, ControlPlane& control);

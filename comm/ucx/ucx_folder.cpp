@@ -31,16 +31,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view name_begin = "pipetrain-ucx.", file_begin = "ucx_shm_posix_";
-constexpr int tries = 8;  // to make a folder, where others clean up at the same time
+constexpr int tries = 8;  // to make a folder while others clean up
 
 std::mutex one_opens;
 std::weak_ptr<const UcxFolder> current;
-// Its path, as a signal's handler may read it.
+// The folder's path, readable by a signal handler.
 std::array<char, PATH_MAX> current_path{};
 std::atomic<pid_t> made_by{0};  // 0: there is none, or its path is being written
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 
-// Numbers of processes mean something within one of these only.
+// Process numbers are unique only within one namespace.
 std::uint64_t pid_namespace() {
   struct stat status {};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
@@ -82,7 +82,7 @@ void remove_files(int folder, const fs::path& path) {
   }
 }
 
-// A segment as UCX makes them, which a process made that is not there any more, and which nobody maps.
+// True for a segment of UCX's kind whose process has ended and which nobody maps.
 bool is_left_by(const Owner& owner, int segment) {
   struct shmid_ds status {};
   if (::shmctl(segment, IPC_STAT, &status) != 0) return false;
@@ -109,7 +109,7 @@ void remove_leftover(const fs::path& path, const Owner& owner) {
   struct stat status {};
   if (folder.get() < 0 || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) return;
   if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;  // its process lives
-  if (!is_at(folder.get(), path.c_str())) return;             // another one has removed it
+  if (!is_at(folder.get(), path.c_str())) return;             // another process has removed it
   remove_segments(owner);
   remove_files(folder.get(), path);
   ::rmdir(path.c_str());
@@ -142,8 +142,8 @@ std::shared_ptr<const UcxFolder> UcxFolder::open(const fs::path& parent) {
   return folder;
 }
 
-// Whoever cleans up between the making and the lock holds that, and removes the folder: then another one is made, without
-// waiting, since a stopped process may hold a lock for ever.
+// A process that cleans up between the creation and the lock holds the lock and removes the folder: then another folder
+// is made, without waiting, since a stopped process may hold a lock for ever.
 std::shared_ptr<const UcxFolder> UcxFolder::make(const fs::path& parent) {
   for (int tried = 0; tried < tries; ++tried) {
     std::string path = (parent / (owner_name({pid_namespace(), ::getpid()}) + "XXXXXX")).string();
@@ -162,12 +162,12 @@ void remove_ucx_leftovers(const fs::path& parent) noexcept {
     for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error))
       if (const auto owner = owner_in(entry->path().filename().string())) remove_leftover(entry->path(), *owner);
   } catch (const std::exception&) {
-    // No memory for a name: the next process removes what is left.
+    // No memory for a name: the next process removes the folder.
   }
 }
 
 void remove_ucx_folder() noexcept {
-  if (made_by == ::getpid()) ::rmdir(current_path.data());  // not of the process that forked this one
+  if (made_by == ::getpid()) ::rmdir(current_path.data());  // not in a process that was forked from this one
 }
 
 }  // namespace pipetrain

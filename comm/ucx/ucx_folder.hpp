@@ -1,4 +1,4 @@
-// Where UCX makes its files of shared memory: a folder of this process's own, by which another one knows what is left of it.
+// The folder of this process for UCX's shared-memory files, which identifies them as its own when it has died.
 #pragma once
 
 #include <sys/types.h>
@@ -11,13 +11,13 @@ namespace pipetrain {
 
 inline constexpr const char* ucx_folders = "/dev/shm";
 
-// UCX makes a file, maps it and removes its name; likewise with segments of System V. A process that is killed in between
-// leaves them behind, with nothing in their names that tells whose they are. Here they lie in a folder that names the process
-// and that it holds a lock on (flock): the kernel lets go of it however the process ends, and whatever namespace it lived in.
+// UCX makes a file, maps it and removes its name; likewise with System V segments. A process that is killed in between
+// leaves them behind, and their names do not say whose they are. Here they are in a folder that names the process and
+// that it holds a lock on (flock): the kernel releases it however the process ends, and in whatever namespace it lived.
 class UcxFolder {
  public:
-  // The one of this process, made in `parent` where no worker of it has one. Null where none can be made there: UCX then makes
-  // its files in a place of its own. First removes what processes left behind that are certainly dead. Thread-safe.
+  // Returns the folder of this process, made in `parent` unless a worker has one already. Null where none can be made:
+  // UCX then uses its default folder. First removes leftovers of processes that are certainly dead. Thread-safe.
   static std::shared_ptr<const UcxFolder> open(const std::filesystem::path& parent = ucx_folders);
 
   UcxFolder(const UcxFolder&) = delete;
@@ -32,11 +32,11 @@ class UcxFolder {
 
   std::string path_;
   int lock_;
-  pid_t owner_;  // not a process that it has forked
+  pid_t owner_;  // not a process that was forked from it
 };
 
-// Removes folders in `parent` whose processes have ended, with the files of UCX's in them, and the segments of System V that
-// these processes had made and nobody maps. Only what belongs to this user. Never throws.
+// Removes folders in `parent` whose processes have ended, with UCX's files in them, and the System V segments that
+// these processes had made and nobody maps. Only those of this user. Never throws.
 void remove_ucx_leftovers(const std::filesystem::path& parent) noexcept;
 
 }  // namespace pipetrain

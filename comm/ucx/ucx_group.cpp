@@ -30,7 +30,7 @@ UcxGroupPart::~UcxGroupPart() {
 // One collective, on the stream's thread.
 class UcxGroup::Call {
  public:
-  // What is split: `rows` of `row_bytes` each, into one part a member. At `source`, every member's rows.
+  // Divides `rows` of `row_bytes` each into one part per member. `source` has every member's rows.
   struct Split {
     RowSplit rows;
     std::size_t row_bytes;
@@ -56,7 +56,7 @@ class UcxGroup::Call {
     end();
   }
 
-  // The target becomes the source of the member before. Others hear of this member by empty messages.
+  // The target becomes the source of the previous member. Other members get empty messages.
   void shift(const void* source, void* target, std::size_t bytes) {
     const int size = group_.size_, next = (self() + 1) % size, before = (self() + size - 1) % size;
     for (const int member : group_.far_) {
@@ -69,11 +69,11 @@ class UcxGroup::Call {
   }
 
   struct Sum {
-    const std::byte* source;  // every part, as this member has it
+    const std::byte* source;  // every part, with this member's values
     std::byte* target;        // of the part that this member owns
     DType dtype;
     Reduction reduction;
-    std::byte* all;  // where the other parts' sums go; null: nowhere
+    std::byte* all;  // receives the other parts' sums; null: nobody wants them
   };
 
   void add(const Sum& sum, const Split& split) {
@@ -95,7 +95,7 @@ class UcxGroup::Call {
   int self() const { return group_.member_; }
   bool is_far(int member) const { return mail_.process(member) != mail_.process(self()); }
 
-  // An empty part is one empty piece: every member hears of every other one in every call.
+  // An empty part is one empty piece, because every member must receive something from every other one in every call.
   static std::uint32_t pieces(std::size_t bytes) {
     return static_cast<std::uint32_t>(std::max<std::size_t>((bytes + piece_bytes - 1) / piece_bytes, 1));
   }
@@ -129,7 +129,7 @@ class UcxGroup::Call {
     }
   }
 
-  // Sums come into the place of what was added: their owner has got this member's piece before it sends the sum.
+  // Sums overwrite what was added: their owner has received this member's piece before it sends the sum.
   void expect_sums(std::byte* all, const Split& split) {
     for (const int owner : group_.far_) {
       for (std::uint32_t piece = 0; piece < pieces(split.bytes(owner)); ++piece) {
@@ -150,7 +150,7 @@ class UcxGroup::Call {
     }
   }
 
-  // The part that this member owns, piece by piece: two are on their way while one is added.
+  // Adds the part that this member owns, piece by piece: two are in flight while one is added.
   void add_own(const Sum& sum, const Split& split) {
     const std::size_t bytes = split.bytes(self());
     const std::uint32_t count = pieces(bytes);
@@ -190,7 +190,7 @@ class UcxGroup::Call {
   }
 
  public:
-  // Nothing moves to or from the call's memory once it is gone.
+  // Waits until nothing moves to or from the call's memory.
   ~Call() {
     for (auto* batch : {&others_, &coming_[0], &coming_[1]}) mail_.settle(*batch);
   }
@@ -203,7 +203,7 @@ class UcxGroup::Call {
   UcxGroupBoard& board_;
   std::uint64_t number_;
   UcxGroupMail::Batch others_;     // all but the pieces to be added
-  UcxGroupMail::Batch coming_[2];  // those, by place
+  UcxGroupMail::Batch coming_[2];  // these pieces, by place
 };
 
 std::size_t ucx_group_memory(int ranks) { return static_cast<std::size_t>(ranks - 1) * 2 * piece_bytes; }

@@ -1,8 +1,8 @@
 // Collectives between CPU ranks of several processes.
 //
-// Every member sends each other one its rows of that one's part; the part's owner adds them in rank order, so that sums have
-// the bits that they have within one process, and sends the sums to all that want them. Members of one process read each
-// other's memory. Large parts go in pieces through two places per sender: what a call keeps in flight does not grow with it.
+// Every member sends each part of its rows to the part's owner, which adds them in rank order, so that sums have the same bits
+// as within one process, and sends the sums to all that want them. Members of one process read each other's memory. Large parts
+// are sent in pieces through two buffers per sender, so the memory of a call does not grow with them.
 #pragma once
 
 #include <condition_variable>
@@ -22,13 +22,14 @@
 
 namespace pipetrain {
 
-// Where the members of one process tell each other what can be read. Members sleep while they wait.
+// Members of one process tell each other here what can be read. Members sleep while they wait.
 class UcxGroupBoard {
  public:
   struct Place {
-    const void* source = nullptr;                    // what the member brings to the call
-    const void* result = nullptr;                    // the part that it owns, once it is added
-    std::uint64_t brought = 0, added = 0, left = 0;  // calls: source is there; result is; it reads nothing of others any more
+    const void* source = nullptr;  // the member's input to the call
+    const void* result = nullptr;  // the part that it owns, once it is added
+    // Calls: whose source is there; whose result is there; in which it no longer reads from others.
+    std::uint64_t brought = 0, added = 0, left = 0;
   };
 
   explicit UcxGroupBoard(const std::vector<int>& members);  // of this process
@@ -37,7 +38,7 @@ class UcxGroupBoard {
   void add(int member, const void* result, std::uint64_t call);
   // Blocks until no other member reads this one's memory.
   void leave(int member, std::uint64_t call);
-  // Each blocks until it is there, and throws the cause of an abort.
+  // Both block until the memory is ready, and throw the cause of an abort.
   const void* source(int member, std::uint64_t call);
   const void* result(int member, std::uint64_t call);
   void abort(std::exception_ptr cause);
@@ -52,9 +53,9 @@ class UcxGroupBoard {
   std::exception_ptr cause_;
 };
 
-// What the members of one process share.
+// The common state of the members of one process.
 struct UcxGroupPart {
-  // The last one lets the group go.
+  // The last member's destruction ends the group.
   ~UcxGroupPart();
 
   std::shared_ptr<UcxWorker> worker;
@@ -62,12 +63,12 @@ struct UcxGroupPart {
   std::uint32_t number = 0;
   std::unique_ptr<UcxGroupMail> mail;
   std::unique_ptr<UcxGroupBoard> board;
-  std::function<void()> forget;  // on the worker's thread: nothing is handed to `mail` any more
+  std::function<void()> forget;  // on the worker's thread: `mail` receives nothing any more
 };
 
 class UcxGroup : public Group {
  public:
-  // member: this rank's place in the group. Throws Error(out_of_memory).
+  // member: this rank's index in the group. Throws Error(out_of_memory).
   UcxGroup(std::shared_ptr<UcxGroupPart> part, int member, int size, Device& device);
   ~UcxGroup() override;
 

@@ -9,9 +9,9 @@
 namespace pipetrain {
 namespace {
 
-// After an abort: how long what is on its way may take before the connections are cut.
+// After an abort: how long messages in flight may take before the connections are cut.
 constexpr std::chrono::seconds still_mail_limit{1};
-// Where a connection broke: how long the abort may take that follows from it.
+// After a broken connection: how long to wait for the abort that follows from it.
 constexpr std::chrono::seconds abort_limit{10};
 // More than a part of any tensor has.
 constexpr std::uint32_t most_pieces = 1 << 20;
@@ -76,7 +76,7 @@ void UcxGroupMail::take(std::span<const std::byte> bytes, UcxPayload& payload) {
   receive(process(static_cast<int>(header->from)), payload, known);
 }
 
-// A member can be one call ahead of another one and no more, because each call needs all members.
+// A member can be at most one call ahead of another one, because each call needs all members.
 bool UcxGroupMail::may_come(const UcxGroupHeader& header) const {
   if (header.to >= processes_.size() || header.from >= processes_.size() || header.piece >= most_pieces) return false;
   const std::uint64_t done = calls_[header.to];
@@ -96,7 +96,7 @@ void UcxGroupMail::add(Batch& batch) {
   ++batch.left_;
 }
 
-// The batch may be gone once the lock is.
+// The batch may be destroyed once the lock is released.
 void UcxGroupMail::finish(Batch& batch, bool came) {
   const std::lock_guard lock(mutex_);
   if (!came) batch.failed_ = true;
@@ -107,7 +107,7 @@ void UcxGroupMail::wait(Batch& batch) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return cause_ || batch.left_ == 0; });
   if (!cause_ && !batch.failed_) return;
-  // Whoever is told of a lost process aborts the group and knows more of the cause than is known here.
+  // The abort that follows a lost process knows more of the cause than this object does.
   if (!changed_.wait_for(lock, abort_limit, [this] { return cause_ != nullptr; })) {
     give_up(std::make_exception_ptr(
         Error(ErrorKind::peer_lost, "a connection broke while ranks of different processes moved tensors")));

@@ -1,5 +1,5 @@
-// What the members of a group in one process send to members elsewhere and get from them. A message that nobody waits for yet
-// is kept: small ones whole, of large ones only the word that they can be fetched, so that they stay in the sender's memory.
+// Sends and receives messages between a group's members of one process and members elsewhere. A message that nobody
+// waits for yet is kept: a small one whole, of a large one only the notice, so that it stays in the sender's memory.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@ namespace pipetrain {
 
 class UcxGroupMail {
  public:
-  // Transfers that a member waits for together. Whoever has begun some must wait() before it lets their memory go.
+  // Transfers that a member waits for together. Call wait() before freeing their memory.
   class Batch {
     friend class UcxGroupMail;
     int left_ = 0;         // under mutex_
@@ -32,26 +32,26 @@ class UcxGroupMail {
     ucp_mem_h memory = nullptr;
   };
 
-  // processes: of the members, in order. The worker and the peers outlive it; it must be destroyed when no member calls.
+  // processes: of the members, in order. The worker and the peers must outlive it; destroy it when no member calls.
   UcxGroupMail(UcxWorker& worker, UcxPeers& peers, std::uint32_t number, std::vector<int> processes);
 
   int process(int member) const { return processes_[static_cast<std::size_t>(member)]; }
 
-  // Each from the thread of a member's stream. The header's group is filled in.
+  // Both are called on the thread of a member's stream. They fill in the header's group.
   void send(Batch& batch, UcxGroupHeader header, const void* data, std::size_t bytes);
   void expect(Batch& batch, UcxGroupHeader header, const Target& target);
-  // Blocks until all of the batch is done. Throws the cause of an abort, but also then only once nothing is on its way.
+  // Blocks until all of the batch is done. Throws the cause of an abort, but only once nothing is in flight.
   void wait(Batch& batch);
-  // The same, but for the throwing: for what an exception leaves behind.
+  // The same without throwing, for cleaning up after an exception.
   void settle(Batch& batch) noexcept;
-  // The member has made this many calls to their end.
+  // The member has finished this many calls.
   void finished(int member, std::uint64_t calls);
 
   void abort(std::exception_ptr cause);
 
   // On the worker's thread.
   void take(std::span<const std::byte> header, UcxPayload& payload);
-  // Drops what is kept and lets nobody wait any more.
+  // Drops kept messages and ends all waits.
   void close();
 
  private:
@@ -75,8 +75,8 @@ class UcxGroupMail {
   // On the worker's thread.
   std::map<UcxGroupHeader, Waiting> expected_;
   std::map<UcxGroupHeader, UcxPayload> kept_;
-  std::vector<std::uint64_t> calls_;  // that each member has finished
-  std::map<int, int> moving_;         // transfers on their way, by process
+  std::vector<std::uint64_t> calls_;  // finished by each member
+  std::map<int, int> moving_;         // transfers in flight, by process
   bool closed_ = false;
 
   std::mutex mutex_;

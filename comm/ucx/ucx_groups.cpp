@@ -12,9 +12,9 @@
 namespace pipetrain {
 namespace {
 
-// Announcements for groups that this process has not made yet; no run has so many.
+// The most announcements for groups that this process has not made yet; no run has so many.
 constexpr std::size_t most_announcements = 1 << 20;
-// How much later than this process another one may come to make a group.
+// How much later than this process another one may make a group.
 constexpr std::chrono::seconds late_member_limit{60};
 
 struct Announcement {
@@ -107,7 +107,7 @@ std::shared_ptr<UcxGroupPart> UcxGroups::make_part(const std::vector<int>& ranks
   return part;
 }
 
-// Says that this process takes the group's messages, and waits until the others do.
+// Announces that this process takes the group's messages, and waits until the others do.
 void UcxGroups::announce(std::uint32_t number, const std::set<int>& processes) {
   worker_->call([&] {
     for (const int process : processes) {

@@ -1,4 +1,4 @@
-// The groups over several processes that this one has members in.
+// The groups over several processes in which this process has members.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class UcxGroups {
                                              const std::map<int, Device*>& devices);
 
  private:
-  // On the worker's thread; groups may outlive the transport.
+  // Used on the worker's thread; groups may outlive the transport.
   struct Registry {
     std::map<std::uint32_t, UcxGroupMail*> mails;
     std::set<std::pair<std::uint32_t, int>> ready;  // groups and processes that take their messages

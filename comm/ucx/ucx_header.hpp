@@ -1,5 +1,5 @@
-// What begins the messages between processes, behind the run's key: which place of which edge or group they fill or free. A
-// header from outside is only taken when all of it can be so.
+// The headers of messages between processes, after the run's key: the edge or group and the place that a message fills
+// or frees. A received header is accepted only when all of it is possible.
 #pragma once
 
 #include <compare>
@@ -14,26 +14,26 @@
 
 namespace pipetrain {
 
-// The shape's bytes, or nothing where a size is negative or their product does not fit.
+// Returns the shape's bytes, or no value where a size is negative or their product overflows.
 std::optional<std::size_t> bytes_of(const Shape& shape, DType dtype) noexcept;
 
-// Tells a message from every other one of its edges: `filling` counts the slot's contents from the edges' opening, over all
-// steps, and a slot takes its next content only. So what belongs to another step, or came before in this one, is dropped; a
-// step's number would let a slot that is filled several times in a step be filled again with what is over.
+// Identifies a message of its edges: `filling` counts the contents of a slot since the edges were opened, over all
+// steps, and a slot only takes its next contents. So messages of other steps and repeated ones are dropped. A step's
+// number would not suffice: a slot that is filled several times in a step could be filled with old contents.
 struct UcxDataHeader {
   std::uint32_t generation = 0;  // of the edges: those opened first have 1
   std::uint32_t edge = 0;
   std::uint32_t slot = 0;
-  std::uint32_t filling = 0;  // how often the slot was filled, with this time
+  std::uint32_t filling = 0;  // how often the slot was filled, including this time
   std::int32_t microbatch = 0;
   std::uint32_t lane = 0;
   DType dtype = DType::f32;
   Shape shape;
-  bool in_place = false;  // the sender has written the slot's own memory, and no data come with this
+  bool in_place = false;  // the sender has written the slot's own memory, and the message has no data
   std::string note{};     // of the slot; with its first lane
 
   void write(WireWriter& to) const;
-  // Nothing for bytes that are no such header.
+  // Returns no value for bytes that are no such header.
   static std::optional<UcxDataHeader> read(std::span<const std::byte> from) noexcept;
 };
 
@@ -46,7 +46,7 @@ struct UcxCreditHeader {
   static std::optional<UcxCreditHeader> read(std::span<const std::byte> from) noexcept;
 };
 
-// One member of a group sends another one a piece of what a call moves.
+// One member of a group sends another one a piece of a call's data.
 struct UcxGroupHeader {
   std::uint32_t group = 0;
   std::uint32_t from = 0, to = 0;  // members
@@ -60,7 +60,7 @@ struct UcxGroupHeader {
 };
 
 void write_shape(WireWriter& to, const Shape& shape);
-// Throws Error(peer_lost) for a shape that cannot be.
+// Throws Error(peer_lost) for an impossible shape.
 Shape read_shape(WireReader& from);
 
 }  // namespace pipetrain

@@ -59,7 +59,7 @@ void UcxPayload::receive(void* target, ucp_mem_h memory, Done done) {
   auto waiting = std::make_unique<Done>(std::move(done));
   param.cb.recv_am = finish_receive;
   param.user_data = waiting.get();
-  // The descriptor is UCX's again, whatever comes of it.
+  // The descriptor belongs to UCX again, whatever the result is.
   void* request = ucp_am_recv_data_nbx(worker_, std::exchange(data_, nullptr), target, bytes_, &param);
   if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
     (void)waiting.release();

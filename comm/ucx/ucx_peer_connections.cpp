@@ -1,4 +1,4 @@
-// How the processes connect to each other, and for how long one waits for another.
+// Connects the processes to each other, with limits for their waits.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 namespace pipetrain {
 namespace {
 
-// A process that waits looks at least this often whether the other one is gone.
+// A waiting process checks at least this often whether the other one is gone.
 constexpr std::chrono::milliseconds look_interval{100};
 constexpr const char* ended = "it was killed or ended";
 
@@ -65,8 +65,8 @@ void UcxPeers::connect_to(int process) {
   early_.erase(early);
 }
 
-// UCX 1.13 does not notice that a process has ended with which it shares memory. The kernel tells, where it is recent enough;
-// else the control plane does.
+// UCX 1.13 does not notice the end of a process with which it shares memory. The kernel reports it, where it is recent
+// enough; else the control plane does.
 void UcxPeers::watch(Connection& connection) {
   const ProcessInfo& other = control_.info(connection.process);
   if (!is_beside(connection.process)) return;
@@ -124,7 +124,7 @@ bool UcxPeers::is_connected(int process) const {
   return connected_.count(process) > 0;
 }
 
-// Not before the first connections: until then another process may try, for as long as it waits.
+// Keeps them open until the first connections: before those, another process may try to connect as long as it waits.
 bool UcxPeers::may_close_sockets() const {
   return !peers_.empty() &&
          std::all_of(peers_.begin(), peers_.end(), [this](const auto& peer) { return is_connected(peer.first); });

@@ -1,4 +1,4 @@
-// What the processes say to each other, and how their data get across.
+// The messages between processes, and the transfer of their data.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,13 +13,13 @@
 namespace pipetrain {
 namespace {
 
-// Of a fetch; other messages have their turn in between.
+// The piece of a fetch; other messages are handled in between.
 constexpr std::size_t piece = std::size_t{256} << 10;
 
 constexpr bool is_own(UcxMessage message) { return message <= UcxMessage::leave; }
 
 struct Sent {
-  Bytes header;  // UCX reads it until the message is gone
+  Bytes header;  // UCX reads it until the message has been sent
   std::function<void()> done;
 };
 
@@ -104,7 +104,7 @@ void UcxPeers::receive_own(UcxMessage message, int process, std::span<const std:
   }
 }
 
-// Tells the other process when its memory can be read from here: that it holds the value shows that it is this very process.
+// Tells the other process when this one can read its memory: only that very process has the value at that address.
 void UcxPeers::take_greeting(Connection& connection, const Greeting& greeting) {
   const int process = connection.process;
   if (is_connected(process)) return count_dropped();

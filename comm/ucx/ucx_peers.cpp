@@ -14,9 +14,9 @@
 namespace pipetrain {
 namespace {
 
-// How long a process that leaves waits until all have heard of it.
+// How long a leaving process waits until all have been told.
 constexpr std::chrono::seconds leave_limit{1};
-// How long UCX may still speak of a connection that is closed.
+// How long UCX may still refer to a closed connection.
 constexpr std::chrono::seconds closed_limit{1};
 
 std::uint64_t random_key() {
@@ -36,7 +36,7 @@ UcxPeers::UcxPeers(UcxWorker& worker, ControlPlane& control, std::chrono::second
   }
 }
 
-// Two exchanges, because a process that has another one's address greets it at once, and must find it knowing the key.
+// Two exchanges, because a process that has another one's address greets it at once, and that one must know the key by then.
 void UcxPeers::join() {
   WireWriter key;
   key.number(random_key());
@@ -53,7 +53,7 @@ void UcxPeers::join() {
     addresses_.emplace_back(address.begin(), address.end());
     for (std::size_t left = in.count(1); left > 0; --left) run_addresses_.insert(in.text());
   }
-  // Behind a translation of addresses, process 0 sees others than the hosts do.
+  // Behind network address translation, process 0 sees other addresses than the hosts do.
   for (int process = 0; process < control_.processes(); ++process) run_addresses_.insert(control_.info(process).address);
   worker_.call([this] { admission_->open(run_addresses_, [this] { return may_close_sockets(); }); });
 }
@@ -119,7 +119,7 @@ void UcxPeers::forget_closed() {
   });
 }
 
-// May be called by UCX, which still uses the endpoint: it is closed afterwards.
+// UCX may call this while it uses the endpoint, so that is closed afterwards.
 void UcxPeers::fail(Connection& connection, const std::string& why) {
   if (std::exchange(connection.failed, true)) return;
   const int process = connection.process;
@@ -193,8 +193,8 @@ void UcxPeers::abort(std::exception_ptr cause) noexcept {
   if (!leaving_) worker_.post([this] { cut_gone(); });
 }
 
-// UCX does not notice that a process is stopped: whoever waited for what is on its way there, or for an answer to leave(),
-// would wait for the whole limit.
+// UCX does not notice that a process is stopped: waits for messages in flight there, or for an answer to leave(), would
+// take their whole limit.
 void UcxPeers::cut_gone() {
   std::vector<int> gone;
   for (const auto& [process, connection] : peers_) {

@@ -15,10 +15,10 @@
 namespace pipetrain {
 namespace {
 
-// Nobody, not even the owner, can take pages away from those who read them.
+// Nobody, not even the owner, can take pages away from readers.
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// The memory's bytes, then the secret. A descriptor below 0: this system has none.
+// The file contains the memory's bytes, then the secret. A descriptor below 0: this system supports none.
 FileDescriptor make_file(std::size_t bytes, std::uint64_t secret) {
   FileDescriptor file(::memfd_create("pipetrain mirrors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const bool made = file.get() >= 0 && ::ftruncate(file.get(), static_cast<off_t>(bytes + sizeof secret)) == 0 &&
@@ -70,7 +70,7 @@ SharedBuffer allocate_shared(Device& device, std::size_t bytes, const std::strin
 std::unique_ptr<MappedMemory> MappedMemory::open(std::int64_t pid, const SharedMemoryName& name, Access access) {
   const bool writes = access == Access::write;
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(name.file);
-  // What the number names may be no file at all: opening a pipe, say, must not block.
+  // The number may name something else than a file: opening a pipe, say, must not block.
   const FileDescriptor file(::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0 || !is_it(file.get(), name)) return nullptr;
   void* data = ::mmap(nullptr, name.bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file.get(), 0);

@@ -24,7 +24,7 @@ constexpr time_t open_seconds = 2;
 constexpr std::uint16_t load_word = BPF_LD | BPF_W | BPF_ABS, jump_if_equal = BPF_JMP | BPF_JEQ | BPF_K, give = BPF_RET | BPF_K;
 constexpr std::uint32_t whole_packet = 0xffffffff;
 
-// Lets packets through whose source address is one of these, as the kernel's numbers of an IPv4 header.
+// Accepts packets with one of these source addresses, given as the kernel's numbers of an IPv4 header.
 void append_v4_admission(std::vector<sock_filter>& program, const std::vector<std::uint32_t>& addresses) {
   program.push_back({load_word, 0, 0, static_cast<std::uint32_t>(SKF_NET_OFF) + 12});
   for (const std::uint32_t address : addresses) {
@@ -33,7 +33,7 @@ void append_v4_admission(std::vector<sock_filter>& program, const std::vector<st
   }
 }
 
-// The same for one address of IPv6, of four numbers.
+// The same for one IPv6 address, of four numbers.
 void append_v6_admission(std::vector<sock_filter>& program, const std::vector<std::uint32_t>& address) {
   for (std::size_t i = 0; i < address.size(); ++i) {
     const auto to_next_address = static_cast<std::uint8_t>(2 * (address.size() - i) - 1);
@@ -101,7 +101,7 @@ bool names_port_of(const Bytes& worker_address, int socket) {
 }
 
 void admit_connections(int socket, const std::set<std::string>& addresses) {
-  // The kernel counts the filter that is replaced too, until it is gone.
+  // The kernel counts the old filter too, until it is gone.
   (void)::setsockopt(socket, SOL_SOCKET, SO_DETACH_FILTER, nullptr, 0);
   if (attach(socket, filter_program(family_of(socket), addresses))) return;
   if (addresses.empty())

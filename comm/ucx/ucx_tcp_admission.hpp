@@ -1,8 +1,8 @@
-// Who may connect to the sockets on which UCX's TCP device listens.
+// Limits who may connect to the sockets on which UCX's TCP device listens.
 //
-// UCX 1.13 closes a connection that does not begin with its magic number, but aborts the process when one begins so and goes on
-// with bytes that are not UCX's. So a filter in the kernel drops connection requests: all of them while this process has
-// nothing to connect, and at other times those of hosts that are not of the run. Connections that are there stay.
+// UCX 1.13 closes a connection that does not begin with its magic number, but aborts the process when other bytes
+// follow it than UCX's. So a filter in the kernel drops connection requests: all of them while this process has nothing
+// to connect, otherwise those of hosts outside the run. Existing connections stay.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@
 namespace pipetrain {
 
 std::set<int> listening_sockets_of_this_process();
-// Whether the address of a UCX worker names the port of this socket: whether UCX has opened it.
+// True when the address of a UCX worker contains the port of this socket, which means that UCX has opened it.
 bool names_port_of(const Bytes& worker_address, int socket);
 
-// Lets connection requests through to a listening socket that come from these numeric addresses of its family, and no others.
-// Where they are more than the kernel takes into a filter (some hundreds, by net.core.optmem_max), all requests come through.
-// Throws Error(unavailable) where the socket cannot be closed to all.
+// Lets connection requests through to a listening socket that come from these numeric addresses of its family, and no
+// others. Where they are too many for a filter of the kernel (some hundreds, by net.core.optmem_max), all requests
+// pass. Throws Error(unavailable) where the socket cannot be closed to all.
 void admit_connections(int socket, const std::set<std::string>& addresses);
 
-// Everything on the worker's thread.
+// Used on the worker's thread.
 class UcxTcpAdmission {
  public:
   // Throws Error(unavailable).
@@ -33,7 +33,7 @@ class UcxTcpAdmission {
   UcxTcpAdmission(const UcxTcpAdmission&) = delete;
   UcxTcpAdmission& operator=(const UcxTcpAdmission&) = delete;
 
-  // Opens to these addresses. Two seconds after the last call, and then once may_close() says so, it is closed.
+  // Opens to these addresses. It closes two seconds after the last call, once may_close() returns true.
   void open(const std::set<std::string>& addresses, std::function<bool()> may_close);
 
  private:

@@ -21,9 +21,9 @@ std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh&
 
 namespace {
 
-// Processes of one machine need no network, on which UCX would listen. UCX takes processes of one kernel and IPC namespace for
-// near and joins them by shared memory, but its wake-ups do not cross network namespaces: they would wait for ever. A context
-// has the same transports for all its connections.
+// Processes of one machine need no network, on which UCX would listen. UCX treats processes of one kernel and IPC
+// namespace as near and joins them by shared memory, but its wake-ups do not cross network namespaces: they would wait
+// for ever. A context has the same transports for all its connections.
 UcxWorker::Reach reach_of(const ControlPlane& control) {
   using Ways = UcxWorker::Reach::Ways;
   const ProcessInfo& own = control.info(control.process());
@@ -54,7 +54,7 @@ UcxTransport::UcxTransport(ControlPlane& control, const Mesh& mesh)
 
 UcxTransport::~UcxTransport() {
   edges_->close();
-  peers_->leave();  // before the others' messages find nobody
+  peers_->leave();  // while the others' messages still find handlers
 }
 
 void UcxTransport::open_edges(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) {

@@ -1,4 +1,4 @@
-// Ranks on CPUs of different processes, over UCX: shared memory, TCP, or RDMA where this UCX has it.
+// The transport for ranks on CPUs of different processes, over UCX: shared memory, TCP, or RDMA where UCX supports it.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ bool has_ucx() noexcept;
 // Throws Error: unavailable in a build without UCX or where UCX does not start, peer_lost.
 std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh& mesh);
 
-// Bytes of a member's memory that a group of so many ranks keeps for pieces on their way, where each is in a process of
-// its own; less where some are not. 0 in a build without UCX.
+// Returns the bytes of a member's memory that a group of so many ranks keeps for data in flight, where each is in its
+// own process; groups with several members in a process need less. 0 in a build without UCX.
 std::size_t ucx_group_memory(int ranks);
 
-// One line for people: version of the library and the transports and devices that it finds here. Never throws; says so where
-// this build has none.
+// Describes in one line for people the library's version and the transports and devices that it finds here, or that
+// this build has no UCX. Never throws.
 std::string describe_ucx();
 
-// In a build with UCX only.
+// Exists in a build with UCX only.
 class UcxTransport : public Transport {
  public:
   // As make_ucx_transport().
@@ -52,7 +52,7 @@ class UcxTransport : public Transport {
   void on_lost(ControlPlane::OnLost handler) override;
   void abort(std::exception_ptr cause) noexcept override;
 
-  // Messages that were malformed, stale or not of this run. Thread-safe.
+  // The number of messages that were malformed, stale or not of this run. Thread-safe.
   std::uint64_t dropped() const;
 
  private:

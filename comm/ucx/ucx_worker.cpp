@@ -26,8 +26,8 @@
 namespace pipetrain {
 namespace {
 
-// Shared memory takes part in connections whose peer's death is to be reported only when told to. UCX 1.13 heeds the
-// environment here, and not ucp_config_modify(). What the user has set wins.
+// UCX uses shared memory for connections that report a peer's death only when told to. UCX 1.13 reads this from the
+// environment, not from ucp_config_modify(). The user's setting has precedence.
 void allow_shared_memory() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -35,7 +35,7 @@ void allow_shared_memory() {
   });
 }
 
-// What the environment tells UCX: where it cannot start, this is mostly why.
+// The environment's settings of UCX: they are the usual reason why it cannot start.
 std::string settings_of_ucx() {
   std::string settings;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -46,13 +46,13 @@ std::string settings_of_ucx() {
   return settings;
 }
 
-// Files of shared memory are made in `folder`. Where UCX knows no such setting by either name, they are where they were.
+// Puts the files of shared memory into `folder`. Where UCX has no such setting by either name, they stay in its default folder.
 void choose_folder(ucp_config_t* config, const UcxFolder* folder) {
   if (folder == nullptr) return;
   for (const char* name : {"DIR", "POSIX_DIR"}) (void)ucp_config_modify(config, name, folder->path().c_str());
 }
 
-// What the user has set wins.
+// The user's setting has precedence.
 void limit_reach(ucp_config_t* config, const UcxWorker::Reach& reach) {
   using Ways = UcxWorker::Reach::Ways;
   if (reach.ways != Ways::all && std::getenv("UCX_TLS") == nullptr)
@@ -86,8 +86,8 @@ void check_descriptor(int descriptor) {
   if (descriptor < 0) fail_descriptors();
 }
 
-// UCX aborts the process, or reports a misleading error, when descriptors run out. It opens 18 on a host with no network but
-// TCP.
+// UCX aborts the process, or reports a misleading error, when descriptors run out. It opens 18 on a host whose only
+// network is TCP.
 void require_descriptors() {
   constexpr rlim_t least_free = 24;
   rlimit limit{};
@@ -158,7 +158,7 @@ void UcxWorker::open(const Reach& reach) {
   posted_events_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   check_descriptor(posted_events_);
   const auto opening = begin_ucx_opening();
-  if (std::getenv("UCX_POSIX_DIR") == nullptr) folder_ = UcxFolder::open();  // what the user has set wins
+  if (std::getenv("UCX_POSIX_DIR") == nullptr) folder_ = UcxFolder::open();  // the user's setting has precedence
   const std::set<int> before = listening_sockets_of_this_process();
   context_ = open_context(reach, folder_.get());
   ucp_worker_params_t params{};
@@ -232,7 +232,7 @@ bool UcxWorker::run_posted() {
   }
   for (auto& work : running_) {
     work();
-    work = nullptr;  // what it holds may end here
+    work = nullptr;  // its captures may be destroyed here
   }
   running_.clear();
   return true;
@@ -255,13 +255,13 @@ void UcxWorker::run() {
   }
 }
 
-// Returns at once when UCX cannot be armed because something has just come.
+// Returns at once when UCX cannot be armed because something has just arrived.
 void UcxWorker::sleep() {
   const ucs_status_t armed = ucp_worker_arm(worker_);
   if (armed == UCS_ERR_BUSY) return;
   events_.assign({{worker_events_, POLLIN, 0}, {posted_events_, POLLIN, 0}});
   for (const Watched& watched : watched_) events_.push_back({watched.descriptor, POLLIN, 0});
-  // Where it returns nothing it was interrupted, or UCX cannot tell: then it is asked again soon.
+  // Without a result it was interrupted, or UCX cannot tell: then it is asked again soon.
   if (poll(events_.data(), events_.size(), armed == UCS_OK ? -1 : 10) <= 0) return;
   if (events_[1].revents != 0) {
     std::uint64_t count;

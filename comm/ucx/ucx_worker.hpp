@@ -1,5 +1,5 @@
-// UCX's context and worker, and the one thread that owns them: everything that touches UCX runs there. The thread sleeps in the
-// kernel when there is nothing to move and nothing to run.
+// UCX's context and worker, and the one thread that owns them: every use of UCX runs there. The thread sleeps in the
+// kernel when it has nothing to do.
 #pragma once
 
 #include <poll.h>
@@ -19,10 +19,10 @@
 
 namespace pipetrain {
 
-// Makes UCX report on stderr fatal errors only, unless the environment says otherwise: its errors are ours to report.
+// Makes UCX report only fatal errors on stderr, unless the environment says otherwise: this program reports its errors.
 void quiet_ucx();
 
-// What to do where UCX cannot start or connect: "; UCX is told UCX_TLS=x: ...". What the environment says is mostly why.
+// Returns a remedy for a UCX that cannot start or connect: "; UCX is told UCX_TLS=x: ...". The environment is the usual reason.
 std::string remedy_by_ucx_settings();
 
 // Throws Error(unavailable) for a status that is an error: "UCX cannot <what>: <why><remedy>".
@@ -30,7 +30,7 @@ void check_ucx(ucs_status_t status, const char* what, const std::string& remedy 
 
 class UcxWorker {
  public:
-  // What UCX may use to reach other processes, where the environment does not say otherwise.
+  // The transports that UCX may use, where the environment does not say otherwise.
   struct Reach {
     enum class Ways { all, shared_memory, network };
     Ways ways = Ways::all;
@@ -40,7 +40,7 @@ class UcxWorker {
   // Throws Error(unavailable).
   explicit UcxWorker(const Reach& reach);
   UcxWorker() : UcxWorker(Reach()) {}
-  // Runs what was posted, then ends the thread and UCX with it. Endpoints must be closed by then.
+  // Runs the posted work, then ends the thread and UCX with it. Endpoints must be closed by then.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
@@ -50,14 +50,15 @@ class UcxWorker {
   // As post(), but waits for it and throws what it throws. Not on the thread itself.
   void call(const std::function<void()>& work);
 
-  // What another process's ucp_ep_create() needs to reach this worker. Not on the thread itself. Throws Error(unavailable).
+  // The data with which another process's ucp_ep_create() reaches this worker. Not on the thread itself. Throws
+  // Error(unavailable).
   Bytes address();
 
-  // On which UCX's TCP device waits for connections. They take none until UcxTcpAdmission opens them. On the thread only.
+  // The sockets on which UCX's TCP device listens. They accept nothing until UcxTcpAdmission opens them. On the thread only.
   const std::vector<int>& listening_sockets() const { return listening_sockets_; }
 
-  // Calls `readable` once, when the descriptor can be read and what UCX had received by then has been taken; until forget().
-  // Both on the thread only.
+  // Calls `readable` once, when the descriptor is readable and everything that UCX had received by then has been
+  // handled; until forget(). Both on the thread only.
   void watch(int descriptor, std::function<void()> readable);
   void forget(int descriptor);
 
@@ -96,7 +97,7 @@ class UcxWorker {
   std::thread thread_;
 };
 
-// Memory that UCX moves data from and to, registered for as long as this lives. Made and destroyed on the worker's thread.
+// Memory that UCX moves data from and to, registered while this object lives. Made and destroyed on the worker's thread.
 class UcxMemory {
  public:
   // Throws Error(out_of_memory) where the memory cannot be registered.

@@ -26,7 +26,7 @@ Function entry(const char* name, unsigned version) {
   return reinterpret_cast<Function>(driver_function(name, version));
 }
 
-// The driver's numbers of errors are the runtime's.
+// The driver and the runtime number errors alike.
 cudaError_t of_runtime(CUresult result) { return static_cast<cudaError_t>(result); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The CUDA event behind an Event. For core/'s CUDA files and comm/.
+// The CUDA event of an Event. For core/'s CUDA files and comm/.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,16 +10,17 @@
 
 namespace pipetrain {
 
-// What a stream of a GPU can record and wait for: an event of CUDA's own, or one that processes share
+// An event that a stream of a GPU can record and wait for: one of CUDA's own, or one that processes share
 // (comm/cuda/cuda_shared_event.hpp).
 class CudaRecordable : public Event {
  public:
-  // Enqueue to a stream of this device, which is current. Not thread-safe against each other.
+  // Both enqueue to a stream of this device, which must be current. Not thread-safe against each other.
   virtual cudaError_t record_on(cudaStream_t stream, int device) = 0;
   virtual cudaError_t wait_on(cudaStream_t stream) const = 0;
 
-  // Where processes share the event. At the end that records: how often it has been, which goes to the other end with the news
-  // of the record. At the end that waits: the record that wait_on(), query() and synchronize() speak of from now on.
+  // For events that processes share. recorded(): at the end that records, the number of records, which is sent to the
+  // other end with each record's message. expect(): at the end that waits, the record that wait_on(), query() and
+  // synchronize() refer to from now on.
   virtual std::uint32_t recorded() const noexcept { return 0; }
   virtual void expect(std::uint32_t record) noexcept { static_cast<void>(record); }
 };
@@ -39,8 +40,8 @@ class CudaEvent : public CudaRecordable {
   cudaEvent_t native() const noexcept { return event_; }
 
  private:
-  // Only streams of an event's own device can record it. A slot's event belongs to the receiver until the sender, on another
-  // device, first records it. The device must be current.
+  // Only streams of an event's own device can record it. A slot's event belongs to the receiver until the sender, on
+  // another device, first records it. The device must be current.
   void move_to(int device);
 
   int device_;

@@ -8,7 +8,7 @@
 namespace pipetrain {
 namespace {
 
-// The count lies in locked memory of the host, which a GPU's streams can wait for by themselves.
+// The count is in locked host memory, which a GPU's streams can wait for by themselves.
 class CudaHostGate final : public HostGate {
  public:
   explicit CudaHostGate(Device& device)

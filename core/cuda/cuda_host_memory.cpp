@@ -16,7 +16,7 @@
 namespace pipetrain {
 namespace {
 
-// Below it the driver allocates.
+// The driver allocates smaller blocks.
 constexpr std::size_t large = std::size_t{1} << 28;
 
 [[noreturn]] void too_little(std::size_t bytes, const std::string& what) {
@@ -26,22 +26,23 @@ constexpr std::size_t large = std::size_t{1} << 28;
 
 void check(cudaError_t status, std::size_t bytes, const std::string& what, int device) {
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // not sticky: clears it
+    cudaGetLastError();  // clears the error, which is not sticky
     too_little(bytes, what);
   }
   cuda_check(status, "allocating " + gib(bytes) + " of host memory for " + what, device);
 }
 
-// Anonymous pages, not yet there.
+// Maps anonymous pages, which are not in memory yet.
 Buffer map_pages(std::size_t bytes, const std::string& what) {
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) too_little(bytes, what);
   return Buffer(data, bytes, [bytes](void* memory) { munmap(memory, bytes); });
 }
 
-// The kernel zeroes each page at its first write: one thread does 2 GB/s of small ones, as the driver would under its lock.
+// The kernel zeroes each page at its first write: one thread does 2 GB/s of small pages, and so would the driver under
+// its lock.
 void make_pages(Buffer& memory) {
-  madvise(memory.data(), memory.bytes(), MADV_HUGEPAGE);  // faster to make and to lock; not every kernel has them
+  madvise(memory.data(), memory.bytes(), MADV_HUGEPAGE);  // makes pages faster to create and to lock; not every kernel has them
   constexpr std::size_t piece = std::size_t{1} << 26, page = 4096;
   const unsigned threads = std::max(1U, std::thread::hardware_concurrency() / static_cast<unsigned>(cuda_device_count()));
   auto* const begin = static_cast<char*>(memory.data());

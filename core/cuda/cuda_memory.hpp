@@ -1,4 +1,4 @@
-// What this process holds of a GPU's memory. For core/'s CUDA files and comm/.
+// The memory of a GPU that this process has allocated. For core/'s CUDA files and comm/.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@ struct DeviceMemory {
   std::size_t bytes = 0;
 };
 
-// What Device::allocate has given of this GPU, on any Device of it, and was not freed yet; by address. Thread-safe.
+// Returns all live allocations of Device::allocate on this GPU, through any Device object, sorted by address. Thread-safe.
 std::vector<DeviceMemory> allocated_memory(int device);
 
-// "1.50 GiB", for messages.
+// Returns "1.50 GiB", for messages.
 std::string gib(std::size_t bytes);
 
 }  // namespace pipetrain

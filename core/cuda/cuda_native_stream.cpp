@@ -5,7 +5,7 @@
 namespace pipetrain {
 namespace {
 
-// The other library's current device stays as it was.
+// Leaves the other library's current device unchanged.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device) {

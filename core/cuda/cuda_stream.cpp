@@ -10,7 +10,7 @@ namespace pipetrain {
 
 namespace {
 
-// In a host callback the driver must not be called.
+// A host callback must not call the driver.
 thread_local bool in_callback = false;
 
 cudaEvent_t make_native_event(int device, bool timing) {
@@ -27,7 +27,7 @@ CudaEvent::CudaEvent(int device, bool timing) : device_(device), timing_(timing)
 void CudaEvent::move_to(int device) {
   if (device == device_) return;
   const cudaEvent_t moved = make_native_event(device, timing_);
-  cudaEventDestroy(event_);  // the driver keeps what others still wait for
+  cudaEventDestroy(event_);  // the driver keeps it as long as others wait for it
   event_ = moved;
   device_ = device;
 }
@@ -43,12 +43,12 @@ cudaError_t CudaEvent::record_on(cudaStream_t stream, int device) {
 
 cudaError_t CudaEvent::wait_on(cudaStream_t stream) const { return cudaStreamWaitEvent(stream, event_, 0); }
 
-// Any status but "not ready" ends the waiting: after a fault of the device no event will ever complete.
+// Any status but "not ready" ends the waiting: after a fault of the device no event ever completes.
 bool CudaEvent::query() const {
   if (refused_) return true;
   const cudaError_t status = cudaEventQuery(event_);
   if (status != cudaErrorNotReady) return true;
-  cudaGetLastError();  // "not ready" is no failure for who looks at the last error next
+  cudaGetLastError();  // clears "not ready", so that the next caller does not take it for a failure
   return false;
 }
 
@@ -63,11 +63,11 @@ CudaStream::CudaStream(Device& device, const std::string& name) : device_(device
 
 CudaStream::~CudaStream() {
   cudaSetDevice(index_);
-  cudaStreamSynchronize(stream_);  // host callbacks may still refer to what dies next
+  cudaStreamSynchronize(stream_);  // host callbacks may still refer to the members
   cudaStreamDestroy(stream_);
 }
 
-// The driver and, after a fault, the thread that notices it may both want to make the call: the first one does.
+// The driver and, after a fault, the thread that notices it may both want to make the call: only the first one does.
 struct CudaStream::Callback {
   CudaStream* stream;
   std::function<void()> function;
@@ -104,7 +104,7 @@ void CudaStream::end(cudaError_t status, const char* what) {
   if (status != cudaSuccess) notice(status, what);
 }
 
-// Enqueues records and callbacks after a failure as well: work that already runs on the device comes before them.
+// Records and callbacks are enqueued after a failure as well: work that already runs on the device comes before them.
 void CudaStream::record(Event& event) {
   begin();
   end(static_cast<CudaRecordable&>(event).record_on(stream_, index_), "recording an event");
@@ -123,11 +123,11 @@ void CudaStream::host_callback(std::function<void()> function) {
     const std::lock_guard lock(mutex_);
     callbacks_.push_back(callback);
   }
-  // Not cudaLaunchHostFunc, which never calls after a fault.
+  // cudaLaunchHostFunc does not call after a fault.
   const auto trampoline = [](cudaStream_t, cudaError_t status, void* data) {
     const std::unique_ptr<std::shared_ptr<Callback>> owned(static_cast<std::shared_ptr<Callback>*>(data));
     Callback& own = **owned;
-    if (own.called) return;  // and the stream may be gone
+    if (own.called) return;  // the stream may be gone
     own.stream->notice(status, "enqueued work");
     {
       const std::lock_guard lock(own.stream->mutex_);
@@ -142,7 +142,7 @@ void CudaStream::host_callback(std::function<void()> function) {
   auto owned = std::make_unique<std::shared_ptr<Callback>>(callback);
   const cudaError_t status = cudaStreamAddCallback(stream_, trampoline, owned.get(), 0);
   if (status == cudaSuccess) {
-    owned.release();  // the trampoline's now
+    owned.release();  // the trampoline owns it now
   } else {
     notice(status, "enqueueing a host callback");
   }

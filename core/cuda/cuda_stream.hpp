@@ -1,5 +1,4 @@
-// The CUDA stream behind a Stream, and how CUDA's errors become ours. For the backends under cuda/ and in comm/; nobody else
-// needs this header.
+// The CUDA stream of a Stream, and the conversion of CUDA's errors. Only for the backends under cuda/ and in comm/.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +13,7 @@
 
 namespace pipetrain {
 
-// Throws Error when `status` is not success: what failed, on which device, CUDA's own words.
+// Throws Error when `status` is not success, with the failed action, the device and CUDA's error text.
 void cuda_check(cudaError_t status, const std::string& what, int device);
 
 class CudaStream : public Stream {
@@ -25,9 +24,9 @@ class CudaStream : public Stream {
   cudaStream_t native() const noexcept { return stream_; }
   int device_index() const noexcept { return index_; }
 
-  // Makes the stream's device current in this host thread and returns whether work may be enqueued: not after a failure.
+  // Makes the stream's device current in this host thread. Returns true when work may be enqueued: not after a failure.
   bool begin();
-  // After enqueueing: a status that is not success, or a failed launch, becomes the sticky failure.
+  // Call it after enqueueing: a status that is not success, or a failed launch, becomes the sticky failure.
   void end(cudaError_t status, const char* what);
   void end(const char* what) { end(cudaGetLastError(), what); }
 
@@ -38,7 +37,7 @@ class CudaStream : public Stream {
   void copy(void* target, const void* source, std::size_t bytes) override;
   void zero(const Tensor& tensor) override;
   void synchronize() override;
-  // Asks the driver too, so that it sees a kernel's fault even where nothing was enqueued since. Not in a host callback.
+  // Also asks the driver, so that it finds a kernel's fault even where nothing was enqueued since. Not in a host callback.
   std::exception_ptr failure() const override;
   // Work that is already enqueued on the device still runs: only later calls are skipped.
   void fail(std::exception_ptr cause) override;
@@ -55,7 +54,7 @@ class CudaStream : public Stream {
   mutable std::atomic<bool> failed_{false};
   mutable std::deque<std::shared_ptr<Callback>> callbacks_;  // not called yet, in order
 
-  // Keeps the first failure. A device that failed makes no callbacks any more, so this calls those that were enqueued.
+  // Keeps the first failure. A failed device makes no callbacks any more, so this runs those that were enqueued.
   void notice(cudaError_t status, const char* what) const;
 };
 

@@ -19,7 +19,7 @@
 namespace pipetrain {
 namespace {
 
-// By address, of all GPUs: every address means one of them. Buffers may outlive the Device that they are from.
+// Sorted by address, of all GPUs: an address belongs to one of them. Buffers may outlive their Device.
 class Allocations {
  public:
   static Allocations& of_process() {
@@ -51,8 +51,8 @@ class Allocations {
   std::map<char*, Allocation> held_;
 };
 
-// Lets every pair of devices in use reach each other's memory directly, where the links allow it: without it peer copies go
-// through the host.
+// Lets every pair of devices in use access each other's memory directly, where the links allow it: otherwise peer
+// copies go through the host.
 void enable_peer_access(int index) {
   static std::mutex mutex;
   static std::vector<int> opened;
@@ -68,7 +68,7 @@ void enable_peer_access(int index) {
       cuda_check(cudaSetDevice(from), "choosing the device", from);
       const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
       if (status == cudaErrorPeerAccessAlreadyEnabled) {
-        cudaGetLastError();  // clears it
+        cudaGetLastError();  // clears the error
       } else {
         cuda_check(status, "enabling peer access to cuda:" + std::to_string(to), from);
       }
@@ -81,8 +81,8 @@ void enable_peer_access(int index) {
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
-    // Read when the context is created. By default a GPU has eight queues, and streams that share one wait for each other: for
-    // ever, when one's kernel waits for another GPU and what that GPU waits for is behind it.
+    // Read when the context is created. By default a GPU has eight queues, and streams that share one wait for each
+    // other: for ever, when the kernel of one waits for another GPU that waits for work behind it.
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     cuda_check(cudaSetDevice(index), "choosing the device", index);
     cuda_check(cudaFree(nullptr), "creating the context", index);
@@ -104,7 +104,7 @@ class CudaDevice : public Device {
     cuda_check(cudaSetDevice(index_), "choosing the device", index_);
     const cudaError_t status = cudaMalloc(&data, bytes);  // aligned to at least 256 bytes
     if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // not sticky: clears it
+      cudaGetLastError();  // clears the error, which is not sticky
       const MemoryInfo info = memory();
       throw Error(ErrorKind::out_of_memory, to_string(id()) + " has too little memory for " + what + ": " + gib(bytes) +
                                                 " asked for, " + gib(info.free) + " of " + gib(info.total) + " free");
@@ -114,7 +114,7 @@ class CudaDevice : public Device {
     return Buffer(data, bytes, [index = index_](void* memory) {
       Allocations::of_process().remove(memory);
       cudaSetDevice(index);
-      cudaFree(memory);  // fails only after the device was lost, and then there is nothing to give back
+      cudaFree(memory);  // fails only after the device was lost, when nothing can be freed
     });
   }
 
@@ -131,17 +131,16 @@ class CudaDevice : public Device {
     float milliseconds = 0;
     const cudaError_t status = cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(begin).native(),
                                                     static_cast<const CudaEvent&>(end).native());
-    if (status != cudaSuccess) cudaGetLastError();  // no failure for who looks at the last error next
+    if (status != cudaSuccess) cudaGetLastError();  // clears the error, so that the next caller does not take it for its own
     cuda_check(status, "reading the time between two events", index_);
     return 1e-3 * milliseconds;
   }
 
   void align_clock(Stream& idle) override {
-    // Short steps need it in some only: the clocks drift apart by some microseconds a second.
+    // Short steps need it only now and then: the clocks drift apart by some microseconds a second.
     if (aligned_ && std::chrono::steady_clock::now() - origin_time_ < std::chrono::seconds(1)) return;
     if (!origin_) origin_ = make_timing_event();
-    // The event completes somewhere between two looks at the host's clock. A thread that lost its processor in between tries
-    // again.
+    // The event completes between two readings of the host's clock. A thread that lost its processor in between tries again.
     for (int tries = 0; tries < 4; ++tries) {
       const auto before = std::chrono::steady_clock::now();
       idle.record(*origin_);
@@ -163,7 +162,7 @@ class CudaDevice : public Device {
   int index_;
   std::unique_ptr<Event> origin_;  // completed at origin_time_
   std::chrono::steady_clock::time_point origin_time_;
-  bool aligned_ = false;  // that closely
+  bool aligned_ = false;  // origin_time_ is that precise
 };
 
 }  // namespace

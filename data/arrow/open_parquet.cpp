@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program, where it is installed, where it was built.
+// Looks next to the program, in the installation folder, and in the build folder.
 std::vector<fs::path> places_of_module() {
   std::error_code ignored;
   const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path(), name = PIPETRAIN_PARQUET_MODULE_NAME;
@@ -24,7 +24,7 @@ std::vector<fs::path> places_of_module() {
           fs::path(PIPETRAIN_PARQUET_BUILT) / name};
 }
 
-// It must see its own libraries before those of the program. The sanitizers do not have that.
+// The module must find its own libraries before those of the program. The sanitizers do not support that.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int own_first = 0;
 #else
@@ -53,7 +53,7 @@ const ParquetModule& module() {
   return once;
 }
 
-// Checks what Arrow might take for granted.
+// Checks properties that Arrow might rely on unchecked.
 void check_ends(const MappedFile& file) {
   const std::string_view bytes = file.bytes();
   const auto fail = [&](const std::string& why) {
@@ -70,7 +70,7 @@ void check_ends(const MappedFile& file) {
     fail(fmt::format("has a footer of {} bytes in a file of {}; the file is damaged", footer, bytes.size()));
 }
 
-// As RowReader takes the key of that name.
+// Maps a name to a column as RowReader maps a key.
 ParquetColumn parquet_column_of(std::string_view name, const std::vector<std::string>& text_keys) {
   if (std::find(text_keys.begin(), text_keys.end(), name) != text_keys.end()) return ParquetColumn::texts;
   if (name == "prompt" || name == "response") return ParquetColumn::answers;
@@ -83,11 +83,11 @@ ParquetColumn parquet_column_of(std::string_view name, const std::vector<std::st
   return meaning == KeyMeaning::unknown ? ParquetColumn::named : ParquetColumn::glanced;
 }
 
-// What the module asks and tells while it reads.
+// The context of the callbacks with which the module asks and reports while it reads.
 struct Unpacking {
   const std::vector<std::string>& text_keys;
   UnnamedFile out;
-  std::exception_ptr failure;  // of writing
+  std::exception_ptr failure;  // thrown while writing
   std::int64_t row = 0;
   std::string why;
 
@@ -109,7 +109,7 @@ struct Unpacking {
     constexpr std::size_t most = 400;
     self.row = row;
     self.why = std::string(why).substr(0, most);
-    for (char& c : self.why)  // names of columns are the file's
+    for (char& c : self.why)  // names of columns come from the file
       if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
   }
 };

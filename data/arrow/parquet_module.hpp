@@ -1,6 +1,6 @@
-// The library that reads Parquet files by Apache Arrow, which the program loads when it needs it. Nothing of C++ crosses over:
-// Arrow's libraries bring other versions of libraries that we use (simdjson), and neither may take functions of the other.
-// Internal to data/.
+// The interface of the library that reads Parquet files by Apache Arrow. The program loads the library when it needs
+// it. The interface is plain C, because Arrow's libraries bring other versions of libraries that this program uses
+// (simdjson), and neither side may call functions of the other's version. Internal to data/.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace pipetrain {
 
-// What is wanted of a column.
+// Says how much of a column is read.
 enum class ParquetColumn {
   unread,    // nothing
-  named,     // only that it is there: in the first row
-  glanced,   // null, empty, a number or a truth; of all else only that it is there
-  texts,     // strings, of the text keys
-  answers,   // strings, of prompt and response
+  named,     // its name, in the first row
+  glanced,   // null, empty, a number or a truth; of other values only that they exist
+  texts,     // strings, for the text keys
+  answers,   // strings, for prompt and response
   classes,   // integers
   ids,       // lists of integers
   masks,     // lists of integers or truths
@@ -22,23 +22,23 @@ enum class ParquetColumn {
 };
 
 struct ParquetReading {
-  const char* bytes;  // of the file, from its first on
+  const char* bytes;  // the file, from its first byte on
   std::size_t size;
-  const char* text_key;  // one of the texts' columns, for errors
-  bool texts_alone;      // of columns that are not of the text keys and not of the wanted type, only that they are there
-  std::int64_t rows;     // the first ones
-  void* context;         // for the functions, which throw nothing:
+  const char* text_key;  // the name of one of the text columns, for errors
+  bool texts_alone;      // columns that are not text keys and have another type than expected are only named
+  std::int64_t rows;     // only the first rows are read
+  void* context;         // passed to the functions, which must not throw:
   ParquetColumn (*column)(void* context, const char* name);
-  bool (*write)(void* context, const char* data, std::size_t size);  // JSON lines; false: stop
-  void (*refuse)(void* context, std::int64_t row, const char* why);  // once, and no more is read; row 0: the file
+  bool (*write)(void* context, const char* data, std::size_t size);  // writes JSON lines; false: stop
+  void (*refuse)(void* context, std::int64_t row, const char* why);  // called once, before reading stops; row 0: the file
 };
 
 struct ParquetModule {
   void (*read)(const ParquetReading& reading);
-  const char* version;  // of Arrow
+  const char* version;  // Arrow's version
 };
 
-// The one function of the library, by this name.
+// The only function of the library, found by this name.
 extern "C" __attribute__((visibility("default"))) const ParquetModule* pipetrain_parquet_module();
 inline constexpr const char* parquet_module_function = "pipetrain_parquet_module";
 

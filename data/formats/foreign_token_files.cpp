@@ -24,7 +24,7 @@ Number number_at(std::string_view bytes, std::uint64_t offset) {
   return number;
 }
 
-// That an index is empty does not say enough: the message adds what belongs in it.
+// Adds to the message about an empty index what belongs in it.
 const fs::path& full_index(const fs::path& path) {
   std::error_code ignored;
   if (fs::file_size(path, ignored) == 0)
@@ -34,8 +34,8 @@ const fs::path& full_index(const fs::path& path) {
 
 fs::path with_extension(fs::path path, const char* extension) { return path.replace_extension(extension); }
 
-// NAME.idx: "MMIDIDX" and two zeros, u64 version 1, u8 type, u64 sequences, u64 documents, i32 lengths of sequences, i64 where
-// in the .bin each begins, i64 by which sequence each document begins.
+// NAME.idx: "MMIDIDX" and two zeros, u64 version 1, u8 type, u64 sequences, u64 documents, i32 lengths of the
+// sequences, i64 offsets of the sequences in the .bin, i64 index of each document's first sequence.
 class MegatronIndex {
  public:
   explicit MegatronIndex(const fs::path& path) : file_(full_index(path)), bytes_(file_.bytes()) {
@@ -62,7 +62,7 @@ class MegatronIndex {
                                             bytes_.size(), sequences_, documents_));
   }
 
-  // How many ids the .bin holds: sequences lie in it one behind the other.
+  // Returns how many ids the .bin holds; its sequences are contiguous.
   std::int64_t count() {
     std::int64_t& count = count_ = 0;
     for (std::uint64_t i = 0; i < sequences_; ++i) {
@@ -81,7 +81,8 @@ class MegatronIndex {
   int width() const { return width_; }
 
   std::int64_t documents() const { return static_cast<std::int64_t>(documents_); }
-  // Where a document ends, counted in ids: where the next one begins. Negative where the index has no such sequence.
+  // Returns the end of a document, counted in ids, which is the beginning of the next one. Negative if the index has no
+  // such sequence.
   std::int64_t end_of_document(std::int64_t document) const {
     const std::uint64_t next = static_cast<std::uint64_t>(document) + 1;
     if (next >= documents_) return count_;

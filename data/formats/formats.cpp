@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Megatron-LM's where an index is beside it, else llm.c's.
+// Reads a file with an index next to it as Megatron-LM's, any other as llm.c's.
 std::unique_ptr<TokenStream> open_bin(const fs::path& path, std::int64_t vocabulary) {
   std::error_code ignored;
   const bool has_index = fs::exists(fs::path(path).replace_extension(".idx"), ignored);
@@ -41,7 +41,7 @@ std::vector<fs::path> files_of(const fs::path& path, const char* setting) {
     fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
   }
   std::vector<fs::path> files;
-  std::error_code ignored;  // what an entry is that leads nowhere, shows when it is opened
+  std::error_code ignored;  // a dangling entry is reported when it is opened
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
     if (format_of(entry->path()) != nullptr && !entry->is_directory(ignored)) files.push_back(entry->path());
   if (error) fail(fmt::format("the folder cannot be read ({}); {}", error.message(), remedy_of_read_failure(error.value())));

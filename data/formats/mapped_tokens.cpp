@@ -32,7 +32,8 @@ class MappedTokens : public TokenStream {
   void read(std::int64_t first, std::span<std::int32_t> tokens) const override {
     const char* from = file_->bytes().data() + range_.begin + static_cast<std::size_t>(first * range_.width);
     range_.width == 2 ? copy_ids<std::uint16_t>(from, tokens) : copy_ids<std::uint32_t>(from, tokens);
-    // One pass without branches: an id that is too large for 31 bits is negative, and as unsigned above every vocabulary.
+    // One pass without branches: an id above 31 bits is negative as a signed number, and above every vocabulary as an
+    // unsigned one.
     std::uint32_t largest = 0;
     for (const std::int32_t id : tokens) largest = std::max(largest, static_cast<std::uint32_t>(id));
     if (largest >= vocabulary_) fail(first, tokens);
@@ -56,7 +57,7 @@ class MappedTokens : public TokenStream {
   }
 
   void add_document_begins(std::int64_t first, std::int64_t last, std::vector<std::int64_t>& begins) const override {
-    std::int64_t low = 0, high = ends_.count;  // the first document that ends behind `first`
+    std::int64_t low = 0, high = ends_.count;  // the first document that ends after `first`
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
       ends_.end(middle) > first ? high = middle : low = middle + 1;

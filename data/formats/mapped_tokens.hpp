@@ -1,4 +1,4 @@
-// Token ids read where they lie in a file. Internal to data/.
+// Reads token ids in place from a mapped file. Internal to data/.
 #pragma once
 
 #include <functional>
@@ -9,24 +9,24 @@
 
 namespace pipetrain {
 
-// Where the ids lie in a file: little-endian unsigned integers.
+// The location of the ids in a file: little-endian unsigned integers.
 struct TokenRange {
-  std::size_t begin = 0;   // in bytes
-  std::int64_t count = 0;  // of ids, at least 1
-  int width = 2;           // bytes of each, 2 or 4
+  std::size_t begin = 0;   // offset in bytes
+  std::int64_t count = 0;  // number of ids, at least 1
+  int width = 2;           // bytes of an id, 2 or 4
 };
 
-// Where the documents of such a file end, counted in ids; unknown without `end`.
+// The ends of the file's documents, counted in ids; unknown if `end` is empty.
 struct DocumentEnds {
   std::int64_t count = 0;
   std::function<std::int64_t(std::int64_t document)> end;  // thread-safe
 };
 
-// Files of more bytes than this are not read as a whole before they are used.
+// Larger files are not read as a whole before they are used.
 inline constexpr std::size_t most_bytes_checked_at_once = std::size_t{1} << 30;
 
-// The range must lie in the file. Every id is checked to be below the vocabulary: here, or in a file of more than
-// most_bytes_checked_at_once whenever it is read. Throws Error(input) that names the file and the id's place.
+// The range must lie in the file. Every id is checked to be below the vocabulary: here, or, in a file of more than
+// most_bytes_checked_at_once, whenever it is read. Throws Error(input) that names the file and the id's position.
 std::unique_ptr<TokenStream> tokens_in_file(std::unique_ptr<MappedFile> file, const TokenRange& range, std::int64_t vocabulary,
                                             DocumentEnds ends = {});
 

@@ -66,7 +66,7 @@ Header read_header(const MappedFile& file) {
 
 TokenFileWriter::TokenFileWriter(std::ostream& out, const About& about)
     : out_(out), about_(about), width_(about.vocabulary <= 65536 ? 2 : 4) {
-  const Header empty;  // a file that is not finished has no magic
+  const Header empty;  // an unfinished file has no magic number
   out_.write(reinterpret_cast<const char*>(&empty), sizeof empty);
 }
 

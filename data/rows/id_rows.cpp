@@ -16,7 +16,7 @@ class IdRows : public RowTable {
     Checked checked;
     file_.each_row(0, file_.size(), [&](std::int64_t row) { add(row, checked); });
     content_ = checked.content.value();
-    unread_ = nullptr;  // told of every row
+    unread_ = nullptr;  // every row has been reported
     file_.expect_random_reads();
   }
 
@@ -37,7 +37,7 @@ class IdRows : public RowTable {
     std::int64_t offset;
     std::int32_t tokens, counted;
   };
-  // What is kept while the rows are checked.
+  // The facts that checking the rows collects.
   struct Checked {
     std::vector<std::int32_t> ids, labels;
     Checksum content;
@@ -50,7 +50,7 @@ class IdRows : public RowTable {
     checked.ids.resize(static_cast<std::size_t>(tokens));
     checked.labels.resize(checked.ids.size());
     const bool is_labelled = read_row(row, checked.ids, checked.labels);
-    // A file of rows of one length, without labels, has the sum that it had before there were others.
+    // A file of rows of one length, without labels, must keep the checksum that it had before other rows were supported.
     if (is_labelled || (!rows_.empty() && tokens != rows_.front().tokens))
       checked.content.add(static_cast<std::uint64_t>(tokens));
     checked.content.add(checked.ids.data(), checked.ids.size() * sizeof checked.ids[0]);
@@ -61,7 +61,8 @@ class IdRows : public RowTable {
     rows_.push_back({row, static_cast<std::int32_t>(tokens), static_cast<std::int32_t>(counted)});
   }
 
-  // Of a row that is right but for its ids, which are read only where there is room for them. Padding is no part of it.
+  // Returns the length of a row that is right except possibly for its ids, which are read only if there is room for
+  // them. Padding does not count.
   std::int64_t length_of(std::int64_t row) const {
     const Row fields = file_.parse(row, wanted({}, {}), RowForm::ids);
     const std::string why = limits_.wrong_length(fields.kept, "input_ids");
@@ -69,7 +70,7 @@ class IdRows : public RowTable {
     return fields.kept;
   }
 
-  // Whether the row says itself what counts.
+  // Returns true if the row itself says which tokens count.
   bool read_row(std::int64_t row, std::vector<std::int32_t>& ids, std::vector<std::int32_t>& labels) const {
     const Row fields = file_.parse(row, wanted(ids, labels), RowForm::ids);
     if (fields.kept != std::ssize(ids))
@@ -93,7 +94,7 @@ class IdRows : public RowTable {
 
   JsonlFile file_;
   RowLimits limits_;
-  UnreadKeys* unread_;  // null once all rows were checked
+  UnreadKeys* unread_;  // null once all rows have been checked
   std::vector<Place> rows_;
   std::uint64_t content_ = 0;
 };

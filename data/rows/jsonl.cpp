@@ -29,7 +29,7 @@ class JsonlText : public TokenStream {
     });
     if (joints_.empty())
       throw Error(ErrorKind::input, fmt::format("{}: the text of every row is empty; give rows with text", path.string()));
-    wanted_.unread = nullptr;  // told of every row
+    wanted_.unread = nullptr;  // every row has been reported
     file_.expect_random_reads();
   }
 

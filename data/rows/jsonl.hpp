@@ -9,7 +9,7 @@
 
 namespace pipetrain {
 
-// What the first row of a file says of it.
+// The properties of a file that its first row shows.
 struct JsonlKind {
   RowForm form = RowForm::text;
   bool has_label = false;
@@ -18,8 +18,8 @@ struct JsonlKind {
 // Throws Error(input) as the readers of rows do.
 JsonlKind peek_jsonl(const std::filesystem::path& path, const RowWanted& wanted);
 
-// Rows {"text"}: one document of UTF-8 bytes each, several texts of a row with a newline between; rows with an empty text are
-// passed over. Every row is checked here.
+// Rows {"text"}: each is one document of UTF-8 bytes, with a newline between several texts of a row; rows with an empty
+// text are skipped. Every row is checked here.
 std::unique_ptr<TokenStream> open_jsonl_text(const std::filesystem::path& path, const RowWanted& wanted,
                                              std::int64_t vocabulary);
 

@@ -1,4 +1,4 @@
-// Lines of a file, each one JSON object; of a Parquet file, its rows as such lines. Internal to data/.
+// The lines of a file, each one JSON object; for a Parquet file, its rows as such lines. Internal to data/.
 #pragma once
 
 #include <filesystem>
@@ -13,18 +13,18 @@
 
 namespace pipetrain {
 
-// A row is named by the offset of its first byte; lines of white space are no rows. Thread-safe. What is wrong with a row is
-// Error(input) that names file and line.
+// A row is identified by the offset of its first byte; lines of white space are not rows. Thread-safe. A wrong row
+// gives an Error(input) that names file and line.
 class JsonlFile {
  public:
-  // Of a Parquet file only the columns that a row can have are read, among them those of the text keys, and the first rows.
+  // Reads of a Parquet file only the columns that a row can have, including those of the text keys, and only the first rows.
   explicit JsonlFile(const std::filesystem::path& path, const RowWanted& wanted = {},
                      std::int64_t parquet_rows = all_parquet_rows);
 
   std::int64_t size() const { return static_cast<std::int64_t>(file_.bytes().size()); }
   const std::filesystem::path& path() const { return file_.path(); }
 
-  // The offset of the first row at or after `offset`, or -1.
+  // Returns the offset of the first row at or after `offset`, or -1.
   std::int64_t next_row(std::int64_t offset) const;
   std::int64_t end_of_row(std::int64_t row) const;
   // Calls take(row) for the offset of each row from `begin` to before `end`.
@@ -32,7 +32,7 @@ class JsonlFile {
 
   // Valid until this thread parses its next row.
   Row parse(std::int64_t row, const RowWanted& wanted) const;
-  // The same, where all rows of the file must be of this form.
+  // Like the above, for files whose rows must all have this form.
   Row parse(std::int64_t row, const RowWanted& wanted, RowForm form) const;
 
   [[noreturn]] void fail(std::int64_t row, const std::string& why) const;

@@ -112,8 +112,8 @@ ValueKind value_kind_of(const Json& value) {
   return is_one ? ValueKind::one : ValueKind::other;
 }
 
-// The same from a stream, of which no more is kept than the row's texts. Depth 0 is the row, 1 its members, 2 those of a list,
-// 3 those of a message.
+// Parses a row from a stream, and keeps no more of it than its texts. Depth 0 is the row, 1 its members, 2 those of a
+// list, 3 those of a message.
 class RowEvents : public JsonEvents {
  public:
   RowEvents(RowReader& reader, std::deque<std::string>& kept) : reader_(reader), kept_(kept) {}
@@ -187,7 +187,7 @@ class RowEvents : public JsonEvents {
   Field field_ = Field::other;
   RowReader::MessageField message_field_ = RowReader::MessageField::role;
   int depth_ = 0;
-  bool is_empty_ = false;  // what was opened last, so far
+  bool is_empty_ = false;  // whether the list or object opened last is empty so far
 };
 
 void parse_stream(std::string_view row, RowReader& reader) {

@@ -1,4 +1,4 @@
-// Parquet files in a build without Apache Arrow.
+// Refuses Parquet files in a build without Apache Arrow.
 #include <fmt/format.h>
 
 #include "core/error.hpp"

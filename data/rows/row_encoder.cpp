@@ -49,7 +49,7 @@ void RowEncoder::check_around() const {
                               tokenizer_.piece(id), id, largest_ + 1));
 }
 
-// The files beside a tokenizer may name tokens that the model was not made for; most texts have none of them.
+// The files next to a tokenizer may name tokens that the model has no ids for; most texts contain none of them.
 void RowEncoder::check_ids(std::span<const std::int32_t> ids) const {
   if (tokenizer_.vocabulary() <= largest_ + 1) return;
   const auto wrong = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id > largest_; });
@@ -109,7 +109,7 @@ void RowEncoder::add_built_in(const Row& row, const std::string& name, Tokenized
   try {
     parts = render_chat(name, messages, false);
   } catch (const Error& error) {
-    if (error.setting() != nullptr) throw;  // not the row's fault
+    if (error.setting() != nullptr) throw;  // the row is not at fault
     throw RowFault{error.what()};
   }
   documents.ids.insert(documents.ids.end(), front_.begin(), front_.end());
@@ -125,7 +125,7 @@ void RowEncoder::add_built_in(const Row& row, const std::string& name, Tokenized
     turn = {"", "", chat_markers(name).back()};
   }
   if (turn.behind.empty()) throw RowFault{no_answer};
-  finish(&row, documents);  // what comes behind the last answer is nothing to learn
+  finish(&row, documents);  // the tokens after the last answer are not counted
 }
 
 void RowEncoder::add_rendered(const Row& row, const ChatProgram& program, TokenizedDocuments& documents) {
@@ -182,7 +182,7 @@ void RowEncoder::add_turn(const Turn& turn, TokenizedDocuments& documents) {
   documents.counted.resize(documents.ids.size(), true);
 }
 
-// Some tokenizers put a space in front of what begins a text, and not behind a special token.
+// Some tokenizers put a space in front of a text's beginning, but not after a special token.
 void RowEncoder::encode_behind(const std::string& before, const std::string& text, std::vector<std::int32_t>& ids) {
   if (before.empty()) return encoder_->encode(text, SpecialTokens::leave_out, ids);
   before_.clear();
@@ -195,7 +195,7 @@ void RowEncoder::encode_behind(const std::string& before, const std::string& tex
     ids.erase(first, own);
     return;
   }
-  ids.resize(begin);  // both run into each other
+  ids.resize(begin);  // the two texts share a token
   encoder_->encode(text, SpecialTokens::leave_out, ids);
 }
 

@@ -1,4 +1,4 @@
-// Rows of texts to token ids, and which of them a model is to learn to say. Internal to data/.
+// Encodes rows of texts to token ids, and marks the ids that a model learns to produce. Internal to data/.
 #pragma once
 
 #include <memory>
@@ -13,21 +13,21 @@
 
 namespace pipetrain {
 
-// Not thread-safe: one for each thread.
+// Not thread-safe: use one for each thread.
 class RowEncoder {
  public:
-  // Throws Error(input) where the tokenizer names no token that ends a text, which stands behind every document, or where the
-  // model has no id for a token that stands around texts.
+  // Throws Error(input) if the tokenizer names no token that ends a text, which follows every document, or if the model
+  // has no id for a token that surrounds texts.
   explicit RowEncoder(const TextReading& reading);
 
   // Appends the row as one document, with the special tokens that the tokenizer puts around a text:
-  // - a text, or several one behind the other, all of it counted, and the token that ends a text; with a class, without it;
-  // - a prompt, and the response with the token that ends a text, which alone count;
-  // - messages in their template, the answers of which count. The ids of a template that is interpreted are those of its whole
-  //   text, up to the last answer's end, without what the tokenizer puts around other texts.
+  // - one or more texts, joined and all counted, and the token that ends a text; rows with a class lack that token;
+  // - a prompt, and the response with the token that ends a text; only the latter two count;
+  // - messages in their template; only the answers count. A template that is interpreted gives the ids of its whole text up to
+  //   the end of the last answer, without the special tokens that the tokenizer puts around other texts.
   // Throws RowFault for a row that is wrong, has no answer, or has a token for which the model has no id.
   void add(const Row& row, TokenizedDocuments& documents);
-  // A document of its own, all of it counted. Throws RowFault for such a token.
+  // Appends a document of its own, all of it counted. Throws RowFault for a token without an id.
   void add(std::string_view text, TokenizedDocuments& documents);
 
  private:
@@ -35,13 +35,14 @@ class RowEncoder {
   void add_messages(const Row& row, TokenizedDocuments& documents);
   void add_built_in(const Row& row, const std::string& name, TokenizedDocuments& documents);
   void add_rendered(const Row& row, const ChatProgram& program, TokenizedDocuments& documents);
-  // How many of the ids stand for the text before an offset. `straddles`: an id stands for what is on both sides of it.
+  // The number of ids that encode the text before an offset.
   struct IdBoundary {
     std::size_t ids = 0;
-    bool straddles = false;
+    bool straddles = false;  // the next id encodes text on both sides of the offset
   };
   IdBoundary boundary(std::string_view text, std::size_t offset, std::span<const std::int32_t> ids);
-  // A question, not counted, and the answer to it. Their ids are those of both as one text, behind the end of another answer.
+  // A question, not counted, and the answer to it. Their ids are those of both as one text that follows the end of
+  // another answer.
   struct Turn {
     std::string question, answer, behind = {};
   };
@@ -56,11 +57,11 @@ class RowEncoder {
   const Tokenizer& tokenizer_;
   std::unique_ptr<TextEncoder> encoder_;
   std::int32_t end_;
-  std::int64_t largest_;             // of the ids that the model has
-  std::vector<std::int32_t> front_;  // what the tokenizer puts in front of a text
+  std::int64_t largest_;             // the largest id that the model has
+  std::vector<std::int32_t> front_;  // the tokens that the tokenizer puts in front of a text
   std::string chat_template_, between_texts_;
   std::optional<ChatForm> chat_form_;
-  std::vector<std::int32_t> some_, before_;  // ids of a part
+  std::vector<std::int32_t> some_, before_;  // ids of a part of a text
 };
 
 }  // namespace pipetrain

@@ -11,7 +11,7 @@
 namespace pipetrain {
 namespace {
 
-// Of datasets on the Hugging Face hub: where texts were found, and what was measured of them.
+// Keys of datasets on the Hugging Face hub for the origin of texts and for measurements of them.
 constexpr const char* harmless_keys[] = {"__index_level_0__",
                                          "_id",
                                          "added",
@@ -106,7 +106,7 @@ struct KeyGroup {
   std::vector<const char*> keys;
 };
 
-// As Hugging Face's TRL, axolotl and LLaMA-Factory, and the formats of ShareGPT, Alpaca and OpenAI name them.
+// Grouped as Hugging Face's TRL, axolotl and LLaMA-Factory, and the formats of ShareGPT, Alpaca and OpenAI name them.
 const std::vector<KeyGroup>& key_groups() {
   static const std::vector<KeyGroup> groups = {
       {KeyMeaning::content,

@@ -1,4 +1,4 @@
-// What the keys of a row mean that hold neither its text nor its ids. Internal to data/.
+// The meaning of a row's keys that hold neither its text nor its ids. Internal to data/.
 #pragma once
 
 #include <mutex>
@@ -10,30 +10,30 @@ namespace pipetrain {
 
 enum class KeyMeaning {
   unknown,
-  harmless,  // where the row comes from, and what was measured of it
-  content,   // what else a model is to read or to say, or which of several answers is the right one
-  weight,    // how much the row or message counts; 1 is as if it were not there
+  harmless,  // the origin of the row, or a measurement of it
+  content,   // further input or output of the model, or which of several answers is the right one
+  weight,    // the weight of the row or message; 1 has no effect
 };
 
 struct KeyRule {
   KeyMeaning meaning = KeyMeaning::unknown;
-  const char* why = "";  // of content and weight: behind "... is not read: "
+  const char* why = "";  // for content and weight: completes "... is not read: "
 };
 KeyRule rule_of_key(std::string_view key);
 
-// Of a value that is not read, what decides whether it may be passed over. Null is as if the key were not there.
+// The properties of an unread value that decide whether it may be ignored. Null counts as an absent key.
 enum class ValueKind {
   null,
-  empty,  // a text, list or object with nothing in it
+  empty,  // an empty text, list or object
   one,    // the number 1, or true
   other,
 };
 
-// Keys that no reader knows, gathered over rows and files to be told once. Thread-safe.
+// Collects unknown keys over rows and files, to report them once. Thread-safe.
 class UnreadKeys {
  public:
   void add(std::string_view key);
-  // "these keys of rows are not read: "a", "b"", or nothing where there is none.
+  // Returns "these keys of rows are not read: "a", "b"", or nothing if there are none.
   std::string note() const;
 
  private:

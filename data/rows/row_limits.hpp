@@ -1,4 +1,4 @@
-// What rows that are samples of their own may be. Internal to data/.
+// The limits on rows that are samples of their own. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 namespace pipetrain {
 
 struct RowLimits {
-  std::int64_t sequence_length = 0;  // that was asked for; 0: any
-  std::int64_t max_positions = 0;    // of the model; 0: any
+  std::int64_t sequence_length = 0;  // as the user chose it; 0: any
+  std::int64_t max_positions = 0;    // the model's; 0: any
   std::int64_t vocabulary = 256;
   std::int64_t classes = 0;  // 0: the labels are tokens
 
   bool classifies() const { return classes > 0; }
-  // What a model reads of a row with so many tokens: of a language model all but the last.
+  // Returns how many ids a model reads of a row with this many tokens: a language model reads all but the last.
   std::int64_t ids_of(std::int64_t tokens) const { return classifies() ? tokens : tokens - 1; }
-  // What is wrong with a row of so many tokens, called `what` ("input_ids"), or nothing.
+  // Returns what is wrong with a row of this many tokens, called `what` ("input_ids"), or nothing.
   std::string wrong_length(std::int64_t tokens, std::string_view what) const;
-  // What is wrong with a row's class, or nothing.
+  // Returns what is wrong with a row's class, or nothing.
   std::string wrong_class(const std::optional<std::int64_t>& label) const;
 };
 

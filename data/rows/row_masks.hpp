@@ -1,4 +1,4 @@
-// The lists of a row that say which of its input_ids count, or how they are placed. Internal to data/.
+// The lists of a row that say which of its input_ids count, or at which positions they are. Internal to data/.
 #pragma once
 
 #include <array>
@@ -12,36 +12,36 @@
 
 namespace pipetrain {
 
-// Takes their values while a row is parsed. What can be honoured is: padding at the end, and labels that are left out. What
-// cannot throws RowFault, unless it says what is so without it.
+// Takes the lists' values while a row is parsed. It supports padding at the end, and labels that are left out. Other
+// masks throw RowFault, unless they state what holds without them.
 class RowMasks {
  public:
   enum class Kind {
-    attention,       // 1, and behind it 0 for padding
+    attention,       // 1, then 0 for padding
     completion,      // 0 for a label that does not count
-    assistant,       // likewise
-    loss,            // likewise, but trainers disagree about its place
+    assistant,       // as completion
+    loss,            // as completion, but trainers disagree about its offset
     positions,       // 0, 1, 2, ...
     token_types,     // 0
     special_tokens,  // 1 for a special one
   };
   static std::optional<Kind> kind_of(std::string_view key);
 
-  // `places`: take_left_out() covers so many ids, the first of the row.
+  // `places`: take_left_out() covers this many ids, the first of the row.
   explicit RowMasks(std::size_t places) : places_(places) {}
 
   void begin(Kind kind);
   void add(std::int64_t value);
-  [[noreturn]] void refuse(const std::string& shown) const;  // the next value, which is of the wrong kind
+  [[noreturn]] void refuse(const std::string& shown) const;  // for a next value of the wrong kind
 
-  // Of a row with so many ids, all of its lists read.
+  // Call it once all lists of a row with this many ids have been read.
   void finish(std::int64_t ids);
-  std::int64_t kept() const { return kept_; }  // ids in front of the padding
-  // The name of a list that is there, or null.
+  std::int64_t kept() const { return kept_; }  // ids before the padding
+  // Returns the name of a list that the row has, or null.
   const char* any() const;
-  // The name of a list by which labels are left out, or null.
+  // Returns the name of a list that leaves labels out, or null.
   const char* leaves_out() const;
-  // Of the first ids, whether their labels do not count; or nothing, where all do.
+  // Returns for each of the first ids whether its label is left out; empty if none is.
   std::vector<bool> take_left_out() { return std::move(left_out_); }
 
  private:
@@ -50,7 +50,7 @@ class RowMasks {
   struct List {
     bool is_given = false;
     std::int64_t size = 0, ones = 0;
-    std::int64_t first_odd = -1;  // the first place at which it says more than if it were not there
+    std::int64_t first_odd = -1;  // the first index at which the mask differs from the default
     std::int64_t odd_value = 0;
   };
   List& list(Kind kind) { return lists_[static_cast<std::size_t>(kind)]; }
@@ -59,7 +59,7 @@ class RowMasks {
   void refuse_odd(Kind kind, const std::string& why) const;
 
   std::size_t places_;
-  Kind kind_ = Kind::attention;  // that is being read
+  Kind kind_ = Kind::attention;  // of the list that is being read
   std::array<List, kinds> lists_{};
   std::vector<bool> left_out_;
   std::int64_t kept_ = 0;

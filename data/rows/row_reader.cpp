@@ -139,7 +139,8 @@ void RowReader::message_not_text(MessageField field) {
   note_unrendered(message_fault("has a \"content\" that is not a string"));
 }
 
-// A chat template may render whatever a message has: a built-in one only what is known to be no part of the text.
+// A chat template may render any field of a message; the built-in ones allow only fields that are known not to be part of the
+// text.
 void RowReader::message_other(ValueKind kind) {
   const KeyMeaning meaning = rule_of_key(message_key_).meaning;
   const bool is_neutral = meaning == KeyMeaning::harmless || (meaning == KeyMeaning::weight && kind == ValueKind::one);
@@ -174,7 +175,7 @@ void RowReader::other(ValueKind kind) {
   if (rule.meaning == KeyMeaning::weight && kind != ValueKind::one) weights_.push_back({last_key_, rule.why});
 }
 
-// Content is passed over beside texts whose keys were named: then it is known what the text is.
+// Other content may be ignored next to texts whose keys the user named, since it is then known what the text is.
 void RowReader::refuse_unread() {
   const bool is_text = takes(RowForm::text), is_chosen = is_text && wanted_.text_keys_chosen;
   if (has_messages_)
@@ -226,7 +227,7 @@ RowForm RowReader::form() const {
   return found.front();
 }
 
-// In some datasets (ultrachat_200k) the prompt is the first question of the messages once more.
+// In some datasets (ultrachat_200k) the prompt repeats the first question of the messages.
 void RowReader::drop_repeated_prompt() {
   auto& prompt = texts_[wanted_.text_keys.size()];
   const auto question = std::find_if(row_.messages.begin(), row_.messages.end(),
@@ -234,7 +235,7 @@ void RowReader::drop_repeated_prompt() {
   if (question != row_.messages.end() && prompt == question->text) prompt.reset();
 }
 
-// The texts of the form, all of which must be there.
+// Requires all texts of the form.
 void RowReader::finish_texts(RowForm form) {
   std::vector<std::string> names = wanted_.text_keys;
   if (form == RowForm::answer) names = {"prompt", "response"};
@@ -245,14 +246,14 @@ void RowReader::finish_texts(RowForm form) {
   }
 }
 
-// What masks say of the ids, and whether the labels agree.
+// Applies the masks to the ids, and checks that the labels agree.
 void RowReader::finish_ids() {
   if (row_.has_labels && row_.labels != row_.ids)
     throw RowFault{fmt::format("this row has {} labels for {} input_ids; give one for each", row_.labels, row_.ids)};
   masks_.finish(row_.ids);
   row_.kept = masks_.kept();
   row_.left_out = masks_.take_left_out();
-  if (wrong_id_ && wrong_id_->place >= row_.kept) wrong_id_.reset();  // padding is no part of the row
+  if (wrong_id_ && wrong_id_->place >= row_.kept) wrong_id_.reset();  // padding is not part of the row
   row_.wrong = wrong_id_ ? std::move(wrong_id_) : std::move(wrong_label_);
   if (last_counted_ >= row_.kept)
     throw RowFault{

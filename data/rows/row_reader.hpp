@@ -1,4 +1,4 @@
-// What is taken from a row while it is parsed, by either parser: values in the order of the text. Internal to data/.
+// Collects a row's values while either parser reads it, in the order of the text. Internal to data/.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@ namespace pipetrain {
 
 class RowReader {
  public:
-  // texts_alone: of a row whose texts have the keys that the user chose; of other forms and masks it then takes nothing.
+  // texts_alone: the row's texts have the keys that the user chose; values of other forms and masks are then ignored.
   explicit RowReader(const RowWanted& wanted, bool texts_alone = false);
 
-  // Each key of the row, and which value it promises.
+  // Called for each key of the row; says which kind of value the key requires.
   enum class Field { text, ids, labels, label, messages, mask, other };
   Field key(std::string_view key);
 
-  // The value of the last key, where it is of the kind that the field promises; of one that is null, nothing is called...
+  // Called with the value of the last key, if it is of the kind that the field requires; nothing is called for a null value...
   void text(std::string_view text);
-  void begin_list();  // of ids, labels or a mask; then each value:
+  void begin_list();  // for ids, labels or a mask; then for each value:
   void list_number(std::int64_t number);
-  void list_large_number(std::uint64_t number);  // an integer that fits no 64 signed bits is still only out of range
+  void list_large_number(std::uint64_t number);  // an integer beyond 64 signed bits is only out of range
   void list_truth(bool value);
   void list_other(std::string shown);
   void label(std::int64_t label) { row_.label = label; }
@@ -32,11 +32,11 @@ class RowReader {
   enum class MessageField { role, text, other };
   MessageField message_key(std::string_view key);
   void message_text(MessageField field, std::string_view text);
-  void message_not_text(MessageField field);  // of another kind, which a template may render
-  void message_other(ValueKind kind);         // of a field that is not read
+  void message_not_text(MessageField field);  // for a value of another kind, which a template may render
+  void message_other(ValueKind kind);         // for a field that is not read
   void end_message();
-  void other(ValueKind kind);  // of a key that is not read
-  // ... and where it is not. Throws RowFault, as all do.
+  void other(ValueKind kind);  // for a key that is not read
+  // ... and this if it is of another kind. Throws RowFault, as all functions do.
   [[noreturn]] void wrong_kind() const;
   [[noreturn]] void wrong_message(std::string_view why) const { throw RowFault{message_fault(why)}; }
 
@@ -62,12 +62,12 @@ class RowReader {
   std::size_t key_bytes_ = 0;
   std::string last_key_;
   Field field_ = Field::other;
-  std::size_t slot_ = 0;                                // of the text in `texts_`
+  std::size_t slot_ = 0;                                // index in `texts_` of the current text
   std::vector<std::optional<std::string_view>> texts_;  // of the text keys, the prompt, the response
   bool has_ids_ = false, has_messages_ = false;
   RowMasks masks_;
   RowMasks::Kind mask_ = RowMasks::Kind::attention;  // of the last key
-  std::int64_t last_counted_ = -1;                   // the place of the last label that counts
+  std::int64_t last_counted_ = -1;                   // the index of the last label that counts
   struct Unread {
     std::string key;
     const char* why;
@@ -75,8 +75,8 @@ class RowReader {
   std::vector<Unread> content_, weights_;
   std::vector<std::string> unknown_;
   std::optional<Row::WrongValue> wrong_id_, wrong_label_;  // the first of each list
-  std::set<std::string> message_keys_;                     // of the last message
-  std::string message_key_;                                // its last one
+  std::set<std::string> message_keys_;                     // the keys of the last message
+  std::string message_key_;                                // its last key
   bool has_role_ = false, has_text_ = false;
 };
 

@@ -1,4 +1,4 @@
-// TextReading says how texts become tokens, and TokenizedDocuments are what they become.
+// TextReading says how texts are tokenized; TokenizedDocuments holds the result.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,27 @@ namespace pipetrain {
 class Tokenizer;
 class UnreadKeys;
 
-// Documents one behind the other, each with the special tokens that the tokenizer puts around a text and, behind it, the one
-// that ends a text, where it does not put that itself.
+// Consecutive documents, each with the special tokens that the tokenizer puts around a text and, unless it does that
+// itself, followed by the token that ends a text.
 struct TokenizedDocuments {
   std::vector<std::int32_t> ids;
-  std::vector<bool> counted;          // as many: what a model is to learn to say
-  std::vector<std::size_t> ends;      // of each document, in ids
-  std::vector<std::int32_t> classes;  // of each document, where they have one; else empty
+  std::vector<bool> counted;          // one for each id: whether a model learns to produce it
+  std::vector<std::size_t> ends;      // the end of each document, in ids
+  std::vector<std::int32_t> classes;  // one for each document, if they have classes; else empty
 };
 
-// How texts in files become tokens.
+// Says how texts in files are tokenized.
 struct TextReading {
   const Tokenizer* tokenizer = nullptr;
   int threads = 1;
-  std::vector<std::string> text_keys = {"text"};  // of a row, in their order
-  bool text_keys_chosen = false;                  // by the user: what else is in rows of texts is passed over
-  UnreadKeys* unread = nullptr;                   // gets the keys of rows that nobody knows
-  std::string chat_template = {};                 // of rows {"messages"}; empty: as the tokenizer tells
-  std::string between_texts = {};                 // of one row
+  std::vector<std::string> text_keys = {"text"};  // keys of a row, in order
+  bool text_keys_chosen = false;                  // by the user; then other keys of rows with texts are ignored
+  UnreadKeys* unread = nullptr;                   // collects unknown keys of rows
+  std::string chat_template = {};                 // for rows {"messages"}; empty: the tokenizer's
+  std::string between_texts = {};                 // between several texts of one row
   bool only_texts = false;                        // refuses rows that say which of their tokens count
-  std::optional<RowLimits> limits = {};           // documents are samples of their own, within these
-  std::int64_t vocabulary = 0;                    // of the model, which every id must be below; 0: of any
+  std::optional<RowLimits> limits = {};           // set if documents are samples of their own, which must keep these limits
+  std::int64_t vocabulary = 0;                    // the model's, which every id must be below; 0: no limit
 };
 
 }  // namespace pipetrain

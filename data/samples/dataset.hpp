@@ -1,4 +1,4 @@
-// Samples of tokens, wherever they come from: open_dataset.hpp opens them.
+// A dataset gives samples of tokens from any source: open_dataset.hpp opens datasets.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,25 @@ class Dataset {
   Dataset(const Dataset&) = delete;
   Dataset& operator=(const Dataset&) = delete;
 
-  std::int64_t sequence_length() const { return sequence_length_; }  // the most ids that a sample has
-  virtual std::int64_t size() const = 0;                             // samples in one epoch, at least 1
+  std::int64_t sequence_length() const { return sequence_length_; }  // the most ids of a sample
+  virtual std::int64_t size() const = 0;                             // samples in an epoch, at least 1
 
-  // Reuses the memory of what `sample` held. `index` counts on over epochs: index / size() is the epoch. Only a weighted
-  // mixture reads other samples in a later epoch; everything else repeats. Throws Error(input) when a file changed under us.
+  // Reuses the memory that `sample` holds. `index` keeps counting over epochs: index / size() is the epoch. Only a
+  // weighted mixture reads other samples in a later epoch; all others repeat. Throws Error(input) if a file changed
+  // while the run used it.
   virtual void read(std::int64_t index, Sample& sample) const = 0;
-  // Its ids, and behind them its last label: of a stretch of text all of it.
+  // Returns the sample's ids, followed by its last label: for a stretch of text, all of it.
   std::vector<std::int32_t> read(std::int64_t index) const;
-  // Without reading it: cheap.
+  // Does not read the sample, so it is cheap.
   virtual SampleSize measure(std::int64_t) const { return {sequence_length_, sequence_length_}; }
 
-  // Whether a sample's documents are to be read as if each were alone; then all samples have `documents`.
+  // Returns true if each document of a sample is to be computed as if it were alone; then all samples have `documents`.
   virtual bool isolates_documents() const { return false; }
-  // Only those of the sample; without reading its ids where that is cheaper.
+  // Returns only the sample's documents, without reading its ids if that is cheaper.
   virtual std::vector<std::int32_t> documents(std::int64_t index) const;
 
-  // A checksum of all that can be read, in its order, as it was when the data was opened; of more than 64 MiB of .txt files
-  // only their sizes and 1,024 blocks of 64 KiB, spread evenly, count.
+  // A checksum of all data in its order, as it was when the data was opened. For more than 64 MiB of .txt files it
+  // covers only their sizes and 1,024 blocks of 64 KiB, spread evenly.
   virtual std::uint64_t content() const = 0;
 
  protected:

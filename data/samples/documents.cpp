@@ -11,7 +11,8 @@ namespace pipetrain {
 
 namespace {
 
-// The offset of the first byte that is no token of the vocabulary, or npos. Every byte is one from 256 on: no file is scanned.
+// Returns the offset of the first byte that is not a token of the vocabulary, or npos. With 256 ids or more every byte
+// is a token, and no file is scanned.
 std::size_t first_unknown_byte(std::string_view text, std::int64_t vocabulary) {
   if (vocabulary >= 256) return std::string_view::npos;
   const auto unknown =

@@ -23,7 +23,7 @@ std::uint64_t sampled_fingerprint(const Dataset& dataset) {
   const std::int64_t size = dataset.size(), samples = std::min(size, most_samples);
   add(static_cast<std::uint64_t>(size));
   add(static_cast<std::uint64_t>(dataset.sequence_length()));
-  for (std::int64_t i = 0; i < samples; ++i)  // the first and the last among them
+  for (std::int64_t i = 0; i < samples; ++i)  // including the first and the last
     for (const std::int32_t token : dataset.read(i * (size - 1) / std::max<std::int64_t>(samples - 1, 1)))
       add(static_cast<std::uint64_t>(token));
   return hash;

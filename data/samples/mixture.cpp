@@ -24,13 +24,13 @@ void add_contents(Checksum& sum, const std::vector<std::unique_ptr<Dataset>>& pa
   }
 }
 
-// A sample of one part.
+// The location of a sample in the parts.
 struct Place {
   const Dataset* part;
-  std::int64_t index;  // in it, counting on over epochs
+  std::int64_t index;  // in the part, counting on over epochs
 };
 
-// A dataset whose samples are those of others.
+// A dataset that takes its samples from other datasets.
 class OfParts : public Dataset {
  public:
   explicit OfParts(std::vector<std::unique_ptr<Dataset>> parts)
@@ -83,13 +83,13 @@ class Concatenation : public OfParts {
   std::vector<std::int64_t> ends_;
 };
 
-// The number of earlier draws of a part decides which of its samples is next. Counts are stored for every block_size-th place;
-// the draws after it are repeated when a sample is read. That takes little memory and keeps reads independent of each other.
+// The next sample of a part is determined by the number of its earlier draws. These numbers are stored for every block_size-th
+// sample, and the draws after that are repeated when a sample is read. That takes little memory and keeps reads independent.
 class Mixture : public OfParts {
  public:
   Mixture(std::vector<std::unique_ptr<Dataset>> parts, const std::vector<double>& weights, bool shuffle, std::uint64_t seed)
       : OfParts(std::move(parts)), size_(total_size(parts_)), shuffle_(shuffle), seed_(seed) {
-    // Scaled by a power of two, which is exact, so that the sum cannot overflow.
+    // Weights are scaled by a power of two, which is exact, so that the sum cannot overflow.
     const int exponent = std::ilogb(*std::max_element(weights.begin(), weights.end()));
     const auto scaled = [exponent](double weight) { return std::scalbn(weight, -exponent); };
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0,
@@ -151,8 +151,8 @@ class Mixture : public OfParts {
   std::int64_t size_;
   bool shuffle_;
   std::uint64_t seed_;
-  std::vector<double> limits_;          // running sums of the odds
-  std::vector<std::int64_t> in_epoch_;  // draws of each part in one epoch
+  std::vector<double> limits_;          // cumulative odds
+  std::vector<std::int64_t> in_epoch_;  // each part's draws in one epoch
   std::vector<std::int64_t> at_block_;  // [block][part]: draws before the block
 };
 

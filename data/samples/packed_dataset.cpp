@@ -78,7 +78,7 @@ class PackedDataset : public Dataset {
     });
   }
 
-  // Where documents begin behind `first`, up to and with `last`.
+  // Returns the beginnings of documents after `first`, up to and including `last`.
   std::vector<std::int64_t> begins(std::int64_t first, std::int64_t last) const {
     std::vector<std::int64_t> all;
     joints_.each_run(first, last, [&](std::size_t stream, std::int64_t start) {
@@ -96,7 +96,7 @@ class PackedDataset : public Dataset {
       sample.documents.push_back(static_cast<std::int32_t>(begin - first));
   }
 
-  // No document tells what the next one begins with.
+  // Excludes the first token of each document from the loss, since no earlier document can predict it.
   void isolate(std::int64_t first, Sample& sample) const {
     place_documents(first, sample);
     for (const std::int64_t begin : begins(first, first + sequence_length()))
@@ -129,7 +129,7 @@ class PackedDataset : public Dataset {
   Joints joints_;
   std::int32_t marker_;
   bool isolates_, masks_ = false;
-  std::vector<std::int32_t> counted_;  // of each sample, where labels are masked
+  std::vector<std::int32_t> counted_;  // for each sample, if labels are masked
   std::uint64_t content_ = 0;
 };
 

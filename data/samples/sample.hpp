@@ -1,4 +1,4 @@
-// One sample as a model is trained on it.
+// One sample of training data.
 #pragma once
 
 #include <cstdint>
@@ -6,25 +6,25 @@
 
 namespace pipetrain {
 
-// The label of a place that is no part of the loss; every negative one means the same.
+// The label of a position that is not part of the loss; any negative label has that meaning.
 inline constexpr std::int32_t not_counted = -100;
 
 struct Sample {
-  std::vector<std::int32_t> ids;     // what the model reads
-  std::vector<std::int32_t> labels;  // as many: what it is to say having read so far, the id that follows or a class
-  // Where documents begin in ids, ascending, the first at 0. Only of data that isolates documents; empty elsewhere.
+  std::vector<std::int32_t> ids;     // the model's input
+  std::vector<std::int32_t> labels;  // one for each id: the expected output at that position, the next id or a class
+  // The beginnings of documents in ids, ascending, the first at 0. Set only if the data isolates documents.
   std::vector<std::int32_t> documents;
 };
 
-// What is known of a sample before it is read.
+// The facts about a sample that are known before it is read.
 struct SampleSize {
   std::int64_t ids = 0;
   std::int64_t counted = 0;  // labels that are part of the loss
   bool operator==(const SampleSize&) const = default;
 };
 
-// `ids` hold a stretch of text with one id more than the sample reads: the labels are the ids that follow, and the last one is
-// only a label.
+// `ids` must hold a stretch of text with one id more than the sample reads: the labels are the next ids, and the last
+// id becomes only a label.
 void label_with_next_ids(Sample& sample);
 
 }  // namespace pipetrain

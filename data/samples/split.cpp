@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t split_key = 0x73706c6974;
 
-// Those of the whole's samples that are drawn, or all others.
+// A dataset of the drawn samples of the whole, or of all others.
 class PartOfSplit : public Dataset {
  public:
   using Indices = std::shared_ptr<const std::vector<std::int64_t>>;  // ascending
@@ -46,7 +46,7 @@ class PartOfSplit : public Dataset {
     const std::int64_t epoch = index / size(), place = index % size();
     return epoch * whole_->size() + (has_drawn_ ? (*drawn_)[static_cast<std::size_t>(place)] : not_drawn(place));
   }
-  // The place-th sample that was not drawn: as many further as were drawn before it.
+  // Returns the place-th sample that was not drawn: its index grows by the number of drawn samples before it.
   std::int64_t not_drawn(std::int64_t place) const {
     std::int64_t low = 0, high = std::ssize(*drawn_);
     while (low < high) {

@@ -1,4 +1,4 @@
-// Training data shared out between training and evaluation.
+// Divides data between training and evaluation.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ struct DataSplit {
   std::shared_ptr<const Dataset> training, evaluation;
 };
 
-// Draws `share` (above 0, below 1) of the samples for evaluation, at least one and not all: a pure function of size, share and
-// seed. Both parts keep the order of the whole. Memory: 8 bytes a sample of the evaluation's. Throws Error(input) about the
-// setting "split" when there are fewer than two samples.
+// Draws `share` (above 0, below 1) of the samples for evaluation, at least one and not all: a pure function of size,
+// share and seed. Both parts keep the order of the whole. Uses 8 bytes of memory for each evaluation sample. Throws
+// Error(input) about the setting "split" if there are fewer than two samples.
 DataSplit split_dataset(std::shared_ptr<const Dataset> whole, double share, std::uint64_t seed);
 
 }  // namespace pipetrain

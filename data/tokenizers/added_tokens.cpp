@@ -83,7 +83,7 @@ void TokenFinder::for_each_part(std::string_view text, const Use& use) const {
     const AddedToken& token = *found->token;
     if (token.single_word && has_word_around(text, found->begin, found->end)) continue;
     std::size_t begin = found->begin, end = found->end;
-    // Skip what an earlier token matched.
+    // White space that an earlier token matched is not taken again.
     if (token.left_strip) begin = std::max(skip_white_space_left(text, begin), done);
     if (token.right_strip) end = skip_white_space_right(text, end);
     if (done < begin) use(text.substr(done, begin - done), std::nullopt);

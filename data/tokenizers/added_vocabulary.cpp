@@ -51,7 +51,7 @@ void AddedVocabulary::add(AddedToken token, std::optional<std::int32_t> id, cons
   const bool is_special = contains(token.content) && change_flags(token);
   largest_ = std::max(largest_, token.id);
   newest_.insert_or_assign(token.content, token);
-  if (!is_special) tokens_.push_back(std::move(token));  // a special one stays so, and is looked for where it was
+  if (!is_special) tokens_.push_back(std::move(token));  // a special token stays special, and is looked for as before
 }
 
 bool AddedVocabulary::change_flags(const AddedToken& token) {

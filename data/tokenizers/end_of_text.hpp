@@ -1,4 +1,4 @@
-// Which token ends a text. Internal to data/.
+// Finds the token that ends a text. Internal to data/.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,8 @@
 
 namespace pipetrain {
 
-// The id of what "eos_token" names, else of a well-known one: <|endoftext|>, <|end_of_text|>, </s>, <|im_end|>, <eos>.
+// Returns the id of the token that "eos_token" names, else of a well-known one: <|endoftext|>, <|end_of_text|>, </s>,
+// <|im_end|>, <eos>.
 std::optional<std::int32_t> find_end_of_text(const Tokenizer& tokenizer, const std::string& name);
 
 }  // namespace pipetrain

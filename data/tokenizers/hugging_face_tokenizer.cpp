@@ -66,7 +66,8 @@ AddedVocabulary read_added_tokens(const TokenizerFile& read, const std::string& 
   return tokens;
 }
 
-// Adds what the files beside the tokenizer name, as transformers does, and returns a checksum of what has changed; 0: nothing.
+// Adds the tokens that the files next to the tokenizer name, as transformers does, and returns a checksum of the
+// changes; 0: no changes.
 std::uint64_t add_named_tokens(const TokenizerConfig& config, AddedVocabulary& tokens) {
   Checksum changes;
   bool is_changed = false;
@@ -83,7 +84,7 @@ std::uint64_t add_named_tokens(const TokenizerConfig& config, AddedVocabulary& t
   for (const NamedToken& named : config.named) special.insert(named.token.content);
   for (NamedToken named : config.numbered) {
     if (tokens.has(named.token)) {
-      tokens.add(named.token, named.id, named.file);  // which compares its id
+      tokens.add(named.token, named.id, named.file);  // compares its id
       continue;
     }
     if (special.contains(named.token.content)) named.make_special();
@@ -162,7 +163,7 @@ MergeList read_merges(std::string_view merges, const std::string& file) {
   return list;
 }
 
-// The ids of what stands before and behind a text where tokenizer_config.json says so.
+// Returns the ids of the tokens before and after a text, if tokenizer_config.json names them.
 SurroundingTokens surrounding_tokens(const TokenizerConfig& config, const AddedVocabulary& added) {
   SurroundingTokens around;
   const auto put = [&](const char* flag, const std::string& name, std::vector<std::int32_t>& ids) {
@@ -175,7 +176,7 @@ SurroundingTokens surrounding_tokens(const TokenizerConfig& config, const AddedV
   return around;
 }
 
-// Other tokenizers with these two files split texts otherwise.
+// Other tokenizers that have these two files split texts differently.
 void require_gpt2(const TokenizerConfig& config) {
   const Json* const name = config.settings.find("tokenizer_class");
   if (!name || name->is_null() || *name == "GPT2Tokenizer" || *name == "GPT2TokenizerFast") return;
@@ -194,7 +195,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(const MergesFiles& files, Token
   read.vocabulary = read_vocabulary_file(files.vocabulary, files.vocabulary_name);
   read.merges = read_merges(files.merges, files.merges_name);
   read.has_merges = true;
-  // What GPT-2's tokenizer is beside these two files.
+  // Checks the settings that GPT-2's tokenizer has besides these two files.
   const bool prefix_space = config.flag("add_prefix_space", false);
   const Json gpt2 = Json::object({{"pre_tokenizer", Json::object({{"type", "ByteLevel"}, {"add_prefix_space", prefix_space}})},
                                   {"decoder", Json::object({{"type", "ByteLevel"}})},

@@ -1,4 +1,4 @@
-// The tokenizer that a tokenizer.json describes, and the older form of two files. Internal to data/.
+// Opens the tokenizer that a tokenizer.json describes, and the older form of two files. Internal to data/.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@
 
 namespace pipetrain {
 
-// Throw Error(input) that names the file, and the component where one is not supported.
+// These functions throw Error(input) that names the file, and the component if it is not supported.
 std::unique_ptr<Tokenizer> open_tokenizer_json(const std::filesystem::path& file);
-// GPT-2's: byte-level BPE.
+// Opens GPT-2's tokenizer: byte-level BPE.
 std::unique_ptr<Tokenizer> open_vocabulary_and_merges(const std::filesystem::path& vocabulary,
                                                       const std::filesystem::path& merges);
 
-// The same from texts; `file` is for errors. Beside merges only a tokenizer_config.json of GPT-2's tokenizer is supported.
+// These take texts; `file` is for errors. A tokenizer_config.json next to merges is supported only for GPT-2's tokenizer.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& file, TokenizerConfig config);
 struct MergesFiles {
   std::string_view vocabulary, merges;  // vocab.json, merges.txt

@@ -18,7 +18,7 @@ void normalize(const TokenizerParts& parts, std::string_view content, Normalized
     if (!text.text.empty()) step->apply(text);
 }
 
-// Finds the tokens of the text as it is, and those of the normalized text.
+// Finds the tokens of the text itself, and those of the normalized text.
 struct Finders {
   TokenFinder raw, normalized;
 };
@@ -81,8 +81,9 @@ class PieceEncoder : public TextEncoder {
     for (const std::string_view word : pieces_.list()) encode_word(word, ids);
   }
 
-  // Words of a text whose front was inserted. In Hugging Face's library ByteLevel changes a word as a whole: of one that was
-  // inserted the characters stay, behind those of its bytes; one of which a part was inserted ends the library.
+  // Encodes words of a text whose front was inserted. In Hugging Face's library, ByteLevel changes a word as a whole: a
+  // word that was inserted keeps its characters, followed by those of its bytes; a word of which a part was inserted
+  // makes the library fail.
   void encode_inserted(std::string_view text, const InsertedFront& front, std::vector<std::int32_t>& ids) {
     std::string both;
     for (const std::string_view word : pieces_.list()) {
@@ -171,8 +172,8 @@ class PieceTokenizer : public Tokenizer {
   std::uint64_t content() const override { return parts_.content; }
 
  private:
-  // Whether the decoders get an added token that is no piece. One of a single letter may have the id of the byte that the
-  // letter stands for, which then is a byte of other characters too.
+  // Returns true if the decoders get an added token that is not a piece. A token of a single letter may have the id of
+  // the byte that the letter stands for, which is then also a byte of other characters.
   bool is_added_text(std::int32_t id, const std::string& content) const {
     const bool is_byte = parts_.vocabulary->has(id) && utf8_length(content[0]) == content.size();
     return by_id_.contains(id) && !is_byte && !parts_.decoders.empty();

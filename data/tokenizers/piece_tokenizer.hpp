@@ -1,4 +1,4 @@
-// A tokenizer put together from its parts. Internal to data/.
+// A tokenizer composed of its parts. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,16 @@ namespace pipetrain {
 
 struct TokenizerParts {
   std::vector<AddedToken> added;
-  std::size_t own_added = 0;  // how many of them, the first, are the tokenizer's own, not of the files beside it
+  // How many of them, from the first on, come from the tokenizer itself rather than from files next to it.
+  std::size_t own_added = 0;
   std::vector<std::unique_ptr<TextNormalizer>> normalizers;
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
   std::shared_ptr<const Vocabulary> vocabulary;  // the model's
   std::unique_ptr<TokenModel> model;
-  bool byte_level = false;  // its words are bytes
+  bool byte_level = false;  // the model's words are bytes
   SurroundingTokens around;
   std::vector<std::unique_ptr<PieceDecoder>> decoders;
-  bool has_decoder = false;  // else pieces are joined with spaces
+  bool has_decoder = false;  // otherwise pieces are joined with spaces
   std::uint64_t content = 0;
   TokenizerConfig config;
 };

@@ -25,11 +25,11 @@ struct Around {
   bool begin = true, end = false;
 };
 
-// What encoders share.
+// The parts that encoders share.
 struct SentencePieceParts {
   SentencePieceProcessor processor;
   Around around;
-  TokenFinder missing;  // tokens that files beside the model name, and that are no pieces of it
+  TokenFinder missing;  // tokens that files next to the model name but the model lacks
 };
 
 class SentencePieceEncoder : public TextEncoder {
@@ -48,7 +48,7 @@ class SentencePieceEncoder : public TextEncoder {
   }
 
  private:
-  // The library would take such a token for other pieces.
+  // The library would encode such a token as other pieces.
   void refuse_missing(std::string_view text) const {
     if (parts_.missing.empty()) return;
     parts_.missing.for_each_part(text, [](std::string_view part, std::optional<std::int32_t> id) {
@@ -110,7 +110,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return id >= 0 && id < vocabulary() ? parts_.processor.IdToPiece(id) : std::string();
   }
   std::optional<std::int32_t> find(std::string_view piece) const override {
-    const int id = parts_.processor.PieceToId({piece.data(), piece.size()});  // what it does not know is the unknown piece
+    const int id = parts_.processor.PieceToId({piece.data(), piece.size()});  // unknown text becomes the unknown piece
     return id >= 0 && parts_.processor.IdToPiece(id) == piece ? std::optional(id) : std::nullopt;
   }
   std::optional<std::int32_t> end_of_text() const override {

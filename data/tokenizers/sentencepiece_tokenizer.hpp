@@ -1,4 +1,4 @@
-// A tokenizer.model, by the sentencepiece library. Internal to data/.
+// Opens a tokenizer.model with the sentencepiece library. Internal to data/.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace pipetrain {
 
-// Texts begin with its bos piece where it has one, and end with eos where "add_eos_token" of a tokenizer_config.json beside it
-// says so ("add_bos_token": false leaves bos out). Control pieces such as <s> are not found in texts, and a text with a
-// token that the files beside name, and that is no piece, is refused. Throws Error(input).
+// Texts begin with the model's bos piece if it has one, and end with eos if "add_eos_token" of a tokenizer_config.json
+// next to it says so ("add_bos_token": false leaves bos out). Control pieces such as <s> are not found in texts. A text
+// is refused if it has a token that the files next to the model name but the model lacks. Throws Error(input).
 std::unique_ptr<Tokenizer> open_sentencepiece(const std::filesystem::path& file);
 
 }  // namespace pipetrain

@@ -11,10 +11,10 @@ namespace pipetrain {
 namespace {
 
 constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
-constexpr std::size_t context = 6;       // ids before new ones that may change their text
+constexpr std::size_t context = 6;       // earlier ids that may change the text of new ones
 constexpr std::size_t longest_wait = 8;  // ids: more than any character has bytes
 
-// How many bytes at the end may be the beginning of a character.
+// Returns how many bytes at the end may be an incomplete character.
 std::size_t unfinished_bytes(std::string_view bytes) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, bytes.size()); ++back) {
     const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
@@ -29,7 +29,7 @@ std::string whole_characters(std::string_view bytes) {
   return std::string(valid_utf8_or_replaced(bytes, buffer));
 }
 
-// What `now` has behind the characters with which both begin.
+// Returns the part of `now` after the characters that both begin with.
 std::string behind_common_begin(std::string_view before, std::string_view now) {
   std::size_t at = 0;
   while (at < now.size()) {
@@ -45,9 +45,9 @@ std::string behind_common_begin(std::string_view before, std::string_view now) {
 TextStream::TextStream(const Tokenizer* tokenizer, std::vector<std::int32_t> prompt)
     : tokenizer_(tokenizer), ids_(std::move(prompt)), given_(ids_.size()) {
   begin_ = given_ - std::min(given_, context);
-  // Without text before it, a word looks like the first one, which has no space in front.
+  // Without text before it, a word is decoded as the first one, which has no space in front.
   while (tokenizer_ != nullptr && begin_ > 0 && decode(begin_, given_).empty()) begin_ -= std::min(begin_, given_ - begin_);
-  // Not between ids that are bytes of one character.
+  // The cut must not fall between ids that are bytes of one character.
   while (tokenizer_ != nullptr && begin_ > 0 && given_ - begin_ < 2 * context &&
          decode(begin_, given_).starts_with(replacement_character))
     --begin_;
@@ -55,7 +55,7 @@ TextStream::TextStream(const Tokenizer* tokenizer, std::vector<std::int32_t> pro
 
 std::string TextStream::add(std::int32_t id) {
   if (tokenizer_ == nullptr) return add_byte(id);
-  if (id >= tokenizer_->vocabulary()) return "";  // of rows that only round up the model's vocabulary
+  if (id >= tokenizer_->vocabulary()) return "";  // rows that only round the model's vocabulary up have no text
   ids_.push_back(id);
   return take_new_text(false);
 }

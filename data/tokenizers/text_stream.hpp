@@ -1,4 +1,4 @@
-// Token ids to text as they come, in whole characters.
+// Decodes token ids as they arrive, in whole characters.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace pipetrain {
 
-// The text that ids add behind a prompt. What an id means may depend on those before it (spaces in front of words), and several
-// may make up one character; so ids are decoded together with the last ones before them, and text is given once it ends with a
-// whole character. Special tokens are left out. Not thread-safe.
+// The text that ids add after a prompt. The text of an id may depend on the ids before it (spaces in front of words),
+// and several ids may form one character; so ids are decoded together with the last ones before them, and text is
+// returned once it ends with a whole character. Special tokens are left out. Not thread-safe.
 class TextStream {
  public:
-  // tokenizer: outlives it; null: ids are bytes, and ids above 255 no text.
+  // tokenizer: must outlive this object. If it is null, ids are bytes, and ids above 255 have no text.
   TextStream(const Tokenizer* tokenizer, std::vector<std::int32_t> prompt);
 
-  // The text that has become certain with this id; UTF-8, may be empty.
+  // Returns the text that this id has made certain; UTF-8, may be empty.
   std::string add(std::int32_t id);
-  // What is left; where it is no whole character, U+FFFD.
+  // Returns the rest; an incomplete character becomes U+FFFD.
   std::string finish();
 
  private:
@@ -30,10 +30,10 @@ class TextStream {
 
   const Tokenizer* tokenizer_;
   std::vector<std::int32_t> ids_;
-  std::size_t begin_ = 0;               // of the ids that are decoded together
-  std::size_t given_ = 0;               // ids whose text has been given
-  std::deque<std::size_t> given_ends_;  // earlier ones: between two characters
-  std::string bytes_;                   // without a tokenizer: of a character that is not whole yet
+  std::size_t begin_ = 0;               // the first of the ids that are decoded together
+  std::size_t given_ = 0;               // the number of ids whose text has been returned
+  std::deque<std::size_t> given_ends_;  // earlier values of given_, between two characters
+  std::string bytes_;                   // without a tokenizer: the bytes of an incomplete character
 };
 
 }  // namespace pipetrain

@@ -31,7 +31,7 @@ bool is_usual_name(const std::string& key) {
   return std::any_of(std::begin(usual_names), std::end(usual_names), [&](const char* name) { return key == name; });
 }
 
-// An object that a JSON file holds; empty where there is no such file.
+// An object from a JSON file; empty if the file does not exist.
 struct ObjectFile {
   std::string name;
   Json object = Json::object();
@@ -54,7 +54,7 @@ struct ObjectFile {
   }
 };
 
-// {"content": "<s>", "lstrip": false, ...}; `special` holds where the object does not say.
+// Reads {"content": "<s>", "lstrip": false, ...}; `special` applies if the object does not say.
 AddedToken token_of_object(const Json& value, bool special, const std::function<void()>& wrong) {
   const Json* const content = value.find("content");
   if (!content || !content->is_string()) wrong();
@@ -102,9 +102,9 @@ class ConfigReader {
   }
 
  private:
-  using Tokens = std::vector<std::pair<std::string, NamedToken>>;  // by their keys
+  using Tokens = std::vector<std::pair<std::string, NamedToken>>;  // by key
 
-  // Takes the place of a token of the same key.
+  // Replaces a token of the same key.
   static void put(Tokens& tokens, const std::string& key, NamedToken token) {
     const auto same = std::find_if(tokens.begin(), tokens.end(), [&](const auto& known) { return known.first == key; });
     if (same != tokens.end()) {
@@ -121,7 +121,7 @@ class ConfigReader {
     return {token_of_object(value, &file == &map_, wrong), {}, file.name, value.contains("normalized")};
   }
 
-  // "bos_token" and the like, also under a name of the model's own, such as "image_token".
+  // Reads "bos_token" and the like, also under a name of the model's own, such as "image_token".
   void read_names(const ObjectFile& file) {
     for (const auto& [key, value] : file.object.items(JsonOrder::as_added)) {
       if (!key.ends_with("_token")) continue;
@@ -138,7 +138,7 @@ class ConfigReader {
     std::erase_if(usual_, [&](const auto& known) { return known.first == key; });
   }
 
-  // "additional_special_tokens" are the older name of "extra_special_tokens": they count where there is no list of these.
+  // "additional_special_tokens" is the older name of "extra_special_tokens" and counts only if there is no list of the latter.
   void read_extra(const ObjectFile& file) {
     const Json* const extra = file.find("extra_special_tokens");
     if (const Json* const additional = file.find(additional_key)) additional_ = {additional, &file};
@@ -151,7 +151,7 @@ class ConfigReader {
     if (additional && !has_extra_) add_extra(additional_key, *additional, *file);
   }
 
-  // A list of tokens, or an object of names and tokens.
+  // Reads a list of tokens, or an object of names and tokens.
   void add_extra(const char* key, const Json& list, const ObjectFile& file) {
     for (const auto& [name, value] : list.items(JsonOrder::as_added)) put(own_texts_, name, token_of(key, value, file));
     if (list.is_object()) return;
@@ -199,7 +199,7 @@ class ConfigReader {
     sort_numbered();
   }
 
-  // In the order in which transformers adds them.
+  // Keeps the order in which transformers adds them.
   void gather_names() {
     for (const char* name : usual_names)
       for (const auto& [key, named] : usual_)
@@ -223,8 +223,8 @@ class ConfigReader {
 
   ObjectFile config_, map_, added_;
   bool has_ids_ = false, has_extra_ = false;
-  std::pair<const Json*, const ObjectFile*> additional_ = {};  // which have not been added yet
-  Tokens usual_, own_objects_, own_texts_;  // transformers adds those of tokenizer_config.json that are texts last
+  std::pair<const Json*, const ObjectFile*> additional_ = {};  // not added yet
+  Tokens usual_, own_objects_, own_texts_;                     // transformers adds texts of tokenizer_config.json last
   TokenizerConfig result_;
 };
 

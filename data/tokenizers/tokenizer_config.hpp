@@ -1,4 +1,4 @@
-// Reads the files beside a tokenizer as transformers reads them: tokenizer_config.json, special_tokens_map.json and
+// Reads the files next to a tokenizer as transformers reads them: tokenizer_config.json, special_tokens_map.json and
 // added_tokens.json. Internal to data/.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace pipetrain {
 
-// A token that a file beside the tokenizer names.
+// A token that a file next to the tokenizer names.
 struct NamedToken {
   AddedToken token;                // its id is not known yet
-  std::optional<std::int32_t> id;  // that of the file, where it gives one
+  std::optional<std::int32_t> id;  // the file's id, if it gives one
   std::string file;
-  bool says_normalized = true;  // else a token is normalized unless it is special
+  bool says_normalized = true;  // otherwise a token is normalized unless it is special
 
   void make_special() {
     token.special = true;
@@ -28,24 +28,25 @@ struct NamedToken {
 
 struct TokenizerConfig {
   std::filesystem::path folder;
-  // Tokens with their ids, by id: "added_tokens_decoder", or where there is none added_tokens.json.
+  // Tokens with their ids, by id: from "added_tokens_decoder", or, if there is none, from added_tokens.json.
   std::vector<NamedToken> numbered;
-  // "bos_token" and the like, which are special; then "additional_special_tokens" and "extra_special_tokens". One that the
-  // tokenizer has already keeps its flags.
+  // "bos_token" and the like, which are special; then "additional_special_tokens" and "extra_special_tokens". A token
+  // that the tokenizer already has keeps its flags.
   std::vector<NamedToken> named, extra;
-  std::string begin_name, end_name;  // what "bos_token" and "eos_token" name; empty: nothing
+  std::string begin_name, end_name;  // the tokens that "bos_token" and "eos_token" name; empty: none
   // The texts of named tokens by their keys, and of "additional_special_tokens" as an array.
   Json special_tokens = Json::object();
   Json settings = Json::object();  // tokenizer_config.json
 
-  // A setting that is true or false. Throws Error(input) for another kind.
+  // Returns a setting that is true or false. Throws Error(input) for another kind.
   bool flag(const char* key, bool otherwise) const;
   std::string file() const { return (folder / "tokenizer_config.json").string(); }
 };
 
-// Of the files in this folder, each of which may be missing. special_tokens_map.json counts before tokenizer_config.json, and
-// like added_tokens.json only where that has no "added_tokens_decoder". `otherwise` are names of tokens that hold where no file
-// has this key. Throws Error(input) for files that are damaged, and for "split_special_tokens", which is not supported.
+// Reads the files in this folder, each of which may be missing. special_tokens_map.json takes precedence over
+// tokenizer_config.json, but it and added_tokens.json count only if the latter has no "added_tokens_decoder".
+// `otherwise` holds names of tokens for keys that no file has. Throws Error(input) for damaged files, and for
+// "split_special_tokens", which is not supported.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder, const Json& otherwise = {});
 
 }  // namespace pipetrain

@@ -5,7 +5,7 @@
 namespace pipetrain {
 namespace {
 
-// From the first of the slice's positions on, where they do not count from a document's.
+// Returns the angles from the slice's first position on, if positions do not count from a document's beginning.
 Tensor angles(const BlockContext& context) {
   const Tensor& table = context.rotary_table;
   return context.slice == nullptr || context.documents ? table : table.row_range(context.slice->first, table.rows());
@@ -16,7 +16,7 @@ Tensor angles(const BlockContext& context) {
 struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
   Tensor qkv;          // [T, (Hq + 2 Hkv) D], rotated where positions are rotary
-  Tensor heads;        // [T, Hq D], what the heads put out
+  Tensor heads;        // [T, Hq D], the output of the heads
   Tensor log_sum_exp;  // [batch, Hq, sequence] f32
   ResidualProjection::Saved out;
 
@@ -62,7 +62,7 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
   if (rotary_)
     context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.position_origins()});
-  // In 8 bits the weight gradient reads another form of it.
+  // In 8 bits the weight gradient reads another form of the heads' output.
   Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
   saved.heads = for_heads.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.queries}, DType::f32);
@@ -145,10 +145,10 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   if (runs_forward_again(context)) {
     attend(context, saved.projection.input, backward_memory(context, gradients), saved);
   }
-  // For W the gradient takes the place of kept values, as in the MLP. Its own are read until it is complete, so it takes those
-  // of the attention block above; the topmost is moved. (What does not wait for W is better off in the workspace, where it is
-  // overwritten before it leaves the cache; and there is no such place for values that were made again. In 8 bits W reads
-  // another form of it.)
+  // If the weight gradient waits for W, the gradient is written over kept values, as in the MLP. Its own qkv is still read
+  // here, so it takes the memory of the attention block above it; the topmost block is moved. A gradient that does not wait
+  // for W stays in the workspace, where it is overwritten before it leaves the cache. Nor is there such memory if the values
+  // were computed again, and in 8 bits W reads another form of the gradient.
   const bool in_place = gradients.defers() && !runs_forward_again(context) && !qkv_.in_fp8();
   Arena& beside = qkv_.in_fp8() ? context.workspace : gradients.memory();
   Tensor qkv_grad = in_place ? gradients.take_place(saved.qkv.shape) : beside.allocate(saved.qkv.shape, context.dtype);

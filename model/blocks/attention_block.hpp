@@ -24,21 +24,21 @@ class AttentionBlock final : public BlockCompute {
 
   // The forward up to the heads' output.
   void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
-  // What the heads put out, of what attend() has rotated.
+  // Computes the heads' output from the qkv that attend() has rotated.
   void attention(const BlockContext& context, AttentionSaved& saved) const;
-  // Its backward and the rotary's.
+  // The backward of attention() and of the rotation.
   void attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                           const Tensor& qkv_grad) const;
   void rotate_back(const BlockContext& context, const Tensor& qkv_grad) const;
-  // The keys and values of the slices up to this one; of a whole sequence its own.
+  // Returns the keys and values of the slices up to this one, or those of the whole sequence if it is not sliced.
   SliceKeys slice_keys(const BlockContext& context, const AttentionSaved& saved) const;
   // The queries are the context's tokens, the keys those of the sequence up to the last of them.
   SegmentShape shape_of(const BlockContext& context) const;
 
   bool rotary_;
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
-  std::int64_t first_head_;                   // of this rank, in the model
-  DropoutSite dropout_;                       // of the probabilities
+  std::int64_t first_head_;                   // the first of this rank's heads, counted in the model
+  DropoutSite dropout_;                       // drops attention probabilities
   NormedProjection qkv_;
   ResidualProjection out_;
 };

@@ -1,4 +1,4 @@
-// A block's explicit forward and backward: what every kind of block offers to the stage model, and what it gets from it.
+// A block's explicit forward and backward: the interface between every kind of block and the stage model.
 #pragma once
 
 #include <memory>
@@ -21,22 +21,22 @@ namespace pipetrain {
 // One StoredTensor in this stage's arenas: the values the operations read, and where its gradient is summed up.
 struct BoundTensor {
   Tensor weight;
-  Tensor grad;         // without a place where the tensor is frozen: see has_place()
-  Fp8Matrix fp8 = {};  // the weight, of a matrix that is multiplied in 8 bits; else without shapes
+  Tensor grad;         // without a shape if the tensor is frozen: see has_place()
+  Fp8Matrix fp8 = {};  // the weight of a matrix that is multiplied in 8 bits; else without shapes
 
   bool in_fp8() const { return fp8.rows.shape.rank() > 0; }
   bool is_trained() const { return has_place(grad); }
 };
 
-// A block's tensors: each of the block's layers takes those it has, by role.
+// A block's tensors; each layer of the block looks up its own by role.
 class BoundTensors {
  public:
-  // All in the order of parameters.tensors; fp8: one without shapes for what is not multiplied in 8 bits, or empty if nothing
-  // is.
+  // All three follow the order of parameters.tensors. fp8 has an entry without shapes for each tensor that is
+  // not multiplied in 8 bits, and is empty if none is.
   BoundTensors(const BlockParameters& parameters, const std::vector<Tensor>& weights, const std::vector<Tensor>& grads,
                const std::vector<Fp8Matrix>& fp8)
       : parameters_(parameters), weights_(weights), grads_(grads), fp8_(fp8) {}
-  // The block must have it.
+  // The block must have a tensor of this role.
   BoundTensor at(TensorRole role) const;
 
  private:
@@ -45,7 +45,7 @@ class BoundTensors {
   const std::vector<Fp8Matrix>& fp8_;
 };
 
-// A matrix, and the bias added to its output, if any.
+// The roles of a matrix and of the bias that is added to its output, if it has one.
 struct MatrixRoles {
   TensorRole weight;
   std::optional<TensorRole> bias = {};
@@ -56,10 +56,10 @@ inline std::optional<TensorRole> with_bias(const ModelConfig& config, TensorRole
 
 struct SliceContext;
 
-// What the actions of one stage share.
+// The settings and resources that all actions of one stage share.
 struct BlockContext {
   Ops& ops;
-  Arena& workspace;  // blocks give back what they take
+  Arena& workspace;  // blocks give back what they take from it
   TensorParallel tp;
   MicrobatchShape shape;
   DType dtype = DType::f32;  // of activations
@@ -68,33 +68,33 @@ struct BlockContext {
   std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
   ContextParallel cp = {};
-  // Where ranks share sequences, and of slices of several documents: [T] i32, of each token which one of the part() of its
-  // sequence would be its position 0, below 0 for one outside of the part: of the slice, or of its document if there are
-  // several. That is what operations that count positions take for documents.
+  // [T] i32. Set if ranks share sequences, or if a slice holds several documents. For each token it holds the index that
+  // position 0 of the token's sequence (of its document, if there are several) has among the tokens of part(); below 0 if
+  // position 0 lies outside of the part. Operations that count positions take it in place of documents.
   std::optional<Tensor> origins = {};
-  const SliceContext* slice = nullptr;  // where shape is a slice's; null: a sample's
+  const SliceContext* slice = nullptr;  // set if shape is a slice's; null if it is a sample's
 
-  // For operations that count positions.
+  // Returns the tensor that operations read to count positions.
   const std::optional<Tensor>& position_origins() const { return origins ? origins : documents; }
-  // Of each sequence, the tokens that T has.
+  // The tokens of each sequence that are among the T tokens.
   SequencePart part() const;
   std::int64_t tokens() const { return shape.tokens(); }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
-  // Whether a tensor's shard is less than the whole of it, so that matrices must gather their input.
+  // Returns true if each rank holds a shard of a tensor's rows, so that matrices must gather their input.
   bool gathers() const { return tp.sequence_parallel && tp.size() > 1; }
 };
 
-// The next positions of one sequence, of which nothing is kept but keys and values.
+// The arguments of a forward of one sequence's next positions, which keeps nothing but keys and values.
 struct CachedForwardArgs {
   Tensor input;            // [T] i32 ids of the embedding, else [T, H]
-  Tensor output;           // [T, H]; of the head [1, V]: the logits of the last position, V of whole vectors (StoredTensor)
-  std::int64_t first = 0;  // of the positions
-  Tensor cache = {};       // of an attention block: see CachedAttentionArgs
+  Tensor output;           // [T, H]; the head's is [1, V]: the logits of the last position, V in whole vectors (StoredTensor)
+  std::int64_t first = 0;  // the first of the positions
+  Tensor cache = {};       // for an attention block: see CachedAttentionArgs
 };
 
 class BlockCompute {
  public:
-  // What one microbatch's backward needs; reused for later microbatches.
+  // The values of one microbatch that its backward reads; reused for later microbatches.
   struct Saved {
     virtual ~Saved() = default;
     virtual void relocate(const Relocation& moved) = 0;
@@ -107,34 +107,35 @@ class BlockCompute {
   virtual std::unique_ptr<Saved> make_saved() const = 0;
   virtual void bind(const BoundTensors& tensors) = 0;
 
-  // args are the block's own: its input, its output. What is kept for the backward is allocated in `memory`.
+  // args holds the block's own input and output. Values that the backward reads are allocated in `memory`.
   virtual void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const = 0;
-  // args.input_grad may be the very memory of the forward's input, which is then lost.
+  // args.input_grad may be the memory of the forward's input, which is then overwritten.
   virtual void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                         Saved& saved) const = 0;
 
-  // The forward alone, in the workspace. context.shape is {1, T}, context.rotary_table has the rows of these positions.
+  // Runs the forward alone, in the workspace. context.shape is {1, T}; context.rotary_table has the rows of these positions.
   virtual void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const;
 
  protected:
   BlockCompute() = default;
 };
 
-// A slice of a microbatch's sequence, and what this block keeps of those before it.
+// A slice of a microbatch's sequence, and the values that this block keeps of the earlier slices.
 struct SliceContext {
   std::int64_t first = 0;                                // the position of its first token in the sample
-  std::vector<const BlockCompute::Saved*> earlier = {};  // of the slices before it, in order
-  // Of an attention block, [batch R, 2 Hkv D] f32: what slices have summed up in their backward for the keys and values of all
-  // of a sequence, of which there are at most R.
+  std::vector<const BlockCompute::Saved*> earlier = {};  // the values of the slices before it, in order
+  // [batch R, 2 Hkv D] f32, for an attention block. The backward of each slice adds its gradients of the keys
+  // and values of the whole sequence, which has at most R positions.
   Tensor key_gradients = {};
 };
 
-// The place to which an operation adds a vector's gradient that it sums while it computes another one: the gradient's, or, of a
-// frozen vector, memory of the workspace that nobody reads.
+// Returns the memory to which an operation adds a vector's gradient while it computes another one: the gradient
+// arena's, or, if the vector is frozen, workspace memory that nobody reads.
 Tensor sums_of(const BlockContext& context, const BoundTensor& vector);
-// Of a vocabulary's rows, or of a head's, those that this rank has.
+// Returns this rank's share of the rows of a vocabulary or of a head.
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp);
-// The block of these parameters on this rank. loss_chunks: see ChunkedHeadBlock; nothing: the head keeps its logits.
+// Makes the block of these parameters on this rank. loss_chunks: see ChunkedHeadBlock; if it is empty, the head
+// keeps its logits.
 std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
                                          std::optional<int> loss_chunks = {});
 

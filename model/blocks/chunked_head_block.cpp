@@ -9,7 +9,7 @@ namespace {
 struct ChunkedHeadSaved final : BlockCompute::Saved {
   Tensor input;        // [Tr, H]
   Tensor targets;      // [T] i32
-  Tensor log_sum_exp;  // [T] f32, of one chunk's tokens after the other's
+  Tensor log_sum_exp;  // [T] f32, chunk after chunk
 
   void relocate(const Relocation& moved) override {
     for (Tensor* const view : {&input, &targets, &log_sum_exp}) moved.move(*view);
@@ -21,7 +21,8 @@ struct RowRange {
   std::int64_t count() const { return end - begin; }
 };
 
-// One chunk's tokens: of every rank's rows the same share, so that a chunk is spread over the ranks as a microbatch is.
+// The tokens of one chunk. It takes the same share of every rank's rows, so that a chunk is spread over the
+// ranks as a microbatch is.
 class TokenChunks {
  public:
   TokenChunks(const BlockContext& context, int most) : context_(context), ranks_(context.gathers() ? context.tp.size() : 1) {
@@ -30,7 +31,7 @@ class TokenChunks {
   }
 
   int count() const { return count_; }
-  // Of the rows that this rank holds.
+  // The chunk's rows among those that this rank holds.
   RowRange own_rows(int chunk) const { return rows_of(context_.gathers() ? context_.tp.rank() : 0, chunk); }
   std::int64_t tokens(int chunk) const {
     std::int64_t sum = 0;
@@ -42,7 +43,7 @@ class TokenChunks {
     own.shape = {1, tokens(chunk)};
     return own;
   }
-  // all [T]: the chunk's, in the order in which its rows are gathered.
+  // Returns the chunk's part of `all` [T], in the order in which its rows are gathered.
   Tensor gathered(const Tensor& all, int chunk) const {
     if (ranks_ == 1) return all.row_range(own_rows(chunk).begin, own_rows(chunk).end);
     const Tensor part = context_.workspace.allocate({tokens(chunk)}, all.dtype);

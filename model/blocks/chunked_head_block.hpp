@@ -1,10 +1,11 @@
-// The head of HeadBlock, with a microbatch's tokens in chunks: norm, logits and cross-entropy of one chunk after the other, and
-// all of it again in the backward. Logits never stand whole, so that long sequences and large vocabularies fit; this costs the
-// output matrix's forward a second time. (Hsu et al. 2024, "Liger Kernel", take the same chunks, but compute gradients in the
-// forward, which the schedules' order of B, I and W does not allow.) Weight gradients and the loss add up chunk by chunk, so
-// their bits depend on how many chunks there are. Slices of a microbatch have such a head too, of one chunk or more a slice.
+// ChunkedHeadBlock is HeadBlock for a microbatch's tokens in chunks. It computes norm, logits and cross-entropy for one chunk
+// after the other, and computes them again in the backward. The logits of all tokens never exist at once, so long sequences
+// and large vocabularies fit; the cost is a second forward of the output matrix. (Hsu et al. 2024, "Liger Kernel", use the
+// same chunks, but compute gradients in the forward, which the schedules' order of B, I and W does not allow.) Weight
+// gradients and the loss add up chunk by chunk, so their bits depend on the number of chunks. Slices of a microbatch use this
+// head too, with one or more chunks a slice.
 //
-// Where the backward is split, the chunks' gradients of logits wait for W, all of them: T x V numbers from I until W.
+// If the backward is split, the gradients of all chunks' logits wait for W: T x V numbers from I until W.
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
@@ -14,7 +15,7 @@ namespace pipetrain {
 
 class ChunkedHeadBlock final : public BlockCompute {
  public:
-  // chunks: fewer where a rank has fewer tokens. Not for classification.
+  // chunks: reduced if a rank has fewer tokens. Not for classification.
   ChunkedHeadBlock(const ModelConfig& config, const TensorParallel& tp, int chunks);
 
   std::unique_ptr<Saved> make_saved() const override;

@@ -14,7 +14,7 @@ DropoutSite::DropoutSite(const std::string& name, double rate)
       dropped_(static_cast<std::uint32_t>(
           std::min<long>(std::lround(rate * Dropout::draws), static_cast<long>(Dropout::draws) - 1))) {}
 
-// The key is itself drawn: from the seed, at a counter of step and name.
+// The key itself is drawn: from the seed, at a counter made of step and name.
 Dropout DropoutSite::draw(const BlockContext& context, std::int64_t first_plane) const {
   if (!active(context)) return {};
   const auto step = static_cast<std::uint64_t>(context.draws->step);
@@ -34,7 +34,7 @@ void DropoutSite::drop(const BlockContext& context, const Tensor& x, const Tenso
   if (part.is_whole())
     return context.ops.dropout(
         {.x = x, .residual = residual, .out = out, .first_token = first, .sequence = sequence, .dropout = dropout});
-  // Run by run, as the tokens stand in the sequence, which may as well end with them.
+  // The loop takes one contiguous range of the sequence's tokens at a time; the last may end with the sequence.
   for (std::int64_t begin = 0, end = 0; begin < x.rows(); begin = end) {
     const std::int64_t sample = (first + begin) / sequence, token = (first + begin) % sequence;
     end = std::min(begin + part.run(token, sequence), x.rows());

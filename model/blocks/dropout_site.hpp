@@ -1,4 +1,4 @@
-// A place of the model where training drops elements.
+// A point of the model where training drops elements.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,21 @@ std::string dropout_name(std::int64_t layer, const char* part);
 
 class DropoutSite {
  public:
-  // `name` tells its draws from those of other sites, whatever the layout. rate: the share that is dropped, from 0 to below 1,
-  // in steps of 1 / 65,536.
+  // `name` separates its draws from those of other sites, whatever the layout. rate: the share that is dropped,
+  // from 0 to below 1, in steps of 1 / 65,536.
   DropoutSite(const std::string& name, double rate);
 
-  // Of this microbatch; not active where the rate is 0 or nothing is to be dropped. first_plane: as in Dropout.
+  // Returns the draw for this microbatch; it is not active if the rate is 0 or nothing is to be dropped.
+  // first_plane: as in Dropout.
   Dropout draw(const BlockContext& context, std::int64_t first_plane = 0) const;
-  // Enqueues for this rank's rows [Tr, H]: out = x, kept or dropped, plus residual; out may be either one's memory. Only where
-  // it is active.
+  // Enqueues for this rank's rows [Tr, H]: out = x, kept or dropped, plus residual. out may be the memory of x
+  // or of residual. Call it only if the draw is active.
   void drop(const BlockContext& context, const Tensor& x, const Tensor& out,
             const std::optional<Tensor>& residual = std::nullopt) const;
   bool active(const BlockContext& context) const { return dropped_ > 0 && context.draws; }
 
  private:
-  std::uint64_t name_;  // its checksum
+  std::uint64_t name_;  // checksum of the name
   std::uint32_t dropped_;
 };
 

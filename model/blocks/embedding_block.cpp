@@ -57,7 +57,7 @@ void EmbeddingBlock::cached_forward(const BlockContext& context, const CachedFor
                              .x = args.output});
 }
 
-// The tables' gradients are added at once, also in I: they are cheap, and the ids' slot goes back after I.
+// The tables' gradients are added at once, in I too: they are cheap, and the slot of the ids is returned after I.
 void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients&, Saved& saved) const {
   if (!table_.is_trained() && !positions_.is_trained()) return;
   const ArenaScope scope(context.workspace);
@@ -81,7 +81,7 @@ void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& a
   }
   context.ops.embedding_grad(
       {.ids = static_cast<EmbeddingSaved&>(saved).ids, .dy = gathered, .first_id = vocabulary_.first, .dtable = table_.grad});
-  // The head's gradient of a tied table is elsewhere, and stays.
+  // The head's gradient of a tied table has memory of its own, which must stay as it is.
   if (untrained_row_) context.ops.zero(table_.grad.row_range(*untrained_row_, *untrained_row_ + 1));
 }
 

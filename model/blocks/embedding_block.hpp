@@ -21,11 +21,12 @@ class EmbeddingBlock final : public BlockCompute {
   void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const override;
 
  private:
-  // Of a table of positions or its gradient: those of the context's tokens, and what follows.
+  // Returns the rows of a table of positions, or of its gradient, that belong to the context's tokens, and all
+  // rows after them.
   static Tensor positions_of(const BlockContext& context, const Tensor& table);
 
   VocabularyRows vocabulary_;                  // of this rank
-  std::optional<std::int64_t> untrained_row_;  // of this rank's rows, where it is one of them
+  std::optional<std::int64_t> untrained_row_;  // among this rank's rows; empty if another rank has it
   bool learned_positions_;
   DropoutSite dropout_;
   BoundTensor table_, positions_;

@@ -1,4 +1,4 @@
-// Memory for matrices in 8 bits that blocks make, and their layouts as operands of products.
+// Memory for matrices in 8 bits that blocks compute, and the layouts in which products take them.
 #pragma once
 
 #include <optional>
@@ -17,12 +17,12 @@ inline Fp8Operand cols_of(const Fp8Matrix& matrix) {
   return {matrix.cols, has_tensor_scale(matrix) ? matrix.scale : matrix.col_scales, matrix.scales};
 }
 
-// How a matrix is rounded.
+// The settings by which a matrix is rounded.
 struct Fp8Form {
   DType type = DType::e4m3;
   Fp8Scales scales = Fp8Scales::tensor;
 };
-// Of what is multiplied with this weight, and of the gradients of its products.
+// The form of the values that are multiplied with this weight, and of the gradients of its products.
 inline Fp8Form values_beside(const Fp8Matrix& weight) {
   return {DType::e4m3, has_tensor_scale(weight) ? Fp8Scales::tensor : Fp8Scales::tiles};
 }
@@ -32,13 +32,13 @@ inline Fp8Form gradients_beside(const Fp8Matrix& weight) {
 
 inline Tensor allocate_fp8_scale(Arena& memory) { return memory.allocate({2}, DType::f32); }
 
-// The arenas of a matrix's layouts; null: it is not to have that one.
+// The arenas of a matrix's layouts; null for a layout that is not wanted.
 struct Fp8Places {
   Arena* rows = nullptr;
   Arena* cols = nullptr;
 };
-// scale: that of the tensor, where it is already; else it lies with the cols, or without them with the rows. Those of tiles and
-// blocks lie with their layout.
+// scale: the tensor's scale if it exists already; otherwise it is allocated with the cols, or with the rows if
+// there are no cols. Scales of tiles and of blocks are allocated with their layout.
 inline Fp8Matrix allocate_fp8(const Shape& shape, const Fp8Form& form, const Fp8Places& places,
                               const std::optional<Tensor>& scale = std::nullopt) {
   Fp8Matrix matrix;

@@ -5,10 +5,10 @@ namespace {
 
 struct HeadSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
-  Tensor logits;                // [T, V], V of whole vectors: StoredTensor
+  Tensor logits;                // [T, V], V in whole vectors (StoredTensor)
   Tensor log_sum_exp;           // [T] f32
   Tensor targets;               // [T] i32
-  bool differentiated = false;  // logits are their gradient already
+  bool differentiated = false;  // true once logits hold their own gradient
 
   void relocate(const Relocation& moved) override {
     projection.relocate(moved);

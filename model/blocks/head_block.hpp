@@ -14,12 +14,12 @@ class HeadBlock final : public BlockCompute {
   std::unique_ptr<Saved> make_saved() const override;
   void bind(const BoundTensors& tensors) override;
   void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
-  // Turns the saved logits into their gradient in place.
+  // Overwrites the saved logits with their gradient.
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
   void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const override;
 
  private:
-  VocabularyRows vocabulary_;  // or classes; of this rank
+  VocabularyRows vocabulary_;  // this rank's rows of the vocabulary, or its classes
   NormedProjection logits_;
 };
 

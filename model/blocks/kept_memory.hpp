@@ -1,4 +1,4 @@
-// Where a block puts what its backward reads: see recompute.hpp.
+// KeptMemory says into which arena a block puts each value that its backward reads: see recompute.hpp.
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
@@ -6,12 +6,12 @@
 namespace pipetrain {
 
 struct KeptMemory {
-  Arena* results;  // of matrices and attention, which only the input gradient reads
-  Arena* inputs;   // of matrices, which their weight gradients read too
-  Arena* remade;   // of these, what an elementwise pass makes again; null: it is not kept
+  Arena* results;  // outputs of matrices and attention that only the input gradient reads
+  Arena* inputs;   // inputs of matrices, which their weight gradients read too
+  Arena* remade;   // those of them that an elementwise pass can compute again; null: they are not kept
 };
 
-// In the forward; `saved` lasts until B or W. What goes to the workspace is lost with the block's scope.
+// The memory of a forward; `saved` lasts until B or W. Values in the workspace are lost when the block's scope ends.
 inline KeptMemory forward_memory(const BlockContext& context, Arena& saved) {
   switch (context.recompute) {
     case Recompute::none:
@@ -24,15 +24,15 @@ inline KeptMemory forward_memory(const BlockContext& context, Arena& saved) {
   return {&context.workspace, &context.workspace, nullptr};
 }
 
-// The same of the head, whose logits are kept in every mode.
+// The memory of the head's forward; its logits are kept in every mode.
 inline KeptMemory head_memory(const BlockContext& context, Arena& saved) {
   return {&saved, &saved, context.recompute == Recompute::none ? &saved : nullptr};
 }
 
-// Whether the backward begins with the forward of what it needs; its inputs are all that was kept.
+// Returns true if only the block's input was kept, so that the backward begins by running the forward again.
 inline bool runs_forward_again(const BlockContext& context) { return context.recompute == Recompute::full; }
 
-// In the backward, for a forward that runs again.
+// The memory of a forward that the backward runs again.
 inline KeptMemory backward_memory(const BlockContext& context, WeightGradients& gradients) {
   return {&context.workspace, &gradients.memory(), &gradients.memory()};
 }

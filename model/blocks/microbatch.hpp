@@ -1,5 +1,5 @@
-// The inputs and outputs of one microbatch, or of one slice of its sequence, in the forward and the backward of a chunk. Shapes
-// as in stage_model.hpp.
+// The inputs and outputs of one microbatch, or of one slice of its sequence, in the forward and the backward of
+// a chunk. Shapes as in stage_model.hpp.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,26 @@ struct MicrobatchShape {
   std::int64_t tokens() const { return batch * sequence; }
 };
 
-// What a chunk keeps of one microbatch between its actions; the caller gives it memory and reuses it for later microbatches.
+// The values that a chunk keeps of one microbatch between its actions. The caller gives it memory and reuses it
+// for later microbatches.
 class ActivationSlot {
  public:
   virtual ~ActivationSlot() = default;
 };
 
-// What a microbatch's dropout is drawn from, beside the tensor: the same numbers, the same draws, whatever the layout.
+// The numbers from which a microbatch's dropout is drawn, together with the tensor's name. Equal numbers give
+// equal draws in every layout.
 struct DropoutDraws {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  std::int64_t first_sample = 0;  // of the microbatch, counted in the step's global batch
+  std::int64_t first_sample = 0;  // the microbatch's first sample, counted in the step's global batch
 };
 
-// A slice of the sequence of a microbatch, where microbatches pass in slices.
+// A slice of the sequence of a microbatch, if microbatches pass in slices.
 struct SliceArgs {
   std::int64_t first = 0;                     // the position of its first token in the sample
-  bool last = false;                          // of the microbatch's
-  std::vector<ActivationSlot*> earlier = {};  // of the chunk: those of the slices before it, in order, which stay until its B
+  bool last = false;                          // whether it is the microbatch's last slice
+  std::vector<ActivationSlot*> earlier = {};  // the chunk's slots of the slices before it, in order; they stay until its B
 };
 
 struct ForwardArgs {
@@ -41,20 +43,21 @@ struct ForwardArgs {
   Tensor targets;   // last chunk only: [T] i32; must stay valid until B or I
   Tensor output;    // [Tr, H]; unused by the last chunk
   Tensor loss_sum;  // last chunk only: [1] f64, written
-  // [T] i32: for each token, the place in its sample of the first token of its document, which attention and positions begin
-  // with; must stay valid until B or W. Without memory: a sample is one document.
+  // [T] i32: for each token, the position in its sample of the first token of its document, from which
+  // attention and positions count; must stay valid until B or W. Without memory: a sample is one document.
   Tensor documents = {};
-  std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped, as when a model is evaluated
-  // Last chunk only, of a head for classification: [batch, own classes] f64, written: the logits where each sequence's class is
-  // said. Without memory: not wanted.
+  std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped, as in an evaluation
+  // Last chunk only, for a classification head: [batch, own classes] f64, output: the logits at the token that
+  // gives each sequence's class. Without memory: not wanted.
   Tensor scores = {};
-  std::optional<SliceArgs> slice = {};  // where the spec has slices
-  bool second = false;                  // of two actions whose calls alternate, that of bind_second()
-  // Last chunk only: that of BackwardArgs, where a backward follows. The head may then compute its logits' gradient in the
-  // forward, where it reads them anyway; the bits are the same.
+  std::optional<SliceArgs> slice = {};  // set if the spec has slices
+  bool second = false;  // true for the action of a pair with alternating calls that uses the memory of bind_second()
+  // Last chunk only: the loss scale of BackwardArgs if a backward follows. The head may then compute its
+  // logits' gradient in the forward, which reads them anyway; the bits are the same.
   std::optional<float> loss_scale = {};
-  // Of several documents a sequence where T has a part of it, of a slice or of a rank: [T] i32, of each token which one of
-  // the part would be its document's first, below 0 for one outside; must stay valid as long as documents.
+  // [T] i32, set if a slice or a rank has a part of a sequence that holds several documents. For each token it
+  // holds the index within the part of the first token of the token's document, below 0 if that lies outside;
+  // must stay valid as long as documents.
   Tensor origins = {};
 };
 

@@ -10,7 +10,7 @@ namespace {
 struct MlpSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
   Tensor projected;  // [T, 2I] gate and up, or [T, I]
-  Tensor inner;      // [T, I], without a shape when the backward is to make it again, or in 8 bits
+  Tensor inner;      // [T, I]; without a shape in 8 bits, or if the backward computes it again
   ResidualProjection::Saved down;
 
   void relocate(const Relocation& moved) override {
@@ -94,7 +94,7 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
   const ArenaScope scope(context.workspace);
   if (runs_forward_again(context)) {
     KeptMemory memory = backward_memory(context, gradients);
-    if (!up_.in_fp8()) memory.results = &gradients.memory();  // as W reads what takes the place of `projected`
+    if (!up_.in_fp8()) memory.results = &gradients.memory();  // W reads the gradient that is written over `projected`
     saved.projected = up_.forward(context, saved.projection.input, memory, saved.projection);
   }
   const auto scale = scale_of_activation(gradients.memory());
@@ -107,7 +107,7 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
     down_.backward(context, {.output_grad = args.output_grad, .input = inner, .input_grad = inner_grad}, gradients, saved.down);
     activation_backward(context, inner_grad, saved.projected, scale);
   }
-  // Its gradient has taken its place: nothing reads the values after that.
+  // The gradient was written over `projected`, whose values nothing reads from here on.
   up_.backward(context,
                {.output_grad = saved.projected,
                 .residual = args.output_grad,

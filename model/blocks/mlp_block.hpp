@@ -18,19 +18,20 @@ class MlpBlock final : public BlockCompute {
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
 
  private:
-  // The inner columns [T, I], in `memory`, of what the first matrix put out: [T, 2I] gate and up, or [T, I].
+  // Returns the activation [T, I], in `memory`, of the first matrix's output: [T, 2I] gate and up, or [T, I].
   Tensor activated(const BlockContext& context, const Tensor& projected, Arena& memory,
                    const std::optional<Tensor>& scale = {}) const;
-  // In place: `projected` becomes its gradient.
+  // Works in place: `projected` becomes its gradient.
   void activation_backward(const BlockContext& context, const Tensor& inner_grad, const Tensor& projected,
                            const std::optional<Tensor>& scale) const;
   std::int64_t inner_cols(const Tensor& projected) const;
-  // Of the activation or its gradient, where its kernel finds the largest magnitude for products in 8 bits; else nothing.
+  // Returns memory for the scale of the activation or of its gradient if its kernel finds the largest magnitude
+  // for products in 8 bits; otherwise nothing.
   std::optional<Tensor> scale_of_activation(Arena& memory) const;
 
   Activation activation_;
   NormedProjection up_;
-  BoundTensor up_bias_;  // of a GELU, which adds it
+  BoundTensor up_bias_;  // for a GELU, which adds it
   ResidualProjection down_;
 };
 

@@ -9,9 +9,9 @@ namespace pipetrain {
 
 class Norm {
  public:
-  // Of each row, for the backward.
+  // The statistics of each row, which the backward reads.
   struct Statistics {
-    Tensor mean;       // [Tr] f32, of a LayerNorm
+    Tensor mean;       // [Tr] f32, for a LayerNorm
     Tensor inv_scale;  // [Tr] f32: 1 / the root of the mean square, or of the variance
 
     void relocate(const Relocation& moved) {
@@ -27,21 +27,21 @@ class Norm {
   Statistics allocate_statistics(std::int64_t rows, Arena& memory) const;
   struct ForwardArgs {
     Tensor x;                            // [Tr, H]
-    Tensor y;                            // [Tr, H], written
-    Statistics statistics;               // written
-    std::optional<Tensor> largest = {};  // [1] f32, written: y's largest magnitude
+    Tensor y;                            // [Tr, H], output
+    Statistics statistics;               // output
+    std::optional<Tensor> largest = {};  // [1] f32, output: y's largest magnitude
   };
   void forward(Ops& ops, const ForwardArgs& args) const;
 
   struct BackwardArgs {
     Tensor dy;                                 // [Tr, H]
-    Tensor x;                                  // [Tr, H], of the forward
-    Statistics statistics;                     // of the forward
+    Tensor x;                                  // [Tr, H], the forward's
+    Statistics statistics;                     // the forward's
     std::optional<Tensor> residual = {};       // [Tr, H], added to dx before the one rounding
-    Tensor dx;                                 // [Tr, H], written; may be x's memory
-    std::optional<Tensor> residual_sums = {};  // [H] f32 += residual's columns' sums
+    Tensor dx;                                 // [Tr, H], output; may be x's memory
+    std::optional<Tensor> residual_sums = {};  // [H] f32: the column sums of residual are added to it
   };
-  // Adds to the weights' gradients, where they are trained.
+  // Adds to the gradients of the weights that are trained.
   void backward(const BlockContext& context, const BackwardArgs& args) const;
 
  private:

@@ -23,7 +23,7 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
 
   const ArenaScope scope(context.workspace);
-  // The norm writes where the gathered rows will be, so that its own need no copy.
+  // The norm writes this rank's rows where the gather expects them, so that they need no copy.
   const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
   const Tensor shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
                             : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
@@ -38,7 +38,7 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   return output;
 }
 
-// Only where nothing is gathered; writes the same statistics once more.
+// Only for norms whose output is not gathered; writes the same statistics once more.
 Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const {
   const Tensor normed = memory.allocate(saved.input.shape, context.dtype);
   norm_.forward(context.ops, {.x = saved.input, .y = normed, .statistics = saved.statistics});
@@ -62,7 +62,7 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
                            .residual_sums = args.residual_sums});
 }
 
-// What is gathered is rounded by every rank for itself: all have the same largest magnitude, and so the same scale.
+// Every rank rounds the gathered rows itself: all know the same largest magnitude, and so use the same scale.
 void NormedProjection::norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const {
   const ArenaScope scope(context.workspace);
   const bool gathers = context.gathers();
@@ -101,7 +101,7 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
                                        const Saved& saved) const {
   const ArenaScope scope(context.workspace);
   Fp8Matrix normed = saved.normed_fp8;
-  if (normed.cols.shape.rank() == 0) {  // only where nothing is gathered
+  if (normed.cols.shape.rank() == 0) {  // only if nothing is gathered
     normed = allocate_fp8(saved.input.shape, values_beside(matrix_.fp8), {.cols = &gradients.memory()});
     norm_into(context, saved, normed);
   }

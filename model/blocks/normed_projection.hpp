@@ -15,8 +15,8 @@ class NormedProjection {
   struct Saved {
     Tensor input;  // [Tr, H]
     Norm::Statistics statistics;
-    Tensor normed;              // [T, H], without a shape when the backward is to make it again, or in 8 bits
-    Fp8Matrix normed_fp8 = {};  // of a matrix in 8 bits: the cols of the same
+    Tensor normed;              // [T, H]; without a shape in 8 bits, or if the backward computes it again
+    Fp8Matrix normed_fp8 = {};  // its cols, if the matrix is in 8 bits
 
     void relocate(const Relocation& moved) {
       moved.move(input);
@@ -30,16 +30,16 @@ class NormedProjection {
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
-  // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered,
-  // the norm's output is not kept.
+  // Returns output [T, N], as a view of new memory. The norm's output is not kept if memory.remade is null and
+  // nothing is gathered.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
 
   struct BackwardArgs {
-    Tensor output_grad;                   // [T, N]; must stay valid as the WeightGradients ask
-    std::optional<Tensor> residual = {};  // [Tr, H], the gradient that went around the block
-    Tensor input_grad;                    // [Tr, H], written; may be the memory of the forward's input
+    Tensor output_grad;                   // [T, N]; must stay valid as long as WeightGradients requires
+    std::optional<Tensor> residual = {};  // [Tr, H], the gradient along the residual connection
+    Tensor input_grad;                    // [Tr, H], output; may be the memory of the forward's input
     std::optional<Tensor> scale = {};  // [2] f32 in 8 bits with one scale a tensor: ends with output_grad's largest magnitude
-    std::optional<Tensor> residual_sums = {};  // [H] f32 += residual's columns' sums
+    std::optional<Tensor> residual_sums = {};  // [H] f32: the column sums of residual are added to it
   };
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
 
@@ -47,7 +47,7 @@ class NormedProjection {
   Tensor forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
   void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                        const Saved& saved) const;
-  // The norm's output in the layouts that `normed` has.
+  // Computes the norm's output in the layouts that `normed` has.
   void norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const;
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
 

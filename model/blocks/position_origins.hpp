@@ -1,4 +1,4 @@
-// Where sequences begin for a rank that has a part of each: what operations that count positions ask (BlockContext::origins).
+// PositionOrigins holds where sequences begin for a rank that computes a part of each (BlockContext::origins).
 // Not thread-safe.
 #pragma once
 
@@ -14,12 +14,11 @@ namespace pipetrain {
 
 class PositionOrigins {
  public:
-  // largest: of a microbatch's part. Takes memory of the stream's device, and of the host. The stream outlives it. Throws
-  // Error(out_of_memory).
+  // largest: the largest part of a microbatch. Allocates memory of the stream's device and of the host. The
+  // stream outlives this object. Throws Error(out_of_memory).
   PositionOrigins(const ContextPart& part, const MicrobatchShape& largest, Stream& stream);
 
-  // Of microbatches of so many tokens of each sequence, for what the stream gets from now on. Once the copy of the call before
-  // has run.
+  // Sets the tokens of each sequence for all work that is enqueued from now on. The copy of the previous call must have run.
   void set_sequence(std::int64_t sequence);
   const Tensor& tensor() const { return tensor_; }
 

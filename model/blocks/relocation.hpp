@@ -1,4 +1,4 @@
-// What a forward saved was moved to other memory as a whole: views of it follow.
+// Relocation moves views when all values that a forward saved were copied to other memory.
 #pragma once
 
 #include <cstddef>

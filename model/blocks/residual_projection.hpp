@@ -12,31 +12,32 @@ class ResidualProjection {
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
-  // Whether tensors beside the matrix have one scale, which whatever computes them can measure.
+  // Returns true if the factors of the matrix have one scale a tensor, which the kernel that computes them can measure.
   bool takes_scale() const { return in_fp8() && matrix_.fp8.scales == Fp8Scales::tensor; }
 
-  // Of a matrix in 8 bits.
+  // The values kept for a matrix in 8 bits.
   struct Saved {
-    Fp8Matrix input = {};  // its cols, where they are kept
+    Fp8Matrix input = {};  // its cols, if they are kept
   };
 
   struct ForwardArgs {
-    Tensor input;                      // [T, K]
-    Tensor residual;                   // [Tr, H]
-    Tensor output;                     // [Tr, H], written: residual + dropout(input x matrix (+ bias))
-    Arena* kept = nullptr;             // in 8 bits: for the input's cols; null: the backward makes them again
-    std::optional<Tensor> scale = {};  // [2] f32 where takes_scale(): ends with input's largest magnitude; kept as the cols are
+    Tensor input;           // [T, K]
+    Tensor residual;        // [Tr, H]
+    Tensor output;          // [Tr, H], output: residual + dropout(input x matrix (+ bias))
+    Arena* kept = nullptr;  // in 8 bits: arena of the input's cols; null: the backward computes them again
+    // [2] f32 if takes_scale(): ends with input's largest magnitude; kept as long as the cols.
+    std::optional<Tensor> scale = {};
   };
   void forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const;
 
   struct BackwardArgs {
-    Tensor output_grad;  // [Tr, H], which is the residual's gradient too
-    Tensor input;        // [T, K], of the forward; in 8 bits only where its cols were not kept
-    Tensor input_grad;   // [T, K], written
+    Tensor output_grad;  // [Tr, H], the residual's gradient too
+    Tensor input;        // [T, K], the forward's; in 8 bits only if its cols were not kept
+    Tensor input_grad;   // [T, K], output
   };
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
-  // The bias's gradient, where it is the sum of output_grad's columns: it is then left to the norm of the block, which reads
-  // them as the residual's gradient anyway.
+  // Returns the bias's gradient if it is the sum of output_grad's columns. The block's norm then adds it, since
+  // it reads output_grad as the residual's gradient anyway.
   std::optional<Tensor> residual_sums(const BlockContext& context) const;
 
  private:
@@ -44,7 +45,7 @@ class ResidualProjection {
                 Saved& saved) const;
   void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                        const Saved& saved) const;
-  // The gradient of what is dropped from, [Tr, H], where the rows that are gathered from it will be.
+  // Returns the gradient before dropout, [Tr, H], at this rank's rows of `gathered`.
   Tensor undropped(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered) const;
 
   MatrixRoles roles_;

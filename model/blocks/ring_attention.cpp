@@ -8,16 +8,17 @@
 namespace pipetrain {
 namespace {
 
-// One of this rank's two chunks of a sample's queries (ContextPart), and rows of the keys that are here and that it sees.
+// One of this rank's two chunks of a sample's queries (ContextPart), together with rows of keys that are here
+// and that it attends to.
 struct Meeting {
   std::int64_t sample;
-  int queries;  // the half
+  int queries;  // the half: 0 or 1
   std::int64_t first_row, rows;
-  std::int64_t position = 0;  // of the first row's key in the sequence, where rows stand one behind the other there
-  bool first = false;         // of these queries'
+  std::int64_t position = 0;  // the position in the sequence of the first row's key, if the rows are contiguous there
+  bool first = false;         // whether these queries meet keys for the first time
 };
 
-// A pass of keys and values around the ring.
+// One pass of keys and values around the ring.
 class RingPass {
  public:
   RingPass(const BlockContext& context, const SegmentShape& shape, const Dropout& dropout)
@@ -38,14 +39,14 @@ class RingPass {
   std::int64_t key_value_cols() const { return shape_.key_value_cols(); }
   bool in_fp32() const { return context_.dtype == DType::f32; }
 
-  // Memory that goes round: of each sequence the rank's tokens of earlier slices, then those of this one. Every slice takes
-  // the memory of the last one, which needs the most.
+  // Allocates the memory that goes round: of each sequence the rank's tokens of earlier slices, then those of
+  // this one. Every slice uses the memory of the last one, which needs the most.
   Tensor key_values(DType dtype) const {
     const std::int64_t most = context_.slice == nullptr ? shape_.tokens() : context_.slice->key_gradients.rows();
     return context_.workspace.allocate({most, key_value_cols()}, dtype).row_range(0, shape_.batch * key_rows());
   }
 
-  // Rows of a matrix with a row for each of the rank's tokens of this slice, and of one that goes round.
+  // Rows of a matrix that has a row for each of the rank's tokens of this slice, and of a matrix that goes round.
   Tensor queries(const Tensor& matrix, const Meeting& of) const {
     return rows_of(matrix, shape_.batch, of.sample, of.queries * chunk_, chunk_);
   }
@@ -59,7 +60,7 @@ class RingPass {
         .reshaped({1, heads, chunk_});
   }
 
-  // Each returns what the attention of these queries takes.
+  // Each of these returns the part of a tensor that the attention of these queries reads.
   std::optional<Tensor> documents(const Meeting& of) const {
     return documents_ ? std::optional(queries(*documents_, of)) : std::nullopt;
   }
@@ -69,8 +70,8 @@ class RingPass {
     return drawn;
   }
 
-  // Where nobody asks for places in the sequence, positions count from the first of these keys: the rank's own keep their
-  // order, and queries stand behind all of another's.
+  // If nothing needs positions in the sequence, they count from the first of these keys: the rank's own keys
+  // keep their order, and the queries come after all keys of another rank.
   SegmentShape segment(int step, const Meeting& of) const {
     SegmentShape shape{.queries = chunk_,
                        .keys = of.rows,
@@ -84,7 +85,7 @@ class RingPass {
     return shape;
   }
 
-  // All of this step in which queries see keys.
+  // Calls `use` with each meeting of this step.
   template <class Use>
   void for_meetings(int step, Use use) const {
     for (std::int64_t sample = 0; sample < shape_.batch; ++sample) {
@@ -99,7 +100,7 @@ class RingPass {
     }
   }
 
-  // --- Nothing where memory is only measured ---
+  // --- These do nothing while memory is only measured ---
   void start(const Tensor& source, const Tensor& target) const {
     if (ring() != nullptr) ring()->start(context_.ops.stream(), source, target);
   }
@@ -113,16 +114,18 @@ class RingPass {
  private:
   RingExchange* ring() const { return context_.cp.ring; }
   bool by_position() const { return documents_ || dropout_.active(); }
-  int owner(int step) const { return (part_.rank - step + part_.size) % part_.size; }  // whose keys and values are here
-  std::int64_t key_rows() const { return earlier_ + shape_.queries; }                  // of each sequence
-  std::int64_t first_position() const { return earlier_ * part_.size; }                // of the slice
-  // How many chunks of this slice a half of the queries sees there. Of a member before this one all see the first chunk; of one
-  // behind it the second half sees both, as it does of its own rank's.
+  // The rank whose keys and values are here.
+  int owner(int step) const { return (part_.rank - step + part_.size) % part_.size; }
+  std::int64_t key_rows() const { return earlier_ + shape_.queries; }    // rows of each sequence
+  std::int64_t first_position() const { return earlier_ * part_.size; }  // the slice's first position
+  // Returns how many chunks of this slice at this step's owner a half of the queries attends to. Every query
+  // attends to the first chunk of a member before this one; of a member after it, the second half attends to
+  // both chunks, as it does to its own rank's.
   int seen(int step, int half) const {
     if (half == 0) return owner(step) <= part_.rank ? 1 : 0;
     return owner(step) < part_.rank ? 1 : 2;
   }
-  // Chunk by chunk, as there are gaps between them; first of all each query meets the chunk that it is in itself.
+  // Goes chunk by chunk, since there are gaps between them. Each query first meets the chunk that it belongs to itself.
   template <class Use>
   void meet_by_position(int step, Meeting meeting, Use use) const {
     const ContextPart from{owner(step), part_.size};
@@ -143,7 +146,7 @@ class RingPass {
   std::optional<Tensor> documents_;  // of the rank's tokens
   Dropout dropout_;
   ContextPart part_;
-  std::int64_t chunk_;    // tokens of one
+  std::int64_t chunk_;    // tokens of one chunk
   std::int64_t earlier_;  // the rank's tokens of earlier slices of a sequence
 };
 
@@ -151,7 +154,7 @@ struct Forward {
   Tensor q, out, log_sum_exp;
 };
 
-// here: this rank's keys and values, which are lost.
+// here: this rank's keys and values, which are overwritten.
 void attend(const BlockContext& context, const RingPass& pass, const Forward& of, Tensor here) {
   Ops& ops = context.ops;
   Tensor coming = pass.key_values(context.dtype);
@@ -186,13 +189,13 @@ struct Backward {
   Tensor dout, q, out, log_sum_exp;
   Tensor dq;  // [T, Hq D] or more columns
 };
-// These go round: this rank's keys and values, which are lost, and the sums so far of their gradients.
+// The tensors that go round: this rank's keys and values, which are overwritten, and the sums so far of their gradients.
 struct Travellers {
   Tensor key_values, gradients;
 };
 
-// The gradients of this rank's keys and values, to which all members have added. What a member adds to those of the keys that
-// it has comes to be while those of the members before it are on their way.
+// Returns the gradients of this rank's keys and values, to which all members have added. A member computes its
+// share while the sums of the members before it are still on their way.
 Tensor attend_back(const BlockContext& context, const RingPass& pass, const Backward& of, const Travellers& own_keys) {
   Ops& ops = context.ops;
   Tensor here = own_keys.key_values, coming = pass.key_values(context.dtype);
@@ -225,7 +228,7 @@ Tensor attend_back(const BlockContext& context, const RingPass& pass, const Back
     }
     pass.start(grads, coming_grads);
   }
-  pass.finish();  // after so many steps they are home
+  pass.finish();  // after this many steps they are back at their owner
   if (!pass.in_fp32()) ops.copy_columns({.source = dq, .target = of.dq, .count = pass.query_cols()});
   return coming_grads;
 }

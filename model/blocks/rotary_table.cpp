@@ -16,7 +16,7 @@ float scaled(float frequency, const RopeScaling& scaling) {
     case RopeScaling::Kind::llama3:
       break;
   }
-  // How often the pair turns around within the original context: few turns carry position, many carry order.
+  // The number of rotations of the pair within the original context: few rotations carry position, many carry order.
   const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
   const float turns = static_cast<float>(scaling.original_max_positions) / wavelength;
   const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);

@@ -13,8 +13,8 @@ namespace pipetrain {
 // original_max_positions / low_freq_factor by the factor, and blends linearly in between (Llama 3.1).
 std::vector<float> rotary_frequencies(const ModelConfig& config);
 
-// [sequence, 2, head_dim / 2]: cosines, then sines, of position x frequency. The product is rounded to fp32, as in the models
-// this has to agree with.
+// [sequence, 2, head_dim / 2]: cosines, then sines, of position x frequency. The product is rounded to fp32, as
+// in the models that this code must agree with.
 std::vector<float> rotary_table(const ModelConfig& config, std::int64_t sequence);
 
 }  // namespace pipetrain

@@ -3,7 +3,7 @@
 namespace pipetrain {
 namespace {
 
-// Keys and values of all the slices, sequence by sequence: [batch R, 2 Hkv D], or the first slice's own.
+// Returns the keys and values of all slices, sequence by sequence: [batch R, 2 Hkv D], or the only slice's own matrix.
 Tensor keys_of(const BlockContext& context, const SegmentShape& shape, const SliceKeys& slices) {
   if (slices.size() == 1) return slices.front();
   const Tensor all = context.workspace.allocate(context.slice->key_gradients.shape, context.dtype);

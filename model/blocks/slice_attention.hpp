@@ -1,5 +1,5 @@
-// Attention of a slice of a microbatch's sequences to the keys and values of the slices up to it, which are gathered for it. A
-// whole sequence is one slice.
+// Attention from a slice of a microbatch's sequences to the keys and values of all slices up to it, which are
+// first gathered into one matrix. A whole sequence is one slice.
 #pragma once
 
 #include "model/blocks/slice_keys.hpp"
@@ -10,18 +10,18 @@ struct SliceAttention {
   const SliceKeys& keys;
   Tensor out;            // [T, Hq D]
   Tensor log_sum_exp;    // [batch, Hq, queries] f32, over the keys of all the slices
-  Dropout dropout = {};  // of the probabilities
+  Dropout dropout = {};  // drops attention probabilities
 };
 struct SliceGradients {
   Tensor out;  // [T, Hq D], read
-  Tensor qkv;  // [T, (Hq + 2 Hkv) D], written
+  Tensor qkv;  // [T, (Hq + 2 Hkv) D], output
 };
 
-// shape: the queries are the slice, the keys are those of the sequence up to its end. Writes the outputs. Takes workspace for
-// the length of the block's scope. ring_attention.hpp has the same for ranks that share sequences.
+// shape: the queries are the slice, the keys are those of the sequence up to its end. Writes the outputs. Uses workspace until
+// the block's scope ends. ring_attention.hpp has the counterpart for ranks that share sequences.
 void slice_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of);
-// Its backward in a context with a slice, after that of all later slices: adds to the context's key_gradients, and writes the
-// whole gradient of the slice's own qkv. Before a microbatch's last slice key_gradients must be zero.
+// The backward in a context with a slice, after that of all later slices. Adds to the context's key_gradients, and writes the
+// whole gradient of the slice's own qkv. key_gradients must be zero before a microbatch's last slice.
 void slice_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
                               const SliceGradients& gradients);
 

@@ -8,7 +8,7 @@ Tensor rows_of(const Tensor& matrix, std::int64_t batch, std::int64_t sequence, 
 }
 
 void copy_sequences(Ops& ops, const SequenceBlock& block, const SequenceRows& from, const SequenceRows& to) {
-  // Sequences lie one behind the other where a matrix has no other rows, so that one copy takes them all.
+  // If a matrix has no other rows, its sequences are contiguous, and one copy takes them all.
   const std::int64_t all_rows = block.batch * block.rows;
   const std::int64_t copies = from.matrix.rows() == all_rows && to.matrix.rows() == all_rows ? 1 : block.batch;
   for (std::int64_t copy = 0; copy < copies; ++copy)

@@ -1,4 +1,4 @@
-// A rank's place in context parallelism, and how it reaches the others.
+// A rank's part in context parallelism, and its connection to the other ranks.
 #pragma once
 
 #include "model/context/context_part.hpp"
@@ -8,8 +8,8 @@ namespace pipetrain {
 class RingExchange;
 
 struct ContextParallel {
-  ContextPart part = {};         // of each sequence
-  RingExchange* ring = nullptr;  // between the ranks of part.size; null where there is one, or memory is only measured
+  ContextPart part = {};         // this rank's part of each sequence
+  RingExchange* ring = nullptr;  // between the part.size ranks; null for a single rank, or while memory is only measured
 };
 
 }  // namespace pipetrain

@@ -6,16 +6,16 @@
 
 namespace pipetrain {
 
-// The tokens of each sequence that one rank has. A sequence is cut into 2 x size equal chunks, of which rank r has the r-th
-// from the front and the r-th from the back, one behind the other: in causal attention all ranks then have the same to do
-// (zigzag; Grattafiori et al. 2024, "The Llama 3 Herd of Models", section 3.3.2).
+// The tokens of each sequence that one rank has. A sequence is cut into 2 x size equal chunks, of which rank r
+// has the r-th from the front and then the r-th from the back: in causal attention all ranks then have equal
+// work (zigzag; Grattafiori et al. 2024, "The Llama 3 Herd of Models", section 3.3.2).
 struct ContextPart {
   int rank = 0, size = 1;
 
   bool is_whole() const { return size == 1; }
   // The sequence's chunk that is this rank's first (half 0) or second (half 1).
   int chunk(int half) const { return half == 0 ? rank : 2 * size - 1 - rank; }
-  // Where the rank's token of this number, of `tokens` that it has, stands in the sequence.
+  // Returns the position in the sequence of the rank's token `token`, of the `tokens` that it has.
   std::int64_t position(std::int64_t token, std::int64_t tokens) const {
     if (is_whole()) return token;
     const std::int64_t length = tokens / 2;

@@ -1,4 +1,4 @@
-// What a rank that computes a part of each sequence must know of the documents that share one. Pure.
+// The document boundaries that a rank needs when it computes a part of each sequence. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace pipetrain {
 
-// Of the part's tokens of a microbatch, in their order.
+// The documents of the part's tokens of a microbatch, in their order.
 struct DocumentPlaces {
-  std::span<std::int32_t> begins;        // as ForwardArgs::documents: places in the whole sequence
+  std::span<std::int32_t> begins;        // as ForwardArgs::documents: positions in the whole sequence
   std::span<std::int32_t> origins = {};  // as ForwardArgs::origins; empty: not wanted
 };
-// Deals the begins of whole sequences of `sequence` tokens to a part, of which `to` says how many tokens it has of them all.
+// Fills `to` for a part from the begins of whole sequences of `sequence` tokens; the size of `to` is the part's
+// number of tokens.
 void deal_documents(const SequencePart& part, std::int64_t sequence, std::span<const std::int32_t> begins,
                     const DocumentPlaces& to);
 

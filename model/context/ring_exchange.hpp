@@ -1,5 +1,5 @@
-// What the ranks of a context-parallel group pass on to each other in a ring, beside the compute. Not thread-safe: used by the
-// rank's worker only.
+// RingExchange passes tensors around the ring of a context-parallel group, overlapped with compute. Not
+// thread-safe: used by the rank's worker only.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@ class RingExchange {
   // The group outlives it. All members must make the same calls in the same order.
   RingExchange(Device& device, std::shared_ptr<Group> group, const std::string& name);
 
-  // target = `source` of the member before (Group::shift), as it is once what `compute` holds so far has run. Until finish()
-  // the source may be read only, and the target not at all.
+  // Sets target to the `source` of the member before (Group::shift), as it is once the work that `compute`
+  // holds so far has run. Until finish() the source must only be read, and the target must not be used at all.
   void start(Stream& compute, const Tensor& source, const Tensor& target);
-  // What `compute` holds from now on sees all targets, and may write to all sources.
+  // Work that is enqueued on `compute` from now on sees all targets, and may write to all sources.
   void finish(Stream& compute);
 
   Stream& stream() { return *stream_; }

@@ -1,4 +1,4 @@
-// Which tokens of each sequence a rank computes in one action: its part of a slice. Pure.
+// The tokens of each sequence that a rank computes in one action: its part of a slice. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,25 @@
 
 namespace pipetrain {
 
-// A sequence that passes whole is one slice, and a rank that shares it with none has all of it.
+// A whole sequence is one slice, and a rank that shares it with no other has all of it.
 struct SequencePart {
-  ContextPart context = {};  // of the slice
+  ContextPart context = {};  // the rank's part of the slice
   std::int64_t first = 0;    // the position of the slice's first token in the sequence
 
   bool is_whole() const { return context.is_whole() && first == 0; }
-  // Where the token of this number, of `tokens` that there are of the sequence, stands in it.
+  // Returns the position in the sequence of token number `token` of the `tokens` in this part.
   std::int64_t position(std::int64_t token, std::int64_t tokens) const { return first + context.position(token, tokens); }
-  // How many tokens from this one on stand one behind the other in the sequence.
+  // Returns how many tokens from this one on are contiguous in the sequence.
   std::int64_t run(std::int64_t token, std::int64_t tokens) const {
     if (context.is_whole()) return tokens - token;
     return tokens / 2 - token % (tokens / 2);
   }
 };
 
-// How a rank's part of every sequence passes: in slices, the longest ones first, or whole, as one slice.
+// How a rank's part of every sequence is divided: into slices, the longest ones first, or into one slice that is the whole.
 struct SequenceSlices {
   ContextPart context = {};
-  std::int64_t tokens = 1;  // of each sequence that the rank has, in all slices
+  std::int64_t tokens = 1;  // the rank's tokens of each sequence, in all slices
   int slices = 1;
 
   RowSplit split() const { return {tokens, slices}; }

@@ -1,4 +1,4 @@
-// Learning-rate schedules. Steps are those that the optimizer applies, counted from 1: a step that is skipped is none of them.
+// Learning-rate schedules. They count the steps that the optimizer applies, from 1; skipped steps do not count.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct LearningRate {
   double minimum = 0;
   std::int64_t warmup_steps = 0;
   std::int64_t total_steps = 0;
-  double initial = 0;  // from where the warm-up rises
+  double initial = 0;  // the rate from which the warm-up rises
 
   double at(std::int64_t step) const;
 };

@@ -15,7 +15,7 @@ struct LossScaleSettings {
   bool operator==(const LossScaleSettings&) const = default;
 };
 
-// What a run that goes on needs to know.
+// The state that a resumed run needs.
 struct LossScaleState {
   double scale = 1;
   std::int64_t good_steps = 0;  // without overflow, since the scale last changed or overflowed
@@ -33,10 +33,10 @@ class LossScale {
   bool is_dynamic() const { return settings_.dynamic; }
   const LossScaleState& state() const { return state_; }
 
-  // After a step whose gradients were all finite.
+  // Call it after a step whose gradients were all finite.
   void applied();
-  // After a step with a gradient that was not: such a step is skipped. Only where the scale is dynamic. False when the scale
-  // should fall and is the smallest allowed.
+  // Call it after a step that was skipped because a gradient was not finite; only for a dynamic scale. Returns
+  // false if the scale should fall but is already the smallest allowed.
   bool overflowed();
 
  private:

@@ -72,7 +72,7 @@ std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout) {
       while (next < layout.parameters.size() && layout.parameters[next].local.elements() == 0) ++next;
       const bool is_held = next < layout.parameters.size() && layout.parameters[next].grad_offset >= tensor.grad_offset &&
                            layout.parameters[next].grad_offset < tensor.grad_offset + elements;
-      if (!is_held) continue;  // all padding: this rank has no row of a head with fewer classes than ranks, say
+      if (!is_held) continue;  // all padding: the rank has no row here, e.g. of a head with fewer classes than ranks
       const Parameter& parameter = layout.parameters[next];
       assert(parameter.grad_offset == tensor.grad_offset);
       const auto inside = [&](const Parameter& other) {
@@ -100,7 +100,8 @@ UpdateArgs update_of(const OptimizerPart& part, const OptimizerArenas& arenas, c
   return args;
 }
 
-// Neighbours as one, so that the small tensors of a model take fewer launches: every element is stepped by itself anyway.
+// Joins adjacent parts, so that the small tensors of a model take fewer launches. Every element is stepped
+// independently, so the result is the same.
 std::vector<OptimizerPart> joined(const std::vector<OptimizerPart>& parts) {
   std::vector<OptimizerPart> runs;
   for (const OptimizerPart& part : parts) {

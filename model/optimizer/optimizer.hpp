@@ -1,5 +1,5 @@
-// An optimizer: the states that it keeps of every weight, and the rule that it steps them by. Each is a line of the table in
-// optimizer.cpp and a rule in ops/update.hpp.
+// An optimizer: the states that it keeps for every weight, and the rule by which it updates them. Each
+// optimizer is a row of the table in optimizer.cpp and a rule in ops/update.hpp.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ namespace pipetrain {
 // The name of the weights among the states of a rank; the others are Optimizer::states().
 inline constexpr const char* weights_state = "weights";
 
-// What changes from step to step.
+// The values that change from step to step.
 struct OptimizerStep {
   float lr = 0;
   std::int64_t step = 1;  // counts applied steps, from 1
   float grad_scale = 1;   // the clipping factor, applied to the gradient first
 };
 
-// The elements that an optimizer must be given at once.
+// The smallest unit on which an optimizer can work.
 enum class Granularity {
-  element,  // any element by itself, so that parts of a tensor may be stepped anywhere
+  element,  // any element independently, so that parts of a tensor may be stepped anywhere
   matrix,   // whole matrices: neither replicas, nor tensor-parallel ranks, nor offloaded blocks may cut them
 };
 
-// One line of the table: what sets an optimizer apart from the others.
+// A row of the table: the properties that distinguish one optimizer from another.
 struct OptimizerKind {
-  OptimizerSettings defaults;  // its name, and the settings where the user gives none; eps 0: it has none
+  OptimizerSettings defaults;  // its name, and its default settings; eps 0: it has no eps
   Granularity granularity = Granularity::element;
-  // Their names, which checkpoints' files have too; each has one f32 number a weight and starts at zero.
+  // The names of the states, which are also names in checkpoint files; each has one f32 number a weight and starts at zero.
   std::vector<std::string> states;
   UpdateRule (*rule)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
 };
@@ -55,19 +55,19 @@ class Optimizer {
 };
 
 std::vector<std::string> optimizer_names();
-// The settings of the optimizer of this name where the user gives none. Throws as make_optimizer.
+// Returns the default settings of the optimizer of this name. Throws as make_optimizer.
 OptimizerSettings default_settings(const std::string& name);
-// Throws Error(input) for an unknown name, with those there are.
+// Throws Error(input) for an unknown name, with a list of the known ones.
 std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& settings);
 
-// A run of elements of one stored tensor, and where it begins in each arena, in elements.
+// A range of elements of one stored tensor, and its first element in each arena.
 struct OptimizerPart {
   std::size_t elements = 0;
   std::size_t weight = 0, grad = 0, state = 0, rounded = 0;
   bool decays = true;
 };
-// All trained parameters of the layout, each stored tensor once, in arenas that are flat as it describes. A tied weight that
-// this stage stores once takes its gradient from the embedding's accumulator. Pure.
+// All trained parameters of the layout, each stored tensor once, in arenas that are flat as it describes. A
+// tied weight that this stage stores once takes its gradient from the embedding's accumulator. Pure.
 std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout);
 
 struct OptimizerArenas {
@@ -78,7 +78,7 @@ struct OptimizerArenas {
 };
 void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                     const Optimizer& optimizer, const OptimizerStep& step);
-// The same step's preview(), in the arena of rounded weights.
+// Writes the same step's preview() to the arena of rounded weights.
 void optimizer_preview(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                        const Optimizer& optimizer, const OptimizerStep& step);
 

@@ -1,5 +1,5 @@
-// OptimizerSettings name the optimizer that updates the weights, and its factors: see optimizer.hpp. The defaults are those of
-// AdamW; default_settings() has those of the others.
+// OptimizerSettings holds the name of the optimizer that updates the weights, and its factors: see
+// optimizer.hpp. The defaults are AdamW's; default_settings() has those of the others.
 #pragma once
 
 #include <string>

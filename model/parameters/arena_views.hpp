@@ -14,12 +14,12 @@ inline Tensor span(const Tensor& arena, std::size_t begin, std::size_t elements)
   return arena.row_range(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + elements));
 }
 
-// The elements of an arena that a run of them takes, so that the next one begins where a tensor may, whatever its type.
+// Rounds a number of elements up so that the next range can begin at a tensor's alignment, whatever its type.
 inline std::size_t align_elements(std::size_t elements) {
   return align_up(elements * size_of(DType::bf16)) / size_of(DType::bf16);
 }
 
-// The rank's first tensor of this role; null where it has none.
+// Returns the rank's first tensor of this role; null if it has none.
 inline const StoredTensor* find_tensor(const ParameterLayout& layout, TensorRole role) {
   for (const BlockParameters& block : layout.blocks) {
     if (const StoredTensor* found = block.find(role)) return found;

@@ -12,7 +12,7 @@ GradientKind gradient_of(const TensorSpec& tensor) {
   return is_matrix(tensor.role) ? GradientKind::product : GradientKind::summed;
 }
 
-// The rank's slice, without a place.
+// Returns the rank's slice, without an offset.
 Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
   Parameter slice;
   slice.name = tensor.name;

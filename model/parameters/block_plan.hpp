@@ -1,5 +1,5 @@
-// What one tensor-parallel rank holds of one block, before it has a place in the stage's arenas: which slices of which logical
-// tensors, and how they are stacked into the tensors that the operations use.
+// The slices of a block's logical tensors that one tensor-parallel rank holds, and how they are stacked into
+// the tensors that the operations use. Offsets in the stage's arenas come later.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace pipetrain {
 
 // How a stored tensor's gradient is computed.
 enum class GradientKind {
-  replicated,  // every rank holds all of it; under sequence parallelism each has the part of its own tokens
-  summed,      // this rank's slice, which other operations than matrix products add to
+  replicated,  // every rank holds all of it; with sequence parallelism each sums the gradient of its own tokens
+  summed,      // this rank's slice, to which operations other than matrix products add
   product,     // this rank's slice of a matrix, by Ops::weight_grad
 };
 
@@ -21,10 +21,10 @@ struct StoredPlan {
   TensorRole role;
   Shape shape;
   GradientKind gradient = GradientKind::product;
-  ParameterGroup group = ParameterGroup::dense;  // of all its pieces
+  ParameterGroup group = ParameterGroup::dense;  // the group of all its pieces
 };
 
-// One slice, and which stored tensor of its block it is stacked into.
+// One slice, and the stored tensor of its block into which it is stacked.
 struct Piece {
   Parameter parameter;
   std::size_t stored = 0;
@@ -35,11 +35,11 @@ struct BlockPlan {
   std::vector<Piece> pieces;  // stacked by rows inside a stored tensor, in this order
 };
 
-// A rank's rows of a token table or an output matrix as they are stored: StoredTensor says why. A rank without a row of its
-// own, of fewer classes than there are ranks, has zeros.
+// Rounds a rank's rows of a token table or output matrix up to the number that is stored: StoredTensor says
+// why. A rank without rows of its own, because there are fewer classes than ranks, stores zeros.
 std::int64_t whole_vectors(std::int64_t rows);
 
-// tensors: of one block, those of one role next to each other.
+// tensors: all of one block; tensors of one role are adjacent.
 BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp_size);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// Where a stage adds up the gradients of its parameters.
+// GradientPlaces holds the tensors in which a stage adds up the gradients of its parameters.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@ namespace pipetrain {
 
 // Blocks may share memory where their gradients do not live across each other's: see GradientListener::opens.
 struct GradientPlaces {
-  std::vector<std::vector<Tensor>> blocks;  // f32, like BlockParameters::tensors; without a place where they are frozen
+  std::vector<std::vector<Tensor>> blocks;  // f32, like BlockParameters::tensors; without a shape for frozen ones
   std::vector<std::vector<Tensor>> zeroed;  // by chunk, of every trained group: ParameterLayout::zeroed_grads
 };
 
-// Tells whether a tensor's gradient has a place, so that it is to be computed: a frozen tensor's has none, not even a shape.
+// Returns true if a tensor's gradient is to be computed; the gradient of a frozen tensor has no shape.
 inline bool has_place(const Tensor& gradient) { return gradient.shape.rank() > 0; }
 
 }  // namespace pipetrain

@@ -5,7 +5,7 @@
 namespace pipetrain {
 namespace {
 
-// Puts the tensors of one group where the whole block has them.
+// Puts the tensors of one group at their indices in the whole block.
 void put_group(const BlockParameters& whole, ParameterGroup group, const std::vector<Tensor>& own, std::vector<Tensor>& all) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < whole.tensors.size(); ++i) {

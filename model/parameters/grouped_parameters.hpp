@@ -15,7 +15,7 @@ class GroupedParameters final : public ParameterStore {
  public:
   struct Member {
     const GroupLayout& group;
-    ParameterStore& weights;  // in the group's layout
+    ParameterStore& weights;  // the group's weights, in the group's layout
   };
   // Everything outlives it. members: all groups of the layout.
   GroupedParameters(const ParameterLayout& whole, std::vector<Member> members);
@@ -27,15 +27,15 @@ class GroupedParameters final : public ParameterStore {
  private:
   const ParameterLayout& whole_;
   std::vector<Member> members_;
-  std::vector<std::vector<Tensor>> views_;  // by block, as acquired last
+  std::vector<std::vector<Tensor>> views_;  // by block, as last acquired
 };
 
-// Gradients of a group, at places in the order of the group's layout.
+// The gradients of one group, in the order of the group's layout.
 struct GroupGradients {
   ParameterGroup group;
   GradientPlaces places;
 };
-// Their places in the order of the whole layout. A tensor of a group that is not among them has no place (has_place()).
+// Arranges them in the order of the whole layout. A tensor whose group is not among them has no place (has_place()).
 GradientPlaces grouped_places(const ParameterLayout& whole, const std::vector<GroupGradients>& groups);
 
 }  // namespace pipetrain

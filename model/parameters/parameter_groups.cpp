@@ -11,14 +11,14 @@
 namespace pipetrain {
 namespace {
 
-// Where the whole layout puts a tensor's gradient tells how the gradient is computed.
+// The region of the whole layout in which a tensor's gradient lies determines how the gradient is computed.
 GradientKind kind_of_gradient(const ParameterLayout& whole, const StoredTensor& tensor, int chunk) {
   const auto at = static_cast<std::size_t>(chunk);
   if (tensor.grad_offset < whole.replicated_grads[at].end) return GradientKind::replicated;
   return tensor.grad_offset < whole.zeroed_grads[at].end ? GradientKind::summed : GradientKind::product;
 }
 
-// Gives the tensors of one group places in arenas of their own, in the order in which layout_parameters() does.
+// Gives the tensors of one group offsets in arenas of their own, in the order of layout_parameters().
 class GroupPlacer {
  public:
   GroupPlacer(const ParameterLayout& whole, ParameterGroup group) : whole_(whole) {
@@ -92,8 +92,8 @@ class GroupPlacer {
 
   const ParameterLayout& whole_;
   GroupLayout placed_;
-  std::map<std::size_t, Move> moves_;                  // by the gradient's place in the whole layout
-  std::map<std::size_t, std::size_t> weight_offsets_;  // of the whole layout, to those of the group
+  std::map<std::size_t, Move> moves_;                  // by the gradient's offset in the whole layout
+  std::map<std::size_t, std::size_t> weight_offsets_;  // from offsets in the whole layout to those in the group's
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The parameters of a rank by group. Parameters of one group are stored alike, each group in arenas of its own.
+// The parameters of a rank by group. All parameters of a group are stored in the same way, each group in arenas of its own.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ struct GroupLayout {
   ParameterLayout layout;
   std::vector<std::size_t> parameters;  // the index in the whole layout of each of layout.parameters, rising
 
-  // The index in layout.parameters of a parameter of the whole layout; nothing for one of another group.
+  // Returns the index in layout.parameters of a parameter of the whole layout; nothing for one of another group.
   std::optional<std::size_t> index_of(std::size_t whole) const;
 };
 
-// The groups that have tensors, in the order of ParameterGroup. A layout whose tensors are all of one trained group gives
-// itself, offset by offset. Pure.
+// Returns the groups that have tensors, in the order of ParameterGroup. A layout with a single trained group is
+// returned unchanged, offset by offset. Pure.
 std::vector<GroupLayout> group_layouts(const ParameterLayout& whole);
 
 }  // namespace pipetrain

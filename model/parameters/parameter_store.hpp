@@ -1,4 +1,5 @@
-// Gives blocks the weights that their operations read. They may always be there, or be gathered or fetched ahead of use.
+// ParameterStore gives blocks the weights that their operations read. The weights may be resident, or gathered
+// or fetched ahead of use.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +17,19 @@ class ParameterStore {
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
 
-  // The block's weights (block: its index in ParameterLayout::blocks), in the order of BlockParameters::tensors. They are there
-  // once the work that the rank's stream holds has run, and until release(). The next time they may lie elsewhere. Blocks are
-  // acquired in the order they are used, each several times a step; a block may be held more than once.
+  // Returns the block's weights (block: its index in ParameterLayout::blocks), in the order of
+  // BlockParameters::tensors. They are valid once the work that the rank's stream holds has run, and until
+  // release(). The next acquire() may return other memory. Blocks are acquired in the order of use, each
+  // several times a step; a block may be held more than once.
   virtual const std::vector<Tensor>& acquire(std::size_t block) = 0;
-  // Work that is enqueued on the rank's stream from now on does not read the block's weights.
+  // Promises that work enqueued on the rank's stream from now on does not read the block's weights.
   virtual void release(std::size_t block) = 0;
 
  protected:
   ParameterStore() = default;
 };
 
-// Views of the layout's tensors in a flat arena; without memory where it has none. By block.
+// Views of the layout's tensors in a flat arena, by block; without memory if the arena has none.
 inline std::vector<std::vector<Tensor>> weight_views(const ParameterLayout& layout, const Tensor& arena) {
   std::vector<std::vector<Tensor>> blocks;
   for (const BlockParameters& block : layout.blocks) {
@@ -40,7 +42,7 @@ inline std::vector<std::vector<Tensor>> weight_views(const ParameterLayout& layo
   return blocks;
 }
 
-// All weights are always there, in one arena.
+// ResidentParameters keeps all weights in one arena.
 class ResidentParameters final : public ParameterStore {
  public:
   // weights: [layout.weight_elements]

@@ -39,7 +39,7 @@ void check_tensor_parallel(const ModelConfig& config, int tp_size) {
   require(config.intermediate, "columns of the MLP (intermediate size)");
 }
 
-// Gives every stored tensor its place: chunk by chunk, in a chunk by the kinds of gradients.
+// Gives every stored tensor its offsets: chunk by chunk, within a chunk by gradient kind.
 class Placer {
  public:
   explicit Placer(ParameterLayout& layout) : layout_(layout) {}

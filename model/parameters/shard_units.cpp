@@ -8,18 +8,18 @@
 namespace pipetrain {
 namespace {
 
-// A stored tensor and how its gradient region treats it.
+// A stored tensor and the properties of its gradient region.
 struct Placed {
   const StoredTensor* tensor;
   std::size_t block;
   int chunk;
   bool vectors;    // a vector, or replicated over the tensor-parallel ranks
-  bool tied_copy;  // of a table on this stage
+  bool tied_copy;  // the second accumulator of a table on this stage
 };
 
 bool of_words(TensorRole role) { return role == TensorRole::token_table || role == TensorRole::output_weight; }
 
-// In the order of the gradient arena.
+// Returns the tensors in the order of the gradient arena.
 std::vector<Placed> placed_tensors(const ParameterLayout& layout) {
   std::vector<Placed> placed;
   for (std::size_t block = 0; block < layout.blocks.size(); ++block) {
@@ -47,7 +47,7 @@ using ByGrads = std::vector<const Parameter*>;
 
 bool begins_before(const Parameter* parameter, std::size_t grads) { return parameter->grad_offset < grads; }
 
-// In the order of the gradient arena.
+// Returns the parameters in the order of the gradient arena.
 ByGrads parameters_by_grads(const ParameterLayout& layout) {
   ByGrads parameters;
   for (const Parameter& parameter : layout.parameters) parameters.push_back(&parameter);
@@ -56,7 +56,7 @@ ByGrads parameters_by_grads(const ParameterLayout& layout) {
   return parameters;
 }
 
-// Where the unit may be cut, in elements from its beginning, rising.
+// Returns the offsets at which the unit may be cut, in elements from its beginning, rising.
 std::vector<std::int64_t> block_begins(const ByGrads& parameters, const ShardUnit& unit) {
   std::vector<std::int64_t> begins;
   const auto end = std::lower_bound(parameters.begin(), parameters.end(), unit.grads + unit.weights.size(), begins_before);
@@ -69,7 +69,7 @@ std::vector<std::int64_t> block_begins(const ByGrads& parameters, const ShardUni
   return begins;
 }
 
-// What the cuts so far lie after their even places, by replica: later units make up for it.
+// By replica: the distance by which the cuts so far lie after their even positions, which later units make up for.
 using Surplus = std::vector<double>;
 
 void cut(ShardUnit& unit, std::vector<std::int64_t> places, Surplus& surplus, bool alone) {
@@ -89,7 +89,7 @@ void cut(ShardUnit& unit, std::vector<std::int64_t> places, Surplus& surplus, bo
   unit.cuts.push_back(total);
 }
 
-// The table whose weights the copy uses.
+// Returns the unit of the table whose weights the copy uses.
 const ShardUnit& table_of(const std::vector<ShardUnit>& units, const ShardUnit& copy) {
   const auto found = std::find_if(units.begin(), units.end(), [&](const ShardUnit& unit) {
     return !unit.tied_copy && unit.weights.begin == copy.weights.begin;

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 constexpr const char* adapter_config = "adapter_config.json";
 constexpr const char* adapter_files[] = {adapter_config, "adapter_model.safetensors", "adapter_model.bin"};
 
-// "a LoRA adapter"; of a file that does not say which kind, "an adapter".
+// Returns "a LoRA adapter", or "an adapter" if the file does not say which kind.
 std::string kind_of_adapter(const fs::path& file) {
   constexpr std::size_t most = std::size_t{4} << 20;
   try {
@@ -22,7 +22,7 @@ std::string kind_of_adapter(const fs::path& file) {
     const Json* const type = config.is_object() ? config.find("peft_type") : nullptr;
     if (type == nullptr || !type->is_string()) return "an adapter";
     return type->as_string() == "LORA" ? "a LoRA adapter" : fmt::format("an adapter of type {}", type->as_string());
-  } catch (const Error&) {  // it is an adapter all the same
+  } catch (const Error&) {  // the file is an adapter in any case
     return "an adapter";
   }
 }

@@ -7,9 +7,9 @@
 
 namespace pipetrain {
 
-// What to tell of a folder with an adapter in it, alone or beside a model's weights: "is a LoRA adapter (FILE), ...", with what
-// to do. transformers adds such an adapter to the weights beside it, so that the weights alone are another model. Nothing where
-// there is none.
+// Returns a description of the adapter in a folder, alone or with a model's weights: "is a LoRA adapter (FILE),
+// ...", with advice what to do; nothing if there is none. transformers adds such an adapter to the weights in
+// the folder, so the weights alone are a different model.
 std::optional<std::string> adapter_in(const std::filesystem::path& folder);
 
 }  // namespace pipetrain

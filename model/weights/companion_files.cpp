@@ -20,7 +20,7 @@ constexpr const char* tokenizer_names[] = {
     "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json",     "merges.txt",      "chat_template.jinja",   "chat_template.json"};
 
-// Opened too: what cannot be copied is better told now than at the end of a run.
+// Opens the file too, so that one that cannot be copied is reported now rather than at the end of a run.
 void add_if_there(const fs::path& file, std::vector<fs::path>& files) {
   std::error_code error;
   if (!fs::is_regular_file(file, error) || fs::file_size(file, error) > most_bytes || error) return;
@@ -28,7 +28,7 @@ void add_if_there(const fs::path& file, std::vector<fs::path>& files) {
   files.push_back(file);
 }
 
-// Chat templates that a model has beside its usual one, each named by its file.
+// Adds the chat templates that a model has besides its usual one, each named by its file.
 void add_chat_templates(const fs::path& folder, std::vector<fs::path>& files) {
   std::vector<fs::path> templates;
   std::error_code error;
@@ -70,7 +70,7 @@ std::string companion_name(const fs::path& file) {
 std::uint64_t copy_companion(const fs::path& file, const fs::path& folder) {
   const std::string text = read_text(file, most_bytes);
   const fs::path to = folder / companion_name(file);
-  std::error_code ignored;  // the file cannot be made then, and says so
+  std::error_code ignored;  // if this fails, creating the file fails with the reason
   fs::create_directory(to.parent_path(), ignored);
   OutputFile copy(to);
   copy.write(text.data(), text.size());

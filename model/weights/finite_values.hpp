@@ -1,4 +1,4 @@
-// Weights that are no numbers.
+// Rejects weights that are not finite.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// Throws Error(input) naming the file and the tensor where a value is NaN or infinite: every loss would be.
+// Throws Error(input) naming the file and the tensor if a value is NaN or infinite, since then every loss would be.
 void check_finite(std::span<const float> values, const std::filesystem::path& file, const std::string& tensor);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// Floats of a file, as f32.
+// Reads floats of a file as f32.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pipetrain {
 
-// out = count floats of this type, little-endian and one after another, from byte `begin` of the file on. Thread-safe. Throws
-// what the file throws.
+// out = count floats of this type, little-endian and contiguous, from byte `begin` of the file on. Thread-safe.
+// Throws the file's errors.
 void read_floats(const InputFile& file, SavedType type, std::uint64_t begin, std::int64_t count, float* out);
 
 }  // namespace pipetrain

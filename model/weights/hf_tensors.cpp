@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A shard has the tensors that its index says it has, and no others but those that are recomputed.
+// A shard must have the tensors that its index says it has, and no others except those that are recomputed.
 void check_shard(const SafetensorsReader& shard, const WeightMap& map, const fs::path& index, const HfTensors& tensors) {
   const std::string own = shard.path().filename().string();
   for (const auto& [name, entry] : shard.entries()) {
@@ -83,7 +83,7 @@ void HfTensors::add_indexed(const fs::path& index) {
   for (const auto& [name, file] : files_) check_shard(file, map, index, *this);
 }
 
-// Files that were saved from a model without its head leave out the prefix of the tensors' names ("transformer.", "model.").
+// Files that were saved from a model without its head omit the prefix of the tensors' names ("transformer.", "model.").
 void HfTensors::complete_names() {
   const std::string prefix = names_.optional_prefix;
   const std::string bare = std::string(names_.embedding).substr(prefix.size());

@@ -18,24 +18,24 @@ class HfTensors {
     std::string name;  // in the file
   };
 
-  // Reads every header. Throws Error(input) naming file and tensor: for a file that is damaged, a tensor that two files hold,
-  // and where an index and its shards do not name the same tensors.
+  // Reads every header. Throws Error(input) naming file and tensor if a file is damaged, if two files hold the
+  // same tensor, or if an index and its shards do not name the same tensors.
   HfTensors(const FamilyNames& names, std::filesystem::path folder);
   HfTensors(const HfTensors&) = delete;
   HfTensors& operator=(const HfTensors&) = delete;
 
   const std::map<std::string, Place>& all() const noexcept { return tensors_; }
-  // Null where there is none.
+  // Returns null if there is none.
   const Place* find(const std::string& name) const;
   void forget(const std::string& name) { tensors_.erase(name); }
-  // A second name for a tensor, where that one is not there yet.
+  // Adds a second name for a tensor, unless the name is taken.
   void add_name(const std::string& name, const Place& place) { tensors_.emplace(name, place); }
 
-  // Whether it is one that old files keep of what is computed from the configuration.
+  // Returns true for a tensor that old files store although it is computed from the configuration.
   bool is_recomputed(const std::string& name) const;
   // Throws unless the tensors of every file fill it; see SafetensorsReader::check_coverage().
   void check_coverage() const;
-  // What errors name for a tensor that is not there: the file, where there is one alone, else the folder.
+  // The path that errors name for a missing tensor: the file if there is only one, else the folder.
   const std::filesystem::path& where() const;
 
  private:

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t most_index_bytes = 100'000'000;
 
-// Takes the weight_map out of an index, whose other members say nothing that is needed.
+// Reads the weight_map of an index and ignores its other members.
 class IndexReader : public JsonEvents {
  public:
   void open(JsonKind kind) override {
@@ -70,7 +70,7 @@ class IndexReader : public JsonEvents {
   throw Error(ErrorKind::input, fmt::format("{}: {}", folder.string(), what));
 }
 
-// The N of "NAME-00002-of-0000N.safetensors", with the number cut out of the name; 0 for other names.
+// Returns the N of "NAME-00002-of-0000N.safetensors", with the number cut out of the name; 0 for other names.
 std::size_t shards_of(const std::string& name, std::string& without_number) {
   constexpr std::size_t tail = std::string_view("-00002-of-00004.safetensors").size();
   if (name.size() <= tail) return 0;
@@ -95,7 +95,7 @@ FoundNames list_weight_files(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (name.ends_with(".safetensors.index.json")) found.indexes.push_back(name);
-    // A checkpoint's moments have the names of the weights.
+    // A checkpoint's moments use the names of the weights.
     if (name.ends_with(".safetensors") && !name.starts_with("exp_avg")) found.files.push_back(name);
   }
   if (error)

@@ -1,4 +1,4 @@
-// Which files of a Hugging Face folder hold its weights: one safetensors file, or shards.
+// Finds the files of a Hugging Face folder that hold its weights: one safetensors file, or shards.
 #pragma once
 
 #include <filesystem>
@@ -8,22 +8,22 @@
 
 namespace pipetrain {
 
-// What holds the weights: an index of shards, or files that are read whole.
+// The files that hold the weights: an index of shards, or files that are read whole.
 struct WeightFiles {
   std::filesystem::path index;
   std::vector<std::string> files;
 };
 
-// The names that Hugging Face writes come first; else what is there must be the weights without doubt. Throws Error(input)
-// naming the folder where there are none, or more than one set of them.
+// Prefers the names that Hugging Face writes; any other files must be the weights beyond doubt. Throws
+// Error(input) naming the folder if there are none, or more than one set of them.
 WeightFiles find_weight_files(const std::filesystem::path& folder);
-// Whether there are any. Throws Error(input) where the folder cannot be searched.
+// Returns true if there are any. Throws Error(input) if the folder cannot be searched.
 bool has_weight_files(const std::filesystem::path& folder);
 
-// Which of the folder's files has which tensor.
+// Maps each tensor's name to the folder's file that holds it.
 using WeightMap = std::map<std::string, std::string>;
 
-// Of an index. Throws Error(input) naming file and line.
+// Reads the map of an index. Throws Error(input) naming file and line.
 WeightMap read_weight_index(const std::filesystem::path& index);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// Reading a Hugging Face folder's weights.
+// Reads the weights of a Hugging Face folder.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The N of "model.layers.N.", else -1.
+// Returns the N of "model.layers.N.", else -1.
 std::int64_t layer_of(const std::string& name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return -1;
   std::int64_t layer = -1;
@@ -29,15 +29,15 @@ std::int64_t layer_of(const std::string& name, std::string_view prefix) {
   return error == std::errc() && end != name.data() + name.size() && *end == '.' ? layer : -1;
 }
 
-// "tensor NAME", or "tensor NAME and 8 more".
+// Returns "tensor NAME", or "tensor NAME and 8 more".
 std::string tensor_and_more(const std::string& name, std::size_t count) {
   return count == 1 ? fmt::format("tensor {}", name) : fmt::format("tensor {} and {} more", name, count - 1);
 }
 
-// What is to be made of a folder's tensors.
+// Where the tensors of the output head come from.
 struct HeadSource {
-  std::unique_ptr<WeightSource> new_head;  // for what the files lack of it; may be null
-  bool embedding_is_head = false;          // files may hold the embedding under the head's name
+  std::unique_ptr<WeightSource> new_head;  // for tensors of the head that the files lack; may be null
+  bool embedding_is_head = false;          // whether files may hold the embedding under the head's name
 };
 
 class HfWeights : public WeightSource {
@@ -71,7 +71,7 @@ class HfWeights : public WeightSource {
     throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing{}", tensors_.where().string(), name, hint));
   }
 
-  // A tied checkpoint may name its one matrix as the head, or have it twice.
+  // A tied checkpoint may hold its one matrix under the head's name, or under both names.
   void find_tied_embedding(const ModelConfig& config) {
     const HfTensors::Place* const head = tensors_.find(names_.head);
     if (head == nullptr) return;
@@ -83,7 +83,7 @@ class HfWeights : public WeightSource {
     tensors_.forget(names_.head);
   }
 
-  // Everything that the model has is there as it must be.
+  // Checks that every tensor of the model is there, with the right shape.
   void check_tensors(const ModelConfig& config) {
     for (const NamedShape& tensor : logical_tensors(config)) {
       known_.insert(tensor.name);
@@ -94,7 +94,7 @@ class HfWeights : public WeightSource {
     }
   }
 
-  // Nothing is there that the model would leave unread, but the layers that were cut off on purpose.
+  // Checks that the files hold nothing that the model would leave unread, except the layers that were cut off on purpose.
   void check_nothing_is_left(const ModelConfig& config, const LayerCut& cut) const {
     std::vector<std::string> foreign;
     std::vector<std::pair<std::int64_t, std::string>> beyond;
@@ -139,7 +139,7 @@ class HfWeights : public WeightSource {
   std::set<std::string> known_;
 };
 
-// Those of a checkpoint, whose ranks' files lie in the place of whole tensors.
+// Reads the weights of a checkpoint, whose ranks' files replace those of whole tensors.
 class CheckpointWeights : public WeightSource {
  public:
   // new_head: may be null, see hf_weights().
@@ -158,7 +158,8 @@ class CheckpointWeights : public WeightSource {
   std::shared_ptr<const WeightSource> weights_;
 };
 
-// Whether the files use the embedding as the head too. With a new head `config` is no longer tied, so the files are asked.
+// Returns true if the files use the embedding as the head too. With a new head `config` is no longer tied, so
+// the files decide.
 bool embedding_is_head(const ModelConfig& config, const fs::path& folder, bool new_head) {
   return config.tied_embeddings || (new_head && read_hf_config(folder).tied_embeddings);
 }

@@ -30,9 +30,9 @@ using Header = std::array<std::int32_t, header_numbers>;
 
 class LlmcFile {
  public:
-  // A tensor as the file has it.
+  // The location of a tensor in the file.
   struct Place {
-    std::uint64_t begin = 0;  // its first element, of all that the file has
+    std::uint64_t begin = 0;  // its first element, counted over all of the file
     bool transposed = false;  // [outputs, inputs]
   };
 
@@ -139,7 +139,7 @@ class LlmcFile {
   std::uint64_t elements_ = 0;
 };
 
-// The same slice of the tensor's transpose.
+// Returns the same slice of the tensor's transpose.
 Parameter transpose_of(Parameter parameter) {
   parameter.full = {parameter.full[1], parameter.full[0]};
   if (parameter.split_axis >= 0) parameter.split_axis = 1 - parameter.split_axis;
@@ -178,7 +178,7 @@ bool is_llmc_model(const fs::path& file) {
     if (input.size() < sizeof magic) return false;
     input.read_at(0, &magic, sizeof magic);
     return magic == model_magic;
-  } catch (const Error&) {  // who reads it will say why it cannot be read
+  } catch (const Error&) {  // the reader of the file will report why it cannot be read
     return false;
   }
 }

@@ -5,7 +5,7 @@
 namespace pipetrain {
 
 void transpose(const float* in, std::int64_t rows, std::int64_t cols, float* out) {
-  constexpr std::int64_t tile = 32;  // a tile's lines of both matrices fit the first cache
+  constexpr std::int64_t tile = 32;  // a tile's rows of both matrices fit the first-level cache
   for (std::int64_t row0 = 0; row0 < rows; row0 += tile) {
     for (std::int64_t col0 = 0; col0 < cols; col0 += tile) {
       for (std::int64_t row = row0; row < std::min(row0 + tile, rows); ++row) {

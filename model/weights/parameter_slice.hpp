@@ -1,4 +1,4 @@
-// Between a logical tensor as its file has it and the slice of it that a rank holds.
+// Converts between a logical tensor as its file has it and the slice of it that a rank holds.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pipetrain {
 
-// Calls run(first, count, position) for each contiguous run of the slice as the file has it: elements [first, first + count) of
-// the full tensor are elements [position, position + count) of the slice, which is not transposed yet.
+// Calls run(first, count, position) for each contiguous range of the slice in the file: elements [first, first + count) of the
+// full tensor are elements [position, position + count) of the slice, which is not transposed yet.
 template <class Run>
 void for_each_run(const Parameter& parameter, Run run) {
   const std::int64_t count = parameter.local.elements();
@@ -22,7 +22,8 @@ void for_each_run(const Parameter& parameter, Run run) {
 // out [cols, rows] = in [rows, cols], transposed; they must not overlap.
 void transpose(const float* in, std::int64_t rows, std::int64_t cols, float* out);
 
-// out (parameter.local) = the slice. read(first, count, to) gives elements [first, first + count) of the full tensor.
+// out (parameter.local) = the slice. read(first, count, to) must write elements [first, first + count) of the
+// full tensor to `to`.
 template <class Read>
 void read_slice(const Parameter& parameter, float* out, Read read) {
   std::vector<float> as_in_file(parameter.transposed ? static_cast<std::size_t>(parameter.local.elements()) : 0);
@@ -32,7 +33,7 @@ void read_slice(const Parameter& parameter, float* out, Read read) {
   if (parameter.transposed) transpose(target, parameter.local[1], parameter.local[0], out);
 }
 
-// The reverse: puts the slice (parameter.local) where it belongs in the full tensor.
+// The reverse: copies the slice (parameter.local) to its elements of the full tensor.
 void write_slice(const Parameter& parameter, const float* slice, float* full);
 
 }  // namespace pipetrain

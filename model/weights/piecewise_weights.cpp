@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view weights_name = "weights";
 constexpr std::string_view file_prefix = "rank-", file_suffix = ".safetensors";
 
-// A rectangle of a logical tensor, whose vectors have one column.
+// A rectangle of a logical tensor; a vector has one column.
 struct Rectangle {
   std::int64_t row = 0, rows = 0, column = 0, columns = 0;
   std::int64_t elements() const { return rows * columns; }
@@ -40,13 +40,13 @@ Rectangle common(const Rectangle& a, const Rectangle& b) {
           std::max<std::int64_t>(0, std::min(a.column + a.columns, b.column + b.columns) - column)};
 }
 
-// A dense slice in memory or in a file: row-major, or transposed, which is column-major.
+// A dense slice in memory or in a file: row-major, or, if transposed, column-major.
 struct Storage {
   Rectangle place;
   bool transposed = false;
 
   std::int64_t lines() const { return transposed ? place.columns : place.rows; }
-  std::int64_t line() const { return transposed ? place.rows : place.columns; }  // elements of one
+  std::int64_t line() const { return transposed ? place.rows : place.columns; }  // elements of a line
   std::int64_t at(std::int64_t row, std::int64_t column) const {
     row -= place.row;
     column -= place.column;
@@ -54,7 +54,7 @@ struct Storage {
   }
 };
 
-// Calls run(first in `from`, first in `to`, step in `to`, count) for runs of elements that lie one after another in `from`.
+// Calls run(first in `from`, first in `to`, step in `to`, count) for ranges of elements that are contiguous in `from`.
 template <class Run>
 void for_each_common_run(const Storage& from, const Storage& to, Run run) {
   const Rectangle both = common(from.place, to.place);
@@ -77,10 +77,10 @@ struct RankFile {
   SafetensorsReader header;
 };
 
-// Where a piece lies.
+// The location of a piece.
 struct Located {
   std::shared_ptr<const RankFile> file;
-  std::string name;     // in the file
+  std::string name;     // name in the file
   std::uint64_t begin;  // byte in the file
   TensorPiece piece;
 };
@@ -96,16 +96,16 @@ std::int64_t stored_elements(const Located& at) {
   return count;
 }
 
-// The pieces of one logical tensor, all of its elements once.
+// The pieces of one logical tensor, which together hold each element once.
 class Pieces {
  public:
   void add(Located at) { pieces_.push_back(std::move(at)); }
 
-  // Puts them in order, and finds what is missing, twice there or beyond the tensor.
+  // Sorts the pieces, and throws if elements are missing, held twice or beyond the tensor.
   void check(const Shape& full) {
     full_ = full;
     std::sort(pieces_.begin(), pieces_.end(), [](const Located& a, const Located& b) { return order(a) < order(b); });
-    std::int64_t covered = 0;  // along the axis
+    std::int64_t covered = 0;  // elements along the axis
     for (std::size_t i = 0; i < pieces_.size();) covered = check_slice(i, covered);
     if (covered != axis_end(pieces_.front())) refuse(pieces_.back(), "the rest of it is in no file");
   }
@@ -150,7 +150,8 @@ class Pieces {
     return {rectangle_of(full_, at.piece.axis, at.piece.begin, at.piece.end), at.piece.transposed};
   }
 
-  // The pieces of the slice that begins with pieces_[i], which becomes the first of the next. Returns where the next begins.
+  // Checks the pieces of the slice that begins with pieces_[i], and moves i to the next slice's first piece.
+  // Returns where the next slice must begin.
   std::int64_t check_slice(std::size_t& i, std::int64_t covered) const {
     const Located& first = pieces_[i];
     const TensorPiece& piece = first.piece;

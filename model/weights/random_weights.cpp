@@ -1,6 +1,6 @@
-// Initial weights as a pure function of (seed, tensor name, element): Philox words made normal by Box and Muller 1958. Written
-// in plain arithmetic of exactly rounded operations, over independent lanes: the compiler vectorises it, and every machine and
-// every slicing gives the same bits.
+// Initial weights as a pure function of (seed, tensor name, element): Philox words are turned into normals by
+// the method of Box and Muller 1958. The code is plain arithmetic of exactly rounded operations, over
+// independent lanes: the compiler vectorises it, and every machine and every slicing gives the same bits.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,8 +14,8 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::uint64_t words_a_block = 4;  // a Philox block's words become as many normals
-constexpr std::size_t lanes = 64;           // blocks computed side by side
+constexpr std::uint64_t words_a_block = 4;  // a Philox block's words give as many normals
+constexpr std::size_t lanes = 64;           // blocks that are computed together
 
 // FNV-1a, 64 bits.
 std::uint64_t hash_of(const std::string& text) {
@@ -36,8 +36,8 @@ float natural_log(float x) {
   return static_cast<float>(exponent) * std::numbers::ln2_v<float> + 2 * s * series;
 }
 
-// Two independent normals from two words: the radius from one, the angle from the other (an eighth of a turn either way by 30
-// bits, then which of four by 2).
+// Two independent normals from two words: the radius comes from one, the angle from the other (30 bits choose
+// within an eighth of a circle to either side, 2 bits choose the quarter).
 struct Normals {
   float first, second;
 };
@@ -125,7 +125,7 @@ class RandomWeights : public WeightSource {
 
   PhiloxKey key_;
   float std_;
-  float residual_std_;  // of the matrices that end in the residual stream
+  float residual_std_;  // for the matrices whose output is added to the residual stream
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 
 constexpr const char* mismatch_remedy = "give the weights and the config.json of one model";
 constexpr std::uint64_t most_header_bytes = 100'000'000;  // the reference implementation's limit
-constexpr std::size_t most_tensors = 1'000'000;           // of one file
+constexpr std::size_t most_tensors = 1'000'000;           // in one file
 constexpr std::size_t most_dimensions = 64;
 
 struct DTypeName {
@@ -36,7 +36,7 @@ constexpr std::array dtype_names{DTypeName{"F32", 4},    DTypeName{"BF16", 2},  
                                  DTypeName{"BOOL", 1},   DTypeName{"F8_E4M3", 1}, DTypeName{"F8_E5M2", 1}, DTypeName{"C64", 8},
                                  DTypeName{"F8_E8M0", 1}};
 
-// 0 for a name this reader does not know.
+// Returns 0 for a name that this reader does not know.
 std::uint64_t dtype_bytes(const std::string& name) {
   for (const DTypeName& dtype : dtype_names) {
     if (name == dtype.name) return dtype.bytes;
@@ -44,7 +44,7 @@ std::uint64_t dtype_bytes(const std::string& name) {
   return 0;
 }
 
-// Nothing when the product does not fit.
+// Returns nothing if the product does not fit.
 std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& shape, std::uint64_t element_bytes) {
   std::uint64_t bytes = element_bytes;
   for (const std::int64_t dim : shape) {
@@ -70,7 +70,7 @@ bool same_shape(const std::vector<std::int64_t>& shape, const Shape& other) {
   return true;
 }
 
-// Of the types that read() converts.
+// The types that read() converts.
 SavedType type_of(const std::string& dtype) {
   if (dtype == "F32") return SavedType::fp32;
   return dtype == "BF16" ? SavedType::bf16 : SavedType::fp16;
@@ -100,7 +100,8 @@ void SafetensorsReader::read_header() {
                        file_.size()));
   }
   const std::string where = file_.path().string() + ": header";
-  const JsonLimits limits{.depth = 3, .values = 100'000, .token_bytes = std::size_t{16} << 20};  // metadata may be long texts
+  // Metadata may hold long texts.
+  const JsonLimits limits{.depth = 3, .values = 100'000, .token_bytes = std::size_t{16} << 20};
   bool has_metadata = false;
   read_json_members(pieces_of(file_, sizeof(length), length), {where, false}, limits, [&](JsonMember&& member) {
     if (member.key == "__metadata__") return !std::exchange(has_metadata, true);
@@ -199,7 +200,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
     offset = end;
   }
   text += '}';
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts aligned
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data starts aligned
   const std::uint64_t length = text.size();
   file_.reserve(sizeof(length) + length + offset);
   text.insert(0, reinterpret_cast<const char*>(&length), sizeof(length));
@@ -212,7 +213,8 @@ void SafetensorsWriter::write(const float* values) {
   assert(next_ < tensors_.size());
   const NamedShape& tensor = tensors_[next_++];
   const auto elements = static_cast<std::size_t>(tensor.shape.elements());
-  // In pieces: while one goes to the disk's cache, its sum and rounding have it in the processor's.
+  // Writes in pieces: while one is written to the page cache, the checksum and the rounding still find it in
+  // the processor's cache.
   constexpr std::size_t most_elements = std::size_t{1} << 20;
   std::vector<std::uint16_t> rounded(type_ == SavedType::fp32 ? 0 : std::min(most_elements, elements));
   Checksum sum;

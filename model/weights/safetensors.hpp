@@ -31,16 +31,16 @@ class SafetensorsReader {
     std::uint64_t begin = 0, end = 0;  // bytes in the file
   };
 
-  // Checks every tensor of the header against the file before it returns. At most 100,000,000 bytes of header, 1,000,000
-  // tensors and 64 dimensions; takes memory for entries() and a few MB.
+  // Checks every tensor of the header against the file before it returns. Accepts at most 100,000,000 bytes of
+  // header, 1,000,000 tensors and 64 dimensions; allocates memory for entries() and a few MB.
   explicit SafetensorsReader(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const noexcept { return file_.path(); }
   const std::map<std::string, Entry>& entries() const noexcept { return entries_; }
-  // Throws unless the tensor is there with this shape and of a dtype that read() converts: F32, F16, BF16.
+  // Throws unless the tensor exists with this shape and a dtype that read() converts: F32, F16, BF16.
   void check(const std::string& name, const Shape& shape) const;
-  // Throws unless the tensors fill the data without hole or overlap. For after check(): a hole is most often a tensor that
-  // lacks its name, which check() tells.
+  // Throws unless the tensors fill the data without hole or overlap. Call it after check(): most holes are
+  // tensors that lack their name, and check() reports those.
   void check_coverage() const;
   // out = elements [first, first + count) of a tensor that check() accepted, as f32.
   void read(const std::string& name, std::int64_t first, std::int64_t count, float* out) const;
@@ -60,9 +60,10 @@ class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
                     SavedType type = SavedType::fp32);
-  // The next tensor, whole, which is rounded. Throws Error(numeric) for what the type cannot hold.
+  // Writes the next tensor, whole, rounded. Throws Error(numeric) for a value that the type cannot hold.
   void write(const float* values);
-  // On disk when this returned, with the checksums of what was given to be written. Every tensor must have been.
+  // The file is on disk when this returns. Returns the checksums of the bytes that were to be written. Every
+  // tensor must have been written.
   SafetensorsChecksums finish();
 
  private:
@@ -74,7 +75,7 @@ class SafetensorsWriter {
   SafetensorsChecksums checksums_;
 };
 
-// A whole file of tensors, on disk when this returns; fill(i, out) gives tensors[i].
+// Writes a whole file of tensors, on disk when this returns; fill(i, out) fills tensors[i].
 SafetensorsChecksums write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
                                    const std::function<void(std::size_t, float*)>& fill, SavedType type = SavedType::fp32);
 

@@ -16,8 +16,8 @@
 namespace pipetrain {
 namespace {
 
-// A piece that the processor's cache holds while it is summed, and a run of tensors that one thread reads front to back: the
-// system then reads ahead of it, which it does not where the threads' reads of one file alternate.
+// The size of a piece that the processor's cache holds while it is summed, and of a range of tensors that one thread reads
+// front to back: the system then reads ahead, which it does not do if the threads' reads of one file alternate.
 constexpr std::size_t bytes_at_once = std::size_t{256} << 10;
 constexpr std::uint64_t bytes_in_a_row = std::uint64_t{32} << 20;
 constexpr unsigned most_threads = 8;
@@ -35,7 +35,7 @@ std::uint64_t checksum_of(const InputFile& file, std::uint64_t begin, std::uint6
 
 using NamedEntry = std::pair<std::string, SafetensorsReader::Entry>;
 
-// In the order of the file, which disks like best.
+// Returns the tensors in the order of the file, which is the fastest to read from disks.
 std::vector<NamedEntry> in_file_order(const SafetensorsReader& reader) {
   std::vector<NamedEntry> tensors(reader.entries().begin(), reader.entries().end());
   std::sort(tensors.begin(), tensors.end(),
@@ -43,7 +43,7 @@ std::vector<NamedEntry> in_file_order(const SafetensorsReader& reader) {
   return tensors;
 }
 
-// Where runs of tensors begin, and the end of the last.
+// Returns the beginnings of the ranges of tensors, and the end of the last.
 std::vector<std::size_t> runs_of(const std::vector<NamedEntry>& tensors) {
   std::vector<std::size_t> begins = {0};
   for (std::size_t i = 1; i < tensors.size(); ++i)
@@ -57,7 +57,7 @@ std::vector<std::uint64_t> checksums_of(const std::filesystem::path& path, const
   const std::vector<std::size_t> begins = runs_of(tensors);
   const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1U, most_threads);
   on_threads(threads, begins.size() - 1, [&](std::size_t run) {
-    const InputFile file(path);  // of its own: the system reads ahead for each open file
+    const InputFile file(path);  // each thread opens the file: the system reads ahead for each open file
     for (std::size_t i = begins[run]; i < begins[run + 1]; ++i)
       sums[i] = checksum_of(file, tensors[i].second.begin, tensors[i].second.end);
   });

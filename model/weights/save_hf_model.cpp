@@ -1,4 +1,4 @@
-// Writing a Hugging Face folder.
+// Writes a Hugging Face folder.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void guard(const fs::path& folder, Action action) {
   }
 }
 
-// Throws unless there is nothing here, an empty folder, or an older model.
+// Throws unless the path is free, or is an empty folder or an older model.
 void check_replaceable(const fs::path& folder) {
   const auto refuse = [&](const char* what) { throw Error(ErrorKind::input, fmt::format("{}: {}", folder.string(), what)); };
   guard(folder, [&] {
@@ -45,7 +45,7 @@ void check_replaceable(const fs::path& folder) {
   });
 }
 
-// A tokenizer, say, that a user put beside an older model's weights.
+// Keeps, for example, a tokenizer that a user put next to an older model's weights.
 void keep_other_files(const FolderDraft& draft) {
   guard(draft.target(), [&] {
     if (!fs::exists(draft.target())) return;
@@ -74,7 +74,7 @@ std::uint64_t bytes_in(const NamedShape& tensor, SavedType type) {
   return static_cast<std::uint64_t>(tensor.shape.elements()) * bytes_of(type);
 }
 
-// Where each file's tensors begin: as many in a row as fit, at least one.
+// Returns the first tensor of each file: each file takes as many tensors as fit, at least one.
 std::vector<std::size_t> shard_begins(const std::vector<NamedShape>& tensors, const ModelFolderOptions& options) {
   std::vector<std::size_t> begins;
   std::uint64_t bytes = 0;
@@ -89,7 +89,7 @@ std::vector<std::size_t> shard_begins(const std::vector<NamedShape>& tensors, co
   return begins;
 }
 
-// One file, or shards and their index.
+// Writes one file, or shards and their index.
 void write_weights(const fs::path& folder, const std::vector<NamedShape>& tensors,
                    const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options) {
   const std::vector<std::size_t> begins = shard_begins(tensors, options);

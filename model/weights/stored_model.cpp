@@ -83,7 +83,8 @@ bool names_stored_model(const std::string& name) {
   if (fs::is_directory(status)) return true;
   const auto presets = preset_names();
   if (std::find(presets.begin(), presets.end(), name) != presets.end()) return false;
-  const bool cannot_tell = error && status.type() != fs::file_type::not_found;  // a circle of links, say: reading it tells
+  // E.g. a circle of links: reading it gives the reason.
+  const bool cannot_tell = error && status.type() != fs::file_type::not_found;
   return fs::is_regular_file(status) || cannot_tell;
 }
 

@@ -7,7 +7,7 @@
 namespace pipetrain {
 namespace {
 
-// "A:B", each a plain number, A below B.
+// Reads "A:B", each a plain number, A below B.
 std::optional<TensorPiece::Range> read_range(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return {};
@@ -23,7 +23,7 @@ std::optional<TensorPiece::Range> read_range(std::string_view text) {
   return TensorPiece::Range{*first, *last};
 }
 
-// Takes "OPEN...CLOSE" off the end; nothing where it does not end so.
+// Cuts "OPEN...CLOSE" off the end; returns nothing if the name does not end so.
 std::optional<std::string_view> take_bracket(std::string_view& name, char open, char close) {
   if (!name.ends_with(close)) return {};
   const std::size_t at = name.rfind(open);

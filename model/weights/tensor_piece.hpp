@@ -1,4 +1,4 @@
-// What the tensors of a rank's file in a checkpoint are called: which part of which state of which logical tensor each holds.
+// The names of the tensors in a checkpoint's rank files: each says which part of which state of which logical tensor it holds.
 //
 //   weights/model.norm.weight                              the whole tensor
 //   exp_avg/model.layers.0.mlp.up_proj.weight[64:128]      its rows 64 to 127
@@ -17,10 +17,10 @@ namespace pipetrain {
 
 struct TensorPiece {
   std::string state, tensor;
-  int axis = -1;                    // that the slice is cut along: 0 rows, 1 columns, -1 not at all
+  int axis = -1;                    // the axis along which the slice is cut: 0 rows, 1 columns, -1 not cut
   std::int64_t begin = 0, end = 0;  // of the slice, along the axis
-  bool transposed = false;          // the slice is stored as [columns, rows]
-  // Elements [first, last) of the slice as it is stored; nothing: all.
+  bool transposed = false;          // whether the slice is stored as [columns, rows]
+  // Elements [first, last) of the slice as it is stored; nothing: all of them.
   struct Range {
     std::int64_t first = 0, last = 0;
     bool operator==(const Range&) const = default;
@@ -31,7 +31,7 @@ struct TensorPiece {
 };
 
 std::string to_string(const TensorPiece& piece);
-// Nothing for what is no such name. Every name has one reading, and every piece one name. Thread-safe.
+// Returns nothing for any other name. Every name has one meaning, and every piece one name. Thread-safe.
 std::optional<TensorPiece> read_piece_name(std::string_view name);
 
 }  // namespace pipetrain

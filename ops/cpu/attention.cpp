@@ -1,4 +1,4 @@
-// One tile of work is one head (forward) or one key-value head with its group of query heads (backward).
+// A tile of work is one head (forward) or one key-value head with its group of query heads (backward).
 #include <algorithm>
 
 #include "ops/cpu/attention_head.hpp"
@@ -7,7 +7,7 @@
 namespace pipetrain::cpu {
 namespace {
 
-// The key head and its value head in kv or dkv, of whose rows a sequence may have more than there are keys.
+// A key head and its value head in kv or dkv, which may have more rows for a sequence than it has keys.
 struct KeyValueHead {
   Place key, value;
 };
@@ -25,7 +25,7 @@ Sight sight_of(const SegmentShape& shape, const Args& args, std::int64_t batch) 
           batch};
 }
 
-// Loads a gradient that is added to, and clears one that is written.
+// Loads a gradient that will be added to, and clears one that will be overwritten.
 void begin_gradient(const WideHead& gradient, const SegmentShape& shape, Accumulate accumulate) {
   if (accumulate == Accumulate::yes) {
     gradient.load();

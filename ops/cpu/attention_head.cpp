@@ -1,5 +1,6 @@
-// A tile multiplies blocks of query rows with all keys up to them, so that a thread holds at most block x keys scores.
-// Probabilities are recomputed in the backward from log_sum_exp (Dao et al. 2022), and so are the draws of dropout.
+// A tile multiplies blocks of query rows with all keys that they attend to, so that a thread holds at most
+// block x keys scores. The backward recomputes probabilities from log_sum_exp (Dao et al. 2022), and also
+// repeats the draws of dropout.
 #include "ops/cpu/attention_head.hpp"
 
 #include <cmath>
@@ -23,7 +24,7 @@ namespace {
 
 constexpr std::int64_t block = 64;  // query rows
 
-// Scratch of the thread, kept for the next tile.
+// Returns this thread's scratch memory, which is kept for the next tile.
 float* scratch(std::size_t which, std::int64_t elements) {
   thread_local std::vector<float> memory[3];
   if (memory[which].size() < static_cast<std::size_t>(elements)) memory[which].resize(static_cast<std::size_t>(elements));
@@ -32,7 +33,7 @@ float* scratch(std::size_t which, std::int64_t elements) {
 
 std::int64_t scores_of(const SegmentShape& shape) { return shape.batch * shape.heads * shape.queries * shape.keys; }
 
-// The matrix products of one operation. Small operations are computed more precisely.
+// The matrix products of one attention. Small ones are computed in fp64.
 class Products {
  public:
   explicit Products(const HeadTask& task)
@@ -45,7 +46,7 @@ class Products {
   void nt(const Size& size, float alpha, Head a, Head b, Head c) const {
     gemm_({size.m, size.n, size.k, {a.data, a.stride}, {b.data, b.stride, true}, c.data, c.stride, alpha, 0});
   }
-  // c [m, n] = a [m, k] b [k, n], or +=
+  // c [m, n] = a [m, k] b [k, n], or c += with Accumulate::yes
   void nn(const Size& size, Head a, Head b, Head c, Accumulate accumulate = Accumulate::no) const {
     const float beta = accumulate == Accumulate::yes ? 1.0F : 0.0F;
     gemm_({size.m, size.n, size.k, {a.data, a.stride}, {b.data, b.stride}, c.data, c.stride, 1, beta});
@@ -59,12 +60,12 @@ class Products {
   decltype(&sgemm) gemm_;
 };
 
-// The keys of a row of scores: those that its query sees are [begin, end) of them.
+// The keys [begin, end) of a row of scores that its query attends to.
 struct Visible {
   std::int64_t begin, end, keys;
 };
 
-// A run of query rows and the keys that any of them sees: [key0, key0 + keys).
+// A range of query rows and the keys that any of them attends to: [key0, key0 + keys).
 struct Block {
   std::int64_t first, rows, key0, keys;
   Block(const Sight& sight, std::int64_t first_row)
@@ -104,12 +105,12 @@ void clear_rows(Head head, const Block& of, std::int64_t dim) {
   for (std::int64_t row = of.first; row < of.first + of.rows; ++row) std::fill_n(head.row(row), dim, 0.0F);
 }
 
-// Scores and dP of one row become P, times the factors of dropout, and dS = P (dP - sum(dO O)) / sqrt(D), where dP is times
-// the factors too.
+// Turns the scores and dP of one row into P, multiplied by the dropout factors, and dS = P (dP - sum(dO O)) /
+// sqrt(D), in which dP too is multiplied by the factors.
 struct GradientRow {
   float *scores, *dprobs;  // [keys]
   Visible visible;
-  const float* factors;  // of each key; null: nothing is dropped
+  const float* factors;  // one for each key; null: nothing is dropped
   float log_sum_exp, dot, scale;
 };
 void gradient_row(const GradientRow& of) {

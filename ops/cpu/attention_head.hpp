@@ -1,5 +1,5 @@
-// One head of attention on one thread: a tile of the work of ops/cpu/attention.cpp. Shapes: D head size; queries and keys are
-// segments of one sequence's positions, the same one or not.
+// Attention of one head on one thread: a tile of the work of ops/cpu/attention.cpp. Shapes: D head size;
+// queries and keys are segments of one sequence's positions, possibly the same segment.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +21,14 @@ struct Heads {
   Head q, k, v;
 };
 
-// A head where operations have it: rows and columns of a packed tensor of any activation type.
+// The location of a head in a packed tensor of any activation type: its rows and columns.
 struct Place {
   const Tensor& packed;
   std::int64_t first_row, first_col, rows, dim;
   char* row(std::int64_t at) const { return element_at(packed, (first_row + at) * packed.cols() + first_col); }
 };
 
-// A head as floats for the length of a tile: there, or widened in memory of the thread.
+// A head as floats for the duration of a tile: read in place, or widened into memory of the thread.
 class WideHead {
  public:
   explicit WideHead(const Place& place)
@@ -43,7 +43,7 @@ class WideHead {
       widen(place_.packed.dtype, place_.row(row), place_.dim, head_.row(row));
     return *this;
   }
-  // Rounds what was written.
+  // Rounds the values back into the tensor if they were widened.
   void store() const {
     if (there_) return;
     for (std::int64_t row = 0; row < place_.rows; ++row)
@@ -58,15 +58,15 @@ class WideHead {
   Head head_;
 };
 
-// A query head's rows, in q or in a tensor of that shape.
+// Returns a query head's rows in q or in a tensor of that shape.
 inline Place query_head(const SegmentShape& shape, const Tensor& packed, std::int64_t batch, std::int64_t head) {
   return {packed, batch * shape.queries, head * shape.head_dim, shape.queries, shape.head_dim};
 }
 
-// Sight says which keys the queries of one sequence see, and which of their probabilities are dropped.
+// Sight says which keys the queries of one sequence attend to, and which of their probabilities are dropped.
 class Sight {
  public:
-  // documents: of these queries, as in Positions, or null; sample: the sequence's number in the microbatch
+  // documents: for these queries, as in Positions, or null. sample: the sequence's number in the microbatch.
   Sight(const SegmentShape& shape, const std::int32_t* documents, const Dropout& dropout, std::int64_t sample)
       : shape_(shape),
         documents_(documents),
@@ -74,7 +74,8 @@ class Sight {
         sample_(dropout.first_sample + static_cast<std::uint32_t>(sample)) {}
 
   const SegmentShape& shape() const { return shape_; }
-  // The keys that a query sees are [begin, end), none where they are equal; neither falls from one query to the next.
+  // A query attends to the keys [begin, end), or to none if they are equal. Neither bound decreases from one
+  // query to the next.
   std::int64_t begin(std::int64_t query) const {
     return documents_ == nullptr ? 0 : std::clamp(documents_[query] - shape_.first_key, std::int64_t{0}, end(query));
   }
@@ -82,7 +83,7 @@ class Sight {
     return std::clamp(query + 1 + shape_.first_query - shape_.first_key, std::int64_t{0}, shape_.keys);
   }
   bool drops() const { return dropout_.active(); }
-  // Writes the factors of this query's probabilities for the keys first, first + 1, ...
+  // Writes the dropout factors of this query's probabilities for the keys first, first + 1, ...
   void factors(std::int64_t head, std::int64_t query, std::int64_t first, std::int64_t count, float* out) const;
 
  private:
@@ -92,20 +93,20 @@ class Sight {
   std::uint32_t sample_;
 };
 
-// One head of one sequence.
+// The forward or backward of one head of one sequence.
 struct HeadTask {
   const Sight& sight;
   std::int64_t head;
 };
 
-// out [queries, D], written; log_sum_exp [queries], written, or null. A query that sees nothing has zeros and -infinity.
+// Writes out [queries, D] and log_sum_exp [queries], unless that is null. A query without keys gets zeros and -infinity.
 void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_sum_exp);
 
 struct HeadOutputs {
   Head dout, out;
   const float* log_sum_exp;
 };
-// One query head's share: writes dq, or adds to it; adds to dk and dv.
+// Computes one query head's share: writes dq, or adds to it; adds to dk and dv.
 void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& of, const Heads& grad,
                    Accumulate accumulate_dq = Accumulate::no);
 

@@ -1,4 +1,4 @@
-// Sums down the columns of a matrix whose rows are worked on in tiles.
+// Sums the columns of a matrix whose rows are processed in tiles.
 #pragma once
 
 #include <cstring>
@@ -8,8 +8,8 @@
 
 namespace pipetrain::cpu {
 
-// total [cols] += what work(begin, end, sums) adds to sums [cols] for the rows [begin, end); partial [tiles, cols] is room for
-// the tiles' sums, which are added in order.
+// Adds to total [cols] what work(begin, end, sums) adds to sums [cols] for the rows [begin, end). partial
+// [tiles, cols] holds the tiles' sums, which are then added in order.
 template <class Work>
 void add_column_sums(CpuStream& stream, std::int64_t rows, const Tensor& partial, const Tensor& total, const Work& work) {
   const std::int64_t tiles = partial.rows(), cols = partial.cols();

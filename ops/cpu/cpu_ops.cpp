@@ -136,7 +136,7 @@ class CpuOps final : public Ops {
     throw Error(ErrorKind::unavailable, "this device computes no products in 8 bits; use precision fp32");
   }
 
-  // kernel(stream, args...)
+  // Enqueues kernel(stream, args...).
   template <class Kernel, class... Args>
   void enqueue(Kernel kernel, const Args&... args) {
     stream_.enqueue([&stream = stream_, kernel, args...] { kernel(stream, args...); });

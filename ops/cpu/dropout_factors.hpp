@@ -1,4 +1,4 @@
-// What dropout multiplies a run of neighbouring elements with.
+// The factors by which dropout multiplies a range of adjacent elements.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 
 namespace pipetrain::cpu {
 
-// Where a row of a logical tensor is, as ops/dropout.hpp counts.
+// The position of a row in its logical tensor, as ops/dropout.hpp counts.
 struct DropoutRow {
   std::uint32_t sample = 0, row = 0, plane = 0;
 };
 
-// factors[i] = 0 where column `first` + i is dropped, else the scale.
+// factors[i] = 0 if column `first` + i is dropped, else the scale.
 inline void dropout_factors(const Dropout& dropout, const DropoutRow& row, std::int64_t first, std::int64_t count,
                             float* factors) {
   constexpr std::size_t lanes = 32;

@@ -23,7 +23,7 @@ void embedding(CpuStream& stream, const Tensor& ids, const Tensor& table, std::i
   });
 }
 
-// Tiles are runs of columns, so that every element gets its tokens in order.
+// Tiles are ranges of columns, so that every element adds its tokens in order.
 void embedding_grad(CpuStream& stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable) {
   const std::int64_t cols = dtable.cols(), tiles = std::clamp<std::int64_t>(cols / 64, 1, max_tiles);
   stream.parallel_for(tiles, [&](std::int64_t tile) {

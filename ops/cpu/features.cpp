@@ -1,4 +1,4 @@
-// Compiled with the kernels' options: the compiler's macros tell which instructions these allow.
+// Compiled with the kernels' options: the compiler's macros say which instructions those options allow.
 #include "ops/cpu/features.hpp"
 
 namespace pipetrain::cpu {

@@ -13,8 +13,8 @@ constexpr float cubic = 0.044715F;
 
 inline float gate(float x) { return sigmoid(twice_sqrt_2_over_pi * (x + cubic * x * x * x)); }
 
-// One row each. To vectorise, the compiler must know that no iteration reads what another has written: forward's pointers never
-// overlap, and the backward's gradient may take the place of its values.
+// Each function computes one row. To vectorise it, the compiler must know that no iteration reads what another has written:
+// the forward's pointers never overlap, and the backward may write each gradient over its own value.
 void gelu_forward_row(const float* __restrict x, const float* __restrict bias, float* __restrict y, std::int64_t cols) {
   for (std::int64_t i = 0; i < cols; ++i) {
     const float value = x[i] + bias[i];

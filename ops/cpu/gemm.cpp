@@ -7,8 +7,8 @@
 namespace pipetrain::cpu {
 namespace {
 
-// Cuts the result matrix into tiles: enough of them for a dozen threads, and none so small that packing its operands costs much
-// beside its product.
+// Cuts the result matrix into tiles: enough of them for a dozen threads, and none so small that packing its
+// operands costs a large share of its product.
 struct Grid {
   std::int64_t rows = 1, cols = 1;
 
@@ -28,7 +28,7 @@ std::pair<std::int64_t, std::int64_t> cut(std::int64_t side, std::int64_t at, st
   return {edge(at), edge(at + 1)};
 }
 
-// The product with its tiles on all threads: multiply(part), whose c is where the tile begins at (row, col).
+// Computes the product's tiles on all threads: calls multiply(part), whose c is the tile that begins at (row, col).
 template <class AnyProduct, class Multiply>
 void gemm(CpuStream& stream, const AnyProduct& whole, const Multiply& multiply) {
   const Grid grid(whole.m, whole.n, whole.k);

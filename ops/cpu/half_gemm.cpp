@@ -9,22 +9,22 @@
 namespace pipetrain::cpu {
 namespace {
 
-// Widened pieces have at most so many rows or columns besides the dimension that is summed over: few enough for a cache to hold
-// some of them, and enough that widening costs little beside multiplying.
+// The most rows or columns of a widened piece, besides the summed dimension: few enough that a cache holds some
+// pieces, and enough that widening costs little next to multiplying.
 constexpr std::int64_t piece = 256;
 
 std::size_t bytes_from(const HalfProduct& of, std::int64_t row, std::int64_t col) {
   return static_cast<std::size_t>(row * of.c_stride + col) * size_of(of.c_type);
 }
 
-// Rows [row, ...) and columns [col, ...) of a matrix [rows, cols], as floats: as they are stored, without gaps.
+// Widens rows [row, ...) and columns [col, ...) of a matrix [rows, cols] to floats, in their stored order and without gaps.
 Matrix widen_piece(DType type, const HalfMatrix& from, std::int64_t rows, std::int64_t cols, float* to) {
   const std::int64_t stored = from.transposed ? cols : rows, length = from.transposed ? rows : cols;
   for (std::int64_t i = 0; i < stored; ++i) widen(type, from.data + i * from.stride, length, to + i * length);
   return {to, length, from.transposed};
 }
 
-// The piece of c at (row, col) = what was multiplied, plus what it holds where the product accumulates.
+// Stores a product as the piece of c at (row, col), plus c's old values if the product accumulates.
 void store(const HalfProduct& of, const Product& made, std::int64_t row, std::int64_t col, float* old) {
   for (std::int64_t i = 0; i < made.m; ++i) {
     void* const to = static_cast<char*>(of.c) + bytes_from(of, row + i, col);

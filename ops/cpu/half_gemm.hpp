@@ -1,4 +1,4 @@
-// One product of matrices of 16 bits on the calling thread.
+// One matrix product of 16-bit operands on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -7,36 +7,36 @@
 
 namespace pipetrain::cpu {
 
-// As Matrix (ops/cpu/sgemm.hpp), in bf16 or f16.
+// Like Matrix (ops/cpu/sgemm.hpp), in bf16 or f16.
 struct HalfMatrix {
   const std::uint16_t* data = nullptr;
   std::int64_t stride = 0;  // between stored rows
   bool transposed = false;
 
-  // Where the element of the matrix, after transposing, is.
+  // Returns the address of an element of the matrix after transposing.
   const std::uint16_t* at(std::int64_t row, std::int64_t col) const {
     return transposed ? data + col * stride + row : data + row * stride + col;
   }
 };
 
-// c [m, n] = a [m, k] b [k, n], plus c where it accumulates, summed up in fp32 and rounded once.
+// c [m, n] = a [m, k] b [k, n], plus c if it accumulates, summed in fp32 and rounded once.
 struct HalfProduct {
   std::int64_t m = 0, n = 0, k = 0;
   HalfMatrix a, b;
   DType type = DType::bf16;  // of a and b
   void* c = nullptr;
-  DType c_type = DType::f32;  // or that of a and b
+  DType c_type = DType::f32;  // f32, or the type of a and b
   std::int64_t c_stride = 0;  // between rows
   bool accumulate = false;
 };
 
-// Multiplies with onednn_gemm() where oneDNN multiplies this type on this processor, else with widened_gemm(). Thread-safe; the
-// same shapes and strides give the same bits on any thread. Throws Error(out_of_memory).
+// Multiplies with onednn_gemm() if oneDNN multiplies this type on this processor, else with widened_gemm().
+// Thread-safe; equal shapes and strides give equal bits on any thread. Throws Error(out_of_memory).
 void half_gemm(const HalfProduct& product);
 
-// By oneDNN; call it only where multiplies(type).
+// Multiplies by oneDNN. Call it only if multiplies(type).
 void onednn_gemm(const HalfProduct& product);
-// In fp32, after widening both operands.
+// Multiplies in fp32, after widening both operands.
 void widened_gemm(const HalfProduct& product);
 
 }  // namespace pipetrain::cpu

@@ -1,5 +1,5 @@
-// The CPU's kernels: activations of 16 bits are widened to fp32 row by row and results rounded, products of them take fp32
-// sums. They run inside a CPU stream's work and use its threads; shapes are those of ops/ops.hpp.
+// The CPU's kernels. 16-bit activations are widened to fp32 row by row and results rounded; their products are
+// summed in fp32. Kernels run inside a CPU stream's work and use its threads; shapes are those of ops/ops.hpp.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ void embedding(CpuStream& stream, const Tensor& ids, const Tensor& table, std::i
 void embedding_grad(CpuStream& stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable);
 
 void rms_norm(CpuStream& stream, const RmsNormArgs& args);
-// partial [row_tiles, H]: room for the tiles' sums of dweight, which are added in order.
+// partial [row_tiles, H] holds the tiles' sums of dweight, which are added in order.
 void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial);
 
 void rotary(CpuStream& stream, const SegmentShape& shape, const RotaryArgs& args);
@@ -25,10 +25,10 @@ void swiglu(CpuStream& stream, const SwigluArgs& args);
 void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args);
 
 void layer_norm(CpuStream& stream, const LayerNormArgs& args);
-// partial [row_tiles, 2, H]: room for the tiles' sums of dweight and dbias, which are added in order.
+// partial [row_tiles, 2, H] holds the tiles' sums of dweight and dbias, which are added in order.
 void layer_norm_backward(CpuStream& stream, const LayerNormBackwardArgs& args, const Tensor& partial);
 void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& y);
-// partial [row_tiles, cols], here and in bias_grad: room for the tiles' sums of dbias, which are added in order.
+// partial [row_tiles, cols], here and in bias_grad, holds the tiles' sums of dbias, which are added in order.
 void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial);
 void copy_columns(CpuStream& stream, const CopyColumnsArgs& args);
 void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
@@ -42,13 +42,13 @@ void attention_backward(CpuStream& stream, const SegmentShape& shape, const Atte
 void cached_attention(CpuStream& stream, const SegmentShape& shape, const CachedAttentionArgs& args);
 void merge_attention(CpuStream& stream, const SegmentShape& shape, const MergeAttentionArgs& args);
 
-// What the ranks exchange of every token's logits.
+// The values of every token's logits that the ranks exchange.
 struct LossSums {
-  Tensor maxima;  // [T]: the largest
-  Tensor sums;    // [2, T]: sum of exp(logit - max), and the target's logit where this rank has it, else 0
+  Tensor maxima;  // [T]: the largest logit
+  Tensor sums;    // [2, T]: sum of exp(logit - max), and the target's logit if this rank has it, else 0
 };
-// cross_entropy in three parts: the maxima of this rank's columns, the sums with all ranks' maxima, then log_sum_exp and
-// loss_sum. Between two parts the group reduces what the first has written.
+// These compute cross_entropy in three parts: the maxima of this rank's columns; the sums, given all ranks'
+// maxima; then log_sum_exp and loss_sum. Between parts the group reduces what the previous part has written.
 void row_max(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found);
 void row_sums(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found);
 void token_losses(const CrossEntropyArgs& args, const LossSums& found);
@@ -57,11 +57,10 @@ void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& row
 
 void update(CpuStream& stream, const UpdateArgs& args);
 constexpr std::int64_t square_sum_block = 65536;
-// partial [blocks] f64: room for the blocks' sums.
-// sums: one per block.
+// partial [blocks] f64 holds the blocks' sums. `sums` has one element a block.
 void square_sums(CpuStream& stream, const Tensor& tensor, const Tensor& sums);
 void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, const Tensor& partial);
-// target = source f32 in 16 bits; target = source + addend of target's type, rounded once.
+// round: target = source f32 in 16 bits. The other: target = source + addend of target's type, rounded once.
 void round(CpuStream& stream, const Tensor& source, const Tensor& target);
 void add_rounded(CpuStream& stream, const Tensor& source, const Tensor& addend, const Tensor& target);
 // out = a + b, element by element; f32 or f64.

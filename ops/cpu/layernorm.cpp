@@ -13,7 +13,7 @@ struct RowStatistics {
   float mean, inv_std;
 };
 
-// Computes the variance from the distances to the mean: as a difference of two large sums it would lose its digits.
+// Computes the variance from the distances to the mean, because the difference of two large sums would lose its digits.
 RowStatistics statistics(const float* x, std::int64_t cols, float eps) {
   const auto count = static_cast<double>(cols);
   const double mean = lane_sum<double>(cols, [x](std::int64_t i) { return static_cast<double>(x[i]); }) / count;

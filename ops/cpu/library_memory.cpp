@@ -11,7 +11,7 @@
 namespace pipetrain::cpu {
 namespace {
 
-// All kernels of a product, and the buffers that its threads pack matrices into, take less.
+// An upper bound for all kernels of a product and the buffers into which its threads pack matrices.
 constexpr std::size_t enough = std::size_t{16} << 20;
 
 }  // namespace

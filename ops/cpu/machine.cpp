@@ -1,4 +1,5 @@
-// Compiled for every processor of the architecture, unlike the kernels, so that the check can run where they cannot.
+// Compiled for every processor of the architecture, unlike the kernels, so that the check itself runs on
+// processors that lack their instructions.
 #include "ops/cpu/machine.hpp"
 
 #include <string>

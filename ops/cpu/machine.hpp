@@ -2,7 +2,7 @@
 
 namespace pipetrain::cpu {
 
-// Throws Error(unavailable) when this machine's processor lacks instructions that the kernels were compiled for.
+// Throws Error(unavailable) if this machine's processor lacks instructions that the kernels were compiled for.
 void check_machine();
 
 }  // namespace pipetrain::cpu

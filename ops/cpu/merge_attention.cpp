@@ -8,7 +8,7 @@
 namespace pipetrain::cpu {
 namespace {
 
-// The sum of two segments' sums of exponentials, and the share of each in it.
+// The total of two segments' sums of exponentials, and the share of each in it.
 struct SegmentWeights {
   float both, one, other;
 };

@@ -1,5 +1,5 @@
-// bf16 and f16 products by oneDNN. Its matmul is chosen by shapes, strides, types and processor alone once it is told to use
-// one thread, so that equal tiles have equal bits.
+// Products in bf16 and f16 by oneDNN. Restricted to one thread, oneDNN chooses its matmul by shapes, strides,
+// types and processor alone, so that equal tiles have equal bits.
 #include <array>
 #include <dnnl.hpp>
 #include <map>
@@ -25,7 +25,7 @@ memory::data_type onednn_type(DType type) {
   return type == DType::bf16 ? memory::data_type::bf16 : type == DType::f16 ? memory::data_type::f16 : memory::data_type::f32;
 }
 
-// oneDNN 2 describes an operation before it looks for an implementation, 3 does both at once.
+// oneDNN 2 describes an operation before it looks for an implementation; oneDNN 3 does both at once.
 template <class Matmul>
 typename Matmul::primitive_desc find(const dnnl::engine& engine, const std::array<memory::desc, 3>& abc,
                                      const dnnl::primitive_attr& attributes) {
@@ -63,7 +63,7 @@ class Matmul {
 
   const std::string& name() const { return name_; }
 
-  // scratch: of the thread.
+  // scratch: memory of the calling thread.
   void run(dnnl::stream& stream, const HalfProduct& of, std::vector<unsigned char>& scratch) const {
     constexpr std::size_t alignment = 64;
     const std::size_t bytes = scratch_.get_size();
@@ -84,11 +84,11 @@ class Matmul {
   dnnl::matmul matmul_;
 };
 
-// What a thread keeps between its products.
+// The implementations that a thread keeps between its products.
 class Matmuls {
  public:
   const Matmul& of(const HalfProduct& product) {
-    constexpr std::size_t most = 1024;  // sequences of all lengths make ever new shapes
+    constexpr std::size_t most = 1024;  // a bound, since sequences of varying length give ever new shapes
     const auto& [m, n, k, a, b, type, c, c_type, c_stride, accumulate] = product;
     const Key key{m, n, k, a.stride, a.transposed, b.stride, b.transposed, type, c_type, c_stride, accumulate};
     if (const auto found = made_.find(key); found != made_.end()) return found->second;
@@ -107,7 +107,7 @@ class Matmuls {
   std::vector<unsigned char> scratch_;
 };
 
-// oneDNN's implementation of a large product of this type; empty without one.
+// Returns the name of oneDNN's implementation of a large product of this type; empty if it has none.
 std::string implementation(DType type) {
   cpu::be_single_threaded();
   cpu::require_library_memory();

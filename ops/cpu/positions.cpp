@@ -10,7 +10,7 @@ void add_row(const float* values, float* sums, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) sums[i] += values[i];
 }
 
-// Tiles are runs of columns, because any token may have any position; each gets its tokens in order.
+// Tiles are ranges of columns, because any token may have any position; each adds its tokens in order.
 void documents_grad(CpuStream& stream, const PositionsGradArgs& args) {
   const std::int64_t cols = args.dy.cols(), tiles = std::clamp<std::int64_t>(cols / 64, 1, max_tiles);
   const auto* documents = args.documents->as<std::int32_t>();
@@ -38,7 +38,7 @@ void add_positions(CpuStream& stream, const AddPositionsArgs& args) {
   });
 }
 
-// Tiles are runs of positions; each gets its sequences in order.
+// Tiles are ranges of positions; each adds its sequences in order.
 void positions_grad(CpuStream& stream, const PositionsGradArgs& args) {
   if (args.documents) return documents_grad(stream, args);
   const std::int64_t rows = args.dy.rows(), cols = args.dy.cols(), sequence = args.sequence;

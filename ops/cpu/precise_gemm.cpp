@@ -6,20 +6,20 @@
 namespace pipetrain::cpu {
 namespace {
 
-// A tile of the result stays in registers: as many sums as hide the latency of two multiply-adds a cycle, and no more than an
-// AVX2 machine has room for.
+// A tile of the result stays in registers: it has enough sums to hide the latency of two multiply-adds a cycle,
+// and no more than an AVX2 machine has registers for.
 constexpr std::int64_t lanes = 4, tile_rows = lanes, tile_vectors = 2, tile_cols = lanes * tile_vectors;
 using Lanes [[gnu::vector_size(lanes * sizeof(double))]] = double;
 
 std::int64_t panels_of(std::int64_t side, std::int64_t width) { return (side + width - 1) / width; }
 
-// fp64 copy in panels of `width` rows (columns with `by_columns`), zero-filled at the end: within a panel the inner dimension
-// is slowest, so that the multiplication reads memory in order.
+// Copies to fp64 in panels of `width` rows (columns with `by_columns`), zero-filled at the end. Within a panel
+// the inner dimension is slowest, so that the multiplication reads memory in order.
 void pack(const Matrix& from, bool by_columns, std::int64_t side, std::int64_t inner, std::int64_t width,
           std::vector<Lanes>& to) {
   to.resize(static_cast<std::size_t>(panels_of(side, width) * width / lanes * inner));
   auto* out = reinterpret_cast<double*>(to.data());
-  // Steps between neighbours along the side and along the inner dimension.
+  // The distances between adjacent elements along the side and along the inner dimension.
   const bool side_is_dense = by_columns != from.transposed;
   const std::int64_t side_step = side_is_dense ? 1 : from.stride, inner_step = side_is_dense ? from.stride : 1;
   for (std::int64_t first = 0; first < side; first += width) {

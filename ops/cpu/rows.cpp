@@ -8,8 +8,8 @@
 namespace pipetrain::cpu {
 namespace {
 
-// The thread's memory: as many pieces as were in use at once, the last given back on top. They are given back in the reverse
-// order of being taken, so that each tile finds its own again.
+// The thread's free memory: as many pieces as were ever in use at once, the last returned on top. Pieces are
+// returned in the reverse order, so that each tile gets the same pieces again.
 struct Kept {
   std::vector<std::vector<float>> pieces;
   std::size_t used = 0;

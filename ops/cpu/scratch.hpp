@@ -1,5 +1,5 @@
-// The workspace of each operation, in one place: operations and measuring ops call the same functions, so the measured size is
-// the used size. All of it is bump-allocated; the caller rewinds.
+// The workspace of each operation, in one place: operations and measuring ops call the same functions, so the
+// measured size equals the used size. It is bump-allocated, and the caller rewinds.
 #pragma once
 
 #include <algorithm>
@@ -10,27 +10,28 @@
 
 namespace pipetrain::cpu {
 
-// An operation without an overload of its own below takes none.
+// An operation without an overload below uses no workspace.
 template <class Args>
 void scratch_of(Arena&, const Args&) {}
 
-// With several ranks: the product of this rank [T, N], and this rank's rows of the sum where they are fewer.
+// With several ranks: this rank's product [T, N], and, if sequence parallel, this rank's rows of the sum.
 struct ScatterScratch {
   Tensor product, sum;
 };
 inline ScatterScratch scratch_of(Arena& arena, const MatmulScatterArgs& args) {
   if (args.tp.size() == 1) return {};
-  const Tensor product = arena.allocate({args.in.rows(), args.out.shape[1]}, DType::f32);  // out may have no rows, but columns
+  // Out may have no rows, but has columns.
+  const Tensor product = arena.allocate({args.in.rows(), args.out.shape[1]}, DType::f32);
   return {product, args.tp.sequence_parallel ? arena.allocate(args.out.shape, DType::f32) : product};
 }
 inline void scratch_of(Arena& arena, const BackwardScatterArgs& args) { scratch_of(arena, args.matmul_scatter()); }
 
-// With several ranks: every token's row as far as this rank has it; memory for f32, used in the table's type.
+// With several ranks: every token's row, as far as this rank has it. The memory is for f32, but used in the table's type.
 inline Tensor scratch_of(Arena& arena, const EmbeddingArgs& args) {
   return args.tp.size() == 1 ? Tensor{} : arena.allocate({args.ids.elements(), args.table.cols()}, DType::f32);
 }
 
-// The scratch of operations that add up columns: the sums of each tile.
+// The scratch of operations that sum columns: the sums of each tile.
 inline Tensor column_sums(Arena& arena, const Tensor& x) {
   return arena.allocate({row_tiles(x.rows(), x.cols()), x.cols()}, DType::f32);
 }
@@ -52,7 +53,7 @@ inline LossSums scratch_of(Arena& arena, const CrossEntropyArgs& args) {
   return {maxima, arena.allocate({2, tokens}, DType::f32)};
 }
 
-// The sums of the blocks.
+// The sums of the norm blocks.
 inline Tensor scratch_of(Arena& arena, const SquareSumArgs& args) {
   return arena.allocate({(args.tensor.elements() + square_sum_block - 1) / square_sum_block}, DType::f64);
 }

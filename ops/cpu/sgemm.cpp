@@ -8,12 +8,12 @@
 #include "ops/cpu/library_memory.hpp"
 #include "ops/cpu/single_threaded.hpp"
 
-// Of the OpenMP library that oneDNN runs on; its header comes with one compiler only.
+// Declares a function of the OpenMP library that oneDNN runs on, because only one compiler ships its header.
 extern "C" void omp_set_num_threads(int);
 
 namespace pipetrain::cpu {
 
-// OpenMP keeps this setting per calling thread.
+// OpenMP keeps this setting for each calling thread.
 void be_single_threaded() {
   thread_local const bool set = [] {
     omp_set_num_threads(1);

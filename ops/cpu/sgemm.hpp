@@ -11,13 +11,13 @@ struct Matrix {
   std::int64_t stride = 0;  // between stored rows
   bool transposed = false;
 
-  // Where the element of the matrix, after transposing, is.
+  // Returns the address of an element of the matrix after transposing.
   const float* at(std::int64_t row, std::int64_t col) const {
     return transposed ? data + col * stride + row : data + row * stride + col;
   }
 };
 
-// c [m, n] = alpha a [m, k] b [k, n] + beta c; what c holds does not matter when beta is 0.
+// c [m, n] = alpha a [m, k] b [k, n] + beta c; the old c is not read if beta is 0.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   Matrix a, b;
@@ -26,14 +26,14 @@ struct Product {
   float alpha = 1, beta = 0;
 };
 
-// In fp32. Thread-safe; the same shapes and strides give the same bits on any thread. Throws Error(out_of_memory).
+// Multiplies in fp32. Thread-safe; equal shapes and strides give equal bits on any thread. Throws Error(out_of_memory).
 void sgemm(const Product& product);
 
-// The same, summed in fp64, at a quarter of the speed.
+// Like sgemm(), but summed in fp64, at a quarter of the speed.
 void precise_gemm(const Product& product);
 
-// An operation with no more multiplications than this sums in fp64: that costs little, and in small models Adam's first steps,
-// which divide a gradient by its own size, turn the rounding of a few elements into changes of the loss that can be seen.
+// An operation with no more multiplications than this sums in fp64. That costs little, and in small models Adam's first steps,
+// which divide a gradient by its own size, turn the rounding of a few elements into visible changes of the loss.
 constexpr std::int64_t small_products = 1 << 22;
 
 }  // namespace pipetrain::cpu

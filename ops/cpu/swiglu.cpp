@@ -6,8 +6,8 @@
 namespace pipetrain::cpu {
 namespace {
 
-// One row each. To vectorise, the compiler must know that no iteration reads what another has written: forward's pointers never
-// overlap, and backward's gradients may take the place of their values.
+// Each function computes one row. To vectorise it, the compiler must know that no iteration reads what another has written:
+// the forward's pointers never overlap, and the backward may write each gradient over its own value.
 void swiglu_forward_row(const float* __restrict gate, const float* __restrict up, float* __restrict out, std::int64_t inner) {
   for (std::int64_t i = 0; i < inner; ++i) out[i] = gate[i] * sigmoid(gate[i]) * up[i];
 }

@@ -1,5 +1,4 @@
-// How an operation's work is cut into tiles: from its shapes alone, so that results do not depend on how many threads there
-// are.
+// Cuts an operation's work into tiles by its shapes alone, so that results do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace pipetrain::cpu {
 constexpr std::int64_t tile_elements = 16384;
 constexpr std::int64_t max_tiles = 16;
 
-// Cuts `rows` of `cols` elements each into runs of whole rows and calls work(begin, end) for each.
+// Cuts `rows` of `cols` elements each into ranges of whole rows and calls work(begin, end) for each.
 inline std::int64_t row_tiles(std::int64_t rows, std::int64_t cols) {
   return std::clamp<std::int64_t>(rows * cols / tile_elements, 1, std::clamp<std::int64_t>(rows, 1, max_tiles));
 }

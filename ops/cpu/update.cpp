@@ -18,17 +18,17 @@ struct HostMath {
   static float scaled_quotient(float factor, float dividend, float divisor) { return factor * dividend / divisor; }
 };
 
-// As many elements as are stepped at once. A step and its preview cut every tile alike and call one function, because the
-// compiler may contract products and sums of each place of the code in its own way.
+// The number of elements that are updated at once. A step and its preview cut every tile alike and call one
+// function, because the compiler may contract products and sums differently at each place of the code.
 constexpr std::int64_t run_elements = 1024;
 
 template <class Rule, class... State>
 [[gnu::noinline]] void step_run(const Rule& rule, std::int64_t count, float* weight, const float* grad, State*... states) {
-  const Rule own = rule;  // a local copy: the compiler vectorises only where it sees that the stores below cannot change it
+  const Rule own = rule;  // a local copy: the compiler vectorises only if it sees that the stores below cannot change it
   for (std::int64_t i = 0; i < count; ++i) weight[i] = own(weight[i], grad[i], states[i]...);
 }
 
-// The elements of one run: where they are, or copies for a preview.
+// The elements of one range: in place, or copies for a preview.
 template <std::size_t states>
 struct UpdateRun {
   std::int64_t count;

@@ -1,4 +1,4 @@
-// Small pieces of arithmetic in a form that compilers turn into vector code without giving up IEEE rules.
+// Small pieces of arithmetic in a form that compilers vectorise without giving up IEEE rules.
 #pragma once
 
 #include <bit>
@@ -6,14 +6,14 @@
 
 namespace pipetrain::cpu {
 
-// `condition ? yes : no` without a branch. Vectorised branches compute all outcomes, and the clamped ones would compute with
-// denormal numbers, at a hundred times the cost.
+// `condition ? yes : no` without a branch. Vectorised branches compute all outcomes; those outside the clamp
+// would compute with denormal numbers, at a hundred times the cost.
 inline float select(bool condition, float yes, float no) {
   const std::int32_t mask = -static_cast<std::int32_t>(condition);
   return std::bit_cast<float>((std::bit_cast<std::int32_t>(yes) & mask) | (std::bit_cast<std::int32_t>(no) & ~mask));
 }
 
-// e^x to about 2 ulp for x in [-87, 88], clamped beyond: x = n ln 2 + r, a polynomial in r (Cephes, S. Moshier), times 2^n.
+// e^x to about 2 ulp for x in [-87, 88], clamped outside: x = n ln 2 + r, a polynomial in r (Cephes, S. Moshier), times 2^n.
 inline float fast_exp(float x) {
   x = select(x < -87.0F, -87.0F, x);
   x = select(x > 88.0F, 88.0F, x);
@@ -34,7 +34,7 @@ inline float fast_exp(float x) {
 
 inline float sigmoid(float x) { return 1.0F / (1.0F + fast_exp(-x)); }
 
-// Sums value(i) over [0, count) in `lanes` interleaved partial sums: an order that vectorises and never changes.
+// Sums value(i) over [0, count) in `lanes` interleaved partial sums, an order that vectorises and never changes.
 template <class T = float, class Value>
 T lane_sum(std::int64_t count, Value value) {
   constexpr std::int64_t lanes = 32;
@@ -50,7 +50,7 @@ T lane_sum(std::int64_t count, Value value) {
   return partial[0];
 }
 
-// The largest of count > 0 values.
+// Returns the largest of count > 0 values.
 inline float lane_max(const float* values, std::int64_t count) {
   constexpr std::int64_t lanes = 32;
   if (count < lanes) {

@@ -11,7 +11,7 @@ struct Identity {
   __device__ Real<T> operator()(Real<T> value) const { return value; }
 };
 
-constexpr int blocks_each = 4;  // a multiprocessor
+constexpr int blocks_each = 4;  // blocks a multiprocessor
 
 template <class T, int W>
 __global__ void __launch_bounds__(column_threads, blocks_each)

@@ -1,4 +1,4 @@
-// y = f(x + bias) for each element of a matrix [rows, cols], and the packs that its kernel takes. Only for .cu files.
+// y = f(x + bias) for each element of a matrix [rows, cols], and the loads and stores of its kernel. Only for .cu files.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ __global__ void biased_kernel(const T* x, const T* bias, T* y, unsigned row_pack
   }
 }
 
-// f<T>: what makes a function of an element of type T.
+// f<T> is the function for elements of type T.
 template <template <class> class F>
 void apply_biased(cudaStream_t stream, const char* what, const Tensor& x, const Tensor& bias, const Tensor& y) {
   if (x.elements() == 0) return;

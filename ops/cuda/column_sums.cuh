@@ -1,6 +1,6 @@
-// Sums down the columns of a matrix [rows, cols], in an order that follows from its shape and the chip: how kernels that make
-// them cut it. A block has 32 packs of columns and 8 rows of threads, and takes a run of rows; its sums go to
-// partial [runs, cols], which add_partials() adds up. Device code only.
+// Sums the columns of a matrix [rows, cols] in an order that depends only on its shape and the chip. A block
+// has 32 packs of columns and 8 rows of threads, and processes a range of rows; its sums go to partial [ranges,
+// cols], which add_partials() adds up. Device code only.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@ constexpr int column_threads = column_packs * column_rows;
 constexpr int most_column_blocks = 6;  // at once on a multiprocessor; leaves 40 registers a thread
 
 struct ColumnGrid {
-  std::int64_t run = 1;  // rows
+  std::int64_t run = 1;  // rows of a block
   int runs = 1;
   dim3 blocks;
 
-  // As many blocks as run at once, `each` a multiprocessor, so that none has to wait for others to end; fewer when runs would
-  // be too short to pay for their partial sums.
+  // As many blocks as can run at once, `each` a multiprocessor, so that none has to wait for others to end;
+  // fewer if the ranges would be too short to pay for their partial sums.
   ColumnGrid(std::int64_t rows, std::int64_t packs, int multiprocessors, int each) {
     rows = std::max<std::int64_t>(rows, 1);
     const auto across = ceil_div<std::int64_t>(packs, column_packs);
@@ -32,8 +32,8 @@ struct ColumnGrid {
   static dim3 threads() { return dim3(column_packs, column_rows); }
 };
 
-// The most that partial takes, in bytes, whatever the width of a pack: never more than a run for every 32 rows, nor than a run
-// for every block.
+// The most bytes that partial takes, whatever the width of a pack: never more than a range for every 32 rows,
+// nor than a range for every block.
 inline std::size_t column_partials_bytes(std::int64_t rows, std::int64_t cols, int multiprocessors) {
   const auto across = ceil_div<std::int64_t>(ceil_div<std::int64_t>(cols, 8), column_packs);
   const auto runs =
@@ -41,8 +41,8 @@ inline std::size_t column_partials_bytes(std::int64_t rows, std::int64_t cols, i
   return static_cast<std::size_t>(runs * cols) * sizeof(float);
 }
 
-// Calls read(n, row) for `batch` rows of a thread, n from 0, so that their loads are in flight together, then use(n, row) for
-// each in order; and so on through the block's run of rows.
+// Calls read(n, row) for `batch` rows of a thread, n from 0, so that their loads are in flight together, then
+// use(n, row) for each in order; repeats that through the block's range of rows.
 template <int batch, class Read, class Use>
 __device__ void for_rows_of_run(std::int64_t rows, std::int64_t run, Read read, Use use) {
   const std::int64_t begin = blockIdx.y * run, end = begin + run < rows ? begin + run : rows;
@@ -59,7 +59,7 @@ __device__ void for_rows_of_run(std::int64_t rows, std::int64_t run, Read read, 
   }
 }
 
-// Adds the sums of the block's rows of threads in order, into this run's place.
+// Adds the sums of the block's rows of threads in order, and writes them as the sums of this range.
 template <int W, class R>
 __device__ void write_partial(const R (&sums)[W], float* partial, int cols) {
   __shared__ R shared[column_rows][column_packs][W + 1];

@@ -5,14 +5,14 @@
 namespace pipetrain::cuda {
 namespace {
 
-// Columns of a matrix, counted in packs.
+// A range of columns of a matrix, counted in packs.
 template <class T>
 struct Columns {
   T* first;
-  std::int64_t row_packs;  // of all its columns
+  std::int64_t row_packs;  // the packs in all its columns
 };
 
-// One thread a pack of a row's columns.
+// One thread handles a pack of a row's columns.
 template <class S, class T, int W>
 __global__ void copy_columns_kernel(Columns<const S> from, Columns<T> to, std::int64_t packs_of_row, std::int64_t packs) {
   wait_for_previous();

@@ -16,8 +16,8 @@ __device__ R warp_max(R value) {
   return value;
 }
 
-// One block a row, which reads its logits once: each thread keeps the largest so far and the sum of exp(logit - largest), then
-// warps and the block bring the sums to a common largest (Milakov and Gimelshein 2018).
+// One block handles a row and reads its logits once: each thread keeps the largest so far and the sum of exp(logit - largest);
+// then warps and the block rescale the sums to a common largest (Milakov and Gimelshein 2018).
 template <class T, int W>
 __global__ void __launch_bounds__(row_threads, 3)
     local_kernel(const T* logits, int stride, const int* targets, std::int64_t first_id, int cols, float* largest, float* sum,
@@ -78,7 +78,7 @@ __global__ void rescale_kernel(int tokens, const float* own_largest, const float
   if (token < tokens) sum[token] *= expf(own_largest[token] - largest[token]);
 }
 
-// One block: the order of the sum depends on the number of tokens only.
+// A single block, so that the order of the sum depends on the number of tokens only.
 __global__ void loss_kernel(int tokens, const int* targets, const float* largest, const float* sum, const float* target_logit,
                             float* log_sum_exp, double* loss_sum) {
   __shared__ double shared[1024];
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(row_threads) backward_kernel(T* logits, int st
   }
 }
 
-// One block a run of tokens.
+// One block handles a range of tokens.
 template <class T>
 __global__ void counted_rows_kernel(const T* logits, int stride, const int* targets, int length, int cols, double* rows) {
   __shared__ int last;

@@ -11,7 +11,7 @@ struct Place {
   std::int64_t first_token, sequence;
 };
 
-// One thread W neighbouring columns, all of one block of draws.
+// One thread handles W adjacent columns, all in one block of draws.
 template <class T, int W>
 __global__ void dropout_kernel(const T* x, const T* residual, T* out, std::int64_t packs, int cols, Place place,
                                Dropout dropout) {

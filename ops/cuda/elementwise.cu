@@ -60,7 +60,7 @@ __global__ void add_ranks_kernel(const T* received, int ranks, int own_rank, con
   store(out, pack, sum);
 }
 
-// Each block sums one norm block; the last to finish adds the blocks' sums in order, if that is wanted (sum is not null).
+// Each block sums one norm block; the last block to finish adds all sums in order, unless `sum` is null.
 __global__ void __launch_bounds__(square_threads)
     square_sum_kernel(const float* data, std::int64_t count, bool wide, double* partial, unsigned* counter, double* sum) {
   cudaTriggerProgrammaticLaunchCompletion();  // as in AdamW's kernel

@@ -5,7 +5,7 @@
 namespace pipetrain::cuda {
 namespace {
 
-// One block a token; zeros for ids whose row another rank has.
+// One block handles a token; ids whose row another rank has give zeros.
 template <class TT, class T, int W>
 __global__ void embedding_kernel(const int* ids, const TT* table, std::int64_t first_id, std::int64_t vocabulary, T* out,
                                  int cols) {
@@ -35,7 +35,7 @@ __global__ void embedding_kernel(const int* ids, const TT* table, std::int64_t f
 
 constexpr int sort_threads = 1024;
 
-// Integers summed over the block, and those of the threads before this one.
+// Returns the sum of integers over the block, and the sum over the threads before this one.
 struct BlockSum {
   int all = 0, before = 0;
 };
@@ -48,22 +48,23 @@ __device__ BlockSum block_sum(int value) {
     const int more = __shfl_up_sync(0xffffffffU, upto, step);
     if (lane >= step) upto += more;
   }
-  __syncthreads();  // of an earlier call
+  __syncthreads();  // an earlier call may still read
   if (lane == 31) warps[warp] = upto;
   __syncthreads();
   const int other = warps[lane];
   return {__reduce_add_sync(0xffffffffU, other), __reduce_add_sync(0xffffffffU, lane < warp ? other : 0) + upto - value};
 }
 
-// Sorts tokens so that those of one id are neighbours, in token order: order[place] = token, ids_in_order[place] = its id.
-// Which id comes before which follows from the ids and the number of blocks. A block takes the ids that hash to it: it lists
-// their tokens in order behind those of the blocks before it, then counts for each what comes before it within the list.
+// Sorts tokens so that equal ids are adjacent, in token order: order[place] = token, ids_in_order[place] = its
+// id. The order of the ids depends on the ids and the number of blocks. A block takes the ids that hash to it:
+// it lists their tokens in order after those of the blocks before it, then counts for each token the tokens
+// that precede it in the list.
 __global__ void __launch_bounds__(sort_threads)
     sort_tokens_kernel(const int* ids, int tokens, int* list, int* order, int* ids_in_order) {
   __shared__ int keys[sort_threads];
   wait_for_previous();
   const auto block_of = [](int id) { return __umulhi(static_cast<unsigned>(id) * 2654435761U, gridDim.x); };
-  // Each warp takes neighbours, 32 at a time.
+  // Each warp takes adjacent tokens, 32 at a time.
   const int each = (tokens + sort_threads - 1) / sort_threads * 32, lane = threadIdx.x % 32;
   const int begin = threadIdx.x / 32 * each, end = begin + each < tokens ? begin + each : tokens;
   int mine = 0, earlier = 0;
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(sort_threads)
   const int offset = block_sum(earlier).all;
   const BlockSum own = block_sum(mine);
   list += offset;
-  int place = __shfl_sync(0xffffffffU, own.before, 0);  // of the warp's first
+  int place = __shfl_sync(0xffffffffU, own.before, 0);  // the place of the warp's first token
 
   constexpr int batch = 8;  // loads in flight together
   for (int first = begin; first < end; first += 32 * batch) {
@@ -113,8 +114,8 @@ __global__ void __launch_bounds__(sort_threads)
   }
 }
 
-// The block of the first place of an id owns that row of the table (blockIdx.y: a slice of its columns) and adds its tokens in
-// order, so no two blocks write the same element.
+// The block of the first place of an id owns that row of the table (blockIdx.y: a slice of its columns) and
+// adds its tokens in order, so no two blocks write the same element.
 constexpr int grad_threads = 64;
 
 template <class T, int W>

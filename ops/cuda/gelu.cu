@@ -25,7 +25,7 @@ __device__ Real<T> gelu_slope(Real<T> x) {
   return s + s * (1 - s) * (x * (linear<R> + 3 * cubic<R> * square));
 }
 
-// Cut as for sums down columns, because it makes the bias's gradient on its way.
+// Divided like column sums, because it computes the bias's gradient in the same pass.
 template <class T, int W>
 __global__ void __launch_bounds__(column_threads, most_column_blocks)
     gelu_backward_kernel(const T* dy, const T* x, const T* bias, T* dx, float* partial, std::int64_t rows, int cols,

@@ -1,5 +1,6 @@
-// The kernels, as functions that launch them on a CUDA stream. Shapes and meaning as in ops/ops.hpp; each is in the .cu file
-// of its name. The caller has made the stream's device current and looks at the last CUDA error afterwards.
+// The kernels, as functions that launch them on a CUDA stream. Shapes and meaning as in ops/ops.hpp; each
+// function is in the .cu file of its name. The caller must make the stream's device current first and check the
+// last CUDA error afterwards.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,11 +24,11 @@ void layer_norm(cudaStream_t stream, const LayerNormArgs& args);
 // layernorm_backward.cu
 std::size_t layer_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
 void layer_norm_backward(cudaStream_t stream, const LayerNormBackwardArgs& args, int multiprocessors, void* scratch);
-// layernorm_residual_sums.cu: layer_norm_backward() of args with residual_sums
+// layernorm_residual_sums.cu: layer_norm_backward() for args with residual_sums
 void layer_norm_backward_with_sums(cudaStream_t stream, const LayerNormBackwardArgs& args, int multiprocessors, void* scratch);
 
-// partials.cu: first [cols] += the sums of partial [shares, cols]; with second, of partial [shares, 2, cols], and so on. In an
-// order that depends on the number of shares only.
+// partials.cu: first [cols] += the sums of partial [shares, cols]; with second, of partial [shares, 2, cols],
+// and so on. The order of the sum depends on the number of shares only.
 struct PartialSums {
   float *first, *second = nullptr, *third = nullptr;
 };
@@ -60,13 +61,13 @@ void swiglu_backward(cudaStream_t stream, const SwigluBackwardArgs& args);
 // quantise.cu
 // Writes the largest magnitude of x, bf16, to largest [1] f32; NaN if there is one.
 void largest_magnitude(cudaStream_t stream, const Tensor& x, const Tensor& largest, int multiprocessors);
-// out.scale ends with x's largest magnitude.
+// out.scale must end with x's largest magnitude.
 void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
 // quantise_blocks.cu: out with scales of tiles or of blocks
 void quantise_blocks(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
-// embedding.cu; out [T, H], written: the rows that this rank has, zeros for the others
+// embedding.cu; out [T, H], output: the rows that this rank has, zeros for the others
 void embedding(cudaStream_t stream, const EmbeddingArgs& args, const Tensor& out);
 std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes
 void embedding_grad(cudaStream_t stream, const EmbeddingGradArgs& args, int multiprocessors, void* scratch);
@@ -82,8 +83,8 @@ void merge_attention(cudaStream_t stream, const SegmentShape& shape, const Merge
 // columns.cu
 void copy_columns(cudaStream_t stream, const CopyColumnsArgs& args);
 
-// attention_mma.cu, attention_mma_backward.cu: bf16, also of out, where attention_choice.cpp chooses them. dq and dkv are bf16
-// and written, or f32.
+// attention_mma.cu, attention_mma_backward.cu: all tensors bf16, if attention_choice.cpp chooses them. dq and
+// dkv are bf16 and overwritten, or f32.
 void attention_mma(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args);
 std::size_t attention_mma_backward_scratch(const SegmentShape& shape);  // bytes
 void attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, void* scratch);
@@ -92,14 +93,14 @@ void attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, cons
 void cached_attention(cudaStream_t stream, const SegmentShape& shape, const CachedAttentionArgs& args);
 
 // cross_entropy.cu
-// What the first pass leaves of each token's logits on this rank; all [T].
+// The values of each token's logits on this rank that the first pass finds; all [T].
 struct LossSums {
   float* largest;
-  float* sum;           // of exp(logit - largest)
-  float* target_logit;  // 0 when another rank has it or the token is not counted
+  float* sum;           // the sum of exp(logit - largest)
+  float* target_logit;  // 0 if another rank has it or the token is not counted
 };
 void cross_entropy_local(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found);
-// sum *= exp(own_largest - largest), before the sums of the ranks are added.
+// sum *= exp(own_largest - largest), before the ranks' sums are added.
 void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const LossSums& found);
 void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args);
@@ -114,14 +115,14 @@ void add(cudaStream_t stream, const Tensor& target, const Tensor& source);
 void add_residual(cudaStream_t stream, const Tensor& sum, const std::optional<Tensor>& residual, const Tensor& out);
 struct AddRanksArgs {
   Tensor received;                 // [ranks, rows, cols]
-  int rank;                        // the place of `own` among them
+  int rank;                        // the index of `own` among them
   Tensor own;                      // [rows, cols]
   std::optional<Tensor> residual;  // [rows, cols]; may be out's memory
-  Tensor out;                      // [rows, cols], written: the sum in rank order, plus residual; one rounding
+  Tensor out;                      // [rows, cols], output: the sum in rank order, plus residual; one rounding
 };
 void add_ranks(cudaStream_t stream, const AddRanksArgs& args);
 std::size_t square_sum_scratch(std::int64_t elements);  // bytes
-// `counter` must be zero, and is again afterwards.
+// `counter` must be zero, and is zero again afterwards.
 void square_sums(cudaStream_t stream, const Tensor& tensor, const Tensor& sums);
 void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter);
 

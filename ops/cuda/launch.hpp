@@ -1,4 +1,4 @@
-// What the launchers of kernels share: from run-time types and widths to template arguments. Only for .cu files.
+// Helpers for launching kernels: they turn run-time types and widths into template arguments. Only for .cu files.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -35,7 +35,7 @@ void with_type(DType dtype, const char* what, Body body) {
   }
 }
 
-// Calls body with both types. A run has one type of 16 bits: bf16 and half never meet.
+// Calls body with both types. A run has a single 16-bit type: bf16 and half are never combined.
 template <class Body>
 void with_types(DType first, DType second, const char* what, Body body) {
   with_type(first, what, [&](auto a) {
@@ -54,7 +54,7 @@ void with_types(DType first, DType second, const char* what, Body body) {
 template <int N>
 using Constant = std::integral_constant<int, N>;
 
-// Calls body with the number of elements one thread handles at once: as many as 16 bytes hold when `wide`, else one.
+// Calls body with the number of elements that one thread handles at once: as many as 16 bytes hold if `wide`, else one.
 template <class T, class Body>
 void with_width(bool wide, Body body) {
   if (wide) {
@@ -75,10 +75,10 @@ inline unsigned blocks_for(std::int64_t work, std::int64_t per_block) {
   return static_cast<unsigned>(ceil_div(work, per_block));
 }
 
-// Starts a kernel that begins with wait_for_previous(): its launch overlaps the end of the kernel before it in the stream
-// (programmatic dependent launch), which saves 1 to 2 us of the 10 to 40 that these kernels take. What stands before
-// wait_for_previous() may run while the kernel before the previous one still does: it must read and write nothing of memory.
-// shared: bytes of dynamic shared memory.
+// Starts a kernel that begins with wait_for_previous(). Its launch overlaps the end of the previous kernel in
+// the stream (programmatic dependent launch), which saves 1 to 2 us of the 10 to 40 that these kernels take.
+// Code before wait_for_previous() may run while even the kernel before the previous one still runs, so it must
+// not access memory. shared: bytes of dynamic shared memory.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, void (*kernel)(Parameters...), dim3 blocks, dim3 threads, std::size_t shared,
             Arguments... arguments) {
@@ -105,8 +105,8 @@ T* data_or_null(const std::optional<Tensor>& tensor) {
   return tensor ? data_of<T>(*tensor) : nullptr;
 }
 
-// What the kernel that follows raises to the largest magnitude of its result, as raise_by_block() does: zero; null where it is
-// not asked for.
+// Returns the memory that the next kernel raises to the largest magnitude of its result, as raise_by_block()
+// does, set to zero; null if it is not wanted.
 inline unsigned* begin_largest(cudaStream_t stream, const std::optional<Tensor>& largest) {
   if (!largest) return nullptr;
   cudaMemsetAsync(largest->data, 0, sizeof(float), stream);

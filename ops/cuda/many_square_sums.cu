@@ -8,12 +8,12 @@
 namespace pipetrain::cuda {
 namespace {
 
-// A kernel's arguments: 3 KB.
+// The kernel's arguments: 3 KB.
 struct Table {
   const float* data[most_square_sums];
   std::int64_t count[most_square_sums];  // elements
   double* sum[most_square_sums];
-  unsigned first_block[most_square_sums + 1];  // of all tensors' blocks
+  unsigned first_block[most_square_sums + 1];  // over the blocks of all tensors
 };
 
 // Each block sums one block of one tensor.
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(square_threads)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-// A block a tensor.
+// One block handles a tensor.
 __global__ void __launch_bounds__(square_threads)
     tensor_sums_kernel(const __grid_constant__ Table table, const double* partial) {
   cudaTriggerProgrammaticLaunchCompletion();

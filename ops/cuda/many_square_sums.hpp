@@ -1,4 +1,4 @@
-// The squares' sums of many tensors in few launches.
+// Sums the squares of many tensors in few launches.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,10 +10,10 @@
 
 namespace pipetrain::cuda {
 
-constexpr std::size_t most_square_sums = 128;  // of one call
+constexpr std::size_t most_square_sums = 128;  // tensors in one call
 
 std::size_t square_sum_each_scratch(std::span<const SquareSumArgs> sums);  // bytes
-// At most most_square_sums of them. scratch: of square_sum_each_scratch() bytes.
+// `sums` must have at most most_square_sums elements. scratch: square_sum_each_scratch() bytes.
 void square_sum_each(cudaStream_t stream, std::span<const SquareSumArgs> sums, void* scratch);
 
 }  // namespace pipetrain::cuda

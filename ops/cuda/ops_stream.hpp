@@ -1,4 +1,4 @@
-// What all operations of one rank share: the stream they are enqueued on, and scratch that each has to itself while it runs.
+// The stream on which all operations of one rank are enqueued, and the scratch that each operation has while it runs.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,15 @@
 
 namespace pipetrain::cuda {
 
-// Not thread-safe. The scratch is in use until the stream has come to rest: its owner waits for that before it destroys this.
+// Not thread-safe. The scratch is in use until the stream is idle: the owner must wait for that before it
+// destroys this object.
 class OpsStream {
  public:
   explicit OpsStream(CudaStream& stream) : stream_(stream) {}
 
   CudaStream& stream() { return stream_; }
 
-  // Calls launch(cudaStream_t) unless the stream has failed before; what it says of a failure names `what`.
+  // Calls launch(cudaStream_t) unless the stream has failed before; the error of a failure names `what`.
   template <class Launch>
   void enqueue(const char* what, Launch launch) {
     if (!stream_.begin()) return;
@@ -23,8 +24,8 @@ class OpsStream {
     stream_.end(what);
   }
 
-  // Memory for one operation; the next one may use it again, because one stream runs them in order. Grows when a shape is first
-  // seen, which waits for the stream: warm every shape up before it counts.
+  // Returns memory for one operation; the next operation may reuse it, because one stream runs them in order.
+  // It grows when a larger shape is first seen, which waits for the stream: run every shape once before timing.
   void* scratch(std::size_t bytes) {
     if (bytes > scratch_.bytes()) {
       stream_.synchronize();

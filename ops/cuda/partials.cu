@@ -5,7 +5,7 @@
 namespace pipetrain::cuda {
 namespace {
 
-// 32 columns a block; blockIdx.y chooses the sum. The order depends on the number of shares only.
+// A block handles 32 columns; blockIdx.y chooses the sum. The order depends on the number of shares only.
 __global__ void add_partials_kernel(const float* partial, int shares, int cols, PartialSums sums) {
   constexpr int unroll = 5;  // loads in flight together: enough for one share a multiprocessor
   wait_for_previous();

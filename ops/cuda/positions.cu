@@ -6,7 +6,7 @@
 namespace pipetrain::cuda {
 namespace {
 
-// One block a token.
+// One block handles a token.
 template <class T, int W>
 __global__ void add_positions_kernel(std::int64_t first_token, std::int64_t sequence, const int* documents, const T* table,
                                      T* x, int cols) {
@@ -21,7 +21,7 @@ __global__ void add_positions_kernel(std::int64_t first_token, std::int64_t sequ
   }
 }
 
-// One block a position (blockIdx.y: a slice of its columns), which adds its tokens in order.
+// One block handles a position (blockIdx.y: a slice of its columns), and adds its tokens in order.
 template <class T, int W>
 __global__ void positions_grad_kernel(std::int64_t first_token, std::int64_t sequence, const T* dy, float* dtable,
                                       std::int64_t rows, int cols) {
@@ -52,7 +52,7 @@ __global__ void positions_grad_kernel(std::int64_t first_token, std::int64_t seq
   store(dtable + position * cols, pack, sum);
 }
 
-// The same where a token's position is the one in its document, so that any may have it: a block looks at all tokens.
+// For positions within documents, which any token may have: each block looks at all tokens.
 template <class T>
 __global__ void documents_grad_kernel(std::int64_t first_token, std::int64_t sequence, const int* documents, const T* dy,
                                       float* dtable, std::int64_t rows, int cols) {

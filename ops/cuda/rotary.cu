@@ -10,11 +10,11 @@
 namespace pipetrain::cuda {
 namespace {
 
-constexpr int unroll = 4;  // heads of a thread, all in flight together
+constexpr int unroll = 4;  // heads of a thread, whose loads are in flight together
 constexpr int max_threads = 512;
 
-// One token a column of blocks. A thread turns the same W pairs (i, i + D/2) of several heads, so that it needs one set of
-// angles: blockDim is a multiple of the threads a head takes.
+// One column of blocks handles a token. A thread rotates the same W pairs (i, i + D/2) of several heads, so
+// that it needs one set of angles: blockDim is a multiple of the threads for a head.
 template <class T, int W>
 __global__ void __launch_bounds__(max_threads, 2)
     rotary_kernel(T* qkv, const float* cos_sin, const int* documents, int sequence, int heads, int half,
@@ -62,7 +62,7 @@ void rotary(cudaStream_t stream, const SegmentShape& shape, const RotaryArgs& ar
       constexpr int W = decltype(w)::value;
       const int chunks = half / W;
       const int together =
-          std::min(ceil_div(heads, unroll), std::max(max_threads / 2 / chunks, 1));  // heads side by side in a block
+          std::min(ceil_div(heads, unroll), std::max(max_threads / 2 / chunks, 1));  // heads that a block handles at once
       const dim3 blocks(static_cast<unsigned>(shape.tokens()), static_cast<unsigned>(ceil_div(heads, together * unroll)));
       launch(stream, rotary_kernel<T, W>, blocks, together * chunks, 0, data_of<T>(args.qkv), data_of<float>(args.cos_sin),
              data_or_null<int>(args.documents), static_cast<int>(shape.queries), heads, half, shape.packed_cols(),

@@ -1,4 +1,4 @@
-// The rotation of rotary embeddings (Su et al. 2021), rounded in one way wherever it is computed. Device code only.
+// The rotation of rotary embeddings (Su et al. 2021), with the same rounding wherever it is computed. Device code only.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,4 @@
-// The sum of squares of one block of a tensor, which every kernel that sums squares adds up in the same order. Device code
-// only.
+// The sum of squares of one block of a tensor. Every kernel that sums squares adds it up in the same order. Device code only.
 #pragma once
 
 #include "ops/cuda/vector.cuh"
@@ -9,8 +8,9 @@ namespace pipetrain::cuda {
 constexpr int square_block_elements = 65536;  // the norm blocks of ops/ops.hpp
 constexpr int square_threads = 512;
 
-// Of the elements from `begin` on, square_block_elements of them or as many as there are: in thread 0. wide: the tensor is
-// aligned to 16 bytes; which element a thread adds does not depend on that. shared: [square_threads].
+// Returns, in thread 0, the sum over the elements from `begin` on, square_block_elements of them or as many as
+// there are. wide: the tensor is aligned to 16 bytes; each thread adds the same elements in either case.
+// shared: [square_threads].
 __device__ inline double square_sum_of_block(const float* data, std::int64_t begin, std::int64_t count, bool wide,
                                              double* shared) {
   constexpr int step = square_threads * 4, batch = 8;  // elements a round of the block; rounds in flight together
@@ -42,7 +42,7 @@ __device__ inline double square_sum_of_block(const float* data, std::int64_t beg
   return shared[0];
 }
 
-// The sums of a tensor's blocks, added in order: in thread 0. shared: [square_threads], free.
+// Returns, in thread 0, the sum of a tensor's block sums, added in order. shared: [square_threads], not in use.
 __device__ inline double add_block_sums(const double* partial, unsigned blocks, double* shared) {
   double total = 0;
   for (unsigned first = 0; first < blocks; first += square_threads) {

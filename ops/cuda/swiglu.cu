@@ -8,7 +8,7 @@ namespace {
 constexpr int threads = 256;
 constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
 
-// largest: null, or what raise_to() raises; every block's greatest is then found.
+// largest: null, or the target of raise_to(), for which every block's largest value is found.
 template <class T, int W>
 __global__ void swiglu_kernel(const T* gate_up, T* y, unsigned* largest, unsigned row_packs, std::int64_t packs) {
   wait_for_previous();

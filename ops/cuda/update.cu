@@ -11,8 +11,8 @@ namespace {
 
 struct DeviceMath {
   PIPETRAIN_HOST_DEVICE static float root(float value) { return sqrtf(value); }
-  // Which product is exact must be the same in every kernel, or an element's bits would depend on whether its tensor is
-  // aligned; the compiler chooses anew for each kernel.
+  // Every kernel must round the same product, or an element's bits would depend on whether its tensor is
+  // aligned; left to itself, the compiler would choose anew for each kernel.
   PIPETRAIN_HOST_DEVICE static float weighted_sum(float a, float x, float b, float y) { return fmaf(a, x, b * y); }
   PIPETRAIN_HOST_DEVICE static float mean_square(float beta, float mean, float value) {
     return fmaf(value, (1.0F - beta) * value, beta * mean);
@@ -33,7 +33,7 @@ __device__ float stepped(const Rule& rule, float weight, float grad, float (&sta
   return rule(weight, grad, states[index][i]...);
 }
 
-// T: of the rounded copy, which may be null. A preview writes nothing but that.
+// T: the type of the rounded copy, which may be null. A preview writes only that.
 template <class Rule, class T, int W>
 __global__ void update_kernel(float* weight, const float* grad, StatePointers<Rule::states> states, T* rounded, bool is_preview,
                               std::int64_t packs, Rule rule) {

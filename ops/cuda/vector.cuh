@@ -1,5 +1,5 @@
-// What kernels share: their first statement, and several elements read and written at once as fp32 in registers. Device code
-// only.
+// Helpers of kernels: their first statement, and several elements read and written at once as fp32 in
+// registers. Device code only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,10 +14,10 @@ namespace pipetrain::cuda {
 using bf16 = __nv_bfloat16;
 using half = __half;
 
-// The first statement of every kernel that launch() of launch.hpp starts. Its blocks may be there while the kernel before it in
-// the stream still runs; what follows sees all that that one wrote, and may overwrite what it read. Such a kernel's pointers
-// are not __restrict__: reads of memory that is said never to change could move in front of the wait. So it reads before it
-// writes.
+// The first statement of every kernel that launch() of launch.hpp starts. Its blocks may start while the
+// previous kernel in the stream still runs; the statements after it see all that the previous kernel wrote, and
+// may overwrite what it read. Pointers of such a kernel must not be __restrict__: the compiler could move reads
+// of memory that never changes in front of the wait.
 __device__ inline void wait_for_previous() { cudaGridDependencySynchronize(); }
 
 template <class T>
@@ -42,7 +42,7 @@ __device__ inline half from_float<half>(float value) {
   return __float2half_rn(value);
 }
 
-// Two in one instruction.
+// Converts two in one instruction.
 __device__ inline void from_floats(float first, float second, bf16* at) {
   const auto pair = __floats2bfloat162_rn(first, second);
   at[0] = pair.x, at[1] = pair.y;
@@ -52,7 +52,7 @@ __device__ inline void from_floats(float first, float second, half* at) {
   at[0] = pair.x, at[1] = pair.y;
 }
 
-// Two neighbours as the word that they are in memory, the first in its low half.
+// Returns two adjacent elements as the word that holds them in memory, the first in its low half.
 template <class T>
 __device__ inline std::uint32_t pack(float first, float second) {
   alignas(4) T pair[2];
@@ -65,21 +65,22 @@ __device__ inline float2 unpack(std::uint32_t word) {
   return {to_float(pair[0]), to_float(pair[1])};
 }
 
-// What operations on elements of type T compute in, so that rounding their results is nearly all they err: fp32 runs are for
-// checks, and the first steps of Adam magnify rounding.
+// The type in which operations on elements of type T compute, so that rounding the result is nearly their whole
+// error: fp32 runs are for checks, and the first steps of Adam magnify rounding.
 template <class T>
 using Real = std::conditional_t<sizeof(T) == 2, float, double>;
 
 constexpr float log2_e = 1.4426950408889634F;
 
-// In one instruction, 2^-22 relative.
+// Uses one instruction, with a relative error of 2^-22.
 __device__ inline float power_of_two(float exponent) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
   return power;
 }
 
-// For types of 16 bits in two instructions: 2^-21 relative near 0, far below their rounding. fp32 takes the exact one.
+// Uses two instructions for 16-bit types: a relative error of 2^-21 near 0, far below their rounding. fp32 uses
+// the exact function.
 template <class T>
 __device__ Real<T> exponential(Real<T> value) {
   if constexpr (sizeof(T) == 2) {
@@ -101,7 +102,7 @@ __device__ Real<T> sigmoid(Real<T> value) {
   }
 }
 
-// W neighbours as they lie in memory: the cheapest form to hold in registers. Needs pointers aligned to W elements.
+// W adjacent elements as they are in memory: the cheapest form to hold in registers. Pointers must be aligned to W elements.
 template <class T, int W>
 struct alignas(sizeof(T) * W <= 16 ? sizeof(T) * W : 16) Pack {
   T at[W];
@@ -114,8 +115,8 @@ __device__ Pack<T, W> load(const T* data, std::int64_t pack) {
   return reinterpret_cast<const Pack<T, W>*>(data)[pack];
 }
 
-// Makes the compiler forget what it knows of these registers, so that it converts them again instead of keeping the fp32 values
-// alive: where registers are scarce.
+// Hides the values of these registers from the compiler, so that it converts them again instead of keeping the
+// fp32 values alive. For code with few free registers.
 template <class T, int W>
 __device__ void forget(Pack<T, W>& pack) {
   static_assert(sizeof(pack) % 4 == 0 || W == 1);
@@ -140,12 +141,12 @@ __device__ void store(T* data, std::int64_t pack, const R (&values)[W]) {
   reinterpret_cast<Pack<T, W>*>(data)[pack] = packed;
 }
 
-// The bits of |value|, which are ordered as magnitudes are, NaN above infinity: an integer maximum of them is exact in any
-// order and loses no NaN.
+// Returns the bits of |value|, which are ordered as magnitudes are, with NaN above infinity: an integer maximum
+// of them is exact in any order and keeps NaN.
 __device__ inline unsigned magnitude(float value) { return __float_as_uint(value) & 0x7fffffffU; }
 __device__ inline unsigned magnitude(double value) { return magnitude(static_cast<float>(value)); }
 
-// Raises *largest to the largest of the warp's magnitudes, as T rounds it. All its threads call it.
+// Raises *largest to the largest of the warp's magnitudes, as T rounds it. All threads of the warp must call it.
 template <class T>
 __device__ void raise_by_warp(unsigned* largest, unsigned found) {
   found = __reduce_max_sync(0xffffffffU, found);
@@ -154,7 +155,7 @@ __device__ void raise_by_warp(unsigned* largest, unsigned found) {
   if (rounded > *static_cast<volatile unsigned*>(largest)) atomicMax(largest, rounded);
 }
 
-// The same by one access of the whole block, whose threads all call it; blockDim.y is 1.
+// Does the same by one access of the whole block, whose threads must all call it; blockDim.y is 1.
 template <class T>
 __device__ void raise_by_block(unsigned* largest, unsigned found) {
   __shared__ unsigned of_warps[32];

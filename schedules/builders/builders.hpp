@@ -1,4 +1,4 @@
-// Every schedule has one builder, one file each; this page lists them by the name users type.
+// Every schedule has one builder in its own file; this header lists them by the names that users type.
 #pragma once
 
 #include <string>
@@ -21,9 +21,9 @@ struct ScheduleInfo {
   int default_chunks = 1;  // what --chunks means when it is not given
   bool chunks_can_vary = false;
   bool has_ready_rule = false;  // --order ready is possible
-  bool uses_costs = false;  // the plan depends on costs and memory: build it with build_auto() or solve() where they are known
+  bool uses_costs = false;      // the plan depends on costs and memory: use build_auto() or solve() where they are known
   bool takes_slices = false;
-  bool braids = false;  // some actions run in turns with another, see braids.hpp
+  bool braids = false;  // some actions alternate with another, see braids.hpp
   Plan (*build)(const ScheduleShape&) = nullptr;
 };
 
@@ -31,8 +31,8 @@ const std::vector<ScheduleInfo>& all_schedules();
 // Null when there is no such schedule.
 const ScheduleInfo* find_schedule(std::string_view name);
 
-// The compute of one step, by name. Throws std::invalid_argument, one line, when the schedule does not exist (it names all that
-// do), a size is below 1, or the schedule cannot have that many chunks or slices.
+// Returns the compute of one step, by name. Throws std::invalid_argument, one line, when the schedule does not exist
+// (it lists all that do), a size is below 1, or the schedule cannot have that many chunks or slices.
 Plan build_schedule(std::string_view name, const ScheduleShape& shape);
 
 // The builders themselves do not check their shape.
@@ -48,9 +48,9 @@ Plan build_v_min(const ScheduleShape& shape);
 Plan build_dualpipe_v(const ScheduleShape& shape);
 Plan build_braided_v(const ScheduleShape& shape);
 
-// auto_schedule.hpp has the full one; here F = I = W, 1f1b's memory, and at most shape.chunks chunks.
+// auto_schedule.hpp has the full version; here F = I = W, 1f1b's memory, and at most shape.chunks chunks.
 Plan build_auto(const ScheduleShape& shape);
-// solver.hpp has the full one; here as auto, and the same plan every time.
+// solver.hpp has the full version; here with the same inputs as auto, and deterministic.
 Plan build_solver(const ScheduleShape& shape);
 
 }  // namespace pipetrain::schedules

@@ -10,7 +10,7 @@ namespace {
 
 constexpr long period = 6;
 
-// When the passes of microbatch 0 stand on a stage.
+// Returns the times of microbatch 0's passes on a stage.
 std::array<long, 4> times_on(const BuildingBlock& block, int stage, int stages) {
   std::array<long, 4> times{};
   long begin = 0;  // of the pass on the stage where it starts

@@ -9,14 +9,14 @@
 
 namespace pipetrain::schedules {
 
-// When one microbatch's passes run, in steps of one chunk's F = I = W: the steps from one stage to the next in each pass, and
-// the steps at each turn between two passes. A microbatch begins every 6 steps (2 F, 2 I, 2 W).
+// The times of one microbatch's passes, in steps of one chunk's F = I = W: the steps from one stage to the next in each
+// pass, and the steps at each turn between two passes. A microbatch begins every 6 steps (2 F, 2 I, 2 W).
 struct BuildingBlock {
   std::array<int, 4> per_stage;  // F of chunk 0 (down), F of chunk 1 (up), I of chunk 1 (down), I of chunk 0 (up)
   std::array<int, 3> turns;      // between them
 };
 
-// Whether two passes would need the same step of a stage.
+// True when two passes would need the same step of a stage.
 bool collides(const BuildingBlock& block, int stages);
 // One list of F and I per stage.
 std::vector<std::vector<Action>> repeat(const BuildingBlock& block, const ScheduleShape& shape);

@@ -4,8 +4,8 @@
 namespace pipetrain::schedules {
 
 // DeepSeek's DualPipeV (2025), the V-shaped half of DualPipe (DeepSeek-V3 report 2024). Forwards and whole backwards of
-// opposite chunks stand next to each other, so that one's communication can hide behind the other's compute; the backward is
-// only split where a gap needs it.
+// opposite chunks are adjacent, so that the communication of one can hide behind the compute of the other; the backward
+// is split only where a gap needs it.
 Plan build_dualpipe_v(const ScheduleShape& shape) {
   const int p = shape.stages, m = shape.microbatches;
   Plan plan{"dualpipe-v", Placement::v_shape(p), m, {}, ReadyRule::plan_order};
@@ -23,7 +23,7 @@ Plan build_dualpipe_v(const ScheduleShape& shape) {
       list.backward(1);
       list.forward(1), list.backward(0);
     }
-    // From half way through the drain on, weight gradients are postponed, so that gradients reach the stages before sooner.
+    // From the middle of the drain on, weight gradients are postponed, so that gradients reach the previous stages sooner.
     int until_split = stage + 1;  // whole backwards left
     for (int i = 0; i < stage + 1; ++i)
       for (const int chunk : {1, 0}) until_split-- > 0 ? list.backward(chunk) : list.input_grad(chunk);

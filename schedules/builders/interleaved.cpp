@@ -6,9 +6,9 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// Microbatches go through all chunks in groups of at least p: in a smaller group a chunk would wait for an activation that has
-// not come round yet. Where p does not divide the microbatches, groups are longer, as evenly as possible, because the longest
-// decides the memory.
+// Microbatches go through all chunks in groups of at least p: in a smaller group a chunk would wait for an activation
+// that has not come round yet. Where p does not divide the microbatches, groups are longer and as even as possible,
+// because the longest determines the memory.
 int groups_of(const ScheduleShape& shape) { return std::max(1, shape.microbatches * shape.slices / shape.stages); }
 
 std::vector<Action> order_of(const ScheduleShape& shape, ActionKind kind, bool are_chunks_reversed) {
@@ -25,8 +25,8 @@ std::vector<Action> order_of(const ScheduleShape& shape, ActionKind kind, bool a
   return order;
 }
 
-// How many forwards must stand before the first pair of a forward and a backward, so that no backward comes before its forward
-// on the last stage.
+// Returns how many forwards must precede the first pair of a forward and a backward, so that no backward comes before
+// its forward on the last stage.
 std::size_t head_start(const ScheduleShape& shape, const std::vector<Action>& forwards, const std::vector<Action>& backwards) {
   const auto index = [&](const Action& action) {
     return static_cast<std::size_t>(action.microbatch) * static_cast<std::size_t>(shape.chunks) +

@@ -4,9 +4,9 @@
 
 namespace pipetrain::schedules {
 
-// Harlap et al. 2018, "PipeDream", with the flush of Narayanan et al. 2021 (the schedule Megatron calls 1F1B): stage s starts
-// with p - s - 1 forwards, then alternates, then drains. With n slices a microbatch (Sun et al. 2024, "Seq1F1B"; Li et al.
-// 2025, "SlimPipe") with n - 1 more, because the first backward is that of a microbatch's last slice.
+// Harlap et al. 2018, "PipeDream", with the flush of Narayanan et al. 2021 (the schedule that Megatron calls 1F1B): stage s
+// starts with p - s - 1 forwards, then alternates, then drains. With n slices a microbatch (Sun et al. 2024, "Seq1F1B"; Li et
+// al. 2025, "SlimPipe") it starts with n - 1 more, because the first backward is that of a microbatch's last slice.
 Plan build_1f1b(const ScheduleShape& shape) {
   const int stages = shape.stages, microbatches = shape.microbatches * shape.slices;
   const ReadyRule rule = shape.slices > 1 ? ReadyRule::none : ReadyRule::backward_first;

@@ -1,6 +1,6 @@
-// Writes one stage's list the way schedules are described: "now one forward of chunk 1". Each row of a chunk counts its own
-// microbatches up; what is exhausted or cannot come yet is left out, so that descriptions made for many microbatches also serve
-// few. Internal to schedules/.
+// Writes one stage's list as schedules are described: "now one forward of chunk 1". Each row of a chunk counts its own
+// microbatches; actions that are exhausted or not possible yet are left out, so that descriptions for many microbatches
+// also serve few. Internal to schedules/.
 #pragma once
 
 #include <vector>
@@ -43,12 +43,12 @@ class StageList {
       }
     return false;
   }
-  // Of whatever chunk's I came first.
+  // Writes the W of the oldest I of any chunk.
   bool oldest_weight_grad() { return !pending_.empty() && weight_grad(pending_.front()); }
 
   bool has_forwards_left(int chunk) const { return done_[static_cast<std::size_t>(chunk)].forwards < microbatches_; }
   bool has_backwards_left(int chunk) const { return done_[static_cast<std::size_t>(chunk)].input_grads < microbatches_; }
-  // Whatever is still to do.
+  // Writes the remaining actions.
   void drain() {
     for (int chunk = static_cast<int>(done_.size()) - 1; chunk >= 0; --chunk)
       while (has_backwards_left(chunk)) forward(chunk), input_grad(chunk);

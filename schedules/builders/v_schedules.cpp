@@ -1,5 +1,6 @@
-// The V-shaped schedules of Qi et al. 2024, "Pipeline Parallelism with Controllable Memory": the stage that embeds also holds
-// the head, so that what early stages keep long, late ones keep short. Each is an order of F and I; W fills the gaps.
+// The V-shaped schedules of Qi et al. 2024, "Pipeline Parallelism with Controllable Memory": the stage with the
+// embedding also has the head, so early stages keep the first chunk's activations long and the second's for a short
+// time. Each is an order of F and I; W fills the gaps.
 #include <algorithm>
 #include <stdexcept>
 
@@ -27,16 +28,16 @@ Plan build_zb_v(const ScheduleShape& shape) {
   return filled("zb-v", shape, zb_v_order(shape), 2 * shape.stages, ReadyRule::plan_order);
 }
 
-// Holds about p / 2 + 1 microbatches: the steps that a microbatch is on its way sum to 6 a stage, so about p chunks are under
-// way. The turns are the best of those for which no two passes of a stage fall on the same step. Such a tight repetition leaves
-// no room to choose, so it has no ready rule.
+// Holds about p / 2 + 1 microbatches: the steps of a microbatch's passes sum to 6 a stage, so about p chunks are under
+// way. The turns are the best of those for which no two passes of a stage need the same step. Such a tight repetition
+// leaves no choice, so it has no ready rule.
 Plan build_v_half(const ScheduleShape& shape) {
   const bool is_even = shape.stages % 2 == 0;
   const BuildingBlock block{{1, 2, 1, 2}, is_even ? std::array{4, 1, 5} : std::array{1, 1, 2}};
   return filled("v-half", shape, repeat(block, shape), 2 * (shape.stages / 2 + 1), ReadyRule::none);
 }
 
-// Holds about p / 3 + 1 microbatches: every pass goes on at once, 4 steps a stage. No ready rule, as above.
+// Holds about p / 3 + 1 microbatches: every pass continues at once, 4 steps a stage. No ready rule, as above.
 Plan build_v_min(const ScheduleShape& shape) {
   static constexpr std::array<int, 3> turns[] = {{3, 1, 3}, {1, 1, 1}, {5, 1, 1}};
   const BuildingBlock block{{1, 1, 1, 1}, turns[shape.stages % 3]};

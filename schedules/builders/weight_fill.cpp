@@ -71,7 +71,7 @@ class Fill {
     queue_.emplace(std::max(time, stage(s).free_at), s);
   }
 
-  // The time at which the inputs are there, or infinity while it is unknown; then `at_least` is a lower bound.
+  // Returns the time at which the inputs arrive, or infinity while it is unknown; `at_least` is then a lower bound.
   double ready_time(int s, const Action& action, double now, double& at_least) const {
     const int v = placement_.virtual_stage(s, action.chunk);
     const bool is_forward = action.kind == ActionKind::forward;

@@ -1,5 +1,5 @@
-// Puts weight gradients into an order of forwards and input gradients: into the gaps where a stage would wait, and where memory
-// asks for them. Internal to schedules/.
+// Inserts weight gradients into an order of forwards and input gradients: into the gaps where a stage would wait, and
+// where memory requires them. Internal to schedules/.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace pipetrain::schedules {
 struct FillOptions {
   // [stage] most microbatches from F to W, over all chunks.
   std::vector<int> caps;
-  // W goes into a gap that is at least this part of W long; below 1 it delays what comes next rather than stay idle.
+  // W goes into a gap of at least this fraction of W; below 1 it delays the next action rather than leave the stage idle.
   double least_gap = 1;
 };
 
@@ -22,8 +22,9 @@ struct Filled {
   double makespan = 0;
 };
 
-// `order` holds F and I only, each row of a chunk in microbatch order; every W is put after its I. W of a stage run in the
-// order of their I. Nothing when the order cannot keep the caps, or deadlocks. Runs in virtual time with the given costs.
+// `order` holds F and I only, each row of a chunk in microbatch order; every W is put after its I. The W of a stage run
+// in the order of their I. Returns no value when the order cannot keep the caps, or deadlocks. Runs in virtual time
+// with the given costs.
 std::optional<Filled> fill_weight_grads(const Placement& placement, int microbatches,
                                         const std::vector<std::vector<Action>>& order, const Costs& costs,
                                         const FillOptions& options);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int most_lines = 40;
 
-// The columns [begin, end) that a span covers, possibly none; spans in time order.
+// Returns the columns [begin, end) that a span covers, possibly none; spans come in time order.
 std::pair<int, int> columns_of(const Span& span, const TimeRange& range, int columns) {
   const auto column = [&](double time) {
     return std::clamp(static_cast<int>(std::lround((time - range.begin) * columns / range.length())), 0, columns);
@@ -22,7 +22,7 @@ std::pair<int, int> columns_of(const Span& span, const TimeRange& range, int col
   return {column(span.start), column(span.end)};
 }
 
-// With the slice, where there are slices: "3", or "3" and "1" with the separator between them.
+// Includes the slice, where there are slices: "3", or "3" and "1" with the separator between them.
 std::string microbatch_of(const Timeline& timeline, const Action& action, const std::string& separator) {
   const bool none = is_custom(action.kind) || action.microbatch < 0;
   if (timeline.slices == 1) return std::to_string(none ? -1 : action.microbatch);
@@ -53,7 +53,7 @@ std::string draw_stage(const std::vector<Span>& spans, const TimeRange& range, i
   return line;
 }
 
-// With more actions than columns: the action that takes most of each column's time.
+// With more actions than columns, each column shows the action that takes most of its time.
 std::string draw_dense_stage(const std::vector<Span>& spans, const TimeRange& range, int columns) {
   std::vector<std::map<char, double>> times(static_cast<std::size_t>(columns));
   const double width = range.length() / columns;
@@ -77,7 +77,7 @@ std::string draw_dense_stage(const std::vector<Span>& spans, const TimeRange& ra
   return line;
 }
 
-// So many columns that the shortest compute action covers a whole number of them, if that fits.
+// Returns so many columns that the shortest compute action covers a whole number of them, if that fits.
 struct Columns {
   int count;
   bool is_dense;  // an action may be narrower than a column
@@ -93,7 +93,7 @@ Columns columns_for(const Timeline& timeline, const TimeRange& range, int availa
   return {static_cast<int>(std::lround(units * each)), false};
 }
 
-// The name of a custom action, as a member of a JSON object before others.
+// Returns the name of a custom action as a member of a JSON object, followed by a comma.
 std::string custom_argument(const Timeline& timeline, const Action& action) {
   const auto number = static_cast<std::size_t>(action.microbatch);
   if (!is_custom(action.kind) || number >= timeline.custom.size()) return "";
@@ -183,7 +183,7 @@ void write_trace_row(std::ostream& out, const Timeline& timeline, const TraceRow
   }
 }
 
-// Those of one direction never overlap.
+// Moves of one direction never overlap.
 std::vector<Span> moves_of_kind(const std::vector<Span>& moves, ActionKind kind) {
   std::vector<Span> own;
   std::copy_if(moves.begin(), moves.end(), std::back_inserter(own),

@@ -1,4 +1,4 @@
-// Shared by all drawings. Internal to schedules/.
+// Helpers that all drawings share. Internal to schedules/.
 #pragma once
 
 #include <string>
@@ -14,15 +14,15 @@ struct TimeRange {
 };
 TimeRange range_of(const Timeline& timeline);
 
-// "stage 3", or the row's own name.
+// Returns "stage 3", or the row's own name.
 std::string row_name(const Timeline& timeline, std::size_t row);
-// Length of the longest name, in characters.
+// Returns the length of the longest name, in characters.
 int longest_row_name(const Timeline& timeline);
 
 // Escapes text for a JSON string or for HTML, both in UTF-8.
 std::string escaped(const std::string& text);
 
-// "#4c78a8": by kind, lighter for later chunks.
+// Returns "#4c78a8": by kind, lighter for later chunks.
 std::string color_of(ActionKind kind, int chunk, int chunks);
 
 }  // namespace pipetrain::schedules

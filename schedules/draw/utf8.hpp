@@ -1,4 +1,4 @@
-// UTF-8, as JSON, SVG and HTML demand it of text whose bytes a file system or a file gave.
+// Makes valid UTF-8, which JSON, SVG and HTML require, of text with arbitrary bytes from a file system or a file.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace pipetrain::schedules {
 
-// Bytes of the character that `text` begins with; 0 where it begins with none (RFC 3629), or is empty.
+// Returns the bytes of the first character of `text`; 0 where it is not valid (RFC 3629) or `text` is empty.
 std::size_t utf8_size(std::string_view text);
 
-// With U+FFFD in place of every byte that belongs to no character.
+// Replaces every byte that belongs to no character by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
 }  // namespace pipetrain::schedules

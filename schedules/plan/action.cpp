@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view letters = "FBIWRSTNOXPGV";  // in the order of ActionKind
 static_assert(letters.size() == action_kinds);
 
-// A decimal number without sign or leading zeros, at most `limit`; nothing when `text` is not one.
+// Parses a decimal number without sign or leading zeros, at most `limit`; no value for any other text.
 std::optional<int> parse_number(std::string_view text, int limit) {
   if (text.empty() || (text.size() > 1 && text[0] == '0')) return std::nullopt;
   int value = 0;
@@ -19,7 +19,7 @@ std::optional<int> parse_number(std::string_view text, int limit) {
   return value;
 }
 
-// The piece of a microbatch: "3.1".
+// Parses the slice of a microbatch: "3.1".
 std::optional<int> parse_piece(std::string_view text, int slices) {
   const auto point = text.find('.');
   if (point == std::string_view::npos) return std::nullopt;

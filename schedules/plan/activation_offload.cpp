@@ -13,9 +13,9 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// What is kept of one microbatch of a chunk.
+// The activations of one microbatch of a chunk.
 struct Kept {
-  std::size_t forward = 0, backward = 0;  // places in the list
+  std::size_t forward = 0, backward = 0;  // positions of F and B in the list
   int wait = 0;                           // units between the two
 };
 
@@ -34,7 +34,7 @@ class StageMoves {
       for (Kept& one : chunk) one.wait = begins_[one.backward] - begins_[one.forward] - units_of(ActionKind::forward);
   }
 
-  // Of the list's microbatches, as many as are worth it and wanted.
+  // Chooses as many of the list's microbatches as are worthwhile and requested.
   std::vector<Kept> choose(double fraction) const {
     std::vector<std::vector<Kept>> worth;  // by chunk
     std::size_t all = 0;
@@ -87,7 +87,7 @@ class StageMoves {
   }
 
   const std::vector<Action>& list_;
-  std::vector<int> begins_;              // units before each place
+  std::vector<int> begins_;              // units before each position
   std::vector<std::vector<Kept>> kept_;  // [chunk][microbatch]
 };
 

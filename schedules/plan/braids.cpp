@@ -50,7 +50,7 @@ void check_braids(const Plan& plan) {
   for (int stage = 0; stage < plan.placement.stages(); ++stage) {
     const auto index = static_cast<std::size_t>(stage);
     const auto& list = plan.stages[index];
-    std::int64_t free = 0;  // the first place that no earlier braid has
+    std::int64_t free = 0;  // the first position that no earlier braid has
     for (const std::int32_t place : plan.braids[index]) {
       if (place < free || place + 1 >= std::ssize(list))
         throw InvalidPlan("stage " + std::to_string(stage) + ": a braid at place " + std::to_string(place) +

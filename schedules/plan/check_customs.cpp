@@ -53,7 +53,7 @@ class CustomCheck {
     if (one.stage < 0 || one.stage >= plan_.placement.stages()) fail(number, "is of a stage that the plan does not have");
   }
 
-  // Where in the lists custom actions stand, and all that they wait for.
+  // Notes the positions of custom actions in the lists, and of all actions that they wait for.
   void note_places() {
     each_custom_wait(plan_, [&](int, const StageAction& awaited) { places_[key(awaited)] = nowhere; });
     for (int stage = 0; stage < plan_.placement.stages(); ++stage) {

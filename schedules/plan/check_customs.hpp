@@ -1,15 +1,15 @@
-// Whether a plan's custom actions say what they wait for in a way that can be. Internal to schedules/.
+// Checks that a plan's custom actions can wait as they say. Internal to schedules/.
 #pragma once
 
 #include "schedules/plan/plan.hpp"
 
 namespace pipetrain::schedules {
 
-// Each stands once, on its stage; what it waits for is there, on its own stage before it; and the plan has no ready rule.
-// Throws InvalidPlan.
+// Each custom action must be in its stage's list once; the actions that it waits for must exist, and precede it on its
+// own stage; the plan must have no ready rule. Throws InvalidPlan.
 void check_customs(const Plan& plan);
 
-// "X2 (send-stats)". Without the name where the plan has no such action.
+// Returns "X2 (send-stats)", without the name where the plan has no such action.
 std::string custom_name(const Plan& plan, int number);
 
 }  // namespace pipetrain::schedules

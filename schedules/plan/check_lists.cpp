@@ -11,7 +11,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// How often an end-of-step kind stands in the whole plan: for every stage or chunk that needs it, or for none.
+// How often an end-of-step kind occurs in the whole plan: for every stage or chunk that needs it, or for none.
 struct EndCounts {
   int reduce_grads = 0, sum_replicated = 0, sum_tied = 0, norm = 0, optimizer = 0;
 };
@@ -45,13 +45,14 @@ class ListCheck {
 
  private:
   enum class Place : std::uint8_t { device, outside, back };
-  // The next microbatch of each row of a chunk that must keep microbatch order; with slices, the place of its piece in the row.
+  // The next microbatch of each row of a chunk, whose microbatches must be in order; with slices, the slice's position
+  // in the row.
   struct Chunk {
     int forwards = 0;
     int input_grads = 0;   // by B or I
     int weight_grads = 0;  // by B or W
     bool reduced = false, summed = false;
-    std::vector<Place> places;  // by microbatch: where what is kept of it is; empty: nothing has moved
+    std::vector<Place> places;  // by microbatch: where its activations are; empty: none has moved
   };
 
   void check_microbatch(int m) const {
@@ -128,12 +129,12 @@ class ListCheck {
     }
   }
 
-  // Where a row has the piece, and which piece it has there.
+  // Maps between a slice and its position in a row, in either direction.
   int place_in_row(ActionKind half, int piece) const {
     return half == ActionKind::forward ? piece : backward_place(piece, plan_.slices);
   }
 
-  // The name of the action that is missing for a microbatch: I only where its W is there.
+  // Returns the kind of the action that a microbatch lacks: I only where its W exists.
   ActionKind missing_kind(ActionKind half, int microbatch) const {
     if (half != ActionKind::input_grad) return half;
     const Action weight_grad{ActionKind::weight_grad, list_[at_].chunk, microbatch};
@@ -154,8 +155,8 @@ class ListCheck {
       fail(name() + " is of the whole stage and must carry chunk 0");
     }
     switch (action.kind) {
-      // Sums over replicas, then over ranks, then over tied ends: another order would add in another order, or add what one end
-      // has summed over the replicas to what the other has not.
+      // Sums go over replicas, then ranks, then tied ends: another order would add the numbers in another order, or add
+      // one end's sum over the replicas to the other end's own gradient.
       case ActionKind::reduce_grads:
         once(chunk.reduced), ++ends.reduce_grads;
         if (chunk.summed) fail(name() + " comes after S of its chunk; sums over replicas come first");
@@ -196,7 +197,7 @@ class ListCheck {
       if (is_end(c)) check_complete(static_cast<std::size_t>(c));
   }
 
-  // All compute of the chunk stands before at_.
+  // All compute of the chunk must come before at_.
   void check_complete(std::size_t c) const {
     const Chunk& chunk = chunks_[c];
     const auto check = [&](ActionKind kind, int next) {

@@ -1,4 +1,4 @@
-// Who waits for whom by a plan's custom actions: for what they are after, and for whoever holds their resources before them.
+// The waits of a plan's custom actions: for the actions that they come after, and for earlier users of their resources.
 // Internal to schedules/.
 #pragma once
 
@@ -15,15 +15,15 @@ namespace pipetrain::schedules {
 
 class CustomWaits {
  public:
-  // The plan has passed check_customs().
+  // The plan must have passed check_customs().
   explicit CustomWaits(const Plan& plan);
 
   bool empty() const { return waits_.empty(); }
-  // How many actions of other stages this one waits for.
+  // Returns the number of actions of other stages that this one waits for.
   int count(int number) const { return counts_[static_cast<std::size_t>(number)]; }
-  // The numbers of the custom actions on other stages that wait for the end of this action.
+  // Returns the numbers of the custom actions on other stages that wait for the end of this action.
   std::span<const std::int32_t> waiting_for(int stage, const Action& action) const;
-  // What this one waits for on other stages.
+  // Returns the actions of other stages that this one waits for.
   std::vector<StageAction> awaited_by(int number) const;
 
  private:
@@ -32,15 +32,15 @@ class CustomWaits {
     std::int32_t number = 0;
   };
 
-  std::vector<Wait> waits_;            // by what is awaited, then by number
+  std::vector<Wait> waits_;            // sorted by the awaited action, then by number
   std::vector<std::int32_t> numbers_;  // of waits_
   std::vector<int> counts_;            // by number
 };
 
-// Of all waits of a plan, also those within a stage: work(number, what it waits for).
+// Visits all waits of a plan, also those within a stage: work(number, awaited action).
 template <class Work>
 void each_custom_wait(const Plan& plan, const Work& work) {
-  std::map<std::string_view, int> holders;  // of each resource, the last
+  std::map<std::string_view, int> holders;  // the last user of each resource
   for (int number = 0; number < static_cast<int>(plan.custom.size()); ++number) {
     const CustomAction& one = plan.custom[static_cast<std::size_t>(number)];
     for (const StageAction& awaited : one.after) work(number, awaited);

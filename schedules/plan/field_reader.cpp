@@ -72,7 +72,7 @@ void FieldReader::rewind() {
 
 void FieldReader::fail(const std::string& what, int line) const {
   std::string text = name_ + (line > 0 ? ":" + std::to_string(line) : "") + ": " + what;
-  // The quoted part of the file may hold anything, but the error must be one line.
+  // The quoted part of the file may contain any bytes, but the error must be one line.
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   throw PlanFileError(text);

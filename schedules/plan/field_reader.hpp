@@ -12,17 +12,17 @@ namespace pipetrain::schedules {
 
 class FieldReader {
  public:
-  // `name` is the file's, for messages. Throws PlanFileError when the text cannot be read to its end.
+  // name: of the file, for messages. Throws PlanFileError when the text cannot be read to its end.
   FieldReader(std::istream& text, const std::string& name) : text_(text), name_(name) {}
 
-  // Goes to the next line that has something besides blanks and a comment, which begins with '#'.
+  // Goes to the next line that has more than blanks and a comment, which begins with '#'.
   bool next_line();
-  // The next field of this line, up to one of `separators`, without blanks around it; nothing at the end of the line. Valid
-  // until the next call. Throws PlanFileError when it is longer than any that means something.
+  // Returns the next field of this line, up to one of `separators`, without surrounding blanks; no value at the end of
+  // the line. Valid until the next call. Throws PlanFileError when it is longer than any valid field.
   std::optional<std::string_view> next_field(std::string_view separators);
-  // Whether a separator ended the last field, and not the line.
+  // True when the last field ended with a separator, false when it ended with the line.
   bool was_separated() const { return separated_; }
-  // Back to the first line. The text must be one that can be read again.
+  // Goes back to the first line. The text must be seekable.
   void rewind();
 
   int line() const { return line_; }

@@ -8,12 +8,12 @@
 
 namespace pipetrain::schedules {
 
-// One chunk a stage; no end of step. It is no plan of a training step, so validate() does not take it: stages that each pass on
-// to the next in one order cannot wait for each other in a circle. Throws std::invalid_argument on a size below 1.
+// One chunk a stage; no end of step. validate() refuses it, because it is no plan of a training step. It cannot
+// deadlock: each stage passes its outputs on to the next in one order. Throws std::invalid_argument on a size below 1.
 Plan forward_only_plan(int stages, int microbatches);
 
-// What its stages need, by stage, where inputs are read by F alone: slots enough that a stage can receive one microbatch while
-// it computes another.
+// Returns the needs of its stages, by stage, where only F reads inputs: enough slots to receive one microbatch while
+// computing another.
 std::vector<StageNeeds> forward_only_needs(const Plan& plan);
 
 }  // namespace pipetrain::schedules

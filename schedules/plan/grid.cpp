@@ -14,7 +14,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-// The widest action in [begin, end) of the shown stages.
+// Returns the width of the widest action in [begin, end) of the shown stages.
 std::size_t cell_width(const Plan& plan, int first_stage, int end_stage) {
   std::size_t width = 1;
   for (int stage = first_stage; stage < end_stage; ++stage)

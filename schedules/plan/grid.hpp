@@ -1,4 +1,4 @@
-// A plan's lists printed below each other, with places marked: what a person looks at when a plan is wrong.
+// Prints a plan's lists below each other with marked positions, for errors about a plan.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct GridMark {
   std::size_t position = 0;  // in the stage's list; its length marks "after the end"
 };
 
-// At most about 100 columns and 16 stages around the marks; what is left out shows as "..". A mark is written [F3].
+// Prints at most about 100 columns and 16 stages around the marks; omissions show as "..". A mark is written [F3].
 std::string print_grid(const Plan& plan, const std::vector<GridMark>& marks);
 
 }  // namespace pipetrain::schedules

@@ -10,7 +10,7 @@ bool is_sum(const Action& action) {
          action.kind == ActionKind::sum_tied;
 }
 
-// Whether the chunk at virtual stage `at` of this replica runs what gives the input of this action.
+// True when the chunk at virtual stage `at` of this replica runs the action that makes this action's input.
 bool is_running(const Placement& placement, const std::vector<RunningActions>& running, int replica, int at,
                 const Action& action) {
   if (at < 0 || at >= placement.virtual_stages()) return false;

@@ -1,4 +1,4 @@
-// What a plan's proof throws.
+// The exception for a plan that breaks a rule.
 #pragma once
 
 #include <stdexcept>
@@ -7,14 +7,13 @@
 
 namespace pipetrain::schedules {
 
-// The plan breaks a rule; what() names the stage and the action in its first line, and below shows the place on the printed
-// grid.
+// what() names the stage and the action in its first line, and shows the position on the printed grid below it.
 class InvalidPlan : public std::runtime_error {
  public:
-  // stage: whose list is at fault, -1 when it is the whole plan.
+  // stage: the one whose list is at fault, -1 when it is the whole plan.
   InvalidPlan(std::string fault, int stage, const std::string& grid)
       : std::runtime_error(fault + "\n" + grid), fault_(std::move(fault)), stage_(stage) {}
-  const std::string& fault() const noexcept { return fault_; }  // the first line alone
+  const std::string& fault() const noexcept { return fault_; }  // the first line of what()
   int stage() const noexcept { return stage_; }
 
  private:

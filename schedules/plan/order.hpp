@@ -4,8 +4,8 @@
 namespace pipetrain::schedules {
 
 enum class Order {
-  planned,  // the next of the plan's list, once its inputs and credits are there
-  ready,    // the plan's ReadyRule picks among what is ready now
+  planned,  // the next action of the plan's list, once its inputs and credits are available
+  ready,    // the plan's ReadyRule chooses among the actions that are ready now
 };
 
 }  // namespace pipetrain::schedules

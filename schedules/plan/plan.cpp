@@ -17,7 +17,7 @@ void check_sizes(int stages, int chunks) {
     throw std::invalid_argument("a stage holds 1 to 32767 chunks, not " + std::to_string(chunks));
 }
 
-// The chunks of a stage's compute in the order in which their last actions stand in the list.
+// Returns the chunks in the order in which their last compute actions are in the stage's list.
 std::vector<std::int16_t> chunks_by_end(const std::vector<Action>& actions, int chunks) {
   std::vector<std::int16_t> order;
   for (auto action = actions.rbegin(); action != actions.rend() && static_cast<int>(order.size()) < chunks; ++action)

@@ -1,4 +1,4 @@
-// What the readers of both plan formats share. Internal to schedules/.
+// Functions that the readers of both plan formats share. Internal to schedules/.
 #pragma once
 
 #include <functional>
@@ -11,20 +11,20 @@
 
 namespace pipetrain::schedules {
 
-// A whole number, or nothing.
+// Returns a whole number, or no value.
 std::optional<int> to_number(std::string_view text);
 
-// Counts what a file holds before any of it is kept, and fails when that is more than any plan may have.
+// Counts the contents of a file before any are kept, and fails when they exceed what a plan may have.
 class PlanSize {
  public:
   explicit PlanSize(const FieldReader& reader) : reader_(reader) {}
   void add_stage();
   void add_action();
-  // What is kept beside the actions while it is checked.
+  // Counts an entry that is kept only for checks.
   void add_transfer();
   std::int64_t stages() const { return static_cast<std::int64_t>(actions_.size()); }
   std::int64_t actions(std::size_t stage) const { return actions_[stage]; }
-  // Before a placement of so many is made: each has at least one action.
+  // Call this before making a placement of this size: each chunk has at least one action.
   void check(int chunks, int microbatches) const;
 
  private:
@@ -33,7 +33,7 @@ class PlanSize {
   std::int64_t all_ = 0, transfers_ = 0;
 };
 
-// check_plan(), and then `more`: what breaks a rule becomes an error at the line of the stage's list.
+// Runs check_plan(), then `more`; a broken rule becomes an error at the line of the stage's list.
 void check_read_plan(const Plan& plan, const FieldReader& reader, const std::vector<int>& lines,
                      const std::function<void()>& more = nullptr);
 

@@ -102,7 +102,7 @@ bool PlanRun::can_run(int stage, const Action& action, int ahead) {
   }
 }
 
-// Both stages of the exchange must reach it before either goes on.
+// Both stages of the exchange must reach it before either continues.
 bool PlanRun::tied_partners_arrived(int stage) {
   TiedArrival& mine = tied_arrivals_[static_cast<std::size_t>(stage == tied_places_.front().stage ? 0 : 1)];
   if (!mine.arrived) {
@@ -143,7 +143,7 @@ void PlanRun::signal(int stage, const Action& action) {
   }
 }
 
-// When the action's inputs let it be launched and start.
+// Computes from the action's inputs when it can be launched, and when it can start.
 void PlanRun::note_inputs(const Action& action, int v, std::int32_t& launch, std::int32_t& start) const {
   const auto of = [&](int virtual_stage) -> const UnitTimes::Microbatch& {
     return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
@@ -165,14 +165,14 @@ void PlanRun::note_inputs(const Action& action, int v, std::int32_t& launch, std
 }
 
 void PlanRun::note_times(int stage_index, const Action& action, int v) {
-  if (is_move(action.kind)) return;  // beside compute
+  if (is_move(action.kind)) return;  // runs beside compute
   Stage& stage = stages_[static_cast<std::size_t>(stage_index)];
   const auto of = [&](int virtual_stage) -> UnitTimes::Microbatch& {
     return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
                       static_cast<std::size_t>(action.microbatch)];
   };
-  // At most two actions are launched and not completed, a braid being one, so this one is launched when the last but one has
-  // ended.
+  // At most two actions are launched and not completed, where a braid counts as one, so this one is launched when the
+  // one before the previous has ended.
   std::int32_t launch = std::max(stage.launch, stage.previous_end), start = stage.free_at;
   note_inputs(action, v, launch, start);
   if (at_braid(stage_index)) {
@@ -212,7 +212,7 @@ PlanRun::Wait PlanRun::why_custom_waits(int stage, const Action& action) const {
   return {"", stage};
 }
 
-// Of a braid, the action that lacks something: the first, unless it could run alone.
+// Returns the action of a braid that lacks something: the first, unless it could run alone.
 const Action& PlanRun::waiting(int stage) const {
   const Action& action = head(stage);
   if (!at_braid(stage)) return action;
@@ -248,7 +248,7 @@ PlanRun::Wait PlanRun::why_waiting(int stage) const {
 void PlanRun::report_deadlock() const {
   int stage = 0;
   while (is_finished(stage)) ++stage;
-  // Following who waits for whom reaches a circle after at most one visit of each stage.
+  // Following the chain of waiting stages reaches a circle after at most one visit of each stage.
   for (std::size_t step = 0; step < stages_.size(); ++step) stage = why_waiting(stage).on_stage;
   std::string fault = "the plan deadlocks: ";
   std::vector<GridMark> marks;

@@ -1,6 +1,5 @@
-// Runs a plan's lists against each other by counting alone, as fast as its data, its slots and its collectives allow. With
-// fixed lists the outcome does not depend on who goes first, so one run decides about deadlock for all speeds. Internal to
-// schedules/.
+// Runs a plan's lists against each other by counting alone, as fast as data, slots and collectives allow. With fixed lists the
+// outcome does not depend on the order of events, so one run decides about deadlock for all speeds. Internal to schedules/.
 #pragma once
 
 #include <array>
@@ -16,7 +15,7 @@
 
 namespace pipetrain::schedules {
 
-// When everything happened, in units of F = I = W = 1: [virtual stage * microbatches + microbatch]. B is both I and W.
+// Times in units of F = I = W = 1, B = 2: [virtual stage * microbatches + microbatch].
 struct UnitTimes {
   struct Microbatch {
     std::int32_t forward_launch = 0, forward_end = 0;
@@ -28,14 +27,14 @@ struct UnitTimes {
 
 class PlanRun {
  public:
-  // Without `needs` the slots are unlimited. With `times` it also notes the as-soon-as-possible times. The lists must be
-  // checked.
+  // Without `needs` the slots are unlimited. With `times` it also notes the as-soon-as-possible times. The lists must
+  // have passed check_lists().
   PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const SlotLife& life, UnitTimes* times);
-  // Throws InvalidPlan naming the circle of waiting stages when it cannot come to the end.
+  // Throws InvalidPlan naming the circle of waiting stages when it cannot reach the end.
   void run();
 
  private:
-  // How many microbatches each row of a virtual stage has done; they go in order.
+  // The number of microbatches that each row of a virtual stage has done; they run in order.
   struct Done {
     std::int32_t forwards = 0, backwards = 0, weights = 0;
   };
@@ -45,7 +44,7 @@ class PlanRun {
     std::int32_t launch = 0;        // of its last action
     std::int32_t previous_end = 0;  // end of the action before the last
   };
-  // What a stage stands still for.
+  // The reason why a stage cannot continue.
   struct Wait {
     std::string reason;
     int on_stage = 0;
@@ -53,7 +52,7 @@ class PlanRun {
 
   struct TiedArrival {
     bool arrived = false;
-    std::int32_t free_at = 0;  // of the stage when it came to T
+    std::int32_t free_at = 0;  // of the stage when it reached T
   };
 
   const Action& head(int stage) const;
@@ -64,10 +63,10 @@ class PlanRun {
   std::int32_t freed(const ActionKind& last_reader, int v) const;
   bool has_activation_slot(int v, int ahead) const;
   bool has_gradient_slot(int v) const;
-  // Whether a braid begins at the stage's next action.
+  // True when a braid begins at the stage's next action.
   bool at_braid(int stage) const;
   bool can_run_next(int stage);
-  // `ahead`: slots that it must leave, because a braid's first action takes them.
+  // `ahead`: slots to leave free, because a braid's first action takes them.
   bool can_run(int stage, const Action& action, int ahead = 0);
   void advance_braid(int stage);
   bool tied_partners_arrived(int stage);
@@ -88,13 +87,13 @@ class PlanRun {
   UnitTimes* times_;
   std::vector<Done> done_;
   std::vector<Stage> stages_;
-  std::vector<std::vector<bool>> braids_;  // [stage][place]; empty: the plan has none
-  bool in_braid_ = false;                  // noting the second action of one
+  std::vector<std::vector<bool>> braids_;  // [stage][position]; empty: the plan has none
+  bool in_braid_ = false;                  // noting the second action of a braid
   StageSet runnable_;
   std::vector<StageChunk> tied_places_;
-  std::array<TiedArrival, 2> tied_arrivals_;  // [place]
+  std::array<TiedArrival, 2> tied_arrivals_;  // by position
   int norms_ = 0;
-  // What custom actions wait for on other stages, by number: how much of it has ended, and when.
+  // The progress of what custom actions wait for on other stages, by number: how many of these have ended, and when.
   struct Signals {
     int count = 0;
     std::int32_t last_end = 0;

@@ -15,7 +15,7 @@ constexpr std::pair<ReadyRule, std::string_view> rule_names[] = {{ReadyRule::for
                                                                  {ReadyRule::plan_order, "plan-order"}};
 constexpr std::string_view blanks = " \t";
 
-// Reads the file twice: first to count, so that lists need no room beyond what they keep, then to keep.
+// Reads the file twice: first to count, then to keep, so that lists take no more memory than they need.
 class PlanParser {
  public:
   PlanParser(std::istream& text, const std::string& name) : reader_(text, name), size_(reader_) {}
@@ -156,7 +156,7 @@ class PlanParser {
     return {*stage, *action};
   }
 
-  // A custom action is of the stage in whose list it stands.
+  // A custom action belongs to the stage whose list contains it.
   void place_customs() {
     if (plan_.custom.empty()) return;
     for (std::size_t stage = 0; stage < plan_.stages.size(); ++stage)

@@ -1,4 +1,4 @@
-// The CSV of torch.distributed.pipelining's schedules, as plan_text.hpp describes it.
+// Reads and writes the CSV of torch.distributed.pipelining's schedules, which plan_text.hpp describes.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view digits = "0123456789";
 
-// One cell's action: the virtual stage stands where ours has the chunk.
+// One cell's action, with the virtual stage in place of the chunk.
 struct Cell {
   enum class What { compute, transfer, sharding } what = What::compute;
   int virtual_stage = 0;
@@ -32,7 +32,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// Reads the file twice: the placement follows from who acts on what, and is known only at the end.
+// Reads the file twice: the placement follows from the actions of all ranks and is known only at the end.
 class CsvParser {
  public:
   CsvParser(std::istream& text, const std::string& name) : reader_(text, name), size_(reader_) {}
@@ -60,7 +60,7 @@ class CsvParser {
   }
 
  private:
-  // Returns the transfers of each rank, which are no part of the plan.
+  // Returns the transfers of each rank, which are not part of the plan.
   std::vector<std::vector<TransferCell>> fill(Plan& plan) {
     std::vector<std::vector<TransferCell>> transfers;
     reader_.rewind();
@@ -84,7 +84,7 @@ class CsvParser {
 
   using Take = std::function<void(const Cell&)>;
 
-  // Of the current line.
+  // Visits the cells of the current line.
   void for_each_cell(const Take& take) {
     while (const auto field = reader_.next_field(",")) take_field(*field, take);
   }
@@ -120,7 +120,7 @@ class CsvParser {
     return {Cell::What::compute, *stage, action->microbatch, action->kind};
   }
 
-  // Nothing where the text names no communication of PyTorch's.
+  // Returns no value where the text names none of PyTorch's communication actions.
   std::optional<Cell> communication_cell(std::string_view text) const {
     const auto kind_at = std::min(text.find_first_not_of(digits), text.size());
     const auto number_at = std::min(text.find_first_of(digits, kind_at), text.size());
@@ -164,7 +164,7 @@ class CsvParser {
 
   FieldReader reader_;
   PlanSize size_;
-  std::vector<std::set<int>> acted_on_;  // by rank: virtual stages
+  std::vector<std::set<int>> acted_on_;  // by rank: its virtual stages
   std::vector<int> lines_;
 };
 

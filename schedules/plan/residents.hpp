@@ -1,4 +1,5 @@
-// What a stage's device and the memory outside of it keep of microbatches, as the stage's list goes on. Internal to schedules/.
+// Counts the microbatches whose activations are on a stage's device and outside of it along the stage's list. Internal
+// to schedules/.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@
 
 namespace pipetrain::schedules {
 
-// In units of F = I = W = 1, B = 2: how long a transfer may take beside compute that does not wait for it. A place that P
-// frees, or G frees outside, counts as taken for so long, so that whoever takes it next need not wait for the transfer.
+// The duration assumed for a transfer, in units of F = I = W = 1, B = 2. Memory that P frees on the device, or G
+// outside, counts as taken for so long, so that its next user need not wait for the transfer.
 constexpr int transfer_units = 3;
 
 constexpr int units_of(ActionKind kind) { return !is_compute(kind) ? 0 : kind == ActionKind::backward ? 2 : 1; }
@@ -58,7 +59,7 @@ class Residents {
 
   std::vector<int> inside_, outside_;
   int count_ = 0;
-  std::vector<Leaving> leaving_;  // oldest first: their units go down alike
+  std::vector<Leaving> leaving_;  // oldest first: the units of all decrease together
 };
 
 }  // namespace pipetrain::schedules

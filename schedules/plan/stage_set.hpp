@@ -1,4 +1,4 @@
-// Stages that may have something to do. Internal to schedules/.
+// A set of the stages that may be able to act. Internal to schedules/.
 #pragma once
 
 #include <bit>
@@ -7,9 +7,8 @@
 
 namespace pipetrain::schedules {
 
-// Gives the last stage first. Whoever runs stages in any order that their inputs allow visits far fewer so: the last stages,
-// which hold few microbatches, pass them to and fro until they run dry, and earlier stages, which hold many, then act on many
-// at once.
+// Returns the last stage first. With any order allowed, this one visits far fewer stages: the last stages, which hold few
+// microbatches, exchange them until they run dry, and earlier stages, which hold many, then run many actions per visit.
 class StageSet {
  public:
   explicit StageSet(std::size_t stages) : words_((stages + 63) / 64) {}
@@ -31,7 +30,7 @@ class StageSet {
 
  private:
   std::vector<std::uint64_t> words_;
-  std::size_t top_ = 0;  // no stage above this word
+  std::size_t top_ = 0;  // no stage is above this word
 };
 
 }  // namespace pipetrain::schedules

@@ -9,7 +9,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// What is known of one virtual stage, microbatch and direction.
+// Facts about one virtual stage, microbatch and direction.
 enum Fact : std::uint8_t { has_send = 1, has_receive = 2, computed = 4, sent = 8, received = 16 };
 
 std::string text(const TransferCell& cell) {
@@ -17,7 +17,7 @@ std::string text(const TransferCell& cell) {
          std::to_string(cell.microbatch);
 }
 
-// The cell at the other end: its virtual stage may be none of the plan.
+// Returns the cell at the other end; its virtual stage may not exist in the plan.
 TransferCell partner_of(const TransferCell& cell) {
   const int step = cell.sends == cell.of_gradient ? -1 : 1;
   return {cell.virtual_stage + step, !cell.sends, cell.of_gradient, cell.microbatch};
@@ -101,7 +101,7 @@ class TransferCheck {
     known |= mark;
   }
 
-  // Does what comes next in the row. False where it waits, or the row has ended.
+  // Runs the next entry of the row. Returns false where it waits, or at the end of the row.
   bool go_on(int rank) {
     Row& row = rows_[static_cast<std::size_t>(rank)];
     const auto& cells = cells_[static_cast<std::size_t>(rank)];
@@ -128,7 +128,7 @@ class TransferCheck {
     ready_.push_back(rank_of(partner_of(cell).virtual_stage));
   }
 
-  // False where the input has not been sent yet.
+  // Returns false where the input has not been sent yet.
   bool compute(const Action& action, int rank) {
     if (action.kind != ActionKind::forward && !gives_input_grad(action.kind)) return true;
     const TransferCell input{plan_.placement.virtual_stage(rank, action.chunk), false, action.kind != ActionKind::forward,
@@ -158,7 +158,7 @@ class TransferCheck {
   const Plan& plan_;
   const std::vector<std::vector<TransferCell>>& cells_;
   std::vector<Row> rows_;
-  std::vector<int> ready_;              // ranks that may go on; one may stand there twice
+  std::vector<int> ready_;              // ranks that may continue; one may occur twice
   std::vector<std::uint8_t> facts_[2];  // of activations and of gradients: by virtual stage and microbatch
 };
 

@@ -1,5 +1,5 @@
-// The SEND and RECV cells of PyTorch's schedule CSV. Here data is pushed as soon as it is there, so that they choose nothing;
-// but a file whose transfers do not fit its compute is not the schedule that it was meant to be. Internal to schedules/.
+// Checks the SEND and RECV cells of PyTorch's schedule CSV. Here data is sent as soon as it is made, so these cells decide
+// nothing; but a file whose transfers do not match its compute is not the intended schedule. Internal to schedules/.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,21 @@
 
 namespace pipetrain::schedules {
 
-// SEND_F and RECV_F carry activations, SEND_B and RECV_B their gradients. The number is that of the virtual stage that sends
-// what it has computed, or receives what it is about to use.
+// SEND_F and RECV_F carry activations, SEND_B and RECV_B their gradients. The number is the virtual stage that sends
+// its result or receives its input.
 struct TransferCell {
   int virtual_stage = 0;
   bool sends = false;
   bool of_gradient = false;
   int microbatch = 0;
-  std::int32_t place = 0;  // how many actions of the rank's list stand before it
+  std::int32_t place = 0;  // number of actions before it in the rank's list
 };
 
-// By rank, in the order of its row; `plan` has passed check_plan(). Does nothing where there are none at all. Else every cell
-// must name a virtual stage of its rank and a microbatch of the plan, stand there once and have its partner on another rank,
-// sends stand behind what computes their data and receives before what uses it, every input from another rank be received, and
-// the rows come to their end when sends and receives return at once, and compute waits for what it uses. Throws InvalidPlan.
+// cells: by rank, in the order of its row; `plan` has passed check_plan(). Does nothing where there are no cells.
+// Otherwise every cell must name a virtual stage of its rank and a microbatch of the plan, occur once and have its
+// partner on another rank; sends must come after the action that computes their data and receives before the one that
+// uses it; every input from another rank must be received; and all rows must reach their end when sends and receives
+// return at once and compute waits for its inputs. Throws InvalidPlan.
 void check_transfers(const Plan& plan, const std::vector<std::vector<TransferCell>>& cells);
 
 }  // namespace pipetrain::schedules

@@ -15,7 +15,7 @@ void check_life(const SlotLife& life) {
     throw std::invalid_argument("a slot is kept until F, B, I or W of its microbatch, a gradient's not until F");
 }
 
-// Peaks of one stage's list: the device runs it in this order, so positions count and times do not.
+// Computes the peaks of one stage's list: the device runs it in this order, so positions matter and times do not.
 StageNeeds list_needs(const std::vector<Action>& actions, int chunks) {
   StageNeeds needs;
   needs.chunks.resize(static_cast<std::size_t>(chunks));
@@ -43,7 +43,7 @@ class PlannedSlots {
 
   void fill(ChunkNeeds& chunk, int v, int virtual_stages) const {
     const Time activation_end = end_of(life_.activation);
-    // A feeder sends one microbatch ahead, so that the next tokens are there in time.
+    // A feeder sends one microbatch ahead, so that the next tokens arrive in time.
     const int fed = std::min(peak(&Microbatch::forward_launch, v, activation_end, v) + 1, static_cast<int>(microbatches_));
     chunk.activation_slots = v == 0 ? fed : peak(&Microbatch::forward_launch, v - 1, activation_end, v);
     if (v + 1 == virtual_stages) chunk.target_slots = fed;
@@ -59,7 +59,8 @@ class PlannedSlots {
     return kind == ActionKind::weight_grad ? &Microbatch::weight_end : &Microbatch::backward_end;
   }
 
-  // The most slots taken at once when virtual stage `sender` takes one at each launch and `reader` gives it back at each end.
+  // Returns the most slots in use at once when virtual stage `sender` takes one at each launch and `reader` frees it at
+  // each end.
   int peak(Time launch, int sender, Time end, int reader) const {
     if (slices_ > 1) return peak_of_slices(launch, sender, end, reader);
     const Microbatch* sent = times_.of.data() + static_cast<std::size_t>(sender) * microbatches_;
@@ -95,9 +96,9 @@ class PlannedSlots {
   SlotLife life_;
 };
 
-// Bounds that hold in whatever order the ready rule chooses. A slot that waits for B or I of its receiver is one of the
-// microbatches that the sender holds, because the sender's own B or I comes later; one that waits for W may be held by the
-// receiver alone.
+// These bounds hold for every order that the ready rule may choose. A slot that waits for B or I of its receiver
+// belongs to a microbatch that the sender holds, because the sender's own B or I comes later; one that waits for W may
+// be held by the receiver alone.
 void fill_ready(std::vector<StageNeeds>& needs, const Plan& plan, const SlotLife& life) {
   const int chunks = plan.placement.chunks();
   const auto held_by = [&](StageChunk at) {
@@ -143,8 +144,8 @@ std::vector<StageNeeds> validate(const Plan& plan, Order order, const SlotLife& 
     slots.fill(needs[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)], v,
                plan.placement.virtual_stages());
   }
-  // Progress needs no separate proof. The timed run reached its end and never held more slots than these, so one order of
-  // events reaches the end with these slots; and with fixed lists, if one order of events reaches the end, all do.
+  // Progress needs no separate proof. The timed run reached its end with at most these slots, so one order of events
+  // reaches the end with them; and with fixed lists, if one order of events reaches the end, all do.
   return needs;
 }
 

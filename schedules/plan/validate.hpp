@@ -1,4 +1,4 @@
-// Proves a plan before it runs, and computes what the run must reserve for it.
+// Proves a plan before it runs, and computes the resources that a run must reserve for it.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,10 @@
 
 namespace pipetrain::schedules {
 
-// Checks that every action is there exactly once, inputs come before use, forwards, backwards and weight gradients of a chunk
-// each keep microbatch order, the collectives of all stages embed in one global order, custom actions come after what they wait
-// for, and that nothing deadlocks with exactly the slots returned, for whatever speeds. Returns the needs per stage for the
+// Checks that every action occurs exactly once, inputs come before use, forwards, backwards and weight gradients of a
+// chunk each keep microbatch order, the collectives of all stages fit one global order, custom actions come after what
+// they wait for, and that nothing deadlocks with exactly the returned slots at any speeds. Returns the needs per stage
+// for this order; for Order::ready they bound every order that the rule can choose.
 // given way of choosing; for Order::ready they bound every order that the rule can take.
 //
 // Planned slots are those of the as-soon-as-possible execution with F = I = W = 1 and two actions launched ahead, so that no
@@ -20,10 +21,10 @@ namespace pipetrain::schedules {
 // Throws InvalidPlan, or std::invalid_argument for an impossible SlotLife or Order::ready without a rule.
 std::vector<StageNeeds> validate(const Plan& plan, Order order = Order::planned, const SlotLife& life = {});
 
-// The same proof alone, in little more memory than the plan's.
+// Runs the same proof without computing needs, in little more memory than the plan's.
 void check_plan(const Plan& plan);
 
-// Throws InvalidPlan when the planned order can stop for ever with these slots. The plan must have passed validate().
+// Throws InvalidPlan when the planned order can deadlock with these slots. The plan must have passed validate().
 void check_progress(const Plan& plan, const std::vector<StageNeeds>& needs, const SlotLife& life = {});
 
 }  // namespace pipetrain::schedules

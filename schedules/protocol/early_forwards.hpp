@@ -1,9 +1,9 @@
-// What a stage launches of the coming step before the running one is over: the forwards that its list begins with, the first of
-// them behind a preview (V) of the weights where the verdict is not known yet. Internal to schedules/.
+// The actions of the coming step that a stage launches before the running one is over: the forwards at the front of its list,
+// with a preview (V) of the weights before the first of them where the verdict is not known yet. Internal to schedules/.
 //
-// Source of the idea: "optimizer post-validation" of Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241. Theirs
-// steps the optimizer's states and computes the step back where the norm asks for it; here nothing but a copy that forwards
-// read is written before the verdict, so that what is taken back leaves no trace in any bit.
+// Source of the idea: "optimizer post-validation" of Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241.
+// They step the optimizer's states and reverse the step where the norm requires it; here only a copy that forwards read
+// is written before the verdict, so taking work back changes no bit.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace pipetrain::schedules {
 
 class EarlyForwards {
  public:
-  // A step begins, behind which another step of training comes or not. What has been launched of it already is handed over.
+  // Begins a step that another step of training follows or not. Returns what has been launched of the new step already.
   struct Handover {
     std::size_t launched = 0;
     std::vector<Action> running;
@@ -31,7 +31,7 @@ class EarlyForwards {
   }
 
   bool comes() const { return comes_; }
-  // Without the verdict: whether the stage goes ahead of it.
+  // True when the stage may begin the coming step now; without the verdict, only where it previews.
   bool may_launch(bool verdict_given) const { return comes_ && taken_back_ == 0 && (previews_ || verdict_given); }
   bool any() const { return launched_ > 0; }
   std::size_t launched() const { return launched_; }  // from the front of the list
@@ -42,7 +42,7 @@ class EarlyForwards {
     ++launched_;
     running_.push_back(action);
   }
-  // False when it is none of these.
+  // Returns false when the action is none of these.
   bool completed(const Action& action) {
     const auto found = std::find(running_.begin(), running_.end(), action);
     if (found == running_.end()) return false;
@@ -50,7 +50,7 @@ class EarlyForwards {
     if (taken_back_ > 0) --taken_back_;
     return true;
   }
-  // The verdict is another than V took for granted: all have to be launched again, once none runs any more.
+  // The verdict is not the one that V assumed: all have to be launched again, once none of them runs any more.
   void take_back() {
     taken_back_ = running_.size();
     launched_ = 0;
@@ -63,7 +63,7 @@ class EarlyForwards {
   bool comes_ = false, previews_ = false, previewed_ = false;
   std::size_t launched_ = 0;
   std::vector<Action> running_;
-  std::size_t taken_back_ = 0;  // of those running
+  std::size_t taken_back_ = 0;  // how many of the running ones
 };
 
 }  // namespace pipetrain::schedules

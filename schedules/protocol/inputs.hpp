@@ -1,4 +1,4 @@
-// What has arrived at a stage for the running step, and already for the coming one. Internal to schedules/.
+// The inputs that have arrived at a stage for the running step and for the coming one. Internal to schedules/.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Inputs {
   bool has_for_coming_step(InputKind kind, int chunk, int microbatch) const {
     return (bits_[index(chunk, microbatch)] & coming(kind)) != 0;
   }
-  // False when it was there already.
+  // Returns false when the input was there already.
   bool add(InputKind kind, int chunk, int microbatch) { return set(chunk, microbatch, now(kind)); }
   bool add_for_coming_step(InputKind kind, int chunk, int microbatch) { return set(chunk, microbatch, coming(kind)); }
   void forget_for_coming_step(InputKind kind, int chunk, int microbatch) {

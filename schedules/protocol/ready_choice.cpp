@@ -48,7 +48,7 @@ std::optional<Action> ReadyChoice::backward(int chunk) const {
   const int microbatch = state.next_backward;
   if (microbatch == state.next_forward) return std::nullopt;
   const bool split = split_[index(chunk, microbatch)] != 0;
-  // A whole backward adds weight gradients too, and those add in microbatch order.
+  // A whole backward includes weight gradients, which must add in microbatch order.
   if (!split && state.next_weight_grad < microbatch) return std::nullopt;
   return Action{split ? ActionKind::input_grad : ActionKind::backward, static_cast<std::int16_t>(chunk), microbatch};
 }

@@ -1,4 +1,4 @@
-// Chooses among what is ready, by the plan's ReadyRule. Internal to schedules/.
+// Chooses among the actions that are ready, by the plan's ReadyRule. Internal to schedules/.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace pipetrain::schedules {
 
-// Why this never deadlocks, whatever the speeds and the placement: take the lowest microbatch that some chunk has not finished,
-// and the first virtual stage where it is not done. Its stage holds nothing of that chunk or of later ones (all lower
-// microbatches are finished, and within a chunk they keep their order), and every forward of an earlier chunk left one place
-// free for each later chunk: so the cap admits its forward. Backwards and weight gradients need no place.
+// This never deadlocks, whatever the speeds and the placement. Proof: take the lowest microbatch that some chunk has not
+// finished, and the first virtual stage where it is not done. Its stage holds no microbatch of that chunk or of later ones (all
+// lower microbatches are finished, and within a chunk they keep their order), and every forward of an earlier chunk left one
+// place free for each later chunk: so the limit admits its forward. Backwards and weight gradients need no place.
 class ReadyChoice {
  public:
   ReadyChoice(const Plan& plan, int stage);
 
   void begin_step();
 
-  // `can_run` says whether an action's inputs and credit are there; what must precede it on this stage is checked here.
-  // `is_busy`: something is launched and not completed, so that there is time to wait for a better choice.
+  // `can_run` returns whether an action's inputs and credit are available; this function checks the order on this
+  // stage. `is_busy`: something is launched and not completed, so there is time to wait for a better choice.
   template <class CanRun>
   std::optional<Action> pick(const CanRun& can_run, bool is_busy) const {
     if (rule_ == ReadyRule::plan_order) {
@@ -43,12 +43,12 @@ class ReadyChoice {
   struct Chunk {
     int next_forward = 0;
     int next_backward = 0;     // B or I
-    int next_weight_grad = 0;  // first microbatch whose weight gradients are not launched, by W or B
+    int next_weight_grad = 0;  // the first microbatch whose weight gradients are not launched, by W or B
   };
 
   enum class Row { forward, backward, weight_grad };
 
-  // Of the given rows of all chunks, what can run and stands first in the plan.
+  // Returns, among the given rows of all chunks, the action that can run and is first in the plan.
   template <class CanRun>
   std::optional<Action> earliest(const CanRun& can_run, std::initializer_list<Row> rows) const {
     std::optional<Action> best;
@@ -63,7 +63,7 @@ class ReadyChoice {
     if (row == Row::forward) return forward(chunk);
     return row == Row::backward ? backward(chunk) : weight_grad(chunk);
   }
-  // The place in the plan of the first action that is not launched.
+  // Returns the position in the plan of the first action that is not launched.
   int first_planned() const;
   std::optional<Action> forward(int chunk) const;
   std::optional<Action> backward(int chunk) const;

@@ -1,5 +1,5 @@
-// The machine behind StageProtocol. Internal to schedules/: stage_protocol.cpp decides, stage_machine_text.cpp has its words
-// for people.
+// The implementation of StageProtocol. Internal to schedules/: stage_protocol.cpp decides, stage_machine_text.cpp
+// describes the state for people.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class StageProtocol::Machine {
 
  private:
   enum class State { no_step, running, aborted };
-  // What a chunk's place in the model means for its inputs and outputs.
+  // The inputs and outputs of a chunk, which follow from its place in the model.
   struct Chunk {
     bool is_first = false;
     bool is_last = false;
@@ -54,7 +54,7 @@ class StageProtocol::Machine {
     int gradient_credits = 0;
   };
 
-  // The custom actions of the plan, and how many signals each of this stage has that it waits for.
+  // The custom actions of the plan, and the number of awaited signals that each of this stage's has received.
   struct Customs {
     explicit Customs(const Plan& plan) : waits(plan), signals(plan.custom.size()) {}
     CustomWaits waits;
@@ -74,7 +74,7 @@ class StageProtocol::Machine {
   bool has_signals(int custom) const;
   bool has_credit(const Action& action) const;
   bool can_run(const Action& action) const;
-  bool at_braid() const;  // whether one begins at the next action of the list
+  bool at_braid() const;  // true when a braid begins at the next action of the list
   bool can_run_second(const Action& first) const;
   [[gnu::noinline]] const Action* launch_second();
   const Action* choose();                        // null: nothing
@@ -84,7 +84,7 @@ class StageProtocol::Machine {
   void launch(const Action& action);
   std::string describe(const Action& action) const;
   std::string describe_custom(int number) const;
-  // Out of line, so that what calls them stays small.
+  // Out of line, so that the callers stay small.
   [[noreturn, gnu::noinline]] void impossible(const std::string& what) const;
   [[noreturn, gnu::noinline]] void impossible_input(InputKind kind, int chunk, int microbatch, const char* why) const;
   [[noreturn, gnu::noinline]] void impossible_credit(InputKind output, int chunk, const char* why) const;
@@ -96,17 +96,17 @@ class StageProtocol::Machine {
   int stage_;
   int run_ahead_;
   std::optional<ReadyChoice> ready_;           // only for Order::ready
-  Action picked_;                              // by it, last
-  std::vector<Action> ends_of_step_;           // only for Order::ready: what follows all compute, in plan order
+  Action picked_;                              // the last one that ready_ chose
+  std::vector<Action> ends_of_step_;           // only for Order::ready: the actions after all compute, in plan order
   const std::vector<Action>* list_ = nullptr;  // of the running step
-  std::vector<Action> forwards_;               // the list of evaluations, once there is one
+  std::vector<Action> forwards_;               // the list of evaluations, made for the first one
   std::size_t computes_ = 0;                   // compute actions in the running step's list
   std::vector<Chunk> chunks_;
   Inputs inputs_;
   std::optional<Customs> customs_;  // where the plan has some
-  std::vector<bool> braids_;        // by place in the planned list; empty: the plan has none
-  bool in_braid_ = false;           // the first of one was launched, its second not yet
-  std::vector<Action> braided_;     // first actions of braids that run: their seconds count for both
+  std::vector<bool> braids_;        // by position in the planned list; empty: the plan has none
+  bool in_braid_ = false;           // the first action of a braid was launched, its second not yet
+  std::vector<Action> braided_;     // first actions of running braids: the second of each stands for both in computing_
 
   State state_ = State::no_step;
   std::size_t launched_ = 0;
@@ -115,7 +115,7 @@ class StageProtocol::Machine {
   std::vector<Action> in_flight_;  // of the running step
   EarlyForwards early_;
   bool is_early_ = false;
-  int computing_ = 0;  // of both: moves run beside compute and take no part in running ahead
+  int computing_ = 0;  // of both steps; moves run beside compute and do not count for run_ahead
 };
 
 inline bool StageProtocol::Machine::has_inputs(const Action& action) const {

@@ -1,4 +1,4 @@
-// What a stage's machine says: what it waits for, and which event cannot be.
+// The texts of a stage's machine: what it waits for, and which event is impossible.
 #include <stdexcept>
 
 #include "schedules/plan/check_customs.hpp"
@@ -22,7 +22,7 @@ const char* name_of(InputKind kind) {
 
 }  // namespace
 
-// "B3 waits for the gradient of microbatch 3 and for a free slot for its gradient"
+// Returns "B3 waits for the gradient of microbatch 3 and for a free slot for its gradient".
 std::string StageProtocol::Machine::describe(const Action& action) const {
   if (is_custom(action.kind)) return describe_custom(action.microbatch);
   const auto lacks = [&](InputKind kind) { return !inputs_.has(kind, action.chunk, action.microbatch); };
@@ -45,7 +45,7 @@ std::string StageProtocol::Machine::describe(const Action& action) const {
   return missing.empty() ? text + " can be launched" : text;
 }
 
-// "X2 (send-stats) waits for 0:B1 and 3:F2: 1 of 2 have come"
+// Returns "X2 (send-stats) waits for 0:B1 and 3:F2: 1 of 2 have come".
 std::string StageProtocol::Machine::describe_custom(int number) const {
   const std::string text = custom_name(*plan_, number);
   if (has_signals(number)) return text + " can be launched";

@@ -81,7 +81,7 @@ StepOf StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbat
   if (kind == InputKind::target && !is_last)
     impossible_input(kind, c, microbatch, "comes, but it is not the last of the model");
   if (state_ == State::running && inputs_.add(kind, c, microbatch)) return StepOf::running;
-  // It had arrived already, so this is the coming step's: its sender knows that all compute of this step is over here, or has
+  // A second input belongs to the coming step: its sender knows that all compute of this step is over here, or has
   // begun the coming one early.
   const bool may_be_early =
       state_ != State::running || launched_computes_ == computes_ || (early_.comes() && kind != InputKind::gradient);
@@ -120,7 +120,7 @@ std::span<const std::int32_t> StageProtocol::Machine::completed(const Action& ac
 }
 
 void StageProtocol::Machine::signalled(int custom) {
-  if (state_ == State::aborted) return;  // it was sent before its sender heard of the abort
+  if (state_ == State::aborted) return;  // sent before the sender heard of the abort
   const auto number = static_cast<std::size_t>(custom);
   if (custom < 0 || number >= plan_->custom.size() || plan_->custom[number].stage != stage_)
     impossible_signal(custom, "is not on this stage");
@@ -133,7 +133,7 @@ bool StageProtocol::Machine::has_signals(int custom) const {
 }
 
 bool StageProtocol::Machine::verdict(bool apply, bool confirms) {
-  if (state_ == State::aborted) return false;  // it was sent before its sender heard of the abort
+  if (state_ == State::aborted) return false;  // sent before the sender heard of the abort
   if (state_ != State::running || verdict_given_) impossible("a verdict comes outside a step or twice");
   verdict_given_ = true;
   skips_ = !apply;
@@ -159,8 +159,7 @@ std::vector<Action> StageProtocol::Machine::running() const {
   return all;
 }
 
-// By pointer, because an action that is returned by value is written in parts and read as a whole, for which the processor
-// waits.
+// Returns a pointer, because an action returned by value is written in parts and read as a whole, which stalls the processor.
 inline const Action* StageProtocol::Machine::choose() {
   if (is_ready_order() && launched_computes_ < computes_) {
     const auto picked = ready_->pick([this](const Action& action) { return can_run(action); }, !in_flight_.empty());
@@ -173,7 +172,7 @@ inline const Action* StageProtocol::Machine::choose() {
   return &action;
 }
 
-// What the first action takes is taken before.
+// The first action takes its inputs and slot before the second.
 bool StageProtocol::Machine::can_run_second(const Action& first) const {
   const Action& second = *(&first + 1);
   if (!has_inputs(second)) return false;
@@ -192,7 +191,7 @@ inline const Action* StageProtocol::Machine::next() {
   if (computing_ >= run_ahead_ && !next_is_move()) return nullptr;
   const Action* const action = choose();
   if (!action) return nullptr;
-  if (skips_ && action->kind == ActionKind::optimizer) {  // the last of the list
+  if (skips_ && action->kind == ActionKind::optimizer) {  // the last one of the list
     ++launched_;
     return early_.comes() ? next_early() : nullptr;
   }
@@ -209,7 +208,7 @@ const Action* StageProtocol::Machine::launch_second() {
   return &action;
 }
 
-// The list has an N, or an O at least, behind its forwards.
+// The list has at least an N or an O after its forwards.
 const Action* StageProtocol::Machine::next_early() {
   static constexpr Action preview{ActionKind::preview, 0, -1};
   if (!early_.may_launch(verdict_given_) || computing_ >= run_ahead_) return nullptr;
@@ -233,7 +232,7 @@ const Action* StageProtocol::Machine::next_early() {
 
 void StageProtocol::Machine::launch(const Action& action) {
   ++launched_;
-  __builtin_prefetch(list().data() + launched_ + 12);  // a simulation of many stages would wait for memory here
+  __builtin_prefetch(list().data() + launched_ + 12);  // a simulation of many stages would otherwise wait for memory here
   if (is_compute(action.kind)) ++launched_computes_;
   if (action.kind == ActionKind::forward && !chunk(action.chunk).is_last) --chunk(action.chunk).activation_credits;
   if (gives_input_grad(action.kind) && !chunk(action.chunk).is_first) --chunk(action.chunk).gradient_credits;

@@ -9,16 +9,16 @@ namespace {
 using Type = StageEvent::Type;
 using std::chrono::nanoseconds;
 
-// Opcodes up to 9 are a StageEvent::Type, with what it is of behind it; then come those of what is foreseen, and from
-// `short_launch` on those of chunks of low numbers.
+// Opcodes up to 9 are a StageEvent::Type, followed by its operands; then come the codes of predicted events, and from
+// `short_launch` on those of launches of low-numbered chunks.
 constexpr int foreseen_enqueued = 10, foreseen_completed = 11, times_follow = 12, no_times = 13, signalled_code = 14;
-constexpr int short_launch = 16, short_kinds = 9, launch_chunks = 12;  // all kinds but custom, which are never foreseen
+constexpr int short_launch = 16, short_kinds = 9, launch_chunks = 12;  // all kinds but custom, which are never predicted
 constexpr int short_input = short_launch + short_kinds * launch_chunks, input_kinds = 3, input_chunks = 20;
 constexpr int short_credit = short_input + input_kinds * input_chunks, credit_kinds = 2, credit_chunks = 32;
 static_assert(short_credit + credit_kinds * credit_chunks <= 256);
 constexpr std::int64_t most_time = std::int64_t{1} << 60;
 
-// What an opcode from short_launch on stands for, but for the microbatch.
+// The meaning of an opcode from short_launch on, without the microbatch.
 struct ShortEvent {
   Type type = Type::credit;
   InputKind input = InputKind::activation;
@@ -55,7 +55,7 @@ std::int64_t ns_of(StageLogWriter::Time time) {
 
 }  // namespace
 
-// --- what comes next ---
+// --- prediction ---
 
 LogForecast::LogForecast(int chunks, int microbatches)
     : microbatches_(std::max(1, microbatches)),
@@ -157,7 +157,7 @@ StageLog StageLogWriter::take(const std::vector<LoggedAction>& actions) {
 
 // --- reading ---
 
-// Where a log is being read, and the time there. Each read() has its own, which then stays in registers.
+// A position in a log, and the time there. Each read() has its own, which then stays in registers.
 class StageLogReader::Cursor {
  public:
   Cursor(std::int64_t base_ns, std::string_view bytes)
@@ -211,7 +211,7 @@ void StageLogReader::read_action(Cursor& in, Action& action) {
   check(in, action);
 }
 
-// The action of an enqueued or completed event, out of those that are open.
+// Finds the action of an enqueued or completed event among the open ones.
 inline void StageLogReader::close(Cursor& in, StageEvent& event, bool foreseen) {
   OpenActions& open = forecast_.open(event.type);
   if (foreseen) {
@@ -224,7 +224,7 @@ inline void StageLogReader::close(Cursor& in, StageEvent& event, bool foreseen) 
   }
 }
 
-// An opcode that names chunk and kind.
+// Reads an event whose opcode names chunk and kind.
 inline void StageLogReader::read_short(Cursor& in, int opcode, StageEvent& event) {
   const ShortEvent& code = short_events[static_cast<std::size_t>(opcode)];
   if (code.chunk >= chunks_) in.fail("has a chunk that is not in the plan");
@@ -242,7 +242,7 @@ inline void StageLogReader::read_short(Cursor& in, int opcode, StageEvent& event
   }
 }
 
-// An opcode that is a type, with the rest behind it.
+// Reads an event whose opcode is its type, followed by the rest.
 void StageLogReader::read_long(Cursor& in, int opcode, StageEvent& event) {
   event.type = static_cast<Type>(opcode);
   event.time = in.time();
@@ -307,7 +307,7 @@ void StageLogReader::read(std::int64_t base_ns, std::string_view bytes, LogEvent
       if (opcode == times_follow) read_times(in, base_ns, out);
       break;
     }
-    StageEvent& next = out.events.emplace_back();  // read in place: an event that is copied at once is waited for
+    StageEvent& next = out.events.emplace_back();  // read in place, because copying it at once would stall
     read_event(in, opcode, next);
     if (next.type == Type::begin_training || next.type == Type::begin_evaluation) forecast_.begin_step();
     if (next.type == Type::input) forecast_.input(next.input, next.action.chunk, next.action.microbatch);

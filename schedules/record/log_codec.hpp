@@ -1,11 +1,11 @@
-// What one stage received and decided, message by message, as a few bytes each: the flight record of a stage.
+// The flight record of a stage: the messages that it received and its decisions, as a few bytes each.
 //
-// A log holds, in the order in which the stage's actor handled them, its messages (a step begins, inputs, credits, what is
-// enqueued and completed, the verdict, an abort) with their times, behind each the actions that the stage launched because of
-// it, and at the end when the completed actions ran. One byte names an event as long as microbatches come in order; a time is
-// the distance from the one before, in ticks of 100 ns for messages and in nanoseconds for actions, as a varint (seven bits a
-// byte, lowest first). What is foreseen (the next microbatch of this input, the oldest launched action) goes on from log to log
-// of a stage, so they are read in order.
+// A log holds the messages of the stage's actor with their times, in the order in which it handled them (a step begins,
+// inputs, credits, enqueued and completed actions, the verdict, an abort), after each message the actions that the
+// stage launched because of it, and at the end the times of the completed actions. One byte names an event as long as
+// microbatches come in order. A time is the distance from the previous one, in ticks of 100 ns for messages and in
+// nanoseconds for actions, as a varint (seven bits a byte, lowest first). Predictions (the next microbatch of this
+// input, the oldest launched action) continue from log to log of a stage, so the logs must be read in order.
 #pragma once
 
 #include <array>
@@ -33,15 +33,15 @@ struct StageEvent {
     abort,
     input,      // of chunk and microbatch
     credit,     // for this chunk's output of the kind
-    launched,   // the decision; all others are messages
-    enqueued,   // what was launched
-    completed,  // likewise
-    signalled,  // another stage's action has ended that this custom action waits for
+    launched,   // the stage's decision; all others are messages
+    enqueued,   // of a launched action
+    completed,  // of a launched action
+    signalled,  // another stage's action has ended for which this custom action waits
   };
   Type type = Type::abort;
   InputKind input = InputKind::activation;  // of input and credit
-  Action action;                            // chunk and microbatch of an input too, chunk of a credit
-  std::int64_t time = 0;                    // ns on the steady clock, floored to ticks; a decision has that of its message
+  Action action;                            // for an input its chunk and microbatch, for a credit its chunk
+  std::int64_t time = 0;                    // ns on the steady clock, floored to ticks; a decision has the time of its message
 };
 
 struct LoggedAction {
@@ -55,7 +55,7 @@ struct LogEvents {
   std::vector<LoggedAction> actions;  // in the order of completion
 };
 
-// Actions on their way, oldest first. As a rule the oldest is the first to be taken out.
+// Actions in progress, oldest first. Usually the oldest is the first to be taken out.
 class OpenActions {
  public:
   bool empty() const { return first_ == actions_.size(); }
@@ -64,7 +64,7 @@ class OpenActions {
   void take_oldest() {
     if (++first_ == actions_.size()) clear();
   }
-  bool take(const Action& action);  // the oldest that equals it; false where there is none
+  bool take(const Action& action);  // removes the oldest that equals it; false where there is none
   void clear() { actions_.clear(), first_ = 0; }
 
  private:
@@ -72,7 +72,7 @@ class OpenActions {
   std::size_t first_ = 0;  // those before it were taken out
 };
 
-// What comes next as a rule, kept alike by who writes and who reads.
+// Predicts the next event; the writer and the reader update it alike.
 class LogForecast {
  public:
   LogForecast(int chunks, int microbatches);
@@ -87,11 +87,11 @@ class LogForecast {
     not_enqueued_.add(action);
     running_.add(action);
   }
-  // The microbatch of the next action of this kind and chunk.
+  // Predicts the microbatch of the next action of this kind and chunk.
   std::int32_t next_launch(ActionKind kind, int chunk) const {
     return is_compute(kind) ? launches_[index(chunk)][static_cast<std::size_t>(kind)] : -1;
   }
-  // Actions launched and not yet enqueued, or completed.
+  // Actions launched and not yet enqueued, or not yet completed.
   OpenActions& open(StageEvent::Type type) { return type == StageEvent::Type::enqueued ? not_enqueued_ : running_; }
 
  private:
@@ -120,7 +120,8 @@ class StageLogWriter {
   void signalled(int custom, Time now);
   void launched(const Action& action);
 
-  // The log up to here, with when its completed actions ran: `actions` in the order of completion, as many as completed.
+  // Returns the log up to here with the times of its completed actions: `actions` in the order of completion, one for
+  // each of them.
   StageLog take(const std::vector<LoggedAction>& actions);
 
  private:
@@ -137,7 +138,7 @@ class StageLogWriter {
   std::string bytes_;
 };
 
-// Bytes that are no log of such a stage; `offset` is where in them.
+// The exception for bytes that are no log of such a stage; `offset` is their position.
 class LogError : public std::runtime_error {
  public:
   LogError(std::size_t at, const std::string& what) : std::runtime_error(what), offset(at) {}
@@ -147,16 +148,16 @@ class LogError : public std::runtime_error {
 // Reads the logs of one stage in their order. It trusts none of their bytes. Not thread-safe.
 class StageLogReader {
  public:
-  // customs: how many custom actions the plan has.
+  // customs: the number of custom actions in the plan.
   StageLogReader(int chunks, int microbatches, int customs = 0)
       : chunks_(chunks), microbatches_(microbatches), customs_(customs), forecast_(chunks, microbatches) {}
-  // Replaces what `out` holds. Throws LogError.
+  // Replaces the contents of `out`. Throws LogError.
   void read(std::int64_t base_ns, std::string_view bytes, LogEvents& out);
 
  private:
   class Cursor;
 
-  // Each sets all that the event of this opcode has.
+  // Each sets all members that the event of this opcode has.
   void read_event(Cursor& in, int opcode, StageEvent& event);
   void read_short(Cursor& in, int opcode, StageEvent& event);
   void read_long(Cursor& in, int opcode, StageEvent& event);

@@ -1,4 +1,4 @@
-// Of a real run's step: when the outputs of one replica were made, and so what each action waited for last.
+// Finds what each action of a real step waited for last, from the times at which one replica's outputs were made.
 #pragma once
 
 #include <limits>
@@ -8,16 +8,16 @@
 
 namespace pipetrain::schedules {
 
-// note() every span of the replica first, then ask. Not thread-safe.
+// Call note() for every span of the replica first, then ask. Not thread-safe.
 class OutputTimes {
  public:
-  // The placement outlives it.
+  // The placement must outlive it.
   OutputTimes(const Placement& placement, int microbatches);
 
   static constexpr double never = -std::numeric_limits<double>::infinity();
 
   void note(int stage, const Span& span);
-  // What came last before the start of an action whose stage was free from `free` on (never: from the beginning).
+  // Returns what arrived last before the start of an action whose stage was free from `free` on (never: from the beginning).
   WaitedFor waited_for(int stage, const Span& span, double free) const;
 
  private:

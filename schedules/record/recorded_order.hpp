@@ -1,4 +1,4 @@
-// In which order the stages of a recorded run launched their actions, step by step, for a run that keeps to it.
+// The order in which the stages of a recorded run launched their actions, step by step, for a run that repeats it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RecordedOrder {
   Plan plan;
   Order order = Order::planned;  // how the stages chose
   int replicas = 1;
-  std::map<std::int64_t, std::vector<std::vector<Action>>> steps;  // of training: [replica x stages + stage]
+  std::map<std::int64_t, std::vector<std::vector<Action>>> steps;  // of training steps: [replica x stages + stage]
   std::uint64_t content = 0;                                       // equal for equal orders
 
   // Null where the step was not recorded.

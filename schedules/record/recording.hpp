@@ -1,4 +1,4 @@
-// A recorded run as its record is written, read and replayed: what it ran, then, step by step, the logs of all stages.
+// A recorded run, as its record is written, read and replayed: its description, then the logs of all stages, step by step.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct RecordedRun {
   Plan plan;
   Order order = Order::planned;
   SlotLife life;
-  std::vector<StageNeeds> needs;  // by stage: what the run reserved
+  std::vector<StageNeeds> needs;  // by stage: the reserved resources
   int replicas = 1;
-  int parts = 1;  // of a stage whose ranks ran in several processes; each has a log of its own
+  int parts = 1;  // of a stage whose ranks ran in several processes; each part has its own log
   int run_ahead = 2;
 
   int logs() const { return replicas * plan.placement.stages() * parts; }
-  // Of the log with this index: replica-major, a stage's parts together.
+  // Logs are ordered replica-major, the parts of a stage together.
   int stage_of(int log) const { return log / parts % plan.placement.stages(); }
   int replica_of(int log) const { return log / parts / plan.placement.stages(); }
 };
@@ -30,8 +30,8 @@ struct RecordedRun {
 struct RecordedStep {
   std::int64_t step = 0;  // as StepInfo counts
   StepKind kind = StepKind::training;
-  bool failed = false;         // it came to no end: the logs say how far each stage got
-  std::vector<StageLog> logs;  // one per log of the run; empty ones where a stage could not tell
+  bool failed = false;         // the logs show how far each stage got
+  std::vector<StageLog> logs;  // one per log of the run; empty for stages that could not send theirs
 };
 
 }  // namespace pipetrain::schedules

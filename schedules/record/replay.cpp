@@ -8,7 +8,7 @@ namespace {
 
 using Type = StageEvent::Type;
 
-// Fit to make queues of.
+// Checks that queues can be made of the run.
 RecordedRun checked(RecordedRun run) {
   const Placement& placement = run.plan.placement;
   if (std::ssize(run.needs) != placement.stages()) throw ReplayError("the record's slots are of another number of stages");
@@ -115,7 +115,7 @@ void Replay::load(const RecordedStep& step) {
     stage.next = stage.log.events.data();
     stage.end = stage.next + stage.log.events.size();
     stage.silent = bytes.bytes.empty();
-    if (stage.silent) ++norms_;  // may have been done
+    if (stage.silent) ++norms_;  // it may have reached N
     actions_ += std::ssize(stage.log.actions);
     events_ += std::ssize(stage.log.events);
     to_advance_.insert(log);
@@ -147,8 +147,8 @@ std::int64_t Replay::ends() const {
   return last;
 }
 
-// As far as the causes of its messages have been replayed. Flat, because an event takes some tens of nanoseconds, of which
-// calls would be a sixth; what only throws stays out of line, here and in the protocol.
+// Replays the stage's messages as far as their causes have been replayed. Flattened, because calls would be a sixth of
+// an event's tens of nanoseconds; code that only throws stays out of line, here and in the protocol.
 [[gnu::flatten]] void Replay::advance(int log) {
   Stage& stage = of(log);
   try {
@@ -158,7 +158,7 @@ std::int64_t Replay::ends() const {
       if (event.time > until_ || !take(log, event)) return;
       decide(log);
     }
-  } catch (const std::logic_error& impossible) {  // what the protocol says of events that cannot be
+  } catch (const std::logic_error& impossible) {  // the protocol's report of an impossible event
     fail(log, impossible.what());
   }
 }
@@ -188,7 +188,7 @@ bool Replay::take(int log, const StageEvent& event) {
       if (norms_ < run_.logs()) return false;
       protocol.verdict(event.type == Type::verdict_apply);
       break;
-    case Type::abort:     // the end of a failed step: what the stage waits for stays to be seen
+    case Type::abort:     // the end of a failed step: the stage's wait stays visible
     case Type::launched:  // not a message
       break;
   }
@@ -241,7 +241,7 @@ void Replay::complete(int log, const Action& action) {
 // The protocol must launch what was launched, and no more.
 void Replay::decide(int log) {
   Stage& stage = of(log);
-  const bool may_launch = stage.next->type != Type::enqueued;  // of which the protocol does not hear
+  const bool may_launch = stage.next->type != Type::enqueued;  // the protocol gets no event for `enqueued`
   ++stage.next;
   if (!may_launch && !stage.launches_next()) return;
   for (;;) {
@@ -266,7 +266,7 @@ void Replay::launch(int log, const Action& action) {
   if (gives_input_grad(action.kind) && !at.is_first) there(log, at.previous).fill(action.microbatch);
 }
 
-// What the stage actor does once an action's output may leave: sends it, and gives back the inputs that nobody reads any more.
+// Sends an action's output once it may leave, and frees the inputs without a later reader, as the stage actor does.
 void Replay::pass_on(int log, const Action& action) {
   if (!is_compute(action.kind)) return;
   const Chunk& at = chunk(log, action);

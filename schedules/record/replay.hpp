@@ -1,5 +1,5 @@
-// Replays a recorded run: hands every message of its stages, at the time it came, to the very StageProtocol that the stage
-// actors drive, and checks that the same actions come out and that no message came before somebody could send it.
+// Replays a recorded run: gives every message of its stages, at the time at which it arrived, to the StageProtocol that the
+// stage actors drive, and checks that the same actions result and that no message arrived before it could have been sent.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace pipetrain::schedules {
 
-// The record and the protocol disagree. One line: the step, the stage, the event and what should have been.
+// The record and the protocol disagree. what() is one line: the step, the stage, the event and what should have happened.
 class ReplayError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A stage at a moment.
+// The state of a stage at a moment.
 struct StageMoment {
   int replica = 0, stage = 0, part = 0;
   std::vector<Action> running;  // launched and not completed, oldest first
@@ -34,41 +34,42 @@ class Replay {
  public:
   static constexpr std::int64_t to_its_end = std::numeric_limits<std::int64_t>::max();
 
-  // Throws ReplayError where the run's needs do not go with its plan.
+  // Throws ReplayError where the run's needs do not fit its plan.
   explicit Replay(RecordedRun run);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
   const RecordedRun& run() const { return run_; }
 
-  // The next step: first what its logs say, then the replay of all of it, or only of what happened until this time (ns on the
-  // steady clock), after which no other step can follow. Throw ReplayError, load() also LogError for bytes that are no log.
+  // load() reads the next step's logs; play() replays all of it, or what happened until this time (ns on the steady clock),
+  // after which no other step can follow. Both throw ReplayError, load() also LogError for bytes that are no log.
   void load(const RecordedStep& step);
   void play(std::int64_t until = to_its_end);
-  // Of the step that was loaded, on that clock: the first start of an action (where none was measured, the first message), and
-  // the last message or end of an action.
+  // Times of the loaded step on that clock: the first start of an action (where none was measured, the first message),
+  // and the last message or end of an action.
   std::int64_t begins() const;
   std::int64_t ends() const;
 
-  // Of the last step: the actions that each log's stage completed, in the order of completion.
+  // Returns the actions that each log's stage completed in the last step, in the order of completion.
   const std::vector<LoggedAction>& actions(int log) const { return of(log).log.actions; }
-  // Its actions as it launched them: the order that it chose.
+  // Returns its actions in the order in which it launched them.
   std::vector<Action> launched(int log) const;
   std::int64_t actions_replayed() const { return actions_; }
   std::int64_t events_replayed() const { return events_; }
 
-  // At the moment up to which was replayed.
+  // The state at the moment up to which was replayed.
   std::vector<StageMoment> stages() const;
   const std::vector<QueueState>& queues() const { return queues_.all(); }
 
  private:
-  // A chunk's place among the others: what it asks for with every message.
+  // A chunk's neighbours, which every message needs.
   struct Chunk {
     bool is_first = false, is_last = false;
-    QueueState *activations = nullptr, *gradients = nullptr, *targets = nullptr;  // that it consumes; null where it has none
-    QueueState *next = nullptr, *previous = nullptr;                              // that it fills, likewise
-    int next_log = -1, previous_log = -1;                                         // of the stages behind those two
-    int own_next = -1, own_previous = -1;                                         // their chunks, where they are this stage's
+    // From which it consumes; null where it has none.
+    QueueState *activations = nullptr, *gradients = nullptr, *targets = nullptr;
+    QueueState *next = nullptr, *previous = nullptr;  // which it fills; null where it has none
+    int next_log = -1, previous_log = -1;             // of the stages at the other ends of those two
+    int own_next = -1, own_previous = -1;             // their chunks, where they belong to this stage
   };
   struct Stage {
     Stage(StageProtocol p, const RecordedRun& run)
@@ -78,7 +79,7 @@ class Replay {
     StageLogReader reader;
     LogEvents log;
     std::vector<Chunk> chunks;
-    const StageEvent *next = nullptr, *end = nullptr;  // of the log's events
+    const StageEvent *next = nullptr, *end = nullptr;  // in the log's events
     bool silent = false;                               // its log is missing: what it sent is not known
 
     bool launches_next() const { return next != end && next->type == StageEvent::Type::launched; }
@@ -88,7 +89,7 @@ class Replay {
   const Stage& of(int log) const { return stages_[static_cast<std::size_t>(log)]; }
   Chunk& chunk(int log, const Action& action) { return of(log).chunks[static_cast<std::size_t>(action.chunk)]; }
   Chunk make_chunk(int log, int chunk);
-  // The log of the stage with this virtual stage, of the other log's replica and part.
+  // Returns the log of the stage with this virtual stage in the other log's replica and part.
   int sibling(int log, int virtual_stage) const;
   QueueState& there(int log, QueueState* queue) const;
   int& signals(int log, int custom);
@@ -116,11 +117,11 @@ class Replay {
   std::int64_t step_ = 0, until_ = to_its_end;
   bool failed_ = false;
   int norms_ = 0;
-  std::vector<int> signals_;  // on their way: [replica x parts + part][custom action]
+  std::vector<int> signals_;  // sent and not received: [replica x parts + part][custom action]
   std::int64_t actions_ = 0, events_ = 0;
 };
 
-// The event as a person reads it: "the gradient of microbatch 3 arrives", "1F3 is launched".
+// Describes the event for people: "the gradient of microbatch 3 arrives", "1F3 is launched".
 std::string to_string(const StageEvent& event, const ActionForm& form);
 
 }  // namespace pipetrain::schedules

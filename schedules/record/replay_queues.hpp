@@ -1,4 +1,4 @@
-// Where the slots of a replayed run's queues are.
+// Tracks the slots of a replayed run's queues.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace pipetrain::schedules {
 
-// Where a microbatch's slot is: with its producer, on its way, or with the consumer.
+// The holder of a microbatch's slot: the producer, the connection, or the consumer.
 enum class SlotPlace : std::uint8_t { none, filling, sent, held };
 
-// Where the slots of one queue are. One that no microbatch has is free at the producer or on its way back.
+// The state of one queue's slots. A slot without a microbatch is free at the producer or on its way back.
 struct QueueState {
   int replica = 0, part = 0;
-  int virtual_stage = 0;  // that consumes
+  int virtual_stage = 0;  // of the consumer
   InputKind kind = InputKind::activation;
-  bool fed = false;  // by a feeder, whose slots nobody records
+  bool fed = false;  // filled by a feeder, whose slots are not recorded
   int free = 0, returning = 0;
   std::vector<SlotPlace> places;  // by microbatch
 
@@ -61,17 +61,17 @@ inline bool QueueState::credit() {
 
 class ReplayQueues {
  public:
-  // The needs must be those of the run's plan: of each of its stages and chunks.
+  // The needs must be those of the run's plan, for each of its stages and chunks.
   explicit ReplayQueues(const RecordedRun& run);
 
-  // Null where the run has no slots for it. pipeline: replica x parts + part.
+  // Returns null where the run has no slots for it. pipeline: replica x parts + part.
   QueueState* find(int pipeline, int virtual_stage, InputKind kind);
   const std::vector<QueueState>& all() const { return queues_; }
 
  private:
   std::size_t virtual_stages_;
   std::vector<QueueState> queues_;
-  std::vector<int> places_;  // in queues_, by [pipeline][virtual stage][kind]; -1: none
+  std::vector<int> places_;  // indices into queues_, by [pipeline][virtual stage][kind]; -1: none
 };
 
 }  // namespace pipetrain::schedules

@@ -29,7 +29,7 @@ std::vector<double> one_per_stage(const char* what, const std::vector<double>& v
                               " stages");
 }
 
-// With one chunk a stage: each stage starts with its number of forwards, then alternates I and F to the end.
+// The order for one chunk a stage: each stage starts with its number of forwards, then alternates I and F to the end.
 Lists head_start_order(const std::vector<int>& head_starts, int microbatches) {
   Lists order;
   for (const int head_start : head_starts) {
@@ -77,14 +77,14 @@ class Search {
     for (const ScheduleInfo& info : all_schedules()) {
       if (info.uses_costs || info.default_chunks > request_.max_chunks) continue;
       Plan plan = info.build({request_.stages, info.default_chunks, request_.microbatches});
-      if (has_braids(plan)) continue;  // the request's costs tell no communication apart, so it is dualpipe-v
+      if (has_braids(plan)) continue;  // the request's costs have no communication, so it equals dualpipe-v
       plan.ready_rule = ReadyRule::plan_order;
       if (has_edges(request_, plan.placement) && fits(plan)) offer(std::move(plan), costs_on(request_, plan.placement));
     }
   }
 
-  // The forwards at the start decide the order of F and I; W goes where there is room. The search starts from the best regular
-  // order and takes random steps that do not make it slower.
+  // The numbers of initial forwards determine the order of F and I; W fills gaps. The search starts from the best
+  // regular order and takes random steps that do not make it slower.
   void search_one_chunk() {
     const auto placement = Placement::looping(request_.stages, 1);
     const Costs costs = costs_on(request_, placement);
@@ -106,7 +106,7 @@ class Search {
       options = with;
       return true;
     };
-    for (int lead = 4; lead <= 12; ++lead)  // in quarters of the way to the last stage
+    for (int lead = 4; lead <= 12; ++lead)  // in quarters of the distance to the last stage
       for (const double least_gap : least_gaps) {
         std::vector<int> candidate;
         for (int s = 0; s < request_.stages; ++s)
@@ -181,15 +181,15 @@ Plan build_auto(const AutoRequest& request) {
     throw std::invalid_argument("stages, microbatches and chunks must be at least 1");
   Plan plan = Search(request).run();
   if (!plan.stages.empty() || request.slots.empty()) return plan;
-  // The search starts every stage with as many forwards as the slots allow. That deadlocks where a stage has more of them than
-  // the stage before. Without the slots that only postponed weight gradients could use, there always is a plan.
+  // The search starts every stage with as many forwards as the slots allow. That deadlocks where a stage has more slots
+  // than the one before. Without the slots that only postponed weight gradients could use, there always is a plan.
   AutoRequest level = request;
   std::partial_sum(level.slots.begin(), level.slots.end(), level.slots.begin(),
                    [](double least, double slots) { return std::min(least, slots); });
   return Search(level).run();
 }
 
-// Where no costs are known, it takes F = I = W and the memory of 1f1b.
+// Without known costs it assumes F = I = W and the memory of 1f1b.
 Plan build_auto(const ScheduleShape& shape) {
   AutoRequest request;
   request.stages = shape.stages;

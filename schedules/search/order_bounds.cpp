@@ -6,7 +6,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// What the longest `count` of M actions of each of these times take together.
+// Returns the total time of the `count` longest actions, with M actions of each of these times.
 double longest(std::vector<double> times, int microbatches, int count) {
   std::sort(times.rbegin(), times.rend());
   double sum = 0;
@@ -45,9 +45,9 @@ class StageBound {
   }
 
  private:
-  // Before its first I the stage can only run F, and of them as many as it has slots and time for. After its last I it can only
-  // run W, of no more microbatches than it holds; the way of that I to the first virtual stage goes on besides. All other work
-  // lies between the two.
+  // Before its first I the stage can only run F, and of them as many as it has slots and time for. After its last I it
+  // can only run W, of no more microbatches than it holds; meanwhile that I continues to the first virtual stage. All
+  // other work is between the two.
   double work() const {
     const double before = std::min(longest(f_, m_, k_), back_ - head_);
     const double chain = *std::min_element(after_input_.begin(), after_input_.end());
@@ -55,8 +55,8 @@ class StageBound {
     return back_ + work_ - before + std::max(0.0, chain - after);
   }
 
-  // Every microbatch of a chunk takes a slot for its way there and back at least. The j-th slot is first taken after j F, and
-  // last given back before j W: together that is more than the k slots of the time between the head and T hold otherwise.
+  // Every microbatch of a chunk holds a slot at least for its way there and back. The j-th slot is first taken after j F, and
+  // last freed before j W: together that exceeds what the k slots hold otherwise in the time between the head and T.
   double slots() const {
     double taken = 0;
     for (const double round : round_) taken += m_ * round;
@@ -64,8 +64,8 @@ class StageBound {
     return head_ + taken / k_ + least * (k_ - 1) / 2;
   }
 
-  // With one chunk, F of microbatch j + k waits for W of microbatch j: the last microbatch starts after whole rounds, and as
-  // many F before the first of these as are left over; then it goes there and back itself.
+  // With one chunk, F of microbatch j + k waits for W of microbatch j: the last microbatch starts after whole rounds,
+  // and after as many F before the first of these as are left over; then it goes there and back itself.
   double rounds() const {
     const int left_over = (m_ - 1) % k_, whole = (m_ - 1) / k_;
     const double last = first_input_[0] - first_forward_[0] + i_[0] + std::max(w_[0], after_input_[0]);
@@ -74,7 +74,7 @@ class StageBound {
 
   int m_, chunks_, k_;
   std::vector<double> f_, i_, w_, first_forward_, first_input_, after_input_;  // [chunk]
-  std::vector<double> round_;  // [chunk], from the start of F to the end of W of one microbatch at least
+  std::vector<double> round_;  // [chunk], the least time from the start of F to the end of W of one microbatch
   double head_ = 0, back_ = 0, work_ = 0;
 };
 

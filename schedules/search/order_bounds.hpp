@@ -1,18 +1,18 @@
-// What no order of a problem can beat, from its costs and slots alone.
+// Lower bounds on the end of every order of a problem, from its costs and slots alone.
 #pragma once
 
 #include "schedules/search/order_problem.hpp"
 
 namespace pipetrain::schedules {
 
-// A time that the end of every order reaches: the largest of four bounds of each stage s, which order_bounds.cpp proves.
+// Returns a time before which no order ends: the largest of four bounds of each stage s, which order_bounds.cpp proves.
 double lower_bound(const OrderProblem& problem);
 
-// The shortest ways through a problem, which bounds are made of. Of virtual stage v, in a pipeline that does nothing else:
+// The shortest paths through a problem, from which the bounds are made. By virtual stage, in a pipeline that does nothing else:
 struct ShortestWays {
   explicit ShortestWays(const OrderProblem& problem);
-  std::vector<double> first_forward;  // from the step's begin to the first F
-  std::vector<double> first_input;    // from the step's begin to the first I
+  std::vector<double> first_forward;  // from the step's beginning to the first F
+  std::vector<double> first_input;    // from the step's beginning to the first I
   std::vector<double> after_forward;  // from the end of an F to the last end that needs it
   std::vector<double> after_input;    // from the end of an I to the last end that needs it
 };

@@ -67,7 +67,7 @@ bool OrderProblem::keeps_rules(int stage, const Word& word) const {
         break;
     }
   }
-  return held == 0;  // with the word's length: every letter is there
+  return held == 0;  // together with the word's length, this means that every letter occurs
 }
 
 Words OrderProblem::words_of(const Plan& plan) const {

@@ -1,8 +1,8 @@
-// The problem that the solver works on: in which order each stage runs the F, I and W of its chunks, so that the step ends
-// first and no stage ever holds more microbatches than its slots. A job shop with limited memory, as OptPipe (arXiv 2510.05186)
-// writes it down for a mixed-integer program. Microbatches are alike, and within a chunk F, I and W each run in their order
-// (the rule that keeps bits the same). So a stage's order is a word over the letters F, I and W of its chunks: which microbatch
-// a letter means follows from how often it stood there before.
+// The problem that the solver works on: the order in which each stage runs the F, I and W of its chunks, such that the
+// step ends earliest and no stage ever holds more microbatches than its slots. It is a job shop with limited memory, as
+// in OptPipe (arXiv 2510.05186), which states it as a mixed-integer program. Microbatches are alike, and within a chunk
+// F, I and W each run in order (the rule that keeps bits the same). So a stage's order is a word over the letters F, I
+// and W of its chunks: how often a letter occurred before gives its microbatch.
 //
 // Internal to schedules/.
 #pragma once
@@ -28,7 +28,8 @@ using Words = std::vector<Word>;  // [stage]
 
 class OrderProblem {
  public:
-  // caps: most microbatches between F and W on each stage, counted over its chunks. The costs must have passed check_costs().
+  // caps: the most microbatches between F and W on each stage, counted over its chunks. The costs must have passed
+  // check_costs().
   OrderProblem(const Placement& placement, int microbatches, const Costs& costs, std::vector<int> caps);
 
   const Placement& placement() const { return placement_; }
@@ -41,16 +42,16 @@ class OrderProblem {
     return 3 * static_cast<std::size_t>(virtual_stages()) * static_cast<std::size_t>(microbatches_);
   }
 
-  // Of virtual stage v.
+  // v: the virtual stage.
   double time(Letter::Kind kind, int v) const { return times_[kind][static_cast<std::size_t>(v)]; }
   double transfer(int v) const { return transfers_[static_cast<std::size_t>(v)]; }  // between v and v + 1
   double mean_time() const;
 
-  // Whether there is any plan: a microbatch that goes all the way alone must fit.
+  // True when there is any plan: a single microbatch must fit.
   bool solvable() const;
-  // That plan: one microbatch after the other.
+  // Returns the plan that runs one microbatch after the other.
   Words one_by_one() const;
-  // Whether a stage's word has every letter, none before what it needs of its own stage, and never holds more than the cap.
+  // True when a stage's word has every letter, none before what it needs of its own stage, and never holds more than the cap.
   bool keeps_rules(int stage, const Word& word) const;
 
   // B becomes I and W, which never ends later. End-of-step actions and moves are left out.
@@ -65,19 +66,19 @@ class OrderProblem {
   std::vector<double> transfers_;
 };
 
-// When every letter of the stages' words ends, each as early as its stage and its input allow.
+// The times at which the letters of the stages' words end, each as early as its stage and its input allow.
 class OrderTimes {
  public:
   explicit OrderTimes(const OrderProblem& problem);
 
-  // The end of the last; infinity where the words wait for each other in a circle.
+  // Returns the last end; infinity where the words deadlock.
   double evaluate(const Words& words);
 
   struct Place {
     int stage;
     std::size_t index;  // in the stage's word
   };
-  // The letters of one longest path of the words last evaluated, which must have ended; last to first.
+  // Returns the letters of one longest path of the words last evaluated, which must have ended; last to first.
   const std::vector<Place>& critical();
 
  private:
@@ -86,11 +87,11 @@ class OrderTimes {
     double free_at = 0;
     bool queued = false;
     std::vector<int> next;                 // [kind * chunks + chunk], the microbatch
-    std::vector<bool> waited;              // [index]: its input came last
+    std::vector<bool> waited;              // [index]: its input arrived last
     std::vector<std::int32_t> microbatch;  // [index]
   };
   struct End {
-    double time = -1;  // unknown yet
+    double time = -1;  // not known yet
     std::size_t index = 0;
   };
 
@@ -104,7 +105,7 @@ class OrderTimes {
   const OrderProblem& problem_;
   const Words* words_ = nullptr;
   std::vector<Row> rows_;
-  std::vector<End> forwards_, backwards_;  // [virtual stage and microbatch]
+  std::vector<End> forwards_, backwards_;  // by virtual stage and microbatch
   std::vector<int> to_run_;
   std::vector<Place> critical_;
 };

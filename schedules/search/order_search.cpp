@@ -16,7 +16,7 @@ void OrderSearch::restart(Words words) {
 
 void OrderSearch::cool(std::int64_t moves, double heat, double enough, const std::function<bool()>& stop) {
   constexpr std::int64_t between_asks = 64;
-  constexpr double coldest = 0.02;  // of the begin
+  constexpr double coldest = 0.02;  // relative to the beginning
   words_ = best_;
   end_ = times_.evaluate(words_);
   critical_ = times_.critical();
@@ -37,8 +37,8 @@ void OrderSearch::move(Word& word, std::size_t from, std::size_t to) {
   }
 }
 
-// Most moves are short and of a letter on the longest path, since no other ends the step earlier. Some reach far: a forward
-// from the end of a word to its begin lets all those between come one microbatch later.
+// Most moves are short and of a letter on the longest path, since no other ends the step earlier. Some reach far: a
+// forward that moves from the end of a word to its beginning makes all those between come one microbatch later.
 bool OrderSearch::try_move(double temperature) {
   const bool on_path = random(8) != 0;
   const auto place = on_path ? critical_[random(critical_.size())]

@@ -1,5 +1,5 @@
-// Better orders by simulated annealing, as van Laarhoven, Aarts and Lenstra (1992) search job shops: letters of the longest
-// path move within their stage's word, and what gets slower is taken with a probability that falls.
+// Improves orders by simulated annealing, as van Laarhoven, Aarts and Lenstra (1992) search job shops: letters of the
+// longest path move within their stage's word, and slower words are accepted with a decreasing probability.
 //
 // Internal to schedules/.
 #pragma once
@@ -14,7 +14,7 @@ namespace pipetrain::schedules {
 
 class OrderSearch {
  public:
-  // From these words, which end and keep the rules.
+  // start: words that end and keep the rules.
   OrderSearch(const OrderProblem& problem, Words start, std::uint64_t seed);
 
   void restart(Words words);  // which end before the best and keep the rules
@@ -22,8 +22,8 @@ class OrderSearch {
   const Words& best() const { return best_; }
   double best_end() const { return best_end_; }
 
-  // One cooling of this many moves, from the best words. `heat`: of an average action, the delay that is taken with probability
-  // 1/e at its begin. Stops where `stop`, asked now and then, says so, or the best ends by `enough`.
+  // One cooling of this many moves, from the best words. `heat`: a delay of an average action that is accepted with
+  // probability 1/e at the beginning. Ends when `stop`, asked now and then, returns true, or the best ends by `enough`.
   void cool(std::int64_t moves, double heat, double enough, const std::function<bool()>& stop);
 
  private:

@@ -63,7 +63,7 @@ std::vector<OrderTree::Choice> OrderTree::choices() {
   return all;
 }
 
-// What may come next, the earliest end first.
+// Returns the possible next letters, the earliest end first.
 std::vector<OrderTree::Choice> OrderTree::branches() {
   std::vector<Choice> all = choices();
   std::stable_sort(all.begin(), all.end(), [](const Choice& a, const Choice& b) { return a.end < b.end; });
@@ -95,7 +95,7 @@ double OrderTree::bound() {
   return bound;
 }
 
-// Whether a node before this had done the same, each stage being free and each message there no later.
+// True when an earlier node had done the same letters, with each stage free and each message there no later.
 bool OrderTree::is_dominated() {
   constexpr std::size_t most_remembered = 1 << 24;  // times
   constexpr std::size_t most_alike = 64;

@@ -1,10 +1,10 @@
-// The best order of a small problem, with the proof that there is none better: a tree of all orders that could be, of which
-// branches are cut that end no earlier than the best known, or that another one already did at least as well.
+// Finds the best order of a small problem and proves it: a tree of all candidate orders. It cuts branches that end no
+// earlier than the best known order, or that another branch dominates.
 //
-// With one chunk a stage, the orders are the active ones of Giffler and Thompson (1960), which contain a best one here too: a
-// letter that is put before others of its stage where that delays none of them takes no slot from them, since the next F is the
-// only one that could want it. With several chunks another one's F could; then the orders are all in which no letter could
-// start earlier as they stand, built by time of start.
+// With one chunk a stage, the candidates are the active orders of Giffler and Thompson (1960), which contain a best one
+// here too: a letter that is put before others of its stage without delaying them takes no slot from them, since only
+// the next F could want it. With several chunks, F of another chunk could; then the candidates are all orders in which
+// no letter could start earlier as they are, built by time of start.
 //
 // Internal to schedules/.
 #pragma once
@@ -24,11 +24,12 @@ class OrderTree {
   // `end`: of the best words known.
   OrderTree(const OrderProblem& problem, double end);
 
-  // Whether it is through after at most this many nodes: then best_end() is the least that there is. Asks `stop` now and then.
+  // Returns true when the search is complete after at most this many nodes: best_end() is then the minimum. Asks `stop`
+  // now and then.
   bool search(std::int64_t nodes, const std::function<bool()>& stop);
 
   double best_end() const { return best_end_; }
-  const Words& best() const { return best_; }  // empty: none ends earlier than what was known
+  const Words& best() const { return best_; }  // empty: none ends earlier than the known words
 
  private:
   struct Chunk {
@@ -54,7 +55,7 @@ class OrderTree {
     const StageChunk at = problem_.placement().at(v);
     return stages_[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
   }
-  // When the input of the chunk's next F or I is there; infinity while nobody has begun it.
+  // Returns when the input of the chunk's next F or I arrives; infinity while its producer has not begun.
   double input_at(Letter::Kind kind, const Chunk& chunk);
   std::vector<Choice> choices();
   std::vector<Choice> branches();
@@ -71,12 +72,12 @@ class OrderTree {
   Words words_, best_;
   double best_end_;
   double last_start_ = 0;  // only with several chunks
-  std::size_t left_;       // letters
+  std::size_t left_;       // number of letters
   std::int64_t nodes_left_ = 0;
   bool stopped_ = false;
   const std::function<bool()>* stop_ = nullptr;
-  std::unordered_map<std::string, std::vector<std::vector<double>>> seen_;  // by what has been done: times when
-  std::size_t remembered_ = 0;                                              // times in it
+  std::unordered_map<std::string, std::vector<std::vector<double>>> seen_;  // by the letters done: when the stages were free
+  std::size_t remembered_ = 0;                                              // number of times in seen_
 };
 
 }  // namespace pipetrain::schedules

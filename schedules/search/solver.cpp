@@ -18,7 +18,7 @@ namespace pipetrain::schedules {
 namespace {
 
 constexpr double solver_rounding = 1e-9;
-constexpr std::size_t deepest_tree = 4096;  // actions: it is searched by recursion
+constexpr std::size_t deepest_tree = 4096;  // actions: the search recurses once for each
 
 std::vector<Placement> placements(const AutoRequest& request) {
   std::vector<Placement> all = {Placement::looping(request.stages, 1)};
@@ -28,7 +28,7 @@ std::vector<Placement> placements(const AutoRequest& request) {
   return all;
 }
 
-// The orders of one placement.
+// The search for one placement.
 struct Room {
   Room(const Placement& placement, const AutoRequest& request)
       : costs(costs_on(request, placement)), problem(placement, request.microbatches, costs, slots_on(request, placement)) {}
@@ -38,7 +38,7 @@ struct Room {
   double bound = 0;
   std::unique_ptr<OrderSearch> search;
   double offered = std::numeric_limits<double>::infinity();  // end of the words that were judged last
-  bool searched = false;                                     // its tree is through
+  bool searched = false;                                     // its tree is complete
 };
 
 class Solver {
@@ -80,7 +80,7 @@ class Solver {
     for (Room& room : rooms_) room.search = std::make_unique<OrderSearch>(room.problem, start(room), request_.seed);
   }
 
-  // The best words that are known for a placement.
+  // Returns the best words that are known for a placement.
   Words start(const Room& room) const {
     OrderTimes times(room.problem);
     Words best = room.problem.one_by_one();
@@ -100,7 +100,8 @@ class Solver {
     return best;
   }
 
-  // Hotter and colder in turn from the best so far; then the tree, with more nodes each time while it is not through.
+  // Alternates hotter and colder rounds from the best words so far; then the tree, with more nodes each time while it
+  // is not complete.
   void improve(Room& room, std::int64_t round) {
     constexpr std::int64_t moves = 20'000, most_nodes = 2'000'000;
     constexpr double heats[] = {0.5, 0.25, 0.125};

@@ -74,8 +74,8 @@ void Costs::set_edges(const Placement& placement, const std::vector<Link>& edges
 
 namespace {
 
-// What slice s of n has of a microbatch's time: an even share, and of attention, whose queries see the keys up to their own
-// place, one that grows from 1 / n^2 by 2 / n^2 a slice.
+// Returns the share of slice s of n in a microbatch's time: an even share, except for attention, whose queries see the
+// keys up to their own position: its share grows from 1 / n^2 by 2 / n^2 a slice.
 double share_of(int slice, int slices, double attention) {
   return ((1 - attention) + attention * (2 * slice + 1) / slices) / slices;
 }

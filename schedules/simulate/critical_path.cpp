@@ -1,4 +1,4 @@
-// Follows what every action waited for, from the last end back to the first start.
+// Follows the waits from the last end back to the first start.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -9,7 +9,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// Where each producer stands, so that a wait can be followed to it: [virtual stage][microbatch] -> index in its stage.
+// The span of each producer, to which a wait leads: [virtual stage][microbatch] -> index in its stage.
 class Producers {
  public:
   explicit Producers(const Timeline& timeline)
@@ -94,7 +94,7 @@ class CriticalPath {
     return before(at);
   }
 
-  // Of a braid, that whose input came last.
+  // Returns the action of a braid whose input arrived last.
   const Action& waiting_action(SpanRef at) const {
     const Span& one = span(at);
     if (!one.begins_braid) return one.action;
@@ -112,7 +112,7 @@ class CriticalPath {
     return at.index > 0 ? std::optional(SpanRef{at.stage, at.index - 1}) : std::nullopt;
   }
 
-  // T begins when the later of its two stages reaches it, so the path goes on with what that stage did before.
+  // T begins when the later of its two stages reaches it, so the path continues with that stage's previous action.
   std::optional<SpanRef> before_partner(SpanRef at) const {
     for (const StageChunk place : tied_sum_places(timeline_.placement)) {
       if (place.stage == at.stage) continue;
@@ -137,8 +137,7 @@ class CriticalPath {
     return last;
   }
 
-  // Of all stages' actions that ended by `time`, the last one: it freed the slot, or is what a custom
-  // action waited for.
+  // Returns the last action of all stages that ended by `time`: it freed the slot, or a custom action waited for it.
   std::optional<SpanRef> latest_end_before(double time, SpanRef self) const {
     std::optional<SpanRef> found;
     for (int stage = 0; stage < stages(); ++stage) {

@@ -16,7 +16,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr int first_counted = 4, steps_in_all = 13;  // behind the steps in which the pipeline falls into its stride
+constexpr int first_counted = 4, steps_in_all = 13;  // after the steps in which the pipeline has not settled yet
 
 void check(const Plan& plan, const Costs& costs) {
   check_costs(costs, plan.placement);
@@ -30,7 +30,8 @@ void check(const Plan& plan, const Costs& costs) {
     throw std::invalid_argument("what braids hide is not simulated over steps that follow each other");
 }
 
-// In order of time: whether a stage goes on with the coming step or with its O is a matter of when the verdict comes.
+// Runs events in order of time, because the time of the verdict decides whether a stage continues with the coming step
+// or with its O.
 class Following {
  public:
   Following(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs, const StepsToFollow& how);
@@ -41,10 +42,10 @@ class Following {
     Stage(StageProtocol p, ReplicaExchanges e) : protocol(std::move(p)), exchanges(std::move(e)) {}
     StageProtocol protocol;
     ReplicaExchanges exchanges;  // of the running step
-    double free_at = 0;          // when the device has done all that was launched
-    bool at_collective = false;  // stands in a T that not all partners have reached
+    double free_at = 0;          // when the device has finished all launched actions
+    bool at_collective = false;  // is in a T that not all partners have reached
   };
-  // What the feeder fills as slots become free: the tokens of the first virtual stage, the targets of the last.
+  // The inputs that the feeder fills as slots become free: the tokens of the first virtual stage, the targets of the last.
   struct Feed {
     InputKind kind;
     int chunk, stage;
@@ -59,7 +60,7 @@ class Following {
   enum class EventType : std::uint8_t { completion, wake, verdict, begin };  // wake: a stage looks again at what it can do
   struct Event {
     double time;
-    std::uint64_t number;  // events of one instant in the order in which they came about
+    std::uint64_t number;  // orders events of one instant as they were created
     EventType type;
     std::int32_t stage;
     Action action;
@@ -97,11 +98,11 @@ class Following {
   const Costs& costs_;
   const StepsToFollow& how_;
   std::vector<Stage> stages_;
-  std::vector<std::vector<double>> activations_, gradients_;  // [virtual stage][microbatch], when the data is there
+  std::vector<std::vector<double>> activations_, gradients_;  // [virtual stage][microbatch], when the data arrives
   Feed tokens_, targets_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t events_made_ = 0;
-  std::vector<Tied> tied_;  // stages standing in T
+  std::vector<Tied> tied_;  // stages in T
   double now_ = 0;
   int step_ = 0, norms_ = 0, ended_ = 0;
   double busy_ = 0;
@@ -117,7 +118,7 @@ Following::Following(const Plan& plan, const Costs& costs, const std::vector<Sta
   const std::vector<double> never(static_cast<std::size_t>(plan.microbatches));
   activations_.assign(static_cast<std::size_t>(virtual_stages), never);
   gradients_ = activations_;
-  const std::shared_ptr<const Plan> shared(std::shared_ptr<const Plan>(), &plan);  // lives longer than the protocols
+  const std::shared_ptr<const Plan> shared(std::shared_ptr<const Plan>(), &plan);  // outlives the protocols
   for (int s = 0; s < plan.placement.stages(); ++s)
     stages_.emplace_back(StageProtocol(shared, s, Order::planned, how.run_ahead), exchanges(s));
   give_slots(needs);
@@ -138,7 +139,7 @@ void Following::give_slots(const std::vector<StageNeeds>& needs) {
   }
 }
 
-// The feeder is never late, and knows of the coming step where the stages do.
+// The feeder is never late, and knows the coming step where the stages do.
 void Following::feed(Feed& feed) {
   const int known = begins_early() ? std::min(step_ + 1, steps_in_all) : step_;
   for (; feed.free > 0 && feed.fed < std::int64_t{known} * plan_.microbatches; --feed.free, ++feed.fed) {
@@ -182,7 +183,7 @@ void Following::launch(int s, const Action& action) {
   announce(s, action, start, own ? stage(s).exchanges.time_of(action, start, alone) : alone);
 }
 
-// The action's end is known: whoever needs it hears of it at once, with its time, as devices wait for events.
+// The action's end is known: its dependents are told at once, with its time, as devices wait for events.
 void Following::announce(int s, const Action& action, double start, double time) {
   const double end = stage(s).free_at = start + time;
   if (action.kind != ActionKind::preview) busy_ += time;
@@ -201,7 +202,7 @@ void Following::send(InputKind kind, int v, int microbatch, double arrival) {
   add(now_, EventType::wake, to.stage);
 }
 
-// T runs on all its stages together once the last has come to it.
+// T runs on all its stages together once the last one has reached it.
 void Following::join_tied(int s, const Action& action, double start) {
   stage(s).at_collective = true;
   tied_.push_back({s, action, start});
@@ -275,7 +276,7 @@ FollowingSteps Following::run() {
   for (int s = 0; s < plan_.placement.stages(); ++s)
     if (!stage(s).protocol.step_done())
       throw std::logic_error("the simulation stopped: stage " + std::to_string(s) + ": " + stage(s).protocol.waiting_for());
-  // The last step is not followed by another.
+  // The last step has no following step.
   const std::size_t last = ends_.size() - 2;
   FollowingSteps result;
   result.step = (ends_[last] - ends_[first_counted]) / static_cast<double>(last - first_counted);

@@ -1,5 +1,5 @@
-// Runs steps that follow each other under a virtual clock, to see what a step takes once they have come into their stride: with
-// the pause between two steps, and, where steps begin before the verdict on the one before, without most of it.
+// Simulates consecutive steps to find the time of a step in the steady state: with the pause between two steps, most of
+// which goes where steps begin before the previous verdict.
 #pragma once
 
 #include <vector>
@@ -12,21 +12,21 @@ namespace pipetrain::schedules {
 
 struct FollowingSteps {
   double step = 0;    // from the end of a step to the end of the next one
-  double bubble = 0;  // the share of it in which a stage, on the average, runs nothing but previews (V)
+  double bubble = 0;  // the mean share of it in which a stage runs nothing but previews (V)
 };
 
-// Every step is told of the next one. early: by stage, whether it begins before the verdict; the others begin at it. Empty: a
-// step begins when all stages have ended the one before.
+// Every step announces the next one. early: by stage, true where it begins before the verdict; the others begin at it.
+// Empty: a step begins when all stages have ended the previous one.
 struct StepsToFollow {
   std::vector<bool> early;
   int run_ahead = 2;
   SlotLife life{};
 };
 
-// Drives the stages' own protocol in planned order, with the slots of `needs`, which validate() gave for the plan and `life`.
-// Every verdict confirms what was begun early. The plan ends its steps with N and O. The same input gives the same result to
-// the bit. Throws std::invalid_argument for costs that do not fit, and where early steps are not built: for plans with slices,
-// moves of activations, custom actions, or braids that hide communication.
+// Drives the stages' own protocol in planned order, with the slots of `needs`, which validate() returned for the plan
+// and `life`. Every verdict confirms early work. The plan must end its steps with N and O. Deterministic to the bit.
+// Throws std::invalid_argument for costs that do not fit, and for plans for which early steps are not built: with
+// slices, moves of activations, custom actions, or braids that hide communication.
 FollowingSteps simulate_following(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs,
                                   const StepsToFollow& how = {});
 

@@ -15,7 +15,7 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A normal number that depends only on the arguments (Box-Muller).
+// Returns a normal random number that depends only on the arguments (Box-Muller).
 double normal(std::uint64_t seed, int stage, const Action& action) {
   const std::uint64_t what = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(action.microbatch)) << 32) |
                              (static_cast<std::uint64_t>(static_cast<std::uint16_t>(action.chunk)) << 8) |

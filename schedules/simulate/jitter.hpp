@@ -1,4 +1,4 @@
-// Random times that depend on nothing but what they belong to. Internal to schedules/.
+// Random factors of times that depend only on the action they belong to. Internal to schedules/.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace pipetrain::schedules {
 
-// exp(deviation * z), z normal by (seed, stage, action).
+// Returns exp(deviation * z), z normal by (seed, stage, action).
 double jitter_factor(double deviation, std::uint64_t seed, int stage, const Action& action);
 
 }  // namespace pipetrain::schedules

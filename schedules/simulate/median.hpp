@@ -5,7 +5,7 @@
 
 namespace pipetrain::schedules {
 
-// The lower one of two in the middle; 0 of none.
+// Returns the lower of the two middle values for an even count; 0 for no values.
 inline double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + (std::ssize(values) - 1) / 2;

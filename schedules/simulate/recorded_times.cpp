@@ -15,7 +15,7 @@ namespace {
 
 constexpr double unknown_time = -std::numeric_limits<double>::infinity();
 
-// When each virtual stage's compute of each microbatch ended.
+// The times at which each virtual stage's compute of each microbatch ended.
 class Ends {
  public:
   Ends(const Placement& placement, int microbatches)
@@ -30,7 +30,7 @@ class Ends {
   }
   double forward(int v, int microbatch) const { return of(v, microbatch).forward; }
   double input_grad(int v, int microbatch) const { return of(v, microbatch).input_grad; }
-  // When an input that is read until `last_reader` left its slot.
+  // Returns when an input whose last reader is `last_reader` left its slot.
   double freed(int v, int microbatch, ActionKind last_reader) const {
     const OfMicrobatch& at = of(v, microbatch);
     if (last_reader == ActionKind::forward) return at.forward;
@@ -74,7 +74,7 @@ class StepApart {
     result_.times.resize(timeline_.stages.size());
     result_.delays.resize(timeline_.stages.size());
     each([&](int stage, const Span& span, double free) {
-      // Stages that meet in T take it from when the last has come.
+      // The time of T begins when the last of its stages has reached it.
       const double start = span.action.kind == ActionKind::sum_tied ? std::max(span.start, tied_) : span.start;
       result_.times[static_cast<std::size_t>(stage)].push_back(span.end - start);
       result_.delays[static_cast<std::size_t>(stage)].push_back(span.start - needed(stage, span, free));
@@ -88,7 +88,7 @@ class StepApart {
       throw std::invalid_argument("the timeline has other stages than the plan");
     for (std::size_t stage = 0; stage < plan_.stages.size(); ++stage) {
       const auto& row = timeline_.stages[stage];
-      std::vector<Action> list;  // moves run beside it: what their waiting cost is in the delays
+      std::vector<Action> list;  // without moves, which run beside it: waiting for them is in the delays
       std::copy_if(plan_.stages[stage].begin(), plan_.stages[stage].end(), std::back_inserter(list),
                    [](const Action& action) { return !is_move(action.kind); });
       const bool same = std::equal(row.begin(), row.end(), list.begin(), list.end(),
@@ -109,7 +109,7 @@ class StepApart {
     }
   }
 
-  // The end of what made the input that this action may wait for; unknown where it is no other action's.
+  // Returns the end of the action that made the input that this one may wait for; unknown where no other action made it.
   double made(int v, const Action& action) const {
     if (action.kind == ActionKind::forward) return v > 0 ? ends_.forward(v - 1, action.microbatch) : unknown_time;
     const bool waits = gives_input_grad(action.kind) && v + 1 < plan_.placement.virtual_stages();
@@ -124,7 +124,7 @@ class StepApart {
     const auto virtual_stages = static_cast<std::size_t>(plan_.placement.virtual_stages());
     result_.activations.assign(virtual_stages, std::vector<double>(static_cast<std::size_t>(plan_.microbatches)));
     result_.gradients = result_.activations;
-    std::vector<std::vector<double>> waited(virtual_stages);  // by edge: both ways
+    std::vector<std::vector<double>> waited(virtual_stages);  // by edge: both directions
     const auto visit = [&](const auto& work) {
       each([&](int stage, const Span& span, double free) {
         if (!is_compute(span.action.kind)) return;
@@ -143,7 +143,7 @@ class StepApart {
     visit([&](std::size_t edge, double& took, double room, bool waits) { took = waits ? room : std::min(room, usual[edge]); });
   }
 
-  // What simulate() takes for the earliest start.
+  // Returns the earliest start that simulate() would compute.
   double needed(int stage, const Span& span, double free) {
     const Action& action = span.action;
     double time = free;
@@ -159,7 +159,7 @@ class StepApart {
     return sends ? std::max(time, slot_free(consumer, action)) : time;
   }
 
-  // When the slot for this action's output was free: the queue gives slots in turn.
+  // Returns when the slot for this action's output was free: the queue reuses slots in order.
   double slot_free(int consumer, const Action& action) const {
     const StageChunk at = plan_.placement.at(consumer);
     const ChunkNeeds& needs = needs_[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
@@ -169,7 +169,7 @@ class StepApart {
     const int before = turn - (forward ? needs.activation_slots : needs.gradient_slots);
     if (before < 0) return begin_;
     if (plan_.slices == 1) return ends_.freed(consumer, before, last_reader);
-    // Of a microbatch's slices the first to be taken are the last to be free.
+    // The first slices of a microbatch to take a slot are the last to free it.
     std::vector<double> freed;
     for (int piece = 0; piece < plan_.microbatches; ++piece) freed.push_back(ends_.freed(consumer, piece, last_reader));
     std::nth_element(freed.begin(), freed.begin() + before, freed.end());

@@ -1,4 +1,5 @@
-// The times of a step that was run, taken apart into what can be edited (how long actions and messages took) and what follows.
+// Separates the times of a step that was run into those that can be edited (durations of actions and messages) and
+// those that follow.
 #pragma once
 
 #include <vector>
@@ -9,25 +10,25 @@
 
 namespace pipetrain::schedules {
 
-// simulate() of the same plan with these times gives the step that they are of, but for rounding and the ends of sums over
-// several stages. Each is of one replica.
+// simulate() of the same plan with these times reproduces the step, except for rounding and the ends of sums over
+// several stages. All times are of one replica.
 struct RecordedTimes {
-  std::vector<std::vector<double>> times;   // [stage][place in the stage's list] of the action itself
-  std::vector<std::vector<double>> delays;  // likewise: from when all was there that it needs to its start
-  // [virtual stage that receives][microbatch]: from the end of the action that made it until it was there. Where an action
-  // waited for it, this is known; elsewhere it is the median of those of this queue, or what the record leaves room for.
+  std::vector<std::vector<double>> times;   // [stage][position in the stage's list]: duration of the action
+  std::vector<std::vector<double>> delays;  // [stage][position]: from when all inputs were there to its start
+  // [receiving virtual stage][microbatch]: from the end of the action that made it to its arrival. Known where an
+  // action waited for it; elsewhere the median of this queue's known ones, or less where the record requires it.
   std::vector<std::vector<double>> activations, gradients;
 
-  // A stage's actions take `factor` times as long.
+  // Makes a stage's actions take `factor` times as long.
   void scale_stage(int stage, double factor);
-  // Messages between stages a and b do, both ways.
+  // Makes messages between stages a and b take `factor` times as long, in both directions.
   void scale_link(const Placement& placement, int a, int b, double factor);
-  // What each edge's messages take (the median), as summarize() takes it: [virtual stage before it].
+  // Returns the median duration of each edge's messages, as summarize() takes it: [virtual stage before the edge].
   std::vector<double> transfers() const;
 };
 
-// The plan's lists are in the order in which the stages launched them; the timeline has a row for each stage with just these
-// actions. Throws std::invalid_argument where it has not.
+// The plan's lists must be in the order in which the stages launched them, and the timeline must have a row for each
+// stage with just these actions (else std::invalid_argument).
 RecordedTimes recorded_times(const Plan& plan, const std::vector<StageNeeds>& needs, const SlotLife& life,
                              const Timeline& timeline);
 

@@ -1,4 +1,4 @@
-// What a stage exchanges with its data-parallel replicas beside compute, and what of it a step waits for.
+// Models a stage's exchanges with its data-parallel replicas, and the part of them that a step waits for.
 #pragma once
 
 #include <vector>
@@ -8,16 +8,17 @@
 
 namespace pipetrain::schedules {
 
-// As a run does it (docs/memory.md): the sums of a chunk's gradients travel from the start of its last backward on, chunk after
-// chunk, and its R takes what is left of them. New weights leave their owners as O steps them, chunk after chunk, in the step
-// before, which is like this one: the chunk's first F takes at least until they are there.
+// As in a run (docs/memory.md): the sums of a chunk's gradients travel from the start of its last backward on, chunk
+// after chunk, and its R takes the rest. New weights leave their owners as O steps them, chunk after chunk, in the
+// previous step, which is like this one: the chunk's first F cannot end before they have arrived.
 class ReplicaExchanges {
  public:
-  // costs: of one stage's chunks. optimizer: the time of its O. sums_beside: whether replicas come to their last backwards in
-  // the same order; else R begins the sums.
+  // costs: of one stage's chunks. optimizer: the time of its O. sums_beside: true where replicas run their last
+  // backwards in the same order; otherwise R begins the sums.
   ReplicaExchanges(const std::vector<ChunkCost>& costs, double optimizer, bool sums_beside);
 
-  // What an action takes that begins at `start` and computes for `time`. Call it once for each, in the order they run.
+  // Returns the time of an action that begins at `start` and computes for `time`. Call it once for each, in the order
+  // in which they run.
   double time_of(const Action& action, double start, double time);
 
  private:

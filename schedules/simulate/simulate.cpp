@@ -18,9 +18,9 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// In planned order the lists decide what runs next, and times only follow. So the simulator may run stages in any order, each
-// as far as its inputs reach, and delivers a completion at once with its time. In ready order stages choose by what has
-// happened, so the simulator takes events in order of time.
+// In planned order the lists decide what runs next, and times only follow. So the simulator may run stages in any
+// order, each as far as its inputs reach, and delivers a completion at once with its time. In ready order stages choose
+// by what has happened, so the simulator takes events in order of time.
 class Simulation {
  public:
   Simulation(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs, const SimulationOptions& options);
@@ -31,15 +31,15 @@ class Simulation {
     Stage(StageProtocol p, ReplicaExchanges e) : protocol(std::move(p)), exchanges(std::move(e)) {}
     StageProtocol protocol;
     ReplicaExchanges exchanges;
-    double free_at = 0;             // when the device has done all that was launched
+    double free_at = 0;             // when the device has finished all launched actions
     std::size_t completed = 0;      // spans whose completion was delivered
-    bool at_collective = false;     // stands in a T that not all partners have reached
-    std::optional<Action> braided;  // the first of a braid, whose second comes next
-    SimulatedMoves moves;           // none where times are recorded
+    bool at_collective = false;     // is in a T that not all partners have reached
+    std::optional<Action> braided;  // the first action of a braid, whose second comes next
+    SimulatedMoves moves;           // empty where times are recorded
   };
-  // What virtual stage v receives.
+  // The inputs of a virtual stage.
   struct Receiver {
-    std::vector<double> activation, gradient;  // [microbatch], when the data is there
+    std::vector<double> activation, gradient;  // [microbatch], when the data arrives
     FreeSlots activation_slots, gradient_slots;
   };
   enum class EventType : std::uint8_t { completion, activation, gradient };
@@ -86,9 +86,9 @@ class Simulation {
   std::vector<Receiver> receivers_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // in ready order only
   StageSet to_pump_;
-  bool moves_ = false;     // activations, somewhere in the plan
-  std::vector<int> tied_;  // stages standing in T
-  int tied_holders_ = 0;   // stages that meet in T
+  bool moves_ = false;     // the plan moves activations
+  std::vector<int> tied_;  // stages in T
+  int tied_holders_ = 0;   // number of stages that meet in T
   double now_ = 0;         // for ready stages only
   int norms_ = 0;
   double verdict_at_ = 0;
@@ -127,7 +127,7 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
   timeline_.stages.resize(plan.stages.size());
   stages_.reserve(plan.stages.size());
   tied_holders_ = static_cast<int>(tied_sum_places(plan.placement).size());
-  const std::shared_ptr<const Plan> shared(std::shared_ptr<const Plan>(), &plan);  // lives longer than the protocols
+  const std::shared_ptr<const Plan> shared(std::shared_ptr<const Plan>(), &plan);  // outlives the protocols
   for (int s = 0; s < plan.placement.stages(); ++s) {
     const auto& list = plan.stages[static_cast<std::size_t>(s)];
     stages_.emplace_back(StageProtocol(shared, s, options.order, options.run_ahead), exchanges(s));
@@ -160,7 +160,7 @@ void Simulation::give_slots(const std::vector<StageNeeds>& needs) {
   }
 }
 
-// Once for the step: a credit for every message of virtual stage v, and all that the feeder has for it.
+// Gives virtual stage v, once for the step, a credit for every message and all inputs from the feeder.
 void Simulation::give_room(int v) {
   const StageChunk at = plan_.placement.at(v);
   for (int i = 0; i < plan_.microbatches; ++i) {
@@ -205,21 +205,21 @@ void Simulation::pump_all() {
   }
 }
 
-// In the ready order replicas come to their last backwards in the same order where a stage has one chunk.
+// In ready order, replicas run their last backwards in the same order only where a stage has one chunk.
 ReplicaExchanges Simulation::exchanges(int s) const {
   const auto stage = static_cast<std::size_t>(s);
   return ReplicaExchanges(costs_.chunks[stage], costs_.optimizer.empty() ? 0 : costs_.optimizer[stage],
                           is_planned() || plan_.placement.chunks() == 1);
 }
 
-// Of the stage's last launched action.
+// Returns the time of the stage's last launched action.
 double Simulation::cost(int s, const Action& action) const {
   if (options_.recorded) return options_.recorded->times[static_cast<std::size_t>(s)][spans_of(s).size() - 1];
   const double time = costs_.of(s, action);
   return options_.jitter == 0 ? time : time * jitter_factor(options_.jitter, options_.seed, s, action);
 }
 
-// Of a message to virtual stage v.
+// Returns the time of a message to virtual stage v.
 double Simulation::transfer(InputKind kind, int v, int microbatch) const {
   const bool is_activation = kind == InputKind::activation;
   if (!options_.recorded) return costs_.transfer(is_activation ? v - 1 : v);
@@ -227,7 +227,7 @@ double Simulation::transfer(InputKind kind, int v, int microbatch) const {
   return queues[static_cast<std::size_t>(v)][static_cast<std::size_t>(microbatch)];
 }
 
-// Beside the stage's compute: out once F is done, in once it is launched.
+// Runs beside the stage's compute: P begins once F is done, G when it is launched.
 void Simulation::launch_move(int s, const Action& action) {
   Stage& at = stage(s);
   if (at.moves.active()) {
@@ -240,7 +240,7 @@ void Simulation::launch_move(int s, const Action& action) {
   at.protocol.completed(action);
 }
 
-// Without communication to hide its actions follow each other.
+// A braid without communication to hide runs its actions one after the other.
 BraidPart Simulation::braid_part(int s, const Action& action) const {
   const ChunkCost& chunk = costs_.chunks[static_cast<std::size_t>(s)][static_cast<std::size_t>(action.chunk)];
   const bool communicates = action.kind == ActionKind::forward || gives_input_grad(action.kind);
@@ -277,7 +277,7 @@ void Simulation::launch(int s, const Action& action) {
   wait_for_inputs(s, action, span);
   if (options_.recorded) span.start += options_.recorded->delays[static_cast<std::size_t>(s)][spans(s).size()];
   spans(s).push_back(span);
-  __builtin_prefetch(&spans(s).back() + 2, 1);  // with many stages each comes round long after its lines left the cache
+  __builtin_prefetch(&spans(s).back() + 2, 1);  // with many stages, each is visited again long after its lines left the cache
   if (action.kind == ActionKind::sum_tied && tied_holders_ > 1) {
     join_tied(s);
   } else {
@@ -286,7 +286,7 @@ void Simulation::launch(int s, const Action& action) {
   }
 }
 
-// Moves the span's start to where all is there that the action needs.
+// Moves the span's start to the time at which all inputs of the action have arrived.
 void Simulation::wait_for_inputs(int s, const Action& action, Span& span) {
   const int v = virtual_stage(s, action);
   const bool is_last = v + 1 == plan_.placement.virtual_stages();
@@ -309,7 +309,7 @@ void Simulation::wait_for_inputs(int s, const Action& action, Span& span) {
   wait(now_, WaitedFor::slot);
 }
 
-// The end of the last launched action is known now: delivers it to every stage that may know of it already.
+// The end of the last launched action is known now: delivers it to every stage that may know it already.
 void Simulation::announce(int s, const Action& action, double end) {
   Stage& at = stage(s);
   spans(s).back().end = at.free_at = end;
@@ -335,7 +335,7 @@ void Simulation::send(InputKind kind, int v, int microbatch, double arrival) {
   }
 }
 
-// T runs on all its stages together once the last has come to it.
+// T runs on all its stages together once the last one has reached it.
 void Simulation::join_tied(int s) {
   stage(s).at_collective = true;
   tied_.push_back(s);

@@ -1,4 +1,4 @@
-// A stage's moves of activations out of its device's memory and back, in simulated time.
+// Models a stage's moves of activations out of its device's memory and back in virtual time.
 #pragma once
 
 #include <vector>
@@ -10,21 +10,22 @@
 
 namespace pipetrain::schedules {
 
-// Moves out follow one another, and so do moves in; the two directions run beside each other and beside compute. Each chunk has
-// places in the device's memory, as a run has them (actors/training/rank/activation_pool.hpp): F or G takes one, P or the
-// weight gradient gives it back. Without needs a stage moves nothing: no place is waited for.
+// Moves of one direction run one after the other; the two directions run beside each other and beside compute. Each
+// chunk has places in the device's memory, as in a run (actors/training/rank/activation_pool.hpp): F or G takes one, P
+// or the weight gradient frees it. Without needs a stage moves nothing, and nothing waits for a place.
 class SimulatedMoves {
  public:
   SimulatedMoves() = default;
   SimulatedMoves(const StageNeeds& needs, int microbatches);
 
   bool active() const { return !chunks_.empty(); }
-  // When the place that is taken is free; 0 without moves.
+  // Returns when the place that is taken is free; 0 without moves.
   double take_place(int chunk);
   void give_place_back(int chunk, double time);
-  // When what the action needs is on the device again; 0 where it never left.
+  // Returns when the action's activations are on the device again; 0 where they never left.
   double back_at(const Action& action) const;
-  // A move out (P) or in (G) that may begin at `from` and takes `duration`. In: once it is out, too, and has a place.
+  // Runs a move out (P) or in (G) of this duration that may begin at `from`. A move in also waits for its move out and
+  // for a place.
   Span launch(const Action& action, double from, double duration);
 
  private:

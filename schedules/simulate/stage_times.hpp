@@ -1,4 +1,4 @@
-// The times of whole stages, as people give them, and the costs of a plan's actions that follow.
+// The times of whole stages, as users give them, and the costs of a plan's actions that follow from them.
 #pragma once
 
 #include <map>
@@ -10,28 +10,28 @@
 namespace pipetrain::schedules {
 
 struct StageTimes {
-  // Of a whole stage and one microbatch, shared by its chunks; one per stage.
+  // Times of a whole stage and one microbatch, shared by its chunks; one per stage.
   std::vector<double> forward, input_grad, weight_grad;
   std::vector<Link> edges;  // as Costs::set_edges() takes them
   // End of step, of a whole stage; one per stage. Empty where not given.
   std::vector<double> reduce_grads, sum_replicated, sum_tied, norm, optimizer;
-  // Beside compute, of a whole stage; one per stage, or empty: 0. The sums add to reduce_grads what is left of them.
+  // Overlapped with compute, of a whole stage; one per stage, or empty: 0. The sums add their remaining time to reduce_grads.
   std::vector<double> overlapped_reduce, publish_weights;
   double verdict = 0;
   std::vector<double> moves;             // of P and of G of a whole stage, shared by its chunks; one per stage, or empty: 0
-  std::map<std::string, double> custom;  // of the custom actions of this name; 0 for others
-  // Of forward and of input_grad, what is tensor-parallel communication, in so many collectives of a whole stage: see
+  std::map<std::string, double> custom;  // by name of the custom actions; 0 for others
+  // The tensor-parallel communication in forward and in input_grad, in a number of collectives of a whole stage: see
   // ChunkCost. One per stage, or empty: 0.
   std::vector<double> tp_communication;
   int tp_collectives = 1;
-  double attention = 0;  // the share of F and I that is attention, for plans with slices
+  double attention = 0;  // the share of attention in F and I, for plans with slices
 
   EndOfStep end_of_step() const {
     return {!reduce_grads.empty() || !overlapped_reduce.empty(), !sum_replicated.empty(), !sum_tied.empty()};
   }
   // Throws std::invalid_argument where an edge in use has no link.
   Costs costs(const Placement& placement) const;
-  // With custom actions too. Also throws where the plan has none of a name.
+  // Includes custom actions. Also throws where the plan has none of a given name.
   Costs costs(const Plan& plan) const;
 };
 

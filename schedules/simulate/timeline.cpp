@@ -40,7 +40,7 @@ struct Change {
   bool operator<(const Change& other) const { return time != other.time ? time < other.time : by < other.by; }
 };
 
-// Changes of one row come in order of time; moves run beside it.
+// Changes of one row come in order of time, except moves, which run beside it.
 double most_at_once(std::vector<Change> changes, bool moves) {
   if (moves) std::sort(changes.begin(), changes.end());
   double now = 0, most = 0;
@@ -48,7 +48,7 @@ double most_at_once(std::vector<Change> changes, bool moves) {
   return most;
 }
 
-// What is kept of microbatches on the device, each of this size: from F, or the start of G, to B or W, or the end of P.
+// Adds the microbatches kept on the device, each of this size: from F, or the start of G, to B or W, or the end of P.
 template <class Size>
 void add_held(std::vector<Change>& changes, const std::vector<Span>& spans, const Size& size) {
   for (const Span& span : spans) {

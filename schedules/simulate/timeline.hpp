@@ -1,4 +1,4 @@
-// What happened when: the one structure that simulations and real runs both fill, and that every drawing and report reads.
+// The times of all actions: the one structure that simulations and real runs fill, and that every drawing and report reads.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace pipetrain::schedules {
 
-// What an action's start waited for last.
+// The event that an action's start waited for last.
 enum class WaitedFor : std::uint8_t {
   nothing,     // its stage was busy until then, or the step began
-  activation,  // of its microbatch from the virtual stage before (for the first: tokens)
-  gradient,    // of its microbatch from the virtual stage after
+  activation,  // of its microbatch from the previous virtual stage (for the first: tokens)
+  gradient,    // of its microbatch from the next virtual stage
   slot,        // a free slot in the queue that takes its output
-  partner,     // another stage that takes part: T, O by the verdict, and what a custom action is after
-  memory,      // of its stage: what G brings back, or a place that P frees
+  partner,     // another stage that takes part: T, O by the verdict, and the predecessors of a custom action
+  memory,      // memory of its stage: activations that G brings back, or memory that P frees
 };
 
 struct Span {
@@ -24,8 +24,8 @@ struct Span {
   WaitedFor waited_for = WaitedFor::nothing;
   double start = 0;
   double end = 0;
-  // Its parts and those of the next span's action alternated, from this one's start on: that one's span is what was left after
-  // the end of this action.
+  // This action alternated with the next span's action from this start on. The next span begins at the end of this
+  // action and covers what was left of the other.
   bool begins_braid = false;
 };
 
@@ -33,9 +33,9 @@ struct Timeline {
   std::string title;  // "1f1b, 4 stages, 8 microbatches"
   Placement placement = Placement::looping(1, 1);
   std::string unit = "units";  // of its times: "s" where they are seconds
-  int microbatches = 0;        // with slices, their pieces: see Plan
+  int microbatches = 0;        // with slices, the number of slices: see Plan
   int slices = 1;
-  std::vector<std::vector<Span>> stages;  // per stage, in order of time, but for moves
+  std::vector<std::vector<Span>> stages;  // per stage, in order of time, without moves
   std::vector<std::vector<Span>> moves;   // of the same rows, beside these; empty where the plan has none
   std::vector<std::string> names;         // of these rows, where they are not stages 0, 1, ...; else empty
   std::vector<std::string> custom;        // the names of the plan's custom actions, by number
@@ -43,16 +43,16 @@ struct Timeline {
   ActionForm form() const { return {placement.chunks(), slices}; }
 };
 
-// Time words of the project. A stage's span is its own first start to last end.
+// A stage's span lasts from its own first start to its last end.
 struct StageSummary {
   double busy = 0;
   double span = 0;
   double idle = 0;                // makespan - busy; the sum of the parts below
   double idle_warm_up = 0;        // before the stage's first B or I
   double idle_steady = 0;         // between that and the end of its last F
-  double idle_cool_down = 0;      // after that, also when the stage is done and others are not
-  double idle_communication = 0;  // a message was on its way: counted here and not above
-  double peak_activations = 0;    // most microbatches between F and B or W on the device; each chunk counts 1 / chunks
+  double idle_cool_down = 0;      // after that, also when the stage has finished and others have not
+  double idle_communication = 0;  // a message was on its way: counted only here
+  double peak_activations = 0;    // the most microbatches between F and B or W on the device; each chunk counts 1 / chunks
 };
 
 struct Summary {
@@ -69,11 +69,11 @@ struct SpanRef {
   int stage = 0;
   std::size_t index = 0;
 };
-// The chain of actions that decided the makespan, first to last.
+// The chain of actions that determined the makespan, first to last.
 std::vector<SpanRef> critical_path(const Timeline& timeline);
 
-// Most bytes held at once on a stage's device by the costs of its chunks: held_bytes from F to B or W, but for the time between
-// P and G, and pending_bytes from I to W on top.
+// Returns the most bytes held at once on a stage's device by the costs of its chunks: held_bytes from F to B or W,
+// except between P and G, and pending_bytes from I to W in addition.
 double peak_bytes(const Timeline& timeline, int stage, const std::vector<ChunkCost>& chunks);
 
 }  // namespace pipetrain::schedules

@@ -14,7 +14,6 @@
 #include "actors/ranks/run_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
-#include "comm/shared_gpus.hpp"
 #include "core/mesh.hpp"
 #include "wait_until.hpp"
 
@@ -56,19 +55,18 @@ TrainJob joined_job(int process, int processes, std::uint16_t port, const TinyRu
   job.processes = std::make_shared<RunProcesses>();
   job.processes->control = join_processes(rendezvous);
   if (const char* fault = std::getenv("TEST_FAULT")) job.fault = parse_fault(fault);
-  if (std::getenv("TEST_ON_GPU") != nullptr) share_gpu(job, std::getenv("TEST_ON_GPU"));
+  if (std::getenv("TEST_ON_GPU") != nullptr) use_own_gpu(job, std::getenv("TEST_ON_GPU"));
   return job;
 }
 
 }  // namespace
 
-void share_gpu(TrainJob& job, const std::string& transport) {
-  let_processes_share_gpus();
+void use_own_gpu(TrainJob& job, const std::string& transport) {
   job.devices.kind = DeviceKind::cuda;
   job.processes->transport = transport == "ipc" ? TransportKind::ipc : TransportKind::nccl;
   const int ranks = static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.cp * job.layout.tp;
   for (const RankPlace& place : deal_ranks(ranks, job.processes->control->processes())) {
-    if (place.process == job.processes->control->process()) job.devices.gpus.push_back(0);
+    if (place.process == job.processes->control->process()) job.devices.gpus.push_back(place.process);
   }
 }
 
@@ -96,7 +94,6 @@ Followers::Followers(int processes, const TinyRun& tiny, const std::vector<std::
     std::vector<std::string> own = variables;
     own.push_back(fmt::format("TEST_PROCESS={}", process));
     own.push_back(fmt::format("TEST_PROCESSES={}", processes));
-    own.push_back(fmt::format("NCCL_HOSTID=process {}", process));
     own.push_back(fmt::format("TEST_PORT={}", port_));
     own.push_back("TEST_RUN=" + to_words(tiny));
     own.push_back("TEST_LOG=" + logs_.back());

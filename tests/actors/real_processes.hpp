@@ -11,15 +11,14 @@
 
 namespace pipetrain::test {
 
-// The job's ranks of this process, whose control plane it has joined, all on the first GPU, which the processes share; they
-// reach each other by "ipc" or "nccl". To NCCL, which takes no GPU twice on a host, each process must be one of its own:
-// NCCL_HOSTID.
-void share_gpu(TrainJob& job, const std::string& transport);
+// Puts all ranks of this process, whose control plane the job has joined, on the GPU that has the process's number. Processes
+// reach each other by the transport "ipc" or "nccl".
+void use_own_gpu(TrainJob& job, const std::string& transport);
 
 class Followers {
  public:
   // Processes 1 to `processes` - 1 of the run, each with those variables of the environment ("NAME=value") beside its own.
-  // TEST_FAULT is a fault; TEST_ON_GPU a transport, for share_gpu().
+  // TEST_FAULT is a fault; TEST_ON_GPU a transport, for use_own_gpu().
   Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables = {});
   // Kills those that are left.
   ~Followers();

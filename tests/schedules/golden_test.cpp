@@ -45,7 +45,7 @@ TEST_CASE("the plans are those in golden/") {
   }
 }
 
-TEST_CASE("the picture in README.md is what the tool draws") {
+TEST_CASE("the picture in docs/schedules.md is what the tool draws") {
   std::ifstream file(pipetrain::test_data() + "/../docs/zb-h1.svg");
   std::stringstream picture, drawn;
   picture << file.rdbuf();

@@ -283,7 +283,7 @@ TEST_CASE(
 }
 
 TEST_CASE("tune counts bf16 on GPUs as runs on them did") {
-  // bench/results/gpu-2026-11-21.md: what the runs themselves estimated, within 1 % of what they took, less the workspace of
+  // bench/results/gpu.md: what the runs themselves estimated, within 1 % of what they took, less the workspace of
   // gradients that have had the place of kept values since: an MLP's gate and up, and the residual stream's.
   const double in_place_1b = 512 + 64, in_place_8b = 224 + 32;
   const auto mebibytes = [](const std::string& model, std::int64_t layers, std::int64_t global_batch, std::int64_t microbatch) {

@@ -140,7 +140,7 @@ void put(WireWriter& out, const NormDone& message) {
 void get(const Source& from, NormDone& message) {
   message.stage = from.its_stage();
   message.result.resize(from.in.count(sizeof(double)));
-  for (double& value : message.result) value = from.in.number<double>();  // a NaN is the trainer's to find
+  for (double& value : message.result) value = from.in.number<double>();  // the trainer handles a NaN
 }
 
 void put(WireWriter& out, const Signal& message) {
@@ -221,7 +221,7 @@ void get(const Source& from, WaitingLines& message) {
   for (std::string& line : message.lines) line = from.in.text();
 }
 
-// --- which message it is: its place in the variant ---
+// --- the message's type: its index in the variant ---
 
 template <std::size_t place = 0>
 Body get_body(std::size_t wanted, const Source& from) {

@@ -1,5 +1,5 @@
-// The engine's messages as bytes (core/wire.hpp), and back. Whatever the bytes are, decode() gives a message whose every number
-// is one that the run has, or throws.
+// Encodes the engine's messages as bytes (core/wire.hpp) and decodes them. For arbitrary bytes, decode() returns a
+// message all of whose numbers exist in the run, or throws.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace pipetrain {
 
-// What numbers may be.
+// The ranges of the numbers in messages.
 struct CodecLimits {
-  MeshShape parts;  // of the mesh of stages: dp replicas, pp stages, tp parts of each
+  MeshShape parts;  // the mesh of stages
   int chunks = 1, microbatches = 1;
-  int customs = 0;  // custom actions of the plan
+  int customs = 0;  // number of custom actions in the plan
 };
 
 Bytes encode(const RemoteMessage& message);
 // Throws Error(peer_lost) for bytes that are no such message.
 RemoteMessage decode(std::span<const std::byte> bytes, const CodecLimits& limits);
 
-// Values of a state that one message carries at most.
+// The most values of a state that one message carries.
 inline constexpr std::size_t most_values_a_piece = std::size_t{1} << 20;
 
 }  // namespace pipetrain

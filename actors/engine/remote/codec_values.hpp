@@ -1,4 +1,4 @@
-// The values that the engine's messages are made of, as bytes and back; codec.cpp has the messages.
+// Encodes and decodes the values that the engine's messages consist of; codec.cpp has the messages.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace pipetrain::codec {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// The message being read, and what is known of it: its stage stands in front.
+// The message that is being read, and the stage from its header.
 struct Source {
   WireReader& in;
   const CodecLimits& limits;
@@ -24,7 +24,7 @@ struct Source {
     if (value < least || value >= end) WireReader::refuse("a number outside the run");
     return value;
   }
-  // One that counts something.
+  // A number that counts something: not negative.
   std::int64_t count() const {
     const auto value = in.number<std::int64_t>();
     if (value < 0) WireReader::refuse("a negative count");
@@ -87,7 +87,7 @@ inline void get(const Source& from, schedules::Action& action) {
   }
 }
 
-// As nanoseconds; the sums and differences of those that are let in cannot overflow.
+// Encoded as nanoseconds. Sums and differences of the values that are accepted cannot overflow.
 inline void put(WireWriter& out, TimePoint time) {
   out.number(static_cast<std::int64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count()));
 }

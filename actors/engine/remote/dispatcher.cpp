@@ -17,7 +17,7 @@ class Dispatcher {
   explicit Dispatcher(DispatchTargets targets) : targets_(std::move(targets)) {}
 
  protected:
-  // The actor of a stage that runs in that process.
+  // Returns the actor of a stage that runs in that process.
   const caf::actor& stage_in(int process, const std::optional<StageId>& stage) const {
     if (!stage) WireReader::refuse("nothing of the stage that it is for");
     const int rank = targets_.parts.rank(coordinate(*stage));
@@ -89,7 +89,7 @@ class FollowerDispatcher : public Dispatcher {
     }
   }
 
-  // Process 0 hears of it in case it does not know, and answers with the end of all.
+  // Tells process 0, which may not know yet and answers by ending the run.
   void lost(int gone, const Failure& failure) const {
     if (gone == 0) return abort(failure);
     send(0, {{}, Failed{failure}});

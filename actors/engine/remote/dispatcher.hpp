@@ -1,4 +1,4 @@
-// From the messages of other processes' engines to the actors of this one.
+// Passes messages from the engines of other processes to the actors of this one.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,18 @@
 
 namespace pipetrain {
 
-// Who is told what; made once all of them are there.
+// The receivers of messages; made once all of them exist.
 struct DispatchTargets {
   std::shared_ptr<EngineChannel> channel;
-  Mesh parts{MeshShape{}};  // of the run: where each stage runs
+  Mesh parts{MeshShape{}};  // of the run, with the process of each stage
   CodecLimits limits;
-  std::vector<caf::actor> stages;  // by rank of `parts`; in process 0 remote ones for those of others, elsewhere null for them
+  // By rank of `parts`; for stages of other processes a remote stand-in in process 0, null elsewhere.
+  std::vector<caf::actor> stages;
   std::vector<caf::actor> feeders;
-  caf::actor supervisor;  // or what stands for it
+  caf::actor supervisor;  // a RemoteSupervisorActor outside process 0
 };
 
-// A message that is none, or that its sender has no business to send, ends the run with the sender's name.
+// A malformed message, or one that its sender must not send, ends the run with the sender's name.
 EngineChannel::Receiver dispatch_in_process_0(DispatchTargets targets);
 EngineChannel::Receiver dispatch_elsewhere(DispatchTargets targets);
 

@@ -45,7 +45,8 @@ void EngineChannel::received(int from, std::span<const std::byte> bytes) {
     const std::lock_guard lock(mutex_);
     if (receiver_) return receiver_->message(from, bytes);
   }
-  // Nothing else is said before all have built their parts, and nothing that matters once this one's pipeline is gone.
+  // Before all processes have built their parts nothing else arrives, and nothing that matters after this one's
+  // pipeline is gone.
   try {
     RemoteMessage message = decode(bytes, {});
     if (auto* build = std::get_if<ProcessFailed>(&message.body)) failed(from, std::move(build->cause));
@@ -81,7 +82,7 @@ std::vector<Bytes> EngineChannel::exchange(const std::string& key, Bytes mine) {
     auto all = control_->exchange(key, std::move(mine));
     check();
     return all;
-  } catch (...) {  // that one is gone is told apart from why
+  } catch (...) {  // check() throws the cause, which arrives apart from the loss
     check();
     throw;
   }
@@ -93,8 +94,8 @@ std::exception_ptr EngineChannel::fail(std::exception_ptr cause) {
   } catch (...) {
     cause = std::current_exception();
   }
-  // Also what was heard from others, or of one that was lost: nobody else may have noticed, and nobody hears of this process,
-  // which leaves on purpose, that it is gone. What they have heard before stays their cause.
+  // Also sends failures and losses that came from others: nobody else may have noticed them, and nobody learns that
+  // this process, which leaves on purpose, is gone. A process that already has a cause keeps it.
   Failure failure = failure_of(cause);
   failure.where = to_string(control_->info(process()));
   for (int other = 0; other < processes(); ++other) {
@@ -127,7 +128,7 @@ void EngineChannel::end_run() noexcept {
   expect_end();
   try {
     control_->exchange("the run ends", {});
-  } catch (...) {  // a process that has failed, or is gone, needs no waiting for
+  } catch (...) {  // a process that has failed or is gone is not waited for
   }
 }
 

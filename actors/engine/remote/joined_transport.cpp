@@ -33,7 +33,7 @@ Values values_of(const Bytes& bytes) {
 
 std::shared_ptr<Transport> join_transport(const std::shared_ptr<ControlPlane>& control, const Mesh& mesh,
                                           const MakeTransport& make, const std::shared_ptr<EngineChannel>& channel) {
-  const auto kept = std::make_shared<const Mesh>(mesh);  // as long as the transport, which reads it
+  const auto kept = std::make_shared<const Mesh>(mesh);  // lives as long as the transport, which reads it
   std::unique_ptr<Transport> made = make(*control, *kept);
   const std::shared_ptr<Transport> transport(made.release(), [kept, control](Transport* gone) { delete gone; });
   transport->on_lost([channel](int process, const std::string& why) { channel->lose(process, why); });

@@ -1,5 +1,5 @@
-// What the engines of a run's processes tell each other: those messages of the actors that leave their process, and a few of
-// the processes themselves.
+// The messages between the engines of a run's processes: the actors' messages that cross processes, and a few of the
+// processes themselves.
 //
 //   process 0 -> a stage        BeginStep, GiveVerdict, Signalled, ReportWaiting, ReportMemory, StateWanted, SaveState
 //   process 0 -> a process      BeginStep (for its feeders), Abort, WaitingLines, RunEnds
@@ -18,7 +18,7 @@
 
 namespace pipetrain {
 
-// ReadState and StateRead, whose pointer means nothing in another process: the values come back in pieces, in order.
+// They replace ReadState and StateRead, whose pointer means nothing in another process: the values return in pieces, in order.
 struct StateWanted {
   std::int64_t number;
   StatePart part;
@@ -38,15 +38,15 @@ struct WaitingLines {
   std::vector<std::string> lines;
 };
 
-// No step follows: the processes may go.
+// No step follows: the processes may exit.
 struct RunEnds {};
-// The sender has no part in the run any more: it could not build it, or gives it up.
+// The sender has left the run: it could not build its part, or gave it up.
 struct ProcessFailed {
   Failure cause;
 };
 
 struct RemoteMessage {
-  // The stage that it is for, or of; none: the process.
+  // The stage that sends or receives it; no value: the process itself.
   std::optional<StageId> stage;
   std::variant<BeginStep, GiveVerdict, Abort, ReportWaiting, ReportMemory, StateWanted, NormDone, StepDone, Logged, Failed,
                Stopped, Waiting, MemoryReport, StatePiece, WaitingWanted, WaitingLines, RunEnds, ProcessFailed, SaveState,

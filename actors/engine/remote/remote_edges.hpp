@@ -1,4 +1,4 @@
-// The two ends of queues whose producer runs in another process: a queue for the one, a producer for the other.
+// Stand-ins for the far end of a queue that crosses processes: one for the queue, one for its producer.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace pipetrain {
 
-// In the producer's process, the queue: hands what its mirrors hold to the transport.
+// Stands for the queue in the producer's process: gives the contents of filled mirrors to the transport.
 class RemoteQueueActor : public caf::event_based_actor {
  public:
-  // The transport has the edge, and outlives this.
+  // The transport must know the edge and outlive this actor.
   RemoteQueueActor(caf::actor_config& config, Transport& transport, EdgeId edge);
 
   caf::behavior make_behavior() override;
@@ -27,7 +27,7 @@ class RemoteQueueActor : public caf::event_based_actor {
   std::unordered_map<const Slot*, int> numbers_;
 };
 
-// In the consumer's process, the producer: gives it the queue's credits.
+// Stands for the producer in the consumer's process: gives the queue's credits to it.
 class RemoteProducerActor : public caf::event_based_actor {
  public:
   RemoteProducerActor(caf::actor_config& config, Transport& transport, EdgeId edge, const std::vector<SlotHandle>& slots);
@@ -41,10 +41,10 @@ class RemoteProducerActor : public caf::event_based_actor {
   std::unordered_map<const Slot*, int> numbers_;
 };
 
-// Where a transport's threads hand over what has come, while there are actors. Thread-safe.
+// Passes what a transport's threads receive to an actor while it exists. Thread-safe.
 class EdgeMailbox {
  public:
-  // Nothing must come before; what comes after close() is dropped.
+  // Nothing may arrive before open(); whatever arrives after close() is dropped.
   void open(caf::actor actor);
   void close();
   template <class Message>

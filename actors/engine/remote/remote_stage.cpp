@@ -18,7 +18,7 @@ caf::behavior RemoteStageActor::make_behavior() {
       },
       [this](SaveState& message) { cross(message); },
       [this](Abort& message) {
-        readings_.clear();  // whoever asked hears of the failure, and takes the memory back
+        readings_.clear();  // whoever asked gets the failure and frees the memory
         setup_.on_abort(message.cause);
         setup_.channel->send(setup_.process, {{}, message});
       },
@@ -68,7 +68,7 @@ caf::behavior RemoteFeedersActor::make_behavior() {
       [this](BeginStep& message) {
         channel_->send(process_, {{}, message});
       },
-      [](Abort&) {},  // goes to the process with the stages'
+      [](Abort&) {},  // the process gets it once, with all its stages'
   };
 }
 

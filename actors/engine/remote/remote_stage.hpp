@@ -1,4 +1,5 @@
-// In process 0, a stage of another process: what the supervisor tells it crosses, and what it says comes out here, in order.
+// Stands in process 0 for a stage of another process: passes the supervisor's messages there and the stage's answers
+// back, in order.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,14 @@
 
 namespace pipetrain {
 
-// Its process is gone: nothing comes from it any more.
+// The process is gone: nothing arrives from it any more.
 struct ProcessGone {};
 
 class RemoteStageActor : public caf::event_based_actor {
  public:
   struct Setup {
     StageId id;
-    int process = 0;  // where it runs
+    int process = 0;  // where the stage runs
     std::shared_ptr<EngineChannel> channel;
     caf::actor supervisor;
     std::function<void(const Failure&)> on_abort;  // thread-safe
@@ -30,7 +31,7 @@ class RemoteStageActor : public caf::event_based_actor {
   const char* name() const override { return "remote stage"; }
 
  private:
-  // What of a state is still to come.
+  // The part of a state that has not arrived yet.
   struct Reading {
     float* out;
     std::size_t elements, received = 0;
@@ -50,7 +51,7 @@ class RemoteStageActor : public caf::event_based_actor {
   std::map<std::int64_t, Reading> readings_;
 };
 
-// In process 0, the feeders of another process.
+// Stands in process 0 for the feeders of another process.
 class RemoteFeedersActor : public caf::event_based_actor {
  public:
   RemoteFeedersActor(caf::actor_config& config, int process, std::shared_ptr<EngineChannel> channel)

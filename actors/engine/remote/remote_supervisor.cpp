@@ -10,7 +10,7 @@ namespace {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// A time of this process on process 0's clock. Where nothing was measured there is none.
+// Converts a time of this process to process 0's clock. An unset time stays unset.
 void shift(TimePoint& time, std::chrono::nanoseconds offset) {
   if (time != TimePoint{}) time += std::chrono::duration_cast<TimePoint::duration>(offset);
 }
@@ -72,7 +72,7 @@ caf::behavior RemoteSupervisorActor::make_behavior() {
   };
 }
 
-// A worker may still fill what was asked for: only the channel is there until none runs any more.
+// A worker may still fill this memory: the channel alone outlives the workers.
 void RemoteSupervisorActor::on_exit() {
   for (auto& [number, reading] : readings_) setup_.channel->keep(std::move(reading.values));
   readings_.clear();
@@ -106,7 +106,7 @@ void RemoteSupervisorActor::stopped(const Stopped& message) {
   if (--still_running_ == 0) end_when_explained();
 }
 
-// As the supervisor's.
+// The same rule as in SupervisorActor.
 void RemoteSupervisorActor::end_when_explained() {
   if (failure_ && may_have_another_cause(*failure_)) {
     delayed_send(this, time_to_notice_a_loss, GraceOver{});

@@ -1,6 +1,5 @@
-// In every process but 0, the supervisor: what its stages and feeders say crosses to process 0, whose supervisor decides. It
-// stops this process's actors when that one says so, or cannot say anything any more, and tells the process when the run is
-// over.
+// Stands for the supervisor in every process but 0: passes messages of its stages and feeders to process 0, whose supervisor
+// decides. It stops this process's actors when process 0 says so or is lost, and tells the process when the run is over.
 #pragma once
 
 #include <chrono>
@@ -17,7 +16,7 @@
 
 namespace pipetrain {
 
-// From the dispatcher: a state of one of this process's stages is wanted elsewhere.
+// From the dispatcher: process 0 wants a state of one of this process's stages.
 struct SendState {
   StageId stage;
   StateWanted wanted;
@@ -28,10 +27,10 @@ class RemoteSupervisorActor : public caf::event_based_actor {
   struct Setup {
     std::shared_ptr<EngineChannel> channel;
     std::chrono::milliseconds grace{10000};  // for stages to stop after a failure
-    // Kept by the run's end or its failure.
+    // Fulfilled when the run ends or fails.
     std::shared_ptr<std::promise<void>> end;
     std::function<void(const Failure&)> on_abort;  // thread-safe
-    // Values in a part of what a stage keeps. Throws for what it does not keep.
+    // Returns the number of values in a part of a stage's state. Throws where there is no such part.
     std::function<std::size_t(const StageId&, const StatePart&)> state_elements;
   };
   RemoteSupervisorActor(caf::actor_config& config, Setup setup);
@@ -44,7 +43,7 @@ class RemoteSupervisorActor : public caf::event_based_actor {
   struct Member {
     StageId id;
     caf::actor actor;
-    std::string line;  // what it waited for, once it has stopped
+    std::string line;  // what the stage waited for, once it has stopped
   };
   struct Reading {
     StageId stage;

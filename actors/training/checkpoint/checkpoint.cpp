@@ -24,7 +24,7 @@ constexpr const char* config_file = "config.json";
 constexpr const char* weights_file = "model.safetensors";
 constexpr std::size_t most_small_bytes = std::size_t{64} << 20;
 
-// Formats 2 and 3 know the states of AdamW alone.
+// Formats 2 and 3 only have the states of AdamW.
 const std::vector<std::string>& optimizer_states() {
   static const std::vector<std::string> states = make_optimizer({})->states();
   return states;
@@ -43,7 +43,7 @@ std::vector<std::string> tensor_files(const CheckpointManifest& manifest) {
   return files;
 }
 
-// A file of full tensors under the parameters' names.
+// A file that holds full tensors under the names of their parameters.
 class TensorFile : public WeightSource {
  public:
   TensorFile(const fs::path& path, const std::vector<NamedShape>& tensors) : reader_(path) {
@@ -95,7 +95,7 @@ void check_structure(const fs::path& checkpoint, const CheckpointManifest& manif
   }
 }
 
-// All but what the tensors hold.
+// Reads and checks everything but the tensors' values.
 CheckpointManifest examine(const fs::path& checkpoint) {
   check_files(checkpoint, {checkpoint_state_file, config_file});
   CheckpointManifest manifest = manifest_of(checkpoint);
@@ -120,7 +120,7 @@ void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& chec
   }
 }
 
-// Damage to any file of a checkpoint has one remedy at least, beside what the reader of the file says.
+// Adds a remedy that applies to damage of any file of a checkpoint to the error of the file's reader.
 template <class Check>
 void with_remedy(const Check& check) {
   constexpr std::string_view remedy = "take another checkpoint";

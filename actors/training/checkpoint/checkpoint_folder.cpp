@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is certainly no folder does not count; what cannot be examined does, so that it is not taken for nothing.
+// Skips entries that are certainly no folder, but keeps those that cannot be examined, so that none is overlooked.
 std::vector<fs::path> list_checkpoints(const fs::path& folder, std::error_code& error) {
   std::vector<fs::path> found;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {

@@ -8,25 +8,25 @@
 
 namespace pipetrain {
 
-// DIR/step-00000010
+// Returns DIR/step-00000010.
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
-// The step in such a name; nothing for other names.
+// Returns the step in such a name; no value for other names.
 std::optional<std::int64_t> checkpoint_step(const std::filesystem::path& path);
-// What is named as a checkpoint in a folder, complete or not, oldest first; none where there is no folder. Throws Error(input)
-// when the folder cannot be read.
+// Returns all entries of a folder that are named as checkpoints, complete or not, oldest first; none where there is no
+// folder. Throws Error(input) when the folder cannot be read.
 std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& folder);
 
-// Which checkpoints stay when a new one has been saved.
+// The checkpoints that stay when a new one has been saved.
 struct KeptCheckpoints {
-  std::optional<std::int64_t> newest;  // as many of the newest complete ones; not given: all
-  std::optional<std::int64_t> every;   // and those of steps that are multiples of this
+  std::optional<std::int64_t> newest;  // how many of the newest complete ones; no value: all
+  std::optional<std::int64_t> every;   // also those of steps that are multiples of this
 };
-// Of the checkpoints up to `step`, which was just saved, removes all that are not to stay. Later ones, which were passed over,
-// neither count nor go. What goes loses its name first, so that no half of one is left under it.
+// Removes the checkpoints up to `step`, which was just saved, that are not to stay. Later ones, which the run passed over, are
+// neither counted nor removed. A checkpoint is renamed before it is removed, so that its name never stands for half of one.
 void remove_old_checkpoints(const std::filesystem::path& folder, std::int64_t step, const KeptCheckpoints& kept);
-// What a killed run left: removes the half-written and the half-removed ones. No other run may be saving there.
+// Removes half-written and half-removed checkpoints of a killed run. No other run may be saving there.
 void remove_unfinished_checkpoints(const std::filesystem::path& folder);
-// Puts checkpoints back that a killed run had moved aside to replace them. No other run may be saving there. Throws
+// Puts back checkpoints that a killed run had moved aside to replace them. No other run may be saving there. Throws
 // Error(input).
 void restore_replaced_checkpoints(const std::filesystem::path& folder);
 

@@ -27,7 +27,7 @@ std::uint64_t write_config(const fs::path& folder, const ModelConfig& config) {
   return checksum(text.data(), text.size());
 }
 
-// Another process's files are seen here only where both write to the same file system.
+// This process sees another one's files only where both write to the same file system.
 void check_visible(const fs::path& folder, const RankFileReport& report) {
   std::error_code error;
   const auto bytes = fs::file_size(folder / report.name, error);
@@ -53,7 +53,7 @@ void complete(const FolderDraft& draft, const CheckpointContents& contents, cons
   });
 }
 
-// As the user knows the place.
+// Names the final folder, which the user knows, in place of the draft.
 Error with_target(const Error& error, const FolderDraft& draft) {
   std::string text = error.what();
   const std::string path = draft.path().string();

@@ -1,5 +1,5 @@
-// Writing a checkpoint: every rank writes its file, in the process that it runs in, while training goes on; then what makes the
-// checkpoint whole is written, and the folder appears under its name.
+// Writes a checkpoint while training goes on: every rank writes its file in its own process; then the remaining files
+// are written, and the folder appears under its name.
 #pragma once
 
 #include <filesystem>
@@ -13,21 +13,22 @@
 
 namespace pipetrain {
 
-// What lies beside the ranks' files.
+// The files of a checkpoint besides those of the ranks.
 struct CheckpointContents {
   ModelConfig config;
   CheckpointState state;
-  std::vector<std::filesystem::path> companions;  // copied: companion_files.hpp
-  // Called on another thread before the folder appears under its name: what it throws is why it does not. May be null.
+  std::vector<std::filesystem::path> companions;  // files to copy: companion_files.hpp
+  // Called on another thread before the folder appears under its name; an exception prevents that and is the failure.
+  // May be null.
   std::function<void()> check_folder = nullptr;
 };
 
-// Lets every rank write its file to this folder: their reports (rank_file.hpp), once all have ended.
+// Makes every rank write its file to this folder. The future holds their reports (rank_file.hpp) once all have ended.
 using WriteRanks = std::function<std::future<std::vector<std::string>>(const std::string& folder)>;
 
-// FOLDER/step-NNNNNNNN, in the place of one of the same step. The future is ready once it is durable, or throws why it is not:
-// an Error that names the file it would have been; then nothing of it stays, and what was there before stays. What can be told
-// at once (a folder that cannot be made) is thrown here. The future's destructor waits.
+// Writes FOLDER/step-NNNNNNNN, replacing one of the same step. The future is ready once the checkpoint is durable, or
+// throws an Error that names the final file; nothing of the new checkpoint stays then, and the old one does. A folder
+// that cannot be made is thrown here. The future's destructor waits.
 std::future<void> start_checkpoint(const std::filesystem::path& folder, const CheckpointContents& contents,
                                    const WriteRanks& write_ranks);
 

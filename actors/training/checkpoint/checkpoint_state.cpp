@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The checksums of a large model's tensors take some 200 KB; these limits are those of about 8,000 layers. What is read takes
-// at most 64 MB beside its strings.
+// The checksums of a large model's tensors take some 200 KB; these limits allow about 8,000 layers. The values that are
+// read take at most 64 MB in addition to their strings.
 constexpr std::size_t most_bytes = std::size_t{64} << 20, most_state_values = 250'000;
 constexpr std::size_t checksum_digits = 16;
 
@@ -32,7 +32,7 @@ std::string to_text(std::uint64_t checksum) { return fmt::format("{:0{}x}", chec
               fmt::format("{}: is not a checkpoint's state ({}); take another checkpoint", file.string(), why));
 }
 
-// Where the digits stand of the file's checksum of itself; npos when there is none.
+// Returns the position of the digits of the file's checksum of itself; npos when there is none.
 std::size_t own_checksum_place(std::string_view text) {
   constexpr std::string_view key = R"("checksum": ")";
   const std::size_t at = text.find(key);
@@ -40,7 +40,7 @@ std::size_t own_checksum_place(std::string_view text) {
   return at + key.size();
 }
 
-// The file's checksum of itself is made with zeros in its own place.
+// Computes the file's checksum of itself, with zeros in place of its digits.
 std::string own_checksum(std::string text, std::size_t place) {
   text.replace(place, checksum_digits, checksum_digits, '0');
   return to_text(checksum(text.data(), text.size()));
@@ -60,7 +60,7 @@ Json to_json(const CheckpointChecksums& checksums) {
   return made;
 }
 
-// As JsonLimits counts them.
+// Counts values as JsonLimits does.
 std::size_t value_count(const Json& value) {
   std::size_t count = 1;
   for (const Json& element : value) count += value_count(element);
@@ -84,7 +84,7 @@ std::uint64_t checksum_in(const Json& value, const fs::path& file) {
   return sum;
 }
 
-// A file of the checkpoint's folder, or one of its chat templates: nothing outside.
+// True for a file of the checkpoint's folder or one of its chat templates, not for a file outside.
 bool names_own_file(std::string_view name) {
   const std::string templates = std::string(chat_templates_folder) + "/";
   if (name.starts_with(templates)) name.remove_prefix(templates.size());
@@ -165,7 +165,7 @@ CheckpointFormat format_in(const Json& value, const fs::path& file) {
                             number.dump()));
   }
   const auto format = static_cast<CheckpointFormat>(static_cast<int>(number.as_double()));
-  // One damaged bit must not make the one format of the other.
+  // A single damaged bit must not turn one format into the other.
   const bool has_checksums = value.contains("checksum") && value.contains("checksums");
   const bool has_some = value.contains("checksum") || value.contains("checksums");
   if (format != CheckpointFormat::without_checksums ? !has_checksums : has_some)

@@ -1,4 +1,4 @@
-// The file of a checkpoint that one rank writes: all that it holds on behalf of the run, under the names of tensor_piece.hpp.
+// A checkpoint's file of one rank: everything that the rank stores for the run, under the names of tensor_piece.hpp.
 #pragma once
 
 #include <filesystem>
@@ -17,11 +17,12 @@ struct RankFileReport {
   SafetensorsChecksums checksums;
 };
 
-// FOLDER/rank-00003.safetensors, on disk when this returns. Throws WriteError.
+// Writes FOLDER/rank-00003.safetensors, which is on disk when this returns. Throws WriteError.
 RankFileReport write_rank_file(const std::filesystem::path& folder, int rank, const ParameterLayout& layout,
                                const std::vector<HeldState>& pieces);
 
-// Reports as one text, and back: ranks of other processes tell of their files so. Throws Error(peer_lost) for what is none.
+// Encodes reports as one text, in which ranks of other processes send them, and decodes them. Throws Error(peer_lost)
+// for others.
 std::string to_bytes(const std::vector<RankFileReport>& reports);
 std::vector<RankFileReport> read_reports(const std::string& bytes);
 

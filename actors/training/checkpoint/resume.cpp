@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How the run that made the checkpoint differs from this one in what decides which samples come next; empty: not at all.
+// Returns how the data settings of the checkpoint's run, which decide the next samples, differ from this run's; empty:
+// not at all.
 std::string other_data(const CheckpointManifest& manifest, const TrainJob& job) {
   const CheckpointState& state = manifest.state;
   const auto differs = [](auto made_with, auto given, const char* setting) {
@@ -48,7 +49,7 @@ void check_same_optimizer(const fs::path& checkpoint, const CheckpointState& sta
                   checkpoint.string(), state.optimizer));
 }
 
-// Throws when the checkpoint is of another run.
+// Throws when the checkpoint belongs to another run.
 void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
                 TrainJob& job) {
   check_same_optimizer(checkpoint, manifest.state, job);
@@ -84,7 +85,7 @@ void go_on_from_loaded(const fs::path& checkpoint, std::vector<std::string>& not
   go_on_from(checkpoint, verify_checkpoint(checkpoint), notes, job);
 }
 
-// False when the folder holds none at all.
+// Returns false when the folder holds no checkpoint.
 bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, TrainJob& job) {
   const auto found = find_checkpoints(folder);
   std::optional<std::string> newest_fault;
@@ -95,7 +96,7 @@ bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, 
       go_on_from(*checkpoint, *manifest, notes, job);
       return true;
     } catch (const Error& error) {
-      // What checksums prove whole is of another run. Without them, another seed, say, may be damage.
+      // A checkpoint whose checksums match belongs to another run. Without checksums, another seed, say, may be damage.
       const bool proven = manifest && manifest->checksums;
       if (error.kind() != ErrorKind::input || proven) throw;
       notes.push_back(fmt::format("{} is passed over: {}", checkpoint->filename().string(), error.what()));
@@ -108,14 +109,14 @@ bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, 
                           counted(std::ssize(found), "checkpoint"), *newest_fault));
 }
 
-// The state of a checkpoint that this run could go on from, as far as its state.json tells.
+// Returns the state of a checkpoint that this run could continue from, as far as state.json shows.
 std::optional<CheckpointState> state_of_this_run(const fs::path& checkpoint, const TrainJob& job) {
   try {
     const CheckpointManifest manifest = read_manifest(checkpoint / checkpoint_state_file);
     if (manifest.state.optimizer == job.optimizer.name && same_model(read_hf_config(checkpoint), job.config) &&
         other_data(manifest, job).empty())
       return manifest.state;
-  } catch (const Error&) {  // whosever it is, it is not to be mixed up
+  } catch (const Error&) {  // any failure means that it is another run's
   }
   return {};
 }
@@ -126,7 +127,7 @@ void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const
   if (saving.resume) return;
   const auto found = find_checkpoints(*saving.folder);
   std::error_code ignored;
-  // Going on from the newest one is going on with that run, whichever option names it.
+  // A run that continues from the newest checkpoint is the same run, whichever option names it.
   if (found.empty() || (saving.load && fs::equivalent(*saving.load, found.back(), ignored))) return;
   const std::string newest = found.back().filename().string();
   const auto refuse = [&](const std::string& what) {

@@ -1,4 +1,4 @@
-// What a run goes on from, and which folders it may save to: SavingSettings.
+// Sets the checkpoint that a run continues from, and checks the folder that it saves to: SavingSettings.
 #pragma once
 
 #include <string>
@@ -9,19 +9,18 @@
 
 namespace pipetrain {
 
-// Checkpoints of two runs in one folder would be mixed up, the older run's taken for this one's. Throws Error(input) when
-// the folder holds checkpoints and this run does not go on from the newest of them; says whether they are this run's, and it
-// has finished.
+// Refuses a folder in which checkpoints of two runs would be mixed up. Throws Error(input) when the folder holds checkpoints
+// and this run does not continue from the newest of them; the error says whether they are this run's and it has finished.
 void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const RunLength& length);
 
-// Sets the job's initial state, steps done and losses, from
-// - verified: that checkpoint, of which only names and places are looked at here;
+// Sets the job's initial state, steps done and losses. The first of these that is given is the source:
+// - verified: that checkpoint, of which only names and shapes are checked here;
 // - load: that checkpoint;
-// - resume: the newest checkpoint of the folder that is whole; those passed over are told in `notes`;
-// - else, or when the folder holds none: the model's weights, or random ones.
-// Every byte of the checkpoint is verified. Throws Error(input) when it is damaged or cannot be read, on resume when none of
-// several can: starting afresh would replace what the run had saved. Also when it is of another model or other data: the next
-// samples would repeat some and leave out others.
+// - resume: the newest complete checkpoint of the folder; those passed over are listed in `notes`;
+// - none, or an empty folder: the model's weights, or random ones.
+// Verifies every byte of the checkpoint. Throws Error(input) when it is damaged or unreadable (with resume, when none
+// of several is usable, because a fresh start would replace what the run had saved), and when it is of another model or
+// other data, because samples would then be repeated or left out.
 void set_initial_state(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job);
 
 }  // namespace pipetrain

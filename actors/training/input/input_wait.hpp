@@ -1,4 +1,4 @@
-// What reading the data cost a step.
+// Measures how long reading the data delayed a step.
 #pragma once
 
 #include <chrono>
@@ -10,14 +10,14 @@
 
 namespace pipetrain {
 
-// When samples were read from the dataset, by the step that they are for.
+// The times at which samples were read from the dataset, by the step that they are for.
 class ReadTimes {
  public:
   using Clock = std::chrono::steady_clock;
 
   // Both are thread-safe.
   void add(std::int64_t step, Clock::time_point begin, Clock::time_point end);
-  // Those of this step; those of earlier steps are forgotten.
+  // Returns those of this step; those of earlier steps are dropped.
   std::vector<ActionTimes> take(std::int64_t step);
 
  private:
@@ -29,8 +29,8 @@ class ReadTimes {
   std::vector<Read> reads_;
 };
 
-// The seconds, from the step's begin to the stage's last action, in which samples of the step were read while the stage that
-// reads them ran nothing. An upper bound: the stage may have had other reasons to wait.
+// Returns the seconds between the beginning of the step and the stage's last action in which samples of the step were
+// read while the stage that reads them ran nothing. An upper bound: the stage may have had other reasons to wait.
 double input_wait(const std::vector<ActionTimes>& reads, const StageTrace& stage, ReadTimes::Clock::time_point begin);
 
 }  // namespace pipetrain

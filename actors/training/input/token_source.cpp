@@ -6,7 +6,7 @@ using schedules::InputKind;
 
 namespace {
 
-// Tokens of a sequence, one behind the other.
+// A range of positions of a sequence.
 struct Stretch {
   std::int64_t begin, count;
 };
@@ -29,7 +29,7 @@ std::vector<Stretch> stretches_of(const SequencePart& part, std::int64_t tokens)
   return stretches;
 }
 
-// target: of each sample the stretches, one behind the other.
+// target: the ranges of each sample, sample after sample.
 void copy_stretches(Stream& stream, const Samples& samples, const std::vector<Stretch>& stretches, const Tensor& target) {
   if (length_of(stretches) == samples.sequence) return stream.copy(target.data, samples.tokens, target.bytes());
   auto* to = target.as<std::int32_t>();
@@ -82,7 +82,7 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
     wait_until_free(stream, slot, lane);
     copy_stretches(stream, {tokens, sequence, samples}, stretches, tensor);
     mark_ready(stream, slot, lane);
-    // Until here the stream needs the events.
+    // The callback keeps the events until the stream has used them.
     stream.host_callback([ready = slot.lanes[lane].ready, free = slot.lanes[lane].free] {});
   }
 }
@@ -90,7 +90,7 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
 void TokenSource::look_ahead(const StepInfo& filled) {
   try {
     read(filled.step + 1, 0);
-  } catch (...) {  // that step may never come; if it does, it meets the failure itself
+  } catch (...) {  // that step may never come; if it does, it fails by itself
   }
 }
 

@@ -1,4 +1,4 @@
-// Tokens and targets of one replica, from the dataset into the ends of the pipeline.
+// Copies tokens and targets of one replica from the dataset into the ends of the pipeline.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,14 @@ namespace pipetrain {
 
 class TokenSource : public InputSource {
  public:
-  // A rank, and what it gets of each sequence.
+  // A rank, and the part of each sequence that it gets.
   struct Receiver {
     Device* device = nullptr;
     ContextPart part = {};
   };
-  // The ranks of the first virtual stage, which get tokens, and of the last, which get targets. Microbatches are counted in
-  // slices of their sequences, see schedules::Plan; where ranks share sequences (cp > 1), all slices have the same length.
+  // first: the ranks of the first virtual stage, which get tokens; last: those of the last, which get targets.
+  // Microbatches are counted in slices of their sequences, see schedules::Plan; where ranks share sequences (cp > 1),
+  // all slices have the same length.
   TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
               const std::vector<Receiver>& last, int slices = 1);
 
@@ -32,12 +33,12 @@ class TokenSource : public InputSource {
   ReadTimes& read_times() { return read_times_; }
 
  private:
-  // The inputs of a microbatch and then its targets, `tokens` of each.
+  // The inputs of a microbatch, then its targets: `tokens` of each.
   struct Staged {
     const std::int32_t* data = nullptr;
     std::int64_t tokens = 0;
   };
-  // Read from the dataset unless they are here.
+  // Reads a microbatch from the dataset unless it is here.
   Staged read(std::int64_t step, int microbatch);
   std::size_t place_of(std::int64_t step, int microbatch) const;
   std::int64_t tokens_of(std::int64_t step);  // of a microbatch
@@ -51,11 +52,11 @@ class TokenSource : public InputSource {
   std::shared_ptr<const StepSamples> samples_;
   int slices_;                // of each microbatch
   std::int64_t most_tokens_;  // of a microbatch
-  // Where the copies start from: by place, inputs then targets. A microbatch has two, in turns, because it may be read while
-  // the step before is still copying its own; in the step after that the same place is free again.
+  // The source of the copies, by place: inputs, then targets. A microbatch has two places, for odd and even steps,
+  // because it may be read while the step before still copies its own.
   Buffer staging_;
-  std::vector<std::int64_t> steps_;                       // by place: whose samples are there; 0 for none
-  std::int64_t measured_step_ = 0, measured_tokens_ = 0;  // what tokens_of() found last
+  std::vector<std::int64_t> steps_;                       // by place: the step whose samples are there; 0 for none
+  std::int64_t measured_step_ = 0, measured_tokens_ = 0;  // the last result of tokens_of()
   std::vector<LaneStream> first_, last_;                  // one per lane
   ReadTimes read_times_;
 };

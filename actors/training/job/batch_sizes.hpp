@@ -10,13 +10,13 @@ namespace pipetrain {
 
 constexpr std::int64_t largest_batch_factor = 1'000'000;  // so that no product overflows
 
-// What was asked for, each from 1 to largest_batch_factor, the global batch to its square.
+// The sizes that were asked for, each from 1 to largest_batch_factor; the global batch up to its square.
 struct BatchSettings {
   std::optional<std::int64_t> microbatch, microbatches, global_batch;
 };
 
-// Global batch = dp x microbatches x microbatch. Of the three, what is not given follows from the others; defaults are a
-// microbatch of 1 and 4 pp microbatches. Throws Error(input) about global-batch when they disagree or do not divide.
+// Global batch = dp x microbatches x microbatch. Sizes that are not given follow from the others; the defaults are a microbatch
+// of 1 and 4 pp microbatches. Throws Error(input) about global-batch when the sizes disagree or do not divide.
 BatchShape resolve_batch(const BatchSettings& settings, int pp, int dp);
 
 }  // namespace pipetrain

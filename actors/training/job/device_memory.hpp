@@ -1,4 +1,4 @@
-// The memory that a job takes of one device.
+// The memory that a job needs on one device.
 #pragma once
 
 #include "actors/engine/stage_compute.hpp"

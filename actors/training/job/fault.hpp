@@ -1,4 +1,4 @@
-// Failures on purpose, so that tests see how a run ends: PIPETRAIN_FAULT=rank:step:kind.
+// Deliberate failures, with which tests see how a run ends: PIPETRAIN_FAULT=rank:step:kind.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@ namespace pipetrain {
 enum class FaultKind {
   raise,          // throw: the rank's worker throws
   exit,           // exit: the process ends at once
-  hang,           // hang: the rank's device never finishes what it runs
+  hang,           // hang: the rank's device never finishes its work
   nan,            // nan: a weight becomes NaN
   out_of_memory,  // oom: an allocation fails
-  skip,           // skip: the step's verdict is to leave the weights as they are
+  skip,           // skip: the step's verdict is to skip the optimizer
   slow,           // slow: from this step on every forward and backward of the rank takes 5 ms longer
 };
 
 struct Fault {
-  int rank = 0;  // of the mesh
+  int rank = 0;  // index in the mesh
   std::int64_t step = 1;
   FaultKind kind = FaultKind::raise;
 };
 
-// Throws Error(input) that says what the text should look like.
+// Throws Error(input) that gives the expected form of the text.
 Fault parse_fault(const std::string& text);
 
 }  // namespace pipetrain

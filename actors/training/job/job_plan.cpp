@@ -37,7 +37,7 @@ bool ends_its_step(const Plan& plan) {
   });
 }
 
-// validate() has seen that each kind is there for all who take part or for none.
+// validate() has checked that each kind is present for all who take part or for none.
 void check_end_of_step(const Plan& plan, const schedules::EndOfStep& end) {
   const auto check = [&](ActionKind kind, bool needed, const char* what, const char* rule) {
     if (has(plan, kind) == needed) return;
@@ -51,7 +51,7 @@ void check_end_of_step(const Plan& plan, const schedules::EndOfStep& end) {
   check(ActionKind::optimizer, true, "optimizer", "every step ends with N and O");
 }
 
-// Where the job offloads activations; a plan's own moves stay as they are.
+// Adds moves where the job offloads activations; moves in a given plan stay.
 Plan with_moves(const TrainJob& job, const Plan& plan) {
   const bool has_moves = moves_activations(plan);
   if (!job.offload.activations) {

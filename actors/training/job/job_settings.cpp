@@ -15,7 +15,7 @@
 namespace pipetrain {
 namespace {
 
-// Floats as their shortest text that reads back as the same number.
+// Writes floats as their shortest text that reads back as the same number.
 template <class Value>
 std::string text(const Value& value) {
   return fmt::format("{}", value);

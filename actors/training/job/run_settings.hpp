@@ -1,5 +1,5 @@
-// What a training run is asked for, in groups that are passed whole. A program fills them, from options or otherwise;
-// make_train_job() checks what depends on model and data.
+// The settings of a training run, in groups that are passed whole. A program fills them, from options or otherwise;
+// make_train_job() checks the settings that depend on model and data.
 #pragma once
 
 #include <chrono>
@@ -50,13 +50,13 @@ struct DataSettings {
   std::string chat_template;            // of rows {"messages"}; empty: as the tokenizer tells
 };
 
-// Which samples come when, from the data.
+// The order in which samples are taken from the data.
 struct SampleOrder {
   bool shuffle = true;
   std::uint64_t seed = 0;  // of random weights too
 };
 
-// The parts of the model on the ranks of one replica, and in which order they work.
+// The parts of the model on the ranks of one replica, and the order in which they work.
 struct LayoutSettings {
   int pp = 1, tp = 1, cp = 1;                   // cp: parts that each sequence is cut into
   bool sequence_parallel = true;                // where tp > 1
@@ -85,7 +85,7 @@ struct LengthSettings {
   std::optional<std::int64_t> steps, epochs;  // the first limit reached; neither: see run_length()
 };
 
-// What is measured beside the training: the loss on data that is not trained on.
+// Measures the loss on data that is not trained on.
 struct EvaluationSettings {
   std::vector<DataInput> inputs;  // empty and no split: nothing is
   std::optional<double> split;    // instead: this share of the training data's samples, drawn by the seed, is kept for it
@@ -119,8 +119,9 @@ struct JobSettings {
   Offload offload;
   OptimizerSettings optimizer;
   double clip_norm = 1;  // 0: off
-  // Stages begin with the coming step's forwards before the gradient norm is known, from weights that step as if nothing had to
-  // be clipped or skipped; where it has to, they begin again. The same bits. See post_validation.hpp for what it goes with.
+  // Stages begin the coming step's forwards before the gradient norm is known, from weights that assume a step without
+  // clipping or skipping; if the verdict is another one, they begin again. The bits are the same. See
+  // post_validation.hpp for its limits.
   bool post_validation = false;
   LossScaleSettings loss_scale;
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever

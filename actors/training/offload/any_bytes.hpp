@@ -1,4 +1,4 @@
-// Reads and writes of a DirectFile at any position and length.
+// Reads and writes a DirectFile at any position and length.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-// By way of memory of its own. Thread-safe: one call goes after the other. Nothing else may use the file meanwhile.
+// Uses a buffer of its own. Thread-safe: calls run one after the other. Nothing else may use the file meanwhile.
 class AnyBytes {
  public:
   explicit AnyBytes(DirectFile& file);

@@ -6,7 +6,7 @@
 namespace pipetrain {
 namespace {
 
-// Each stream's thread waits for its own transfer, beside the threads that compute.
+// The thread of each stream waits for its own transfer, while other threads compute.
 class DiskPlace final : public OffloadPlace {
  public:
   DiskPlace(const std::filesystem::path& folder, std::size_t bytes) : file_(folder, bytes), any_(file_) {

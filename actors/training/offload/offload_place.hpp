@@ -1,4 +1,4 @@
-// Where what is offloaded lies between uses: memory of the host that a GPU copies to and from, or a disk.
+// Storage for offloaded data between uses: host memory that a GPU copies to and from, or a disk.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,22 @@
 
 namespace pipetrain {
 
-// All zero at first. Not thread-safe: used by the rank's worker, and while it loads, by one thread at a time.
+// Initially zero. Not thread-safe: used by the rank's worker, and while it loads, by one thread at a time.
 class OffloadPlace {
  public:
   virtual ~OffloadPlace() = default;
   OffloadPlace(const OffloadPlace&) = delete;
   OffloadPlace& operator=(const OffloadPlace&) = delete;
 
-  // Positions, lengths and memory of the device: multiples of this many bytes.
+  // Positions, lengths and device addresses are multiples of this many bytes.
   static constexpr std::size_t granularity = 4096;
-  // Enqueued on the stream, which must be of the place's device: all fetches on one, all stores on another. `memory` is the
-  // device's. A failure is the stream's.
+  // Enqueued on the stream, which must belong to the storage's device: all fetches on one stream, all stores on
+  // another. `memory` is on the device. Failures go to the stream.
   virtual void fetch(Stream& stream, std::size_t begin, void* memory, std::size_t bytes) = 0;
   virtual void store(Stream& stream, std::size_t begin, const void* memory, std::size_t bytes) = 0;
 
-  // To and from ordinary memory, of any position and length, while nothing is enqueued; done when they return. Different bytes
-  // may be written on several threads at once.
+  // Transfers between the storage and ordinary memory, of any position and length, while nothing is enqueued; done when
+  // they return. Different bytes may be written on several threads at once.
   virtual void read(std::size_t begin, void* target, std::size_t bytes) = 0;
   virtual void write(std::size_t begin, const void* source, std::size_t bytes) = 0;
 
@@ -37,23 +37,22 @@ class OffloadPlace {
 
 struct PlaceBytes {
   std::size_t all = 0;
-  std::size_t transfer = 0;  // the most that one fetch or store moves
+  std::size_t transfer = 0;  // the most bytes of one fetch or store
 };
 
-// Throws Error(out_of_memory) that says `what`.
+// what: names the memory in Error(out_of_memory).
 std::unique_ptr<OffloadPlace> make_host_place(Device& device, std::size_t bytes, const std::string& what);
-// A CPU's streams read and write the file themselves; a GPU's go by way of make_staged_disk_place(). Throws what DirectFile
-// does.
+// A CPU's streams read and write the file themselves; a GPU's use make_staged_disk_place(). Throws as DirectFile does.
 std::unique_ptr<OffloadPlace> make_disk_place(Device& device, const std::filesystem::path& folder, const PlaceBytes& bytes);
-// By way of locked memory of the host, two pieces for each direction: while one is between the device and the host, the other
-// one is between the host and the disk, on a thread for each direction. Also throws Error(out_of_memory).
+// Stages transfers in locked host memory with two buffers for each direction: while one moves between device and host,
+// the other moves between host and disk, on one thread for each direction. Also throws Error(out_of_memory).
 std::unique_ptr<OffloadPlace> make_staged_disk_place(Device& device, const std::filesystem::path& folder,
                                                      const PlaceBytes& bytes);
-// Of the host, that it takes for these transfers.
+// Returns the host memory that these transfers need.
 std::size_t staging_bytes(std::size_t transfer);
 
-// Adds what is offloaded from the device, and what the host needs to carry it there. device: null where it is not open yet;
-// then it counts as a CPU.
+// Adds the offloaded bytes, and the host memory that carries them. device: null where it is not open yet; it then
+// counts as a CPU.
 void add_offloaded(const PlaceBytes& bytes, const Offload& offload, const Device* device, MemoryUse& use);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// The streams that carry what a rank keeps outside of its device: one in, one out, beside the rank's compute.
+// The two streams that move a rank's offloaded data in and out while the rank computes.
 #pragma once
 
 #include <memory>

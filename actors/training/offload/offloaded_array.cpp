@@ -18,7 +18,7 @@ Pages pages_of(const Region& elements, DType type) {
 }  // namespace
 
 PlaceBytes OffloadedArray::bytes(const Lengths& lengths) {
-  // A run may begin and end inside of a page.
+  // A range may begin and end within a page.
   return {page_bytes({0, lengths.elements}, lengths.type),
           page_bytes({0, lengths.largest}, lengths.type) + OffloadPlace::granularity};
 }

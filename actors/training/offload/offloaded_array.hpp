@@ -1,5 +1,5 @@
-// Numbers of a rank that lie outside of the device in one flat array, as ParameterLayout has its arenas, and come by runs:
-// those that operations read of weights.
+// A flat array of a rank outside of its device, laid out as ParameterLayout's arenas, which is moved range by range:
+// weights that operations read, or gradients.
 #pragma once
 
 #include <cstddef>
@@ -22,29 +22,30 @@ class OffloadedArray {
     Device& device;
     OffloadStreams& streams;
     std::filesystem::path folder;  // of a disk; empty: host memory
-    std::string name;              // of the rank and of what this is, for errors
+    std::string name;              // names the rank and the contents, for errors
   };
   struct Lengths {
     std::size_t elements = 0;
-    std::size_t largest = 0;  // elements that one transfer moves
+    std::size_t largest = 0;  // the most elements of one transfer
     DType type = DType::f32;
   };
-  // Allocates; all zero. Throws what the places throw.
+  // Allocates zeros. Throws as OffloadPlace does.
   OffloadedArray(const Setup& setup, const Lengths& lengths);
   static PlaceBytes bytes(const Lengths& lengths);
 
-  // A run of elements moves as whole pages of the place. On the device it lies in memory that begins at a multiple of
-  // OffloadPlace::granularity, this many elements after it, and takes this many bytes.
+  // A range of elements moves as whole pages. On the device it is in memory that begins at a multiple of
+  // OffloadPlace::granularity: `lead` elements after that begin, in `page_bytes` bytes.
   static std::size_t lead(const Region& elements, DType type);
   static std::size_t page_bytes(const Region& elements, DType type);
 
   DType type() const { return lengths_.type; }
   OffloadStreams& streams() { return setup_.streams; }
-  // Enqueued on the streams. What is stored is whole pages.
+  // Enqueued on the streams. Stores write whole pages.
   void fetch(const Region& elements, void* pages);
   void store(const Region& elements, const void* pages);
 
-  // Of f32, from and to the host; waits for the streams. Different elements may be written on several threads at once.
+  // Copies f32 values from and to the host; waits for the streams. Different elements may be written on several threads
+  // at once.
   void read(std::size_t begin, float* values, std::size_t count);
   void write(std::size_t begin, const float* values, std::size_t count);
 

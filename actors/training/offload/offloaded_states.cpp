@@ -7,12 +7,12 @@
 namespace pipetrain {
 namespace {
 
-// A block takes milliseconds to move, many times the delay of a disk or of a copy engine, and a few of them little memory.
+// Moving a block takes milliseconds, many times the delay of a disk or of a copy engine; a few blocks take little memory.
 constexpr std::size_t largest_block = std::size_t{4} << 20;
 constexpr std::size_t smallest_block = std::size_t{64} << 10;
-// Of a small model there are as many, so that transfers hide behind one another there too.
+// A small model has at least as many blocks, so that its transfers overlap too.
 constexpr std::size_t least_blocks = 8;
-constexpr std::size_t most_state_slots = 3;  // one comes in, one is computed on, one goes out
+constexpr std::size_t most_state_slots = 3;  // one is fetched, one computed on, one stored
 
 std::size_t block_length(std::size_t elements) {
   const std::size_t wanted = (elements + least_blocks - 1) / least_blocks;
@@ -63,7 +63,7 @@ OffloadedStates::Slot OffloadedStates::make_slot(char* memory) const {
   return slot;
 }
 
-// A slot is free once what was in it has been stored.
+// A slot is free once its block has been stored.
 void OffloadedStates::fetch(std::size_t block) {
   Slot& slot = slot_of(block);
   Stream& in = *setup_.streams.in;

@@ -1,5 +1,5 @@
-// The units (model/parameters/shard_units.hpp) of a rank's weights in an array outside of the device: each is one run of it,
-// which is fetched for use and stored when it has been stepped.
+// The units (model/parameters/shard_units.hpp) of a rank's weights in an array outside of the device: each is a range
+// of it, which is fetched for use and stored after the optimizer's step.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@ namespace pipetrain {
 // Used by the rank's worker; not thread-safe.
 class OffloadedUnits {
  public:
-  // runs: of each unit, in the array's elements; an empty one is never fetched.
+  // runs: the range of each unit, in the array's elements; an empty one is never fetched.
   OffloadedUnits(Device& device, OffloadedArray& array, std::vector<Region> runs);
 
   DType type() const { return array_.type(); }
   std::size_t page_bytes(std::size_t unit) const { return OffloadedArray::page_bytes(runs_[unit], type()); }
-  // Where the unit's first element is, in memory that it was fetched into.
+  // Returns the address of the unit's first element in memory that it was fetched into.
   char* first(std::size_t unit, char* pages) const;
 
   // The stream that fetches.
   Stream& in() { return *array_.streams().in; }
-  // Enqueued there, behind the unit's last store. pages: as OffloadedArray has it.
+  // Enqueued on in(), after the unit's last store. pages: see OffloadedArray.
   void fetch(std::size_t unit, char* pages);
-  // What has been enqueued to be stored by now is all of the unit's new values.
+  // All new values of the unit have been enqueued to be stored.
   void stored(std::size_t unit);
   // Waits for the streams.
   void settle() { array_.streams().synchronize(); }

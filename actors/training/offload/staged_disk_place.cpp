@@ -23,13 +23,13 @@ std::size_t piece_length(std::size_t transfer) {
   return std::min(whole, most_piece_bytes);
 }
 
-// A part of a fetch or of a store, counted from 1 in the order in which they were enqueued.
+// A part of a fetch or of a store. Numbers count from 1 in the order of enqueueing, separately for fetches and stores.
 struct Move {
   std::uint64_t number = 0;
   std::size_t begin = 0, bytes = 0;  // in the file
-  char* memory = nullptr;            // of the host
-  std::uint64_t after = 0;           // of a fetch: the store that must be on the disk first
-  Stream* stream = nullptr;          // that waits for it
+  char* memory = nullptr;            // host memory
+  std::uint64_t after = 0;           // for a fetch: the store that must be on the disk first
+  Stream* stream = nullptr;          // the stream that waits for it
 };
 
 // The stores of one file that are not on the disk yet, in their order.
@@ -37,7 +37,7 @@ class PendingStores {
  public:
   void add(const Move& store) { stores_.push_back(store); }
   void written() { stores_.pop_front(); }
-  // The last of those with some of these bytes; 0: none has.
+  // Returns the number of the last store that overlaps these bytes; 0: none does.
   std::uint64_t last_of(std::size_t begin, std::size_t bytes) const {
     const auto found = std::find_if(stores_.rbegin(), stores_.rend(), [&](const Move& store) {
       return store.begin < begin + bytes && begin < store.begin + store.bytes;
@@ -105,13 +105,13 @@ class StagedDiskPlace final : public OffloadPlace {
   void in_pieces(std::size_t bytes, const Each& each) const {
     for (std::size_t done = 0; done < bytes; done += piece_) each(done, std::min(piece_, bytes - done));
   }
-  // direction: 0 in, 1 out.
+  // direction: 0 fetches, 1 stores.
   char* staging(std::size_t direction, std::uint64_t number) const {
     const auto at = reinterpret_cast<std::uintptr_t>(memory_.data()) + granularity - 1;
     return reinterpret_cast<char*>(at / granularity * granularity) + (direction * pieces + number % pieces) * piece_;
   }
 
-  // Changes what the threads wait for.
+  // Changes the state that the threads wait for, and wakes them.
   template <class Change>
   void note(const Change& change) {
     {
@@ -129,7 +129,7 @@ class StagedDiskPlace final : public OffloadPlace {
     return move;
   }
 
-  // A thread's next one, once `ready` says so; nothing at the end.
+  // Waits until the queue's first move is `ready` and takes it. Returns false at the end.
   bool next(std::deque<Move>& queue, Move& move, const std::function<bool(const Move&)>& ready) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return ends_ || (!queue.empty() && ready(queue.front())); });
@@ -139,7 +139,7 @@ class StagedDiskPlace final : public OffloadPlace {
     return true;
   }
 
-  // Whoever waits goes on after a failure too; the run hears of it from the stream.
+  // A failure also releases those who wait; the run learns of it from the stream.
   template <class Io>
   void attempt(const Move& move, const Io& io) {
     try {
@@ -166,7 +166,7 @@ class StagedDiskPlace final : public OffloadPlace {
     }
   }
 
-  // The streams are idle.
+  // Called while the streams are idle.
   void wait_until_written() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return pending_.empty(); });
@@ -184,7 +184,7 @@ class StagedDiskPlace final : public OffloadPlace {
   std::condition_variable changed_;
   std::deque<Move> to_read_, to_write_;
   PendingStores pending_;
-  std::uint64_t taken_ = 0, written_ = 0;  // fetches that have left the host's memory; stores that are on the disk
+  std::uint64_t taken_ = 0, written_ = 0;  // fetches that have left host memory; stores that are on the disk
   std::exception_ptr failure_;
   bool ends_ = false;
   std::thread reader_, writer_;

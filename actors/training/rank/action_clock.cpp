@@ -63,7 +63,7 @@ ActionTimes ActionClock::times_of(const Events& events) const {
   };
   try {
     return {time_of(*events.start), time_of(*events.end)};
-  } catch (const Error&) {  // the device failed: its streams report it
+  } catch (const Error&) {  // the device failed: its streams report that
     return {};
   }
 }

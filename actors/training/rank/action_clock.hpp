@@ -1,8 +1,8 @@
-// When a rank's actions ran on its device, by the host's steady clock, so that all devices of a step share one clock.
+// The times at which a rank's actions ran on its device, on the host's steady clock, which all devices of a step share.
 //
-// Every action is between two timing events of the device. They are read as later actions are issued, and the last ones when
-// the step is over: nothing waits for the device within a step. Used by the rank's worker; collect() and actions() are
-// thread-safe.
+// Each action is enclosed by two timing events of the device. Earlier ones are read when later actions are issued, the
+// last ones after the step, so nothing waits for the device within a step. Used by the rank's worker; collect() and
+// actions() are thread-safe.
 #pragma once
 
 #include <chrono>
@@ -20,17 +20,19 @@ class ActionClock {
  public:
   explicit ActionClock(Device& device) : device_(device) {}
 
-  // Forgets the step before. The stream must be idle, see Device::align_clock(), unless the step has begun early.
+  // Drops the actions of the previous step. The stream must be idle, see Device::align_clock(), unless the step has
+  // begun early.
   void begin_step(Stream& stream);
-  // Around what the action enqueues, once the stream waits for its inputs. `early`: it is of the coming step.
+  // Call these around the action's own work, once the stream waits for its inputs. `early`: the action belongs to the
+  // coming step.
   void start(Stream& stream, const schedules::Action& action, bool early = false);
   void end(Stream& stream);
-  // What has been started of the coming step was for nothing, and will be started again.
+  // Drops the started actions of the coming step, which will be started again.
   void forget_early();
   // Reads the events of the actions that have completed; never waits.
   void collect();
 
-  // Of the step's actions that have been collected, in order; both times zero where the device failed.
+  // Returns the step's collected actions, in order; both times are zero where the device failed.
   std::vector<DeviceAction> actions() const;
 
  private:
@@ -42,7 +44,7 @@ class ActionClock {
     Events events;
     std::chrono::steady_clock::time_point issued;
     enum class Of { step, coming, nothing } of = Of::step;
-    bool ended = false;  // until then its events may still tell of their use before
+    bool ended = false;  // until then its events may still have the times of their previous use
   };
 
   ActionTimes times_of(const Events& events) const;
@@ -52,7 +54,7 @@ class ActionClock {
   mutable std::mutex mutex_;
   std::deque<Running> running_;
   std::vector<Events> spare_;
-  std::vector<DeviceAction> done_, early_;  // of the step, of the coming one
+  std::vector<DeviceAction> done_, early_;  // of the step, and of the coming one
   bool began_early_ = false;
 };
 

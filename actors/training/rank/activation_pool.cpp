@@ -20,14 +20,15 @@ struct PlaceSizes {
   std::size_t total() const { return count * bytes; }
 };
 
-// What a transfer moves begins and ends at multiples of its granularity.
+// Transfers begin and end at multiples of their granularity.
 std::size_t saved_bytes(const StageModel& model, const StageNeeds& needs, std::size_t chunk) {
   if (OffloadedActivations::needed(needs)) return OffloadedActivations::place_bytes(model, chunk);
   return align_up(model.activation_bytes(static_cast<int>(chunk)).saved);
 }
 
-// Of what is kept from F on: each chunk's own places, or, where that takes less, places of the largest chunk's size that serve
-// them all. Schedules with several chunks hold fewer microbatches of all at once than the most of each together.
+// The memory of activations, which are kept from F on: either each chunk has its own places, or places of the largest
+// chunk's size serve all chunks, whichever takes less. With several chunks, a schedule holds fewer microbatches of all
+// chunks at once than the sum of each chunk's maximum.
 std::vector<PlaceSizes> saved_places(const StageModel& model, const StageNeeds& needs) {
   std::vector<PlaceSizes> own;
   PlaceSizes shared{0, 0};
@@ -56,7 +57,7 @@ PlaceSizes pending_places(const StageModel& model, const StageNeeds& needs, std:
           align_up(model.activation_bytes(static_cast<int>(chunk)).pending)};
 }
 
-// Room to begin at a multiple of the granularity.
+// Room to align the first place to the granularity.
 std::size_t slack(const StageNeeds& needs) { return OffloadedActivations::needed(needs) ? OffloadPlace::granularity : 0; }
 
 }  // namespace
@@ -105,8 +106,8 @@ std::size_t ActivationPool::bytes(const StageModel& model, const StageNeeds& nee
   return total;
 }
 
-// Compute takes a place that compute released, if there is one: it need not wait. A transfer takes the one that has been free
-// longest.
+// Compute takes a place that compute released, if there is one, because it need not wait for that. A transfer takes the
+// place that has been free the longest.
 ActivationPool::Place* ActivationPool::take_saved(const Action& action, bool for_transfer) {
   auto& free = saved_[chunk(action).saved].free;
   if (!outside_) return take_one(free, action);
@@ -153,7 +154,7 @@ std::vector<ActivationSlot*> ActivationPool::earlier_slices(const Action& action
   return slots;
 }
 
-// Without a backward, the last slice is the last to read what those before it keep.
+// Without a backward, the last slice is the last reader of what earlier slices keep.
 void ActivationPool::release(const Action& action, schedules::StepKind kind) {
   const bool evaluates = kind == schedules::StepKind::evaluation;
   if (!ends_life(evaluates ? ActionKind::forward : ActionKind::weight_grad, action.kind)) return;

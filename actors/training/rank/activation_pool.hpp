@@ -1,6 +1,6 @@
-// The memory that a rank's microbatches take between their actions: as many places as the plan needs, each reused as soon as
-// this thread has enqueued the last action on it, because the stream runs in order. Where the plan moves microbatches out (P)
-// and back (G), whoever takes a place next waits, on the device, for the transfer that freed it. Not thread-safe.
+// The memory of a rank's microbatches between their actions: as many places as the plan needs. A place is reused as soon as the
+// worker has enqueued the last action on it, because the stream runs in order. Where the plan moves microbatches out (P) and
+// back (G), the next user of a place waits, on the device, for the transfer that freed it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,46 +24,47 @@ class ActivationPool {
   struct Setup {
     const StageModel& model;
     const schedules::StageNeeds& needs;
-    int microbatches = 0;               // with slices, their pieces
+    int microbatches = 0;               // with slices, the number of slices
     int slices = 1;                     // of each microbatch
     Stream& compute;                    // of the rank
-    std::filesystem::path folder = {};  // of a disk for what moves out; empty: host memory
+    std::filesystem::path folder = {};  // on a disk, for activations that move out; empty: host memory
     std::string owner;                  // for errors
   };
-  // Throws Error(out_of_memory) that begins with the owner, and what OffloadedActivations throws.
+  // owner: the beginning of Error(out_of_memory). Also throws what OffloadedActivations throws.
   explicit ActivationPool(const Setup& setup);
 
-  // What the constructor allocates of the device, in bytes.
+  // Returns the bytes that the constructor allocates on the device.
   static std::size_t bytes(const StageModel& model, const schedules::StageNeeds& needs);
 
-  // The slot of the compute action's chunk and microbatch: a free one for F, with memory for pending weight gradients for I.
-  // Throws Error(internal) when the plan promised less, or the microbatch had no F.
+  // Returns the slot of the compute action's chunk and microbatch: a free one for F; for I, with memory for pending
+  // weight gradients. Throws Error(internal) when the plan promised fewer, or the microbatch had no F.
   ActivationSlot& take(const schedules::Action& action);
-  // Of the microbatch that the action's piece is a slice of: the slots of the slices before it, in order. take() first.
+  // Returns the slots of the microbatch's earlier slices, in order. Call take() first.
   std::vector<ActivationSlot*> earlier_slices(const schedules::Action& action);
-  // To be called after each compute action: gives back what ended with it. In an evaluation a microbatch ends with F, of its
-  // last slice.
+  // Called after each compute action: frees the memory that ends with it. In an evaluation a microbatch ends with the F
+  // of its last slice.
   void release(const schedules::Action& action, schedules::StepKind kind);
-  // This forward was for nothing: gives back what it took. It may be taken again.
+  // The verdict takes this forward back: frees its memory. take() may be called for it again.
   void take_back(const schedules::Action& forward);
 
-  // P and G, in two parts: what the transfer waits for, and the transfer. begin_move() gives the stream that carries it.
+  // P and G, in two parts: begin_move() returns the stream that carries the transfer, for its waits; move() enqueues
+  // the transfer.
   Stream& begin_move(const schedules::Action& action);
   void move(const schedules::Action& action);
-  // That carry moves; none where the plan has none.
+  // The streams that carry moves; none where the plan has none.
   std::vector<Stream*> streams() const { return outside_ ? outside_->streams() : std::vector<Stream*>{}; }
 
  private:
   struct Place {
     void* memory = nullptr;
-    std::uint64_t released = 0;       // when, among all releases
-    bool moved = false;               // what used it last was a transfer
-    std::unique_ptr<Event> last_use;  // where there are moves: of whoever filled or released it last
+    std::uint64_t released = 0;       // the number of its last release, counted over all releases
+    bool moved = false;               // its last user was a transfer
+    std::unique_ptr<Event> last_use;  // where there are moves: the event of its last user
   };
-  // Pieces of memory of one size, free or in use.
+  // Blocks of memory of one size, free or in use.
   struct Places {
     Places(Device& device, std::size_t bytes, const std::string& what);
-    // Into so many of so many bytes, the first at a multiple of the alignment (0: of any).
+    // Divides the memory into `count` places of `bytes` bytes, the first aligned (0: not aligned).
     void divide(std::size_t count, std::size_t bytes, std::size_t alignment);
 
     Buffer memory;
@@ -77,7 +78,7 @@ class ActivationPool {
     bool came_back = false;
   };
   struct Chunk {
-    std::size_t saved;  // which places
+    std::size_t saved;  // index into saved_
     Places pending;
     std::vector<std::unique_ptr<ActivationSlot>> slots;
     std::vector<ActivationSlot*> free;
@@ -94,7 +95,7 @@ class ActivationPool {
   int slices_;
   Stream& compute_;
   std::optional<OffloadedActivations> outside_;  // where the plan has moves
-  std::vector<Places> saved_;                    // of all chunks, or one's each
+  std::vector<Places> saved_;                    // one for all chunks, or one for each chunk
   std::vector<Chunk> chunks_;
   std::uint64_t releases_ = 0;
 };

@@ -1,5 +1,5 @@
-// How a rank runs the two actions of a braid: in turns, each up to its next collective between the tensor-parallel ranks, which
-// travels on a stream of its own while the other action computes.
+// Runs the two actions of a braid on a rank alternately, each up to its next collective between the tensor-parallel
+// ranks. The collective runs on a stream of its own while the other action computes.
 #pragma once
 
 #include <array>
@@ -16,19 +16,19 @@
 
 namespace pipetrain {
 
-// A group whose collectives give the turn to the other action of a braid. Outside of run() it is the group that it wraps. In
-// run() every member must braid the same actions: then their collectives keep one order, because the turns depend on nothing
-// but the actions' own collectives, and no member waits for one that another has behind one that it waits for. Where an action
-// fails, the other enqueues no further collective, which would meet another one of the members that have not failed.
+// A group whose collectives switch to the other action of a braid. Outside of run() it behaves as the group that it
+// wraps. In run(), every member must braid the same actions: their collectives then have one order, because switches
+// depend only on the actions' own collectives, so no deadlock is possible. When an action fails, the other enqueues no
+// further collective: on members that have not failed, it would meet a different one.
 class BraidGroup : public Group, private PiecewiseTransfer {
  public:
-  // `group` outlives it.
+  // `group` must outlive it.
   BraidGroup(Group& group, Device& device, const std::string& name);
 
-  // Enqueues both, the first action's up to its first collective first, and so on in turns; see Turns::run(). Both must have
-  // memory of their own for what is between two of their collectives.
+  // Enqueues both actions alternately, beginning with the first up to its first collective; see Turns::run(). Both must
+  // have their own memory for data between two of their collectives.
   void run(const std::function<void()>& first, const std::function<void()>& second) { turns_.run(first, second); }
-  // By the action whose turn it is, where it has no collectives of its own.
+  // Switches to the other action, for an action without collectives of its own.
   void pass() { turns_.pass(); }
   Stream& stream() { return *stream_; }  // of the collectives
 
@@ -43,11 +43,11 @@ class BraidGroup : public Group, private PiecewiseTransfer {
   void abort(std::exception_ptr cause) override { group_.abort(std::move(cause)); }
 
  private:
-  // collective(stream): on this one's stream in a braid, else on the caller's.
+  // collective(stream): on this object's stream in a braid, else on the caller's.
   template <class Collective>
   void beside(Stream& stream, Collective collective);
 
-  // These travel beside the caller's stream in any case. The turn passes while the pieces are on their way.
+  // These always run beside the caller's stream. The other action has its turn while the pieces are being sent.
   void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
               const std::function<void()>& meanwhile) override;
   void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
@@ -60,7 +60,7 @@ class BraidGroup : public Group, private PiecewiseTransfer {
   struct Events {
     std::unique_ptr<Event> computed, arrived;
   };
-  std::array<Events, 2> events_;  // of each action: its last collective's
+  std::array<Events, 2> events_;  // by action: of its last collective
   Turns turns_;
 };
 

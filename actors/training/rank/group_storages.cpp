@@ -9,7 +9,7 @@ namespace pipetrain {
 namespace {
 
 StorageSetup storage_setup(const RankSetup& setup, const ParameterLayout& layout) {
-  // One microbatch's gradients are complete as they come.
+  // With a single microbatch, gradients are complete at once.
   const bool leave_summed = setup.zero.divides_grads() && setup.replicas > 1 && setup.microbatches == 1 && setup.same_order;
   return {.layout = layout,
           .rank = setup.id,
@@ -55,7 +55,7 @@ GroupStorages::GroupStorages(const RankSetup& setup, const ParameterLayout& layo
 TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
   trained_.push_back(std::make_unique<TrainedGroup>(group, storage_setup(setup_, group.layout), ops));
   TrainedGroup& added = *trained_.back();
-  // Where ranks share sequences and keep the same, the first part's rank counts.
+  // Where ranks share sequences and keep the same state, the first part's rank counts it.
   const StatePlaces& places = added.storage.places();
   if (setup_.id.cp == 0 || places.is_sharded()) added.counted = places.counted(setup_.id.tp);
   return added;

@@ -1,5 +1,5 @@
-// A rank keeps its parameters by group: in a ParameterStorage for each group that is trained, and in FrozenWeights for those
-// that are frozen. Whoever asks for a parameter names it by its index in the layout of the whole rank.
+// Keeps a rank's parameters by group: a ParameterStorage for each trained group, FrozenWeights for frozen parameters.
+// Callers name a parameter by its index in the layout of the whole rank.
 #pragma once
 
 #include <memory>
@@ -18,24 +18,24 @@ struct TrainedGroup {
   TrainedGroup(const GroupLayout& group, const StorageSetup& setup, Ops& ops) : of(group), storage(setup, ops) {}
   const GroupLayout& of;
   ParameterStorage storage;
-  std::vector<CountedPart> counted;  // in the norm, by their index in the group's layout
+  std::vector<CountedPart> counted;  // counted in the norm, by index in the group's layout
 };
 
 // Used by the rank's worker, not thread-safe.
 class GroupStorages {
  public:
-  // Allocates everything, all zero. What it is given outlives it. Throws Error(out_of_memory).
+  // Allocates zeros. The arguments must outlive it. Throws Error(out_of_memory).
   GroupStorages(const RankSetup& setup, const ParameterLayout& layout, Ops& ops);
 
-  // In the order of group_layouts(); none where the rank's whole part of the model is frozen.
+  // In the order of group_layouts(); empty where all of the rank's parameters are frozen.
   const std::vector<std::unique_ptr<TrainedGroup>>& trained() const { return trained_; }
-  // Give the tensors of all groups, in the order of the whole layout.
+  // Gives the tensors of all groups, in the order of the whole layout.
   ParameterStore& parameters() { return *parameters_; }
   GradientPlaces gradient_places() const;
-  // Weights that are always there for operations to read, of which the first is a parameter's.
+  // Returns weights that operations can always read, the first of which is a parameter's.
   Tensor settled();
 
-  // These are as RankState has them.
+  // See RankState.
   void load(const InitialState& state);
   void read(const StatePart& part, float* out);
   void check_holds(const StatePart& part) const { static_cast<void>(holder(part)); }
@@ -43,7 +43,7 @@ class GroupStorages {
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:
-  // The part of a parameter that a rank holds, by its index in the layout of its group; without a group it is frozen.
+  // Where a rank holds a parameter, by its index in the layout of its group; without a group it is frozen.
   struct Holder {
     TrainedGroup* group;
     HeldPart held;
@@ -56,7 +56,7 @@ class GroupStorages {
   const ParameterLayout& layout_;
   const std::vector<GroupLayout> groups_;
   std::vector<std::unique_ptr<TrainedGroup>> trained_;
-  std::unique_ptr<FrozenWeights> frozen_;     // null: nothing is
+  std::unique_ptr<FrozenWeights> frozen_;     // null: nothing is frozen
   std::optional<GroupedParameters> grouped_;  // where there are several groups
   ParameterStore* parameters_ = nullptr;
 };

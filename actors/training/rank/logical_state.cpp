@@ -12,10 +12,10 @@
 namespace pipetrain {
 namespace {
 
-// Of host memory for tensors that are asked for before they are copied.
+// Host memory for tensors that are requested before they are copied.
 constexpr std::size_t most_bytes_ahead = std::size_t{64} << 20;
 
-// The parts of the rank's parameters that one of its replicas answers for; the first one does for all that is frozen.
+// Returns the parts of the parameters that one replica of the rank saves; the first replica saves all frozen ones.
 std::vector<HeldPart> held_by_groups(const ParameterLayout& whole, const ReplicaPlace& place) {
   std::vector<HeldPart> all;
   for (const GroupLayout& group : group_layouts(whole)) {
@@ -88,7 +88,7 @@ void LogicalState::ask(const std::string& state, std::size_t index) {
   asked_bytes_ += tensor.bytes;
 }
 
-// Nobody may write to the parts any more when they go.
+// The parts must not be freed while anybody may write to them.
 void LogicalState::forget() {
   for (auto& tensor : asked_) {
     for (auto& reading : tensor.slices) {

@@ -1,5 +1,5 @@
-// The model's full tensors, of any state that ranks keep: gathered by asking the stages of the ranks that hold their parts, the
-// first replica's where replicas do not divide them.
+// The model's full tensors, of any state that ranks keep: gathered from the stages whose ranks hold their parts; from
+// the first replica's where replicas do not divide them.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +18,24 @@ namespace pipetrain {
 class LogicalState {
  public:
   LogicalState(Pipeline& pipeline, const ParallelLayout& layout, const TrainJob& job);
-  // Waits for what is still being read.
+  // Waits for reads that are still running.
   ~LogicalState();
   LogicalState(const LogicalState&) = delete;
   LogicalState& operator=(const LogicalState&) = delete;
 
-  // full = logical_tensors(config)[index] of this state, f32. The tensors behind it are asked for already, up to some memory,
-  // so that whoever copies all in order need not wait for each. Throws RunFailed.
+  // full = logical_tensors(config)[index] of this state, f32. The next tensors are requested already, up to a memory
+  // limit, so that copying all in order does not wait for each. Throws RunFailed.
   void copy(const std::string& state, std::size_t index, float* full);
 
  private:
-  // Of a slice, what one rank holds.
+  // The part of a slice that one rank holds.
   struct Piece {
     StageId stage;
-    int rank = 0;  // of the part of the stage
+    int rank = 0;  // in the part of the stage
     std::size_t begin = 0, end = 0;
   };
   struct Slice {
-    std::size_t number = 0;  // of the rank's parameters
+    std::size_t number = 0;  // index among the rank's parameters
     Parameter parameter;
     std::vector<Piece> pieces;
   };
@@ -43,7 +43,7 @@ class LogicalState {
     std::vector<float> slice;
     std::vector<std::future<void>> done;  // by piece
   };
-  // A tensor that was asked for.
+  // A tensor that was requested.
   struct Asked {
     std::string state;
     std::size_t index = 0;
@@ -55,7 +55,7 @@ class LogicalState {
   void forget();
 
   Pipeline& pipeline_;
-  std::vector<std::vector<Slice>> slices_;  // as logical_tensors()
+  std::vector<std::vector<Slice>> slices_;  // as in logical_tensors()
   std::deque<Asked> asked_;                 // in order
   std::size_t asked_bytes_ = 0;
 };

@@ -22,7 +22,7 @@
 namespace pipetrain {
 namespace {
 
-// An order is of one plan.
+// A recorded order belongs to one plan.
 void check_replayed(const TrainJob& job, const schedules::Plan& plan) {
   if (!job.layout.replayed) return;
   const auto& recorded = *job.layout.replayed;
@@ -56,7 +56,7 @@ void check_offloaded_parameters(const TrainJob& job) {
                 "weights are fetched in the plan's order, and the run's order is ready; use planned");
 }
 
-// Ranks of one stage that several processes run do the same without asking each other.
+// Ranks of one stage that run in several processes do the same actions without asking each other.
 void check_divided_stages(const TrainJob& job, const Mesh& ranks) {
   const Mesh parts = StageParts(ranks).stage_mesh();
   check_post_validation(job, parts);
@@ -67,7 +67,7 @@ void check_divided_stages(const TrainJob& job, const Mesh& ranks) {
         "use planned");
 }
 
-// Refuses a model that cannot be split or computed so, on ranks that run there.
+// Refuses a model that cannot be split or computed in this way on these ranks.
 void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,
                   const Mesh& ranks) {
   if (job.zero.divides_weights() && job.layout.order == schedules::Order::ready)
@@ -87,7 +87,7 @@ void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::v
   check_divided_stages(job, ranks);
 }
 
-// Checked before anything is opened.
+// Checks everything before anything is opened.
 World checked_world(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,
                     const std::shared_ptr<EngineChannel>& channel, const std::optional<PlannedProcesses>& planned) {
   const Mesh mesh = mesh_of(job);
@@ -122,7 +122,7 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
 }
 
 void ParallelLayout::make_groups(bool tied) {
-  // The collectives of a braid run beside the products of its other action.
+  // A braid's collectives run beside the computing of its other action.
   const GroupUse use = has_braids(plan()) ? GroupUse::beside_compute : GroupUse::alone;
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor, use);
   for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::beside_compute);

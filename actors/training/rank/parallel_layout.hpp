@@ -1,5 +1,5 @@
-// Who computes what where: the plan of the schedule, validated once, the blocks of every stage, and for the ranks of this
-// process their devices, groups and links.
+// The layout of a job: the plan, validated once, the blocks of every stage, and the devices, groups and links of this
+// process's ranks.
 #pragma once
 
 #include <map>
@@ -23,26 +23,26 @@ namespace pipetrain {
 class EngineChannel;
 struct TrainJob;
 
-// The job's ranks: all in this process, or dealt to the job's processes in order. Throws Error(input) for a parallel size below
-// 1, fewer ranks than processes, and when the job names GPUs but not one for each rank of this process.
+// Returns the job's ranks: all in this process, or dealt to the job's processes in order. Throws Error(input) for a parallel
+// size below 1, fewer ranks than processes, and when the job names GPUs but not one for each rank of this process.
 Mesh mesh_of(const TrainJob& job);
 
 class ParallelLayout {
  public:
-  // channel: of a job over several processes, every one of which makes its layout at the same time, and opens the transport
-  // between them. planned: all ranks are here, and their setups say what they would hold in these processes. Throws
-  // Error(input) when the model cannot be split or computed so, or the schedule cannot be built.
+  // channel: of a job over several processes, all of which make their layouts at the same time and open the transport
+  // between them. planned: all ranks are here, but their setups are those for these processes. Throws Error(input) when
+  // the model cannot be split or computed in this way, or the schedule cannot be built.
   explicit ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel = nullptr,
                           const std::optional<PlannedProcesses>& planned = {});
   ParallelLayout(const ParallelLayout&) = delete;
   ParallelLayout& operator=(const ParallelLayout&) = delete;
 
   const Mesh& mesh() const { return world_.mesh(); }
-  // The parts of stages that this process runs, replica-major. A stage is one part, unless the ranks of some stage run in
-  // several processes: then all stages are cut alike, so that the lanes of neighbours correspond.
+  // Returns the parts of stages that this process runs, replica-major. A stage is one part, unless the ranks of some
+  // stage run in several processes: then all stages are divided alike, so that the lanes of neighbours correspond.
   std::vector<StageId> stages() const { return cuts_.beginning_with(world_.ranks()); }
   Transport* transport() const { return world_.transport(); }  // null: one process
-  // {.dp = replicas, .pp = stages, .tp = parts}, each in the process of its ranks.
+  // The mesh {.dp = replicas, .pp = stages, .part = parts}, each part in the process of its ranks.
   Mesh stage_mesh() const { return cuts_.stage_mesh(); }
   StageParts::PartRank part_rank(const MeshCoordinate& at) const { return cuts_.part_rank(at); }
   const schedules::Plan& plan() const { return *plan_; }                      // the job's, where it has one
@@ -50,14 +50,14 @@ class ParallelLayout {
   const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
   std::vector<std::vector<Block>> chunks_of(int stage) const;
   const Device& device(const MeshCoordinate& rank) const { return world_.device(mesh().rank(rank)); }
-  // What each rank of this part of a stage is made of.
+  // Returns the setups of the ranks of this part of a stage.
   std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id) const;
-  // Of a part of a stage, what a source has to fill; none for one of another process.
+  // Returns the receivers that a source has to fill for a part of a stage; none for a part of another process.
   std::vector<TokenSource::Receiver> receivers(StageId id) const;
 
  private:
   void make_groups(bool tied);
-  // Gives the members that this process runs the handles of a group of their own.
+  // Gives this process's members their handles of a new group.
   void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);
   void add_links(RankSetup& setup) const;  // to its neighbours in the pipeline
   RankSetup rank_setup(const TrainJob& job, int rank) const;
@@ -69,7 +69,7 @@ class ParallelLayout {
   RankReach reach_;
   StageParts cuts_;
   std::map<int, RankGroups> groups_;        // by rank of this process
-  std::map<int, std::size_t> group_bytes_;  // likewise; see RankSetup
+  std::map<int, std::size_t> group_bytes_;  // by rank of this process; see RankSetup
 };
 
 }  // namespace pipetrain

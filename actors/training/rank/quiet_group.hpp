@@ -1,4 +1,4 @@
-// A group that can be switched off: a rank warms up alone, with the shapes of its group but without the others.
+// A group that can be switched off, so that a rank warms up alone with the shapes of its group.
 #pragma once
 
 #include <memory>

@@ -81,7 +81,7 @@ void RankCompute::open_step(const StepInfo& step) {
   model_->set_sequence(inputs_.tokens(0));
 }
 
-// Beside compute: what it waits for is between the streams.
+// Runs beside compute; the two streams wait for each other where they must.
 void RankCompute::run_move(const Action& action) {
   Stream& stream = activations_.begin_move(action);
   clock_.start(stream, action);
@@ -111,7 +111,7 @@ void RankCompute::run(const Launch& launch) {
   clock_.collect();
 }
 
-// The clock's two actions follow each other: the second one's time is what is left of it after the end of the first.
+// The clock counts the two actions one after the other: the second one's time begins when the first ends.
 void RankCompute::run_braid(const Launch& first, const Launch& second) {
   if (!model_.braid()) return ComputeRank::run_braid(first, second);
   const RankLanes::Output first_output = begin_launch(first), second_output = begin_launch(second);
@@ -145,7 +145,7 @@ void RankCompute::run_forward(const Launch& launch, const Tensor& output, Activa
   const Action& action = launch.action;
   ForwardArgs forward{lanes_.tensor(launch.activation), lanes_.tensor(launch.target), output, {}};
   forward.second = second;
-  // A step that begins early may turn out to have another loss scale.
+  // A step that begins early may get another loss scale.
   if (!step_.evaluates() && !launch.early) forward.loss_scale = logits_scale();
   inputs_.add_to(forward, action.microbatch);
   if (forward.slice) forward.slice->earlier = activations_.earlier_slices(action);
@@ -154,7 +154,7 @@ void RankCompute::run_forward(const Launch& launch, const Tensor& output, Activa
 }
 
 GradientListener RankCompute::listener_of(const Action& action) {
-  // The gradients of the step's last microbatch are final as they come.
+  // After the step's last microbatch each gradient is final.
   GradientListener listener;
   const int place = schedules::backward_place(action.microbatch, setup_.slices);
   const bool last = state_.is_replicated() && setup_.same_order && place == setup_.microbatches - 1;

@@ -1,5 +1,5 @@
-// One rank of one stage: passes each action to the parts of the rank that it concerns. All methods but the constructor,
-// make_lane(), add_result() and fail() run on the rank's worker; they only enqueue.
+// One rank of one stage: passes each action to the parts of the rank that carry it out. All methods except the
+// constructor, make_lane(), add_result() and fail() run on the rank's worker; they only enqueue.
 #pragma once
 
 #include <exception>
@@ -22,9 +22,9 @@ namespace pipetrain {
 
 class RankCompute : public ComputeRank {
  public:
-  // Allocates everything. Throws Error(out_of_memory).
+  // Allocates all memory. Throws Error(out_of_memory).
   explicit RankCompute(RankSetup setup);
-  // Waits for the work that is still on its way after a failure, because memory must outlive it.
+  // Waits for work that is still running after a failure, because memory must outlive it.
   ~RankCompute() override { RankCompute::wait_until_idle(); }
 
   void wait_until_idle() noexcept override;
@@ -40,28 +40,28 @@ class RankCompute : public ComputeRank {
   void set_verdict(const Verdict& verdict) { end_.set_verdict(verdict); }
   void run(const Launch& launch) override;
   void run_braid(const Launch& first, const Launch& second) override;
-  // The actions of this step, in the order they were run; only when the step is over. Thread-safe.
+  // Returns the actions of this step, in the order in which they ran; only after the step. Thread-safe.
   std::vector<DeviceAction> trace() { return clock_.collect(), clock_.actions(); }
-  // The reports of N: see RankReports.
+  // Adds the report of N: see RankReports.
   void add_result(const schedules::Action& action, StageResult& result) const override {
     if (action.kind == schedules::ActionKind::norm) reports_.add_to(result);
   }
   void fail(std::exception_ptr cause) override;
 
  private:
-  // The factor of the logits' gradient: the run's loss scale over the target tokens of the whole global batch.
+  // The factor of the logits' gradient: the loss scale divided by the target tokens of the global batch.
   float logits_scale() const { return static_cast<float>(step_.loss_scale / step_.tokens); }
   void open_step(const StepInfo& step);
-  // Waits for the inputs and says where the output goes.
+  // Waits for the inputs and returns where the output goes.
   RankLanes::Output begin_launch(const Launch& launch);
-  // second: in the operations that a braid's forward has for itself.
+  // second: use the operations that a braid's forward has for itself.
   void run_compute(const Launch& launch, const Tensor& output, bool second = false);
   void run_forward(const Launch& launch, const Tensor& output, ActivationSlot& slot, bool second);
   GradientListener listener_of(const schedules::Action& action);
   void run_move(const schedules::Action& action);
 
   const RankSetup setup_;
-  Stream& stream_;  // that computes
+  Stream& stream_;  // the computing stream
   RankModel model_;
   MemoryUse memory_;
   RankState state_;
@@ -72,8 +72,8 @@ class RankCompute : public ComputeRank {
   ActionClock clock_;
   RankFault fault_;
   StepEnd end_;
-  StepInfo step_;             // of which forwards and backwards are launched
-  bool begun_early_ = false;  // step_ comes behind the running one
+  StepInfo step_;             // the step whose forwards and backwards are being launched
+  bool begun_early_ = false;  // step_ follows the running one
 };
 
 }  // namespace pipetrain

@@ -11,12 +11,12 @@
 namespace pipetrain {
 namespace {
 
-// "rank 3 (stage 1, tp rank 1, replica 0) in step 2"
+// Returns "rank 3 (stage 1, tp rank 1, replica 0) in step 2".
 std::string place_of_fault(const Fault& fault, const MeshCoordinate& id) {
   return "rank " + std::to_string(fault.rank) + " (" + to_string(id) + ") in step " + std::to_string(fault.step);
 }
 
-// Reports a fault that is seen nowhere else.
+// Reports a fault that is visible nowhere else.
 void tell_fault(const Fault& fault, const MeshCoordinate& id, const char* what) {
   std::fprintf(stderr, "%s %s, as PIPETRAIN_FAULT asks\n", place_of_fault(fault, id).c_str(), what);
 }
@@ -44,14 +44,14 @@ void RankFault::provoke(const Fault& fault, const std::function<void()>& spoil) 
     case FaultKind::nan:
       spoil();
       break;
-    case FaultKind::skip:  // the trainer's to decide
+    case FaultKind::skip:  // the trainer decides that
       break;
-    case FaultKind::slow:  // delay() is, in every action
+    case FaultKind::slow:  // delay() slows every action down
       tell_fault(fault, setup_.id, "is slow from now on");
       break;
     case FaultKind::hang:
       tell_fault(fault, setup_.id, "hangs");
-      // Hangs the stream as a stuck kernel would, until the run gives up on it.
+      // Hangs the stream like a stuck kernel, until the run gives up on it.
       compute_.host_callback([&compute = compute_] {
         while (!compute.failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       });

@@ -1,4 +1,4 @@
-// Provokes in one rank the fault that PIPETRAIN_FAULT names.
+// Provokes the fault that PIPETRAIN_FAULT names in one rank.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,12 @@ namespace pipetrain {
 // Does nothing where the setup has no fault. Used by the rank's worker.
 class RankFault {
  public:
-  // Both arguments outlive this; `compute` is the stream that the rank computes on.
+  // Both arguments must outlive this; `compute` is the rank's computing stream.
   RankFault(const RankSetup& setup, Stream& compute) : setup_(setup), compute_(compute) {}
 
-  // Provokes the fault where it is of this step, which has begun. `spoil` makes a weight NaN. Throws what the fault is to
-  // throw.
+  // Provokes the fault if it is of this step, which has begun. `spoil` makes a weight NaN. Throws if the fault is an exception.
   void begin_step(const StepInfo& step, const std::function<void()>& spoil);
-  // Makes the stream take longer for an action of this step where the fault is that the rank is slow.
+  // Makes the stream take longer for an action of this step if the fault is a slow rank.
   void delay(const StepInfo& step);
 
  private:

@@ -22,9 +22,9 @@ Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape&
 
 }  // namespace
 
-// The workspace of matrix products, and the largest scratch, which is that of
-// attention's backward (fp32 gradients of the queries, partial ones of keys and values per query head) or of a split product.
-// A braid's forward has both for itself, without an attention's backward.
+// The workspace of matrix products plus the largest scratch, which is that of attention's backward (fp32 gradients of
+// the queries, partial ones of keys and values per query head) or of a split product. A braid's forward has both once
+// more, but no attention backward.
 std::size_t gpu_scratch_estimate(const RankSetup& setup) {
   const auto& config = setup.config;
   const auto ranks = setup.groups.tensor ? setup.groups.tensor->size() : 1;
@@ -35,7 +35,7 @@ std::size_t gpu_scratch_estimate(const RankSetup& setup) {
   return libraries + tokens * std::max(attention, product) + (runs_in_turns(setup) ? libraries + tokens * product : 0);
 }
 
-// Of each thread: pieces of both operands of a product, eight heads of a sequence in attention's backward, and four rows.
+// Per thread: parts of both operands of a product, eight heads of a sequence in attention's backward, and four rows.
 std::size_t cpu_scratch_estimate(const RankSetup& setup, unsigned threads) {
   if (!setup.numerics.precision.rounds_weights()) return 0;
   const auto& config = setup.config;

@@ -1,32 +1,32 @@
-// How large what a rank allocates is, from its setup and its model's own measurements.
+// Computes the sizes of a rank's allocations from its setup and its model's own measurements.
 #pragma once
 
 #include "actors/training/rank/rank_setup.hpp"
 
 namespace pipetrain {
 
-// One lane of a queue's slot: without memory. hidden: StageModel::hidden_shape().
+// Returns one lane of a queue's slot, without memory. hidden: StageModel::hidden_shape().
 Tensor lane_tensor(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
 
-// Whether an action has a part of each sequence: a slice, or what the ranks that share one leave it.
+// True when an action computes a part of each sequence: a slice, or the part of one of the ranks that share it.
 bool computes_parts(const RankSetup& setup);
-// Bytes of what StepInputs keeps of documents: 0 where the data does not isolate them.
+// Bytes of the documents in StepInputs; 0 where the data does not isolate documents.
 std::size_t documents_bytes(const RankSetup& setup);
 
-// Whether the rank runs its braids' actions in turns, with a workspace for each.
+// True when the rank alternates between the actions of a braid, with a workspace for each.
 bool runs_in_turns(const RankSetup& setup);
 
-// What the setup's rank computes.
+// Returns the specification of the rank's model.
 StageModelSpec model_spec(const RankSetup& setup);
 
-// What the operations of a GPU take for themselves, beside the model's workspace.
+// Estimates the memory of a GPU's operations in addition to the model's workspace.
 std::size_t gpu_scratch_estimate(const RankSetup& setup);
 
-// What the compute threads of a CPU take for numbers of 16 bits that they widen; 0 in fp32.
+// Estimates the memory in which a CPU's compute threads widen 16-bit numbers; 0 in fp32.
 std::size_t cpu_scratch_estimate(const RankSetup& setup, unsigned threads);
 
-// With what the operations of the setup's device take.
+// Includes the memory of the device's operations.
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model);
 
 }  // namespace pipetrain

@@ -54,7 +54,7 @@ void RankModel::bind(ParameterStore& weights, GradientPlaces grads) {
 
 void RankModel::backward(const schedules::Action& action, const BackwardArgs& args, ActivationSlot& slot,
                          GradientListener listener) {
-  // W has no collectives, where a braid's other action would have its turn.
+  // W has no collectives at which a braid would switch to its other action.
   if (braid_ && action.kind == ActionKind::weight_grad)
     listener.added = [this, added = std::move(listener.added)](const Tensor& dw) {
       if (added) added(dw);

@@ -1,4 +1,4 @@
-// A rank's part of the model, with what it computes with: operations, a workspace, and the groups of the ranks of its stage.
+// A rank's part of the model and its means to compute: operations, a workspace, and the groups of its stage's ranks.
 #pragma once
 
 #include <memory>
@@ -16,37 +16,37 @@ namespace pipetrain {
 // Used by the rank's worker; not thread-safe.
 class RankModel {
  public:
-  // Both arguments outlive this; adds the streams of its own. Throws Error(unavailable) for a precision that is not built.
+  // Both arguments must outlive this; adds its own streams. Throws Error(unavailable) for a precision that is not built.
   RankModel(const RankSetup& setup, RankStreams& streams);
 
   StageModel& operator*() const { return *model_; }
   StageModel* operator->() const { return model_.get(); }
   Ops& ops() { return *ops_; }
   TensorParallel tensor_parallel() const;
-  BraidGroup* braid() { return braid_.get(); }  // null: no braid runs in turns
+  BraidGroup* braid() { return braid_.get(); }  // null: actions of braids do not alternate
 
-  // Binds weights and places for gradients, and allocates the workspace, and a second one for the forwards of braids. Before
-  // the first action. Throws Error(out_of_memory).
+  // Binds weights and gradient memory, and allocates the workspace, and a second one for the forwards of braids. Called
+  // before the first action. Throws Error(out_of_memory).
   void bind(ParameterStore& weights, GradientPlaces grads);
-  // B, I or W, whose gradients the listener hears of.
+  // Runs B, I or W; the listener is told of its gradients.
   void backward(const schedules::Action& action, const BackwardArgs& args, ActivationSlot& slot, GradientListener listener);
   // While quiet, operations run without the other ranks of the groups.
   void set_quiet(bool quiet);
-  // Waits until the groups of operations move nothing.
+  // Waits until no collective of the groups is running.
   void wait_until_idle() noexcept;
 
  private:
-  std::unique_ptr<Ops> make_ops() const;  // on the stream that computes, with memory of their own
+  std::unique_ptr<Ops> make_ops() const;  // on the computing stream, with memory of their own
   Buffer make_workspace(const char* what) const;
 
   const RankSetup& setup_;
   Stream& compute_;
   std::unique_ptr<QuietGroup> tensor_group_;   // null: one rank
-  std::shared_ptr<QuietGroup> context_group_;  // null: no rank shares its sequences
-  std::unique_ptr<BraidGroup> braid_;          // around tensor_group_
+  std::shared_ptr<QuietGroup> context_group_;  // null: the rank shares its sequences with no other
+  std::unique_ptr<BraidGroup> braid_;          // wraps tensor_group_
   Buffer workspace_, second_workspace_;
-  std::unique_ptr<Ops> ops_, second_ops_;  // second: of braids' forwards
-  std::unique_ptr<RingExchange> ring_;     // null where context_group_ is
+  std::unique_ptr<Ops> ops_, second_ops_;  // second: for the forwards of braids
+  std::unique_ptr<RingExchange> ring_;     // null where context_group_ is null
   std::unique_ptr<StageModel> model_;
 };
 

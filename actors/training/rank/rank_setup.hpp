@@ -1,5 +1,5 @@
-// What one rank is made of: its place, its devices and groups, its part of the model and of the plan. Plain values, which the
-// layout fills in.
+// The setup of one rank: its place, its devices and groups, its part of the model and of the plan. Plain values, which
+// the layout fills in.
 #pragma once
 
 #include <memory>
@@ -33,33 +33,34 @@ struct RankSetup : MeshRank {
   ModelConfig config;
   std::vector<std::vector<Block>> chunks;         // of this stage
   ContextPart context;                            // of each sequence
-  MicrobatchShape shape;                          // the largest, of this part, of a slice where there are several
-  std::int64_t sequence = 1;                      // the largest, of this part, in all its slices
-  int microbatches = 1;                           // of a step, in slices their pieces
+  MicrobatchShape shape;                          // the largest one, of this part; of a slice where there are several
+  std::int64_t sequence = 1;                      // the largest sequence of this part, with all its slices
+  int microbatches = 1;                           // of a step; with slices, the number of slices
   int slices = 1;                                 // of each microbatch
-  bool braids = false;                            // in its plan
+  bool braids = false;                            // its plan has braids
   bool isolates_documents = false;                // of the data
-  std::shared_ptr<const StepSamples> samples;     // null: only to be estimated
+  std::shared_ptr<const StepSamples> samples;     // null: the rank is only estimated
   std::shared_ptr<const StepSamples> evaluation;  // null: nothing is evaluated
   std::uint64_t seed = 0;                         // of dropout
   bool sequence_parallel = true;
   Numerics numerics;
-  // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
+  // True when every replica runs its last backward actions in the same order, so that gradients may be summed as they are made.
   bool same_order = true;
   OptimizerSettings optimizer;
   bool previews = false;  // the coming step's forwards may begin before the verdict
   Zero zero;
   Offload offload;
-  int replicas = 1, replica = 0;           // see weight_copies()
-  std::vector<schedules::Action> actions;  // of its stage in every step, in order; empty where the order is not known before
+  int replicas = 1, replica = 0;  // see weight_copies()
+  // The actions of its stage in every step, in order; empty where the order is not known in advance.
+  std::vector<schedules::Action> actions;
   schedules::StageNeeds needs;
   WrapOps wrap_ops;            // may be null
   std::optional<Fault> fault;  // of this rank
   bool saves = false;          // keeps host memory for a snapshot of its states
 };
 
-// What a rank will allocate, found without allocating it. What a GPU's libraries take is known only
-// when they have planned for the shapes; here it is estimated.
+// Returns what a rank will allocate, without allocating it. A GPU's libraries know their share only when they have
+// planned for the shapes; here it is estimated.
 MemoryUse estimate_memory(const RankSetup& setup);
 
 }  // namespace pipetrain

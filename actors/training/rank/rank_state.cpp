@@ -8,7 +8,7 @@
 namespace pipetrain {
 namespace {
 
-// Tells whether this memory lies in the arena.
+// True when this memory is in the arena.
 bool lies_in(const Tensor& memory, const Tensor& arena) {
   const auto* const begin = static_cast<const char*>(arena.data);
   const auto* const at = static_cast<const char*>(memory.data);
@@ -68,7 +68,7 @@ void RankState::sum_replicated(int chunk) {
   }
 }
 
-// The sums of the table that is tied: all of them, or this rank's run.
+// Returns the sums of the tied table: all of them, or this rank's range.
 TiedGrads RankState::tied_sums(const TrainedGroup& group) const {
   const StatePlaces& places = group.storage.places();
   const GradientStorage& gradients = group.storage.gradients();

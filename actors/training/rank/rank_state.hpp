@@ -1,6 +1,6 @@
-// RankState holds what one rank keeps from step to step, and changes it at a step's end. GroupStorages decides where it lies.
-// All methods run on the rank's worker; but for load(), read() and snapshot() they only enqueue. Parameters are named by their
-// index in the layout of the whole rank.
+// RankState holds the state that one rank keeps between steps, and changes it at a step's end. GroupStorages decides
+// where it is stored. All methods run on the rank's worker; except load(), read() and snapshot(), they only enqueue.
+// Parameters are named by their index in the layout of the whole rank.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace pipetrain {
 
 class RankState {
  public:
-  // Allocates everything, all zero. What it is given outlives it. Throws Error(out_of_memory).
+  // Allocates zeros. The arguments must outlive it. Throws Error(out_of_memory).
   RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops);
 
-  // What the operations read, and where they add gradients.
+  // The weights that operations read, and the memory to which they add gradients.
   ParameterStore& parameters() { return storages_.parameters(); }
   GradientPlaces gradient_places() const { return storages_.gradient_places(); }
   // See GradientStorage.
@@ -28,49 +28,48 @@ class RankState {
   bool offloads_gradients() const { return any_gradients(&GradientStorage::closes); }
   void close_gradients(std::size_t block, bool last);
 
-  // Every state that `state` names, from the host. Waits for the device. Throws Error(input) for a state that this rank's
-  // optimizer lacks, and what the sources throw.
+  // Loads every state that `state` names from the host. Waits for the device. Throws Error(input) for a state that this
+  // rank's optimizer lacks, and what the sources throw.
   void load(const InitialState& state);
-  // Some of what this rank holds (StatePlaces::held, and weights that are frozen) of one state, dense f32, to host memory. Only
-  // between steps; waits for the device. Throws Error(internal) for what it does not hold.
+  // Copies a part of one state, dense f32, to host memory: one that this rank holds (StatePlaces::held, and frozen
+  // weights). Only between steps; waits for the device. Throws Error(internal) for a part that it does not hold.
   void read(const StatePart& part, float* out) { storages_.read(part, out); }
   // Throws Error(internal) likewise.
   void check_holds(const StatePart& part) const { storages_.check_holds(part); }
-  // A snapshot of what this rank saves: every step waits until the last moment taken has been copied. Allocated by the first
-  // call, where the setup does not say that it saves.
+  // A snapshot of the state that this rank saves: later steps wait until it has been copied. Allocated by the first
+  // call, unless the setup says that the rank saves.
   StateSnapshot& snapshot();
 
   // Before a step's first action.
   void begin_step(schedules::StepKind kind);
 
   // --- A step's end, in this order ---
-  // Whether replicas sum their gradients; then start_reduction() may be called for what is final of them, before reduce().
+  // True when replicas sum their gradients; start_reduction() may then be called for final gradients, before reduce().
   bool is_replicated() const { return any_gradients(&GradientStorage::is_replicated); }
   void start_reduction(const Tensor& grads);
   void reduce(int chunk);
   void sum_replicated(int chunk);
   void sum_tied();
-  // Sums of squares of what this rank counts in the norm, f64: counted_parts() of each group's layout, the groups in the order
-  // of group_layouts().
+  // Writes the sums of squares that this rank counts in the norm, f64: counted_parts() of each group's layout, the
+  // groups in the order of group_layouts().
   void square_sums(const Tensor& sums);
   std::size_t sum_count() const;
-  // Puts into what operations read the weights that step() would make, where the setup says that steps are previewed; restore()
-  // undoes it.
+  // Where the setup previews steps: gives operations the weights that step() would make; restore() undoes this.
   void preview(float lr, float grad_scale);
   void restore();
-  // The optimizer's step; a step that is skipped is none.
+  // Runs the optimizer's step; not called for a skipped step.
   void step(float lr, float grad_scale);
 
-  // Before and after a rehearsal of a step that nobody wants to keep: everything is zero again.
+  // Call these before and after a rehearsal of a step, whose results are discarded: everything is zero again.
   void begin_rehearsal();
   void end_rehearsal(const Tensor& sums);
   // Makes a weight NaN, for tests.
   void spoil();
 
-  // That carry what goes between replicas, and to and from where states are offloaded.
+  // The streams of transfers between replicas, and to and from offloaded state.
   std::vector<Stream*> transfer_streams();
 
-  // Bytes of the device, before anything is allocated.
+  // Returns the bytes on the device, before anything is allocated.
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout) {
     return GroupStorages::memory(setup, layout);
   }

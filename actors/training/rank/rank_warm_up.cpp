@@ -14,7 +14,7 @@ Tensor WarmUp::of_slice(Tensor longest, int slice) const {
   return longest;
 }
 
-// Every tensor of `longest` and `backward` is of the longest slice.
+// All tensors of `longest` and `backward` are of the longest slice.
 void WarmUp::run_microbatch(int chunk, const ForwardArgs& longest, const BackwardArgs& backward) const {
   const auto action = [chunk](ActionKind kind, int slice) {
     return Action{kind, static_cast<decltype(Action::chunk)>(chunk), slice};
@@ -55,8 +55,9 @@ void WarmUp::run() const {
   model.set_quiet(true);
   model->begin_step();
   inputs.begin_longest();
-  // The first backward writes gradients, the second adds to them: libraries may have a kernel for each. The first round has the
-  // head's forward of an evaluation, the last that of a step. One more has the forwards of braids, in operations of their own.
+  // The first backward writes gradients, the second adds to them: libraries may have a kernel for each. The first round
+  // runs the head's forward as in an evaluation, the last as in training. One more round runs the forwards of braids,
+  // with their own operations.
   const int rounds = setup.slices > 1 ? 1 : model.braid() ? 3 : 2;
   for (int round = 0; round < rounds; ++round) {
     for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {

@@ -1,4 +1,4 @@
-// Before a rank's first step on a GPU.
+// Warms a rank up before its first step on a GPU.
 #pragma once
 
 #include "actors/training/rank/activation_pool.hpp"
@@ -17,10 +17,10 @@ struct WarmUp {
   RankState& state;
   StepInputs& inputs;
   ActivationPool& activations;
-  Tensor square_sums;  // as RankReports has them
+  Tensor square_sums;  // of RankReports
 
-  // Runs every kind of action on zeros, without the other ranks: libraries make their plans, kernels are loaded and scratch
-  // grows now and not in a step. Leaves weights and moments at zero. Waits for the device.
+  // Runs every kind of action on zeros, without the other ranks: libraries make their plans, kernels are loaded and
+  // scratch memory grows now rather than in a step. Leaves weights and moments at zero. Waits for the device.
   void run() const;
 
  private:

@@ -8,7 +8,7 @@ namespace pipetrain {
 
 StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode)
     : config_(config), shape_(shape), mode_(mode) {
-  // These throw for a model that cannot be split or computed so.
+  // These throw for a model that cannot be split or computed in this way.
   layout_parameters(config, {blocks_of(config)}, 0, tp);
   check_head_size(config, mode.device, mode.numerics.precision.compute);
   if (tp > 1) tensor_ = std::move(make_inprocess_groups(tp).front());
@@ -37,7 +37,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
   for (const auto& chunk : chunks) blocks += chunk.size();
-  if (blocks < blocks_of(config_).size()) setup.links[0] = LinkKind::peer_copy;  // to some other stage
+  if (blocks < blocks_of(config_).size()) setup.links[0] = LinkKind::peer_copy;  // to any other stage
   MemoryUse use = estimate_memory(setup);
   use.workspace += gpu_scratch_estimate(setup);
   return use;

@@ -1,4 +1,4 @@
-// What a stage's devices will allocate in a layout that nobody has built: no devices, no data.
+// Estimates the memory of a stage's devices in a layout that is not built, without devices and data.
 #pragma once
 
 #include <memory>
@@ -12,26 +12,26 @@ class StageMemory {
  public:
   struct Mode {
     Numerics numerics = {};
-    DeviceKind device = DeviceKind::cpu;  // GPUs take scratch of their own, and room for results on their way
+    DeviceKind device = DeviceKind::cpu;  // GPUs need scratch memory, and memory for results on their way
     Zero zero = {};
     int replicas = 1;
     Offload offload = {};
-    bool braids = false;    // in its plan
-    bool previews = false;  // steps begin before the verdict on the one before
+    bool braids = false;    // its plan has braids
+    bool previews = false;  // steps begin before the verdict on the previous one
     OptimizerSettings optimizer = {};
-    int cp = 1;  // ranks that share sequences, of which the shape is one's part
+    int cp = 1;  // ranks that share sequences; the shape is that of one part
   };
-  // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.
+  // Throws Error(input) when tp cannot split the model, or the device cannot compute its heads. Sequence parallel where tp > 1.
   StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);
   ~StageMemory();
 
-  // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less, and where
-  // replicas divide state, up to two blocks of the norm more or less. actions:
-  // of the stage in a step, from which it follows whether gradients share memory; none: as if they did not.
+  // Estimates the first rank of a stage with these chunks of consecutive blocks; other ranks need the same or a little
+  // less, and where replicas divide state, up to two blocks of the norm more or less. actions: of the stage in a step,
+  // which determine whether gradients share memory; empty: they do not.
   MemoryUse estimate(const std::vector<std::vector<Block>>& chunks, int microbatches, const schedules::StageNeeds& needs,
                      const std::vector<schedules::Action>& actions = {}) const;
 
-  // Of one microbatch of each chunk.
+  // Returns the activations of one microbatch of each chunk.
   std::vector<ActivationBytes> activations(const std::vector<std::vector<Block>>& chunks) const;
 
  private:

@@ -16,7 +16,7 @@ void StepEnd::launched_early(const schedules::Action& forward) {
   if (previewed_) early_.push_back(forward);
 }
 
-// O, which follows if the step is applied, writes what operations read anew.
+// O, which follows if the step is applied, overwrites the weights that operations read.
 void StepEnd::set_verdict(const Verdict& verdict) {
   verdict_ = verdict;
   if (!previewed_ || (verdict.apply && verdict.confirms)) return;
@@ -46,7 +46,7 @@ void StepEnd::run(const schedules::Action& action, const StepInfo& step) {
       rank_.state.preview(static_cast<float>(ending_.learning_rate), static_cast<float>(1 / ending_.loss_scale));
       break;
     default:
-      assert(verdict_.apply);  // a step that is skipped has no O
+      assert(verdict_.apply);  // a skipped step has no O
       rank_.state.step(static_cast<float>(ending_.learning_rate), static_cast<float>(verdict_.grad_scale));
       break;
   }

@@ -1,5 +1,5 @@
-// StepEnd ends the steps of one rank: R, S and T sum gradients, N reports, V previews what the optimizer will mostly do, and O,
-// after the verdict, does it.
+// StepEnd ends the steps of one rank: R, S and T sum gradients, N reports, V previews the optimizer's most likely step,
+// and O, after the verdict, runs it.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ namespace pipetrain {
 // Used by the rank's worker; all methods only enqueue.
 class StepEnd {
  public:
-  // The parts of the rank that a step's end concerns; they outlive this.
+  // The parts of the rank that take part in a step's end; they must outlive this.
   struct Parts {
     RankState& state;
     RankReports& reports;
@@ -26,15 +26,15 @@ class StepEnd {
   explicit StepEnd(const Parts& parts) : rank_(parts) {}
 
   void begin_step();
-  // step: whose forwards and backwards were launched last.
+  // step: the one whose forwards and backwards were launched last.
   void run(const schedules::Action& action, const StepInfo& step);
-  // A forward of the coming step has been launched. Where it reads previewed weights, the verdict may take it back.
+  // A forward of the coming step has been launched. If it reads previewed weights, the verdict may take it back.
   void launched_early(const schedules::Action& forward);
   void set_verdict(const Verdict& verdict);
 
  private:
   Parts rank_;
-  StepInfo ending_;                       // whose N was launched last
+  StepInfo ending_;                       // the step whose N was launched last
   bool previewed_ = false;                // in the running step
   std::vector<schedules::Action> early_;  // forwards that read previewed weights
   Verdict verdict_;

@@ -27,7 +27,7 @@ void StepInputs::begin(const StepInfo& step) {
   if (setup_.isolates_documents) load_documents();
 }
 
-// The host's copy is free: the step before has ended, or its forwards have, whose last copy this follows.
+// The host buffer is free: its last copy belongs to forwards that have ended, or to the previous step.
 void StepInputs::load_documents() {
   const std::int64_t whole = sequence_.tokens * setup_.context.size;
   const std::int64_t tokens = setup_.microbatches / setup_.slices * setup_.shape.batch * sequence_.tokens;
@@ -46,7 +46,7 @@ void StepInputs::load_documents() {
   compute_.copy(documents_.data, host.data, documents_.bytes());
 }
 
-// The row's values for the tokens of a microbatch; without memory where there is no such row.
+// Returns the row's values for the tokens of a microbatch; a tensor without memory where there is no such row.
 Tensor StepInputs::of_microbatch(const Tensor& documents, std::int64_t row, int microbatch) const {
   if (row >= documents.rows()) return {};
   const int slice = microbatch % setup_.slices;
@@ -63,7 +63,7 @@ std::optional<SliceArgs> StepInputs::slice(int microbatch) const {
   return SliceArgs{sequence_.part(slice).first, slice == setup_.slices - 1};
 }
 
-// Samples are counted as Sampler deals them out.
+// Counts samples in the order of Sampler.
 DropoutDraws StepInputs::draws(int microbatch) const {
   const std::int64_t before = std::int64_t{setup_.id.dp} * (setup_.microbatches / setup_.slices) + microbatch / setup_.slices;
   return {.seed = setup_.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};

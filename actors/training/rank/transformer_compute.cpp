@@ -36,7 +36,7 @@ std::vector<DeviceActions> TransformerCompute::add_times(StageTrace& trace) {
   std::vector<DeviceActions> devices;
   for (std::size_t index = 0; index < ranks(); ++index) devices.push_back(rank(index).trace());
   const DeviceActions& measured = devices.front();
-  std::size_t next = 0;  // both are in nearly the same order
+  std::size_t next = 0;  // both have nearly the same order
   for (TracedAction& traced : trace.actions) {
     for (std::size_t looked = 0; looked < measured.size(); ++looked) {
       const DeviceAction& one = measured[(next + looked) % measured.size()];
@@ -72,7 +72,7 @@ std::size_t TransformerCompute::state_elements(const StatePart& part) const {
   return part.elements;
 }
 
-// A moment of the ranks' states on its way to the disk.
+// A snapshot of the ranks' states that is being written to the disk.
 struct TransformerCompute::Saving {
   std::int64_t number;
   std::string where;

@@ -1,4 +1,4 @@
-// The transformer that is trained as a stage's compute: a RankCompute for each tensor-parallel rank.
+// A stage's compute that trains a transformer: a RankCompute for each tensor-parallel rank.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace pipetrain {
 
 class TransformerCompute : public RankedCompute {
  public:
-  // One setup per rank. Allocates and loads the state on the workers, all ranks at once; throws the first failure.
+  // ranks: one setup per rank. The workers allocate and load the state of all ranks at once; throws the first failure.
   TransformerCompute(std::vector<RankSetup> ranks, const InitialState& state);
   ~TransformerCompute() override { end_workers(); }
 
@@ -24,14 +24,14 @@ class TransformerCompute : public RankedCompute {
 
   void verdict(const Verdict& verdict) override;
 
-  // A step's actions have the times at which they ran on the first rank's device. What completed() told the stage has none: a
-  // device's events cannot be read in its callbacks.
+  // Sets the times at which a step's actions ran on the first rank's device. completed() cannot pass them: events of a
+  // device cannot be read in its callbacks.
   std::vector<DeviceActions> add_times(StageTrace& trace) override;
   std::vector<MemoryUse> memory() const override;
   // part.state: weights_state or one of the optimizer's.
   void read_state(std::int64_t number, const StatePart& part, float* out) override;
   std::size_t state_elements(const StatePart& part) const override;
-  // Writes a file for each rank that holds something on behalf of the run; the report: see rank_file.hpp.
+  // Writes a file for each rank that stores something for the run; the report: see rank_file.hpp.
   void save_state(std::int64_t number, const std::string& where) override;
 
  private:
@@ -40,7 +40,7 @@ class TransformerCompute : public RankedCompute {
   RankCompute& rank(std::size_t index) const { return static_cast<RankCompute&>(RankedCompute::rank(index)); }
   void write(Saving& saving);
 
-  Worker saver_{"saver"};  // writes files; the workers give it its jobs
+  Worker saver_{"saver"};  // writes files; the workers post its jobs
 };
 
 }  // namespace pipetrain

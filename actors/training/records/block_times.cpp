@@ -7,9 +7,9 @@
 namespace pipetrain {
 namespace {
 
-constexpr double drawn_to_shares = 1e-3;  // against errors of stages' times, relative and squared
+constexpr double drawn_to_shares = 1e-3;  // weight of the shares against the squared relative errors of the stages' times
 
-// Solves a x = b for a symmetric positive definite matrix, by Cholesky's decomposition.
+// Solves a x = b for a symmetric positive definite matrix by Cholesky decomposition.
 ByKind solve_positive_definite(std::array<ByKind, kinds_of_blocks> a, ByKind b) {
   for (std::size_t i = 0; i < kinds_of_blocks; ++i) {
     for (std::size_t j = 0; j <= i; ++j) {
@@ -35,7 +35,7 @@ BlockTimes::BlockTimes(const KindsOfParts& parts, const std::vector<double>& sec
   for (const auto& part : parts)
     for (const std::size_t kind : part) counted += shares[kind];
   const double scale = std::accumulate(seconds.begin(), seconds.end(), 0.0) / counted;
-  if (!(scale > 0)) return;  // was not measured
+  if (!(scale > 0)) return;  // not measured
   for (double& share : per_kind_) share *= scale;
   fit(parts, seconds);
   for (std::size_t v = 0; v < parts.size(); ++v) {

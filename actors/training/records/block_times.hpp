@@ -1,4 +1,4 @@
-// The times of a model's blocks, from the times of the stages that held them.
+// Estimates the times of a model's blocks from the times of the stages that held them.
 #pragma once
 
 #include <array>
@@ -7,26 +7,26 @@
 
 namespace pipetrain {
 
-// Blocks by what they compute: the four of BlockKind, and again those that recompute less than the run's others.
+// The kinds of blocks: the four of BlockKind, and again the four for blocks that recompute less than the run's others.
 constexpr std::size_t block_kinds = 4, kinds_of_blocks = 2 * block_kinds;
 using ByKind = std::array<double, kinds_of_blocks>;
-using KindsOfParts = std::vector<std::vector<std::size_t>>;  // [virtual stage], one a block
+using KindsOfParts = std::vector<std::vector<std::size_t>>;  // [virtual stage][block]
 
-// The times of one kind of work, such as all F. A stage's time is the sum of its blocks'. The times of the kinds of blocks are
-// those that give all stages their times with the least error, drawn to the shares of their FLOPs where several do (ridge
-// regression); each stage's blocks are then scaled to its measured sum.
+// The times of one kind of action, such as all F. A stage's time is the sum of its blocks' times. The times of the
+// kinds are those that reproduce all stages' times with the least error, pulled towards the shares of their FLOPs where
+// several solutions do (ridge regression); each stage's blocks are then scaled to its measured sum.
 class BlockTimes {
  public:
-  // seconds: of each part. shares: what a block of each kind takes by its FLOPs, in any unit.
+  // seconds: of each part. shares: the FLOPs of a block of each kind, in any unit.
   BlockTimes(const KindsOfParts& parts, const std::vector<double>& seconds, const ByKind& shares);
 
-  // The seconds that the block of this number in the model would take if it were of this kind.
+  // Returns the seconds that the model's block of this number would take if it were of this kind.
   double of(std::size_t block, std::size_t kind) const {
     return factor_of_block_.empty() ? 0 : factor_of_block_[block] * per_kind_[kind];
   }
-  // The mean of all blocks of this kind, given the kinds of all measured parts.
+  // Returns the mean over all blocks of this kind, given the kinds of all measured parts.
   double mean(const KindsOfParts& parts, std::size_t kind) const;
-  // The sum over blocks of these kinds, the first of which has this number.
+  // Returns the sum over blocks of these kinds, the first of which has this number.
   double sum(std::size_t first, const std::vector<std::size_t>& blocks) const;
 
  private:

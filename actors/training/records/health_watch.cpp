@@ -19,7 +19,7 @@ double median_of_waits(const std::deque<double>& values) {
   return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
 }
 
-// By the median of the distances from the median, which outliers do not move; of normal values it is the standard deviation.
+// Estimates the standard deviation from the median distance to the median, which outliers do not move.
 double deviation(const std::deque<double>& values) {
   const double middle = median_of_waits(values);
   std::deque<double> distances;
@@ -32,7 +32,7 @@ void keep(std::deque<double>& values, double value, std::size_t most) {
   if (values.size() > most) values.pop_front();
 }
 
-// Seconds of computing: what waits for other ranks by nature is left out.
+// Returns the seconds of computing, without actions that wait for other ranks.
 double computing(const DeviceActions& actions) {
   double seconds = 0;
   for (const DeviceAction& one : actions) {

@@ -1,4 +1,4 @@
-// Watches a run for what ends well-meant runs slowly: a stage that falls behind, a loss that jumps, a gradient norm that grows.
+// Warns of runs that slowly go wrong: a stage that falls behind, a loss that jumps, a gradient norm that grows.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace pipetrain {
 
-// When something is told; 0: never.
+// The thresholds of the warnings; 0: never.
 struct WatchSettings {
-  double slow = 0.10;            // a stage computes for longer than simulated by this share
+  double slow = 0.10;            // a stage computes for longer than simulated, by this share,
   std::int64_t slow_steps = 20;  // in so many steps in a row
-  double loss_spike = 8;         // a loss lies above the median of the last 50 by so many of their standard deviations
-  double norm_growth = 10;       // the median of 20 norms is so many times the least that it has been
+  double loss_spike = 8;         // a loss exceeds the median of the last 50 by so many of their standard deviations
+  double norm_growth = 10;       // the median of 20 norms is so many times its least value so far
 };
 
-// A stage is compared with the simulation of a step whose actions cost what they cost this run in its first steps (slow_steps,
-// behind the first); the rank named is the slowest of the stage. Each of these is told once. Not thread-safe.
+// Compares each stage with the simulation of a step whose actions take as long as in this run's first steps (slow_steps
+// after the first); the warning names the stage's slowest rank. Each warning is given once. Not thread-safe.
 class HealthWatch {
  public:
-  // The job has its plan.
+  // The job must have its plan.
   HealthWatch(const TrainJob& job, const WatchSettings& settings);
-  // After every step: lines that tell what was noticed with it, most often none.
+  // After every step: returns the warnings that it causes, most often none.
   std::vector<std::string> add(const StepReport& report);
 
  private:
@@ -47,7 +47,7 @@ class HealthWatch {
   schedules::Order order_;
   std::optional<ProfileRecorder> profile_;  // until the step has been simulated
   std::int64_t measured_ = 0;
-  std::vector<double> simulated_;  // by stage: seconds that it computes in a step
+  std::vector<double> simulated_;  // by stage: computing seconds of a step
   std::vector<Pace> paces_;        // by stage
   std::set<std::string> told_;
   std::deque<double> losses_, norms_;

@@ -83,7 +83,7 @@ schedules::Costs Profile::costs() const {
       schedules::ChunkCost cost;
       const bool split = chunk.weight_grad > 0;
       cost.forward = chunk.forward;
-      cost.input_grad = split ? chunk.input_grad : chunk.backward / 2;  // then only their sum is used
+      cost.input_grad = split ? chunk.input_grad : chunk.backward / 2;  // only their sum is used then
       cost.weight_grad = split ? chunk.weight_grad : chunk.backward / 2;
       cost.reduce_grads = chunk.reduce_grads;
       cost.sum_replicated = chunk.sum_replicated;
@@ -114,7 +114,7 @@ bool Profile::is_of(const ModelConfig& other) const {
 }
 
 std::string profile_config(ModelConfig config) {
-  config.dropout = {};  // changes little of what is measured
+  config.dropout = {};  // hardly changes the measured times
   return parse_json(hf_config_text(config), {"config.json"}, {.values = 0}).dump();
 }
 
@@ -180,7 +180,7 @@ void ProfileRecorder::add(const StepReport& report) {
       if (kind == ActionKind::norm) norms = std::max(norms, traced.times.end);
       if (kind == ActionKind::optimizer) optimizers = std::min(optimizers, traced.times.start);
       if (kind == ActionKind::sum_tied) shortest_tied = shortest_tied == 0 ? seconds : std::min(shortest_tied, seconds);
-      // Whoever comes first to a collective waits in it for the others.
+      // A rank that enters a collective early waits in it for the others.
       Sum& sum = sums[{stage.stage.stage, chunk, kind}];
       if (is_collective(kind) && sum.count == 1) {
         sum.seconds = std::min(sum.seconds, seconds);

@@ -1,4 +1,4 @@
-// What a real run's actions cost, as JSON: written by `pipetrain --profile`, read by `pipetrain simulate --costs`.
+// The costs of a real run's actions, as JSON: written by `pipetrain --profile`, read by `pipetrain simulate --costs`.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace pipetrain {
 
-// Of a chunk: seconds of one action, 0 where the run had none.
+// The costs of a chunk: seconds of one action, 0 where the run had none.
 struct ChunkProfile {
   double forward = 0, backward = 0, input_grad = 0, weight_grad = 0;
   double reduce_grads = 0, sum_replicated = 0, sum_tied = 0;
   double offload = 0, reload = 0;
-  // Bytes of a device for one microbatch: from F to B or W, and on top from I to W.
+  // Bytes of a device for one microbatch: from F to B or W, and additional ones from I to W.
   double held_bytes = 0, pending_bytes = 0;
 };
 
@@ -32,59 +32,60 @@ struct StageProfile {
 
 struct Profile {
   std::string model;   // as the run named it
-  std::string config;  // of the model: compact JSON, see profile_config()
+  std::string config;  // the model's configuration as compact JSON, see profile_config()
   int pp = 1, tp = 1, dp = 1, chunks = 1, microbatches = 1, microbatch = 1;
   bool v_shape = false;
-  Cut cut = {};  // of the model over its virtual stages; profiles of earlier builds do not tell, and were cut by cost
+  Cut cut = {};  // the model's cut into virtual stages; profiles of earlier builds lack it: their models were cut by cost
   bool sequence_parallel = false, tied = false;
   std::string schedule;
   std::string device;
-  // How it computed. Profiles of earlier builds do not tell: empty, 0 and nothing.
+  // The run's settings. Profiles of earlier builds lack them: empty, 0 or no value.
   std::string precision, recompute;  // as the options are given
   int recompute_layers = 0;          // of each chunk; 0: all
   int loss_chunks = 1;               // of Numerics
   int zero = 0;                      // stage of ZeRO
-  int cp = 1;                        // ranks that share each sequence; earlier builds profiled no others
+  int cp = 1;                        // ranks that share each sequence; 1 in profiles of earlier builds
   int threads = 0;                   // of one CPU device
   std::optional<bool> deterministic;
   std::int64_t sequence = 0;
   std::int64_t steps = 0;   // measured
   double step_seconds = 0;  // median of a whole step
-  double outside = 0;       // median of what a step takes before its first action and after its last
-  std::vector<double> p2p;  // [v]: of a message between virtual stages v and v + 1
+  double outside = 0;       // median of a step's time before its first action and after its last
+  std::vector<double> p2p;  // [v]: seconds of a message between virtual stages v and v + 1
   double verdict = 0;       // from the last N to the first O
   std::vector<StageProfile> stages;
 
-  // The device and how it computed, as far as is known, e.g. "cuda, bf16, recompute full of 6 layers".
+  // Names the device and the settings, as far as they are known, e.g. "cuda, bf16, recompute full of 6 layers".
   std::string conditions() const;
   schedules::Placement placement() const;
-  // Whether it was measured of this model, whatever that drops, and whichever tokens are special. Throws Error(input) where the
+  // True when the profile is of this model, apart from dropout and special tokens. Throws Error(input) where the
   // profile holds no model.
   bool is_of(const ModelConfig& other) const;
-  // Whether the run's plan had I and W, whose times a plan of I and W needs.
+  // True when the run's plan had I and W, whose times a plan with I and W needs.
   bool splits_backward() const;
   schedules::EndOfStep end_of_step() const { return {dp * cp > 1, tp > 1 && sequence_parallel, tied}; }
-  // Empty when the costs are known for a plan of this placement and kind of backward; else why not, for the end of a line.
+  // Returns the reason why the costs of a plan of this placement and kind of backward are unknown, for the end of a
+  // line; else empty.
   std::string why_not(const schedules::Plan& plan) const;
-  // For such a plan.
+  // Returns the costs of such a plan.
   schedules::Costs costs() const;
-  // The messages of one chunk a stage, as Costs::set_edges() takes them.
+  // The messages between stages of one chunk each, as Costs::set_edges() takes them.
   std::vector<schedules::Link> edges() const;
 };
 
-// The text that stands for a model in its profiles; see Profile::is_of().
+// Returns the text that identifies a model in its profiles; see Profile::is_of().
 std::string profile_config(ModelConfig config);
 
-// Gathers the newest steps of a run. A time is the median over steps of the mean over a step's microbatches and replicas; the
-// first step, which warms up, counts only when it is alone. A collective's time is that of the stage that came to it last.
-// A message's time is the median of those that were waited for (transfer_times.hpp); where none was, that of the other
-// messages.
+// Measures the newest steps of a run. A time is the median over steps of the mean over a step's microbatches and
+// replicas; the first step, a warm-up, counts only when it is the only one. A collective's time is that of the stage
+// that entered it last. A message's time is the median over the messages that a stage waited for (transfer_times.hpp);
+// where there was none, that of the others.
 class ProfileRecorder {
  public:
-  // The job has its plan.
+  // The job must have its plan.
   ProfileRecorder(const TrainJob& job, std::string model);
   void add(const StepReport& report);
-  // Of what was added; at least one step.
+  // The profile of the steps so far; at least one.
   Profile profile() const;
 
  private:
@@ -95,7 +96,7 @@ class ProfileRecorder {
   };
   struct Step {
     std::map<Key, double> seconds;
-    std::vector<std::optional<double>> p2p;  // by virtual stage: the median, where any message was waited for
+    std::vector<std::optional<double>> p2p;  // by virtual stage: the median, where a stage waited for any message
     double verdict = 0, whole = 0, outside = 0;
   };
 
@@ -108,7 +109,7 @@ class ProfileRecorder {
 };
 
 void write_profile(std::ostream& out, const Profile& profile);
-// Of at most 8 MiB. Throws Error(input) naming the file and what is wrong with it.
+// Reads at most 8 MiB. Throws Error(input) naming the file and the fault.
 Profile read_profile(const std::filesystem::path& path);
 
 }  // namespace pipetrain

@@ -26,7 +26,7 @@ constexpr std::pair<const char*, double ChunkProfile::*> chunk_numbers[] = {{"fo
                                                                             {"sum_tied", &ChunkProfile::sum_tied},
                                                                             {"held_bytes", &ChunkProfile::held_bytes},
                                                                             {"pending_bytes", &ChunkProfile::pending_bytes}};
-// Of runs that offload activations.
+// Only runs that offload activations have these.
 constexpr std::pair<const char*, double ChunkProfile::*> move_numbers[] = {{"offload", &ChunkProfile::offload},
                                                                            {"reload", &ChunkProfile::reload}};
 constexpr std::pair<const char*, int Profile::*> layout_sizes[] = {{"pp", &Profile::pp},
@@ -73,7 +73,7 @@ class Reader {
     if (!value.is_boolean()) fail(fmt::format("{} is neither true nor false", key));
     return value.as_bool();
   }
-  // One for each virtual stage; empty where a file of an earlier build has none.
+  // One entry for each virtual stage; empty for files of earlier builds.
   Cut cut(const Json& layout, int parts) const {
     Cut counts;
     if (!layout.contains("cut")) return counts;
@@ -105,7 +105,7 @@ ChunkProfile read_chunk(const Reader& reader, const Json& object) {
   return chunk;
 }
 
-// Keys that came later than the others: a file of an earlier build has none of them.
+// Reads the keys that files of earlier builds lack.
 void read_conditions(const Reader& reader, const Json& layout, Profile& profile) {
   if (!layout.contains("precision")) return;
   profile.precision = reader.text(layout, "precision");
@@ -166,7 +166,7 @@ void write_profile(std::ostream& out, const Profile& profile) {
                                   {"verdict", profile.verdict},
                                   {"p2p", profile.p2p},
                                   {"stages", stages}});
-  out << file.dump({.indent = 1, .order = JsonOrder::as_added, .replace = true}) << "\n";  // names of files need not be UTF-8
+  out << file.dump({.indent = 1, .order = JsonOrder::as_added, .replace = true}) << "\n";  // file names need not be UTF-8
 }
 
 Profile read_profile(const std::filesystem::path& path) {

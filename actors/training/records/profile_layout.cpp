@@ -55,7 +55,7 @@ Flops flops_of(const ModelConfig& config, std::int64_t sequence, const Numerics&
     const Recompute recompute = k < block_kinds ? numerics.recompute : lighter(numerics.recompute);
     const double all = block_flops_per_token(config, block, sequence), products = block_flops_per_token(config, block, 0);
     flops.forward[k] = all / 3;
-    flops.weight_grad[k] = products / 3;  // the scores of attention have no weights
+    flops.weight_grad[k] = products / 3;  // attention scores have no weights
     flops.input_grad[k] = all - all / 3 - products / 3 +
                           block_recompute_flops_per_token(config, block, sequence, recompute, numerics.loss_chunks);
   }
@@ -106,8 +106,8 @@ class Relayout {
     for (std::size_t k = 0; k < block_kinds; ++k) {
       const auto mean = [&](const BlockTimes& times) {
         const double seconds = times.mean(kinds_, k);
-        return seconds > 0 ? seconds
-                           : times.mean(kinds_, k + block_kinds);  // embedding and head, where only some layers recompute
+        // Where only some layers recompute, embedding and head are of the second kind.
+        return seconds > 0 ? seconds : times.mean(kinds_, k + block_kinds);
       };
       const double part = Compute::weight_part(flops_, k), whole = mean(compute.backwards);
       blocks[k] = {mean(compute.forwards), compute.was_split ? mean(compute.inputs) : whole * (1 - part),
@@ -117,12 +117,12 @@ class Relayout {
   }
 
  private:
-  // The times of all blocks. Where the backward was measured whole, its halves have none.
+  // The times of all blocks. If the run measured whole backwards, the halves are zero.
   struct Compute {
     bool was_split;
     BlockTimes forwards, backwards, inputs, weights;
 
-    // Of the backward of a block of this kind, what W has by its FLOPs.
+    // Returns the share of W in the FLOPs of a backward of this kind of block.
     static double weight_part(const Flops& flops, std::size_t kind) {
       return flops.weight_grad[kind] / (flops.input_grad[kind] + flops.weight_grad[kind]);
     }
@@ -192,7 +192,8 @@ class Relayout {
     return sum;
   }
 
-  // What goes by a part's parameters: the measured sum over the whole model, shared out.
+  // The ends of a step take time in proportion to a part's parameters: the measured sum over the whole model is divided
+  // among them.
   void set_ends() {
     const auto all = static_cast<double>(parameter_count(config_));
     ChunkProfile sums;
@@ -217,7 +218,7 @@ class Relayout {
   }
 
   void set_bytes() {
-    if (measured_.precision.empty()) return;  // an earlier build's: how it computed is not known
+    if (measured_.precision.empty()) return;  // an earlier build's profile, whose settings are not known
     const StageMemory memory(config_, measured_.tp, {measured_.microbatch, measured_.sequence / measured_.cp},
                              {.numerics = numerics_of(measured_),
                               .device = measured_.device == "cpu" ? DeviceKind::cpu : DeviceKind::cuda,

@@ -1,4 +1,4 @@
-// What a profiled run's costs say of a layout that was never run.
+// Derives the costs of a layout that was never run from a profiled run.
 #pragma once
 
 #include <array>
@@ -8,23 +8,23 @@
 
 namespace pipetrain {
 
-// The profile as a run of this placement would have given it, cut as `cut` says (empty: by cost), with I and W apart if
-// `split`.
+// Returns the profile that a run of this placement would have given, cut as `cut` says (empty: by cost), with I and W
+// apart if `split`.
 //
-// Times of stages become times of blocks (BlockTimes), and those the times of other stages. Of a backward that was measured
-// whole, I and W get their shares of its FLOPs. The ends of the step go by parameters; a message between any two stages takes
-// the median of those that were measured, and no time where none was.
+// Times of stages become times of blocks (BlockTimes), and these add up to the times of other stages. A backward that
+// was measured whole is divided into I and W by FLOPs. The ends of the step are proportional to parameters. A message
+// between any two stages takes the median of those that were measured, or no time where none was.
 //
-// Throws Error(input) for a profile whose model cannot be read, or has too few blocks for the placement, and for a cut that
-// does not go with them.
+// Throws Error(input) for a profile whose model cannot be read or has too few blocks for the placement, and for a cut
+// that suits neither.
 Profile profile_for(const Profile& measured, const schedules::Placement& placement, bool split, const Cut& cut = {});
 
-// Seconds of one microbatch through a block.
+// Seconds that one microbatch takes in a block.
 struct MeasuredBlock {
   double forward = 0, input_grad = 0, weight_grad = 0;
 };
-// By BlockKind, as above: the mean of the run's blocks, of attention and MLP of those that recompute as its mode says. Throws
-// Error(input) likewise.
+// By BlockKind, as above: the mean over the run's blocks; of attention and MLP, over those that recompute in the run's
+// mode. Throws Error(input) likewise.
 std::array<MeasuredBlock, 4> measured_blocks(const Profile& measured);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// What the report page of a run shows, gathered step by step.
+// Gathers the data of a run's report page, step by step.
 #pragma once
 
 #include <array>
@@ -14,18 +14,18 @@
 
 namespace pipetrain {
 
-// Not thread-safe. Memory is bounded, however long the run.
+// Not thread-safe. Memory is bounded, however long the run is.
 class RunReport {
  public:
-  // The job has its plan. model: as the run named it.
+  // The job must have its plan. model: as the run named it.
   RunReport(const TrainJob& job, const std::string& model, const NamedValues& settings);
-  // Steps that earlier starts of the run made: for the curves.
+  // Adds the steps of earlier starts of the run to the curves.
   void add_history(const std::vector<StepMetrics>& steps, const std::vector<EvaluationMetrics>& evaluations);
-  // After every step.
+  // Called after every step.
   void add(const StepMetrics& metrics, const StepReport& report);
   void add(const EvaluationMetrics& metrics);
-  // Refers to this. Its timelines: the second step, the slowest, the newest, and one simulated from the costs that were
-  // measured.
+  // The page refers to this object. Its timelines are the second step, the slowest, the newest, and one simulated from
+  // the measured costs.
   ReportPage page() const;
 
  private:
@@ -45,7 +45,7 @@ class RunReport {
   schedules::Timeline timeline_of(const StepReport& report, const char* which) const;
   void add_simulated(ReportPage& page) const;
 
-  ReportPage begin_;  // what does not change
+  ReportPage begin_;  // the constant part of the page
   std::vector<Curve<StepMetrics>> curves_;
   std::vector<Curve<EvaluationMetrics>> evaluation_curves_;
   RunTimeline no_steps_;

@@ -44,7 +44,7 @@ RunTimeline::RunTimeline(const TrainJob& job)
 
 void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices) {
   Rows rows(devices.size()), moves(devices.size());
-  // What the ranks of one pipeline compute goes from stage to stage.
+  // The ranks of one pipeline pass their outputs from stage to stage.
   std::vector<OutputTimes> outputs(mesh_.groups({Axis::pp}).size(), OutputTimes(placement_, microbatches_));
   const auto outputs_of = [&](const MeshCoordinate& rank) -> OutputTimes& {
     return outputs[static_cast<std::size_t>(mesh_.group_index(mesh_.rank(rank), {Axis::pp}))];
@@ -93,7 +93,7 @@ RunTimeline::Rows RunTimeline::joined(Rows Step::*part) const {
   for (const Step& step : steps_)
     for (std::size_t row = 0; row < (step.*part).size(); ++row)
       all[row].insert(all[row].end(), (step.*part)[row].begin(), (step.*part)[row].end());
-  // Steps may overlap: what one began early stands before the end of the one before.
+  // Steps may overlap: the early actions of a step come before the end of the previous one.
   for (auto& row : all)
     std::stable_sort(row.begin(), row.end(), [](const Span& one, const Span& other) { return one.start < other.start; });
   return all;

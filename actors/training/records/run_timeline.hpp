@@ -1,4 +1,4 @@
-// A real run's actions as the timeline that simulations fill too.
+// Makes a timeline, as simulations do, of a real run's actions.
 #pragma once
 
 #include <deque>
@@ -11,18 +11,19 @@
 
 namespace pipetrain {
 
-// What a run of this job is called in its records: "1f1b, pp 4, tp 1, dp 1, 16 microbatches".
+// The title of a run of this job in its records: "1f1b, pp 4, tp 1, dp 1, 16 microbatches".
 std::string run_title(const TrainJob& job);
-// A rank in the records of a run: "replica 0 stage 1 rank 2", without what the mesh has one of.
+// The name of a rank in the records of a run, "replica 0 stage 1 rank 2", without the axes of size one.
 std::string rank_name(const MeshCoordinate& rank, const MeshShape& shape);
 
-// Keeps the newest steps, up to about a million actions. One row per device: replica, stage, tensor-parallel rank, the last
-// fastest; seconds since the first action of the first step. What an action waited for is found from when its inputs were made.
+// Keeps the newest steps, up to about a million actions. One row per device, ordered by replica, stage, tensor-parallel
+// rank, the last fastest; seconds since the first action of the first step. An action's wait ends when the last of its
+// inputs was made.
 class RunTimeline {
  public:
-  // The job has its plan.
+  // The job must have its plan.
   explicit RunTimeline(const TrainJob& job);
-  // mesh: of the devices that each step tells of, in this order.
+  // mesh: of the devices in the steps' traces, in this order.
   RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh, int slices = 1);
   void add(const StepReport& report) { add(report.step, report.devices); }
   void add(std::int64_t step, const std::vector<DeviceTrace>& devices);
@@ -39,7 +40,7 @@ class RunTimeline {
   std::vector<std::string> names_;
   schedules::Placement placement_;
   Mesh mesh_;
-  int microbatches_;  // with slices, their pieces
+  int microbatches_;  // with slices, the number of slices
   int slices_;        // of each microbatch
   std::optional<std::chrono::steady_clock::time_point> origin_;
   std::deque<Step> steps_;

@@ -8,7 +8,7 @@ namespace pipetrain {
 
 namespace {
 
-// Of each stage, the share of the step, from its first action to its last on any stage, in which it ran none.
+// Returns, by stage, the share of the step, from its first action to its last on any stage, in which the stage ran nothing.
 std::vector<std::optional<double>> stage_bubbles(const std::vector<StageTrace>& stages) {
   using Duration = std::chrono::duration<double>;
   auto first = std::chrono::steady_clock::time_point::max();
@@ -16,7 +16,7 @@ std::vector<std::optional<double>> stage_bubbles(const std::vector<StageTrace>& 
   std::vector<double> busy(stages.size(), 0);
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     for (const auto& action : stages[stage].actions) {
-      if (schedules::is_move(action.action.kind)) continue;  // beside what keeps the stage busy
+      if (schedules::is_move(action.action.kind)) continue;  // moves overlap with the work of the stage
       first = std::min(first, action.times.start);
       last = std::max(last, action.times.end);
       busy[stage] += Duration(action.times.end - action.times.start).count();

@@ -1,4 +1,4 @@
-// The metrics of a step that a Trainer has made.
+// Computes the metrics of a Trainer's step.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// Rates are of model FLOPs: model_flops_per_token(). memory: Trainer::memory().
+// Rates count model FLOPs: model_flops_per_token(). memory: Trainer::memory().
 StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemory>& memory, double flops_per_token,
                          double elapsed);
 

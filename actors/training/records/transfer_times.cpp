@@ -17,7 +17,7 @@ using Output = std::tuple<int, bool, int, int>;
 
 bool makes_gradient(ActionKind kind) { return schedules::gives_input_grad(kind); }
 
-// The virtual stage whose output the action needs; nothing when that is no other stage's.
+// Returns the virtual stage of another stage whose output the action needs; no value when there is none.
 std::optional<int> source_of(const schedules::Placement& placement, int stage, const Action& action) {
   if (action.kind != ActionKind::forward && !makes_gradient(action.kind)) return std::nullopt;
   const int v = placement.virtual_stage(stage, action.chunk);
@@ -37,7 +37,7 @@ std::vector<std::vector<double>> transfer_times(const schedules::Placement& plac
             times.end;
   std::vector<std::vector<double>> seconds(static_cast<std::size_t>(placement.virtual_stages() - 1));
   for (const auto& [id, actions] : traces) {
-    auto free = TimePoint::max();  // before the first action: never idle
+    auto free = TimePoint::max();  // before the first action the stage is never idle
     for (const auto& [action, times] : actions) {
       if (schedules::is_move(action.kind)) continue;
       const auto source = source_of(placement, id.stage, action);

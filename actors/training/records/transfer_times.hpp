@@ -1,4 +1,4 @@
-// How long messages took in a step of a real run.
+// Measures how long messages took in a step of a real run.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace pipetrain {
 
-// [v]: seconds of messages between virtual stages v and v + 1 on different stages, both ways: from the end of the action that
-// made an output to the start of the one that stood idle for it. Of a message that came to a busy stage nothing is known, nor
-// of the first action of a stage, which may have waited for the step to begin.
+// [v]: seconds of messages between virtual stages v and v + 1 on different stages, in both directions: from the end of
+// the action that made an output to the start of the one that was idle until it arrived. Messages to a busy stage
+// cannot be measured, nor those of a stage's first action, which may have waited for the step to begin.
 std::vector<std::vector<double>> transfer_times(const schedules::Placement& placement, const std::vector<StageTrace>& traces);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// How well classes were told apart.
+// Measures how well a model classifies samples.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ class ClassTally {
 
   void add(std::int64_t truth, std::int64_t said);
 
-  // The share of samples whose class was said. At least one must have been added.
+  // Returns the share of samples that were classified correctly. At least one must have been added.
   double accuracy() const;
-  // F1 = 2 TP / (2 TP + FP + FN). Of two classes that of class 1, as GLUE has it for MRPC; of more the mean over the classes
-  // that occur as truth or as what was said (macro F1). 0 where class 1 of two never occurs.
+  // F1 = 2 TP / (2 TP + FP + FN). With two classes, that of class 1, as GLUE defines it for MRPC; with more, the mean
+  // over all classes that occur as truth or as answer (macro F1). 0 where class 1 of two never occurs.
   double f1() const;
 
  private:

@@ -1,4 +1,4 @@
-// The loss on data that is not trained on.
+// The result of an evaluation: the loss on data that is not trained on.
 #pragma once
 
 #include <cmath>
@@ -8,13 +8,13 @@
 namespace pipetrain {
 
 struct Evaluation {
-  std::int64_t step = 0;               // of training that had been done
+  std::int64_t step = 0;               // training steps done before it
   double loss = 0;                     // mean over the counted target tokens, or classes, of all samples
-  std::int64_t samples = 0;            // each was counted once
+  std::int64_t samples = 0;            // each is counted once
   std::optional<double> accuracy, f1;  // of a model that classifies: see ClassTally
   double seconds = 0;
 
-  // Of a language model: e to the loss.
+  // exp(loss) of a language model.
   std::optional<double> perplexity() const { return accuracy ? std::nullopt : std::optional(std::exp(loss)); }
 };
 

@@ -14,7 +14,7 @@ Evaluator::Evaluator(const TrainJob& job, const StepResults& results)
       classes_(job.config.classifies() ? job.config.outputs() : 0),
       pieces_(static_cast<int>(job.batch.microbatches) * job.layout.slices) {}
 
-// In the order of the batch: see BatchShape.
+// Adds classes in the order of the batch: see BatchShape.
 void Evaluator::tally(const std::vector<StageResult>& results, std::int64_t step, ClassTally& classes) const {
   const std::vector<std::int64_t> batch = samples_->sampler().global_batch(step - 1);
   const std::int64_t of_replica = samples_->batch().microbatches * samples_->batch().microbatch;

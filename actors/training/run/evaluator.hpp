@@ -1,4 +1,4 @@
-// Evaluates by forward passes through the pipeline that trains.
+// Evaluates by forward passes through the training pipeline.
 #pragma once
 
 #include <functional>
@@ -17,16 +17,16 @@ namespace pipetrain {
 class Pipeline;
 class StepResults;
 
-// Runs evaluations of a job's data. Not thread-safe. Losses of microbatches are added in the order of samples, so the sum does
-// not depend on how many microbatches or replicas a step has.
+// Evaluates a job on its evaluation data. Not thread-safe. Losses of microbatches are added in the order of samples, so
+// the sum does not depend on how many microbatches or replicas a step has.
 class Evaluator {
  public:
-  // The results outlive this. The job must have data to evaluate on.
+  // The results must outlive this. The job must have evaluation data.
   Evaluator(const TrainJob& job, const StepResults& results);
 
   const std::shared_ptr<const StepSamples>& samples() const { return samples_; }
-  // Between two steps: changes neither weights nor what later steps compute. Nothing when `stop` became true, which is asked
-  // before every step. Throws RunFailed.
+  // Runs between two steps and changes neither weights nor the results of later steps. Returns no value when `stop`,
+  // which is asked before every step, became true. Throws RunFailed.
   std::optional<Evaluation> run(Pipeline& pipeline, const std::function<bool()>& stop) const;
 
  private:
@@ -35,7 +35,7 @@ class Evaluator {
   std::shared_ptr<const StepSamples> samples_;
   const StepResults& results_;
   std::int64_t classes_;  // 0: a language model
-  int pieces_;            // of a replica's microbatches in a step: their slices
+  int pieces_;            // slices of a replica's microbatches in a step
 };
 
 }  // namespace pipetrain

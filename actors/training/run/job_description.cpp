@@ -62,7 +62,7 @@ std::string recomputation(const Numerics& numerics) {
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-// What devices keep elsewhere; empty where nothing is offloaded or saved.
+// The line on memory outside the devices; empty where nothing is offloaded or saved.
 std::string outside_line(const std::vector<DeviceMemory>& devices) {
   std::size_t host = 0, disk = 0, snapshots = 0;
   for (const DeviceMemory& device : devices) {

@@ -1,4 +1,4 @@
-// What `--dry-run` prints of a job: its sizes, its plan, what each stage holds, and the memory of each device.
+// The text that `--dry-run` prints of a job: its sizes, its plan, the blocks of each stage, and the memory of each device.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// Lines for a terminal. estimate: estimate_job(job).
+// Returns lines for a terminal. estimate: estimate_job(job).
 std::string job_description(const TrainJob& job, const JobEstimate& estimate);
 
 }  // namespace pipetrain

@@ -17,7 +17,7 @@ struct MemoryNeed {
   std::size_t free = 0, bytes = 0;
 };
 
-// By name; the CPU's devices share the host's memory, each GPU has its own.
+// By device name; CPU devices share the machine's memory, each GPU has its own.
 std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, const std::vector<DeviceMemory>& devices) {
   std::map<std::string, MemoryNeed> needs;
   for (const auto& rank : devices) {
@@ -33,13 +33,14 @@ std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, con
   return needs;
 }
 
-// Recomputation of more than a run's own, and what a device needs then.
+// More recomputation than the run's own, and the bytes that a device then needs.
 struct Recomputing {
-  std::optional<std::int64_t> layers;  // of each stage; else all
+  std::optional<std::int64_t> layers;  // of each stage; no value: all
   std::size_t bytes = 0;
 };
 
-// In full, of as few layers of each stage as fit, or of all where those do not fit either. bytes(numerics): what is needed.
+// Returns full recomputation of as few layers of each stage as fit, or of all where even that does not fit.
+// bytes(numerics): the bytes needed.
 template <class Bytes>
 Recomputing least_recomputing(const TrainJob& job, std::size_t free, const Bytes& bytes) {
   Numerics numerics = job.numerics;
@@ -57,7 +58,7 @@ Recomputing least_recomputing(const TrainJob& job, std::size_t free, const Bytes
   return least;
 }
 
-// What makes a run smaller: the CPU's devices are parts of one host, and more of them have no more memory.
+// Returns advice for making the run smaller. More CPU devices do not help: they share one machine's memory.
 std::string remedies(const TrainJob& job, const Recomputing& recomputing, std::size_t need) {
   std::string text;
   if (recomputing.bytes < need)

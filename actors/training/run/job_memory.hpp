@@ -1,4 +1,4 @@
-// What a job's devices must hold, and whether the machine has that much.
+// Computes the memory that a job's devices need, and checks that the machine has it.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@
 
 namespace pipetrain {
 
-// One entry per device, dp, pp, tp with tp fastest; nothing is allocated.
+// Returns one entry per device in the order dp, pp, tp, tp fastest; nothing is allocated.
 std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job);
 
-// devices: estimate_devices(layout, job). What to throw where some device has less free than the job needs:
-// Error(out_of_memory) that says what would help. Nothing where all of them have enough. beside: bytes that the run's other
-// processes need of the memory of CPU devices.
+// devices: estimate_devices(layout, job). Returns the error to throw where some device has less free memory than the
+// job needs: Error(out_of_memory) with advice. No value where all have enough. beside: bytes of CPU devices' memory
+// that the run's other processes need.
 std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
                                      const std::vector<DeviceMemory>& devices, std::size_t beside = 0);
 
-// What a job would take, found without allocating it: for `--dry-run`.
+// The needs of a job, found without allocating it: for `--dry-run`.
 struct JobEstimate {
   schedules::Plan plan;
   std::vector<schedules::StageNeeds> needs;  // by stage
   std::vector<std::vector<Block>> blocks;    // by virtual stage
   std::vector<DeviceMemory> devices;
-  std::optional<Error> shortage;  // what a Trainer of this job would throw where the machine has too little memory
+  std::optional<Error> shortage;  // what a Trainer of this job would throw if the machine has too little memory
 };
-// planned: the processes that the job is to run in, where it is not this one alone: what goes between them takes memory too.
-// Throws Error(input) when the model cannot be laid out so.
+// planned: the processes that the job would run in, if not this one alone; data between them takes memory too. Throws
+// Error(input) when the model cannot be laid out in this way.
 JobEstimate estimate_job(const TrainJob& job, const std::optional<PlannedProcesses>& planned = {});
 
 }  // namespace pipetrain

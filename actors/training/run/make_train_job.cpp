@@ -49,7 +49,7 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   return data;
 }
 
-// Data to evaluate on has the sequences that the model trains on.
+// Evaluation data has the sequence length of training.
 void open_data(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
   DatasetOptions data = data_options(settings, job.config);
   data.notes = &notes;
@@ -66,7 +66,7 @@ void open_data(const RunSettings& settings, std::vector<std::string>& notes, Tra
   }
 }
 
-// Throws where a given plan does not go with this model and layout.
+// Throws where a given plan does not suit this model and layout.
 void keep_plan(TrainJob& job) {
   try {
     job.plan = build_plan(job);
@@ -76,7 +76,7 @@ void keep_plan(TrainJob& job) {
   }
 }
 
-// Where the warm-up takes the whole run: its peak, and the way down from there, are never reached.
+// The warm-up may take the whole run: the peak and the decay after it are then never reached.
 std::optional<std::string> warmup_note(const LearningRate& rate) {
   if (rate.warmup_steps == 0 || rate.warmup_steps < rate.total_steps) return std::nullopt;
   return fmt::format(

@@ -8,9 +8,9 @@
 
 namespace pipetrain {
 
-// Throws Error(input) for a model or data that is wrong, or that do not go together, and for what resume.hpp refuses, with the
-// setting where there is one. What a user should know of, such as a damaged checkpoint that was passed over, is added to
-// `notes`, a line each.
+// Throws Error(input), with the setting where there is one, for a wrong model or wrong data, for combinations that do
+// not work, and for what resume.hpp refuses. Adds a line to `notes` for each thing that the user should know, such as a
+// damaged checkpoint that was passed over.
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes);
 
 }  // namespace pipetrain

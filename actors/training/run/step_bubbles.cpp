@@ -19,7 +19,7 @@ double bubble_of_step(const std::vector<StageTrace>& stages) {
   double busy = 0;
   for (const auto& stage : stages) {
     for (const auto& action : stage.actions) {
-      if (schedules::is_move(action.action.kind)) continue;  // beside what keeps the stage busy
+      if (schedules::is_move(action.action.kind)) continue;  // moves overlap with the work of the stage
       first = std::min(first, action.times.start);
       last = std::max(last, action.times.end);
       busy += seconds_of(action.times.end - action.times.start);

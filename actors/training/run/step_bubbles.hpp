@@ -1,4 +1,4 @@
-// The share of a step's time in which its stages ran nothing.
+// Measures the share of a step's time in which its stages ran nothing.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,13 @@ namespace pipetrain {
 
 struct StepReport;
 
-// Adds its bubble to the report of each step, one after the other.
+// Adds the bubble of each step to its report. Reports must come in order.
 class StepBubbles {
  public:
-  // The report has the step's trace. A step's bubble is of the time between its first action and its last. `overlaps`: steps
-  // may begin before the verdict on the one before, and `next_announced`: the coming one was told to this one. The bubble of a
-  // step that was announced is then of the time from each stage's last N to its N of this step, which counts what lies between
-  // two steps too; and the report's `redone` stays only where a stage went ahead before the verdict.
+  // The report must have the step's trace. A step's bubble covers the time between its first action and its last. `overlaps`:
+  // steps may begin before the verdict on the step before. `next_announced`: this step was given the coming one. The bubble of
+  // an announced step covers the time from each stage's previous N to its N of this step, so it includes the time between the
+  // steps; and the report's `redone` stays true only where a stage did begin before the verdict.
   void add_to(StepReport& report, bool overlaps, bool next_announced);
 
  private:
@@ -25,13 +25,13 @@ class StepBubbles {
 
   struct Tail {
     std::chrono::steady_clock::time_point norm_end{};
-    double busy = 0;  // seconds behind it, in the same step
+    double busy = 0;  // seconds after it, in the same step
   };
   std::vector<Tail> tails_;  // by stage
-  bool announced_ = false;   // the coming step, to the one before it
+  bool announced_ = false;   // the coming step was announced to this one
 };
 
-// Whether a stage went ahead in this step before the verdict.
+// Returns true when a stage began the next step before this one's verdict.
 bool previewed(const std::vector<StageTrace>& stages);
 
 }  // namespace pipetrain

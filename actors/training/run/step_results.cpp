@@ -11,7 +11,7 @@
 namespace pipetrain {
 namespace {
 
-// The parts in the order in which the rank reports them: RankState::square_sums().
+// Returns the parts in the order in which the rank reports them: RankState::square_sums().
 std::vector<CountedPart> counted_by_group(const ParameterLayout& whole, int tp_rank, const ReplicaPlace& place) {
   std::vector<CountedPart> counted;
   for (const GroupLayout& group : group_layouts(whole)) {
@@ -49,7 +49,7 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
           rank.own_classes = static_cast<std::size_t>(RowSplit(job.config.outputs(), shape.tp).count(tp_rank));
       }
       rank.parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp);
-      if (copy >= sharers) continue;  // another one counts the same
+      if (copy >= sharers) continue;  // another rank counts the same part
       rank.counted = counted_by_group(rank.parameters, tp_rank, {sharers, copy});
     }
   }
@@ -66,10 +66,10 @@ std::vector<std::size_t> StepResults::first_losses(const std::vector<Rank>& rank
   return begins;
 }
 
-// All ranks with the head that have the same part of sequences have the same.
+// All ranks with the head that share a part of sequences report the same losses.
 void StepResults::add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const {
   for (int i = 0; i < mesh_.size(); ++i) {
-    const auto& ranks = stages_[static_cast<std::size_t>(i) % stages_.size()];  // of the first replica where all are alike
+    const auto& ranks = stages_[static_cast<std::size_t>(i) % stages_.size()];  // the first replica's where all report alike
     const StageResult& result = results.at(static_cast<std::size_t>(i));
     const std::vector<std::size_t> begins = first_losses(ranks, kind);
     for (std::size_t microbatch = 0; microbatch < ranks.front().losses; ++microbatch) {
@@ -95,7 +95,7 @@ std::int64_t StepResults::class_said(const std::vector<StageResult>& results, in
   return best;
 }
 
-// Ranks that do not have the token that says the sample's class report zeros.
+// Ranks that lack the token whose output classifies the sample report zeros.
 std::vector<double> StepResults::scores_of(const std::vector<Rank>& ranks, const StageResult& result, std::int64_t sample) {
   std::vector<double> scores;
   std::size_t begin = 0, first_class = 0;

@@ -1,4 +1,4 @@
-// What the numbers that stages report at N mean, and what they come to: the loss and the gradient norm of a step.
+// Interprets the numbers that stages report at N: computes the loss and the gradient norm of a step from them.
 #pragma once
 
 #include <string>
@@ -10,21 +10,22 @@
 
 namespace pipetrain {
 
-// A stage's result is its ranks' reports, in rank order. In training a rank reports the loss sums of its microbatches, where it
-// holds the head, and then the sums of squares of the gradients that it counts (counted_parts()). In an evaluation, where it
-// holds the head, what each sample of its replica scores in the classes that it has, of a model that classifies, and then the
-// loss sums. Pure: made from the layout.
+// A stage's result consists of its ranks' reports, in rank order. In training, a rank reports the loss sums of its
+// microbatches if it holds the head, then the sums of squares of the gradients that it counts (counted_parts()). In an
+// evaluation, a rank with the head reports, for a model that classifies, the scores of each sample of its replica in
+// the classes that the rank has, and then the loss sums. Immutable: made from the layout.
 class StepResults {
  public:
   StepResults(const ParallelLayout& layout, const TrainJob& job);
 
-  // results: of all stages, replica-major. Adds the losses of all microbatches to `sum`, in the order of their samples, those
-  // of a sequence's parts in the order of their ranks.
+  // results: of all stages, replica-major. Adds the losses of all microbatches to `sum`, in the order of their samples;
+  // losses of a sequence's parts are added in rank order.
   void add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const;
-  // Of an evaluation of a model that classifies: in which class a replica's sample scores most, the first of several.
+  // In an evaluation of a model that classifies: returns the class with the highest score of a replica's sample, the
+  // first if equal.
   std::int64_t class_said(const std::vector<StageResult>& results, int replica, std::int64_t sample) const;
-  // Global L2 norm. Replicas that divide their gradients' sums each report their own; else all hold the same after R, and the
-  // first one's stages report it.
+  // Global L2 norm. Replicas that divide the sums of gradients each report their own part; otherwise all hold the same
+  // after R, and the first replica's stages report it.
   double grad_norm(const std::vector<StageResult>& results) const;
 
  private:
@@ -35,13 +36,13 @@ class StepResults {
     ParameterLayout parameters;
     std::vector<CountedPart> counted;
   };
-  // Where the losses of each part of sequences begin among a stage's numbers.
+  // Returns where the losses of each part of sequences begin in a stage's result.
   static std::vector<std::size_t> first_losses(const std::vector<Rank>& ranks, schedules::StepKind kind);
-  // Of a sample in the classes that the stage has.
+  // Returns a sample's scores in the classes that the stage has.
   static std::vector<double> scores_of(const std::vector<Rank>& ranks, const StageResult& result, std::int64_t sample);
 
-  Mesh mesh_;                              // of stages, as results are ordered
-  std::vector<std::vector<Rank>> stages_;  // of the replicas that count something in the norm, replica-major
+  Mesh mesh_;                              // of stages, in the order of results
+  std::vector<std::vector<Rank>> stages_;  // of the replicas whose reports count in the norm, replica-major
 };
 
 }  // namespace pipetrain

@@ -48,12 +48,12 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
     loss_scale_.applied();
   }
   const float clip = clip_factor(report.grad_norm, job_.clip_norm);
-  report.redone = job_.post_validation && (report.skipped || clip != 1);  // if any stage went ahead
+  report.redone = job_.post_validation && (report.skipped || clip != 1);  // StepBubbles clears it if no stage began early
   if (report.skipped) return {.apply = false};
   return {true, clip / info.loss_scale, clip == 1};
 }
 
-// Its gradients of 0 would still decay weights and moments, and say nothing of the loss scale.
+// The gradients are 0: they would still decay weights and moments, and tell nothing about the loss scale.
 Verdict StepVerdicts::skip_without_labels(StepReport& report) const {
   report.loss = std::numeric_limits<double>::quiet_NaN();
   report.skipped = true;

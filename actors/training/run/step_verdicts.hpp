@@ -1,4 +1,4 @@
-// Decides at the end of a step whether the optimizer applies it, and with which factor of the gradients.
+// Decides at the end of a step whether the optimizer applies it, and by which factor it scales the gradients.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,15 @@ struct StepReport;
 
 class StepVerdicts {
  public:
-  // The job outlives this.
+  // The job must outlive this.
   StepVerdicts(const ParallelLayout& layout, const TrainJob& job);
 
   const StepResults& results() const { return results_; }
   double loss_scale() const { return loss_scale_.value(); }  // of the coming step
-  // The state that a checkpoint keeps; nothing where the scale stays as it is.
+  // The state that a checkpoint keeps; no value where the scale is constant.
   std::optional<LossScaleState> loss_scale_state() const;
 
-  // results: of all stages. The report says which step it is of and how many labels count; this adds loss, norm, loss scale and
+  // results: of all stages. `report` must have the step's number and its counted labels; this adds loss, norm, loss scale and
   // whether the step is skipped. Throws Error(numeric) for a loss or a norm that is not finite, unless the loss scale can fall.
   Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report);
 

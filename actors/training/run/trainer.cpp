@@ -36,7 +36,7 @@ class Trainer::Run {
         steps_done_(job_.steps_done),
         applied_steps_(job_.initial.applied_steps),
         first_loss_(job_.first_loss),
-        has_first_loss_(steps_done_ > 0 && (job_.last_loss || job_.first_loss != 0)),  // older checkpoints lack the last one
+        has_first_loss_(steps_done_ > 0 && (job_.last_loss || job_.first_loss != 0)),  // older checkpoints lack the last loss
         last_loss_(job_.last_loss) {
     check_post_validation(job_);
     if (job_.evaluation) evaluator_.emplace(job_, verdicts_.results());
@@ -59,7 +59,7 @@ class Trainer::Run {
         [this](int replica) { return sources_->make(replica, 0); });
   }
 
-  // What runs on one device may still touch another's memory: everything stops before anything is freed.
+  // Work on one device may still touch another's memory, so everything stops before anything is freed.
   ~Run() {
     pipeline_.reset();
     for (const auto& compute : computes_) compute->wait_until_idle();
@@ -97,7 +97,7 @@ class Trainer::Run {
     return evaluation;
   }
 
-  // Reading offloaded state uses the staging memory of the step under way, so that step must be finished.
+  // Reading offloaded state uses the staging memory of the running step, so that step must be finished.
   bool leave_step() {
     if (job_.offload.optimizer || job_.offload.parameters) return false;
     pipeline_->leave_step();
@@ -149,11 +149,11 @@ class Trainer::Run {
     return state;
   }
 
-  // The schedule of the learning rate counts the steps that the optimizer applied: a step that is skipped neither warms up nor
-  // decays. `applied`: those before this step. Of a coming step the loss scale and the learning rate are not used: backwards
-  // and the optimizer wait until the step begins, when the verdict on the one before is known.
+  // The learning rate's schedule counts the steps that the optimizer applied: a skipped step neither warms up nor
+  // decays. `applied`: those before this step. The loss scale and the learning rate of a coming step are not used:
+  // backwards and the optimizer wait until the step begins, when the previous verdict is known.
   StepInfo step_info(std::int64_t step, std::int64_t applied) const {
-    // Where no label counts, losses and gradients are 0, and 1 divides them as well as any other number.
+    // Where no label counts, losses and gradients are 0, so any divisor will do.
     const auto tokens = std::max<std::int64_t>(samples_->size(step).counted, 1);
     return {step, layout_.plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
             verdicts_.loss_scale()};
@@ -164,7 +164,7 @@ class Trainer::Run {
     last_loss_ = loss;
   }
 
-  // The host's memory is that of all processes on it.
+  // The machine's memory is shared by all of the run's processes on it.
   void check_memory() {
     const auto devices = estimate_devices(layout_, job_);
     std::size_t beside = 0;
@@ -176,7 +176,7 @@ class Trainer::Run {
     if (const auto shortage = memory_shortage(layout_, job_, devices, beside)) throw Error(*shortage);
   }
 
-  // All at once: each takes seconds to draw or read its weights.
+  // Builds all at once, because each takes seconds to draw or read its weights.
   void build_computes() {
     std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
     for (const StageId id : layout_.stages()) {
@@ -206,20 +206,20 @@ class Trainer::Run {
 
   TrainJob job_;
   std::shared_ptr<EngineChannel> channel_;  // null: one process
-  ParallelLayout layout_;                   // devices and groups: outlives the computes
+  ParallelLayout layout_;                   // has devices and groups, so it outlives the computes
   std::shared_ptr<const StepSamples> samples_;
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
   std::optional<StepSources> sources_;
-  std::unique_ptr<Pipeline> pipeline_;  // its actors end first
+  std::unique_ptr<Pipeline> pipeline_;  // declared after the computes, so that its actors end first
   StepVerdicts verdicts_;
-  std::optional<Evaluator> evaluator_;  // where there is data to evaluate on
+  std::optional<Evaluator> evaluator_;  // where there is evaluation data
   std::int64_t steps_done_;
-  std::int64_t applied_steps_;  // of them, those the optimizer applied
+  std::int64_t applied_steps_;  // those of the steps done that the optimizer applied
   StepBubbles bubbles_;
   double first_loss_;
-  bool has_first_loss_;  // of this run or of the one before it; the first steps may have none
+  bool has_first_loss_;  // of this run or of an earlier one that it continues; the first steps may have no loss
   std::optional<double> last_loss_;
-  std::optional<std::uint64_t> data_;  // its fingerprint, which takes time
+  std::optional<std::uint64_t> data_;  // its fingerprint, computed once because it takes time
 };
 
 Trainer::Trainer(TrainJob job) {

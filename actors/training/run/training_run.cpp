@@ -27,7 +27,7 @@ TrainingRun::TrainingRun(const RunSettings& settings, Trainer& trainer, std::fun
       check_folder_(check_folder ? std::move(check_folder) : [] {}),
       length_(run_length(settings, trainer.steps_per_epoch())) {}
 
-// Names the setting where the disk is full, say.
+// Adds the setting to a failure, such as a full disk.
 template <class Work>
 void TrainingRun::save(const Work& work) const {
   check_folder_();
@@ -56,7 +56,7 @@ StepReport TrainingRun::step() {
   return report;
 }
 
-// Unless the run ends with the coming step, an evaluation comes first, or the loss may end the run and an evaluation follow.
+// False where the coming step ends the run, an evaluation comes first, or the loss may end the run with an evaluation after it.
 bool TrainingRun::another_follows() const {
   const std::int64_t step = trainer_.steps_done() + 1;
   if (step >= length_.steps) return false;

@@ -98,7 +98,7 @@ void FetchedParameters::fill(std::size_t index, std::size_t unit) {
   slot.on_its_way = true;
 }
 
-// Whoever read the vectors of the step before has to be done.
+// The vectors are overwritten, so their readers of the previous step must have finished.
 void FetchedParameters::begin_step(schedules::StepKind kind) {
   Stream& in = weights_.in();
   setup_.compute.record(*stepped_);

@@ -1,5 +1,5 @@
-// Weights that lie outside of the device between uses: the matrices or the table of a block are fetched into a slot ahead of
-// use, and the slot goes to another block after it. Vectors are small: they are fetched once a step, and stay.
+// Weights outside of the device that are fetched for use: the matrices or the table of a block into a slot, ahead of
+// use; then the slot serves another block. Vectors are small: they are fetched once a step, and stay.
 // Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace pipetrain {
 // Used by the rank's worker; not thread-safe.
 class FetchedParameters final : public StepParameters {
  public:
-  // What the weights take on the device. Pure.
+  // The memory of the weights on the device. Pure.
   struct Sizes {
     std::size_t vectors = 0;           // bytes of all vectors
     std::size_t table = 0, block = 0;  // bytes of the table's slot, and of each other slot
@@ -26,8 +26,8 @@ class FetchedParameters final : public StepParameters {
   };
   static Sizes sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, DType type);
 
-  // The setup's units are for one replica; weights outlives it. Allocates sizes().bytes() of the device. Throws
-  // Error(out_of_memory).
+  // The setup's units must be for one replica; `weights` must outlive it. Allocates sizes().bytes() on the device.
+  // Throws Error(out_of_memory).
   FetchedParameters(const Setup& setup, OffloadedArray& weights, int prefetch, UnitTurns::Sequences sequences);
 
   void begin_step(schedules::StepKind kind) override;

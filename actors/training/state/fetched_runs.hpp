@@ -1,6 +1,6 @@
-// A replica's own runs of divided weights that lie outside of the device: each is fetched into one of two places on it, from
-// which it is gathered. While one is gathered the next comes. A replica's link to the host or the disk so carries its share of
-// the weights only. Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857.
+// A replica's own ranges of divided weights, outside of the device: each is fetched into one of two buffers, from which
+// it is gathered; while one is gathered, the next is fetched. So a replica's link to the host or the disk carries only
+// its share of the weights. Source: Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@ namespace pipetrain {
 
 class FetchedRuns final : public OwnRuns {
  public:
-  // runs: of each unit, in the array's elements. The array outlives it. Throws Error(out_of_memory) that names the rank.
+  // runs: the range of each unit, in the array's elements. The array must outlive it. rank: named in Error(out_of_memory).
   FetchedRuns(Device& device, OffloadedArray& array, const std::vector<Region>& runs, const std::string& rank);
-  // Of the device. Pure.
+  // Returns the bytes on the device. Pure.
   static std::size_t bytes(const std::vector<Region>& runs, DType type);
 
   DType type() const override { return units_.type(); }

@@ -17,7 +17,7 @@ FrozenWeights::FrozenWeights(const Setup& setup, Stream& stream)
                                        to_string(setup.rank) + ": frozen parameters")),
       arena_{memory_.data(), {static_cast<std::int64_t>(setup.layout.weight_elements)}, setup.type},
       views_(setup.layout, arena_) {
-  stream_.zero(arena_);  // rows that pad a table stay so
+  stream_.zero(arena_);  // rows that pad a table stay zero
 }
 
 void FrozenWeights::load(const WeightSource& source) { load_weights(source, setup_.layout, stream_, arena_); }

@@ -1,6 +1,5 @@
-// The weights of a rank's frozen parameters: in the type that operations read and no other, without gradients and without what
-// an optimizer keeps. Every replica keeps all of them on its device, also where replicas divide what is trained (ZeRO) or its
-// weights are offloaded.
+// The weights of a rank's frozen parameters: only in the type that operations read, without gradients and optimizer states.
+// Every replica keeps all of them on its device, even where replicas divide trained parameters (ZeRO) or offload their weights.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ class FrozenWeights {
     DType type = DType::f32;
     bool saves = false;  // its rank keeps host memory for a snapshot of its states
   };
-  // Allocates everything, all zero. The layout and the stream outlive it. Throws Error(out_of_memory).
+  // Allocates zeros. The layout and the stream must outlive it. Throws Error(out_of_memory).
   FrozenWeights(const Setup& setup, Stream& stream);
   ~FrozenWeights() { finish_before_freeing(stream_); }
   FrozenWeights(const FrozenWeights&) = delete;
@@ -36,13 +35,13 @@ class FrozenWeights {
 
   // Rounds to the type, to nearest even. Waits for the stream. Throws what the source throws.
   void load(const WeightSource& source);
-  // Elements of a parameter's slice, dense, to host memory: as f32, which has all values of the other types. Waits for the
-  // stream.
+  // Copies elements of a parameter's slice, dense, to host memory, as f32, which represents all values of the other
+  // types. Waits for the stream.
   void read(std::size_t parameter, const Region& elements, float* out) const;
-  // The parts that this rank saves (saved_frozen_parts()), by their index in the group's layout.
+  // Returns the parts that this rank saves (saved_frozen_parts()), by index in the group's layout.
   std::vector<HeldState> saved() const;
 
-  // Bytes that it will allocate, and those of the snapshot. Pure.
+  // Returns the bytes that it will allocate, and those of the snapshot. Pure.
   static MemoryUse memory(const Setup& setup);
 
  private:

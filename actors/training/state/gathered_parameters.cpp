@@ -109,7 +109,7 @@ void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   const ShardUnit& unit = setup_.units[index];
   const Tensor own = runs_->acquire(replicas_.transfer, index);
   const RowSplit rows(unit.cuts);
-  // Where copy engines can move matrices, every multiprocessor is left to the blocks that compute meanwhile.
+  // Where copy engines can move matrices, all multiprocessors stay free for the computing blocks.
   if (PiecewiseTransfer* pieces = unit.vectors ? nullptr : replicas_.group.in_pieces()) {
     pieces->gather(replicas_.transfer, own, target, rows, [](std::int64_t, std::int64_t) {}, {});
   } else {

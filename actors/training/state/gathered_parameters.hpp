@@ -1,7 +1,7 @@
-// Weights of which every replica keeps only its own runs between uses (OwnRuns): the matrices or the table of a block are
-// gathered into a slot ahead of use, and the slot goes to another block after it. Vectors are small and always there.
+// Weights of which every replica keeps only its own ranges between uses (OwnRuns): the matrices or the table of a block
+// are gathered into a slot ahead of use; then the slot serves another block. Vectors are small and always gathered.
 //
-// What is gathered when follows from the step's sequence of blocks (UnitTurns), so that all replicas gather the same units in
+// The step's sequence of blocks determines the order of gathering (UnitTurns), so all replicas gather the same units in
 // the same order. Not thread-safe: used by the rank's worker only.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace pipetrain {
 
-// The blocks whose weights the compute actions of one step read, in order: forwards, and the backwards of all blocks but the
-// embedding, whose backward reads no weight. An evaluation has the forwards alone. Pure.
+// Returns the blocks whose weights the compute actions of one step read, in order: those of forwards, and of the
+// backwards of all blocks but the embedding, whose backward reads no weight. An evaluation has only forwards. Pure.
 std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions,
                                         schedules::StepKind kind);
 
@@ -46,7 +46,7 @@ class GatheredParameters final : public StepParameters {
 
  private:
   struct Slot {
-    std::size_t begin = 0;  // in whole_
+    std::size_t begin = 0;  // offset in whole_
     bool on_its_way = false;
     std::unique_ptr<Event> gathered, released;
   };

@@ -8,17 +8,17 @@
 namespace pipetrain {
 namespace {
 
-// From the first time something is added to a gradient until its sum over the replicas has had the time of another block, or
-// action, to travel in. In ticks that only order.
+// The time from the first addition to a gradient until its sum over the replicas has had one more block, or action, to
+// travel in. Ticks only give an order.
 struct Life {
   std::size_t begin = 0, end = 0;
   bool meets(const Life& other) const { return begin < other.end && other.begin < end; }
 };
 
-// When the chunk's weight gradients are computed.
+// The actions in which the chunk's weight gradients are computed.
 struct ChunkWork {
   std::size_t first = 0, last = 0;  // actions
-  bool by_block = true;             // all in B, which goes through the blocks one by one; W keeps no such order
+  bool by_block = true;             // all in B, which runs block by block; W has no such order
 };
 
 ChunkWork work_of(int chunk, const std::vector<schedules::Action>& actions) {
@@ -49,7 +49,7 @@ struct Placed {
   Life life;
 };
 
-// The lowest place that nothing has that lives at the same time.
+// Returns the lowest offset that no unit occupies at the same time.
 std::size_t place(std::vector<Placed>& placed, std::size_t elements, const Life& life) {
   std::size_t begin = 0;
   std::sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
@@ -66,7 +66,7 @@ std::size_t place(std::vector<Placed>& placed, std::size_t elements, const Life&
 
 GradientPool pool_gradients(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int replicas,
                             const std::vector<schedules::Action>& actions) {
-  // Those of products, which all are written over by the step's first microbatch.
+  // Only the gradients of products, all of which the step's first microbatch overwrites.
   std::vector<std::size_t> order;
   std::size_t all = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -85,7 +85,7 @@ GradientPool pool_gradients(const ParameterLayout& layout, const std::vector<Sha
     pool.begins[i] = place(placed, units[i].weights.size(), lives[i]);
     pool.length = std::max(pool.length, *pool.begins[i] + units[i].weights.size());
   }
-  if (pool.length + all / static_cast<std::size_t>(replicas) < all) return pool;  // the same in all replicas
+  if (pool.length + all / static_cast<std::size_t>(replicas) < all) return pool;  // all replicas decide alike
   return {std::vector<std::optional<std::size_t>>(units.size()), 0};
 }
 

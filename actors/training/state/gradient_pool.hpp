@@ -1,10 +1,10 @@
-// Memory that the gradients of several matrices share one after the other, where each is summed over the replicas before the
-// next begins: the whole gradient arena then does not exist.
+// Memory that the gradients of several matrices share in succession, where each is summed over the replicas before the
+// next begins. There is then no arena of all gradients.
 //
-// A replica's own sum over its microbatches needs a place from the first microbatch's gradient to the last one's, and only then
-// are replicas added, in rank order; else sums would have other bits. So matrices share memory where their gradients do not
-// live across each other's: the blocks of a step of one microbatch, and the chunks of a breadth-first schedule (Lamy-Poirier
-// 2023, arXiv 2211.05953). In all other plans every gradient lives until the end of the step, and there is nothing to share.
+// A replica's own sum over its microbatches needs memory from the first microbatch's gradient to the last one's. Only then are
+// replicas added, in rank order, as the bits of the sums require. So matrices can share memory only where the lives of their
+// gradients do not overlap: the blocks in a step of one microbatch, and the chunks of a breadth-first schedule (Lamy-Poirier
+// 2023, arXiv 2211.05953). In all other plans every gradient lives until the end of the step, and nothing can be shared.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,14 @@
 namespace pipetrain {
 
 struct GradientPool {
-  std::vector<std::optional<std::size_t>> begins;  // of each unit in the pool, in elements; none: it is not in the pool
+  // Offset of each unit in the pool, in elements; no value: it is not in the pool.
+  std::vector<std::optional<std::size_t>> begins;
   std::size_t length = 0;
   bool is_empty() const { return length == 0; }
 };
 
-// Of a stage that runs these actions, in this order, every step. Empty where the pool and the runs that a replica owns would
-// take as much as all gradients. Pure.
+// For a stage that runs these actions, in this order, in every step. Empty where the pool and the ranges that a replica
+// owns would take as much memory as all gradients. Pure.
 GradientPool pool_gradients(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int replicas,
                             const std::vector<schedules::Action>& actions);
 

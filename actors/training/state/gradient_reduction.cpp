@@ -24,7 +24,7 @@ void GradientReduction::start(Stream& compute, const Tensor& grads) {
 void GradientReduction::finish(Stream& compute, const Tensor& grads) {
   compute.record(*final_);
   stream_->wait(*final_);
-  // What lies between the started parts, in the arena's order. Parts of other chunks may have been started too.
+  // Sums the gaps between the started parts, in the arena's order. Parts of other chunks may have been started too.
   std::sort(started_.begin(), started_.end(), [](const Tensor& a, const Tensor& b) { return a.data < b.data; });
   std::int64_t reached = 0;
   std::erase_if(started_, [&](const Tensor& part) {

@@ -1,6 +1,6 @@
-// Sums a rank's gradients over the data-parallel replicas beside the backward: each matrix's gradient is on its way as soon as
-// the step's last microbatch has been added to it. The sums do not depend on when or how they are cut. Not thread-safe: used by
-// the rank's worker only.
+// Sums a rank's gradients over the data-parallel replicas while the backward runs: each matrix's gradient is sent as
+// soon as the step's last microbatch has been added to it. The sums do not depend on when they start or how they are
+// divided. Not thread-safe: used by the rank's worker only.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace pipetrain {
 
 // Enqueues the sum over the replicas of a part [n] of the gradient arena.
 using SumOverReplicas = std::function<void(Stream& stream, const Tensor& grads)>;
-// All replicas get all of it.
+// Returns a sum of which every replica gets all elements.
 SumOverReplicas sum_for_all(std::shared_ptr<Group> replicas);
 
 class GradientReduction {
@@ -25,12 +25,12 @@ class GradientReduction {
 
   // Before a step's first action.
   void begin_step() { started_.clear(); }
-  // `grads`, a part of the gradient arena, has its final value once what `compute` holds so far has run.
+  // `grads`, a part of the gradient arena, has its final value once the present work of `compute` has run.
   void start(Stream& compute, const Tensor& grads);
-  // `grads` [n]. Sums what of it has not been started; what `compute` holds from now on sees all sums.
+  // `grads` [n]. Sums the parts of it that have not been started; later work on `compute` sees all sums.
   void finish(Stream& compute, const Tensor& grads);
 
-  // Carries the sums, and whatever else goes between replicas.
+  // The stream of the sums and of all other transfers between replicas.
   Stream& stream() { return *stream_; }
 
  private:

@@ -16,12 +16,12 @@ GradientStorage::GradientStorage(const Setup& setup, Placement placement) : setu
   const std::uintptr_t first = aligned ? (begin + page - 1) / page * page : begin;
   arena_ = {reinterpret_cast<void*>(first), {static_cast<std::int64_t>(setup_.places.grads())}, setup_.type};
   if (setup_.replicas) make_reduction(!aligned);
-  // What lies between two tensors is summed over replicas, too. Comes last: nothing may fail while the stream writes to memory
-  // that would be freed.
+  // Gaps between tensors are summed over replicas, too. This comes last: nothing may fail while the stream writes to
+  // memory that would then be freed.
   setup_.ops.stream().zero(arena_);
 }
 
-// opens_units: units that share memory wait for each other here; offloaded ones, whose slots they share too, do not.
+// opens_units: units that share memory wait for each other here; offloaded ones, which share slots, do not need that.
 void GradientStorage::make_reduction(bool opens_units) {
   SumOverReplicas sum = sum_for_all(setup_.replicas);
   const StatePlaces& places = setup_.places;

@@ -1,6 +1,6 @@
-// The gradients of a parameter group on one rank: the arena that operations add to, or the slots in which blocks share memory,
-// and the sums over the replicas that have the same weights. OffloadedGradientStorage keeps them outside of the device between
-// uses.
+// The gradients of a parameter group on one rank: the arena that operations add to, or the slots in which blocks share
+// memory, and the sums over the replicas that have the same weights. OffloadedGradientStorage keeps gradients outside
+// of the device between uses.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class GradientStorage {
     DType type = DType::f32;
     std::string rank;  // for errors
   };
-  // Allocates; all zero. Everything outlives it. Throws Error(out_of_memory).
+  // Allocates zeros. The setup's references must outlive it. Throws Error(out_of_memory).
   explicit GradientStorage(const Setup& setup) : GradientStorage(setup, Placement::anywhere) {}
   virtual ~GradientStorage() { finish_before_freeing(setup_.ops.stream()); }
   GradientStorage(const GradientStorage&) = delete;
@@ -42,35 +42,36 @@ class GradientStorage {
   const Tensor& arena() const { return arena_; }
   Tensor part(const Region& region) const;
   GradientPlaces places() const { return setup_.places.gradient_places(arena_); }
-  // Carries the sums over replicas, and whatever else goes between them; null: one replica.
+  // The stream of all transfers between replicas; null: one replica.
   Stream* transfer() { return reduction_ ? &reduction_->stream() : nullptr; }
 
   // Before a step's first action.
   virtual void begin_step();
-  // Whether open() must be called before something is added to gradients of a block, and close() once it has been.
+  // True when open() must be called before gradients of a block are added to, and close() afterwards.
   bool opens() const { return setup_.places.pools(); }
   virtual void open(std::size_t block) { owner_sums_->open(setup_.ops.stream(), block); }
   virtual bool closes() const { return false; }
   virtual void close(std::size_t, bool /*last*/) {}
 
   // --- A step's end ---
-  // Whether replicas sum their gradients; then start_reduction() may be called for what is final of them, before reduce().
+  // True when replicas sum their gradients; start_reduction() may then be called for final gradients, before reduce().
   bool is_replicated() const { return reduction_ != nullptr; }
   virtual void start_reduction(const Tensor& grads) { reduction_->start(setup_.ops.stream(), grads); }
   virtual void reduce(int chunk);
   // sums [count_sums(counted)] f64: the sums of squares of these parts, in their order.
   virtual void square_sums(const std::vector<CountedPart>& counted, const Tensor& sums);
-  // For a reader, in the order of units: the unit's sums are in the arena for what is enqueued until the next call. Without a
-  // unit the reader is done.
+  // For a reader that goes through the units in order: work enqueued before the next call finds the unit's sums in the
+  // arena. A call without a unit ends the reading.
   virtual void read(std::optional<std::size_t> /*unit*/) {}
 
  protected:
-  enum class Placement { anywhere, whole_pages };  // of the arena's begin
+  enum class Placement { anywhere, whole_pages };  // the alignment of the arena
   GradientStorage(const Setup& setup, Placement placement);
 
   const Setup& setup() const { return setup_; }
   GradientReduction* reduction() { return reduction_.get(); }
-  // Enqueues on `transfer` that the replicas' sums of all of a unit are in its place, at least this replica's run.
+  // Enqueues on `transfer` that all of the unit's sums over the replicas, or at least this replica's range, are in
+  // their memory.
   void sum_unit(Stream& transfer, std::size_t unit);
 
  private:

@@ -1,4 +1,4 @@
-// Chooses where the weights that operations read lie, and what brings them.
+// Makes the StepParameters that suit the memory in which weights are kept.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@ namespace pipetrain {
 
 struct WeightPlaces {
   const StatePlaces& places;
-  std::optional<Replicas> replicas = {};  // where they divide the weights
+  std::optional<Replicas> replicas = {};  // where replicas divide the weights
   Tensor operands = {};                   // the weights that are on the device: see OptimizerStorage
-  OffloadedArray* outside = nullptr;      // the weights that are not; null: all are on the device
+  OffloadedArray* outside = nullptr;      // the weights outside of the device; null: all are on it
   int prefetch = 1;
 };
 
-// Everything outlives it. Throws Error(out_of_memory).
+// All arguments must outlive it. Throws Error(out_of_memory).
 std::unique_ptr<StepParameters> make_step_parameters(const StepParameters::Setup& setup, const WeightPlaces& where);
 
 }  // namespace pipetrain

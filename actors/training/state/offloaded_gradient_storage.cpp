@@ -37,7 +37,8 @@ void OffloadedGradientStorage::begin_step() {
 }
 
 void OffloadedGradientStorage::start_reduction(const Tensor& grads) {
-  if (!offloaded_.holds(grads)) GradientStorage::start_reduction(grads);  // else they are summed as their block is closed
+  // Offloaded ones are summed when their block is closed.
+  if (!offloaded_.holds(grads)) GradientStorage::start_reduction(grads);
 }
 
 void OffloadedGradientStorage::reduce(int chunk) {
@@ -52,7 +53,7 @@ void OffloadedGradientStorage::reduce(int chunk) {
   GradientStorage::reduce(chunk);
 }
 
-// By the unit, as what is outside comes.
+// Goes unit by unit, in the order in which offloaded ones are fetched.
 void OffloadedGradientStorage::square_sums(const std::vector<CountedPart>& counted, const Tensor& sums) {
   std::size_t next = 0;
   for (const CountedPart& part : counted) {

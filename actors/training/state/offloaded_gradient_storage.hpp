@@ -1,5 +1,5 @@
-// Gradients of a parameter group of which those of attention and MLP blocks' matrices are outside of the device while nothing
-// is added to them (OffloadedGradients).
+// Gradients of a parameter group, of which those of attention and MLP blocks' matrices are outside of the device while
+// nothing is added to them (OffloadedGradients).
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ class OffloadedGradientStorage final : public GradientStorage {
   // Also throws what OffloadedArray throws.
   OffloadedGradientStorage(const Setup& setup, OffloadStreams& streams, const Offload& offload);
 
-  // Elements of the arena beside StatePlaces::grads(): it begins with a page, since blocks move as pages.
+  // Additional elements of the arena, beyond StatePlaces::grads(): it is aligned to pages, because blocks move as pages.
   static constexpr std::size_t alignment = OffloadPlace::granularity / sizeof(float);
 
   void begin_step() override;
@@ -30,7 +30,7 @@ class OffloadedGradientStorage final : public GradientStorage {
 
  private:
   OffloadedGradients::Setup offloaded_setup();
-  std::vector<void*> slots() const;  // by unit; null: it stays
+  std::vector<void*> slots() const;  // by unit; null: it stays on the device
 
   OffloadedArray outside_;
   OffloadedGradients offloaded_;

@@ -9,13 +9,13 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::size_t most_gradient_slots = 3;  // one comes, one is added to, one goes
+constexpr std::size_t most_gradient_slots = 3;  // one is fetched, one added to, one stored
 
 constexpr std::size_t page = OffloadPlace::granularity / sizeof(float);
 
 std::size_t whole_pages(std::size_t elements) { return (elements + page - 1) / page * page; }
 
-// A slot has room for any unit that leaves.
+// A slot has room for any offloaded unit.
 std::size_t slot_length(const ParameterLayout& layout, const std::vector<ShardUnit>& units) {
   std::size_t largest = 0;
   for (const ShardUnit& unit : units) {
@@ -107,7 +107,7 @@ void OffloadedGradients::begin_step() {
   for (Slot& slot : slots_) slot.unit.reset();
 }
 
-// Into its slot, once what was there before has gone and is read no more.
+// Fetches the unit into its slot, once the slot's previous unit has been stored and has no reader left.
 void OffloadedGradients::bring(std::size_t unit) {
   Slot& slot = slot_of(unit);
   if (slot.unit == unit) return;
@@ -131,7 +131,7 @@ void OffloadedGradients::use(std::size_t unit) {
 void OffloadedGradients::open(std::size_t block) {
   if (!unit_of_[block]) return;
   use(*unit_of_[block]);
-  setup_.compute.wait(*slot_of(*unit_of_[block]).stored);  // of the microbatch before, if it is still there
+  setup_.compute.wait(*slot_of(*unit_of_[block]).stored);  // of the previous microbatch, if that is not finished yet
   const bool goes_on = block > 0 && setup_.layout.blocks[block - 1].chunk == setup_.layout.blocks[block].chunk;
   if (goes_on && unit_of_[block - 1]) bring(*unit_of_[block - 1]);
 }
@@ -160,13 +160,13 @@ void OffloadedGradients::sum(int chunk) {
     bring(i);
     Slot& slot = slot_of(i);
     if (std::exchange(slot.on_its_way, false)) setup_.transfer->wait(*slot.fetched);
-    setup_.transfer->wait(*slot.stored);  // of the last microbatch, if it is still there
+    setup_.transfer->wait(*slot.stored);  // of the last microbatch, if that is not finished yet
     sum_replicas(i);
     store(i);
   }
 }
 
-// What is in the slot is complete once `done` says so.
+// The contents of the slot are complete once `done` has been reached.
 void OffloadedGradients::sum_replicas(std::size_t unit) {
   Slot& slot = slot_of(unit);
   setup_.transfer->wait(*slot.done);

@@ -1,10 +1,10 @@
-// Gradients of attention and MLP blocks' matrices that live outside of the device while nothing is added to them: each block's
-// are in a slot from when its backward begins (or its weight-gradient half) until it ends, and outside until the next
-// microbatch adds to them, the norm counts them, or the optimizer reads them.
+// Gradients of attention and MLP blocks' matrices that are outside of the device while nothing is added to them. Those
+// of a block are in a slot while its backward (or its weight-gradient half) runs, and outside until the next microbatch
+// adds to them, the norm counts them, or the optimizer reads them.
 //
-// Sums are those of gradients that stay: the same operations add to the same numbers, in the same order. Where several replicas
-// add theirs up, they do so in the slot, once the step's last microbatch has been added there; from then on each keeps its own
-// run only, if they divide them.
+// The sums have the bits of resident gradients: the same operations add the same numbers in the same order. Several
+// replicas add theirs in the slot, after the step's last microbatch; from then on, if they divide gradients, each keeps
+// only its own range.
 #pragma once
 
 #include <cstddef>
@@ -20,24 +20,24 @@
 
 namespace pipetrain {
 
-// Whether gradients of this unit are offloaded: tables of words and vectors stay.
+// True when gradients of this unit are offloaded; those of word tables and vectors stay on the device.
 bool leaves_with_gradients(const ParameterLayout& layout, const ShardUnit& unit);
-// Where units lie on the device, those that leave: they take turns in slots, each always in the same one and neighbours never
-// in one; what else products give has a place of its own. Positions are multiples of OffloadPlace::granularity bytes. Pure.
+// Returns where units are on the device. Offloaded units share slots, each always in the same one, neighbours never in the
+// same; gradients of other products have memory of their own. Positions are multiples of OffloadPlace::granularity bytes. Pure.
 GradientPool gradient_slots(const ParameterLayout& layout, const std::vector<ShardUnit>& units);
 
-// What of a unit's gradients is outside, in elements of its slot, whole pages: this rank's run once replicas have been added
-// up, and before that all of it, or nothing where none leaves before.
+// The part of a unit's gradients that is outside, in elements of its slot and whole pages: this rank's range after
+// replicas have been added; before that, all of it, or nothing where nothing is stored earlier.
 struct LeavingGradients {
   Region before, after;
   Region all() const { return before.size() > 0 ? before : after; }
 };
 struct GradientRuns {
-  int replica = 0;            // whose runs of the units this rank keeps
-  bool leave_summed = false;  // nothing leaves before replicas have been added up
+  int replica = 0;            // the replica whose ranges of the units this rank keeps
+  bool leave_summed = false;  // nothing is stored before replicas have been added
 };
 LeavingGradients leaving_gradients(const ShardUnit& unit, const GradientRuns& runs);
-// Of all that leave, outside.
+// The lengths of all offloaded gradients.
 OffloadedArray::Lengths outside_gradients(const ParameterLayout& layout, const std::vector<ShardUnit>& units,
                                           const GradientRuns& runs);
 
@@ -50,49 +50,49 @@ class OffloadedGradients {
     Device& device;
     Stream& compute;  // of the rank
     GradientRuns runs;
-    // Of several replicas: the stream that carries their sums, and what enqueues there that the unit's are added up in its
-    // slot, at least this rank's run. Every replica makes the same calls in the same order.
+    // With several replicas: the stream that carries their sums, and the function that enqueues on it that the unit's
+    // sums, or at least this rank's range, are in its slot. Every replica makes the same calls in the same order.
     Stream* transfer = nullptr;
     std::function<void(Stream& transfer, std::size_t unit)> sum = {};
   };
-  // slots: where each unit is while it is on the device, at a multiple of OffloadPlace::granularity; null where it stays.
-  // Everything outlives it.
+  // slots: the address of each unit on the device, a multiple of OffloadPlace::granularity; null where it is not
+  // offloaded. All arguments must outlive it.
   OffloadedGradients(const Setup& setup, OffloadedArray& outside, const std::vector<void*>& slots);
 
   // Nothing has been added yet.
   void begin_step();
-  // Something is about to be added to the block's gradients: work that `compute` holds from now on finds what has been added
-  // before in its slot. Blocks before it in the chunk begin to come.
+  // The block's gradients are about to be added to: later work on `compute` finds the previous sums in their slots.
+  // Begins to fetch the blocks before it in the chunk.
   void open(std::size_t block);
-  // What `compute` holds so far has added to them. last: nothing else will in this step, so that replicas are added up.
+  // The present work of `compute` has added to them. last: nothing else will in this step, so replicas are added.
   void close(std::size_t block, bool last);
-  // Whether these gradients are in a slot.
+  // True when these gradients are in a slot.
   bool holds(const Tensor& grads) const;
-  // Adds the replicas up of what of the chunk was not closed for the last time; what `transfer` holds then is behind all sums.
+  // Adds replicas for the blocks of the chunk that were not closed with `last`; later work on `transfer` comes after all sums.
   void sum(int chunk);
 
-  // For a reader, in the order of the units: work that is enqueued on `compute` until the next call for another unit finds the
-  // unit's sums in its slot. Does nothing for a unit that stays; without a unit the reader is done.
+  // For a reader that goes through the units in order: work enqueued on `compute` before the next call with another unit finds
+  // the unit's sums in its slot. Does nothing for a unit that is not offloaded; a call without a unit ends the reading.
   void read(std::optional<std::size_t> unit);
 
  private:
   struct Unit {
-    bool begun = false, summed = false;  // in this step: something has been added; replicas have been
+    bool begun = false, summed = false;  // in this step: something was added; replicas were added
     LeavingGradients leaving = {};
-    std::size_t outside = 0;               // where leaving.all() begins
-    std::optional<std::size_t> slot = {};  // none: it stays
-    std::unique_ptr<Event> stored = {};    // what was added last
+    std::size_t outside = 0;               // the offset of leaving.all() outside
+    std::optional<std::size_t> slot = {};  // no value: it is not offloaded
+    std::unique_ptr<Event> stored = {};    // of the last store
   };
   struct Slot {
     void* memory = nullptr;
-    std::optional<std::size_t> unit = {};  // what is there, or is on its way
+    std::optional<std::size_t> unit = {};  // the unit that is there, or is being fetched
     bool on_its_way = false;
     std::unique_ptr<Event> fetched, done, stored;
   };
 
   std::size_t slot_at(void* memory);
   Slot& slot_of(std::size_t unit) { return slots_[*units_[unit].slot]; }
-  // What is outside now, and where.
+  // The range that is outside now, and where.
   Region leaving(const Unit& unit) const { return unit.summed ? unit.leaving.after : unit.leaving.before; }
   Region place(const Unit& unit) const;
   void bring(std::size_t unit);

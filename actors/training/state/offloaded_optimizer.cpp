@@ -112,7 +112,7 @@ Tensor OffloadedOptimizer::masters_of(std::size_t block, const OffloadedStates::
   return span(arenas.weights, region.begin, region.size());
 }
 
-// Rounds all weights, also those that are not stepped, and what lies between them.
+// Rounds all weights, including those that are not stepped and the gaps between them.
 void OffloadedOptimizer::round_to_window(std::size_t block, const OffloadedStates::Block& here, const OptimizerArenas& arenas) {
   const Tensor masters = masters_of(block, here, arenas);
   setup().ops.round(masters, span(here.windows.front(), 0, static_cast<std::size_t>(masters.elements())));

@@ -1,7 +1,6 @@
-// The optimizer of a parameter group of which something lives outside of the device: its states, and master weights where
-// operations read rounded ones; or the weights that operations read. Its step streams them through the device, where the same
-// operations run on the same numbers as they do on resident ones. Element by element, so the bits are those of states that
-// stay. Source: Ren et al. 2021, "ZeRO-Offload", arXiv 2101.06840.
+// The optimizer of a parameter group with data outside of the device: its states, and master weights where operations read
+// rounded ones; or the weights that operations read. A step streams them through the device. It is element-wise and runs the
+// operations of resident states, so its bits are the same. Source: Ren et al. 2021, "ZeRO-Offload", arXiv 2101.06840.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +15,11 @@ namespace pipetrain {
 
 class OffloadedOptimizer final : public ResidentOptimizer {
  public:
-  // operands: outside of the device, at the places of states; null: they are on it. Everything outlives it. Also throws what
-  // OffloadedStates throws.
+  // operands: weights outside of the device, at the offsets of states; null: they are on it. All arguments must outlive
+  // it. Also throws what OffloadedStates throws.
   OffloadedOptimizer(const Setup& setup, OffloadStreams& streams, OffloadedArray* operands);
 
-  // The array of operands: all weights, or this rank's runs of them where replicas divide them. Pure, as what follows is.
+  // The array of operands: all weights, or this rank's ranges of them where replicas divide them. This and the next are pure.
   static OffloadedArray::Lengths operand_lengths(const StatePlaces& places, DType type);
   static OffloadedBlocks blocks(const Optimizer& optimizer, std::size_t elements, const Offload& offload,
                                 const Precision& precision);
@@ -34,7 +33,7 @@ class OffloadedOptimizer final : public ResidentOptimizer {
   void step(const Tensor& grads, const OptimizerStep& step, const Listener& listener) override;
 
  private:
-  // The part of it in each block, with the offsets that it has there.
+  // The parts of a unit in each block, with their offsets there.
   using ByBlock = std::vector<std::vector<OptimizerPart>>;
   struct UnitParts {
     std::size_t unit = 0;
@@ -42,23 +41,23 @@ class OffloadedOptimizer final : public ResidentOptimizer {
   };
   void place_units();
   ByBlock cut(const std::vector<OptimizerPart>& parts) const;
-  // The index of a state's array in OffloadedStates.
+  // Returns the index of a state's array in OffloadedStates.
   std::size_t array(const std::string& state) const;
   bool keeps(const std::string& state) const { return on_device(state) == nullptr; }
   bool rounds() const { return setup().precision.rounds_weights(); }
   bool has_states() const { return setup().offload.optimizer; }
   bool has_masters() const { return offloads_masters(setup().offload, setup().precision); }
   bool fetches_weights() const { return operands_ != nullptr && !rounds(); }
-  // The places of every held part's weights.
+  // Returns every held part of the weights with its offset.
   std::vector<OptimizerPart> held_weights() const;
-  // The master weights of a block, at the places of its parts that are on the device now.
+  // Returns the master weights of a block, at the offsets of its parts that are on the device now.
   Tensor masters_of(std::size_t block, const OffloadedStates::Block& here, const OptimizerArenas& arenas) const;
   void round_to_window(std::size_t block, const OffloadedStates::Block& here, const OptimizerArenas& arenas);
 
   OffloadedArray* operands_;
   OffloadedStates states_;
   std::vector<std::vector<UnitParts>> parts_;  // by block
-  std::vector<std::size_t> last_blocks_;       // by unit: after which it and all before it have been stepped
+  std::vector<std::size_t> last_blocks_;       // by unit: the block after which it and all units before it have been stepped
 };
 
 }  // namespace pipetrain

@@ -1,5 +1,5 @@
-// Where a replica keeps its own runs of divided weights between uses, from which all replicas gather whole ones: on the device,
-// or outside of it (FetchedRuns).
+// The storage of a replica's own ranges of divided weights between uses: on the device, or outside of it (FetchedRuns).
+// All replicas gather whole units from these ranges.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ class OwnRuns {
   OwnRuns& operator=(const OwnRuns&) = delete;
 
   virtual DType type() const = 0;
-  // The unit's run [n]: what `transfer` holds from now on finds it there, until release(). One at a time.
+  // Returns the unit's range [n], valid for later work on `transfer` until release(). One at a time.
   virtual Tensor acquire(Stream& transfer, std::size_t unit) = 0;
   virtual void release(Stream& transfer, std::size_t unit) = 0;
-  // As in StepParameters.
+  // See StepParameters.
   virtual void publish(std::size_t unit) = 0;
   virtual void loaded() = 0;
 
@@ -31,10 +31,10 @@ class OwnRuns {
   OwnRuns() = default;
 };
 
-// All in one shard on the device.
+// All ranges in one shard on the device.
 class ResidentRuns final : public OwnRuns {
  public:
-  // runs: of each unit, in the shard.
+  // runs: the range of each unit, in the shard.
   ResidentRuns(const Tensor& shard, std::vector<Region> runs) : shard_(shard), runs_(std::move(runs)) {}
 
   DType type() const override { return shard_.dtype; }

@@ -61,7 +61,7 @@ void OwnerSums::sum_in(Stream& transfer, const Unit& unit, std::int64_t begin, s
   for (const std::int64_t cut : unit.unit.cuts) cuts.push_back(std::clamp<std::int64_t>(cut - begin, 0, end - begin));
   const RowSplit rows(cuts);
   const int rank = replicas_->rank();
-  const std::int64_t first = begin + rows.begin(rank) - unit.unit.cuts[static_cast<std::size_t>(rank)];  // of the own run
+  const std::int64_t first = begin + rows.begin(rank) - unit.unit.cuts[static_cast<std::size_t>(rank)];  // in the own range
   const std::int64_t count = rows.count(rank);
   const Tensor own = count > 0 ? unit.own.row_range(first, first + count) : unit.own.row_range(0, 0);
   replicas_->reduce_scatter(transfer, part, own, rows);

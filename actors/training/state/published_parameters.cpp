@@ -5,7 +5,7 @@
 namespace pipetrain {
 namespace {
 
-// That a block's weights lie in.
+// Returns the units that contain a block's weights.
 std::vector<std::size_t> units_of(const BlockParameters& block, const std::vector<ShardUnit>& units) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -46,7 +46,7 @@ void PublishedParameters::publish(std::size_t index) {
   on_its_way_[index] = true;
 }
 
-// Not as they are loaded: a replica that fails to load would keep the others waiting.
+// Loading does not publish, because a replica that fails to load would keep the others waiting.
 void PublishedParameters::begin_step(schedules::StepKind) {
   if (!std::exchange(unpublished_, false)) return;
   for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) publish(unit);

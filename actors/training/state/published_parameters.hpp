@@ -1,6 +1,6 @@
-// The weights that operations read where each replica steps only its own runs of them: all are always there, and after a step
-// each unit is gathered from its owners as soon as it has been stepped, beside what the rank goes on with. Whoever needs a
-// block first after that waits for it. Not thread-safe: used by the rank's worker only.
+// The weights that operations read where each replica steps only its own ranges of them. All weights are always on the
+// device; after a step each unit is gathered from its owners as soon as it has been stepped, while the rank goes on.
+// The next reader of a block waits for it. Not thread-safe: used by the rank's worker only.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace pipetrain {
 
 class PublishedParameters final : public StepParameters {
  public:
-  // weights: [layout.weight_elements], in which every replica steps its own runs. Everything outlives it.
+  // weights: [layout.weight_elements], in which every replica steps its own ranges. All arguments must outlive it.
   PublishedParameters(const Setup& setup, const Replicas& replicas, const Tensor& weights);
 
   void begin_step(schedules::StepKind kind) override;
@@ -35,7 +35,7 @@ class PublishedParameters final : public StepParameters {
   std::unique_ptr<Event> stepped_;
   std::vector<std::unique_ptr<Event>> gathered_;  // by unit
   std::vector<bool> on_its_way_;                  // by unit
-  bool unpublished_ = false;                      // what was loaded
+  bool unpublished_ = false;                      // weights that were loaded
 };
 
 }  // namespace pipetrain

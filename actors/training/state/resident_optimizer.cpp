@@ -25,7 +25,8 @@ ResidentOptimizer::ResidentOptimizer(const Setup& setup) : setup_(setup), units_
   zero();
 }
 
-// Rows that pad a table stay zeros. Comes last: nothing may fail while the stream writes to memory that would be freed.
+// Rows that pad a table stay zero. This comes last: nothing may fail while the stream writes to memory that would then
+// be freed.
 void ResidentOptimizer::zero() {
   Stream& stream = setup_.ops.stream();
   if (arenas_.weights.data != nullptr) stream.zero(arenas_.weights);
@@ -62,7 +63,7 @@ void ResidentOptimizer::read(const std::string& state, std::size_t begin, float*
 
 void ResidentOptimizer::begin_writing(const std::string& state) {
   static_cast<void>(arena(state));    // throws where there is none
-  setup_.ops.stream().synchronize();  // after this the host may write to memory that it shares with the device
+  setup_.ops.stream().synchronize();  // now the host may write to memory that it shares with the device
 }
 
 void ResidentOptimizer::write(const std::string& state, std::size_t begin, const float* values, std::size_t count) {

@@ -1,5 +1,5 @@
-// ResidentOptimizer keeps an optimizer's numbers of a parameter group in flat arenas on the device: all of them, or those that
-// OffloadedOptimizer leaves there.
+// ResidentOptimizer keeps the optimizer's data of a parameter group in flat arenas on the device: all of it, or the
+// part that OffloadedOptimizer leaves there.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ class ResidentOptimizer : public OptimizerStorage {
     std::string optimizer_name;  // for errors
     const StatePlaces& places;
     Precision precision;
-    Offload offload;   // what of it is not here
+    Offload offload;   // the data that is outside of the device
     std::string rank;  // for errors
   };
-  // Allocates; all zero. Everything outlives it. Throws Error(out_of_memory).
+  // Allocates zeros. The setup's references must outlive it. Throws Error(out_of_memory).
   explicit ResidentOptimizer(const Setup& setup);
   ~ResidentOptimizer() override { finish_before_freeing(setup_.ops.stream()); }
 
-  // Elements of each array on the device; 0: there is none. Pure.
+  // Elements of each array on the device; 0: there is no array. Pure.
   struct Lengths {
     std::size_t weights = 0, rounded = 0;
     std::size_t states = 0;  // of each
@@ -63,7 +63,7 @@ class ResidentOptimizer : public OptimizerStorage {
   std::vector<std::vector<OptimizerPart>> units_;
   std::vector<Buffer> memory_;
   OptimizerArenas arenas_;
-  std::mutex stream_turn_;  // of threads that write
+  std::mutex stream_turn_;  // serializes threads that write
 };
 
 }  // namespace pipetrain

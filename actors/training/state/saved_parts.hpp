@@ -1,4 +1,4 @@
-// Which parts of the logical tensors a rank saves on behalf of the whole run. Pure.
+// The parts of the logical tensors that a rank saves for the run. Pure.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace pipetrain {
 
-// Whether another place of the mesh answers for this parameter: the embedding for the other end of a tie, the first
-// tensor-parallel rank for what all of them hold.
+// True when another rank of the mesh saves this parameter: the other end's embedding for a tied weight, the first
+// tensor-parallel rank for a parameter that all of them hold.
 bool is_kept_elsewhere(const Parameter& parameter, int tp_rank);
 
-// Over all ranks of a run, every element of every logical tensor is in exactly one part. Where replicas divide the state each
-// saves what it owns, else the first replica's first part of sequences saves all.
+// Over all ranks of a run, every element of every logical tensor is in exactly one part. Where replicas divide the
+// state, each saves the ranges that it owns; else the first part of sequences of the first replica saves all.
 std::vector<HeldPart> saved_parts(const ParameterLayout& layout, const StatePlaces& places, const MeshCoordinate& rank);
-// Likewise of frozen parameters, which replicas never divide.
+// The same for frozen parameters, which replicas never divide.
 std::vector<HeldPart> saved_frozen_parts(const ParameterLayout& layout, const MeshCoordinate& rank);
 
 }  // namespace pipetrain

@@ -31,7 +31,7 @@ StatePlaces::StatePlaces(const ParameterLayout& layout, const Setup& setup)
     shard_begins_.push_back(shard_);
     if (!unit.tied_copy) shard_ += align_elements(run(unit).size());
   }
-  // Stored once, a tied weight is held under the embedding's parameter.
+  // A tied weight is stored once, under the embedding's parameter.
   std::erase_if(held_, [this](const HeldPart& part) { return units_[part.unit].tied_copy; });
   place_gradients();
 }
@@ -84,7 +84,7 @@ std::size_t StatePlaces::unit_of_grad(std::size_t grad_offset) const {
   return static_cast<std::size_t>(std::prev(after) - units_.begin());
 }
 
-// Where a region of the chunk's part of the layout's arena is in this rank's.
+// Maps a region of the chunk's part of the layout's arena to this rank's arena.
 Region StatePlaces::moved(const Region& region, int chunk) const {
   if (!pools()) return region;
   const auto at = static_cast<std::size_t>(chunk);

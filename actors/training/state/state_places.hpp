@@ -1,9 +1,9 @@
-// Where a rank keeps what of its part of the model, under each stage of ZeRO: the lengths of its arenas, and the place in them
-// of what it steps, sums and saves. Pure.
+// Maps the parameters of a rank to its arenas under each stage of ZeRO: the lengths of the arenas, and the offsets of
+// what the rank steps, sums and saves. Pure.
 //
-// An arena is either whole, flat as ParameterLayout describes it, or a shard: the runs of all units
-// (model/parameters/shard_units.hpp) that the rank's replica owns, one after the other, aligned. Gradients that share memory
-// (gradient_pool.hpp) are in an arena of three parts: what has a place of its own, the pool, and the shard of their sums.
+// An arena is either whole, flat as ParameterLayout describes it, or a shard: the ranges of all units
+// (model/parameters/shard_units.hpp) that the rank's replica owns, one after the other, aligned. An arena of gradients that
+// share memory (gradient_pool.hpp) has three parts: gradients with their own memory, the pool, and the shard of their sums.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@
 
 namespace pipetrain {
 
-// Tell whether master weights that operations do not read are outside of the device, and whether the weights that the optimizer
-// updates are, masters or not.
+// offloads_masters: master weights that operations do not read are outside of the device. offloads_weights: the weights
+// that the optimizer updates are, whether they are masters or not.
 bool offloads_masters(const Offload& offload, const Precision& precision);
 bool offloads_weights(const Offload& offload, const Precision& precision);
 
@@ -31,7 +31,7 @@ bool offloads_weights(const Offload& offload, const Precision& precision);
 struct ReplicaPlace {
   int replicas = 1, replica = 0;
 };
-// All replicas keep everything without ZeRO: then each is the only one.
+// Without ZeRO all replicas keep everything, so each counts as the only one.
 ReplicaPlace place_among(const Zero& zero, int replicas, int replica);
 
 class StatePlaces {
@@ -40,19 +40,19 @@ class StatePlaces {
     Zero zero;
     ReplicaPlace place;
     Precision precision;
-    std::vector<schedules::Action> actions;  // of every step, in order; empty where the order is not known before
+    std::vector<schedules::Action> actions;  // of every step, in order; empty where the order is not known in advance
     Offload offload;
-    bool grads_leave_summed = false;  // of offloaded ones: see GradientRuns
-    bool previews = false;            // operations read a copy of the weights, of whatever type; of a rank that divides nothing
+    bool grads_leave_summed = false;  // of offloaded gradients: see GradientRuns
+    bool previews = false;  // operations read a separate copy of the weights, of any type; only for a rank that divides nothing
   };
-  // The layout outlives it.
+  // The layout must outlive it.
   StatePlaces(const ParameterLayout& layout, const Setup& setup);
 
   const std::vector<schedules::Action>& actions() const { return setup_.actions; }
   const Precision& precision() const { return setup_.precision; }
   bool is_sharded() const { return setup_.place.replicas > 1; }
-  // Whether each replica keeps its own runs of the weights that operations read, and no more. Those that are offloaded are
-  // divided wherever states are: copies outside would only take more memory, and more of each replica's link to it.
+  // True when each replica keeps only its own ranges of the weights that operations read. Offloaded weights are divided
+  // wherever states are: whole copies outside would take more memory, and more of each replica's link to it.
   bool gathers_weights() const { return is_sharded() && (setup_.zero.divides_weights() || setup_.offload.parameters); }
   const std::vector<ShardUnit>& units() const { return units_; }
   Region run(const ShardUnit& unit) const { return unit.run(setup_.place.replica); }
@@ -60,12 +60,12 @@ class StatePlaces {
   // --- Weights and states ---
   // Lengths, in elements.
   std::size_t weights() const { return weights_sharded_ ? shard_ : layout_.weight_elements; }  // that the optimizer updates
-  std::size_t states() const { return is_sharded() ? shard_ : layout_.weight_elements; }       // each of the optimizer's
-  std::size_t rounded() const;  // the weights' copy in the operations' type; 0: none
-  // Where each unit's own run is in a shard; of tied copies: empty.
+  std::size_t states() const { return is_sharded() ? shard_ : layout_.weight_elements; }  // of each of the optimizer's states
+  std::size_t rounded() const;  // of the weights' copy in the operations' type; 0: none
+  // The own range of each unit in a shard; of tied copies: empty.
   std::vector<Region> shard_runs() const;
 
-  // What this rank holds of states, and of the weights for others: whoever saves or loads asks for these.
+  // The parts of states and weights that this rank holds, for saving and loading.
   const std::vector<HeldPart>& held() const { return held_; }
   std::size_t weight_at(const HeldPart& part) const { return weights_sharded_ ? shard_at(part) : whole_at(part); }
   std::size_t state_at(const HeldPart& part) const { return is_sharded() ? shard_at(part) : whole_at(part); }
@@ -75,32 +75,32 @@ class StatePlaces {
   std::size_t grads() const { return grads_; }
   bool pools() const { return !pool_.is_empty(); }
   bool is_pooled(std::size_t unit) const { return pool_.begins[unit].has_value(); }
-  // What of the gradients is outside, where they are offloaded.
+  // The part of the gradients that is outside, where they are offloaded.
   GradientRuns offloaded_runs() const { return {setup_.place.replica, setup_.grads_leave_summed}; }
-  // Where the rank adds the unit up over its microbatches, and where its own run is once replicas have been added.
+  // The region in which the rank sums the unit over its microbatches, and that of its own range after replicas have been added.
   Region sums(std::size_t unit) const;
   Region own_sums(std::size_t unit) const;
   std::size_t unit_of(const Parameter& parameter) const { return unit_of_grad(parameter.grad_offset); }
-  // Of a chunk, as in ParameterLayout.
-  Region chunk_grads(int chunk) const;  // without what is in the pool
+  // The regions of a chunk, as in ParameterLayout.
+  Region chunk_grads(int chunk) const;  // without gradients in the pool
   Region replicated_grads(int chunk) const;
   GradientPlaces gradient_places(const Tensor& arena) const;
-  // The own run's sums of the first tensor of this role; empty where the rank has none.
+  // The own range's sums of the first tensor of this role; empty where the rank has none.
   Region own_sums(TensorRole role) const;
 
   // --- A step's end ---
-  // What the optimizer steps, by unit.
+  // Returns the parts that the optimizer steps, by unit.
   std::vector<std::vector<OptimizerPart>> optimizer_parts() const;
   std::vector<CountedPart> counted(int tp_rank) const;
 
  private:
   std::size_t whole_at(const HeldPart& part) const { return layout_.parameters[part.parameter].offset + part.begin; }
   std::size_t shard_at(const HeldPart& part) const { return shard_at(part.unit, whole_at(part)); }
-  // Of an element of the weight arena that is in the unit's own run.
+  // Returns the offset in the shard of an element of the weight arena that is in the unit's own range.
   std::size_t shard_at(std::size_t unit, std::size_t offset) const;
   std::size_t unit_of_grad(std::size_t grad_offset) const;
   void place_gradients();
-  // Whether the own run's sums have a place apart from those of all.
+  // True when the sums of the own range have memory apart from the unit's.
   bool sums_apart(std::size_t unit) const { return is_pooled(unit) && is_sharded() && !setup_.offload.gradients; }
   Region moved(const Region& region, int chunk) const;
 
@@ -112,7 +112,7 @@ class StatePlaces {
   std::size_t shard_ = 0;
   std::vector<HeldPart> held_;
   GradientPool pool_;
-  std::vector<std::size_t> chunk_begins_;    // with a pool: of what has a place of its own
+  std::vector<std::size_t> chunk_begins_;    // with a pool: the begin of each chunk's gradients with own memory
   std::vector<std::size_t> own_sum_begins_;  // with a pool: by unit
   std::size_t pool_begin_ = 0, grads_ = 0;
 };

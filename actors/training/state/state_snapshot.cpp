@@ -24,7 +24,7 @@ StateSnapshot::StateSnapshot(Device& device, const std::string& rank, std::vecto
 StateSnapshot::~StateSnapshot() {
   try {
     stream_->synchronize();
-  } catch (...) {  // whoever waited was told
+  } catch (...) {  // wait() has reported it
   }
 }
 

@@ -1,4 +1,4 @@
-// What a rank keeps, as it was at one moment, in host memory: a checkpoint is written from it while training goes on.
+// A copy in host memory of a rank's state at one moment, from which a checkpoint is written while training goes on.
 #pragma once
 
 #include <cstddef>
@@ -15,29 +15,28 @@ namespace pipetrain {
 // A part of one state of one parameter.
 struct HeldState {
   std::string state;          // "weights", or one of the optimizer's
-  std::size_t parameter = 0;  // of the rank's layout
+  std::size_t parameter = 0;  // index in the rank's layout
   Region elements;            // of the parameter's slice
   const float* values = nullptr;
-  // Of values that are not on the device, or not f32 there, instead: fills host memory with the values, and waits until they
-  // are there.
+  // Set for values that are not on the device, or not f32 there: fills host memory with the values, and waits for that.
   std::function<void(float* out)> read = {};
 };
 
-// take() and protect() enqueue, on the rank's worker; wait() and pieces() are for whoever writes. One moment at a time: take()
-// comes again only once nobody reads the pieces of the one before.
+// take() and protect() enqueue, on the rank's worker; wait() and pieces() are for the thread that writes. take() may be
+// called again only when nobody reads the previous pieces.
 class StateSnapshot {
  public:
-  // source: on the device; stays. Throws Error(out_of_memory).
+  // source: on the device; must stay. Throws Error(out_of_memory).
   StateSnapshot(Device& device, const std::string& rank, std::vector<HeldState> source);
   ~StateSnapshot();
 
-  // Starts to copy the source. All work that has changed it must have finished, and later changes must call protect() first.
-  // Does not wait for other work, such as a step that is under way. Throws what reading throws.
+  // Starts to copy the source. All work that changed it must have finished, and later changes must call protect()
+  // first. Does not wait for other work, such as a running step. Throws what reading throws.
   void take();
-  // Later work of `stream` may change the source: it waits until the last moment taken has been copied.
+  // Later work of `stream` may change the source: it waits until the source has been copied.
   void protect(Stream& stream);
 
-  // Until the copy is there. Throws what made it fail.
+  // Waits until the copy is complete. Throws the failure that prevented it.
   void wait();
   // The copies, in the order of the source.
   const std::vector<HeldState>& pieces() const { return pieces_; }
@@ -50,7 +49,7 @@ class StateSnapshot {
   bool taken_ = false;
 };
 
-// Bytes of the host that a snapshot of these takes.
+// Returns the host memory that a snapshot of these parts takes.
 std::size_t snapshot_bytes(const std::vector<HeldState>& source);
 
 }  // namespace pipetrain

@@ -1,5 +1,5 @@
-// StepParameters bring the weights that operations read to where they read them, step by step: from other replicas, or from
-// outside of the device. StandingParameters are always there.
+// StepParameters provide the weights that operations read, step by step: from other replicas, or from outside of the
+// device. StandingParameters are always there.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace pipetrain {
 
-// The replicas that divide what they keep of the weights, and the stream that carries what goes between them.
+// The replicas that divide the weights, and the stream of transfers between them.
 struct Replicas {
   Group& group;
   Stream& transfer;
@@ -22,7 +22,7 @@ struct Replicas {
 
 class StepParameters : public ParameterStore {
  public:
-  // The implementations that bring weights have this in common. Everything outlives them.
+  // The common setup of implementations that bring weights. All of it must outlive them.
   struct Setup {
     const ParameterLayout& layout;
     const std::vector<ShardUnit>& units;
@@ -31,16 +31,16 @@ class StepParameters : public ParameterStore {
     std::string rank;  // for errors
   };
 
-  // Before a step's first action. Every replica must take the same steps.
+  // Called before a step's first action. Every replica must make the same steps.
   virtual void begin_step(schedules::StepKind kind) = 0;
-  // What this rank keeps of this unit (model/parameters/shard_units.hpp) has new values once what was enqueued so far has run:
-  // after loading (loaded()), or in the optimizer's step, in which every replica publishes the same units in the same order.
+  // This rank's part of the unit (model/parameters/shard_units.hpp) has new values once the enqueued work has run: after
+  // loading (loaded()), or in the optimizer's step, in which every replica publishes the same units in the same order.
   virtual void publish(std::size_t unit) = 0;
   virtual void loaded() = 0;
-  // While it is set, weights are in their places without being brought there, for a rank that rehearses alone. Setting it fills
-  // the places with zeros.
+  // For a rank that rehearses alone: while true, weights count as present without being brought. Setting it fills their
+  // memory with zeros.
   virtual void set_rehearsing(bool rehearsing) = 0;
-  // Weights that are always there, of which the first is a parameter's: what the rank's stream holds from now on sees them.
+  // Returns weights that are always there, the first of which is a parameter's; later work on the rank's stream sees them.
   virtual Tensor settled() = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace pipetrain {
 namespace {
 
-// The memory into which weights come for operations to read, and what they take on their way there.
+// Returns the bytes of the memory into which weights are brought for operations, and of the buffers on their way there.
 std::size_t coming_bytes(const StatePlaces& places, const StorageSetup& setup) {
   const DType type = setup.places.precision.compute;
   const bool fetches = setup.places.offload.parameters;

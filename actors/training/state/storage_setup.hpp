@@ -1,4 +1,4 @@
-// StorageSetup says how a ParameterStorage is made, and storage_memory() how much memory that takes.
+// StorageSetup describes a ParameterStorage, and storage_memory() computes the memory that it takes.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace pipetrain {
 struct StorageSetup {
   const ParameterLayout& layout;  // of the group
   MeshCoordinate rank;
-  Device* device = nullptr;         // null: only to be estimated
+  Device* device = nullptr;         // null: only estimated
   std::shared_ptr<Group> replicas;  // the ranks that have the same weights; null: this one alone
   StatePlaces::Setup places;
   int prefetch = 1;  // see Zero
@@ -23,7 +23,7 @@ struct StorageSetup {
   bool saves = false;  // its rank keeps host memory for a snapshot of its states
 };
 
-// Bytes that a ParameterStorage will allocate, on the device and outside of it. Pure.
+// Returns the bytes that a ParameterStorage will allocate, on the device and outside of it. Pure.
 MemoryUse storage_memory(const StorageSetup& setup);
 
 }  // namespace pipetrain

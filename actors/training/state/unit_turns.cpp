@@ -80,7 +80,7 @@ UnitTurns::Slot* UnitTurns::free_slot(std::size_t unit, const std::vector<std::s
   return oldest;
 }
 
-// The next block and as many behind it as are to come ahead, as far as there is room.
+// Fills slots for the next block and the `prefetch` blocks after it, as far as slots are free.
 void UnitTurns::prefetch() {
   std::vector<std::size_t> soon;
   for (std::size_t at = position_; at < sequence_.size() && soon.size() < depth_ + 1; ++at) {

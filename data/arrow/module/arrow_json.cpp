@@ -34,7 +34,7 @@ bool is_null(const arrow::Array& array, std::int64_t i) {
 
 namespace {
 
-// Of a value that is not null.
+// The value must not be null.
 std::string_view string_at(const arrow::Array& array, std::int64_t i) {
   switch (array.type_id()) {
     case Kind::DICTIONARY: {
@@ -106,7 +106,7 @@ void JsonWriter::string(std::string_view value) {
   text_.append(value, written).append(1, '"');
 }
 
-// Also of truths, as the numbers 1 and 0.
+// Writes truths too, as the numbers 1 and 0.
 template <class Integers>
 void JsonWriter::integers_of(const arrow::Array& array, std::int64_t begin, std::int64_t end) {
   const auto& values = static_cast<const Integers&>(array);
@@ -139,7 +139,7 @@ void JsonWriter::integers(const arrow::Array& values, std::int64_t begin, std::i
   }
 }
 
-// A field that is null is one that the message does not have.
+// A null field is written as if the message did not have it.
 void JsonWriter::messages(const arrow::StructArray& values, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
     if (i > begin) text_ += ',';

@@ -1,4 +1,4 @@
-// Values of Arrow's arrays as JSON.
+// Converts values of Arrow's arrays to JSON.
 #pragma once
 
 #include <arrow/api.h>
@@ -9,31 +9,31 @@
 
 namespace pipetrain {
 
-// All of whose values are null.
+// Returns true for a type whose values are all null.
 bool is_all_null(const arrow::DataType& type);
-// Strings, bytes, and dictionaries of them.
+// Returns true for strings, bytes, and dictionaries of them.
 bool is_text(const arrow::DataType& type);
-// Of a list, what it is of; null for other types.
+// Returns the element type of a list; null for other types.
 const arrow::DataType* element_of(const arrow::DataType& type);
 
-// What is wrong with a value, which does not know where it is.
+// The reason why a value is wrong, without its location.
 struct ValueFault {
   std::string why;
 };
 
-// Throws ValueFault for what is not in its dictionary.
+// Throws ValueFault for an index that is not in the value's dictionary.
 bool is_null(const arrow::Array& array, std::int64_t i);
 
 // Appends values to a text: texts, integers, lists of integers or truths, lists of structs with texts.
-// arrow::util::InitializeUTF8() was called.
+// arrow::util::InitializeUTF8() must have been called.
 class JsonWriter {
  public:
   explicit JsonWriter(std::string& text) : text_(text) {}
 
-  // Of values that are not null. Throws ValueFault for bytes that are no UTF-8.
+  // The value must not be null. Throws ValueFault for bytes that are not UTF-8.
   void value(const arrow::Array& array, std::int64_t i);
-  // Of a value of any type, which is not null, only as much as decides whether it may be passed over: numbers and truths are
-  // written as they are, empty texts and lists as "" and [], and all else as "...".
+  // Writes a value of any type, which must not be null, only as far as a reader needs it to decide whether it may be
+  // ignored: numbers and truths as they are, empty texts and lists as "" and [], and everything else as "...".
   void glance(const arrow::Array& array, std::int64_t i);
   void string(std::string_view value);
 

@@ -1,4 +1,4 @@
-// Rows of Parquet files by Apache Arrow, as JSON lines. Only this folder knows Arrow.
+// Reads rows of Parquet files by Apache Arrow and writes them as JSON lines. Only this folder uses Arrow.
 #include <arrow/api.h>
 #include <arrow/io/memory.h>
 #include <arrow/util/compression.h>
@@ -25,18 +25,18 @@ using Kind = arrow::Type;
 constexpr std::int64_t part_bytes = std::int64_t{4} << 20, most_part_rows = 4096;
 constexpr std::int64_t memory_beside_file = std::int64_t{40} << 20;
 
-// Arrow's own limits of what a header holds.
+// Arrow's own limits on the size of a header.
 constexpr std::size_t most_header_bytes = 100'000'000;
 constexpr std::int32_t most_header_parts = 1'000'000;
 
-// Why a file cannot be read; row 0: as a whole.
+// The reason why a file cannot be read; row 0: the file as a whole.
 struct Refusal {
   std::int64_t row;
   std::string why;
 };
 [[noreturn]] void refuse(std::string why) { throw Refusal{0, std::move(why)}; }
 
-// Memory for Arrow, of which a file that claims what it does not have gets no more than the most.
+// Arrow's memory, limited so that a file with false sizes cannot claim more than `most`.
 class LimitedPool : public arrow::ProxyMemoryPool {
  public:
   explicit LimitedPool(std::size_t file_bytes)
@@ -62,7 +62,7 @@ class LimitedPool : public arrow::ProxyMemoryPool {
   std::int64_t most_;
 };
 
-// One line of what Arrow says.
+// Returns Arrow's message as a single line.
 std::string line_of(const arrow::Status& status) {
   std::string text = status.message();
   text = text.substr(0, std::min<std::size_t>(text.find_first_of("\r\n"), 160));
@@ -86,7 +86,7 @@ T take(arrow::Result<T> result) {
   return *std::move(result);
 }
 
-// Only role and content are written; at another field that is not null, only a glance is taken.
+// Only role and content are written; another field that is not null is only glanced at.
 bool is_message(const arrow::DataType& type) {
   if (type.id() != Kind::STRUCT) return false;
   return std::all_of(type.fields().begin(), type.fields().end(), [](const auto& field) {
@@ -94,7 +94,7 @@ bool is_message(const arrow::DataType& type) {
   });
 }
 
-// What a column of that name is to hold, where its type is another one; else nothing.
+// Returns the type that a column of that name must have, if its type is another one; else nothing.
 std::string wrong_type(ParquetColumn column, const arrow::DataType& type) {
   const arrow::DataType* element = element_of(type);
   const bool has_integers = element != nullptr && arrow::is_integer(element->id());
@@ -115,10 +115,10 @@ std::string wrong_type(ParquetColumn column, const arrow::DataType& type) {
   }
 }
 
-// Whether its values are part of the rows.
+// Returns true if the column's values are part of the rows.
 bool is_read(ParquetColumn column) { return column != ParquetColumn::unread && column != ParquetColumn::named; }
 
-// Stops because what was read cannot be written.
+// Thrown to stop because the lines cannot be written.
 struct Stopped {};
 
 class ParquetRows {
@@ -128,7 +128,8 @@ class ParquetRows {
                                                         static_cast<std::int64_t>(reading.size));
     parquet::ReaderProperties properties(&pool_);
     const auto most = static_cast<std::int32_t>(std::min<std::size_t>(reading.size, most_header_bytes));
-    properties.set_thrift_string_size_limit(most);  // no text and no list of a header has more bytes or parts than the file
+    // No text and no list of a header has more bytes or elements than the file.
+    properties.set_thrift_string_size_limit(most);
     properties.set_thrift_container_size_limit(std::min(most, most_header_parts));
     parquet::arrow::FileReaderBuilder builder;
     check(builder.Open(std::make_shared<arrow::io::BufferReader>(buffer), properties));
@@ -138,7 +139,7 @@ class ParquetRows {
     check_columns();
   }
 
-  // Hands over the first rows as lines.
+  // Passes on the first rows as lines.
   void read(const ParquetReading& reading) {
     constexpr std::size_t enough = std::size_t{1} << 20;
     const std::int64_t rows = std::min(reading.rows, metadata().num_rows());
@@ -180,7 +181,7 @@ class ParquetRows {
     refuse(fmt::format("the column \"{}\" is of type {}; it must hold {}", field.name(), field.type()->ToString(), wanted));
   }
 
-  // The leaves of those that are read, which must be of the right type.
+  // Chooses the leaves of the columns that are read, and checks their types.
   void choose_columns(const ParquetReading& reading) {
     if (metadata().is_encryption_algorithm_set()) refuse("is encrypted; write it without encryption");
     std::shared_ptr<arrow::Schema> schema;
@@ -225,7 +226,7 @@ class ParquetRows {
     return std::clamp<std::int64_t>(part_bytes / row_bytes, 1, most_part_rows);
   }
 
-  // What is null is left out.
+  // Nulls are left out.
   void add_row(const arrow::RecordBatch& batch, std::int64_t i, std::string& lines) const {
     JsonWriter json(lines);
     lines += '{';
@@ -255,7 +256,7 @@ class ParquetRows {
   }
 
   std::map<std::string, ParquetColumn> wanted_;
-  std::vector<std::string> named_;  // in the first row
+  std::vector<std::string> named_;  // written into the first row
   LimitedPool pool_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::vector<int> columns_;

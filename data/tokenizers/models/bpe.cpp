@@ -12,9 +12,9 @@
 namespace pipetrain {
 namespace {
 
-constexpr std::size_t most_searched = 40;  // symbols; a heap is quicker for more
+constexpr std::size_t most_searched = 40;  // symbols; a heap is faster for more
 
-// A pair that could be merged at the time it was pushed.
+// A pair that could be merged when it was pushed.
 struct Candidate {
   MergeTable::Rule rule;
   std::int32_t at;
@@ -29,7 +29,7 @@ struct Candidate {
 struct Bpe::Memory : Scratch {
   std::vector<std::int32_t> symbols;
   std::string buffer;
-  // For long words: a list of the symbols, as places of neighbours, and the heap.
+  // For long words: a list of the symbols, as indices of adjacent ones, and the heap.
   std::vector<std::int32_t> before, after;
   std::vector<Candidate> heap;
 };
@@ -60,7 +60,7 @@ void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<std::int32
 }
 
 void Bpe::begin_bytes(std::string_view word, Memory& memory) const {
-  bool unknown = false;  // the last one was
+  bool unknown = false;  // whether the last one was unknown
   for (const char c : word) {
     const std::int32_t id = of_byte_[static_cast<unsigned char>(c)];
     if (id < 0 && options_.unknown && !(unknown && options_.fuse_unknown)) memory.symbols.push_back(*options_.unknown);
@@ -70,7 +70,7 @@ void Bpe::begin_bytes(std::string_view word, Memory& memory) const {
 }
 
 void Bpe::begin_characters(std::string_view word, Memory& memory) const {
-  bool unknown = false;  // an unknown character waits to be put; bytes do not end its row
+  bool unknown = false;  // an unknown character that is not yet appended; bytes do not end its run
   const auto put_unknown = [&] {
     if (std::exchange(unknown, false)) memory.symbols.push_back(*options_.unknown);
   };
@@ -108,7 +108,7 @@ bool Bpe::put_bytes(std::string_view character, std::vector<std::int32_t>& symbo
 }
 
 void Bpe::merge_short(std::vector<std::int32_t>& symbols) const {
-  std::array<MergeTable::Rule, most_searched> rules;  // of each symbol with the next
+  std::array<MergeTable::Rule, most_searched> rules;  // the rule of each symbol with the next
   std::size_t count = symbols.size();
   if (count < 2) return;
   for (std::size_t i = 0; i + 1 < count; ++i) rules[i] = merges_.find(symbols[i], symbols[i + 1]);
@@ -151,7 +151,7 @@ void Bpe::merge_long(Memory& memory) const {
     std::pop_heap(heap.begin(), heap.end());
     const auto [rule, at] = heap.back();
     heap.pop_back();
-    // Stale if a symbol of the pair is gone or has changed.
+    // The candidate is stale if a symbol of the pair is gone or has changed.
     if (symbols[place(at)] < 0 || after[place(at)] == count || rule_at(at).id != rule.id) continue;
     const std::int32_t gone = after[place(at)], next = after[place(gone)];
     symbols[place(at)] = rule.id;

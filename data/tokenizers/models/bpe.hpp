@@ -17,17 +17,17 @@ namespace pipetrain {
 
 struct BpeOptions {
   bool byte_level = false;     // words are bytes, each written as character_of_byte() in the vocabulary; else characters
-  bool ignore_merges = false;  // a word that is a piece is that piece, whatever the merges say
+  bool ignore_merges = false;  // a word that is a piece becomes that piece, whatever the merges say
   bool byte_fallback =
-      false;                  // a character that is no piece becomes the pieces <0x00> ... <0xFF> of its bytes, where all exist
-  bool fuse_unknown = false;  // several unknown characters in a row become one
-  std::optional<std::int32_t> unknown;  // for characters that are no piece; nothing: they are left out
-  std::string continuing_prefix;        // before every character of a word but the first, to look it up
-  std::string end_suffix;               // behind the last
+      false;                  // a character that is not a piece becomes the pieces <0x00> ... <0xFF> of its bytes, if all exist
+  bool fuse_unknown = false;  // consecutive unknown characters become one
+  std::optional<std::int32_t> unknown;  // for characters that are not pieces; nothing: they are left out
+  std::string continuing_prefix;        // put before every character of a word except the first, to look it up
+  std::string end_suffix;               // put after the last one
 };
 
-// Starts from the word's characters and replaces pairs of neighbours by the piece that they make, the pair of the lowest rank
-// first, of several the leftmost. Short words are searched, long ones kept in a heap: n log n steps.
+// Starts from the word's characters and replaces adjacent pairs by their merged piece, the pair of the lowest rank
+// first, and the leftmost of several. Short words are searched; long words use a heap: n log n steps.
 class Bpe : public TokenModel {
  public:
   Bpe(std::shared_ptr<const Vocabulary> vocabulary, MergeTable merges, BpeOptions options);

@@ -30,7 +30,7 @@ class BpeCuts : public PreTokenizer {
 
  private:
   std::string space_;
-  std::set<std::string, std::less<>> joined_;  // characters at the end of a piece that a rule joins to a space
+  std::set<std::string, std::less<>> joined_;  // characters at the end of a piece that a rule merges with a space
 };
 
 bool is_byte_piece(std::string_view piece) { return piece.size() == 6 && piece.starts_with("<0x") && piece.back() == '>'; }
@@ -42,7 +42,7 @@ std::unique_ptr<PreTokenizer> find_bpe_cuts(const Vocabulary& vocabulary, const 
   if (options.byte_level || options.ignore_merges || !options.continuing_prefix.empty() || !options.end_suffix.empty())
     return nullptr;
   const std::string space = vocabulary.find("\xE2\x96\x81") ? "\xE2\x96\x81" : " ";
-  if (!vocabulary.find(space)) return nullptr;  // an unknown one may be one with its neighbours
+  if (!vocabulary.find(space)) return nullptr;  // adjacent unknown characters may become one
   std::set<std::string, std::less<>> joined;
   for (const auto& [left_id, right_id] : merges) {
     for (const std::int32_t id : {left_id, right_id})

@@ -1,4 +1,4 @@
-// Where text that no pre-tokenizer splits can be cut before BPE without a change of the result. Internal to data/.
+// Finds where text that no pre-tokenizer splits can be cut before BPE without changing the result. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,10 @@
 
 namespace pipetrain {
 
-// BPE merges neighbours only. Where no rule joins a piece that ends with x to one that begins with a space, nothing is ever
-// merged across such a place, and what stands left and right of it can be encoded alone. Spaces are U+2581 where the vocabulary
-// has it, else U+0020. Returns null where that cannot be said: where pieces stand for other text than they spell.
+// BPE merges adjacent pieces only. If no rule merges a piece that ends with x with one that begins with a space,
+// nothing is ever merged across such a position, and the text to its left and right can be encoded separately. Spaces
+// are U+2581 if the vocabulary has it, else U+0020. Returns null if that cannot be decided because pieces stand for
+// other text than they spell.
 std::unique_ptr<PreTokenizer> find_bpe_cuts(const Vocabulary& vocabulary, const BpeOptions& options,
                                             const std::vector<std::pair<std::int32_t, std::int32_t>>& merges);
 

@@ -1,4 +1,4 @@
-// Which pairs of pieces become one, and in which order. Internal to data/.
+// Says which pairs of pieces are merged, and in which order. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace pipetrain {
 class MergeTable {
  public:
   struct Rule {
-    std::uint32_t rank = 0;  // the lowest goes first
-    std::int32_t id = -1;    // of the piece that both become; -1: they stay two
+    std::uint32_t rank = 0;  // the lowest is merged first
+    std::int32_t id = -1;    // of the merged piece; -1: not merged
   };
 
   MergeTable() : entries_(64) {}
 
-  // Replaces what was known of the pair.
+  // Replaces an earlier rule of the pair.
   void add(std::int32_t left, std::int32_t right, Rule rule) {
     if (2 * ++used_ > entries_.size()) grow();
     Entry& entry = entries_[place_of(key_of(left, right))];

@@ -1,4 +1,4 @@
-// Models from what a tokenizer.json says of them. Internal to data/.
+// Makes models from the descriptions in a tokenizer.json. Internal to data/.
 #pragma once
 
 #include <memory>

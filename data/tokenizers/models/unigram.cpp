@@ -13,18 +13,18 @@ namespace {
 
 constexpr double unknown_penalty = 10;
 
-// The best segmentation of the word up to here.
+// The best segmentation of the word up to this position.
 struct Node {
   double score = 0;
   std::int32_t id = -1;     // -1: unknown
-  std::int32_t begin = -1;  // of the piece; -1: nothing ends here
+  std::int32_t begin = -1;  // of the last piece; -1: no piece ends here
 };
 
 }  // namespace
 
 struct Unigram::Memory : Scratch {
   std::vector<Node> ends;
-  std::vector<std::pair<std::size_t, std::int32_t>> path;  // of each piece, the last first: where it begins, its id
+  std::vector<std::pair<std::size_t, std::int32_t>> path;  // the pieces, the last first: each one's beginning and id
 };
 
 Unigram::Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores, Options options)

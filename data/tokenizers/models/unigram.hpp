@@ -1,4 +1,4 @@
-// The unigram language model (Kudo 2018): of all ways to cut a word into pieces the most probable one. Internal to data/.
+// The unigram language model (Kudo 2018): the most probable way to cut a word into pieces. Internal to data/.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace pipetrain {
 
-// As Hugging Face's library and sentencepiece compute it: a character that is no piece costs 10 more than the worst piece, and
-// several in a row become one unknown. Takes time linear in the word for pieces of bounded length.
+// As Hugging Face's library and sentencepiece compute it: a character that is not a piece costs 10 more than the worst
+// piece, and consecutive ones become one unknown. Takes time linear in the word for pieces of bounded length.
 class Unigram : public TokenModel {
  public:
   struct Options {
     std::optional<std::int32_t> unknown;
-    bool byte_fallback = false;  // unknown text becomes the pieces <0x00> ... <0xFF>, where all exist
+    bool byte_fallback = false;  // unknown text becomes the pieces <0x00> ... <0xFF>, if all exist
   };
   // `scores` are log probabilities by id.
   Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores, Options options);
@@ -34,7 +34,7 @@ class Unigram : public TokenModel {
   std::vector<double> scores_;
   Options options_;
   double unknown_score_ = 0;
-  std::vector<std::int32_t> of_byte_;  // 256 ids; empty without byte_fallback or where one is missing
+  std::vector<std::int32_t> of_byte_;  // 256 ids; empty without byte_fallback or if one is missing
   PieceTrie trie_;
 };
 

@@ -1,4 +1,4 @@
-// The ids of words that come again and again. Internal to data/.
+// A cache of the ids of words, because words repeat. Internal to data/.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace pipetrain {
 
-// One place for each hash: a word takes the place of the one before it. 2 MB; not thread-safe.
+// Has one entry for each hash: a word replaces the one before it. 2 MB; not thread-safe.
 class WordCache {
  public:
   WordCache() : entries_(places) {}
 
   static bool takes(std::string_view word) { return word.size() <= most_bytes; }
 
-  // The ids of a word that it takes; empty where it has none.
+  // Returns the ids of a cached word; empty if it is not cached.
   std::span<const std::int32_t> find(std::string_view word) const {
     const Entry& entry = entries_[place_of(word)];
     if (entry.size != word.size() || std::memcmp(entry.word.data(), word.data(), word.size()) != 0) return {};

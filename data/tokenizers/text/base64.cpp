@@ -26,7 +26,7 @@ std::optional<std::string> decode_base64(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3);
   std::uint32_t bits = 0;
-  int count = 0;  // of `bits` that are no byte yet
+  int count = 0;  // the bits in `bits` that are not yet a byte
   for (const char letter : text.substr(0, text.size() - padding)) {
     const std::uint8_t digit = digits[static_cast<unsigned char>(letter)];
     if (digit == no_digit) return {};

@@ -1,4 +1,4 @@
-// Bytes written as text (RFC 4648, section 4). Internal to data/.
+// Decodes bytes written as text (RFC 4648, section 4). Internal to data/.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// The bytes of canonical base64 with its padding; nothing where it is not that.
+// Returns the bytes of canonical base64 with its padding; nothing for any other text.
 std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace pipetrain

@@ -11,13 +11,13 @@
 
 namespace pipetrain {
 
-// What to do about a tokenizer's file that is not as it must be.
+// The advice for a faulty tokenizer file.
 inline constexpr const char* tokenizer_file_remedy = "correct the file, or copy it again from where it came";
 
-// Throws Error(input) that names the file, the component and the setting where one is missing or of the wrong kind.
+// Throws Error(input) that names the file, the component and the setting if one is missing or of the wrong kind.
 class Component {
  public:
-  // `part` is "normalizer", "pre_tokenizer", ...; the value must outlive this.
+  // `part` is "normalizer", "pre_tokenizer", ...; the value must outlive this object.
   Component(std::string file, std::string part, const Json& value);
 
   const std::string& type() const { return type_; }
@@ -27,20 +27,20 @@ class Component {
   std::int64_t integer(const char* key, std::int64_t least, std::int64_t most) const;
   std::string text(const char* key) const;
   std::string text_or(const char* key, const std::string& otherwise) const;
-  char32_t character(const char* key) const;  // a text of one
-  const Json* find(const char* key) const;    // null where it is missing or null
+  char32_t character(const char* key) const;  // a text of one character
+  const Json* find(const char* key) const;    // null if it is missing or null
   const Json& get(const char* key) const;
   // {"String": "..."} or {"Regex": "..."}
   Regex pattern(const char* key) const;
   std::string literal_pattern(const char* key) const;  // empty for a Regex
-  // The components of a Sequence, in its list `key`.
+  // Returns the components of a Sequence, from its list `key`.
   std::vector<Component> parts(const char* key) const;
 
-  // The file is damaged: `what` is a clause that tells how.
+  // Reports a damaged file: `what` is a clause that says how.
   [[noreturn]] void fail(const std::string& what) const;
-  // The file is as it must be, and more than is supported: `what` is a clause that tells what.
+  // Reports a correct file that needs something unsupported: `what` is a clause that says what.
   [[noreturn]] void fail_unsupported(const std::string& what) const;
-  // For a type that nobody knows: an error that names it, and those that there are.
+  // Reports an unknown type: the error names it, and the known ones.
   [[noreturn]] void fail_type(std::string_view known) const;
 
  private:

@@ -16,9 +16,9 @@ PieceTrie::PieceTrie(std::vector<std::pair<std::string_view, std::int32_t>> piec
   }
 }
 
-// The first base that puts every child on a free place. All children of a base lie in one block of 256 places.
+// Returns the first base at which every child's index is free. All children of a base lie in one block of 256 nodes.
 std::uint32_t PieceTrie::free_base(const std::vector<unsigned char>& bytes) {
-  constexpr std::size_t most_places = 1024;  // to search; limits time and memory
+  constexpr std::size_t most_places = 1024;  // the most nodes to search, which limits time and memory
   while (first_free_ < nodes_.size() && nodes_[first_free_].parent != none) ++first_free_;
   const std::size_t last = std::min(nodes_.size(), first_free_ + most_places);
   for (std::uint32_t place = first_free_; place < last; ++place) {

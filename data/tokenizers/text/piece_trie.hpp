@@ -1,4 +1,4 @@
-// Finds which pieces a text begins with. Internal to data/.
+// Finds the pieces with which a text begins. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace pipetrain {
 class PieceTrie {
  public:
   PieceTrie() = default;
-  // Pieces with their ids, none empty; of equal ones the last counts.
+  // The pieces with their ids, none empty; the last of several equal ones counts.
   explicit PieceTrie(std::vector<std::pair<std::string_view, std::int32_t>> pieces);
 
-  // Calls found(id, length) for each piece that stands at `at`, the shortest first.
+  // Calls found(id, length) for each piece that begins at `at`, the shortest first.
   template <class Found>
   void find_all(std::string_view text, std::size_t at, const Found& found) const {
     if (nodes_.empty()) return;
@@ -38,7 +38,7 @@ class PieceTrie {
   };
   struct Range {
     std::uint32_t node;
-    std::size_t begin, end, depth;  // of the sorted pieces
+    std::size_t begin, end, depth;  // a range of the sorted pieces
   };
   void place_children(const Range& range, const std::vector<std::pair<std::string_view, std::int32_t>>& pieces,
                       std::vector<Range>& todo);

@@ -10,29 +10,30 @@
 
 namespace pipetrain {
 
-// Texts that stay where they are until clear(). Not thread-safe.
+// Texts that keep their addresses until clear(). Not thread-safe.
 class TextArena {
  public:
-  // What is written begins at begin(most) and is at most that long; take(size) keeps so much of it.
+  // Write from begin(most) on, at most that many bytes; take(size) then keeps the first `size` of them.
   char* begin(std::size_t most);
   std::string_view take(std::size_t size);
   void clear();
 
  private:
   std::vector<std::vector<char>> blocks_;
-  std::size_t used_ = 0;  // of the last block
+  std::size_t used_ = 0;  // bytes of the last block
 };
 
-// A text as pieces, in order, none empty. Pieces lie in the text that they were cut from or in the arena. Not thread-safe.
+// A text as pieces, in order, none empty. Pieces point into the text that they were cut from or into the arena. Not
+// thread-safe.
 class Pieces {
  public:
-  // `at_start`: nothing stands before this text in what is tokenized.
+  // `at_start`: no text precedes this one in the input to be tokenized.
   void reset(std::string_view text, bool at_start);
   const std::vector<std::string_view>& list() const { return pieces_; }
   TextArena& arena() { return arena_; }
 
-  // Calls split(piece, is_first, put) for each piece and replaces it by the parts given to put(part). is_first: the piece is
-  // the start of the text; of no piece if the start was dropped.
+  // Calls split(piece, is_first, put) for each piece and replaces it by the parts given to put(part). is_first: the
+  // piece is the start of the text; never true if the start was dropped.
   template <class Split>
   void replace_each(const Split& split) {
     next_.clear();
@@ -54,7 +55,7 @@ class Pieces {
  private:
   std::vector<std::string_view> pieces_, next_;
   TextArena arena_;
-  const char* start_ = nullptr;  // of the text, or of what took its place
+  const char* start_ = nullptr;  // of the text, or of its replacement
   bool at_start_ = true;
 };
 

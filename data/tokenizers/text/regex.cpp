@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t longest_pattern = 16 * 1024;
 constexpr std::uint32_t most_match_steps = 10'000'000, most_match_kilobytes = 16 * 1024;
 
-// What a thread needs to match.
+// The memory that a thread needs to match.
 class MatchMemory {
  public:
   MatchMemory()
@@ -71,7 +71,7 @@ struct Regex::Code {
       throw Error(ErrorKind::input,
                   fmt::format("{}: the regular expression is not one that can be read ({}, at byte {} of {}); correct it",
                               place, message_of(error), at, pattern));
-    is_jit = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;  // else it is interpreted, slower
+    is_jit = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;  // otherwise it is interpreted, which is slower
   }
 };
 
@@ -90,7 +90,7 @@ Regex Regex::literal(const std::string& text, const std::string& place) {
 std::optional<Match> Regex::find(std::string_view text, std::size_t from) const {
   thread_local MatchMemory memory;
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  // The text is valid UTF-8: PCRE2 need not check it at every match.
+  // The text is valid UTF-8, so PCRE2 need not check it at every match.
   const int found =
       code_->is_jit
           ? pcre2_jit_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, memory.data(), memory.context())
@@ -102,7 +102,7 @@ std::optional<Match> Regex::find(std::string_view text, std::size_t from) const 
                             "split the text",
                             code_->place, message_of(found)));
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(memory.data());
-  if (ends[0] > ends[1])  // \K in a lookahead
+  if (ends[0] > ends[1])  // caused by \K in a lookahead
     throw Error(ErrorKind::input, fmt::format("{}: the regular expression matches backwards; correct it", code_->place));
   return Match{ends[0], ends[1]};
 }

@@ -17,21 +17,20 @@ struct Match {
 // Immutable and thread-safe. Unicode characters and their properties; ^ and $ match at every line.
 class Regex {
  public:
-  // Throws Error(input) where the pattern is wrong, or says in PCRE2 something else than in Oniguruma; `place` begins the
-  // error.
+  // Throws Error(input) if the pattern is wrong, or means something else in PCRE2 than in Oniguruma; `place` begins the error.
   Regex(const std::string& pattern, const std::string& place);
-  // Matches this very text.
+  // Matches exactly this text.
   static Regex literal(const std::string& text, const std::string& place);
   ~Regex();
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) = delete;
 
-  // The first match that begins at `from` or later, of valid UTF-8. Throws Error(input) where matching takes too long or too
-  // much memory.
+  // Returns the first match that begins at `from` or later, of valid UTF-8. Throws Error(input) if matching takes too
+  // long or too much memory.
   std::optional<Match> find(std::string_view text, std::size_t from) const;
 
-  // Calls use(begin, end, is_match) for every part of the text in turn: matches, and what stands between them. A match may be
-  // empty, but not at the end of the one before it, as in the iterator of Hugging Face's library. An empty text has no part.
+  // Calls use(begin, end, is_match) for every part of the text in order: matches, and the text between them. A match may be
+  // empty, but not at the end of the previous one, as in the iterator of Hugging Face's library. An empty text has no parts.
   template <class Use>
   void for_each_part(std::string_view text, const Use& use) const {
     std::size_t done = 0, from = 0;
@@ -58,7 +57,7 @@ class Regex {
   std::unique_ptr<Code> code_;
 };
 
-// The same pattern in PCRE2's syntax. Throws Error(input) as Regex does.
+// Translates a pattern to PCRE2's syntax. Throws Error(input) as Regex does.
 std::string in_pcre2_syntax(std::string_view pattern, const std::string& place);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// What Oniguruma and PCRE2 read differently.
+// Translates the syntax that Oniguruma and PCRE2 read differently.
 #include <fmt/format.h>
 
 #include "core/error.hpp"
@@ -47,7 +47,7 @@ class Translation {
       } else if (!negated) {
         result_ += members;
       } else if (c == 'S') {
-        result_ += R"(\S\x{180e})";  // which PCRE2 takes for a space
+        result_ += R"(\S\x{180e})";  // PCRE2 counts U+180E as a space
       } else {
         refuse(fmt::format("\\{} between brackets", c));
       }
@@ -113,7 +113,7 @@ class Translation {
       copy(next_is("[^") ? 2 : 1);
       first_member_ = at_;
     } else if (c == '}' && at_ + 1 < pattern_.size() && pattern_[at_ + 1] == '+' && is_interval()) {
-      refuse("a + after {}");  // possessive in PCRE2, one repetition more in Oniguruma
+      refuse("a + after {}");  // possessive in PCRE2, a further repetition in Oniguruma
     } else if (next_is("(*") || next_is("(?m") || next_is("(?C") || next_is("(?R") || next_is("(?{")) {
       refuse(std::string(pattern_.substr(at_, 3)));
     } else {
@@ -121,7 +121,7 @@ class Translation {
     }
   }
 
-  // Whether the brace that ends here began with a digit, as in {1,3} and not in \p{L}.
+  // Returns true if the brace that ends here began with a digit, as in {1,3} but not in \p{L}.
   bool is_interval() const {
     const std::size_t begin = pattern_.rfind('{', at_);
     return begin != std::string_view::npos && begin + 1 < at_ &&

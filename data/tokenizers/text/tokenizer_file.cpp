@@ -13,8 +13,8 @@
 namespace pipetrain {
 namespace {
 
-// Reads a number as Hugging Face's library does: its digits as one integer, times a power of ten. The result can be off by the
-// last bit, which decides between segmentations of equal probability.
+// Reads a number as Hugging Face's library does: its digits as one integer, times a power of ten. The result can differ
+// in the last bit, which decides between segmentations of equal probability.
 double as_library_reads(double score) {
   std::array<char, 32> text{};
   const char* const end =
@@ -137,7 +137,7 @@ class MergesReader {
   std::size_t line_ = 1;
 };
 
-// Hands the vocabulary and the merges, which are large, to readers of their own; keeps the rest.
+// Passes the vocabulary and the merges, which are large, to readers of their own; keeps the rest.
 class FileEvents : public JsonEvents {
  public:
   explicit FileEvents(TokenizerFile& file) : file_(file), vocabulary_(*file.vocabulary, file.scores), merges_(file.merges) {}
@@ -171,7 +171,7 @@ class FileEvents : public JsonEvents {
     file_.has_merges = file_.has_merges || reader_ == Reader::merges;
     merges_.begin(line);
     rest_.key(std::move(name), line);
-    if (reader_ != Reader::rest) rest_.value(Json());  // its place: a second one is a key that comes twice
+    if (reader_ != Reader::rest) rest_.value(Json());  // marks the key, so that a second one is refused as a duplicate
     if (reader_ == Reader::vocabulary) vocabulary_.key("", line);
   }
   void value(Json&& value) override {

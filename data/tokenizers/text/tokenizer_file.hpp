@@ -1,4 +1,4 @@
-// What a tokenizer.json says, before its components are made. Internal to data/.
+// Reads the contents of a tokenizer.json, before its components are made. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace pipetrain {
 class MergeList {
  public:
   void add(std::string_view left, std::string_view right);
-  // "left right", with one space. Returns whether it was of this form.
+  // Adds "left right", with one space. Returns false for a line of another form.
   bool add_line(std::string_view line);
   std::size_t size() const { return pairs_.size(); }
   std::pair<std::string_view, std::string_view> operator[](std::size_t rank) const;
@@ -32,14 +32,14 @@ class MergeList {
 };
 
 struct TokenizerFile {
-  Json parts;  // all but what is below
+  Json parts;  // everything except the following
   std::shared_ptr<Vocabulary> vocabulary = std::make_shared<Vocabulary>();
-  std::vector<double> scores;  // of a Unigram model, by id
+  std::vector<double> scores;  // for a Unigram model, by id
   MergeList merges;
-  bool has_merges = false;  // there may be none in them
+  bool has_merges = false;  // merges may be present but empty
 };
 
-// Reads in time linear in the text. Throws Error(input) with file and line.
+// Takes time linear in the text. Throws Error(input) with file and line.
 TokenizerFile read_tokenizer_file(std::string_view text, const std::string& file);
 
 // {"piece": id, ...}. Throws Error(input) with file and line.

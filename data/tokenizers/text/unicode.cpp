@@ -19,14 +19,14 @@ using CodePoints = std::vector<utf8proc_int32_t>;
 
 int combining_class(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
 
-// One of the normal forms: decompose, sort the marks, and compose or not.
+// One of the normal forms: decomposes, sorts the marks, and possibly composes.
 class Normalizer {
  public:
   Normalizer(bool compatible, bool composes) : compatible_(compatible), composes_(composes) { find_inert(); }
 
   // `units` is scratch.
   void append(std::string_view text, std::string& out, CodePoints& units) const {
-    std::size_t done = 0, last = 0;  // what is before `done` is written; the last inert character begins at `last`
+    std::size_t done = 0, last = 0;  // text before `done` is written; the last inert character begins at `last`
     bool any = false;
     for (std::size_t at = 0; at < text.size();) {
       std::size_t next = at;
@@ -35,7 +35,7 @@ class Normalizer {
         last = at, at = next, any = true;
         continue;
       }
-      const std::size_t begin = any ? last : at;  // which what follows may combine with
+      const std::size_t begin = any ? last : at;  // the following characters may combine with it
       out.append(text, done, begin - done);
       done = at = end_of_change(text, next);
       append_changed(text.substr(begin, done - begin), out, units);
@@ -45,7 +45,7 @@ class Normalizer {
   }
 
  private:
-  // An inert character stays as it is, unless the next one combines with it, and never combines with the one before.
+  // An inert character stays unchanged unless the next one combines with it; it never combines with the one before.
   bool is_inert(char32_t code) const { return code < inert_.size() && inert_[code]; }
 
   std::size_t end_of_change(std::string_view text, std::size_t at) const {
@@ -58,7 +58,7 @@ class Normalizer {
   }
 
   void decompose(utf8proc_int32_t code, CodePoints& units) const {
-    std::array<utf8proc_int32_t, 32> parts{};  // Unicode's longest has 18
+    std::array<utf8proc_int32_t, 32> parts{};  // Unicode's longest decomposition has 18
     const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | (compatible_ ? UTF8PROC_COMPAT : 0));
     const auto count = utf8proc_decompose_char(code, parts.data(), parts.size(), options, nullptr);
     units.insert(units.end(), parts.begin(), parts.begin() + count);
@@ -86,7 +86,7 @@ class Normalizer {
   }
 
   void find_inert() {
-    std::bitset<size> combines_back;  // Hangul's vowels and final consonants too
+    std::bitset<size> combines_back;  // includes Hangul's vowels and final consonants
     CodePoints units;
     const auto plain = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE);
     for (utf8proc_int32_t code = 0; code < static_cast<utf8proc_int32_t>(size); ++code) {
@@ -164,7 +164,7 @@ bool is_word(char32_t code) {
 }
 
 void append_lowercase(char32_t code, std::string& text) {
-  if (code == 0x130) {  // the one with two characters: i and a dot above
+  if (code == 0x130) {  // the only one that becomes two characters: i and a dot above
     text += "i\xCC\x87";
   } else {
     append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))), text);
@@ -173,7 +173,8 @@ void append_lowercase(char32_t code, std::string& text) {
 
 std::size_t end_of_grapheme(std::string_view text, std::size_t at) {
   const auto is_ascii = [&](std::size_t i) { return static_cast<unsigned char>(text[i]) < 0x80; };
-  if (is_ascii(at) && (at + 1 == text.size() || (is_ascii(at + 1) && text[at + 1] != '\n'))) return at + 1;  // most of them
+  // The most common case.
+  if (is_ascii(at) && (at + 1 == text.size() || (is_ascii(at + 1) && text[at + 1] != '\n'))) return at + 1;
   utf8proc_int32_t state = 0;
   auto code = static_cast<utf8proc_int32_t>(next_code_point(text, at));
   while (at < text.size()) {

@@ -5,7 +5,7 @@
 namespace pipetrain {
 namespace {
 
-// Which second bytes go on after this first one, and how many bytes there are in all: the Unicode Standard, table 3-7.
+// The second bytes that may follow this first one, and the length of the character: the Unicode Standard, table 3-7.
 struct SequenceForm {
   int bytes = 0;  // 0: begins no character
   unsigned char low = 0x80, high = 0xBF;

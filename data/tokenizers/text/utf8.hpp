@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// The code point at `at`, which moves behind it. The text must be valid and not end before `at`.
+// Returns the code point at `at`, and moves `at` after it. The text must be valid and not end before `at`.
 inline char32_t next_code_point(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[i])); };
   const char32_t first = byte(at++);
@@ -18,7 +18,7 @@ inline char32_t next_code_point(std::string_view text, std::size_t& at) {
   return code;
 }
 
-// How many bytes the character has that begins with this byte of valid text.
+// Returns the number of bytes of the character that begins with this byte of valid text.
 inline std::size_t utf8_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -27,9 +27,9 @@ inline std::size_t utf8_length(char first) {
 void append_utf8(char32_t code, std::string& text);
 std::string to_utf8(char32_t code);
 
-// The text itself where it is valid UTF-8; else `buffer`, which gets a copy with U+FFFD for each longest part that could begin
-// a character and does not go on as one (the Unicode Standard, chapter 3.9, "Substitution of Maximal Subparts"; what Python's
-// errors="replace" does).
+// Returns the text itself if it is valid UTF-8; else `buffer`, which receives a copy with U+FFFD for each longest part
+// that could begin a character but does not continue as one (the Unicode Standard, chapter 3.9, "Substitution of
+// Maximal Subparts"; Python's errors="replace" does the same).
 std::string_view valid_utf8_or_replaced(std::string_view text, std::string& buffer);
 
 }  // namespace pipetrain

@@ -11,8 +11,8 @@
 namespace pipetrain {
 namespace {
 
-// The units of darts-clone: bits 0-7 the byte that leads here, 8 whether a key ends here, 9 whether the offset counts in 256,
-// 10-30 the offset; the unit of a key's end has its value in bits 0-30.
+// The units of darts-clone: bits 0-7 are the byte that leads here, 8 whether a key ends here, 9 whether the offset
+// counts in 256, 10-30 the offset; the unit of a key's end has its value in bits 0-30.
 std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & (1U << 9)) >> 6); }
 bool ends_key(std::uint32_t unit) { return (unit >> 8 & 1) == 1; }
 bool is_led_to_by(std::uint32_t unit, unsigned char byte) { return (unit & 0x800000FF) == byte; }
@@ -70,14 +70,14 @@ Charsmap::Charsmap(std::string_view bytes, const Component& component) {
   check_rules(component);
 }
 
-// Looks at every key that find() can, once wherever keys share an end, as they do where these have the same text.
+// Checks every key that find() can reach, but only once if keys share an end, since these have the same text.
 void Charsmap::check_rules(const Component& component) const {
   struct Place {
     std::uint32_t base;  // children are at base ^ byte
     std::size_t depth;
   };
   const auto fail = [&](const char* why) { component.fail(fmt::format("\"precompiled_charsmap\" has a rule {}", why)); };
-  std::vector<Place> places = {{offset_of(units_[0]), 0}};  // the nearest first
+  std::vector<Place> places = {{offset_of(units_[0]), 0}};  // depth first
   std::vector<bool> seen(units_.size());
   std::string buffer;
   for (std::size_t i = 0; i < places.size(); ++i) {

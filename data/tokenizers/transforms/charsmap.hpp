@@ -1,5 +1,5 @@
-// The normalization rules that sentencepiece compiles into its models, which T5's and XLM-R's tokenizer.json carry too.
-// Internal to data/.
+// The normalization rules that sentencepiece compiles into its models; tokenizer.json files of T5 and XLM-R contain
+// them too. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace pipetrain {
 
-// A table from sequences of bytes to texts: a double-array trie in the units of darts-clone, and the texts, each with a NUL at
-// its end. Immutable and thread-safe.
+// A table from sequences of bytes to texts: a double-array trie in the units of darts-clone, and the texts, each ended
+// by a NUL. Immutable and thread-safe.
 class Charsmap {
  public:
   // The bytes are the trie's size (u32, little-endian), the trie and the texts. Throws Error(input), which begins with
-  // component.place(), where they are not that, or where a rule has no text in valid UTF-8.
+  // component.place(), if they are not, or if a rule has no text in valid UTF-8.
   Charsmap(std::string_view bytes, const Component& component);
 
-  // What the first bytes of a text become: by the rule of the shortest key that it begins with. Null where there is none.
+  // Returns the replacement of the first bytes of a text, by the rule of the shortest key that it begins with. Null if
+  // there is none.
   const char* find(std::string_view text) const;
 
-  // Bytes of a text beyond which no key is looked for.
+  // Keys are looked for in this many bytes of a text only.
   static constexpr std::size_t most_bytes = 5;
 
  private:
@@ -34,8 +35,8 @@ class Charsmap {
   std::string texts_;
 };
 
-// The normalizer of this type, {"precompiled_charsmap": base64}: each grapheme cluster of less than 6 bytes, else each of its
-// characters, becomes what the table has for it, as in Hugging Face's library.
+// Makes the normalizer of this type, {"precompiled_charsmap": base64}: each grapheme cluster of less than 6 bytes, else
+// each of its characters, is replaced by its entry in the table, as in Hugging Face's library.
 std::unique_ptr<TextNormalizer> make_precompiled(const Component& component);
 
 }  // namespace pipetrain

@@ -19,9 +19,9 @@ void append_valid(const std::string& bytes, std::vector<std::string>& pieces) {
   pieces.emplace_back(valid_utf8_or_replaced(bytes, buffer));
 }
 
-// A piece with a character that is no byte's is kept as it is. Hugging Face's library takes added tokens for pieces too, so
-// that it decodes one whose letters all stand for bytes, such as <Ö>, to other bytes than were encoded; here they stay
-// themselves.
+// A piece with a character that stands for no byte is kept as it is. Hugging Face's library treats added tokens as
+// pieces too, so it decodes one whose letters all stand for bytes, such as <Ö>, to other bytes than were encoded; here
+// such a token stays unchanged.
 class ByteLevelDecoder : public PieceDecoder {
  public:
   void apply(std::vector<std::string>& pieces) const override {
@@ -41,7 +41,7 @@ std::optional<char> byte_of_piece(const std::string& piece) {
   return static_cast<char>(static_cast<unsigned char>(value));
 }
 
-// Neighbouring <0x..> are UTF-8; where it is not valid, each is U+FFFD.
+// Decodes adjacent <0x..> as UTF-8; if it is not valid, each becomes U+FFFD.
 class ByteFallbackDecoder : public PieceDecoder {
  public:
   void apply(std::vector<std::string>& pieces) const override {
@@ -101,7 +101,7 @@ class MetaspaceDecoder : public PieceDecoder {
   PrependScheme scheme_;
 };
 
-// Strips up to so many characters from both ends of each piece.
+// Strips up to this many characters from each end of each piece.
 class StripDecoder : public PieceDecoder {
  public:
   StripDecoder(std::string character, std::size_t start, std::size_t stop)
@@ -137,10 +137,10 @@ class ReplaceDecoder : public PieceDecoder {
   }
 
  private:
-  std::vector<std::unique_ptr<TextNormalizer>> replace_;  // one: the normalizer of the same form
+  std::vector<std::unique_ptr<TextNormalizer>> replace_;  // a single one: the normalizer of the same form
 };
 
-// The suffix of a word's last piece becomes a space, but not at the end of the text.
+// The suffix of a word's last piece becomes a space, except at the end of the text.
 class BpeDecoder : public PieceDecoder {
  public:
   explicit BpeDecoder(std::string suffix) : suffix_(std::move(suffix)) {}

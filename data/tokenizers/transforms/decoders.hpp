@@ -1,4 +1,4 @@
-// How the pieces of ids become text again: the decoders of tokenizer.json. Internal to data/.
+// The decoders of tokenizer.json, which turn the pieces of ids back into text. Internal to data/.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,14 @@ namespace pipetrain {
 class PieceDecoder {
  public:
   virtual ~PieceDecoder() = default;
-  // Changes the pieces, or their number. What is left at the end is joined.
+  // Changes the pieces, or their number. The pieces that remain after all steps are joined.
   virtual void apply(std::vector<std::string>& pieces) const = 0;
-  // The piece of which apply(), as the first step, makes the content of an added token, which is text and no piece of a model.
+  // Returns the piece from which apply(), as the first step, makes the content of an added token, which is text and not
+  // a piece of a model.
   virtual std::string piece_of_added(const std::string& content) const { return content; }
 };
 
-// Steps in order: a Sequence in its parts. Throws Error(input) for what is not supported.
+// Makes the steps in order: those of a Sequence, or a single one. Throws Error(input) for steps that are not supported.
 std::vector<std::unique_ptr<PieceDecoder>> make_decoders(const Component& component);
 
 }  // namespace pipetrain

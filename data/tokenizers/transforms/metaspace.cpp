@@ -14,7 +14,7 @@ class Metaspace : public PreTokenizer {
     pieces.replace_each([&](std::string_view text, bool first, const auto& put) {
       const std::string_view replaced = replace(text, first, pieces.arena());
       if (!split_) return put(replaced);
-      // The last of several replacements in a row starts a word; each of the others is a word.
+      // The last of several consecutive replacements starts a word; each of the others is a word.
       std::size_t begin = 0;
       for (std::size_t at = replaced.find(replacement_, 1); at != std::string_view::npos;
            at = replaced.find(replacement_, at + replacement_.size())) {

@@ -1,4 +1,4 @@
-// Spaces as characters of their own: the pre-tokenizer Metaspace. Internal to data/.
+// The pre-tokenizer Metaspace, which writes spaces as characters of their own. Internal to data/.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace pipetrain {
 
-// When the replacement is put before a piece that does not begin with it.
+// Says when the replacement is put before a piece that does not begin with it.
 enum class PrependScheme { always, first, never };
-// "prepend_scheme", or "add_prefix_space" of older files.
+// Reads "prepend_scheme", or "add_prefix_space" of older files.
 PrependScheme prepend_scheme(const Component& component);
 
 std::unique_ptr<PreTokenizer> make_metaspace(const Component& component);

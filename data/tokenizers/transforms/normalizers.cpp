@@ -67,8 +67,7 @@ class Prepend : public TextNormalizer {
   std::string text_;
 };
 
-// Puts a text together from parts of another and what takes the place of matches, and counts how much of its front was
-// inserted.
+// Builds a text from parts of another and the replacements of matches, and counts how much of its front was inserted.
 class Replacement {
  public:
   Replacement(NormalizedText& normalized, const std::string& to) : normalized_(normalized), to_(to) { buffer().clear(); }
@@ -78,8 +77,7 @@ class Replacement {
     front_ += std::min(end, inserted) - std::min(begin, inserted);
     buffer().append(normalized_.text, begin, end - begin);
   }
-  // What takes the place of a match stands for the character before the match's end; there is none before an empty one in
-  // front.
+  // A replacement stands for the character before the match's end; that of an empty match at the front stands for none.
   void replace(std::size_t begin, std::size_t end) {
     if (begin == 0 && end > 0 && to_.empty()) normalized_.at_start = false;
     if (end <= normalized_.front.bytes) front_ += to_.size();
@@ -101,7 +99,7 @@ class Replacement {
 
 class ReplaceText : public TextNormalizer {
  public:
-  // `from` is not empty.
+  // `from` must not be empty.
   ReplaceText(std::string from, std::string to, std::string place)
       : from_(std::move(from)), to_(std::move(to)), place_(std::move(place)) {}
   void apply(NormalizedText& normalized) const override {
@@ -144,7 +142,7 @@ class Strip : public TextNormalizer {
   Strip(bool left, bool right) : left_(left), right_(right) {}
   void apply(NormalizedText& normalized) const override {
     auto& [text, at_start, front, buffer] = normalized;
-    std::size_t begin = 0, end = 0;  // of what is no white space
+    std::size_t begin = 0, end = 0;  // of the text without white space
     bool any = false;
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t here = at;
@@ -168,7 +166,7 @@ void append_without_marks(char32_t code, std::string& text) {
   if (!is_mark(code)) append_utf8(code, text);
 }
 
-// The rules of sentencepiece's nmt: some controls go, other separators become spaces.
+// Applies the rules of sentencepiece's nmt: some controls are removed, other separators become spaces.
 void append_nmt(char32_t code, std::string& text) {
   const auto in = [code](char32_t first, char32_t last) { return code >= first && code <= last; };
   if (in(1, 8) || code == 0xB || in(0xE, 0x1F) || code == 0x7F || code == 0x8F || code == 0x9F) return;
@@ -177,14 +175,14 @@ void append_nmt(char32_t code, std::string& text) {
   append_utf8(space ? 0x20 : code, text);
 }
 
-// BERT's basic cleaning: what is no text goes, and what separates becomes a space.
+// Applies BERT's basic cleaning: characters that are not text are removed, and separators become spaces.
 void append_clean(char32_t code, std::string& text) {
   const bool breaks = code == 9 || code == 0xA || code == 0xD;
   if (code == 0 || code == 0xFFFD || (!breaks && is_other(code))) return;
   append_utf8(is_white_space(code) ? 0x20 : code, text);
 }
 
-// Chinese characters between spaces, by the blocks that the library knows, the gap in extension E included.
+// Puts spaces around Chinese characters, by the blocks that the library knows, including its gap in extension E.
 void append_apart_if_chinese(char32_t code, std::string& text) {
   const auto in = [code](char32_t first, char32_t last) { return code >= first && code <= last; };
   const bool chinese = in(0x3400, 0x4DBF) || in(0x4E00, 0x9FFF) || in(0xF900, 0xFAFF) || in(0x20000, 0x2A6DF) ||
@@ -194,7 +192,7 @@ void append_apart_if_chinese(char32_t code, std::string& text) {
   if (chinese) text += ' ';
 }
 
-// The library goes by a Unicode in which two Mongolian letters were no marks yet.
+// The library uses a version of Unicode in which two Mongolian letters were not marks yet.
 void append_without_nonspacing(char32_t code, std::string& text) {
   if (!is_nonspacing_mark(code) || code == 0x1885 || code == 0x1886) append_utf8(code, text);
 }

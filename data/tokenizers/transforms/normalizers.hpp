@@ -10,22 +10,22 @@
 
 namespace pipetrain {
 
-// Text at the start of a normalized one that an empty match put there. It stands for no character of what was normalized, which
-// Hugging Face's library does not expect: a change of the whole text leaves it as it is and puts the changed text behind it.
+// Text at the start of a normalized text that an empty match inserted. It stands for no character of the input, which Hugging
+// Face's library does not expect: a change of the whole text leaves it unchanged and puts the changed text after it.
 struct InsertedFront {
   std::size_t bytes = 0;
-  const std::string* by = nullptr;  // the place of the normalizer that put it there
+  const std::string* by = nullptr;  // the place of the normalizer that inserted it
   // For steps at which Hugging Face's library crashes on such text: throws Error(input) if there is any.
   void refuse() const;
 };
 
 struct NormalizedText {
   std::string text;      // valid UTF-8
-  bool at_start = true;  // it begins where what was normalized began: nothing has been removed there
+  bool at_start = true;  // it begins where the input began: nothing has been removed there
   InsertedFront front;
   std::string buffer;  // memory to normalize in
 
-  // Makes the text what another step is to begin with.
+  // Sets the text that the next step begins with.
   void begin(std::string_view content) {
     text.assign(content);
     at_start = true;
@@ -41,7 +41,8 @@ class TextNormalizer {
   virtual void apply(NormalizedText& text) const = 0;
 };
 
-// Steps in the order in which they are applied: a Sequence in its parts. Throws Error(input) for what is not supported.
+// Makes the steps in the order of their application: those of a Sequence, or a single one. Throws Error(input) for
+// steps that are not supported.
 std::vector<std::unique_ptr<TextNormalizer>> make_normalizers(const Component& component);
 
 }  // namespace pipetrain

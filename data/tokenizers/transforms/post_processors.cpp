@@ -58,7 +58,7 @@ std::int32_t pair_id(const Component& component, const char* key) {
 
 SurroundingTokens make_surrounding_tokens(const Component& component) {
   const std::string& type = component.type();
-  if (type == "ByteLevel") return {};  // changes only what is known of places
+  if (type == "ByteLevel") return {};  // it changes only positions
   if (type == "TemplateProcessing") return from_template(component);
   if (type == "RobertaProcessing" || type == "BertProcessing")
     return {{pair_id(component, "cls")}, {pair_id(component, "sep")}};

@@ -1,4 +1,4 @@
-// Which special tokens stand around a text: the post-processors of tokenizer.json. Internal to data/.
+// The post-processors of tokenizer.json, which put special tokens around a text. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct SurroundingTokens {
   std::vector<std::int32_t> before, after;
 };
 
-// For a single text. Throws Error(input) for what is not supported.
+// Returns the tokens for a single text. Throws Error(input) for a post-processor that is not supported.
 SurroundingTokens make_surrounding_tokens(const Component& component);
 
 }  // namespace pipetrain

@@ -12,14 +12,14 @@
 namespace pipetrain {
 namespace {
 
-// Splits at what a regular expression matches.
+// Splits at the matches of a regular expression.
 class SplitAtMatches : public PreTokenizer {
  public:
   SplitAtMatches(Regex pattern, SplitBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   void apply(Pieces& pieces) const override {
-    if (behavior_ == SplitBehavior::isolated) {  // parts stay as they are
+    if (behavior_ == SplitBehavior::isolated) {  // parts stay unchanged
       pieces.replace_each([this](std::string_view text, bool, const auto& put) {
         pattern_.for_each_part(text, [&](std::size_t begin, std::size_t end, bool) { put(text.substr(begin, end - begin)); });
       });

@@ -1,4 +1,4 @@
-// How a text is split into words: the pre-tokenizers of tokenizer.json. Internal to data/.
+// The pre-tokenizers of tokenizer.json, which split a text into words. Internal to data/.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 namespace pipetrain {
 
 struct PreTokenizers {
-  std::vector<std::unique_ptr<PreTokenizer>> steps;  // in order: a Sequence in its parts
-  bool byte_level = false;  // ByteLevel is the last: words are bytes, which the vocabulary writes as other characters
+  std::vector<std::unique_ptr<PreTokenizer>> steps;  // in order: those of a Sequence, or a single one
+  bool byte_level = false;  // the last is ByteLevel: words are bytes, which the vocabulary writes as other characters
 };
 
-// Throws Error(input) for what is not supported.
+// Throws Error(input) for a pre-tokenizer that is not supported.
 PreTokenizers make_pre_tokenizers(const Component& component);
 
 }  // namespace pipetrain

@@ -40,7 +40,7 @@ SplitBehavior split_behavior(const Component& component, const char* key) {
 }
 
 void apply_behavior(SplitBehavior behavior, std::vector<SplitPart>& parts) {
-  // Of several matches in a row only the first joins its neighbour.
+  // Only the first of consecutive matches is joined to its neighbour.
   const auto first_match = [](const SplitPart& part, bool match_before) { return part.is_match && !match_before; };
   switch (behavior) {
     case SplitBehavior::isolated:

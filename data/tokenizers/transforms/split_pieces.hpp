@@ -1,4 +1,4 @@
-// What happens to matches and the text between them: the behaviors of tokenizer.json's Split. Internal to data/.
+// The behaviors of tokenizer.json's Split: what becomes of matches and of the text between them. Internal to data/.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,7 @@
-// Causal attention without tensor cores, the same bits every time. Sums of fp32 tensors are fp64: exact, for checks and
-// golden runs, whose first steps of Adam magnify rounding. Tensors of 16 bits, summed in fp32, come here where no other kernel
-// takes them (attention_choice.cpp). Tiles of 32 queries by 32 keys with a running softmax (Dao 2023).
+// Causal attention without tensor cores, with the same bits in every run. Sums of fp32 tensors are fp64: exact,
+// for checks and golden runs, whose first steps of Adam magnify rounding. 16-bit tensors, summed in fp32, are
+// computed here if no other kernel takes them (attention_choice.cpp). Tiles of 32 queries by 32 keys with a
+// running softmax (Dao 2023).
 #include "ops/cuda/attention/attention_tile.cuh"
 #include "ops/cuda/kernels.hpp"
 
@@ -24,7 +25,7 @@ __device__ R row_sum(R value) {
   return value;
 }
 
-// O: of the output
+// O: the output's type
 template <class T, class O, int J>
 __global__ void __launch_bounds__(threads) forward_kernel(Segment<T> s, O* __restrict__ out, float* __restrict__ log_sum_exp) {
   using R = Real<T>;
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(Segment<T> s, O* __res
       top = score[j] > top ? score[j] : top;
     }
     top = row_max(top);
-    // No key of a tile may count for this query as yet.
+    // Possibly this query has attended to no key so far.
     const R base = top == -INFINITY ? R{0} : top;
     const R shrink = exp(largest - base);
     R sum = 0;

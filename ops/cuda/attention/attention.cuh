@@ -1,4 +1,4 @@
-// The kernels of attention share these views of queries, keys and gradients in memory. Only for .cu files.
+// The views of queries, keys and gradients in memory that the attention kernels share. Only for .cu files.
 #pragma once
 
 #include "ops/cuda/dropout.cuh"
@@ -14,11 +14,11 @@ struct Heads {
   Dropout dropout;
 
   __device__ int group() const { return heads / kv_heads; }
-  // The first key that this query and all later ones see; of a query past the sequence, what the last one sees.
+  // Returns the first key that this query and all later ones attend to; for a query past the sequence, that of the last one.
   __device__ int begin(int batch, int query) const {
     return documents == nullptr ? 0 : documents[batch * sequence + (query < sequence ? query : sequence - 1)];
   }
-  // Dropout multiplies this probability with it.
+  // Returns the factor by which dropout multiplies this probability.
   __device__ float factor(int batch, int head, int query, int key) const {
     if (!dropout.active()) return 1;
     const auto words =
@@ -38,17 +38,17 @@ Heads heads_of(const SegmentShape& s, const Args& args) {
           args.dropout};
 }
 
-// Queries and keys in memory; heads.sequence: the queries. T: of both.
+// Queries and keys in memory; heads.sequence counts the queries. T: the type of both.
 template <class T>
 struct Segment {
   Heads heads;
-  int keys, key_rows;          // of each sequence: the keys, and the rows that they lie in, first
-  int first_query, first_key;  // their positions
-  const T *q, *kv;             // from the first query head's column and the first key head's on
+  int keys, key_rows;          // of each sequence: its keys, and the rows of kv of which they are the first
+  int first_query, first_key;  // positions in the sequence
+  const T *q, *kv;             // at the columns of the first query head and of the first key head
   std::int64_t q_cols, kv_cols;
 
   __device__ int ahead() const { return first_query - first_key; }
-  // The index of the first key that this query and all later ones see.
+  // Returns the index of the first key that this query and all later ones attend to.
   __device__ int begin(int batch, int query) const {
     const int first = heads.begin(batch, query) - first_key;
     return first > 0 ? first : 0;
@@ -66,7 +66,7 @@ struct Segment {
   }
 };
 
-// Where a gradient goes, from its first head's column on.
+// The destination of a gradient, from its first head's column on.
 template <class T>
 struct Gradient {
   T* to;

@@ -8,14 +8,14 @@ bool is_plain(const Args& args) {
   return !args.documents && !args.dropout.active();
 }
 
-// In 16 bits, with an output that is rounded as the input is.
+// 16-bit tensors, with an output of the input's type.
 template <class Args>
 bool is_rounded(const Args& args) {
   return args.q.dtype != DType::f32 && args.out.dtype == args.q.dtype;
 }
 
-// cuDNN draws dropout in ways of its own, which depend on the layout, and its graphs know the number of documents beforehand.
-// It aligns the causal diagonal with the first key or with the last one.
+// cuDNN draws dropout in ways that depend on the layout, and its graphs need the number of documents in
+// advance. It aligns the causal diagonal with the first key or with the last one.
 template <class Args>
 bool takes_cudnn(const SegmentShape& shape, const Args& args) {
   const bool sizes = shape.head_dim % 8 == 0 && shape.head_dim <= 128;
@@ -23,14 +23,14 @@ bool takes_cudnn(const SegmentShape& shape, const Args& args) {
          (shape.is_whole() || (sizes && (shape.ends_together() || shape.sees_all_keys())));
 }
 
-// Only where cuDNN, which is faster, computes something else.
+// Used only for attention that cuDNN, which is faster, cannot compute.
 template <class Args>
 bool takes_mma(const SegmentShape& shape, const Args& args) {
   return is_rounded(args) && args.q.dtype == DType::bf16 && !is_plain(args) && shape.head_dim <= 128 &&
          shape.head_dim % 8 == 0 && shape.first_key % dropout_columns == 0;
 }
 
-// Documents are taken where the kernel finds where those of a block's keys end.
+// Documents are supported if the kernel can find where the documents of a block's keys end.
 bool takes_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
   const bool sight =
       args.documents ? shape.first_key == 0 && shape.ends_together() : shape.ends_together() || shape.sees_all_keys();
@@ -40,7 +40,7 @@ bool takes_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args, 
          shape.first_key + shape.keys <= shape.first_query + shape.queries && shape.first_key <= shape.first_query;
 }
 
-// The gradients are rounded as the activations are, or sums in f32: dQ may be either where dK and dV are sums.
+// The gradients are rounded to the activations' type, or are sums in f32: dQ may be either if dK and dV are sums.
 bool rounds(const Tensor& gradient, Accumulate accumulate, DType activations) {
   return gradient.dtype == activations && accumulate == Accumulate::no;
 }
@@ -52,7 +52,7 @@ bool gives_sums(const AttentionBackwardArgs& args) {
          (args.dq.dtype == DType::f32 || rounds(args.dq, args.accumulate_dq, args.q.dtype));
 }
 
-// cuDNN's backward is planned with the gradients' strides as those of q and kv.
+// cuDNN's backward is planned with the strides of q and kv for the gradients.
 bool shares_layout(const AttentionBackwardArgs& args) {
   return args.dq.cols() == args.q.cols() && args.dkv.shape == args.kv.shape;
 }

@@ -1,5 +1,5 @@
-// Chooses the kernel that computes an attention on a GPU. This is host code without CUDA, so that every build has it and tests
-// it.
+// Chooses the kernel that computes an attention on a GPU. This is host code without CUDA, so that every build
+// contains and tests it.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ enum class AttentionKernel : std::uint8_t {
   hopper,  // hopper/attention_hopper.cu: the backward alone, 16 bits, without dropout
 };
 
-// The choice depends on shapes, types, strides and whether there are documents and dropout, never on values: the same calls run
-// the same kernels in every run. Both throw Error(unavailable) for a shape that no kernel is built for. Of cuDNN the caller
-// chooses the deterministic algorithm or the default one.
+// The choice depends on shapes, types, strides and on whether there are documents and dropout, never on values,
+// so that equal calls run equal kernels in every run. Both functions throw Error(unavailable) for a shape that
+// no kernel is built for. For cuDNN the caller chooses the deterministic algorithm or the default one.
 AttentionKernel attention_kernel(const SegmentShape& shape, const AttentionArgs& args);
 AttentionKernel attention_backward_kernel(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu);
 

@@ -17,7 +17,7 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-// The tensors of both graphs. Pointers are handed over in this order.
+// The tensors of both graphs. Pointers are passed in this order.
 enum Id : std::int64_t { q = 1, k, v, o, stats, d_o, d_q, d_k, d_v };
 
 struct Plan {
@@ -25,7 +25,7 @@ struct Plan {
   std::size_t workspace = 0;
 };
 
-// Shapes, and how queries and keys lie in memory: the columns of their matrices, and the rows of each sequence's keys.
+// The shapes and strides of queries and keys: the columns of their matrices, and the rows of each sequence's keys.
 struct Layout {
   SegmentShape shape;
   std::int64_t q_cols, kv_cols, kv_rows;
@@ -65,7 +65,8 @@ KeyValueColumns key_value_columns(const SegmentShape& s, const Tensor& kv) {
   return {column_at(kv, first), column_at(kv, first + s.kv_heads * s.head_dim)};
 }
 
-// Where [batch, heads, rows, D] lies: of each sequence `stride` rows of `cols` columns, the first `rows` of which count.
+// The layout of [batch, heads, rows, D] in memory: each sequence has `stride` rows of `cols` columns, of which
+// the first `rows` count.
 struct GraphRows {
   std::int64_t heads, rows, stride, cols;
 };

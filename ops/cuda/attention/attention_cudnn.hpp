@@ -1,4 +1,4 @@
-// Causal attention in bf16 and f16 through cuDNN's graph API. Plans are built once per shape.
+// Causal attention in bf16 and f16 through cuDNN's graph API. Plans are built once for each shape.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,19 +11,19 @@
 
 namespace pipetrain::cuda {
 
-// Not thread-safe. Every call may throw Error(unavailable) when cuDNN cannot do the shape.
+// Not thread-safe. Every call may throw Error(unavailable) if cuDNN does not support the shape.
 class CudnnAttention {
  public:
-  // Gives at least so many bytes of device memory for the length of one call.
+  // Returns at least this many bytes of device memory, valid for one call.
   using Scratch = std::function<void*(std::size_t bytes)>;
 
-  // deterministic: the backward adds in a fixed order, which is slower and takes more scratch.
+  // deterministic: the backward adds in a fixed order, which is slower and needs more scratch.
   CudnnAttention(int device, bool deterministic);
   ~CudnnAttention();
 
-  // The queries see all keys, or the last one stands where the last key does. No documents, no dropout.
+  // The queries must attend to all keys, or the last query must have the last key's position. No documents, no dropout.
   void forward(cudaStream_t stream, const SegmentShape& shape, const AttentionArgs& args, const Scratch& scratch);
-  // Computes the gradients of whole sequences; dq and dkv are written and lie as q and kv do. Does not rotate.
+  // Computes the gradients of whole sequences; dq and dkv are outputs with the strides of q and kv. Does not rotate.
   void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, const Scratch& scratch);
 
  private:

@@ -1,5 +1,5 @@
-// Both sets of kernels for attention's gradients read dout, the forward's log-sum-exp and delta, the sum of each row of dout *
-// out (Dao 2023). Only for .cu files.
+// The inputs that both sets of attention gradient kernels share: dout, the forward's log-sum-exp, and delta,
+// the sum of each row of dout * out (Dao 2023). Only for .cu files.
 #pragma once
 
 #include "ops/cuda/attention/attention.cuh"
@@ -7,8 +7,8 @@
 
 namespace pipetrain::cuda {
 
-// delta [batch, heads, sequence] = sum over the head of dout * out. One warp a token and head. R: the type that sums are kept
-// in.
+// delta [batch, heads, sequence] = sum over the head of dout * out. One warp computes one token and head. R:
+// the type of the sums.
 template <class R, class T, class O>
 __global__ void delta_kernel(Heads h, std::int64_t rows, const T* __restrict__ dout, const O* __restrict__ out,
                              R* __restrict__ delta) {
@@ -34,7 +34,7 @@ struct Outputs {
   }
 };
 
-// Writes delta [batch, heads, queries], and returns it with the other two.
+// Writes delta [batch, heads, queries], and returns it with dout and the log-sum-exp.
 template <class T, class O, class R>
 Outputs<T, R> outputs_of(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, R* delta) {
   const std::int64_t rows = shape.tokens() * shape.heads;

@@ -1,4 +1,4 @@
-// The gradients of attention.cu.
+// The gradients of the attention in attention.cu.
 #include "ops/cuda/attention/attention_delta.cuh"
 #include "ops/cuda/attention/attention_tile.cuh"
 #include "ops/cuda/kernels.hpp"
@@ -6,7 +6,7 @@
 namespace pipetrain::cuda {
 namespace {
 
-// G: of the gradient
+// G: the gradient's type
 template <class T, class G, int J>
 __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, double> of, Gradient<G> dq) {
   using R = Real<T>;
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<T> s, Outputs<T, do
   if (query < h.sequence) write(dq.at(batch, head * h.dim, query), acc, static_cast<R>(h.scale), lane, h.dim, dq.adds);
 }
 
-// One block a tile of keys of one key-value head: adds over that head's query heads and later queries, in order. G: of the
-// gradient.
+// One block handles a tile of keys of one key-value head: it adds over that head's query heads and later
+// queries, in order. G: the gradient's type.
 template <class T, class G, int J>
 __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, double> of, Gradient<G> dkv) {
   using R = Real<T>;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, d
   R dk[J] = {}, dv[J] = {};
   for (int head = kv * h.group(); head < (kv + 1) * h.group(); ++head) {
     for (int query0 = max(0, first - s.ahead()) / tile * tile; query0 < h.sequence; query0 += tile) {
-      if (s.begin(batch, query0) >= first + tile) break;  // from here on no query sees a key of this tile
+      if (s.begin(batch, query0) >= first + tile) break;  // no later query attends to a key of this tile
       __syncthreads();
       q.load(s.query_head(batch, head), s.q_cols, query0, h.sequence, h.dim);
       g.load(of.dout_head(h, batch, head), h.heads * h.dim, query0, h.sequence, h.dim);
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<T> s, Outputs<T, d
   write(dkv.at(batch, (h.kv_heads + kv) * h.dim, key), dv, R{1}, lane, h.dim, dkv.adds);
 }
 
-// Q, K: of the gradients of queries and of keys and values
+// Q, K: the types of the gradients of queries and of keys and values
 template <class T, class Q, class K>
 void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, double* delta) {
   const auto segment = segment_of<T>(shape, args);

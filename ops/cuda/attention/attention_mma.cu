@@ -1,13 +1,14 @@
-// Causal attention of bf16 tensors on tensor cores, with dropout and documents, the same bits every time: where cuDNN, which is
-// faster, computes something else (attention_choice.cpp). Heads of up to 128; multiples of 8. One block a tile of 64 queries,
-// whose four warps take 16 rows each; sums are fp32 (Dao 2023). attention_mma_backward.cu has the gradients.
+// Causal attention of bf16 tensors on tensor cores, with dropout and documents and the same bits in every run,
+// for attention that cuDNN, which is faster, cannot compute (attention_choice.cpp). Head sizes are multiples of
+// 8 up to 128. A block handles a tile of 64 queries, and each of its four warps 16 rows of it; sums are fp32
+// (Dao 2023). attention_mma_backward.cu has the gradients.
 #include "ops/cuda/attention/mma_dropout.cuh"
 #include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {
 namespace {
 
-// Over the four threads that share a row.
+// Takes the maximum over the four threads that share a row.
 __device__ float quad_max(float value) {
   value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 1));
   return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 2));
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(threads)
         }
       }
       top = quad_max(top);
-      base[i] = top == -INFINITY ? 0.0F : top;  // as yet no key may count for this query
+      base[i] = top == -INFINITY ? 0.0F : top;  // possibly this query has attended to no key so far
       const float shrink = exp2f(largest[i] - base[i]);
       largest[i] = top;
       total[i] *= shrink;
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     total[i] = quad_sum(total[i]);
-    factor[i] = total[i] > 0 ? h.dropout.scale() / total[i] : 0.0F;  // it may see no key of the segment
+    factor[i] = total[i] > 0 ? h.dropout.scale() / total[i] : 0.0F;  // the query may attend to no key of the segment
     if (lane % 4 == 0 && query[i] < h.sequence) {
       log_sum_exp[(static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query[i]] =
           (largest[i] + log2f(total[i])) * ln_2;

@@ -1,6 +1,6 @@
-// The gradients of attention_mma.cu, from the kept logarithms of its sums: one kernel for those of queries, one block a tile of
-// 64, and one for those of keys and values, one block a tile of theirs. Every sum has one order, so the bits are the same every
-// time (Dao 2023).
+// The gradients of attention_mma.cu, from its saved log-sum-exp. One kernel computes those of queries, a block
+// for each tile of 64 queries, and another those of keys and values, a block for each tile of keys. Every sum
+// has a fixed order, so the bits are the same in every run (Dao 2023).
 #include "ops/cuda/attention/attention_delta.cuh"
 #include "ops/cuda/attention/mma_dropout.cuh"
 #include "ops/cuda/kernels.hpp"
@@ -8,13 +8,13 @@
 namespace pipetrain::cuda {
 namespace {
 
-// The rows of one head, whose columns begin with this one.
+// The rows of one head, whose first column is this one.
 template <class T>
 __device__ Target<T> target_of(const Gradient<T>& gradient, int batch, int column, int end, int dim) {
   return {gradient.at(batch, column, 0), gradient.cols, end, dim, gradient.adds};
 }
 
-// G: of the gradient, bf16 or float.
+// G: the gradient's type, bf16 or float.
 template <int size, class G>
 __global__ void __launch_bounds__(threads) dq_kernel(Segment<bf16> s, Outputs<bf16, float> in, Gradient<G> dq) {
   extern __shared__ uint4 memory[];
@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<bf16> s, Outputs<bf
   write<size>(target_of(dq, batch, head * h.dim, h.sequence, h.dim), first + warp_row, acc, {factor, factor});
 }
 
-// One block a tile of keys of one key-value head: adds over that head's query heads and later queries, in order. G: of the
-// gradient, bf16 or float.
+// One block handles a tile of keys of one key-value head: it adds over that head's query heads and later
+// queries, in order. G: the gradient's type, bf16 or float.
 template <int size, class G>
 __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<bf16, float> in, Gradient<G> dkv) {
   extern __shared__ uint4 memory[];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<b
   for (int head = kv * h.group(); head < (kv + 1) * h.group(); ++head) {
     const Draws draws(s, batch, head);
     for (int query0 = max(0, first - s.ahead()) / tile * tile; query0 < h.sequence; query0 += tile) {
-      if (s.begin(batch, query0) >= first + tile) break;  // from here on no query sees a key of this tile
+      if (s.begin(batch, query0) >= first + tile) break;  // no later query attends to a key of this tile
       __syncthreads();
       q.load({s.query_head(batch, head), s.q_cols, h.sequence, h.dim}, query0);
       g.load({in.dout_head(h, batch, head), h.heads * h.dim, h.sequence, h.dim}, query0);
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<b
         const std::int64_t at = (static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query;
         log_sum[threadIdx.x] = query < h.sequence ? in.log_sum_exp[at] * log2_e : 0.0F;
         delta[threadIdx.x] = query < h.sequence ? in.delta[at] : 0.0F;
-        begin[threadIdx.x] = query < h.sequence ? s.begin(batch, query) : s.keys;  // sees nothing
+        begin[threadIdx.x] = query < h.sequence ? s.begin(batch, query) : s.keys;  // attends to none
       }
       wait_for_tiles();
       constexpr int part_size = tile / 2;
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<b
   write<size>(target_of(dkv, batch, (h.kv_heads + kv) * h.dim, s.keys, h.dim), first + warp_row, dv, {1.0F, 1.0F});
 }
 
-// Q, K: of the gradients of queries and of keys and values
+// Q, K: the types of the gradients of queries and of keys and values
 template <class Q, class K>
 void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args, float* delta) {
   const auto segment = segment_of<bf16>(shape, args);

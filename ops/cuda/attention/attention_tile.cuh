@@ -1,5 +1,5 @@
-// The kernels of attention.cu and attention_gradients.cu share these tiles of 32 queries by 32 keys in shared memory; eight
-// threads take each row of a tile. Only for .cu files.
+// The tiles of 32 queries by 32 keys in shared memory that attention.cu and attention_gradients.cu share. Eight
+// threads process each row of a tile. Only for .cu files.
 #pragma once
 
 #include "ops/cuda/attention/attention.cuh"
@@ -9,12 +9,12 @@
 namespace pipetrain::cuda {
 namespace {
 
-constexpr int tile = 32;  // queries and keys of a tile
+constexpr int tile = 32;  // queries and keys in a tile
 constexpr int lanes = 8;  // threads that share a row of a tile
 constexpr int threads = tile * lanes;
 constexpr int per_lane = tile / lanes;
 
-// A tile of rows of one head in shared memory, one float of padding a row; rows from `end` on are zero.
+// A tile of rows of one head in shared memory, with one float of padding a row; rows from `end` on are zero.
 struct Rows {
   float* at;
   int stride;
@@ -30,7 +30,7 @@ struct Rows {
   }
 };
 
-// R: what sums are kept in, Real of the tensors' type.
+// R: the type of sums, Real of the tensors' type.
 template <class R>
 __device__ R dot(const float* a, const float* b, int dim) {
   R sum = 0;
@@ -63,7 +63,7 @@ __device__ void write(T* out, const R (&acc)[J], R factor, int lane, int dim, bo
   }
 }
 
-// Calls body(Constant<J>) for the elements of a head that one of its threads holds.
+// Calls body(Constant<J>), where J is the number of a head's elements that each of its threads holds.
 template <class Body>
 void with_head_size(std::int64_t head_dim, Body body) {
   if (head_dim <= 32) return body(Constant<4>{});
@@ -73,10 +73,10 @@ void with_head_size(std::int64_t head_dim, Body body) {
   throw Error(ErrorKind::unavailable, "attention on GPUs: head size " + std::to_string(head_dim) + " is above 256");
 }
 
-// A kernel has one block for every tile of rows of every head.
+// The kernel's grid has one block for every tile of rows of every head.
 struct Grid {
   std::int64_t rows, heads, batch;
-  std::int64_t tiles_held, head_dim;  // in shared memory
+  std::int64_t tiles_held, head_dim;  // tiles in shared memory, and the head size there
 };
 
 template <class Kernel, class... Arguments>

@@ -1,6 +1,6 @@
-// Attention of a sequence's next positions to the keys and values of all before them, for generating text. One block a token
-// and query head; its warps take keys in turn, each with a running softmax (Dao 2023), and are put together in a fixed order.
-// fp32 sums in fp64, as attention.cu.
+// Attention of a sequence's next positions to the keys and values of all positions before them, for text
+// generation. A block handles one token and query head; its warps alternate over the keys, each with a running
+// softmax (Dao 2023), and are combined in a fixed order. Sums of fp32 tensors are fp64, as in attention.cu.
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -19,7 +19,7 @@ struct Heads {
   __device__ std::int64_t cached() const { return static_cast<std::int64_t>(2 * kv_heads) * dim; }
 };
 
-// cache[first + token] = the token's keys and values, which lie side by side behind its queries.
+// cache[first + token] = the token's keys and values, which are the columns after its queries.
 template <class T>
 __global__ void store_kernel(Heads h, const T* qkv, T* cache) {
   wait_for_previous();
@@ -28,8 +28,8 @@ __global__ void store_kernel(Heads h, const T* qkv, T* cache) {
     cache[token * h.cached() + i] = qkv[token * h.packed() + static_cast<std::int64_t>(h.heads) * h.dim + i];
 }
 
-// The softmax over some keys: the largest score, the sum of exp(score - largest), and the values under these weights, J
-// elements of a head (lane, lane + 32, ...) a thread.
+// The softmax over some keys: the largest score, the sum of exp(score - largest), and the values weighted with
+// these; each thread has J elements of a head (lane, lane + 32, ...).
 template <class R, int J>
 struct Partial {
   R largest = -INFINITY, sum = 0, value[J] = {};
@@ -75,14 +75,14 @@ __global__ void __launch_bounds__(threads) attend_kernel(Heads h, const T* qkv, 
 #pragma unroll
   for (int j = 0; j < J; ++j) values[warp][lane + 32 * j] = own.value[j];
   __syncthreads();
-  R top = largest[0];  // of the warp that took the first key
+  R top = largest[0];  // that of the warp with the first key
 #pragma unroll
   for (int w = 1; w < warps; ++w) top = largest[w] > top ? largest[w] : top;
   for (int d = threadIdx.x; d < h.dim; d += threads) {
     R value = 0, total = 0;
 #pragma unroll
     for (int w = 0; w < warps; ++w) {
-      const R share = exp(largest[w] - top);  // 0 of a warp that had no key
+      const R share = exp(largest[w] - top);  // 0 for a warp that had no key
       value += share * values[w][d];
       total += share * sums[w];
     }
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(threads) attend_kernel(Heads h, const T* qkv, 
   }
 }
 
-// Calls body(Constant<J>) for the elements of a head that one of a warp's threads holds.
+// Calls body(Constant<J>), where J is the number of a head's elements that each thread of a warp holds.
 template <class Body>
 void with_head_size(const SegmentShape& shape, Body body) {
   if (shape.head_dim <= 32) return body(Constant<1>{});

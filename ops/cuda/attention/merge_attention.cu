@@ -1,4 +1,4 @@
-// What two stretches of keys gave the same queries, put together by what their sums of exponentials weigh in the sum of both.
+// Merges the attention outputs that two ranges of keys gave for the same queries, weighted by their sums of exponentials.
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -10,7 +10,7 @@ struct Queries {
   int count, heads, dim;
 };
 
-// One warp a query and head. T: of the part.
+// One warp handles a query and head. T: the part's type.
 template <class T>
 __global__ void merge_kernel(Queries s, std::int64_t rows, const T* part, const float* part_log_sum_exp, float* out,
                              float* log_sum_exp) {

@@ -1,4 +1,4 @@
-// Draws which of a thread's scores dropout keeps, where these lie in a tile as mma_tile.cuh lays them out.
+// Draws which of a thread's scores dropout keeps, for the score layout of mma_tile.cuh.
 #pragma once
 
 #include "ops/cuda/attention/mma_tile.cuh"
@@ -6,7 +6,8 @@
 namespace pipetrain::cuda {
 namespace {
 
-// Which of a query's eight keys 8 block .. 8 block + 7 are kept: bit by bit. The segment's first key stands at a multiple of 8.
+// A bit mask of which of a query's eight keys 8 block .. 8 block + 7 are kept. The segment's first key has a
+// position that is a multiple of 8.
 struct Draws {
   const Segment<bf16>& s;
   std::uint32_t sample, plane;
@@ -23,8 +24,8 @@ struct Draws {
   }
 };
 
-// Bits of the elements that a thread has of its two queries' scores with the tile's keys, two for each eight keys: a block of
-// draws is eight keys of a query, so the four threads that share a query draw in turns.
+// Sets bits for the elements that a thread has of its two queries' scores with the tile's keys, two for each eight keys. A
+// block of draws covers eight keys of a query, so the four threads that share a query take turns at drawing.
 __device__ void draw_queries(const Draws& draws, const int (&query)[2], int key0, unsigned (&bits)[2]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -39,8 +40,8 @@ __device__ void draw_queries(const Draws& draws, const int (&query)[2], int key0
   }
 }
 
-// As draw_queries, where rows are keys and columns queries: a block of draws is one query with the eight keys that eight
-// threads have, so each thread draws one block for two columns of eight queries.
+// Like draw_queries(), but rows are keys and columns queries. A block of draws covers one query and the eight
+// keys that eight threads have, so each thread draws one block for two columns of eight queries.
 template <int n>
 __device__ void draw_keys(const Draws& draws, int key0, int query0, unsigned (&kept)[n][4]) {
   const int lane = threadIdx.x % 32;

@@ -1,6 +1,6 @@
 // Tiles of heads in shared memory and their products on tensor cores, for the kernels of attention_mma.cu and
-// attention_mma_backward.cu. Fragments are as PTX's mma.m16n8k16 and ldmatrix lay them out: a thread has rows lane / 4 and
-// lane / 4 + 8, columns 2 (lane % 4) and the next one.
+// attention_mma_backward.cu. Fragments have the layout of PTX's mma.m16n8k16 and ldmatrix: a thread has rows
+// lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the next one.
 #pragma once
 
 #include "ops/cuda/attention/attention.cuh"
@@ -15,15 +15,15 @@ constexpr int warp_rows = 16;
 constexpr int threads = tile / warp_rows * 32;
 constexpr float ln_2 = 0.6931471805599453F;
 
-// c += a b, of 16 x 16 and 16 x 8.
+// c += a b, for a of 16 x 16 and b of 16 x 8.
 __device__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 64 rows of one head in shared memory, padded so that eight rows' 16 bytes lie in different banks. Rows from an end on and
-// columns past the head's size are zero. `size`: columns there is room for, a multiple of 16.
+// 64 rows of one head in shared memory, padded so that the 16-byte words of eight rows are in different banks. Rows from `end`
+// on and columns past the head's size are zero. `size`: the number of columns, a multiple of 16.
 template <int size>
 struct Tile {
   static constexpr int stride = size + 8;
@@ -32,7 +32,7 @@ struct Tile {
 
   __device__ Tile(bf16* memory, int index) : at(memory + index * elements) {}
 
-  // The matrix of a head: rows [first, end), of which this is as many as there is room for.
+  // The matrix of a head: its rows [first, end), of which the tile holds as many as fit.
   struct Source {
     const bf16* head;
     std::int64_t row_stride;
@@ -50,17 +50,17 @@ struct Tile {
     }
   }
 
-  // A matrix of rows x columns from here, as the left factor: 16 x 16.
+  // Loads a left factor of 16 x 16 from here on.
   __device__ void left(unsigned (&r)[4], int row, int col) const {
     const int lane = threadIdx.x % 32;
     four<false>(r, row + lane % 16, col + lane / 16 * 8);
   }
-  // Two right factors of 16 x 8: rows of the tile are the columns of the factor; row, row + 8.
+  // Loads two right factors of 16 x 8 whose columns are rows of the tile: from row and from row + 8.
   __device__ void right_rows(unsigned (&r)[4], int row, int col) const {
     const int lane = threadIdx.x % 32;
     four<false>(r, row + lane / 16 * 8 + lane % 8, col + lane / 8 % 2 * 8);
   }
-  // Two right factors of 16 x 8: rows of the tile are rows of the factor; columns col, col + 8.
+  // Loads two right factors of 16 x 8 whose rows are rows of the tile: from column col and from col + 8.
   __device__ void right_cols(unsigned (&r)[4], int row, int col) const {
     const int lane = threadIdx.x % 32;
     four<true>(r, row + lane % 16, col + lane / 16 * 8);
@@ -87,7 +87,7 @@ __device__ void wait_for_tiles() {
   __syncthreads();
 }
 
-// scores [16, 8 n] = rows `row` .. of a, times rows `first` .. of b, transposed.
+// scores [16, 8 n] = rows of a from `row` on times the transpose of rows of b from `first` on.
 template <int size, int n>
 __device__ void products(float (&scores)[n][4], const Tile<size>& a, int row, const Tile<size>& b, int first) {
 #pragma unroll
@@ -104,7 +104,7 @@ __device__ void products(float (&scores)[n][4], const Tile<size>& a, int row, co
   }
 }
 
-// acc [16, size] += weights [16, 8 n] times rows `first` .. of b.
+// acc [16, size] += weights [16, 8 n] times rows of b from `first` on.
 template <int size, int n>
 __device__ void add_products(float (&acc)[size / 8][4], const float (&weights)[n][4], const Tile<size>& b, int first) {
 #pragma unroll
@@ -128,7 +128,7 @@ __device__ void put(float* to, float first, float second, bool adds) {
   there = adds ? make_float2(there.x + first, there.y + second) : make_float2(first, second);
 }
 
-// Where the rows [0, end) of a head's result go. T: bf16, written, or float, written or added to.
+// The destination of the rows [0, end) of a head's result. T: bf16, overwritten, or float, overwritten or added to.
 template <class T>
 struct Target {
   T* head;
@@ -137,7 +137,7 @@ struct Target {
   bool adds = false;
 };
 
-// This warp's 16 rows from `row` on.
+// Stores this warp's 16 rows from `row` on.
 template <int size, class T>
 __device__ void write(const Target<T>& to, int row, const float (&acc)[size / 8][4], const float (&factor)[2]) {
   const int lane = threadIdx.x % 32;
@@ -154,14 +154,14 @@ __device__ void write(const Target<T>& to, int row, const float (&acc)[size / 8]
   }
 }
 
-// Calls body(Constant<size>) for the columns that a tile of such heads takes.
+// Calls body(Constant<size>), where size is the number of columns that a tile of such heads has.
 template <class Body>
 void with_tile_size(std::int64_t head_dim, Body body) {
   if (head_dim <= 64) return body(Constant<64>{});
   return body(Constant<128>{});
 }
 
-// One block a tile of rows.
+// One block for each tile of rows.
 struct Grid {
   std::int64_t rows, heads, batch;
   std::size_t shared;  // bytes

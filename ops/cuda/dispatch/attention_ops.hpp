@@ -1,4 +1,4 @@
-// Attention on a GPU, each call by the kernel that attention_choice.hpp gives it.
+// Runs attention on a GPU by the kernel that attention_choice.hpp chooses for each call.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace pipetrain::cuda {
 
-// The operations of Ops with the same names. Enqueues on `ops`, which must outlive it. Not thread-safe.
+// Has the operations of Ops with the same names. Enqueues on `ops`, which must outlive it. Not thread-safe.
 class AttentionOps {
  public:
   // deterministic: cuDNN's backward adds in a fixed order; all other kernels always do.

@@ -1,6 +1,6 @@
-// The GPU's operations: each takes its scratch and enqueues its kernels (kernels.hpp). Shapes have the letters of ops/ops.hpp:
-// T tokens, Tr this rank's rows of them, H hidden size, K x N matrices, V vocabulary rows, Hq and Hkv heads of size D. Matrix
-// products are in parallel_matmul.cpp, attention is in attention_ops.cpp.
+// The GPU's operations: each allocates its scratch and enqueues its kernels (kernels.hpp). Shapes have the letters of
+// ops/ops.hpp: T tokens, Tr this rank's rows of them, H hidden size, K x N matrices, V vocabulary rows, Hq and Hkv heads of
+// size D. Matrix products are in parallel_matmul.cpp, attention is in attention_ops.cpp.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -45,11 +45,11 @@ class CudaOps final : public Ops {
   }
   ~CudaOps() override {
     cudaSetDevice(stream_.device_index());
-    cudaStreamSynchronize(stream_.native());  // what the operations use beside their tensors is in use until then
+    cudaStreamSynchronize(stream_.native());  // operations in flight still use the scratch
   }
 
   Stream& stream() override { return stream_; }
-  // The scratch is the object's own: what it takes depends on the libraries' plans, and is known only when they are made.
+  // This object owns its scratch, because its size depends on the libraries' plans and is known only once they are made.
   void set_workspace(Arena&) override {}
   void run(const Operation& operation) override {
     std::visit([this](const auto* args) { compute(*args); }, operation);
@@ -154,12 +154,12 @@ class CudaOps final : public Ops {
     find_losses(args, at_once);
     if (args.gradient_scale && !at_once) cross_entropy_backward(args.backward());
   }
-  // at_once: the logits' gradient, where it is asked for, takes their place in the same pass; else they stay.
+  // at_once: the logits are overwritten with their gradient, if it is wanted, in the same pass; otherwise they stay.
   void find_losses(const CrossEntropyArgs& args, bool at_once) {
     const TensorParallel& tp = args.tp;
     const std::int64_t tokens = args.logits.rows();
     const Tensor stats{scratch(static_cast<std::size_t>(4 * tokens) * sizeof(float)), {4, tokens}, DType::f32};
-    // The sums and the targets' logits are neighbours, so that one all-reduce adds both.
+    // The sums and the targets' logits are adjacent, so that one all-reduce adds both.
     const auto row = [&](std::int64_t index) { return static_cast<float*>(stats.data) + index * tokens; };
     float* const own_largest = row(1);
     const cuda::LossSums found{.largest = row(0), .sum = row(2), .target_logit = row(3)};
@@ -207,7 +207,7 @@ class CudaOps final : public Ops {
   cuda::AttentionOps attention_;
   Buffer counter_;
 
-  // kernel(native stream, args...); an error names the operation as `what`.
+  // Calls kernel(native stream, args...); an error names the operation as `what`.
   template <class Kernel, class... Args>
   void enqueue(const char* what, const Kernel& kernel, const Args&... args) {
     ops_.enqueue(what, [&](cudaStream_t native) { kernel(native, args...); });

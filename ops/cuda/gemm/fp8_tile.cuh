@@ -1,5 +1,5 @@
-// What kernels that round to 8 bits share: scales, and the transposed tile that they write from shared memory. Device code
-// only.
+// Code that the kernels for rounding to 8 bits share: scales, and the transposed tile that they write from
+// shared memory. Device code only.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -10,12 +10,12 @@
 
 namespace pipetrain::cuda {
 
-// Of the type's numbers, the largest.
+// Returns the type's largest number.
 template <__nv_fp8_interpretation_t type>
 constexpr float type_maximum = type == __NV_E4M3 ? 448.0F : 57344.0F;
 
-// What x is multiplied by: NaN where not all of it is finite. Zeros stay zeros; where the quotient is infinite the largest
-// number takes its place.
+// Returns the factor by which numbers of this largest magnitude are multiplied: 1 for zeros, NaN if the
+// magnitude is not finite, and the largest float if the quotient is infinite.
 template <__nv_fp8_interpretation_t type>
 __device__ float scale_of(float largest) {
   if (largest == 0) return 1;
@@ -32,7 +32,7 @@ __device__ unsigned quantise4(const bf16* x, float scale) {
   return pair(x) | pair(x + 2) << 16;
 }
 
-// a[i] holds 4 columns of row i, the result[j] 4 rows of column j.
+// a[i] holds 4 columns of row i; result[j] holds 4 rows of column j.
 __device__ inline void transpose4(const unsigned (&a)[4], unsigned (&result)[4]) {
   const unsigned upper_left = __byte_perm(a[0], a[1], 0x5140), upper_right = __byte_perm(a[0], a[1], 0x7362);
   const unsigned lower_left = __byte_perm(a[2], a[3], 0x5140), lower_right = __byte_perm(a[2], a[3], 0x7362);
@@ -44,11 +44,11 @@ __device__ inline void transpose4(const unsigned (&a)[4], unsigned (&result)[4])
 
 constexpr int tile = 128;  // rows and columns of a block of threads
 constexpr int tile_threads = 256;
-constexpr int row_words = tile / 4;     // of a column of the transposed tile
+constexpr int row_words = tile / 4;     // words in a column of the transposed tile
 constexpr int column_packs = tile / 8;  // of 8 columns
 
-// The transposed tile in shared memory. With this distance between columns neither access below has two threads of a warp in
-// one bank.
+// Returns the index of a word of the transposed tile in shared memory. With this distance between columns
+// neither access below makes two threads of a warp use one bank.
 __device__ inline int word_at(int column, int row_word) { return column * (row_words + 1) + column / 32 + row_word; }
 
 constexpr int transposed_words = tile * (row_words + 1) + tile / 32;
@@ -58,7 +58,7 @@ struct TransposedMatrix {
   std::int64_t n, padded_m;
 };
 
-// Each of tile_threads threads writes 16 rows of a column, each warp 4 columns at once.
+// Each of tile_threads threads writes 16 rows of a column, and each warp 4 columns at once.
 __device__ inline void write_transposed(const TransposedMatrix& out, const unsigned* transposed, std::int64_t first_row,
                                         std::int64_t first_column) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

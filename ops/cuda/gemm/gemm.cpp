@@ -29,7 +29,7 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-// Of a product whose a has this type.
+// Returns the type of b in a product whose a has this type.
 DType type_of_b(DType in) { return size_of(in) == 1 ? DType::e4m3 : in; }
 
 void check(cublasStatus_t status, const char* what, int device) {
@@ -38,8 +38,8 @@ void check(cublasStatus_t status, const char* what, int device) {
               "cuda:" + std::to_string(device) + ": cuBLASLt: " + what + " failed: " + cublasLtGetStatusString(status));
 }
 
-// The alignment that every row of a matrix with this row length has, given that tensors and ranges of their rows are used:
-// deduced from the shape, so that the choice of an algorithm never depends on an address.
+// Returns the alignment that every row of a matrix with this row length has, given that tensors and ranges of their rows are
+// used. It is deduced from the shape, so that the choice of an algorithm never depends on an address.
 std::uint32_t row_alignment(std::int64_t cols, DType dtype) {
   const auto bytes = static_cast<std::size_t>(cols) * size_of(dtype);
   std::uint32_t alignment = tensor_alignment;
@@ -55,7 +55,7 @@ std::string gemm_text(const GemmShape& shape) {
          to_string(shape.in);
 }
 
-// A product without an inner dimension: the addend alone.
+// A product without an inner dimension is the addend alone.
 cublasStatus_t copy_or_zero(cudaStream_t stream, const void* addend, const Tensor& out) {
   const cudaError_t error = addend == nullptr
                                 ? cudaMemsetAsync(out.data, 0, out.bytes(), stream)
@@ -97,7 +97,7 @@ Gemm::Gemm(int device, int rank) : device_(device), rank_(rank) { check(cublasLt
 
 Gemm::~Gemm() { cublasLtDestroy(handle_); }
 
-// Read when the product runs; cuBLASLt's first operand is b.
+// The product reads these when it runs; cuBLASLt's first operand is b.
 void Gemm::set_vectors(const Plan& plan, const Vectors& vectors) const {
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* pointer) {
     check(cublasLtMatmulDescSetAttribute(plan.operation.get(), attribute, &pointer, sizeof pointer), "setting a pointer",
@@ -118,8 +118,8 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Vectors& vectors) {
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 
-// cuBLASLt thinks in columns: a row-major [r, c] matrix is its c x r matrix, and a row-major product x y its y^T x^T. So b
-// comes first.
+// cuBLASLt uses column-major order: a row-major [r, c] matrix is its c x r matrix, and a row-major product x y
+// its y^T x^T. So b comes first.
 Gemm::Plan Gemm::describe(const Key& key, const Vectors& vectors) const {
   Plan plan;
   const GemmShape& shape = key.shape;
@@ -184,14 +184,15 @@ void Gemm::check_takes(const Key& key, const Plan& plan) const {
                                           gemm_text(key.shape) + " does not compute it");
 }
 
-// The rank-th of the heuristics' list for this product.
+// Returns number `rank` of the heuristics' list for this product.
 cublasLtMatmulAlgo_t Gemm::listed(const Key& key, const Plan& plan, int rank) const {
   const GemmShape& shape = key.shape;
   const std::uint32_t a_alignment = row_alignment(a_cols_of(shape), shape.in);
   const std::uint32_t b_alignment = row_alignment(b_cols_of(shape), type_of_b(shape.in));
   Preference preference(device_);
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, gemm_workspace, device_);
-  // Sums of split products in fp32 and apart from the output: in place they round to the output's type on the way.
+  // Allows only sums of split products that are fp32 and outside the output: sums inside it would be rounded to
+  // its type on the way.
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE),
                  device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b_alignment, device_);

@@ -80,8 +80,9 @@ const Choice choices[] = {
     {{16384, 3072, 2048, y, e4m3, bf16}, 6},  {{16384, 2048, 2048, y, e4m3, bf16}, 4},
     {{16384, 16384, 2048, y, e4m3, bf16}, 7}, {{16384, 2048, 8192, y, e4m3, bf16}, 4},
 };
-// Of models with biases, in the same way. Three take an algorithm that only another shape's list has: found by trying the lists
-// of all these products on each, under a load that lasts (bench/results/gpt2-2026-11-23.md).
+// Measured for models with biases, in the same way. Three shapes use an algorithm that only another shape's
+// list has; it was found by trying the lists of all these products on each, under a sustained load
+// (bench/results/gpu.md).
 const Choice biased_choices[] = {
     // GPT-2 124M, 16 sequences of 1,024
     {{16384, 2304, 768, y, bf16, bf16, true}, 6, GemmShape{8192, 1600, 6400, y, bf16, bf16}},
@@ -109,7 +110,7 @@ const Choice biased_choices[] = {
     {{50304, 1600, 8192, dw, bf16, f32}, 7},
 };
 
-// The same product in the run's type.
+// Returns the same product in the run's type.
 std::optional<GemmShape> in_type_of(const GemmShape& asked, std::optional<GemmShape> measured) {
   if (!measured) return std::nullopt;
   measured->in = asked.in;
@@ -124,7 +125,7 @@ GemmChoice gemm_choice(const GemmShape& shape, int device) {
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (cublasLtGetVersion() != measured_version || multiprocessors != measured_multiprocessors || major != 9) return {};
-  // fp16 has the same list of algorithms as bf16, and the same ones are fast.
+  // fp16 has the same list of algorithms as bf16, and the same algorithms are fast.
   GemmShape measured = shape;
   for (DType* dtype : {&measured.in, &measured.out})
     if (*dtype == DType::f16) *dtype = DType::bf16;

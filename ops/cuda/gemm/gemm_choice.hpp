@@ -1,4 +1,4 @@
-// Which of cuBLASLt's algorithms is the fastest for a shape, where measuring it found another than its list's first.
+// Names the fastest of cuBLASLt's algorithms for shapes in which measuring found another than the first of its list.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 namespace pipetrain::cuda {
 
 struct GemmChoice {
-  int rank = 0;                 // in the list of gemm_algorithms
-  std::optional<GemmShape> of;  // whose list it is, of the same Product and types; else the shape's own
+  int rank = 0;                 // index in the list of gemm_algorithms
+  std::optional<GemmShape> of;  // the shape whose list it is, of the same Product and types; empty: the shape itself
 };
 
-// The list's first for shapes, chips and library versions that were not measured.
+// Returns the first of the list for shapes, chips and library versions that were not measured.
 GemmChoice gemm_choice(const GemmShape& shape, int device);
 
 }  // namespace pipetrain::cuda

@@ -1,4 +1,4 @@
-// How cuBLASLt reads the scales of operands in 8 bits.
+// Tells cuBLASLt how to read the scales of 8-bit operands.
 #pragma once
 
 #include <cublasLt.h>
@@ -7,8 +7,8 @@
 
 namespace pipetrain::cuda {
 
-// Of the operation's first and second operand, in cuBLASLt's order. Throws Error(unavailable) for tiles and blocks, which it
-// has from version 12.9 on.
+// Sets the modes for the first and second operand, in cuBLASLt's order. Throws Error(unavailable) for tiles and
+// blocks if cuBLASLt is older than 12.9.
 void set_scale_modes(cublasLtMatmulDesc_t operation, Fp8Scales first, Fp8Scales second, int device);
 
 }  // namespace pipetrain::cuda

@@ -10,14 +10,14 @@
 namespace pipetrain {
 namespace {
 
-// one: [1] f32, a scale that changes nothing.
+// one: [1] f32, the scale 1.
 cuda::GemmOperands operands_of(const GemmShape& shape, bool residual, const Tensor& one, Arena& arena) {
   const auto [m, n, k, product, in, out_type, bias] = shape;
   const Tensor a = arena.allocate(product == Product::dw ? Shape{k, m} : Shape{m, k}, in);
   const bool eight_bits = size_of(in) == 1;
   const Tensor b = arena.allocate(product == Product::y ? Shape{n, k} : Shape{k, n}, eight_bits ? DType::e4m3 : in);
   const Tensor out = arena.allocate({m, n}, out_type);
-  // Where weights' gradients are added up, the sum so far is read too.
+  // A gradient of weights is added to the sum so far, so the product reads that too.
   const bool adds = product == Product::dw || (eight_bits && out_type == DType::f32);
   cuda::GemmOperands operands{product, a, b, adds ? out.data : nullptr, out};
   if (residual && !adds) operands.addend = arena.allocate({m, n}, out_type).data;

@@ -6,7 +6,7 @@
 namespace pipetrain::cuda {
 namespace {
 
-// Small tensors are moved sooner by one kernel than by many copies.
+// One kernel moves small tensors faster than many copies do.
 PiecewiseTransfer* in_pieces(const TensorParallel& tp, const Tensor& full) {
   constexpr std::size_t worthwhile = std::size_t{2} << 20;
   return full.bytes() < worthwhile || full.rows() < tp.size() ? nullptr : tp.group->in_pieces();
@@ -44,7 +44,7 @@ void ParallelMatmul::matmul_scatter(const MatmulScatterArgs& args) {
   if (args.bias) add_bias_apart(args.out, *args.bias);
 }
 
-// It refers to args.
+// The result refers to args.
 ParallelMatmul::PartialProduct ParallelMatmul::partial_product(const MatmulScatterArgs& args) {
   const auto make = [this, &args](std::int64_t begin, std::int64_t end, const Tensor& part) {
     matmul({.kind = args.kind, .in = args.in.row_range(begin, end), .w = args.w, .out = part});
@@ -54,7 +54,7 @@ ParallelMatmul::PartialProduct ParallelMatmul::partial_product(const MatmulScatt
 
 void ParallelMatmul::sum_over_ranks(const TensorParallel& tp, const PartialProduct& product) {
   if (!product.whole && sums_in_pieces(tp, product, {})) return;
-  // With shards, partial sums travel in the activations' type and are added in fp32; without, they stay fp32 all the way.
+  // With shards, partial sums travel in the activations' type and are added in fp32; without, they stay fp32 throughout.
   Tensor partial{nullptr, {product.rows, product.cols}, tp.sequence_parallel ? product.out.dtype : DType::f32};
   Tensor sum{nullptr, {product.out.rows(), product.cols}, DType::f32};
   auto* memory = static_cast<char*>(ops_.scratch(align_up(partial.bytes()) + align_up(sum.bytes())));
@@ -80,7 +80,7 @@ void ParallelMatmul::fp8_matmul(const Fp8MatmulArgs& args) {
     fp8_product({.a = {args.a.values.row_range(begin, end), args.a.scale, args.a.scales}, .b = args.b, .out = part});
   };
   PartialProduct product{args.a.values.rows(), args.b.values.rows(), make, args.addend, args.out};
-  product.whole = args.a.scales == Fp8Scales::tiles;  // the scales of some rows do not lie together
+  product.whole = args.a.scales == Fp8Scales::tiles;  // the scales of some rows are not contiguous
   sum_over_ranks(args.tp, product);
 }
 
@@ -103,8 +103,8 @@ bool ParallelMatmul::backward_scatter_in_pieces(const BackwardScatterArgs& args)
   return sums_in_pieces(args.tp, partial_product(scatter), [&] { weight_grad(args.weight_grad()); });
 }
 
-// matmul_scatter with the ranks' partial sums on their way while others are computed, and while what `meanwhile` enqueues is.
-// False where that is not worthwhile. `meanwhile` must not use the scratch.
+// Runs matmul_scatter so that the ranks' partial sums travel while others are computed, and while work that
+// `meanwhile` enqueues runs. Returns false if that is not worthwhile. `meanwhile` must not use the scratch.
 bool ParallelMatmul::sums_in_pieces(const TensorParallel& tp, const PartialProduct& product,
                                     const std::function<void()>& meanwhile) {
   const Tensor& out = product.out;
@@ -147,7 +147,7 @@ void ParallelMatmul::multiply(GemmOperands operands) {
   if (!stream.begin()) return;
   const Tensor& out = operands.out;
   if (operands.addend == out.data && out.dtype != DType::f32) {
-    // In place cuBLASLt adds in memory: it rounds the product, then the sum. Apart, it rounds once.
+    // If cuBLASLt adds in place, it rounds the product, then the sum. In separate memory it rounds once.
     void* apart = ops_.scratch(out.bytes());
     stream.copy(apart, operands.addend, out.bytes());
     operands.addend = apart;

@@ -1,4 +1,4 @@
-// Matrix products with the communication of a tensor-parallel group around them, hidden behind the products where that pays.
+// Matrix products with the communication of a tensor-parallel group around them, overlapped with the products if that pays.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace pipetrain::cuda {
 
-// The operations of Ops of the same names; enqueues on `ops`, which must outlive it. Not thread-safe.
+// Has the operations of Ops with the same names; enqueues on `ops`, which must outlive it. Not thread-safe.
 class ParallelMatmul {
  public:
   explicit ParallelMatmul(OpsStream& ops);
@@ -21,8 +21,8 @@ class ParallelMatmul {
   void matmul_scatter(const MatmulScatterArgs& args);
   void weight_grad(const WeightGradArgs& args);
   void fp8_matmul(const Fp8MatmulArgs& args);
-  // The part of Ops::backward_scatter that hides the ranks' sum behind the weight gradient. False, and nothing is enqueued,
-  // where that is not worthwhile.
+  // Runs the part of Ops::backward_scatter that overlaps the ranks' sum with the weight gradient. Returns
+  // false, and enqueues nothing, if that is not worthwhile.
   bool backward_scatter_in_pieces(const BackwardScatterArgs& args);
 
  private:
@@ -30,18 +30,19 @@ class ParallelMatmul {
   Gemm gemm_;
   Buffer workspace_;
 
-  // A product that the ranks sum up.
+  // A product that is summed over the ranks.
   struct PartialProduct {
     std::int64_t rows, cols;
-    std::function<void(std::int64_t begin, std::int64_t end, const Tensor& part)> make;  // enqueues these rows of it
-    std::optional<Tensor> residual;                                                      // as `out`
-    Tensor out;                                                                          // of the sum, this rank's rows
-    bool whole = false;                                                                  // made of all rows at once
+    // Enqueues these rows of the product.
+    std::function<void(std::int64_t begin, std::int64_t end, const Tensor& part)> make;
+    std::optional<Tensor> residual;  // like `out`
+    Tensor out;                      // this rank's rows of the sum
+    bool whole = false;              // can only be computed for all rows at once
   };
   PartialProduct partial_product(const MatmulScatterArgs& args);
   void sum_over_ranks(const TensorParallel& tp, const PartialProduct& product);
   bool sums_in_pieces(const TensorParallel& tp, const PartialProduct& product, const std::function<void()>& meanwhile);
-  void matmul(const MatmulScatterArgs& args);  // on this rank alone, as fp8_product
+  void matmul(const MatmulScatterArgs& args);  // for a single rank, as fp8_product
   void fp8_product(const Fp8MatmulArgs& args);
   void add_bias_apart(const Tensor& x, const Tensor& bias);
   void multiply(GemmOperands operands);

@@ -1,4 +1,4 @@
-// Matrices in 8 bits, in both layouts, from one read.
+// Rounds matrices to 8 bits in both layouts, reading them once.
 #include <algorithm>
 
 #include "ops/cuda/gemm/fp8_tile.cuh"
@@ -15,7 +15,7 @@ __global__ void largest_kernel(const bf16* x, unsigned* largest, std::int64_t pa
   wait_for_previous();
   constexpr int W = full_width<bf16>;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * tile_threads * unroll;
-  unsigned found = 0;  // of both halves of a word
+  unsigned found = 0;  // the magnitudes of both halves of a word
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * tile_threads * unroll + threadIdx.x; first < packs;
        first += stride) {
     uint4 in[unroll] = {};
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(tile_threads, 6) quantise_kernel(QuantiseTask 
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile;
   const bool inside = first_column + column < task.n;
 
-  // Each thread takes 4 rows of 8 columns, twice: one after the other, because many blocks on a multiprocessor hide more of the
-  // memory's latency than many loads of each.
+  // Each thread takes 4 rows of 8 columns, twice, one after the other: many blocks on a multiprocessor hide the
+  // memory's latency better than many loads of each thread.
 #pragma unroll 1
   for (int round = 0; round < 2; ++round) {
     const int row_word = round * 16 + warp / 4 * 8 + lane / column_packs * 4 + warp % 4;

@@ -1,4 +1,5 @@
-// Matrices in 8 bits with a scale for each tile of 128 numbers, or block of 128 x 128, in both layouts, from one read.
+// Rounds matrices to 8 bits with a scale for each tile of 128 numbers, or block of 128 x 128, in both layouts,
+// reading them once.
 #include <string>
 
 #include "ops/cuda/gemm/fp8_tile.cuh"
@@ -11,7 +12,7 @@ namespace {
 
 static_assert(tile == fp8_block);
 constexpr int warps = tile_threads / 32;
-constexpr int pairs = tile / 2;  // of neighbouring columns
+constexpr int pairs = tile / 2;  // of adjacent columns
 
 struct BlocksTask {
   const bf16* x;               // [m, n]
@@ -20,10 +21,10 @@ struct BlocksTask {
   std::int64_t m;
   int n;
   std::int64_t padded_m;
-  std::int64_t row_stride, col_stride;  // of blocks: from the scales of a row of blocks to the next one's
+  std::int64_t row_stride, col_stride;  // of blocks: the distance from the scales of a row of blocks to those of the next
 };
 
-// What a thread has of the tile: 8 neighbouring columns of 4 rows, twice.
+// A thread's numbers of the tile: 8 adjacent columns of 4 rows, twice.
 struct ThreadNumbers {
   Pack<bf16, 8> at[8];
 
@@ -31,7 +32,7 @@ struct ThreadNumbers {
   __device__ unsigned magnitudes(int row, int pair) const { return word(row, pair) & 0x7fff7fffU; }
 };
 
-// Where: column is that of the tile's; row_word(round) * 4 the first row of 4.
+// A thread's position: column counts in the tile; row_word(round) * 4 is the first of its 4 rows.
 struct ThreadPlace {
   int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   int column = lane % column_packs * 8;
@@ -56,7 +57,7 @@ __device__ ThreadNumbers load_numbers(const BlocksTask& task, const ThreadPlace&
   return numbers;
 }
 
-// Of each of the thread's rows, over all the tile's columns. 16 neighbouring threads have the same rows.
+// Computes the scale of each of the thread's rows, over all the tile's columns. 16 adjacent threads have the same rows.
 __device__ void scales_of_rows(const ThreadNumbers& numbers, float (&scales)[8]) {
 #pragma unroll
   for (int i = 0; i < 8; i += 2) {
@@ -75,7 +76,8 @@ __device__ void scales_of_rows(const ThreadNumbers& numbers, float (&scales)[8])
   }
 }
 
-// Of each column, over all the tile's rows, into `scales`. All threads call it, and see the scales afterwards.
+// Writes the scale of each column, over all the tile's rows, into `scales`. All threads call it, and see the
+// scales afterwards.
 __device__ void scales_of_columns(const ThreadNumbers& numbers, const ThreadPlace& place, float (&scales)[tile]) {
   __shared__ alignas(16) unsigned found[warps][pairs];
   unsigned own[4];
@@ -98,7 +100,7 @@ __device__ void scales_of_columns(const ThreadNumbers& numbers, const ThreadPlac
   __syncthreads();
 }
 
-// Of the whole tile. All threads call it.
+// Returns the scale of the whole tile. All threads call it.
 __device__ float scale_of_tile(const ThreadNumbers& numbers) {
   __shared__ unsigned found[warps];
   unsigned word = 0;
@@ -115,7 +117,7 @@ __device__ float scale_of_tile(const ThreadNumbers& numbers) {
   return scale_of_bits(largest);
 }
 
-// The 4 rows of one round in the thread's column j.
+// Rounds the 4 rows of one round in the thread's column j.
 __device__ unsigned quantise_down(const ThreadNumbers& numbers, int round, int j, float scale) {
   const auto pair = [&](int i) -> unsigned {
     return __nv_cvt_float2_to_fp8x2({numbers.at[i][j] * scale, numbers.at[i + 1][j] * scale}, __NV_SATFINITE, __NV_E4M3);
@@ -123,7 +125,7 @@ __device__ unsigned quantise_down(const ThreadNumbers& numbers, int round, int j
   return pair(round * 4) | pair(round * 4 + 2) << 16;
 }
 
-// The places of blocks behind the last one are read with the others.
+// Also zeroes the padding after the last block's scale, because products read it.
 __device__ void write_block_scales(const BlocksTask& task, float inverse) {
   const std::int64_t x = blockIdx.x, y = blockIdx.y;
   if (task.rows != nullptr) {

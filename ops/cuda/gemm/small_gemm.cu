@@ -7,7 +7,7 @@ namespace {
 
 constexpr int tile = 16;  // rows, columns and depth of a block's tile; one output a thread
 
-// Element (i, j) of an operand lies at i * row + j * col.
+// Element (i, j) of an operand is at index i * row + j * col.
 struct Operand {
   const float* data;
   std::int64_t row, col;

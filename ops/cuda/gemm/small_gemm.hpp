@@ -10,9 +10,9 @@
 
 namespace pipetrain::cuda {
 
-// As Gemm::run, for f32 only and any sizes above zero.
+// Like Gemm::run, but for f32 only and any sizes above zero.
 void small_gemm(cudaStream_t stream, const GemmOperands& operands);
 
-constexpr std::int64_t small_product = 1 << 22;  // multiplications; the CPU's limit too
+constexpr std::int64_t small_product = 1 << 22;  // multiplications; the CPU has the same limit
 
 }  // namespace pipetrain::cuda

@@ -1,5 +1,5 @@
-// Attention's backward with products of warp groups: two groups of warps hold dK and dV of 64 keys each, as in FlashAttention-3
-// (Shah et al. 2024, arXiv 2407.08608), while one warp loads what they read and two add what they give to dQ.
+// Attention's backward with warp group products: two groups of warps hold dK and dV of 64 keys each, as in FlashAttention-3
+// (Shah et al. 2024, arXiv 2407.08608), while one warp loads their inputs and two add their results to dQ.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace {
 
 struct Maps {
   CUtensorMap keys, queries, douts;  // boxes of 64 columns
-  int key_col;                       // of the first key head
+  int key_col;                       // the column of the first key head
 };
 
-// One thread loads for all.
+// A single thread issues all loads.
 template <class Tile>
 class Loader {
  public:
@@ -32,20 +32,21 @@ class Loader {
       bool has_keys = false;
       for_each_tile<Tile>(view_, block, [&](int head, int tile) {
         load_tile(block, head, tile);
-        if (has_keys) return;  // the first tile comes while the block before still needs its keys
+        if (has_keys) return;  // the first tile is loaded while the previous block still needs its keys
         load_keys(block, round);
         has_keys = true;
       });
-      if (!has_keys) load_keys(block, round);  // of documents that ended before the first query
-      ticket = atomicAdd(view_.tickets, 1);    // as late as its way is still short of the last tile's products
+      if (!has_keys) load_keys(block, round);  // its documents may have ended before the first query
+      // As late as possible, but early enough to arrive before the last tile's products end.
+      ticket = atomicAdd(view_.tickets, 1);
     }
   }
 
  private:
   static constexpr int dim = Tile::head_dim, boxes = dim / 64;
 
-  // The keys take the place of those two blocks ago, so they are copied while the last block is computed. The values have one
-  // place, free when the last block's last product with them is done.
+  // The keys overwrite those of two blocks ago, so they are copied while the last block is computed. The values
+  // have a single buffer, which is free once the last block's last product with them is done.
   __device__ void load_keys(Block block, int round) {
     const int row = block.sequence * view_.kv_rows + block.block * Tile::keys, col = maps_.key_col + block.kv_head * dim;
     block.units = integers_per_unit(view_.largest + (block.sequence * view_.kv_heads + block.kv_head) * 2);
@@ -60,7 +61,7 @@ class Loader {
                shared_.values_full);
   }
 
-  // Returns the barrier of its keys.
+  // Returns the barrier of the block's keys.
   __device__ Barrier& begin_round(const Block& block, int round) {
     wait(shared_.keys_empty[round % 2], round / 2 % 2 ^ 1);
     shared_.blocks[round % 2] = block;
@@ -90,17 +91,17 @@ class Loader {
   const BackwardView& view_;
   const Maps& maps_;
   Shared<Tile>& shared_;
-  int at_ = 0;  // the tiles before this one
+  int at_ = 0;  // the number of tiles before this one
 };
 
-// One warp a group.
+// One warp for each group.
 template <class Tile>
 __device__ void add_query_sums(const BackwardView& view, Shared<Tile>& shared, int group) {
   const bool leads = threadIdx.x % 32 == 0;
   Block block;
   for (int round = 0; take_block(shared, round, block); ++round) {
     __syncwarp();
-    if (leads) arrive(shared.keys_empty[round % 2]);  // what says which block it is has been read
+    if (leads) arrive(shared.keys_empty[round % 2]);  // the block's description has been read
     for_each_tile<Tile>(view, block, [&](int head, int tile) {
       pass(sums_read + group, sums_threads);
       meet(sums_written + group, sums_threads);
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(threads, 1)
   }
   __syncthreads();
   wait_for_previous();
-  // The same in a whole warp, which the compiler does not see by itself.
+  // Makes the value uniform over the warp, which the compiler cannot prove by itself.
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
   if (group == 2) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Tile::loader_registers));
@@ -150,7 +151,7 @@ void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardA
                   .douts = box_map<Element>({args.dout.data, args.dout.cols(), args.dout.rows()}, Tile::queries),
                   .key_col = static_cast<int>(args.kv.cols()) - 2 * view.kv_heads * Tile::head_dim};
   constexpr int bytes = static_cast<int>(sizeof(Shared<Tile>));
-  static_assert(bytes <= 227 * 1024);  // what a block can have
+  static_assert(bytes <= 227 * 1024);  // the most shared memory of a block
   cudaFuncSetAttribute(attention_backward<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   const int blocks = view.keys / Tile::keys * view.batch * view.kv_heads * view.parts;
   launch(stream, attention_backward<Tile>, static_cast<unsigned>(std::min(blocks, multiprocessors)), threads,

@@ -1,5 +1,5 @@
-// The kernels of attention's backward on Hopper GPUs share these tiles and this view of their tensors and of intermediate
-// results. Only for .cu files.
+// The tiles, and the view of tensors and intermediate results, that the kernels of attention's backward on
+// Hopper GPUs share. Only for .cu files.
 //
 // Shapes: a group is the Hq / Hkv query heads that share a key-value head, D is 64 or 128. A tile is 64 or 128 queries of one
 // query head, a block 128 keys of one key-value head. BackwardView says where each intermediate result lies.
@@ -15,7 +15,7 @@
 
 namespace pipetrain::cuda::hopper {
 
-// A block of keys meets tiles of queries: as many as registers hold the products of.
+// The shape of a tile of queries: as many as the registers can hold the products of with a block of keys.
 template <int HeadDim, class Number, bool Isolates>
 struct Tile {
   using Element = Number;
@@ -23,59 +23,61 @@ struct Tile {
   static constexpr int keys = hopper_attention_block;
   static constexpr int queries = HeadDim == 128 ? 64 : 128;
   static constexpr int stages = 2;
-  static constexpr bool isolates = Isolates;  // documents that share a sequence do not see each other
+  static constexpr bool isolates = Isolates;  // whether documents that share a sequence do not attend to each other
   static constexpr int statistics = Isolates ? 4 : 3;
-  static constexpr int sums = queries * head_dim / 2;  // of dQ in one of the two groups of warps
-  // A thread's. A key group's hold all it needs; in memory, what the loader does not hold comes late for tiles of 64.
+  static constexpr int sums = queries * head_dim / 2;  // elements of dQ in one of the two groups of warps
+  // Registers of a thread. A key group's registers hold everything it needs; values that the loader spills to
+  // memory arrive late for tiles of 64.
   static constexpr int key_group_registers = HeadDim == 128 ? 232 : 240, loader_registers = HeadDim == 128 ? 40 : 24;
 };
 
-// Per tile of queries, [Tile::statistics][queries] f32.
+// The statistics of each tile of queries: [Tile::statistics][queries] f32.
 enum Statistic : int {
   log2_sum,      // log2 of the softmax's sum
   delta,         // dout . out
-  inverse_norm,  // 1 / |dout|; 0 for a row of zeros, not a number where dout or the sum is not finite
-  document       // the bits of an i32: where the query's document begins
+  inverse_norm,  // 1 / |dout|; 0 for a row of zeros, NaN if dout or the sum is not finite
+  document       // the bits of an i32: the first position of the query's document
 };
 
 struct BackwardView {
-  int batch, queries, keys, heads, kv_heads;  // queries, keys: of each sequence; the last query sees all keys
-  int kv_rows, dkv_rows, sum_rows;            // of each sequence in kv, dkv or `added`, key_sums: the keys first
-  int parts;                                  // of a group of query heads that share a key head; each is another block's
-  int first_query;                            // its position, counted from the first key's on
-  float scale;                                // of the softmax
-  const int* documents;                       // [batch, queries]: where each query's begins; null: a sequence is one
-  int* ends;          // [batch, keys / tile]: behind the last tile of queries that sees one of these keys, with documents
+  int batch, queries, keys, heads, kv_heads;  // queries, keys: in each sequence; the last query attends to all keys
+  // Rows of each sequence in kv, in dkv or `added`, and in key_sums; its keys are the first.
+  int kv_rows, dkv_rows, sum_rows;
+  int parts;             // a group of query heads that share a key head is divided into parts; each is another block's
+  int first_query;       // its position, counted from the first key's
+  float scale;           // the softmax's
+  const int* documents;  // [batch, queries]: the first position of each query's document; null: a sequence is one document
+  int* ends;          // [batch, keys / tile]: the end of the tiles of queries that attend to one of these keys, with documents
   float* statistics;  // [batch, heads, queries / tile, statistics, tile]
-  int section;        // so many of the batch * kv_heads * parts have their blocks computed at about the same time; divides them
-  unsigned* largest;  // [batch, kv_heads, 2]: bits of the largest |k| of one element and |v|^2 of one row
-  int* tickets;       // [1]: how many blocks are taken
+  int section;        // blocks of this many of the batch * kv_heads * parts run at about the same time; divides them
+  unsigned* largest;  // [batch, kv_heads, 2]: bits of the largest |k| of an element and |v|^2 of a row
+  int* tickets;       // [1]: the number of blocks taken so far
   int* query_sums;    // [batch, heads, queries / tile, 2, sums]: dQ as integers
-  float* key_sums;    // [parts, batch sum_rows, 2, kv_heads, D]: dK, dV of each part, or null; with one part `added`
-  float* added;       // [batch dkv_rows, 2, kv_heads, D], added to: dK, dV; null: they are rounded to dkv
-  void *dq, *dkv;     // from the first query head's column and the first key head's on
+  float* key_sums;    // [parts, batch sum_rows, 2, kv_heads, D]: dK, dV of each part, or null; with one part equal to `added`
+  float* added;       // [batch dkv_rows, 2, kv_heads, D]: dK and dV are added to it; null: they are rounded to dkv
+  void *dq, *dkv;     // at the columns of the first query head and of the first key head
   std::int64_t dq_cols, dkv_cols;
-  const float* cos_sin;  // [keys, 2, D/2] of the rotary that made whole sequences' queries and keys, or null
-  // dQ is f32; it is added to.
+  const float* cos_sin;  // [keys, 2, D/2] of the rotation that produced whole sequences' queries and keys, or null
+  // Whether dQ is f32, and whether it is added to.
   bool sums_dq, adds_dq;
 
   __host__ __device__ int group() const { return heads / kv_heads; }
-  __host__ __device__ int ahead() const { return first_query; }  // of the queries' first position are so many keys
+  __host__ __device__ int ahead() const { return first_query; }  // the number of keys before the first query's position
 };
 
-// dQ is added as integers, because sums of integers are the same in every order: row i, times
-//   2^30 / (2.04 |dout_i| max|v| max|k|).
-// No partial sum of a row passes 2^30: dS_ij = P_ij (dP_ij - delta_i), |dP_ij| and |delta_i| are at most |dout_i| max|v|, and
-// the P_ij of a row add to 1; 2 % are for rounding. Typical gradients are 2^-11 to 2^-15 of that bound, so 15 to 19 bits remain
-// of them, where dS has 8 or 11.
+// dQ is added as integers, because integer sums are the same in every order: row i is multiplied by
+// 2^30 / (2.04 |dout_i| max|v| max|k|).
+// No partial sum of a row exceeds 2^30: dS_ij = P_ij (dP_ij - delta_i), |dP_ij| and |delta_i| are at most
+// |dout_i| max|v|, and the P_ij of a row add up to 1; 2 % are for rounding. Typical gradients are 2^-11 to
+// 2^-15 of that bound, so they keep 15 to 19 bits, while dS has 8 or 11.
 __device__ __forceinline__ float integers_per_unit(const unsigned* largest) {
   const float key = __uint_as_float(largest[0]), value = sqrtf(__uint_as_float(largest[1]));
   const float product = key * value;
-  return 1073741824.0F / 2.04F / (product <= 1e-8F ? 1e-8F : product);  // what is not a number stays so
+  return 1073741824.0F / 2.04F / (product <= 1e-8F ? 1e-8F : product);  // NaN stays NaN
 }
 
-// Lanes that differ in bit `away` exchange: the one without it gives `second`, the other `first`. By selections: threads that
-// go apart cost more than what they hold.
+// Lanes that differ in bit `away` exchange a word: the lane without the bit gives `second`, the other `first`.
+// Selections are used because divergent branches cost more than their bodies.
 __device__ __forceinline__ void exchange(std::uint32_t& first, std::uint32_t& second, int away) {
   const bool upper = (threadIdx.x & away) != 0;
   const std::uint32_t taken = __shfl_xor_sync(~0U, upper ? first : second, away);
@@ -83,7 +85,8 @@ __device__ __forceinline__ void exchange(std::uint32_t& first, std::uint32_t& se
   second = upper ? second : taken;
 }
 
-// The four lanes of a quad hold one word each of four runs of four words; lane l gets run l, 16 bytes that lie together.
+// Each of the four lanes of a quad holds one word of each of four ranges of four words; lane l gets range l, 16
+// contiguous bytes.
 __device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1, std::uint32_t w2, std::uint32_t w3) {
   exchange(w0, w1, 1);
   exchange(w2, w3, 1);
@@ -92,15 +95,15 @@ __device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1,
   return {w0, w1, w2, w3};
 }
 
-// Two neighbours of the first half of a position's query or key, and the two of the second half that rotate with them.
+// Two adjacent elements of the first half of a position's query or key, and the two of the second half that rotate with them.
 struct RotatedWords {
   std::uint32_t first, second;
 };
 struct Rotation {
-  float2 cosines, sines;  // one for each of the two neighbours
+  float2 cosines, sines;  // one for each of the two adjacent elements
 };
 
-// position, col: where the first neighbour stands.
+// position, col: those of the first element.
 template <class Tile>
 __device__ __forceinline__ Rotation rotation_at(const BackwardView& view, int position, int col) {
   const float* const cosines = view.cos_sin + static_cast<std::int64_t>(position) * Tile::head_dim + col;
@@ -108,7 +111,7 @@ __device__ __forceinline__ Rotation rotation_at(const BackwardView& view, int po
           __ldg(reinterpret_cast<const float2*>(cosines + Tile::head_dim / 2))};
 }
 
-// Rotates a rounded gradient back, with the bits of rotary().
+// Rotates a rounded gradient back, with the same bits as rotary().
 template <class Element>
 __device__ __forceinline__ RotatedWords rotated_back(RotatedWords words, const Rotation& rotation) {
   const float2 first = unpack<Element>(words.first), second = unpack<Element>(words.second);
@@ -117,20 +120,20 @@ __device__ __forceinline__ RotatedWords rotated_back(RotatedWords words, const R
   return {pack<Element>(even.x, odd.x), pack<Element>(even.y, odd.y)};
 }
 
-// attention_preprocess.cu: zeroes view.query_sums and view.tickets; writes view.statistics, view.largest and, with documents,
-// view.ends.
+// attention_preprocess.cu: zeroes view.query_sums and view.tickets; writes view.statistics, view.largest and,
+// with documents, view.ends.
 template <class Tile>
 void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args);
 
-// attention_postprocess.cu: rounds view.query_sums to view.dq or adds them to it, and puts the sums of view.key_sums, where
-// there are parts, where dK and dV go. Where the view has angles, dQ and dK are rotated back.
+// attention_postprocess.cu: rounds view.query_sums to view.dq or adds them to it. If there are parts, it adds
+// up the sums of view.key_sums and writes dK and dV. If the view has angles, it rotates dQ and dK back.
 template <class Tile>
 void postprocess(cudaStream_t stream, const BackwardView& view);
 
-// attention_backward.cu: all three steps, for the tile that heads, type and documents ask for.
+// attention_backward.cu: runs all three steps, with the tile for these heads, types and documents.
 void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
 
-// Applies a macro of (head size, element type, whether documents are isolated) to every tile that there are kernels for.
+// Applies a macro of (head size, element type, whether documents are isolated) to every tile that kernels are compiled for.
 // clang-format off
 #define PIPETRAIN_FOR_EACH_TILE(apply) \
   apply(64, __nv_bfloat16, false)      \

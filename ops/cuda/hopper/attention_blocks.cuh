@@ -1,5 +1,5 @@
-// How attention's backward on Hopper GPUs is divided: blocks of keys, the tiles of queries that they meet, and what the warps
-// of one CTA share. Only for .cu files.
+// The division of attention's backward on Hopper GPUs: blocks of keys, the tiles of queries that each block
+// meets, and the memory that the warps of a CTA share. Only for .cu files.
 #pragma once
 
 #include "ops/cuda/hopper/attention_backward.cuh"
@@ -7,36 +7,37 @@
 
 namespace pipetrain::cuda::hopper {
 
-inline constexpr int row_bytes = 128;  // of a box of 64 columns
+inline constexpr int row_bytes = 128;  // bytes in a row of a box of 64 columns
 inline constexpr int group_threads = 128, threads = 3 * group_threads;
-// Barriers by number: both groups have written dS, or have taken a block without tiles; group g has written its sums of dQ (2 +
-// g); they have been read (4 + g).
+// Barriers by number: scores_written: both groups have written dS, or have taken a block without tiles;
+// sums_written + g: group g has written its sums of dQ; sums_read + g: they have been read.
 inline constexpr int scores_written = 1, sums_written = 2, sums_read = 4;
 inline constexpr int sums_threads = group_threads + 32;
 
-// The keys of one block, and which query heads it meets.
+// The keys of one block, and the query heads that it meets.
 struct Block {
-  int block, sequence, kv_head, part;  // block: below 0 behind the last
-  float units = 0;                     // integers_per_unit() of its keys and values
+  int block, sequence, kv_head, part;  // block: below 0 after the last
+  float units = 0;                     // integers_per_unit() for its keys and values
 };
 
 template <class Tile>
 struct Shared {
   static constexpr int key_bytes = Tile::keys * Tile::head_dim * 2, query_bytes = Tile::queries * Tile::head_dim * 2;
-  alignas(1024) char keys[2][key_bytes];  // of this round and of the next
+  alignas(1024) char keys[2][key_bytes];  // for this round and the next
   alignas(1024) char values[key_bytes];
   alignas(1024) char queries[Tile::stages][query_bytes];
   alignas(1024) char douts[Tile::stages][query_bytes];
   alignas(1024) char dscores[2][Tile::queries * Tile::keys * 2];  // dS^T: a row per key
   alignas(1024) int sums[2][Tile::sums];
   alignas(128) float statistics[Tile::stages][Tile::statistics * Tile::queries];
-  Block blocks[2];  // of this round and of the next
+  Block blocks[2];  // for this round and the next
   Barrier keys_full[2], keys_empty[2], values_full, values_empty;
   Barrier queries_full[Tile::stages], queries_empty[Tile::stages], douts_full[Tile::stages], douts_empty[Tile::stages];
 };
 
-// The block of a ticket. Tickets go section by section, in which longer blocks come first: what a section reads and adds to
-// stays in the cache, and the last blocks that CTAs take are short. Which CTA takes a block changes no bit.
+// Returns the block of a ticket. Tickets go section by section, within which longer blocks come first: the data
+// that a section reads and adds to stays in the cache, and the last blocks that CTAs take are short. No bit
+// depends on which CTA takes a block.
 template <class Tile>
 __device__ __forceinline__ Block block_of_ticket(const BackwardView& view, int ticket) {
   const int blocks = view.keys / Tile::keys, sections = view.batch * view.kv_heads * view.parts / view.section;
@@ -49,7 +50,7 @@ __device__ __forceinline__ Block block_of_ticket(const BackwardView& view, int t
           .part = plane % view.parts};
 }
 
-// A CTA's block of this round, with its keys there, not yet its values; none behind the last.
+// Waits for a CTA's block of this round and its keys, but not for its values; returns no block after the last.
 template <class Tile>
 __device__ __forceinline__ bool take_block(Shared<Tile>& shared, int round, Block& block) {
   wait(shared.keys_full[round % 2], round / 2 % 2);
@@ -57,20 +58,20 @@ __device__ __forceinline__ bool take_block(Shared<Tile>& shared, int round, Bloc
   return block.block >= 0;
 }
 
-// The first tile of queries that sees a block's keys.
+// Returns the first tile of queries that attends to a block's keys.
 template <class Tile>
 __device__ __forceinline__ int first_tile(const BackwardView& view, const Block& block) {
   return max(0, block.block * Tile::keys - view.ahead()) / Tile::queries;
 }
 
-// Behind the last one.
+// Returns the end of the tiles of queries that attend to them.
 template <class Tile>
 __device__ __forceinline__ int end_tile(const BackwardView& view, const Block& block) {
   if constexpr (Tile::isolates) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];
   return view.queries / Tile::queries;
 }
 
-// Calls body(head, tile) for the tiles of queries that a block's keys meet, in their order.
+// Calls body(head, tile) for the tiles of queries that a block's keys meet, in order.
 template <class Tile, class Body>
 __device__ __forceinline__ void for_each_tile(const BackwardView& view, const Block& block, Body body) {
   const int heads = view.group() / view.parts, first_head = block.kv_head * view.group() + block.part * heads;

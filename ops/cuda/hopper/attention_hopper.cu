@@ -1,14 +1,15 @@
-// Divides attention's backward into the blocks and parts of the Hopper kernels, and lays out what they share in scratch.
+// Divides attention's backward into the blocks and parts of the Hopper kernels, and lays out their shared results in scratch.
 //
-//   q, dq       [batch queries, Hq D], or columns of a packed matrix
-//   kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
-//   dout, out   [batch queries, Hq D]
-//   statistics  [batch, Hq, queries / tile, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and where the document begins
-//   query_sums  [batch, Hq, queries / tile, 2, tile D / 2]: dQ as integers
-//   key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
+// q, dq       [batch queries, Hq D], or columns of a packed matrix
+// kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
+// dout, out   [batch queries, Hq D]
+// statistics  [batch, Hq, queries / tile, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and the document's
+// first position
+// query_sums  [batch, Hq, queries / tile, 2, tile D / 2]: dQ as integers
+// key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
 //
-// attention_preprocess.cu writes the statistics and zeroes query_sums, attention_backward.cu adds to query_sums and key_sums,
-// and attention_postprocess.cu makes dq and dkv of them.
+// attention_preprocess.cu writes the statistics and zeroes query_sums, attention_backward.cu adds to query_sums
+// and key_sums, and attention_postprocess.cu converts these into dq and dkv.
 #include "ops/cuda/hopper/attention_hopper.hpp"
 
 #include <cmath>
@@ -21,7 +22,7 @@ namespace {
 
 constexpr std::int64_t keys_of_block = hopper_attention_block;
 
-// A group of query heads is divided where there are too few blocks to give all multiprocessors equal work.
+// A group of query heads is divided if there are too few blocks to give all multiprocessors equal work.
 int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
   const int group = static_cast<int>(shape.heads / shape.kv_heads);
   const std::int64_t blocks = shape.batch * shape.kv_heads * (shape.keys / keys_of_block);
@@ -30,7 +31,7 @@ int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
   return parts;
 }
 
-// Halved until what a section reads and adds to takes no more of the cache, while it has a block for every multiprocessor.
+// Halves the section until its data fits the cache, as long as it has a block for every multiprocessor.
 int section_of(const SegmentShape& shape, int parts) {
   constexpr std::int64_t most_bytes = 20 << 20, fewest_blocks = 128;
   // A query head's queries, their gradients and sums, and its key head's keys and values.

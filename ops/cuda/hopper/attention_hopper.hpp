@@ -1,5 +1,5 @@
-// Causal attention's backward in bf16 and f16 on Hopper GPUs, the same to the bit in every run: dK and dV are sums of one block
-// of threads each, dQ is added as integers.
+// Causal attention's backward in bf16 and f16 on Hopper GPUs, with the same bits in every run: each of dK and
+// dV is summed by a single block of threads, and dQ is added as integers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,14 +12,14 @@
 
 namespace pipetrain::cuda {
 
-// The rotary's backward is part of the kernel where positions count from the sequence's first token.
+// The kernel also runs the rotation's backward if positions count from the sequence's first token.
 inline bool rotates_in_hopper(const AttentionBackwardArgs& args) { return args.cos_sin && !args.documents; }
 
 // In bytes.
 std::size_t hopper_attention_backward_scratch(const SegmentShape& shape, const AttentionBackwardArgs& args,
                                               const HopperGpu& gpu);
-// The shape and the arguments are of those that attention_choice.cpp gives to this kernel. Throws Error(unavailable) where the
-// driver is too old. Looks at no CUDA error.
+// The shape and the arguments must be ones for which attention_choice.cpp chooses this kernel. Throws
+// Error(unavailable) if the driver is too old. Does not check CUDA errors.
 void hopper_attention_backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBackwardArgs& args,
                                const HopperGpu& gpu, void* scratch);
 

@@ -32,8 +32,8 @@ class KeyGroup {
              at_ + 1 == end);
         if (++tile == tiles) tile = first;
       }
-      // A block without tiles: the groups meet here instead, so that all threads have read the block and seen its keys and
-      // values come before one of them gives their places back.
+      // For a block without tiles, the groups synchronise here, so that all threads have read the block and
+      // seen its keys and values arrive before one of them frees their buffers.
       if (tiles == first) {
         meet(scores_written, 2 * group_threads);
         release(shared_.values_empty);
@@ -45,7 +45,7 @@ class KeyGroup {
 
  private:
   static constexpr int dim = Tile::head_dim, scores = Tile::queries / 2, depth_of_queries = Tile::queries / 16;
-  using Operand = std::uint32_t[depth_of_queries][4];  // of products whose depth the queries are
+  using Operand = std::uint32_t[depth_of_queries][4];  // for products that sum over queries
 
   __device__ __forceinline__ int lane() const { return thread_ % 32; }
   __device__ __forceinline__ int row() const { return 16 * (thread_ / 32) + lane() / 4; }
@@ -54,7 +54,8 @@ class KeyGroup {
     if (thread_ == 0) arrive(barrier);
   }
 
-  // One tile of queries, the last of the block or not; its first one lies `after` the block's first key.
+  // Processes one tile of queries, possibly the block's last; its first query is `after` positions after the
+  // block's first key.
   __device__ __forceinline__ void step(int after, int first_key, float units, bool last) {
     const int stage = at_ % Tile::stages, parity = at_ / Tile::stages % 2;
     const std::uint32_t queries = shared_address(shared_.queries[stage]), douts = shared_address(shared_.douts[stage]);
@@ -69,7 +70,7 @@ class KeyGroup {
     if (after < Tile::keys) clear_before(p, after);
     if constexpr (Tile::isolates) clear_other_documents(p, stage, first_key);
     Operand probabilities, dscores;
-    if constexpr (dim == 128) {  // the registers suffice to round P before dP is there
+    if constexpr (dim == 128) {  // there are enough registers to round P before dP arrives
       round_to(probabilities, p);
       wait_for_groups_but<0>();
       if (last) release(shared_.values_empty);
@@ -119,7 +120,7 @@ class KeyGroup {
   }
 
   __device__ __forceinline__ void clear_before(float (&p)[scores], int after) const {
-    const int ahead = 64 * group_ + row() - after - col();  // queries before this one do not see the key
+    const int ahead = 64 * group_ + row() - after - col();  // earlier queries do not attend to the key
 #pragma unroll
     for (int i = 0; i < scores; ++i)
       if (2 * (i / 4 * 4) + i % 2 < ahead + 8 * (i / 2 % 2)) p[i] = 0;
@@ -127,7 +128,7 @@ class KeyGroup {
 
   __device__ __forceinline__ void clear_other_documents(float (&p)[scores], int stage, int first_key) const {
     const int* begins = reinterpret_cast<const int*>(shared_.statistics[stage] + document * Tile::queries);
-    if (begins[Tile::queries - 1] <= first_key) return;  // of no query before it more
+    if (begins[Tile::queries - 1] <= first_key) return;  // all queries belong to documents that begin at or before it
     begins += col();
     const int key = first_key + 64 * group_ + row();
 #pragma unroll
@@ -170,8 +171,8 @@ class KeyGroup {
 
   __device__ __forceinline__ void write(const Operand& dscores) {
     const int key = 64 * group_ + 16 * (thread_ / 32) + lane() % 16;
-    // The swizzle is an exclusive or with bits that no addition here carries into: each address is `first` xor a constant, and
-    // needs no register of its own.
+    // The swizzle is an exclusive or with bits that no addition here carries into, so that each address is
+    // `first` xor a constant, and needs no register of its own.
     const std::uint32_t first =
         shared_address(shared_.dscores[at_ % 2]) + static_cast<std::uint32_t>(key * row_bytes + (lane() / 16 ^ key % 8) * 16);
 #pragma unroll
@@ -253,8 +254,8 @@ class KeyGroup {
   const BackwardView& view_;
   Shared<Tile>& shared_;
   const int group_, thread_;
-  int at_ = 0;              // the tiles before this one
-  std::uint32_t keys_ = 0;  // of this block
+  int at_ = 0;              // the number of tiles before this one
+  std::uint32_t keys_ = 0;  // the shared address of this block's keys
   float key_grad_[dim / 2], value_grad_[dim / 2];
 };
 

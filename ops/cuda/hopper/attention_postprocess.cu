@@ -8,15 +8,15 @@ namespace {
 
 constexpr int block_threads = 256;
 
-// Writes two neighbours of dQ, or adds them where this is one share of several.
+// Writes two adjacent elements of dQ, or adds them if this is one share of several.
 __device__ __forceinline__ void put_sum(float* to, float2 sum, bool adds) {
   auto& there = *reinterpret_cast<float2*>(to);
   if (adds) sum.x += there.x, sum.y += there.y;
   there = sum;
 }
 
-// A thread has a part of the sums of one thread of the products, or of two: columns of both halves of a head, which rotate
-// together.
+// A thread has part of the sums of one thread of the products, or of two: columns of both halves of a head,
+// which rotate together.
 template <class Tile, bool rotates>
 __device__ void convert_query_tile(const BackwardView& view, int block) {
   using Element = typename Tile::Element;
@@ -34,7 +34,7 @@ __device__ void convert_query_tile(const BackwardView& view, int block) {
       sums[half][j] = __ldcs(in + of_group * (Tile::sums / 4) + run * 128);
     }
   const int row = (dim == 64 ? 64 * group : 0) + 16 * (thread / 32) + lane / 4, position = block % tiles * Tile::queries + row;
-  const int first_col = dim == 128 ? 32 * group : 0;  // of four runs of eight, and four in the other half
+  const int first_col = dim == 128 ? 32 * group : 0;  // four ranges of eight columns, and four in the other half
   const float* const inverse =
       view.statistics + (block * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
   const float units = integers_per_unit(view.largest + (sequence * view.kv_heads + head / view.group()) * 2);
@@ -79,11 +79,11 @@ __device__ void convert_query_tile(const BackwardView& view, int block) {
   }
 }
 
-// Rotates back dK that is there already: eight columns of each half of some rows.
+// Rotates back the finished dK: eight columns of each half of some rows.
 template <class Tile>
 __device__ void rotate_keys_back(const BackwardView& view, int block) {
   using Element = typename Tile::Element;
-  constexpr int lanes = Tile::head_dim / 16;  // of a row
+  constexpr int lanes = Tile::head_dim / 16;  // threads of a row
   const std::int64_t at = block * static_cast<std::int64_t>(block_threads) + threadIdx.x, row = at / lanes;
   if (row >= static_cast<std::int64_t>(view.batch) * view.keys * view.kv_heads) return;
   const std::int64_t token = row / view.kv_heads, head = row % view.kv_heads;
@@ -105,7 +105,7 @@ template <class Tile>
 int query_tiles(const BackwardView& view) {
   return view.batch * view.heads * (view.queries / Tile::queries);
 }
-// None where add_key_parts() rotates the sums of parts.
+// No rows if add_key_parts() rotates the sums of parts.
 template <class Tile>
 int rotated_key_blocks(const BackwardView& view) {
   if (view.cos_sin == nullptr || view.parts > 1) return 0;
@@ -113,7 +113,8 @@ int rotated_key_blocks(const BackwardView& view) {
   return static_cast<int>(blocks_for(threads, block_threads));
 }
 
-// One block a tile of queries, and those of rotate_keys_back(). All that a thread reads is in flight together.
+// One block handles a tile of queries, further blocks those of rotate_keys_back(). All loads of a thread are in
+// flight together.
 template <class Tile, bool rotates>
 __global__ void __launch_bounds__(block_threads, rotates ? 2 : 4)
     convert_queries(const __grid_constant__ BackwardView view, int of_keys) {
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(block_threads, rotates ? 2 : 4)
   rotate_keys_back<Tile>(view, block);
 }
 
-// Adds up dK and dV of the parts in their order. A thread has four columns of each half of a head.
+// Adds up dK and dV of the parts in order. A thread has four columns of each half of a head.
 template <class Tile>
 __global__ void __launch_bounds__(block_threads) add_key_parts(const __grid_constant__ BackwardView view) {
   using Element = typename Tile::Element;

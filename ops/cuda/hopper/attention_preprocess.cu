@@ -17,11 +17,11 @@ __device__ __forceinline__ float row_sum(float part) {
   return part;
 }
 
-// The rows that are read.
+// The input rows.
 struct Rows {
   const void *dout, *out;
   const float* log_sum_exp;
-  const void* keys;  // from the first key head's column on
+  const void* keys;  // at the first key head's column
   std::int64_t key_cols;
 };
 
@@ -30,7 +30,7 @@ struct QueryBlock {
   static constexpr int lanes = Tile::head_dim / 8, rows = block_threads / lanes, rounds = 4, all_rows = rows * rounds;
 };
 
-// Writes the statistics of some rows, each of one query and head, and zeros to as much of dQ's sums.
+// Writes the statistics of some rows, each of one query and head, and zeroes the same share of dQ's sums.
 template <class Tile>
 __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std::int64_t block) {
   using Element = typename Tile::Element;
@@ -107,8 +107,8 @@ __device__ void preprocess_keys(const BackwardView& view, const Rows& in, int bl
   }
 }
 
-// Finds the first tile whose queries see none of a block's keys any more: documents do not begin earlier from one query to the
-// next.
+// Finds the first tile whose queries attend to none of a block's keys any more: the first position of a
+// document never decreases from one query to the next.
 template <class Tile>
 __device__ void find_end(const BackwardView& view, int sequence, int block) {
   const int* const documents = view.documents + static_cast<std::int64_t>(sequence) * view.queries;

@@ -14,8 +14,8 @@ struct RowMajor {
   std::int64_t cols, rows;  // cols a multiple of 8
 };
 
-// Elements of 16 bits; boxes of 64 columns, in shared memory with a swizzle of 128 bytes. Throws Error(unavailable) where the
-// driver refuses.
+// Elements have 16 bits; boxes have 64 columns, in shared memory with a swizzle of 128 bytes. Throws
+// Error(unavailable) if the driver refuses.
 CUtensorMap make_box_map(CUtensorMapDataType type, const RowMajor& matrix, int box_rows);
 
 template <class Element>

@@ -1,5 +1,5 @@
-// Clusters of blocks of Hopper GPUs, which write into each other's shared memory. PTX ISA 7.8: mapa, st.shared::cluster,
-// barrier.cluster. A grid of one dimension. Only for .cu files.
+// Clusters of blocks of Hopper GPUs, which write into each other's shared memory. PTX ISA 7.8: mapa,
+// st.shared::cluster, barrier.cluster. The grid has one dimension. Only for .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,13 +19,13 @@ __device__ __forceinline__ int cluster_size() {
   return size;
 }
 
-// All threads of the cluster; what each wrote before it, all see after it.
+// Waits for all threads of the cluster; each then sees what all others wrote before it.
 __device__ __forceinline__ void meet_cluster() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Writes to that place in the shared memory of the cluster's block `rank`, which must run.
+// Writes to the same variable in the shared memory of the cluster's block `rank`, which must be running.
 __device__ __forceinline__ void give(int rank, float2* in_shared, float2 value) {
   const auto own = static_cast<std::uint32_t>(__cvta_generic_to_shared(in_shared));
   asm volatile(

@@ -13,8 +13,8 @@ using namespace hopper;
 
 using namespace loss;
 
-// Sums and gradient. Clusters take rows in turns. Each block of one has a run of the row's packs, in chunks that arrive one
-// after the other; the next row's take their places as they are done with.
+// Computes sums and gradient. Clusters alternate over the rows. Each block of a cluster has a range of the row's packs, in
+// chunks that arrive one after the other; the next row's chunks overwrite them once they have been used.
 template <class T>
 class RowBlock {
  public:
@@ -23,7 +23,7 @@ class RowBlock {
   struct Shared {
     alignas(8) Barrier full[most_chunks];
     LogitSum of_warps[warps];
-    float2 of_blocks[2][most_runs];  // of this turn and of the next
+    float2 of_blocks[2][most_runs];  // for this row of the cluster and the next
     float log_sum;
   };
 
@@ -39,7 +39,7 @@ class RowBlock {
     const int step = static_cast<int>(gridDim.x) / blocks_;
     int row = static_cast<int>(blockIdx.x) / blocks_;
     for (int chunk = 0; chunk < chunks_; ++chunk) fetch(row, chunk);
-    meet_cluster();  // all blocks run
+    meet_cluster();  // all blocks are running
     for (int turn = 0; row < all_.rows; row += step, ++turn) {
       const int target = all_.targets[row];
       const int target_col = all_.target_col(target);
@@ -88,7 +88,7 @@ class RowBlock {
     return sum;
   }
 
-  // To all blocks of the cluster.
+  // Sends the sum to all blocks of the cluster.
   __device__ __forceinline__ void give_sum(LogitSum sum, int turn) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     sum = sum_of_warp<T>(sum);
@@ -99,7 +99,7 @@ class RowBlock {
     if (lane < blocks_) give(lane, shared_.of_blocks[turn % 2] + rank_, make_float2(sum.top, sum.total));
   }
 
-  // scale (softmax - one_hot), of the same numbers as backward_kernel() of cross_entropy.cu.
+  // Writes scale (softmax - one_hot), from the same numbers as backward_kernel() of cross_entropy.cu.
   __device__ __forceinline__ void differentiate(const Row& row, int next_row) const {
     const float log_sum = shared_.log_sum, scale = row.counts ? all_.scale : 0.0F;
     T* const to = all_.logits + static_cast<std::int64_t>(row.row) * all_.stride + first_ * width;
@@ -136,7 +136,7 @@ class RowBlock {
   Shared& shared_;
   Logits* packs_;
   int rank_, blocks_;
-  int first_, count_, chunks_;  // packs of the row; chunks of them
+  int first_, count_, chunks_;  // packs of the row, and chunks of them
 };
 
 template <class T>
@@ -155,14 +155,14 @@ __global__ void __launch_bounds__(threads, together) rows_kernel(const __grid_co
 
 std::int64_t packs_of(const Tensor& logits) { return logits.cols() / width; }
 
-// A power of two, and so a function of the columns alone, as the order of the sums is.
+// Returns a power of two that depends on the columns alone, so that the order of the sums does too.
 int runs_of(const Tensor& logits) {
   int runs = 1;
   while (ceil_div<std::int64_t>(packs_of(logits), runs) > most_chunks * chunk_packs) runs *= 2;
   return runs;
 }
 
-// A cluster has a block for every run.
+// A cluster has a block for every range.
 template <class T>
 void launch_rows(cudaStream_t stream, const LogitRows<T>& all) {
   const auto kernel = rows_kernel<T>;
@@ -172,7 +172,7 @@ void launch_rows(cudaStream_t stream, const LogitRows<T>& all) {
   attributes[0].id = cudaLaunchAttributeClusterDimension;
   attributes[0].val.clusterDim.x = static_cast<unsigned>(blocks);
   attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;  // as launch() of launch.hpp
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;  // as in launch() of launch.hpp
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.blockDim = threads;
@@ -181,7 +181,7 @@ void launch_rows(cudaStream_t stream, const LogitRows<T>& all) {
   config.attrs = attributes;
   config.numAttrs = 1;
   config.gridDim = static_cast<unsigned>(blocks);
-  int clusters = 1;  // that run at once
+  int clusters = 1;  // the number that run at once
   cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
   config.numAttrs = 2;
   config.gridDim = static_cast<unsigned>(std::clamp(all.rows, 1, std::max(clusters, 1)) * blocks);

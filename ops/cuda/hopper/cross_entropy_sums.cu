@@ -9,7 +9,7 @@ namespace {
 
 using namespace loss;
 
-// A block takes rows in turns. Their chunks arrive in a ring, as far ahead as it is long: the next row's too.
+// Blocks alternate over the rows. Chunks arrive in a ring, as far ahead as it is long, including those of the next row.
 template <class T>
 class RowStream {
  public:
@@ -38,7 +38,7 @@ class RowStream {
   __device__ __forceinline__ int first_pack(const Chunk& of) const {
     return of.run * all_.packs_of_run() + of.chunk * chunk_packs;
   }
-  // Of the chunk; none or fewer behind a run's last.
+  // Returns the number of packs in the chunk; the last chunks of a range may have fewer or none.
   __device__ __forceinline__ int packs_of(const Chunk& of) const {
     return min(chunk_packs, min((of.run + 1) * all_.packs_of_run(), all_.packs()) - first_pack(of));
   }
@@ -96,8 +96,8 @@ class RowStream {
   const LogitRows<T>& all_;
   Shared& shared_;
   Logits* packs_;
-  Chunk ahead_;  // the next to fetch
-  int at_ = 0;   // chunks before this one
+  Chunk ahead_;  // the next to load
+  int at_ = 0;   // the number of chunks before this one
 };
 
 template <class T>

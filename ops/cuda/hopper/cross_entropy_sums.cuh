@@ -1,5 +1,5 @@
-// Sums of exponentials of a row of 16-bit logits, in one order wherever they are computed: a row is runs, a run is chunks of
-// which each thread of a block takes every so many packs. Only for .cu files.
+// Sums of exponentials of a row of 16-bit logits, in one order wherever they are computed: a row consists of ranges, and a
+// range of chunks; each thread of a block processes a chunk's packs with a fixed stride. Only for .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,12 +13,12 @@
 namespace pipetrain::cuda::hopper {
 
 namespace loss {
-inline constexpr int threads = 256, warps = threads / 32, width = 8;  // logits in 16 bytes, which are a pack
+inline constexpr int threads = 256, warps = threads / 32, width = 8;  // a pack is 16 bytes of logits
 inline constexpr int unroll = 4;                                      // packs of a thread in flight together
 inline constexpr int chunk_packs = threads * unroll, pack_bytes = 16;
-inline constexpr int most_chunks = 4;    // of a run: 64 KiB, so that a multiprocessor holds three
-inline constexpr int most_runs = 8;      // of a row
-inline constexpr int together = 3;       // blocks of a multiprocessor: while some wait, others compute
+inline constexpr int most_chunks = 4;    // in a range: 64 KiB, so that a multiprocessor holds three
+inline constexpr int most_runs = 8;      // ranges in a row
+inline constexpr int together = 3;       // blocks on a multiprocessor: while some wait, others compute
 inline constexpr float lowest = -1e30F;  // as in cross_entropy.cu
 }  // namespace loss
 
@@ -28,14 +28,14 @@ struct LogitRows {
   int rows, stride;  // elements
   const int* targets;
   std::int64_t first_id;
-  int cols;  // that count
-  int runs;  // of a row
+  int cols;  // the columns that count
+  int runs;  // ranges in a row
   LossSums found;
   float scale;
 
   __device__ __forceinline__ int packs() const { return stride / loss::width; }
   __device__ __forceinline__ int packs_of_run() const { return (packs() + runs - 1) / runs; }  // the last may have fewer
-  // Below 0: another rank's, or of a row that does not count.
+  // Returns a number below 0 if another rank has the target or the row does not count.
   __device__ __forceinline__ int target_col(int target) const {
     const std::int64_t col = target >= 0 ? target - first_id : -1;
     return col >= 0 && col < cols ? static_cast<int>(col) : -1;
@@ -43,8 +43,9 @@ struct LogitRows {
 };
 
 struct LogitSum {
-  float top, total;                                                                                       // of exp(logit - top)
-  __device__ float log_sum() const { return static_cast<float>(top + log(static_cast<double>(total))); }  // as loss_kernel()
+  float top, total;  // the sum of exp(logit - top)
+  // As in loss_kernel().
+  __device__ float log_sum() const { return static_cast<float>(top + log(static_cast<double>(total))); }
 };
 
 template <class T>
@@ -60,8 +61,8 @@ __device__ __forceinline__ float largest_of(const Pack<T, loss::width>& logits) 
   return max(to_float(most.x), to_float(most.y));
 }
 
-// A thread's share of a chunk of so many packs, whose first so many columns count; the others are minus infinity. The sum is
-// brought to each larger top (Milakov and Gimelshein 2018).
+// Adds a thread's share of a chunk of this many packs, of which the first `cols` columns count; the others are
+// minus infinity. The sum is rescaled to each larger top (Milakov and Gimelshein 2018).
 template <class T>
 __device__ __forceinline__ void add_chunk(LogitSum& sum, const Pack<T, loss::width>* chunk, int packs, int counted) {
   using namespace loss;
@@ -80,7 +81,7 @@ __device__ __forceinline__ void add_chunk(LogitSum& sum, const Pack<T, loss::wid
     }
     sum.top = max(sum.top, largest_of(in[n]));
   }
-  // Products that a sum takes up are rounded by themselves: all kernels are to have the same bits.
+  // Products are rounded before they are added, so that all kernels give the same bits.
   sum.total = __fmul_rn(sum.total, difference_exponential<T>(before, sum.top));
 #pragma unroll
   for (int n = 0; n < unroll; ++n) {
@@ -99,7 +100,7 @@ __device__ __forceinline__ LogitSum sum_of_warp(LogitSum sum) {
   return {top, warp_sum(__fmul_rn(sum.total, difference_exponential<T>(sum.top, top)))};
 }
 
-// The runs' sums, added in their order.
+// Adds the ranges' sums in order.
 template <class T>
 __device__ __forceinline__ LogitSum sum_of_row(const float2* of_runs, int runs) {
   LogitSum row{loss::lowest, 0};
@@ -109,7 +110,7 @@ __device__ __forceinline__ LogitSum sum_of_row(const float2* of_runs, int runs) 
   return row;
 }
 
-// Writes all.found; leaves the logits as they are.
+// Writes all.found; leaves the logits unchanged.
 template <class T>
 void sum_rows(cudaStream_t stream, const LogitRows<T>& all);
 

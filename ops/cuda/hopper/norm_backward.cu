@@ -10,12 +10,12 @@ using namespace hopper;
 
 constexpr int rows_ahead = 2;
 
-// As NextRow, by the tensor memory accelerator: a row's dy, x and residual as whole rows, which costs the threads nothing, so
-// that more than one row is on its way. One thread of a team asks for them.
+// Like NextRow, but the tensor memory accelerator loads a row's dy, x and residual as whole rows. That costs
+// the threads nothing, so that more than one row can be in flight. One thread of a team issues the loads.
 template <class T, int W, int N>
 struct BulkRows {
   struct Shared {
-    Barrier full[max_warps][rows_ahead];  // of the block's teams
+    Barrier full[max_warps][rows_ahead];  // for the block's teams
   };
 
   __device__ BulkRows(char* dynamic, Shared& shared, const NormInputs<T>& inputs)
@@ -51,9 +51,9 @@ struct BulkRows {
 
   __device__ void taken(std::int64_t, std::int64_t) {}
 
-  // The row's place is the next one's that comes.
+  // The row's buffer is reused for the next row to be loaded.
   __device__ void all_taken(std::int64_t row, std::int64_t stride) {
-    if (blockDim.x == 32) __syncwarp();  // larger teams have met
+    if (blockDim.x == 32) __syncwarp();  // larger teams have synchronised
     if (threadIdx.x == 0) fetch(row - rows_ahead * stride, slot);
     slot += 1;
     if (slot == rows_ahead) slot = 0, parity ^= 1;
@@ -71,14 +71,14 @@ struct BulkRows {
   }
 
   NormInputs<T> in;
-  T* memory;  // of this team: [rows_ahead][3][cols]
+  T* memory;  // this team's: [rows_ahead][3][cols]
   Barrier (&full)[rows_ahead];
-  int slot = 0, parity = 0;  // of the row that is taken next
+  int slot = 0, parity = 0;  // of the row that is processed next
 };
 
-// A thread holds two packs, or three of a row that a warp takes by itself.
+// A thread holds two packs, or three of a row that a single warp processes.
 constexpr int bulk_most_packs = 3;
-// Of the columns that two packs a thread hold, and so of at least one team's rows.
+// The columns that two packs a thread can hold, and so those of at least one team's rows.
 constexpr std::int64_t most_columns = backward_packs * backward_threads * full_width<bf16>;
 static_assert(rows_ahead * 3 * most_columns * sizeof(bf16) <= 227 * 1024);
 static_assert(rows_ahead * 3 * 12 * 768 * sizeof(bf16) <= 227 * 1024);  // 12 teams of a warp, three packs a thread

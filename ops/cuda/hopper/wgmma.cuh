@@ -1,9 +1,10 @@
 // Products of a group of four warps (wgmma): operands of 16 bits in shared memory or registers, sums in fp32 in registers. PTX
 // ISA 8.0, "Asynchronous Warpgroup Level Matrix Instructions". Only for .cu files that are compiled for 90a.
 //
-// Operands in shared memory lie as load_box() writes a box of 64 columns with a swizzle of 128 bytes: rows of 128 bytes, begins
-// at multiples of 1,024 bytes. The 64 rows of a sum lie thus: of warp w, lane l holds in [4 j], [4 j + 1] columns
-// 8 j + 2 (l % 4) and the next of row 16 w + l / 4, and in [4 j + 2], [4 j + 3] those of the row 8 below.
+// Operands in shared memory have the layout in which load_box() writes a box of 64 columns with a swizzle of
+// 128 bytes: rows of 128 bytes, beginning at multiples of 1,024 bytes. The 64 rows of a sum have this layout:
+// lane l of warp w holds in [4 j], [4 j + 1] columns 8 j + 2 (l % 4) and the next of row 16 w + l / 4, and in
+// [4 j + 2], [4 j + 3] those of the row 8 below.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,7 +16,7 @@
 
 namespace pipetrain::cuda::hopper {
 
-// Before the first product after registers of sums or operands were written.
+// Call it before the first product after registers of sums or operands were written.
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 // Closes a group of products.
 __device__ __forceinline__ void end_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -25,17 +26,17 @@ __device__ __forceinline__ void wait_for_groups_but() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-// The changing half of an operand's descriptor. Where the columns are the product's rows or columns, `apart` is the distance of
-// their boxes in bytes.
+// Returns the low half of an operand's descriptor, which changes. If the columns are the product's rows or
+// columns, `apart` is the distance of their boxes in bytes.
 __device__ __forceinline__ std::uint32_t operand(std::uint32_t shared_address, int apart = 16) {
   return (shared_address & 0x3FFFF) >> 4 | static_cast<std::uint32_t>(apart >> 4) << 16;
 }
 
-// Along which axis of the product an operand's columns lie: its depth, or its rows and columns.
+// The axis of the product along which an operand's columns lie: its depth, or its rows and columns.
 enum class Along { depth = 0, sides = 1 };
 
-// Where one product of depth 16 reads its operands: byte offsets that are added to their descriptors, and the axis along which
-// the operands' columns lie. Adds: the product is added to the sums.
+// The operands of one product of depth 16: byte offsets that are added to their descriptors, and the axis along
+// which the operands' columns lie. Adds: the product is added to the sums.
 template <int AtA, int AtB, Along OfA, Along OfB, bool Adds>
 struct DescriptorOffsets {};
 
@@ -67,7 +68,7 @@ struct DescriptorOffsets {};
         : PIPETRAIN_OUTPUTS##R(sums)                                                                                           \
         : "r"(a), "r"(b), "n"(AtA / 16), "n"(AtB / 16), "n"(Adds), "n"(static_cast<int>(OfA)), "n"(static_cast<int>(OfB)));    \
   }
-// sums [64, 2 R] += a [64, 16] b [16, 2 R], a in registers as two neighbours of each column of a sum.
+// sums [64, 2 R] += a [64, 16] b [16, 2 R], a in registers as two adjacent elements of each column of a sum.
 #define PIPETRAIN_MULTIPLY_REGISTERS(Element, type, columns, R, a0, a1, a2, a3, at_b, step_b, of_b)                            \
   template <int AtB, Along OfB>                                                                                                \
   __device__ __forceinline__ void multiply(Element, float(&sums)[R], const std::uint32_t(&a)[4], std::uint32_t b,              \
@@ -100,7 +101,7 @@ PIPETRAIN_MULTIPLY_REGISTERS(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
 #undef PIPETRAIN_FLOATS32
 #undef PIPETRAIN_DESCRIPTOR
 
-// body(std::integral_constant<int, 0>()), ..., body(std::integral_constant<int, N - 1>())
+// Calls body(std::integral_constant<int, 0>()), ..., body(std::integral_constant<int, N - 1>()).
 template <int N, class Body>
 __device__ __forceinline__ void unrolled(Body body) {
   [&]<int... I>(std::integer_sequence<int, I...>) { (body(std::integral_constant<int, I>{}), ...); }

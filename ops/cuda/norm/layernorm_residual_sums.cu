@@ -1,5 +1,5 @@
-// LayerNorm's backward that sums the residual's columns too, apart from layernorm_backward.cu because each takes long to
-// compile.
+// LayerNorm's backward with the residual's column sums. It is in a file of its own because it and
+// layernorm_backward.cu each take long to compile.
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/norm/norm_backward.cuh"
 

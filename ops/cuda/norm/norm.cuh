@@ -1,5 +1,5 @@
-// RMSNorm and LayerNorm, which are one computation: RMSNorm takes the mean for zero and has no bias (`centered` is false). Each
-// row is spread over the registers of a warp or a block, N packs of W elements a thread. Only for .cu files.
+// RMSNorm and LayerNorm as one computation: RMSNorm has mean zero and no bias (`centered` is false). Each row
+// is spread over the registers of a warp or a block, N packs of W elements a thread. Only for .cu files.
 #pragma once
 
 #include "ops/cuda/block_order.cuh"
@@ -9,9 +9,9 @@
 
 namespace pipetrain::cuda {
 
-// Mean and sum of squared distances to it of the row that blockDim.x threads hold, in every thread. Each warp takes them about
-// its own mean, and the block puts the warps' together (Chan, Golub and LeVeque 1979): the difference of two large sums would
-// lose the variance. Without `centered` the mean is zero.
+// Returns the mean, and the sum of squared distances to it, of the row that blockDim.x threads hold, in every thread. Each
+// warp sums distances to its own mean, and the block combines the warps' results (Chan, Golub and LeVeque 1979), since the
+// difference of two large sums would lose the variance. Without `centered` the mean is zero.
 template <class R>
 struct Moments {
   R mean = 0, squares = 0;
@@ -53,15 +53,16 @@ __device__ Moments<Real<T>> row_moments(Pack<T, W> (&in)[N], int packs) {
   return {all, warp_sum(squares + count * off * off)};
 }
 
-// What one pass over the rows writes.
+// The outputs of one pass over the rows.
 template <class T>
 struct NormOutput {
   T* y;
   float *mean, *inv_std;
-  unsigned* largest;  // null: not asked for
+  unsigned* largest;  // null: not wanted
 };
 
-// threadIdx.y is the row of the block: one, unless a warp takes a row. mean and bias are used when centered only.
+// threadIdx.y is the row within the block; there is only one, unless a warp handles a row. mean and bias are
+// used if centered only.
 template <bool centered, class T, class TW, int W, int N>
 __global__ void __launch_bounds__(1024)
     norm_kernel(const T* x, const TW* weight, const TW* bias, float eps, NormOutput<T> to, std::int64_t rows, int cols) {
@@ -112,10 +113,10 @@ __global__ void __launch_bounds__(1024)
 
 inline int round_to_warps(std::int64_t threads) { return static_cast<int>(ceil_div<std::int64_t>(threads, 32) * 32); }
 
-constexpr int most_packs = 8;  // that a thread holds of a row
+constexpr int most_packs = 8;  // packs of a row that a thread holds at most
 
-// Calls body(Constant<N>, threads): the fewest packs N a thread, from `least` to `most`, so that at most `limit` threads make a
-// row. Kernels are compiled for these N alone.
+// Calls body(Constant<N>, threads) with the fewest packs N a thread, from `least` to `most`, for which at most
+// `limit` threads hold a row. Kernels are compiled for these N alone.
 template <int least, int most, class Body>
 void with_packs(const char* what, std::int64_t packs, int limit, Body body) {
   const auto starts = [&](auto n) {
@@ -129,7 +130,7 @@ void with_packs(const char* what, std::int64_t packs, int limit, Body body) {
       return false;
     }
   };
-  if constexpr (least <= 3 && most >= 3) {  // a warp by itself, most of it at work
+  if constexpr (least <= 3 && most >= 3) {  // a single warp, most of whose threads have work
     if (packs > 2 * 32 && packs <= 3 * 32) return body(Constant<3>{}, 32);
   }
   if (starts(Constant<1>{}) || starts(Constant<2>{}) || starts(Constant<4>{}) || starts(Constant<8>{})) return;
@@ -158,8 +159,8 @@ void norm_forward(cudaStream_t stream, const char* what, const LayerNormArgs& ar
     using T = typename decltype(t)::type;
     using TW = typename decltype(tw)::type;
     constexpr int W = decltype(w)::value;
-    // Short rows take a warp each, which needs no barrier; longer ones several packs a thread, so that enough loads are in
-    // flight.
+    // A short row is handled by one warp, which needs no barrier; threads handle several packs of a longer one,
+    // so that enough loads are in flight.
     const bool warps = cols / W < 256;
     const auto start = [&](auto n, int threads) {
       const int rows_each = warps ? 4 : 1;

@@ -1,6 +1,6 @@
-// The gradients of RMSNorm and LayerNorm (`centered`). With s = inv_std, n = (x - mean) s and g = dy * weight:
-// dx = s (g - mean(g) - n mean(g n)), dweight = sum of dy n over the rows, dbias = sum of dy. RMSNorm takes the mean of x and
-// of g for zero. `sums_residual`: the residual's sum over the rows too, as it is read anyway. Only for .cu files.
+// The gradients of RMSNorm and LayerNorm (`centered`). With s = inv_std, n = (x - mean) s and g = dy * weight: dx = s (g -
+// mean(g) - n mean(g n)), dweight = sum of dy n over the rows, dbias = sum of dy. RMSNorm uses zero for the means of x and of
+// g. `sums_residual`: also sums the residual over the rows, since it is read anyway. Only for .cu files.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -17,9 +17,9 @@ struct NormInputs {
   int cols;
 };
 
-// How a team's rows come: one after the other, the next ones on their way while this one is computed. This form: by the threads
-// themselves, each its packs of dy, x and residual of the next row into shared memory. A thread reads only what it copied
-// itself, so no barrier is needed. (More than one row ahead is slower.)
+// Loads a team's rows one after the other, the next one while the current one is computed. In this class the
+// threads load their own packs of dy, x and residual of the next row into shared memory. A thread reads only
+// what it copied itself, so no barrier is needed. (More than one row ahead is slower.)
 template <class T, int W, int N>
 struct NextRow {
   Pack<T, W>* memory;  // [N][3][threads of the block]
@@ -29,18 +29,18 @@ struct NextRow {
   __device__ NextRow(char* dynamic, Shared&, const NormInputs<T>& inputs)
       : memory(reinterpret_cast<Pack<T, W>*>(dynamic)), in(inputs) {}
 
-  // Of dynamic shared memory, of a block.
+  // Returns the bytes of dynamic shared memory of a block.
   static int bytes(dim3 block, int) { return static_cast<int>(sizeof(Pack<T, W>) * N * 3 * block.x * block.y); }
 
-  // The team's first row, below 0 if it has none.
+  // Starts to load the team's first row; row is below 0 if it has none.
   __device__ void start(std::int64_t row, std::int64_t) {
     if (row >= 0) fetch(row);
   }
-  // Once this thread has taken a row.
+  // Called when this thread has read a row.
   __device__ void taken(std::int64_t row, std::int64_t stride) {
     if (row >= stride) fetch(row - stride);
   }
-  // Once all threads of the team have.
+  // Called when all threads of the team have read it.
   __device__ void all_taken(std::int64_t, std::int64_t) {}
 
   __device__ Pack<T, W>& slot(int n, int which) {
@@ -77,7 +77,7 @@ struct NextRow {
   }
 };
 
-// Each of B values summed over the threads of a team (equal threadIdx.y), in each of them.
+// Sums each of B values over the threads of a team (equal threadIdx.y); every thread gets the sums.
 template <int B, class R>
 __device__ void team_sums(R (&values)[B], R (*shared)[32]) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -92,10 +92,10 @@ __device__ void team_sums(R (&values)[B], R (*shared)[32]) {
   for (int b = 0; b < B; ++b) values[b] = warp_sum(lane < warps ? shared[b][lane] : R{0});
 }
 
-constexpr int max_teams = 8;  // of more than a warp, of a block; each has a hardware barrier of its own
+constexpr int max_teams = 8;  // of more than a warp, in a block; each has a hardware barrier of its own
 constexpr int max_warps = 16;
 
-// The block's teams' S sums of each column in team 0, added in halves; memory: [half of the teams, S, cols].
+// Adds the block's teams' S sums of each column into those of team 0, halving the teams; memory: [half of the teams, S, cols].
 template <int S, int W, int N, class R>
 __device__ void add_teams(R (&sums)[S][N][W], R* memory, int packs) {
   const int team = threadIdx.y;
@@ -120,14 +120,14 @@ __device__ void add_teams(R (&sums)[S][N][W], R* memory, int packs) {
   }
 }
 
-constexpr int backward_threads = 512;  // of a block: what the registers allow
+constexpr int backward_threads = 512;  // in a block: as many as the registers allow
 template <int N>
 constexpr int backward_threads_of = N == 3 ? 384 : backward_threads;
-constexpr int backward_packs = 2;  // at least, a thread
+constexpr int backward_packs = 2;  // packs a thread, at least
 
-// One block a multiprocessor; its teams take the rows in turn and keep their columns' share of the weight's gradient in
-// registers. partial [blocks, cols], or [blocks, 2 or 3, cols] with the bias's and the residual's. mean is used when centered
-// only. Rows: how rows are fetched, NextRow or a class with its members.
+// One block runs on a multiprocessor; its teams alternate over the rows and keep the sums of their columns for
+// the weight's gradient in registers. partial [blocks, cols], or [blocks, 2 or 3, cols] with the bias's and the
+// residual's. mean is used if centered only. Rows: loads the rows; NextRow or a class with its members.
 template <bool centered, bool sums_residual, class Rows, class T, class TW, int W, int N>
 __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     norm_backward_kernel(const T* dy, const T* x, const TW* weight, const float* mean, const float* inv_std, const T* residual,
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
   wait_for_previous();
   const int packs = cols / W;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  // From the last row to the first, for the cache (block_order.cuh).
+  // Goes from the last row to the first, for the cache (block_order.cuh).
   std::int64_t row = rows - 1 - (static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y);
   next.start(row, stride);
 
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     if (pack < packs) w[n] = load<W>(weight, pack);
   }
   constexpr int columns = 1 + (centered ? 1 : 0) + (sums_residual ? 1 : 0);
-  R totals[columns][N][W] = {};  // of the weight's gradient, the bias's and the residual
+  R totals[columns][N][W] = {};  // sums for the weight's gradient, the bias's and the residual's
   float next_inv = row >= 0 ? inv_std[row] : 0.0F, next_center = centered && row >= 0 ? mean[row] : 0.0F;
   for (int parity = 0; row >= 0; row -= stride, parity ^= 1) {
     const R inv = next_inv, offset = -next_center * inv;  // n = x inv + offset
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     }
     Pack<T, W> in_dy[N] = {}, in_x[N] = {}, in_residual[N] = {};
     next.take(in_dy, in_x, in_residual);
-    R sums[centered ? 2 : 1] = {};  // of g n and of g
+    R sums[centered ? 2 : 1] = {};  // the sums of g n and of g
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       R of_pack[2] = {};  // shorter chains of additions
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     }
   }
 
-  cudaTriggerProgrammaticLaunchCompletion();  // of the kernel that adds the blocks' sums: its launch overlaps
+  cudaTriggerProgrammaticLaunchCompletion();  // the launch of the kernel that adds the blocks' sums overlaps
   add_teams(totals, reinterpret_cast<R*>(memory), packs);
   if (threadIdx.y != 0) return;
   float* const own = partial + static_cast<std::int64_t>(blockIdx.x) * columns * cols;
@@ -217,13 +217,13 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
   }
 }
 
-// Bytes; sums: 1 of the weight's gradient, 2 with the bias's, 3 with the residual's.
+// Returns bytes. sums: 1 for the weight's gradient, 2 with the bias's, 3 with the residual's.
 inline std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors, int sums) {
   return static_cast<std::size_t>(std::min<std::int64_t>(rows, multiprocessors) * cols * sums) * sizeof(float);
 }
 
-// For elements of these types, W at once. mean and dbias: without memory unless centered. residual_sums of args: where
-// sums_residual. Rows: how rows come. most: packs a thread.
+// Runs for elements of these types, W at once. mean and dbias: without memory unless centered. args has
+// residual_sums if sums_residual. Rows: how rows are loaded. most: packs a thread.
 template <bool centered, bool sums_residual, template <class, int, int> class Rows, int most, class T, class TW, int W>
 void launch_norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors,
                           void* scratch) {

@@ -1,4 +1,5 @@
-// Runs that Open MPI and Slurm start, as on a cluster: what they learn, how they are stopped, and that they keep apart.
+// Runs that Open MPI, Slurm and torchrun start, as on a cluster: what they learn, how they are stopped, and that they keep
+// apart.
 #include <signal.h>
 
 #include <algorithm>
@@ -48,6 +49,14 @@ TwoTasks two_of_mpirun(const std::string& options = "") {
 TwoTasks two_of_srun(const test::OneNodeSlurm& slurm, const std::string& options = "") {
   return {"srun -n 2 " + options, slurm.variable()};
 }
+
+bool has_torchrun() {
+  const bool found = std::system("torchrun --help >/dev/null 2>&1") == 0;
+  if (!found) test::skip("torchrun is not installed (PyPI's torch)");
+  return found;
+}
+
+TwoTasks two_of_torchrun() { return {"torchrun --no-python --standalone --nproc-per-node 2 ", ""}; }
 
 // They learn what the processes of launch learn.
 void check_bits(const TwoTasks& tasks) {
@@ -116,6 +125,17 @@ TEST_CASE("SIGTERM to mpirun saves the last finished step before mpirun kills, a
   CHECK_THAT(err, Contains("SIGTERM: leaving this step and saving the one before, because the launcher kills 1 s after"));
   err = stopped_run(two_of_mpirun("--mca odls_base_sigkill_timeout 10"), long_grace, terminate);
   check_saved(err, long_grace);
+  CHECK_THAT(err, Contains("SIGTERM: finishing this step, then saving"));
+}
+
+TEST_CASE("processes of torchrun learn what those of launch learn, two runs keep apart, and SIGTERM saves the step",
+          "[launch][slow]") {
+  if (!has_torchrun()) return;
+  check_bits(two_of_torchrun());
+  check_apart(two_of_torchrun());
+  const TempFolder folder;
+  const std::string err = stopped_run(two_of_torchrun(), folder, [](LiveRun& live) { live.signal(SIGTERM); });
+  check_saved(err, folder);
   CHECK_THAT(err, Contains("SIGTERM: finishing this step, then saving"));
 }
 

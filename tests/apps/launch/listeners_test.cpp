@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string disturbed_run = "--pp 2 --device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 4 --log-interval 1 ";
+constexpr int two_host_steps = 3000;  // enough that the run outlasts the strangers, who wait 2 s for UCX's sockets to close
 
 // Losses and norms of all steps.
 std::string losses(const fs::path& metrics) {
@@ -140,14 +141,14 @@ TEST_CASE("a launch on one host listens on loopback only, and strangers' bytes d
 TEST_CASE("strangers' bytes do not disturb a run of two hosts", "[launch][hostile][slow][alone]") {
   const TwoHosts hosts;
   if (!hosts.made()) return test::skip("needs root, and ip netns");
-  const std::string expected = undisturbed_losses(500);
+  const std::string expected = undisturbed_losses(two_host_steps);
   const TempFolder folder;
   const ProcessMark mark;
   const fs::path metrics = folder.path() / "metrics.jsonl", program = program_path();
   // The program is started by ip(8) in each namespace; the noise comes from the other one, and from itself.
   const auto on_host = [&](int host) {
-    return fmt::format("ip netns exec {} '{}' launch --steps 500 --nproc 1 --nnodes 2 --node-rank {} --master {}:29500 {} {}",
-                       hosts.name(host), program.string(), host, TwoHosts::address(0), disturbed_run,
+    return fmt::format("ip netns exec {} '{}' launch --steps {} --nproc 1 --nnodes 2 --node-rank {} --master {}:29500 {} {}",
+                       hosts.name(host), program.string(), two_host_steps, host, TwoHosts::address(0), disturbed_run,
                        host == 0 ? "--metrics '" + metrics.string() + "'" : "");
   };
   const std::string script =
@@ -159,14 +160,16 @@ TEST_CASE("strangers' bytes do not disturb a run of two hosts", "[launch][hostil
     ::_exit(127);
   }
   const bool began = test::wait_until([&] { return read_file(err).find("step 1/") != std::string::npos; });
+  std::vector<pid_t> strangers;  // one in each host, at the same time: the run must outlast both
   for (const int host : {0, 1}) {
-    const pid_t stranger = ::fork();
-    if (stranger == 0) {
-      const bool inside = enter_namespace(hosts.name(host)) && only_master_is_open(sockets_of(mark), 29500);
-      int taken = 0;
-      for (int time = 0; inside && time < 3; ++time) taken += send_noise(open_ones(sockets_of(mark)));
-      ::_exit(taken > 0 ? 0 : 1);
-    }
+    strangers.push_back(::fork());
+    if (strangers.back() != 0) continue;
+    const bool inside = enter_namespace(hosts.name(host)) && only_master_is_open(sockets_of(mark), 29500);
+    int taken = 0;
+    for (int time = 0; inside && time < 3; ++time) taken += send_noise(open_ones(sockets_of(mark)));
+    ::_exit(taken > 0 ? 0 : 1);
+  }
+  for (const pid_t stranger : strangers) {
     int status = 0;
     ::waitpid(stranger, &status, 0);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));

@@ -201,7 +201,7 @@ TEST_CASE("one process of groups of GPUs", "[.][gpu-process]") {
     devices[rank] = owned[rank].get();
   }
   const auto make = [&] { return transport->group(all, 9, devices, GroupUse::beside_compute); };
-  if (self->gpus() == 1 && !self->shares()) {
+  if (self->gpus() == 1) {
     CHECK_THROWS_WITH(make(), Catch::Contains("share one GPU"));
     static_cast<void>(self->control().exchange("refused", {}));
     return self->control().leave();
@@ -231,15 +231,6 @@ TEST_CASE("GPUs of two processes add to the same bits as those of one", "[gpu]")
       INFO(to_string(kind) << ", " << gpus << " GPUs");
       CHECK(run_gpu_processes({"one process of groups of GPUs", kind, 2, gpus}) == std::vector<int>{0, 0});
     }
-  }
-}
-
-TEST_CASE("two processes that take turns on a GPU add to the same bits as one", "[gpu][shared]") {
-  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
-    if (!have(kind, 1)) continue;
-    INFO(to_string(kind));
-    CHECK(run_gpu_processes({.test_case = "one process of groups of GPUs", .kind = kind, .share = true}) ==
-          std::vector<int>{0, 0});
   }
 }
 

@@ -133,11 +133,10 @@ TEST_CASE("one process of a ring of GPUs of which one is killed", "[.][gpu-proce
 
 TEST_CASE("a GPU does not wait for ever for a process of its ring that was killed", "[gpu]") {
   for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
-    if (!have(kind, 1)) continue;
+    if (!have(kind, 2)) continue;
     INFO(to_string(kind));
-    CHECK(
-        run_gpu_processes({.test_case = "one process of a ring of GPUs of which one is killed", .kind = kind, .share = true}) ==
-        std::vector<int>{0, -SIGKILL});
+    CHECK(run_gpu_processes({"one process of a ring of GPUs of which one is killed", kind, 2, 2}) ==
+          std::vector<int>{0, -SIGKILL});
   }
 }
 

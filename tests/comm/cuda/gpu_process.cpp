@@ -14,7 +14,6 @@
 
 #include "comm/control/control_fixture.hpp"
 #include "comm/nccl/nccl_transport.hpp"
-#include "comm/shared_gpus.hpp"
 #include "skip.hpp"
 #include "wait_until.hpp"
 
@@ -37,11 +36,7 @@ std::vector<std::string> environment_of(const GpuRun& run, int process, std::uin
   values.erase("TEST_COUNTS_FILE");  // of the test case that starts it
   values["PIPETRAIN_TEST_RUN"] = std::to_string(process) + ' ' + std::to_string(run.processes) + ' ' + std::to_string(port) +
                                  ' ' + std::to_string(static_cast<int>(run.kind)) + ' ' + std::to_string(run.gpus) + ' ' +
-                                 std::to_string(run.one_each ? 1 : 0) + ' ' + std::to_string(run.share ? 1 : 0);
-  if (run.share) {
-    values["NCCL_HOSTID"] = "process " + std::to_string(process);
-    values["NCCL_SOCKET_IFNAME"] = "lo";
-  }
+                                 std::to_string(run.one_each ? 1 : 0);
   if (run.one_each) values["CUDA_VISIBLE_DEVICES"] = std::to_string(process % run.gpus);
   std::vector<std::string> lines;
   for (const auto& [name, value] : values) lines.push_back(name + "=" + value);
@@ -110,8 +105,8 @@ std::vector<int> run_gpu_processes(const GpuRun& run) {
 
 std::unique_ptr<GpuProcess> GpuProcess::here() {
   std::istringstream text(variable("PIPETRAIN_TEST_RUN"));
-  int process = 0, processes = 0, port = 0, kind = 0, gpus = 0, one_each = 0, share = 0;
-  if (!(text >> process >> processes >> port >> kind >> gpus >> one_each >> share)) {
+  int process = 0, processes = 0, port = 0, kind = 0, gpus = 0, one_each = 0;
+  if (!(text >> process >> processes >> port >> kind >> gpus >> one_each)) {
     skip("is one process of another test case");
     return nullptr;
   }
@@ -119,8 +114,6 @@ std::unique_ptr<GpuProcess> GpuProcess::here() {
   self->kind_ = static_cast<TransportKind>(kind);
   self->gpus_ = gpus;
   self->one_each_ = one_each != 0;
-  self->shares_ = share != 0;
-  if (share != 0) let_processes_share_gpus();
   ::signal(SIGSEGV, say_where);
   Rendezvous rendezvous = rendezvous_of(process, processes, static_cast<std::uint16_t>(port));
   rendezvous.timeout = std::chrono::seconds(60);

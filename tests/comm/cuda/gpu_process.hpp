@@ -19,9 +19,6 @@ struct GpuRun {
   int processes = 2;
   int gpus = 1;           // that they use
   bool one_each = false;  // each process sees its own GPU only, as some launchers arrange it
-  // Their groups may share a GPU (let_processes_share_gpus()), and to NCCL each process is a host of its own, which it reaches
-  // by the loopback: it takes no GPU twice on one host.
-  bool share = false;
   std::chrono::seconds limit{45};
 };
 
@@ -40,7 +37,6 @@ class GpuProcess {
   ControlPlane& control() { return *control_; }
   TransportKind kind() const { return kind_; }
   int gpus() const { return gpus_; }
-  bool shares() const { return shares_; }  // GpuRun::share
   int process() const { return control_->process(); }
   // Number, in this process, of the GPU of its n-th rank: processes share GPUs only where there are too few.
   int gpu(int n) const;
@@ -48,7 +44,7 @@ class GpuProcess {
  private:
   TransportKind kind_{};
   int gpus_ = 1;
-  bool one_each_ = false, shares_ = false;
+  bool one_each_ = false;
   std::unique_ptr<ControlPlane> control_;
 };
 
