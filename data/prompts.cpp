@@ -28,7 +28,7 @@ std::string text_of(const Json& object, const std::string& key, const std::strin
   return found->as_string();
 }
 
-bool is_nothing(const Json& value) {
+bool is_nothing_in_prompt(const Json& value) {
   if (value.is_string()) return value.as_string().empty();
   return value.is_null() || ((value.is_array() || value.is_object()) && value.empty());
 }
@@ -45,7 +45,7 @@ void add_messages(const Json& list, const std::string& place, Prompt& prompt) {
   for (const Json& message : list) {
     if (!message.is_object()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
     for (const auto& [key, value] : message.items())
-      if (key != "role" && key != "content" && says_more(rule_of_key(key).meaning) && !is_nothing(value))
+      if (key != "role" && key != "content" && says_more(rule_of_key(key).meaning) && !is_nothing_in_prompt(value))
         refuse_built_in(fmt::format("a message has {}, which is not read; give \"role\" and \"content\" only",
                                     shown_json_key(key.substr(0, 60))));
     const Json* const content = message.find("content");
@@ -61,7 +61,7 @@ void check_other_keys(const Json& row, Prompt& prompt, UnreadKeys& unread) {
     if (key == "prompt" || key == "messages" || value.is_null()) continue;
     const KeyRule rule = rule_of_key(key);
     if (rule.meaning == KeyMeaning::unknown) unread.add(key);
-    if (rule.meaning != KeyMeaning::content || is_nothing(value)) continue;
+    if (rule.meaning != KeyMeaning::content || is_nothing_in_prompt(value)) continue;
     const std::string why = fmt::format("{} is not read: {}", shown_json_key(key.substr(0, 60)), rule.why);
     if (!row.contains("messages") || !is_for_templates(key)) fail_prompt(prompt.place, why);
     if (prompt.unrendered.empty()) prompt.unrendered = why;

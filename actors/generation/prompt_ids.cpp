@@ -70,7 +70,8 @@ std::string rendered_text(const Prompt& prompt, const PromptForm& form, const Ch
   if (first == nullptr) chat.messages.push_back(Json::object({{"role", "user"}, {"content", prompt.text}}));
   try {
     if (const std::string ignored = program.ignored(chat); !ignored.empty())
-      fail(prompt, fmt::format("{} is not read: the chat template of {} does not render it; leave it out", ignored, program.file()));
+      fail(prompt,
+           fmt::format("{} is not read: the chat template of {} does not render it; leave it out", ignored, program.file()));
     std::string text = program.render(chat, true);
     check_special_tokens(*form.tokenizer, program, text);
     return text;

@@ -123,7 +123,8 @@ const std::vector<OptionSpec>& generate_option_table() {
       {"Input", "prompts", "FILE",
        "a prompt a line; in FILE.jsonl, rows {\"prompt\"} or {\"messages\": [{\"role\", \"content\"}]}", ""},
       {"Input", "chat", "NAME|FILE|auto",
-       "prompts are messages of a user, put in this template: chatml, llama2 or llama3, a file in Jinja, or auto, the tokenizer's",
+       "prompts are messages of a user, put in this template: chatml, llama2 or llama3, a file in Jinja, or auto, the "
+       "tokenizer's",
        "the tokenizer's, for rows {\"messages\"}"},
       {"Input", "system", "TEXT", "the system's message of a chat", ""},
 

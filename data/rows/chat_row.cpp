@@ -21,7 +21,7 @@ bool is_one_of(std::string_view key, const Keys& keys) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-bool is_nothing(const Json& value) {
+bool is_empty_value(const Json& value) {
   return value.is_null() || (value.is_string() && value.as_string().empty()) ||
          ((value.is_array() || value.is_object()) && value.empty());
 }
@@ -32,7 +32,8 @@ Json unpacked_value(const std::string& key, const Json& value) {
   try {
     return parse_json(value.as_string(), {shown_json_key(key), false}, {.depth = 64});
   } catch (const Error& error) {
-    throw RowFault{fmt::format("{} is a string that is no JSON ({}); write an array of objects", shown_json_key(key), error.what())};
+    throw RowFault{
+        fmt::format("{} is a string that is no JSON ({}); write an array of objects", shown_json_key(key), error.what())};
   }
 }
 
@@ -71,21 +72,22 @@ void check_message(const Json& message, std::size_t place) {
   if (role == nullptr || !role->is_string()) fail(R"(has no "role"; write {"role": "user", "content": "..."})");
   const Json* const content = message.find("content");
   const Json* const calls = message.find("tool_calls");
-  if ((content == nullptr || content->is_null()) && (calls == nullptr || is_nothing(*calls)))
+  if ((content == nullptr || content->is_null()) && (calls == nullptr || is_empty_value(*calls)))
     fail(R"(has neither "content" nor "tool_calls"; write {"role": "user", "content": "..."})");
 }
 
 void add_variables(const Json& row, Chat& chat) {
   for (const char* key : variable_keys)
-    if (const Json* const value = row.find(key); value != nullptr && !is_nothing(*value))
+    if (const Json* const value = row.find(key); value != nullptr && !is_empty_value(*value))
       chat.variables[key] = unpacked_value(key, *value);
   const Json* const further = row.find("chat_template_kwargs");
-  if (further == nullptr || is_nothing(*further)) return;
+  if (further == nullptr || is_empty_value(*further)) return;
   const Json unpacked = unpacked_value("chat_template_kwargs", *further);
   if (!unpacked.is_object()) throw RowFault{R"("chat_template_kwargs" is not an object; write {"enable_thinking": false})"};
   for (const auto& [name, value] : unpacked.items()) {
     if (name == "messages" || name == "add_generation_prompt")
-      throw RowFault{fmt::format("\"chat_template_kwargs\" sets {}, which the row has already; leave it out", shown_json_key(name))};
+      throw RowFault{
+          fmt::format("\"chat_template_kwargs\" sets {}, which the row has already; leave it out", shown_json_key(name))};
     chat.variables[name] = value;
   }
 }
@@ -94,8 +96,8 @@ void add_variables(const Json& row, Chat& chat) {
 
 std::string_view usual_role(std::string_view role) {
   constexpr std::pair<std::string_view, std::string_view> names[] = {
-      {"human", "user"}, {"gpt", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
-      {"bard", "assistant"}, {"model", "assistant"}, {"observation", "tool"}, {"function_response", "tool"}};
+      {"human", "user"},     {"gpt", "assistant"},   {"chatgpt", "assistant"}, {"bing", "assistant"},
+      {"bard", "assistant"}, {"model", "assistant"}, {"observation", "tool"},  {"function_response", "tool"}};
   for (const auto& [name, usual] : names)
     if (role == name) return usual;
   return role;
@@ -108,7 +110,7 @@ bool is_for_templates(std::string_view key) {
 Chat chat_of_row(const Json& row) {
   Chat chat;
   for (const char* key : system_keys)
-    if (const Json* const value = row.find(key); value != nullptr && !is_nothing(*value)) {
+    if (const Json* const value = row.find(key); value != nullptr && !is_empty_value(*value)) {
       if (!value->is_string()) throw RowFault{fmt::format("\"{}\" is not a string", key)};
       chat.messages.push_back(Json::object({{"role", "system"}, {"content", *value}}));
       break;
@@ -142,8 +144,9 @@ Chat chat_of_text(std::string_view row) {
 
 void refuse_ignored(const ChatProgram& program, const Chat& chat) {
   if (const std::string ignored = program.ignored(chat); !ignored.empty())
-    throw RowFault{fmt::format("{} is not read: the chat template of {} does not render it; leave it out, or give a template that does",
-                               ignored, program.file())};
+    throw RowFault{
+        fmt::format("{} is not read: the chat template of {} does not render it; leave it out, or give a template that does",
+                    ignored, program.file())};
 }
 
 }  // namespace pipetrain

@@ -12,8 +12,8 @@
 namespace pipetrain {
 
 // Of a row with "messages" or "conversations", which is an object. "from" and "value" of messages are read as "role" and
-// "content", and the names that sharegpt gives roles as those of other chats. "tools", "functions" and "documents" may be JSON in
-// a string; "chat_template_kwargs" are variables by their names; "system" becomes the first message. Throws RowFault.
+// "content", and the names that sharegpt gives roles as those of other chats. "tools", "functions" and "documents" may be JSON
+// in a string; "chat_template_kwargs" are variables by their names; "system" becomes the first message. Throws RowFault.
 Chat chat_of_row(const Json& row);
 // Throws RowFault also for text that is no JSON.
 Chat chat_of_text(std::string_view row);

@@ -46,10 +46,10 @@ RowReader::Field RowReader::key(std::string_view key) {
   if (texts_alone_ && name == names.end() && !is_class) return field_ = Field::other;
   if (name == names.end() && (key == "prompt" || key == "response")) slot_ += key == "response" ? 1 : 0;
   const bool is_text = name != names.end() || key == "prompt" || key == "response";
-  field_ = is_text              ? Field::text
-           : key == "input_ids" ? Field::ids
-           : key == "labels"    ? Field::labels
-           : key == "label"     ? Field::label
+  field_ = is_text                                       ? Field::text
+           : key == "input_ids"                          ? Field::ids
+           : key == "labels"                             ? Field::labels
+           : key == "label"                              ? Field::label
            : key == "messages" || key == "conversations" ? Field::messages
                                                          : Field::other;
   if (const auto mask = RowMasks::kind_of(key); mask && field_ == Field::other) {
@@ -146,7 +146,8 @@ void RowReader::message_other(ValueKind kind) {
   const bool is_neutral = meaning == KeyMeaning::harmless || (meaning == KeyMeaning::weight && kind == ValueKind::one);
   const bool is_nothing = kind == ValueKind::null || (kind == ValueKind::empty && meaning != KeyMeaning::weight);
   if (is_nothing || is_neutral) return;
-  const std::string why = fmt::format("has {}, which is not read; give \"role\" and \"content\" only", shown_json_key(message_key_));
+  const std::string why =
+      fmt::format("has {}, which is not read; give \"role\" and \"content\" only", shown_json_key(message_key_));
   if (meaning == KeyMeaning::weight) wrong_message(why);
   note_unrendered(message_fault(why));
 }

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "data/templates/globals.hpp"
-#include "data/templates/iteration.hpp"
+#include "data/templates/functions/globals.hpp"
 #include "data/templates/loop_state.hpp"
-#include "data/templates/printing.hpp"
+#include "data/templates/values/iteration.hpp"
+#include "data/templates/values/printing.hpp"
 
 namespace pipetrain::templates {
 namespace {
@@ -208,7 +208,10 @@ Evaluator::Flow Evaluator::perform(const CallBlock& node) {
 Evaluator::Flow Evaluator::perform(const FilterBlock& node) {
   Flow flow = Flow::next;
   std::string text = captured([&] { flow = in_scope(scope_, [&] { return execute(node.body); }); });
-  if (flow == Flow::next) write(printed(filtered_block(node.filter, std::move(text))));
+  if (flow != Flow::next) return flow;
+  const Value result = filtered_block(node.filter, std::move(text));
+  if (result.text() == nullptr) fail(fmt::format("a filter block writes text, not '{}'", type_name(result)));
+  write(*result.text());
   return flow;
 }
 
@@ -279,8 +282,9 @@ void Evaluator::bind_parameters(const FunctionBody& function, const Arguments& a
   if (has_more && !takes_positional)
     fail(fmt::format("macro '{}' takes not more than {} argument(s)", *function.name, parameters.size()));
   if (takes_positional)
-    scope_->set("varargs", make_tuple(has_more ? Values(arguments.positional.begin() + std::ssize(parameters), arguments.positional.end())
-                                               : Values()));
+    scope_->set("varargs",
+                make_tuple(has_more ? Values(arguments.positional.begin() + std::ssize(parameters), arguments.positional.end())
+                                    : Values()));
 }
 
 Value Evaluator::call_macro(const FunctionBody& function, const std::shared_ptr<Scope>& scope, const Arguments& arguments) {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "data/templates/ast.hpp"
-#include "data/templates/object.hpp"
-#include "data/templates/runtime.hpp"
 #include "data/templates/scope.hpp"
+#include "data/templates/syntax/ast.hpp"
+#include "data/templates/values/object.hpp"
+#include "data/templates/values/runtime.hpp"
 
 namespace pipetrain::templates {
 

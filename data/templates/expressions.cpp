@@ -1,12 +1,12 @@
 // What Evaluator makes of expressions.
 #include <fmt/format.h>
 
-#include "data/templates/attributes.hpp"
 #include "data/templates/evaluator.hpp"
-#include "data/templates/filters.hpp"
-#include "data/templates/iteration.hpp"
-#include "data/templates/operators.hpp"
-#include "data/templates/printing.hpp"
+#include "data/templates/functions/attributes.hpp"
+#include "data/templates/functions/filters.hpp"
+#include "data/templates/functions/operators.hpp"
+#include "data/templates/values/iteration.hpp"
+#include "data/templates/values/printing.hpp"
 
 namespace pipetrain::templates {
 

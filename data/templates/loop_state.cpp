@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "data/templates/iteration.hpp"
+#include "data/templates/values/iteration.hpp"
 
 namespace pipetrain::templates {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "data/templates/object.hpp"
+#include "data/templates/values/object.hpp"
 
 namespace pipetrain::templates {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/templates/value.hpp"
+#include "data/templates/values/value.hpp"
 
 namespace pipetrain::templates {
 

@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "data/templates/globals.hpp"
-#include "data/templates/parser.hpp"
+#include "data/templates/functions/globals.hpp"
+#include "data/templates/syntax/parser.hpp"
 #include "data/tokenizers/text/utf8.hpp"
 
 namespace pipetrain::templates {

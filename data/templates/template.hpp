@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 #include "data/templates/evaluator.hpp"
-#include "data/templates/runtime.hpp"
+#include "data/templates/values/runtime.hpp"
 #include "files/json_value.hpp"
 
 namespace pipetrain::templates {
@@ -27,8 +27,8 @@ struct RenderSettings {
 };
 
 // Semantics: jinja2's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls, and the filter tojson,
-// the functions raise_exception and strftime_now and the tag generation of transformers. It reads no files: tags that name other
-// templates are refused. Integers have 64 bits. Immutable; all methods are thread-safe.
+// the functions raise_exception and strftime_now and the tag generation of transformers. It reads no files: tags that name
+// other templates are refused. Integers have 64 bits. Immutable; all methods are thread-safe.
 class Template {
  public:
   // `place` begins errors: the file's name. Bytes that are not UTF-8 count as U+FFFD. Throws Error(input) with the line.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "data/templates/characters.hpp"
+#include "data/templates/values/characters.hpp"
 
 namespace pipetrain {
 namespace {

@@ -35,8 +35,8 @@ class ChatProgram {
   // Takes another template's place for chats with tools, as transformers does with the one that is named "tool_use".
   void set_tool_template(const std::string& source, const std::string& file);
 
-  // Members of messages that are null are left out, and "reasoning", "thinking" and "reasoning_content" stand for each other, as
-  // transformers renders messages. With `ask`, the text ends where the assistant is to go on.
+  // Members of messages that are null are left out, and "reasoning", "thinking" and "reasoning_content" stand for each other,
+  // as transformers renders messages. With `ask`, the text ends where the assistant is to go on.
   std::string render(const Chat& chat, bool ask) const;
   // As {% generation %} of the template marks the answers; else they are found by rendering parts of the chat. Throws
   // RenderError where a template rewrites messages so that an answer is not found.
