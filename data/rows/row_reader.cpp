@@ -134,9 +134,9 @@ void RowReader::note_unrendered(std::string why) {
 }
 
 void RowReader::message_not_text(MessageField field) {
-  if (field == MessageField::role) wrong_message("has a \"role\" that is not a string");
+  if (field == MessageField::role) wrong_message("has a \"role\" or \"content\" that is not a string");
   has_text_ = true;
-  note_unrendered(message_fault("has a \"content\" that is not a string"));
+  note_unrendered(message_fault("has a \"role\" or \"content\" that is not a string"));
 }
 
 // A chat template may render any field of a message; the built-in ones allow only fields that are known not to be part of the

@@ -114,7 +114,7 @@ template("headers_tools", """{{- bos_token }}
 {%- endif %}
 {%- if not date_string is defined %}
     {%- if strftime_now is defined %}
-        {%- set date_string = strftime_now("%Y") %}
+        {%- set date_string = strftime_now("%%d %%b") %}
     {%- else %}
         {%- set date_string = "26 Jul 2024" %}
     {%- endif %}
