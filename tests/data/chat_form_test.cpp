@@ -101,7 +101,7 @@ TEST_CASE("the chat template of a tokenizer is looked for where transformers loo
   CHECK(text_of(beside.form()) == "beside");
   beside.folder.write("additional_chat_templates/rag.jinja", instruction);
   CHECK(text_of(beside.form()) == "beside");
-  beside.folder.write("chat_template.jinja", "\n{% for");
+  beside.folder.write("chat_template.jinja", "\n{% for %}");
   CHECK_THAT(beside.error(), StartsWith("chat_template.jinja:2: a name is expected"));
   ChatFolder further;
   further.folder.write("additional_chat_templates/default.jinja", "further");
@@ -147,7 +147,8 @@ TEST_CASE("messages become the ids of the template in the tokenizer's files") {
         "\xC2\xAByes<|eot_id|>\xC2\xBB<|start_header_id|>user<|end_header_id|>\n\non<|eot_id|><|start_header_id|>assistant"
         "<|end_header_id|>\n\n\xC2\xABno<|eot_id|>\xC2\xBB");
   CHECK(text_with(config_with(instruction)) ==
-        "### Instruction:\nhi\n\n\xC2\xAB### Response:\nyes<|im_end|>\xC2\xBB### Instruction:\non\n\n\xC2\xAB### Response:\nno<|im_end|>"
+        "### Instruction:\nhi\n\n\xC2\xAB### Response:\nyes<|im_end|>\xC2\xBB### Instruction:\non\n\n\xC2\xAB### "
+        "Response:\nno<|im_end|>"
         "\xC2\xBB");
   const std::string file = folder.write("own.jinja", instruction).string();
   CHECK(text_with(config_with(chatml), file) == text_with(config_with(instruction)));

@@ -30,13 +30,17 @@ std::string marked(const ChatProgram& program, const Chat& chat) {
 }
 
 Chat two_turns() {
-  return {Json::array({message("user", "u1"), message("assistant", "a1"), message("user", "u2"), message("assistant", "a2")}), Json::object()};
+  return {Json::array({message("user", "u1"), message("assistant", "a1"), message("user", "u2"), message("assistant", "a2")}),
+          Json::object()};
 }
 
 Chat with_call() {
   Json call = message("assistant", "");
-  call["tool_calls"] = Json::array({Json::object({{"type", "function"}, {"function", Json::object({{"name", "f"}, {"arguments", Json::object({{"x", 1}})}})}})});
-  Chat chat{Json::array({message("user", "u1"), call, message("tool", "r1"), message("assistant", "a1"), message("user", "u2"), message("assistant", "a2")}), Json::object()};
+  call["tool_calls"] = Json::array({Json::object(
+      {{"type", "function"}, {"function", Json::object({{"name", "f"}, {"arguments", Json::object({{"x", 1}})}})}})});
+  Chat chat{Json::array({message("user", "u1"), call, message("tool", "r1"), message("assistant", "a1"), message("user", "u2"),
+                         message("assistant", "a2")}),
+            Json::object()};
   chat.variables["tools"] = Json::array({Json::object({{"type", "function"}, {"function", Json::object({{"name", "f"}})}})});
   return chat;
 }
@@ -45,25 +49,35 @@ Chat with_call() {
 
 TEST_CASE("answers are found in the text of a chat with what ends them") {
   CHECK(marked(fixture_program("chatml"), two_turns()) ==
-        "<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\n\xC2\xAB" "a1<|im_end|>\xC2\xBB\n<|im_start|>user\nu2<|im_end|>\n<|im_start|>assistant\n\xC2\xAB" "a2<|im_end|>\xC2\xBB\n");
+        "<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\n\xC2\xAB"
+        "a1<|im_end|>\xC2\xBB\n<|im_start|>user\nu2<|im_end|>\n<|im_start|>assistant\n\xC2\xAB"
+        "a2<|im_end|>\xC2\xBB\n");
   CHECK(marked(fixture_program("inst"), two_turns()) ==
         "<s>[INST] u1 [/INST]\xC2\xAB a1 </s>\xC2\xBB<s>[INST] u2 [/INST]\xC2\xAB a2 </s>\xC2\xBB");
   CHECK(marked(fixture_program("turns"), two_turns()) ==
-        "<s><start_of_turn>user\nu1<end_of_turn>\n<start_of_turn>model\n\xC2\xAB" "a1<end_of_turn>\xC2\xBB\n<start_of_turn>user\nu2<end_of_turn>\n"
-        "<start_of_turn>model\n\xC2\xAB" "a2<end_of_turn>\xC2\xBB\n");
+        "<s><start_of_turn>user\nu1<end_of_turn>\n<start_of_turn>model\n\xC2\xAB"
+        "a1<end_of_turn>\xC2\xBB\n<start_of_turn>user\nu2<end_of_turn>\n"
+        "<start_of_turn>model\n\xC2\xAB"
+        "a2<end_of_turn>\xC2\xBB\n");
 }
 
 TEST_CASE("answers are found where the last one ends in another way") {
   CHECK(marked(fixture_program("pipes"), two_turns()) ==
-        "<|user|>u1<|end|><|assistant|>\xC2\xAB" "a1<|end|>\xC2\xBB<|user|>u2<|end|><|assistant|>\xC2\xAB" "a2<|end|></s>\xC2\xBB");
-  CHECK_THAT(marked(fixture_program("olmo_like"), two_turns()),
-             Contains("\xC2\xAB" "a1<|im_end|>\xC2\xBB\n") && Contains("\xC2\xAB" "a2</s>\xC2\xBB"));
+        "<|user|>u1<|end|><|assistant|>\xC2\xAB"
+        "a1<|end|>\xC2\xBB<|user|>u2<|end|><|assistant|>\xC2\xAB"
+        "a2<|end|></s>\xC2\xBB");
+  CHECK_THAT(marked(fixture_program("olmo_like"), two_turns()), Contains("\xC2\xAB"
+                                                                         "a1<|im_end|>\xC2\xBB\n") &&
+                                                                    Contains("\xC2\xAB"
+                                                                             "a2</s>\xC2\xBB"));
 }
 
 TEST_CASE("calls of tools are answers") {
   CHECK_THAT(marked(fixture_program("chatml_tools"), with_call()),
-             Contains("<|im_start|>assistant\xC2\xAB\n<call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</call><|im_end|>\xC2\xBB\n<|im_start|>user\n<result>") ||
-                 Contains("<|im_start|>assistant\n\xC2\xAB<call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</call><|im_end|>\xC2\xBB\n<|im_start|>user\n<result>"));
+             Contains("<|im_start|>assistant\xC2\xAB\n<call>\n{\"name\": \"f\", \"arguments\": {\"x\": "
+                      "1}}\n</call><|im_end|>\xC2\xBB\n<|im_start|>user\n<result>") ||
+                 Contains("<|im_start|>assistant\n\xC2\xAB<call>\n{\"name\": \"f\", \"arguments\": {\"x\": "
+                          "1}}\n</call><|im_end|>\xC2\xBB\n<|im_start|>user\n<result>"));
 }
 
 TEST_CASE("answers are found in the text of a template that rewrites earlier ones") {
@@ -71,25 +85,32 @@ TEST_CASE("answers are found in the text of a template that rewrites earlier one
   chat.messages[1]["content"] = "<think>\nt1\n</think>\n\na1";
   chat.messages[3]["content"] = "<think>\nt2\n</think>\n\na2";
   CHECK(marked(fixture_program("thinking_rewritten"), chat) ==
-        "<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\n\xC2\xAB" "a1<|im_end|>\xC2\xBB\n<|im_start|>user\nu2<|im_end|>\n<|im_start|>assistant\n"
+        "<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\n\xC2\xAB"
+        "a1<|im_end|>\xC2\xBB\n<|im_start|>user\nu2<|im_end|>\n<|im_start|>assistant\n"
         "\xC2\xAB<think>\nt2\n</think>\n\na2<|im_end|>\xC2\xBB\n");
   CHECK(marked(fixture_program("trimmed_history"), chat) ==
-        "<s><User>u1<Assistant>\xC2\xAB\n\na1</s>\xC2\xBB<User>u2<Assistant><think>\n\xC2\xABt2\n</think>\n\na2</s>\xC2\xBB");
+        "<s><User>u1<Assistant>\xC2\xAB\n\na1</s>\xC2\xBB<User>u2<Assistant><think>\xC2\xAB\nt2\n</think>\n\na2</s>\xC2\xBB");
 }
 
 TEST_CASE("a template that asks with more than it keeps leaves the answer whole") {
-  CHECK(marked(fixture_program("trimmed_history"), two_turns()) == "<s><User>u1<Assistant>\xC2\xAB" "a1</s>\xC2\xBB<User>u2<Assistant>\xC2\xAB" "a2</s>\xC2\xBB");
+  CHECK(marked(fixture_program("trimmed_history"), two_turns()) ==
+        "<s><User>u1<Assistant>\xC2\xAB"
+        "a1</s>\xC2\xBB<User>u2<Assistant>\xC2\xAB"
+        "a2</s>\xC2\xBB");
 }
 
 TEST_CASE("a template marks its answers itself") {
   CHECK(marked(fixture_program("separators"), two_turns()) ==
-        "<|im_start|>user<|im_sep|>u1<|im_end|><|im_start|>assistant<|im_sep|>\xC2\xAB" "a1<|im_end|>\xC2\xBB<|im_start|>user<|im_sep|>u2<|im_end|>"
-        "<|im_start|>assistant<|im_sep|>\xC2\xAB" "a2<|im_end|>\xC2\xBB");
+        "<|im_start|>user<|im_sep|>u1<|im_end|><|im_start|>assistant<|im_sep|>\xC2\xAB"
+        "a1<|im_end|>\xC2\xBB<|im_start|>user<|im_sep|>u2<|im_end|>"
+        "<|im_start|>assistant<|im_sep|>\xC2\xAB"
+        "a2<|im_end|>\xC2\xBB");
 }
 
 TEST_CASE("a chat is refused where an answer is not found in its text") {
   const ChatProgram backwards = program_of("{% for m in messages|reverse %}{{ m.content|upper }}{% endfor %}");
-  CHECK_THROWS_WITH(backwards.render_answers(two_turns()), Contains("t.jinja: the chat template rewrites messages, so that the answer messages[1] is not found"));
+  CHECK_THROWS_WITH(backwards.render_answers(two_turns()),
+                    Contains("t.jinja: the chat template rewrites messages, so that the answer messages[1] is not found"));
 }
 
 TEST_CASE("what a template does not render is named") {

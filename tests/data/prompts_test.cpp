@@ -58,7 +58,9 @@ TEST_CASE("keys of prompts that say more of what is to be read are refused, and 
     const std::string row = fmt::format("{{\"prompt\": \"a\"}}\n{{\"prompt\": \"b\", \"{}\": [\"c\"]}}\n", key);
     CHECK_THAT(refused(folder, "c.jsonl", row), Contains(fmt::format("c.jsonl:2: \"{}\" is not read: ", key)));
   }
-  const auto chat = prompts_in(folder, "c.jsonl", R"({"messages": [{"role": "user", "content": "u", "tool_calls": [1]}], "tools": [{}]})").prompts;
+  const auto chat =
+      prompts_in(folder, "c.jsonl", R"({"messages": [{"role": "user", "content": "u", "tool_calls": [1]}], "tools": [{}]})")
+          .prompts;
   CHECK_THAT(chat[0].unrendered, Contains("\"tools\" is not read: it is for chat templates"));
   CHECK(chat[0].chat.variables.at("tools").size() == 1);
   CHECK(chat[0].chat.messages[0].contains("tool_calls"));
@@ -88,7 +90,8 @@ TEST_CASE("what is wrong in a file of prompts is told with its line") {
   check("b.jsonl", "{\"text\": \"a\"}\n", "b.jsonl:1: must have either");
   check("b.jsonl", "{\"prompt\": \"a\", \"messages\": []}\n", "b.jsonl:1: must have either");
   check("b.jsonl", "{\"messages\": [1]}\n", "b.jsonl:1: \"messages\" must be an array");
-  check("b.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n", "b.jsonl:1: messages[0] has neither \"content\" nor \"tool_calls\"");
+  check("b.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n",
+        "b.jsonl:1: messages[0] has neither \"content\" nor \"tool_calls\"");
   check("b.jsonl", "{\"messages\": []}\n", "b.jsonl:1: the prompt is empty");
   check("b.txt",
         std::string("\xFF\xFE"

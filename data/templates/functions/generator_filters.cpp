@@ -20,7 +20,7 @@ int depth_of(const Value& input, const Arguments& arguments) {
   return depth + 1;
 }
 
-// A value that is false has no values, whatever its type. Turns the values of `input` into others by `change`, which returns nothing for a value to leave out. The generator holds the
+// Turns the values of `input` into others by `change`, which returns nothing for a value to leave out. The generator holds the
 // input, which is read when the first value is asked for.
 template <class Change>
 Value generator(Runtime& runtime, const Value& input, const Arguments& arguments, Change change) {
@@ -31,7 +31,7 @@ Value generator(Runtime& runtime, const Value& input, const Arguments& arguments
   auto state = std::make_shared<State>(State{input, nullptr});
   const auto next = [&runtime, state, change]() -> std::optional<Value> {
     const Level level(runtime);
-    if (!state->iterator) state->iterator = truth(state->input) ? iterate(state->input) : iterator_over({});
+    if (!state->iterator) state->iterator = iterate(state->input);
     while (const auto one = state->iterator->next()) {
       runtime.charge_step();
       if (auto changed = change(*one)) return changed;
@@ -41,6 +41,9 @@ Value generator(Runtime& runtime, const Value& input, const Arguments& arguments
   runtime.charge_bytes(sizeof(Generator) + sizeof(State));
   return ObjectPointer(std::make_shared<Generator>(next, depth_of(input, arguments)));
 }
+
+// "map" and "select" take a value that is false for one without values, whatever its type.
+Value true_or_empty(const Value& input) { return truth(input) ? input : make_list({}); }
 
 Value generator_over(Runtime& runtime, Values values) {
   const Value list = make_list(std::move(values));
@@ -59,7 +62,7 @@ Value map_attribute(Runtime& runtime, const Value& input, const Arguments& argum
     (name == "attribute" ? rule.path : rule.otherwise) = value;
     if (name == "default") rule.has_otherwise = !value.is<None>();
   }
-  return generator(runtime, input, arguments, [&runtime, rule](const Value& value) {
+  return generator(runtime, true_or_empty(input), arguments, [&runtime, rule](const Value& value) {
     Value found = get_path(runtime, value, rule.path);
     return std::optional(found.is<Undefined>() && rule.has_otherwise ? rule.otherwise : found);
   });
@@ -73,7 +76,7 @@ Value map(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const std::string name = *arguments.positional[0].text();
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin());
-  return generator(runtime, input, arguments, [&runtime, name, rest](const Value& value) {
+  return generator(runtime, true_or_empty(input), arguments, [&runtime, name, rest](const Value& value) {
     return std::optional(call_filter(runtime, name, value, rest));
   });
 }
@@ -93,11 +96,12 @@ Value choose(Runtime& runtime, const Value& input, const Arguments& arguments) {
   }
   rest.positional.erase(rest.positional.begin(),
                         rest.positional.begin() + static_cast<std::ptrdiff_t>(std::min(rest.positional.size(), skipped + 1)));
-  return generator(runtime, input, arguments, [&runtime, path, test, rest](const Value& value) -> std::optional<Value> {
-    const Value tested = get_path(runtime, value, path);
-    const bool holds = test.empty() ? truth(tested) : call_test(runtime, test, tested, rest);
-    return holds == Wanted ? std::optional(value) : std::nullopt;
-  });
+  return generator(runtime, true_or_empty(input), arguments,
+                   [&runtime, path, test, rest](const Value& value) -> std::optional<Value> {
+                     const Value tested = get_path(runtime, value, path);
+                     const bool holds = test.empty() ? truth(tested) : call_test(runtime, test, tested, rest);
+                     return holds == Wanted ? std::optional(value) : std::nullopt;
+                   });
 }
 
 Value unique(Runtime& runtime, const Value& input, const Arguments& arguments) {
