@@ -52,7 +52,7 @@ class ChatData {
     options.inputs = {{folder_.write("rows.jsonl", row), std::nullopt}};
     options.vocabulary = 300;
     options.threads = 1;
-    options.tokenizer = tokenizer_.get();
+    options.tokenizer = folder_.path();
     return open_dataset(options);
   }
 

@@ -3,11 +3,12 @@
     compare.py RENDER [--conversations N]    compares all templates with N conversations each
     compare.py --write FIXTURE               writes the fixture that tests/data/templates reads
 
-RENDER reads a line {"template", "variables"} of JSON for each text and answers {"text"} or {"error"}. Needs the package jinja2.
+RENDER is build/tests/render_templates, which `ninja -C build render_templates` makes. Needs the package jinja2.
 """
 import json
 import subprocess
 import sys
+import threading
 from datetime import datetime
 
 import jinja2
@@ -68,8 +69,6 @@ def checksum(text):
 def compare(program, count):
     work = []
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8") as other:
-        import threading
-
         def feed():
             for name, text in TEMPLATES.items():
                 for seed in range(count):
