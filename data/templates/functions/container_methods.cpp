@@ -14,24 +14,24 @@ namespace pipetrain::templates {
 namespace {
 
 template <DictView::Kind Kind>
-Value view(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value view_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("dict", arguments, {});
   runtime.charge_bytes(sizeof(DictView));
   return ObjectPointer(std::make_shared<DictView>(*self.as<Dict>(), Kind));
 }
 
-Value dict_get(Runtime&, const Value& self, const Arguments& arguments) {
+Value dict_get_method(Runtime&, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("get", arguments, {"key", "default"}, 1);
   if (const Value* const found = self.dict()->find(bound.at(0))) return *found;
   return bound.find(1) != nullptr ? bound.at(1) : Value();
 }
 
-Value copy(Runtime&, const Value& self, const Arguments& arguments) {
+Value copy_method(Runtime&, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("copy", arguments, {});
   return self;  // nobody can change either
 }
 
-Value sequence_index(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value sequence_index_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("index", arguments, {"value", "start", "stop"}, 1);
   const auto size = length_of(self).value_or(0);
   const auto place = [&](std::int64_t index) { return index < 0 ? std::max<std::int64_t>(index + size, 0) : index; };
@@ -42,7 +42,7 @@ Value sequence_index(Runtime& runtime, const Value& self, const Arguments& argum
   fail("the value is not in the list");
 }
 
-Value sequence_count(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value sequence_count_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("count", arguments, {"value"}, 1);
   const auto iterator = iterate(self);
   std::int64_t number = 0;
@@ -81,17 +81,17 @@ bool changes_object(const Value& value, std::string_view name) {
 }  // namespace
 
 Method find_dict_method(std::string_view name) {
-  static const std::map<std::string_view, Method> methods = {{"items", view<DictView::Kind::items>},
-                                                             {"keys", view<DictView::Kind::keys>},
-                                                             {"values", view<DictView::Kind::values>},
-                                                             {"get", dict_get},
-                                                             {"copy", copy}};
+  static const std::map<std::string_view, Method> methods = {{"items", view_method<DictView::Kind::items>},
+                                                             {"keys", view_method<DictView::Kind::keys>},
+                                                             {"values", view_method<DictView::Kind::values>},
+                                                             {"get", dict_get_method},
+                                                             {"copy", copy_method}};
   return find_in(methods, name);
 }
 
 Method find_sequence_method(std::string_view name) {
   static const std::map<std::string_view, Method> methods = {
-      {"index", sequence_index}, {"count", sequence_count}, {"copy", copy}};
+      {"index", sequence_index_method}, {"count", sequence_count_method}, {"copy", copy_method}};
   return find_in(methods, name);
 }
 

@@ -68,7 +68,7 @@ Value map_attribute(Runtime& runtime, const Value& input, const Arguments& argum
   });
 }
 
-Value map(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value map_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const auto is_attribute = [](const auto& named) { return named.first == "attribute"; };
   if (arguments.positional.empty() && std::any_of(arguments.named.begin(), arguments.named.end(), is_attribute))
     return map_attribute(runtime, input, arguments);
@@ -83,7 +83,7 @@ Value map(Runtime& runtime, const Value& input, const Arguments& arguments) {
 
 // select, reject, and those by an attribute.
 template <bool Wanted, bool ByAttribute>
-Value choose(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value choose_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   constexpr std::size_t skipped = ByAttribute ? 1 : 0;
   Arguments rest = arguments;
   if (ByAttribute && rest.positional.empty()) fail("Missing parameter for attribute name");
@@ -104,7 +104,7 @@ Value choose(Runtime& runtime, const Value& input, const Arguments& arguments) {
                    });
 }
 
-Value unique(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value unique_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("unique", arguments, {"case_sensitive", "attribute"});
   const bool is_sensitive = bound.truth(0, false);
   const Value path = bound.find_some(1) != nullptr ? bound.at(1) : Value();
@@ -117,14 +117,14 @@ Value unique(Runtime& runtime, const Value& input, const Arguments& arguments) {
   });
 }
 
-Value items(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value items_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("items", arguments, {});
   if (input.is<Undefined>()) return generator_over(runtime, {});
   if (input.dict() == nullptr) fail("Can only get item pairs from a mapping.");
   return generator_over(runtime, DictView(*input.as<Dict>(), DictView::Kind::items).values());
 }
 
-Value batch(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value batch_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("batch", arguments, {"linecount", "fill_with"}, 1);
   const std::int64_t count = bound.integer(0, 0);
   Values rows, row;
@@ -142,7 +142,7 @@ Value batch(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return generator_over(runtime, std::move(rows));
 }
 
-Value slice(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value slice_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("slice", arguments, {"slices", "fill_with"}, 1);
   const std::int64_t slices = bound.integer(0, 0);
   const Values values = values_of(runtime, input);
@@ -164,15 +164,15 @@ Value slice(Runtime& runtime, const Value& input, const Arguments& arguments) {
 }  // namespace
 
 const FilterTable& generator_filters() {
-  static const FilterTable table = {{"map", map},
-                                    {"select", choose<true, false>},
-                                    {"reject", choose<false, false>},
-                                    {"selectattr", choose<true, true>},
-                                    {"rejectattr", choose<false, true>},
-                                    {"unique", unique},
-                                    {"items", items},
-                                    {"batch", batch},
-                                    {"slice", slice}};
+  static const FilterTable table = {{"map", map_filter},
+                                    {"select", choose_filter<true, false>},
+                                    {"reject", choose_filter<false, false>},
+                                    {"selectattr", choose_filter<true, true>},
+                                    {"rejectattr", choose_filter<false, true>},
+                                    {"unique", unique_filter},
+                                    {"items", items_filter},
+                                    {"batch", batch_filter},
+                                    {"slice", slice_filter}};
   return table;
 }
 

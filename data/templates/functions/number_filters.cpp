@@ -69,7 +69,7 @@ std::int64_t truncated(double number) {
   return static_cast<std::int64_t>(number);
 }
 
-Value to_int(Runtime&, const Value& input, const Arguments& arguments) {
+Value to_int_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("int", arguments, {"default", "base"});
   const Value otherwise = bound.find(0) != nullptr ? bound.at(0) : Value(0);
   if (const Undefined* const undefined = input.as<Undefined>()) fail(*undefined->why);
@@ -87,7 +87,7 @@ Value to_int(Runtime&, const Value& input, const Arguments& arguments) {
   return real && std::isfinite(*real) ? Value(truncated(*real)) : otherwise;
 }
 
-Value to_float(Runtime&, const Value& input, const Arguments& arguments) {
+Value to_float_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("float", arguments, {"default"});
   const Value otherwise = bound.find(0) != nullptr ? bound.at(0) : Value(0.0);
   if (const Undefined* const undefined = input.as<Undefined>()) fail(*undefined->why);
@@ -96,7 +96,7 @@ Value to_float(Runtime&, const Value& input, const Arguments& arguments) {
   return real ? Value(*real) : otherwise;
 }
 
-Value absolute(Runtime&, const Value& input, const Arguments& arguments) {
+Value absolute_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("abs", arguments, {});
   if (const Undefined* const undefined = input.as<Undefined>()) fail(*undefined->why);
   if (const auto integer = input.integer()) {
@@ -127,7 +127,7 @@ Value round_integer(std::int64_t number, std::int64_t precision) {
   return whole + (is_up ? unit : 0);
 }
 
-Value round(Runtime&, const Value& input, const Arguments& arguments) {
+Value round_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("round", arguments, {"precision", "method"});
   const std::int64_t precision = bound.integer(0, 0);
   const std::string method = bound.text_or(1, "common");
@@ -142,21 +142,21 @@ Value round(Runtime&, const Value& input, const Arguments& arguments) {
   return (method == "ceil" ? std::ceil(*number * unit) : std::floor(*number * unit)) / unit;
 }
 
-Value length(Runtime&, const Value& input, const Arguments& arguments) {
+Value length_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("length", arguments, {});
   const auto size = length_of(input);
   if (!size) fail(fmt::format("object of type '{}' has no len()", type_name(input)));
   return *size;
 }
 
-Value default_value(Runtime&, const Value& input, const Arguments& arguments) {
+Value default_value_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("default", arguments, {"default_value", "boolean"});
   const bool is_missing = input.is<Undefined>() || (bound.truth(1, false) && !truth(input));
   if (!is_missing) return input;
   return bound.find(0) != nullptr ? bound.at(0) : Value("");
 }
 
-Value attribute(Runtime&, const Value& input, const Arguments& arguments) {
+Value attribute_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("attr", arguments, {"name"}, 1);
   // The filter does not look among the items of a dict.
   const Value found = input.dict() != nullptr && !find_method(input, bound.text(0))
@@ -168,9 +168,10 @@ Value attribute(Runtime&, const Value& input, const Arguments& arguments) {
 }  // namespace
 
 const FilterTable& number_filters() {
-  static const FilterTable table = {{"int", to_int},    {"float", to_float}, {"abs", absolute},          {"round", round},
-                                    {"length", length}, {"count", length},   {"default", default_value}, {"d", default_value},
-                                    {"attr", attribute}};
+  static const FilterTable table = {
+      {"int", to_int_filter},    {"float", to_float_filter}, {"abs", absolute_filter},          {"round", round_filter},
+      {"length", length_filter}, {"count", length_filter},   {"default", default_value_filter}, {"d", default_value_filter},
+      {"attr", attribute_filter}};
   return table;
 }
 

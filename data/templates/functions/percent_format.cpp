@@ -32,8 +32,8 @@ class PercentFormat {
       const char c = format_[at_++];
       c == '%' ? put(read_conversion()) : void(out_ += c);
     }
-    const bool is_whole =
-        values_.dict() != nullptr || values_.is<Undefined>() || values_.is<List>() || values_.is<Range>() || (!values_.is<Tuple>() && used_ > 0);
+    const bool is_whole = values_.dict() != nullptr || values_.is<Undefined>() || values_.is<List>() || values_.is<Range>() ||
+                          (!values_.is<Tuple>() && used_ > 0);
     if (!is_whole && (!values_.is<Tuple>() || used_ < values_.elements()->size()))
       fail("not all arguments converted during string formatting");
     return std::move(out_);

@@ -15,13 +15,13 @@
 namespace pipetrain::templates {
 namespace {
 
-Value first(Runtime&, const Value& input, const Arguments& arguments) {
+Value first_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("first", arguments, {});
   auto value = iterate(input)->next();
   return value ? *value : make_undefined("No first item, sequence was empty.");
 }
 
-Value last(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value last_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("last", arguments, {});
   if (input.object() != nullptr && !input.object()->size())
     fail(fmt::format("'{}' object is not reversible", type_name(input)));
@@ -29,12 +29,12 @@ Value last(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return values.empty() ? make_undefined("No last item, sequence was empty.") : values.back();
 }
 
-Value list(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value list_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("list", arguments, {});
   return make_list(values_of(runtime, input));
 }
 
-Value join(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value join_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("join", arguments, {"d", "attribute"});
   const std::string between = bound.find(0) == nullptr ? "" : printed(bound.at(0));
   std::string result;
@@ -50,7 +50,7 @@ Value join(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return Value(std::move(result));
 }
 
-Value reverse(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value reverse_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("reverse", arguments, {});
   if (input.text() != nullptr) {
     std::string result;
@@ -69,7 +69,7 @@ Value reverse(Runtime& runtime, const Value& input, const Arguments& arguments) 
   return ObjectPointer(std::make_shared<Generator>(next, input.depth() + 1));
 }
 
-Value sort(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value sort_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("sort", arguments, {"reverse", "case_sensitive", "attribute"});
   std::vector<KeyedValue> values;
   for (Value& value : values_of(runtime, input)) {
@@ -79,7 +79,7 @@ Value sort(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return make_list(sorted_values(runtime, std::move(values), bound.truth(0, false)));
 }
 
-Value dictsort(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value dictsort_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("dictsort", arguments, {"case_sensitive", "by", "reverse"});
   const std::string by = bound.text_or(1, "key");
   if (by != "key" && by != "value") fail("You can only sort by either \"key\" or \"value\"");
@@ -91,7 +91,7 @@ Value dictsort(Runtime& runtime, const Value& input, const Arguments& arguments)
   return make_list(sorted_values(runtime, std::move(values), bound.truth(2, false)));
 }
 
-Value groupby(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value groupby_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("groupby", arguments, {"attribute", "default", "case_sensitive"}, 1);
   const bool is_sensitive = bound.truth(2, false);
   const auto attribute = [&](const Value& value) {
@@ -117,7 +117,7 @@ Value groupby(Runtime& runtime, const Value& input, const Arguments& arguments) 
 }
 
 template <bool IsMax>
-Value extreme(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value extreme_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound(IsMax ? "max" : "min", arguments, {"case_sensitive", "attribute"});
   const SortRule rule{bound.find_some(1), bound.truth(0, false), false};
   const auto iterator = iterate(input);
@@ -132,7 +132,7 @@ Value extreme(Runtime& runtime, const Value& input, const Arguments& arguments) 
   return best ? *best : make_undefined("No aggregated item, sequence was empty.");
 }
 
-Value sum(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value sum_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("sum", arguments, {"attribute", "start"});
   Value total = bound.find(1) != nullptr ? bound.at(1) : Value(0);
   if (total.text() != nullptr) fail("sum() can't sum strings [use ''.join(seq) instead]");
@@ -148,10 +148,10 @@ Value sum(Runtime& runtime, const Value& input, const Arguments& arguments) {
 }  // namespace
 
 const FilterTable& sequence_filters() {
-  static const FilterTable table = {{"first", first},       {"last", last},       {"list", list},
-                                    {"join", join},         {"reverse", reverse}, {"sort", sort},
-                                    {"dictsort", dictsort}, {"groupby", groupby}, {"min", extreme<false>},
-                                    {"max", extreme<true>}, {"sum", sum}};
+  static const FilterTable table = {{"first", first_filter},       {"last", last_filter},       {"list", list_filter},
+                                    {"join", join_filter},         {"reverse", reverse_filter}, {"sort", sort_filter},
+                                    {"dictsort", dictsort_filter}, {"groupby", groupby_filter}, {"min", extreme_filter<false>},
+                                    {"max", extreme_filter<true>}, {"sum", sum_filter}};
   return table;
 }
 

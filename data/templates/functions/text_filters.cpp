@@ -24,7 +24,7 @@ Value charged_text(Runtime& runtime, std::string text, bool markup = false) {
 }
 
 template <std::string (*Change)(std::string_view)>
-Value change_case(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value change_case_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("case", arguments, {});
   return charged_text(runtime, Change(printed(input)), is_markup(input));
 }
@@ -51,21 +51,21 @@ std::string title_by_separators(std::string_view text) {
   return out;
 }
 
-Value trim(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value trim_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("trim", arguments, {"chars"});
   const std::string text = printed(input);
   if (bound.find_some(0) == nullptr) return charged_text(runtime, std::string(stripped(text)), is_markup(input));
   return charged_text(runtime, std::string(stripped(text, bound.text(0))), is_markup(input));
 }
 
-Value replace(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value replace_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("replace", arguments, {"old", "new", "count"}, 2);
   const std::string text = printed(input), old = printed(bound.at(0)), fresh = printed(bound.at(1));
   runtime.charge_bytes(text.size() + (text.size() + 1) / std::max<std::size_t>(old.size(), 1) * fresh.size());
   return Value(replaced(text, old, fresh, bound.find_some(2) == nullptr ? -1 : bound.integer(2, -1)));
 }
 
-Value indent(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value indent_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("indent", arguments, {"width", "first", "blank"});
   if (input.text() == nullptr) fail(fmt::format("indent() takes a str, not '{}'", type_name(input)));
   const bool is_text = bound.find(0) != nullptr && bound.at(0).text() != nullptr;
@@ -86,7 +86,7 @@ Value indent(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return Value(std::move(out), is_markup(input));
 }
 
-Value truncate(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value truncate_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("truncate", arguments, {"length", "killwords", "end", "leeway"});
   const std::string end = bound.text_or(2, "...");
   const std::int64_t length = bound.integer(0, 255), leeway = bound.find_some(3) == nullptr ? 5 : bound.integer(3, 5);
@@ -101,13 +101,13 @@ Value truncate(Runtime& runtime, const Value& input, const Arguments& arguments)
   return charged_text(runtime, kept + end);
 }
 
-Value center(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value center_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("center", arguments, {"width"});
   const Value method = get_attribute(Value(printed(input)), "center");
   return method.object()->call(runtime, {{Value(bound.integer(0, 80))}, {}});
 }
 
-Value wordcount(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value wordcount_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("wordcount", arguments, {});
   const std::string text = printed(input);
   runtime.charge_steps(text.size() / 16);
@@ -123,22 +123,22 @@ Value wordcount(Runtime& runtime, const Value& input, const Arguments& arguments
   return words;
 }
 
-Value string(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value string_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("string", arguments, {});
   return input.is<Text>() ? input : charged_text(runtime, printed(input));
 }
 
-Value safe(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value safe_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("safe", arguments, {});
   return charged_text(runtime, printed(input), true);
 }
 
-Value escape(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value escape_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("escape", arguments, {});
   return is_markup(input) ? input : charged_text(runtime, escaped_html(printed(input)), true);
 }
 
-Value format(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value format_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   if (!arguments.positional.empty() && !arguments.named.empty())
     fail("format() takes either arguments by their place or by their names");
   DictItems named;
@@ -160,7 +160,7 @@ std::string url_quoted(const std::string& text, bool for_query) {
   return out;
 }
 
-Value urlencode(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value urlencode_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("urlencode", arguments, {});
   if (input.text() != nullptr || !try_iterate(input)) return charged_text(runtime, url_quoted(printed(input), false));
   std::string out;
@@ -174,7 +174,7 @@ Value urlencode(Runtime& runtime, const Value& input, const Arguments& arguments
   return charged_text(runtime, std::move(out));
 }
 
-Value tojson(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value tojson_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonOptions options;
   options.ascii = bound.truth(0, false);
@@ -200,23 +200,23 @@ Value tojson(Runtime& runtime, const Value& input, const Arguments& arguments) {
 }  // namespace
 
 const FilterTable& text_filters() {
-  static const FilterTable table = {{"upper", change_case<upper_case>},
-                                    {"lower", change_case<lower_case>},
-                                    {"title", change_case<title_by_separators>},
-                                    {"capitalize", change_case<capitalized>},
-                                    {"trim", trim},
-                                    {"replace", replace},
-                                    {"indent", indent},
-                                    {"truncate", truncate},
-                                    {"center", center},
-                                    {"wordcount", wordcount},
-                                    {"string", string},
-                                    {"safe", safe},
-                                    {"escape", escape},
-                                    {"e", escape},
-                                    {"format", format},
-                                    {"urlencode", urlencode},
-                                    {"tojson", tojson}};
+  static const FilterTable table = {{"upper", change_case_filter<upper_case>},
+                                    {"lower", change_case_filter<lower_case>},
+                                    {"title", change_case_filter<title_by_separators>},
+                                    {"capitalize", change_case_filter<capitalized>},
+                                    {"trim", trim_filter},
+                                    {"replace", replace_filter},
+                                    {"indent", indent_filter},
+                                    {"truncate", truncate_filter},
+                                    {"center", center_filter},
+                                    {"wordcount", wordcount_filter},
+                                    {"string", string_filter},
+                                    {"safe", safe_filter},
+                                    {"escape", escape_filter},
+                                    {"e", escape_filter},
+                                    {"format", format_filter},
+                                    {"urlencode", urlencode_filter},
+                                    {"tojson", tojson_filter}};
   return table;
 }
 

@@ -18,13 +18,13 @@ Value text_result(Runtime& runtime, const Value& self, std::string text) {
 }
 
 template <std::string (*Change)(std::string_view)>
-Value changed(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value changed_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("str", arguments, {});
   return text_result(runtime, self, Change(*self.text()));
 }
 
 template <Ends Side>
-Value strip(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value strip_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("strip", arguments, {"chars"});
   if (bound.find_some(0) == nullptr) return text_result(runtime, self, std::string(stripped(*self.text(), {}, Side)));
   return text_result(runtime, self, std::string(stripped(*self.text(), bound.text(0), Side)));
@@ -39,7 +39,7 @@ Value list_of(Runtime& runtime, const Value& self, const std::vector<std::string
 }
 
 template <bool FromRight>
-Value split(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value split_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("split", arguments, {"sep", "maxsplit"});
   const std::int64_t most = bound.integer(1, -1);
   if (bound.find_some(0) == nullptr) return list_of(runtime, self, split_at_space(*self.text(), most, FromRight));
@@ -47,13 +47,13 @@ Value split(Runtime& runtime, const Value& self, const Arguments& arguments) {
   return list_of(runtime, self, split_at(*self.text(), bound.text(0), most, FromRight));
 }
 
-Value splitlines(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value splitlines_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("splitlines", arguments, {"keepends"});
   return list_of(runtime, self, lines_of(*self.text(), bound.truth(0, false)));
 }
 
 template <bool FromRight>
-Value partition(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value partition_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("partition", arguments, {"sep"}, 1);
   const std::string& text = *self.text();
   const std::string& separator = bound.text(0);
@@ -86,7 +86,7 @@ TextPart part_of(const std::string& text, const BoundArguments& bound) {
 }
 
 template <bool IsEnd>
-Value has_affix(Runtime&, const Value& self, const Arguments& arguments) {
+Value has_affix_method(Runtime&, const Value& self, const Arguments& arguments) {
   const BoundArguments bound(IsEnd ? "endswith" : "startswith", arguments, {"prefix", "start", "end"}, 1);
   const TextPart part = part_of(*self.text(), bound);
   const auto has = [&](const std::string& affix) {
@@ -101,7 +101,7 @@ Value has_affix(Runtime&, const Value& self, const Arguments& arguments) {
 
 enum class Search { find, rfind, index, rindex };
 template <Search Kind>
-Value find(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value find_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   constexpr bool from_right = Kind == Search::rfind || Kind == Search::rindex;
   const BoundArguments bound("find", arguments, {"sub", "start", "end"}, 1);
   runtime.charge_steps(self.text()->size() / 64);
@@ -115,7 +115,7 @@ Value find(Runtime& runtime, const Value& self, const Arguments& arguments) {
   return -1;
 }
 
-Value count(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value count_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("count", arguments, {"sub", "start", "end"}, 1);
   runtime.charge_steps(self.text()->size() / 64);
   const TextPart part = part_of(*self.text(), bound);
@@ -128,14 +128,14 @@ Value count(Runtime& runtime, const Value& self, const Arguments& arguments) {
   return number;
 }
 
-Value replace(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value replace_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("replace", arguments, {"old", "new", "count"}, 2);
   runtime.charge_bytes(self.text()->size() +
                        (self.text()->size() + 1) / std::max<std::size_t>(bound.text(0).size(), 1) * bound.text(1).size());
   return Value(replaced(*self.text(), bound.text(0), bound.text(1), bound.integer(2, -1)), self.as<Text>()->is_markup);
 }
 
-Value join(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value join_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("join", arguments, {"iterable"}, 1);
   std::string result;
   const auto iterator = iterate(bound.at(0));
@@ -149,13 +149,13 @@ Value join(Runtime& runtime, const Value& self, const Arguments& arguments) {
 }
 
 template <TextClass Class>
-Value is_class(Runtime&, const Value& self, const Arguments& arguments) {
+Value is_class_method(Runtime&, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("str", arguments, {});
   return is_all(*self.text(), Class);
 }
 
 template <bool IsEnd>
-Value remove_affix(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value remove_affix_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("removeprefix", arguments, {"affix"}, 1);
   const std::string &text = *self.text(), &affix = bound.text(0);
   if (!(IsEnd ? text.ends_with(affix) : text.starts_with(affix))) return self;
@@ -164,7 +164,7 @@ Value remove_affix(Runtime& runtime, const Value& self, const Arguments& argumen
 
 enum class Side { left, right, center };
 template <Side Where>
-Value justify(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value justify_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("just", arguments, {"width", "fillchar"}, 1);
   const std::string fill = bound.text_or(1, " ");
   if (count_characters(fill) != 1) fail("The fill character must be exactly one character long");
@@ -179,7 +179,7 @@ Value justify(Runtime& runtime, const Value& self, const Arguments& arguments) {
   return text_result(runtime, self, std::move(result));
 }
 
-Value zfill(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value zfill_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("zfill", arguments, {"width"}, 1);
   const std::string& text = *self.text();
   const auto missing = std::max<std::int64_t>(bound.integer(0, 0) - static_cast<std::int64_t>(count_characters(text)), 0);
@@ -193,46 +193,46 @@ Value zfill(Runtime& runtime, const Value& self, const Arguments& arguments) {
 
 Method find_text_method(std::string_view name) {
   static const std::map<std::string_view, Method> methods = {
-      {"upper", changed<upper_case>},
-      {"lower", changed<lower_case>},
-      {"title", changed<title_case>},
-      {"capitalize", changed<capitalized>},
-      {"swapcase", changed<swapped_case>},
-      {"casefold", changed<folded_case>},
-      {"strip", strip<Ends::both>},
-      {"lstrip", strip<Ends::left>},
-      {"rstrip", strip<Ends::right>},
-      {"split", split<false>},
-      {"rsplit", split<true>},
-      {"splitlines", splitlines},
-      {"partition", partition<false>},
-      {"rpartition", partition<true>},
-      {"startswith", has_affix<false>},
-      {"endswith", has_affix<true>},
-      {"find", find<Search::find>},
-      {"rfind", find<Search::rfind>},
-      {"index", find<Search::index>},
-      {"rindex", find<Search::rindex>},
-      {"count", count},
-      {"replace", replace},
-      {"join", join},
-      {"removeprefix", remove_affix<false>},
-      {"removesuffix", remove_affix<true>},
-      {"ljust", justify<Side::left>},
-      {"rjust", justify<Side::right>},
-      {"center", justify<Side::center>},
-      {"zfill", zfill},
-      {"isalpha", is_class<TextClass::alpha>},
-      {"isalnum", is_class<TextClass::alphanumeric>},
-      {"isdecimal", is_class<TextClass::decimal>},
-      {"isdigit", is_class<TextClass::digit>},
-      {"isnumeric", is_class<TextClass::numeric>},
-      {"isspace", is_class<TextClass::space>},
-      {"islower", is_class<TextClass::lower>},
-      {"isupper", is_class<TextClass::upper>},
-      {"istitle", is_class<TextClass::title>},
-      {"isprintable", is_class<TextClass::printable>},
-      {"isascii", is_class<TextClass::ascii>},
+      {"upper", changed_method<upper_case>},
+      {"lower", changed_method<lower_case>},
+      {"title", changed_method<title_case>},
+      {"capitalize", changed_method<capitalized>},
+      {"swapcase", changed_method<swapped_case>},
+      {"casefold", changed_method<folded_case>},
+      {"strip", strip_method<Ends::both>},
+      {"lstrip", strip_method<Ends::left>},
+      {"rstrip", strip_method<Ends::right>},
+      {"split", split_method<false>},
+      {"rsplit", split_method<true>},
+      {"splitlines", splitlines_method},
+      {"partition", partition_method<false>},
+      {"rpartition", partition_method<true>},
+      {"startswith", has_affix_method<false>},
+      {"endswith", has_affix_method<true>},
+      {"find", find_method<Search::find>},
+      {"rfind", find_method<Search::rfind>},
+      {"index", find_method<Search::index>},
+      {"rindex", find_method<Search::rindex>},
+      {"count", count_method},
+      {"replace", replace_method},
+      {"join", join_method},
+      {"removeprefix", remove_affix_method<false>},
+      {"removesuffix", remove_affix_method<true>},
+      {"ljust", justify_method<Side::left>},
+      {"rjust", justify_method<Side::right>},
+      {"center", justify_method<Side::center>},
+      {"zfill", zfill_method},
+      {"isalpha", is_class_method<TextClass::alpha>},
+      {"isalnum", is_class_method<TextClass::alphanumeric>},
+      {"isdecimal", is_class_method<TextClass::decimal>},
+      {"isdigit", is_class_method<TextClass::digit>},
+      {"isnumeric", is_class_method<TextClass::numeric>},
+      {"isspace", is_class_method<TextClass::space>},
+      {"islower", is_class_method<TextClass::lower>},
+      {"isupper", is_class_method<TextClass::upper>},
+      {"istitle", is_class_method<TextClass::title>},
+      {"isprintable", is_class_method<TextClass::printable>},
+      {"isascii", is_class_method<TextClass::ascii>},
   };
   const auto found = methods.find(name);
   return found == methods.end() ? nullptr : found->second;
