@@ -9,6 +9,7 @@
 
 #include "data/rows/jsonl_row.hpp"
 #include "data/rows/text_reading.hpp"
+#include "data/tokenizers/chat_program.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 
 namespace pipetrain {
@@ -35,12 +36,16 @@ class RowEncoder {
   void add_messages(const Row& row, TokenizedDocuments& documents);
   void add_built_in(const Row& row, const std::string& name, TokenizedDocuments& documents);
   void add_rendered(const Row& row, const ChatProgram& program, TokenizedDocuments& documents);
-  // The number of ids that encode the text before an offset.
+  RenderedChat rendered_chat(const Row& row, const ChatProgram& program) const;
+  // The number of ids in some_ that encode the text before an offset.
   struct IdBoundary {
     std::size_t ids = 0;
     bool straddles = false;  // the next id encodes text on both sides of the offset
+    std::size_t offset = 0;
   };
-  IdBoundary boundary(std::string_view text, std::size_t offset, std::span<const std::int32_t> ids);
+  // `known`: a boundary before the offset.
+  IdBoundary find_boundary(std::string_view text, std::size_t offset, const IdBoundary& known);
+  IdBoundary boundary_behind(const IdBoundary& from, std::string_view text, std::size_t offset);
   // A question, not counted, and the answer to it. Their ids are those of both as one text that follows the end of
   // another answer.
   struct Turn {

@@ -6,6 +6,7 @@
 
 #include "data/templates/functions/globals.hpp"
 #include "data/templates/loop_state.hpp"
+#include "data/templates/macro_parameters.hpp"
 #include "data/templates/values/iteration.hpp"
 #include "data/templates/values/printing.hpp"
 
@@ -31,12 +32,12 @@ class Macro : public Object {
   std::shared_ptr<Scope> scope_;
 };
 
-const std::string caller_name = "caller";
+const std::string caller_name = caller_parameter;
 
 }  // namespace
 
 Evaluator::Evaluator(Runtime& runtime, const Variables& variables)
-    : runtime_(runtime), scope_(std::make_shared<Scope>(nullptr)), out_(&rendering_.text) {
+    : runtime_(runtime), scope_(std::make_shared<Scope>(nullptr)), expressions_(runtime, scope_), out_(&rendering_.text) {
   for (const auto& [name, value] : template_globals()) scope_->set(name, value);
   for (const auto& [name, value] : variables) scope_->set(name, value);
   scope_ = std::make_shared<Scope>(scope_);
@@ -50,7 +51,7 @@ Rendering Evaluator::run(const Block& body) {
   try {
     execute(body);
   } catch (TemplateFault& fault) {
-    if (fault.line == 0) fault.line = line_;
+    if (fault.line == 0) fault.line = expressions_.line();
     throw;
   }
   return std::move(rendering_);
@@ -96,7 +97,7 @@ Evaluator::Flow Evaluator::execute(const Block& block) {
 Evaluator::Flow Evaluator::execute(const Statement& statement) {
   const Level level(runtime_);
   runtime_.charge_step();
-  line_ = statement.line;
+  expressions_.set_line(statement.line);
   return std::visit([this](const auto& node) { return perform(node); }, statement.node);
 }
 
@@ -177,7 +178,7 @@ Evaluator::Flow Evaluator::perform(const BlockAssignment& node) {
   Flow flow = Flow::next;
   std::string text = captured([&] { flow = in_scope(scope_, [&] { return execute(node.body); }); });
   if (flow != Flow::next) return flow;
-  assign(node.target, node.filter ? filtered_block(*node.filter, std::move(text)) : Value(std::move(text)));
+  assign(node.target, node.filter ? expressions_.filtered_block(*node.filter, std::move(text)) : Value(std::move(text)));
   return Flow::next;
 }
 
@@ -198,10 +199,10 @@ Evaluator::Flow Evaluator::perform(const MacroDefinition& node) {
 Evaluator::Flow Evaluator::perform(const CallBlock& node) {
   const Call& called = std::get<Call>(node.call.node);
   const Value callee = evaluate(*called.callee);
-  Arguments arguments = arguments_of(called.arguments);
+  Arguments arguments = expressions_.arguments_of(called.arguments);
   arguments.named.emplace_back(caller_name, make_macro(caller_name, node.signature, node.body));
-  line_ = node.call.line;
-  write(printed(call(callee, arguments)));
+  expressions_.set_line(node.call.line);
+  write(printed(expressions_.call(callee, arguments)));
   return Flow::next;
 }
 
@@ -209,7 +210,7 @@ Evaluator::Flow Evaluator::perform(const FilterBlock& node) {
   Flow flow = Flow::next;
   std::string text = captured([&] { flow = in_scope(scope_, [&] { return execute(node.body); }); });
   if (flow != Flow::next) return flow;
-  const Value result = filtered_block(node.filter, std::move(text));
+  const Value result = expressions_.filtered_block(node.filter, std::move(text));
   if (result.text() == nullptr) fail(fmt::format("a filter block writes text, not '{}'", type_name(result)));
   write(*result.text());
   return flow;
@@ -247,51 +248,11 @@ Value Evaluator::make_macro(const std::string& name, const Signature& signature,
   return ObjectPointer(std::make_shared<Macro>(*this, FunctionBody{&name, &signature, &body}, scope_));
 }
 
-// In the scope of the macro's body.
-void Evaluator::bind_parameters(const FunctionBody& function, const Arguments& arguments) {
-  const auto& [parameters, takes_caller, takes_named, takes_positional] = *function.signature;
-  DictItems named;
-  for (const auto& [name, value] : arguments.named) named.set(Value(name), value);
-  std::vector<std::string> used;
-  bool has_caller = false;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& parameter = parameters[i];
-    const Value* const by_name = i < arguments.positional.size() ? nullptr : named.find(std::string_view(parameter.name));
-    has_caller = has_caller || parameter.name == caller_name;
-    if (by_name != nullptr) used.push_back(parameter.name);
-    if (i < arguments.positional.size() || by_name != nullptr) {
-      scope_->set(parameter.name, by_name != nullptr ? *by_name : arguments.positional[i]);
-    } else {
-      scope_->set(parameter.name, parameter.otherwise
-                                      ? evaluate(*parameter.otherwise)
-                                      : make_undefined(fmt::format("parameter '{}' was not provided", parameter.name)));
-    }
-  }
-  if (takes_caller && !has_caller) {
-    const Value* const caller = named.find(std::string_view(caller_name));
-    scope_->set(caller_name, caller != nullptr ? *caller : make_undefined("No caller defined"));
-    used.push_back(caller_name);
-  }
-  DictItems rest;
-  for (const auto& [name, value] : arguments.named)
-    if (std::find(used.begin(), used.end(), name) == used.end()) rest.set(Value(name), value);
-  if (rest.size() > 0 && !takes_named)
-    fail(fmt::format("macro '{}' takes no keyword argument {}", *function.name, repr(rest.items().front().first)));
-  if (takes_named) scope_->set("kwargs", make_dict(std::move(rest)));
-  const bool has_more = arguments.positional.size() > parameters.size();
-  if (has_more && !takes_positional)
-    fail(fmt::format("macro '{}' takes not more than {} argument(s)", *function.name, parameters.size()));
-  if (takes_positional)
-    scope_->set("varargs",
-                make_tuple(has_more ? Values(arguments.positional.begin() + std::ssize(parameters), arguments.positional.end())
-                                    : Values()));
-}
-
 Value Evaluator::call_macro(const FunctionBody& function, const std::shared_ptr<Scope>& scope, const Arguments& arguments) {
   const Level level(runtime_);
   return captured([&] {
     in_scope(scope, [&] {
-      bind_parameters(function, arguments);
+      bind_parameters({*function.name, *function.signature, arguments}, *scope_, expressions_);
       return execute(*function.body);
     });
   });

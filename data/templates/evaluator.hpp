@@ -7,23 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "data/templates/expression_evaluator.hpp"
+#include "data/templates/rendering.hpp"
 #include "data/templates/scope.hpp"
 #include "data/templates/syntax/ast.hpp"
 #include "data/templates/values/object.hpp"
 #include "data/templates/values/runtime.hpp"
 
 namespace pipetrain::templates {
-
-struct TextSpan {
-  std::size_t begin = 0, end = 0;  // in bytes
-};
-
-struct Rendering {
-  std::string text;
-  // What {% generation %} marks, in order. Nothing is known of marks inside macros, of which the text may be moved.
-  std::vector<TextSpan> generations;
-  bool has_hidden_generation = false;
-};
 
 using Variables = std::map<std::string, Value, std::less<>>;
 
@@ -68,30 +59,8 @@ class Evaluator {
   void run_loop(const For& node, const Value& values, int depth);
   std::unique_ptr<Iterator> chosen_values(const For& node, const Value& values);
 
-  Value evaluate(const Expression& expression);
-  Value value_of(const Constant& node) { return node.value; }
-  Value value_of(const Name& node);
-  Value value_of(const Unary& node);
-  Value value_of(const Binary& node);
-  Value value_of(const Comparison& node);
-  Value value_of(const Concatenation& node);
-  Value value_of(const Conditional& node);
-  Value value_of(const ListDisplay& node);
-  Value value_of(const TupleDisplay& node);
-  Value value_of(const DictDisplay& node);
-  Value value_of(const Attribute& node);
-  Value value_of(const Subscript& node);
-  Value value_of(const Slice& node);
-  Value value_of(const Call& node);
-  Value value_of(const Filter& node);
-  Value value_of(const Test& node);
-  Values values_of_all(const Expressions& expressions);
-  Arguments arguments_of(const CallArguments& given);
-  Value call(const Value& callee, const Arguments& arguments);
-  Value filtered_block(const Expression& filter, std::string text);
-
   void assign(const Target& target, const Value& value);
-  void bind_parameters(const FunctionBody& function, const Arguments& arguments);
+  Value evaluate(const Expression& expression) { return expressions_.evaluate(expression); }
   Value make_macro(const std::string& name, const Signature& signature, const Block& body);
   void write(std::string_view text);
   // What `write_block` writes, apart from the text.
@@ -102,11 +71,10 @@ class Evaluator {
 
   Runtime& runtime_;
   std::shared_ptr<Scope> scope_;
+  ExpressionEvaluator expressions_;
   std::vector<std::shared_ptr<Scope>> shared_scopes_;  // macros hold them and lie in them: emptied at the end
   Rendering rendering_;
   std::string* out_;
-  Value block_text_;  // that a filter block's filter takes
-  int line_ = 0;
 };
 
 }  // namespace pipetrain::templates

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "data/templates/evaluator.hpp"
 #include "data/templates/functions/globals.hpp"
 #include "data/templates/syntax/parser.hpp"
 #include "data/tokenizers/text/utf8.hpp"

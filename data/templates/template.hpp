@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
-#include "data/templates/evaluator.hpp"
+#include "data/templates/rendering.hpp"
 #include "data/templates/values/runtime.hpp"
 #include "files/json_value.hpp"
 

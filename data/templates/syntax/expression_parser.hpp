@@ -1,47 +1,40 @@
 // Reads the expressions in the tags of a template. Internal to data/.
 #pragma once
 
-#include <initializer_list>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/templates/syntax/ast.hpp"
-#include "data/templates/syntax/token.hpp"
+#include "data/templates/syntax/operand_parser.hpp"
+#include "data/templates/syntax/token_reader.hpp"
 
 namespace pipetrain::templates {
 
 // The grammar of jinja2/parser.py. All methods throw TemplateFault with the line.
-class ExpressionParser {
+class ExpressionParser : public NestedExpressions {
  public:
-  explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)), operands_(tokens_, *this) {}
+  ExpressionParser(const ExpressionParser&) = delete;
+  ExpressionParser& operator=(const ExpressionParser&) = delete;
 
-  const Token& current() const { return tokens_[at_]; }
-  const Token& following() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
-  Token take();
-  bool take_name(std::string_view name);
-  bool take_sign(std::string_view sign);
-  std::string expect_name();
-  void expect_name(std::string_view name);
-  void expect_sign(std::string_view sign);
-  void expect(Token::Kind kind, const char* what);
-  [[noreturn]] void fail_here(std::string why) const;
-
-  Expression expression();
+  TokenReader& tokens() { return tokens_; }
+  Expression expression() override;
   Expression expression_without_condition();  // an if behind it is not part of it
-  // One expression, or several with commas between, which are a tuple.
-  Expression tuple(bool with_condition = true, std::string_view end_name = "");
+  Expression tuple() override { return tuple(true, ""); }
+  // A tuple that also ends before this name.
+  Expression tuple(bool with_condition, std::string_view end_name = "");
   // Filters alone, behind which there is no value, as {% filter NAME %} and {% set a | NAME %} have them.
-  Expression filters_of_block();
+  Expression filters_of_block() { return operands_.filters_of_block(); }
 
-  // Every name, attribute and string so far.
-  const std::set<std::string>& words() const { return words_; }
-  void begin_names() { names_.clear(); }
-  // The names that expressions load since begin_names().
-  std::set<std::string>& names() { return names_; }
+  // Every name, attribute and string so far; and the names alone since the caller emptied them.
+  const std::set<std::string>& words() const { return operands_.words(); }
+  std::set<std::string>& names() { return operands_.names(); }
 
  private:
+  class Nesting;
   Expression disjunction();
   Expression conjunction();
   Expression negation();
@@ -51,28 +44,11 @@ class ExpressionParser {
   Expression product();
   Expression power();
   Expression unary(bool with_filters = true);
-  Expression primary();
-  Expression literal(Token token);
-  Expression list();
-  Expression dict();
-  Expression postfix(Expression value);
-  Expression filtered(Expression value);
-  Expression filter(ExpressionPointer input);
-  Expression test(Expression value);
-  Expression attribute(Expression object);
-  Expression subscript(Expression object);
-  Expression slice(Expression object, ExpressionPointer begin);
-  Expression call(Expression callee);
-  CallArguments arguments();
-  void add_argument(CallArguments& arguments);
   bool ends_tuple(std::string_view end_name) const;
-  bool begins_operand() const;
 
-  struct Nesting;
-  std::vector<Token> tokens_;
-  std::size_t at_ = 0;
+  TokenReader tokens_;
+  OperandParser operands_;
   int depth_ = 0;
-  std::set<std::string> words_, names_;
 };
 
 }  // namespace pipetrain::templates

@@ -18,12 +18,12 @@ constexpr int deepest_block = 100;
 // The statements of jinja2/parser.py, of its extension loopcontrols, and {% generation %} of transformers.
 class StatementParser {
  public:
-  explicit StatementParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  explicit StatementParser(std::vector<Token> tokens) : expressions_(std::move(tokens)), tokens_(expressions_.tokens()) {}
 
   ParsedTemplate parse() {
     ParsedTemplate parsed;
     parsed.body = block({});
-    parsed.words = tokens_.words();
+    parsed.words = expressions_.words();
     parsed.has_generation = has_generation_;
     return parsed;
   }
@@ -43,7 +43,7 @@ class StatementParser {
       if (token.kind == Kind::data) {
         statements.push_back({Data{token.text}, token.line});
       } else if (token.kind == Kind::variable_begin) {
-        Expression value = tokens_.tuple();
+        Expression value = expressions_.tuple();
         tokens_.expect(Kind::variable_end, "'}}'");
         statements.push_back({Output{std::move(value)}, token.line});
       } else {
@@ -98,7 +98,7 @@ class StatementParser {
   void print(int line, Block& statements) {
     tokens_.take();
     while (tokens_.current().kind != Kind::block_end) {
-      statements.push_back({Output{tokens_.expression()}, line});
+      statements.push_back({Output{expressions_.expression()}, line});
       if (!tokens_.take_sign(",")) break;
     }
     end_tag();
@@ -108,8 +108,8 @@ class StatementParser {
     For loop;
     loop.target = target("in");
     tokens_.expect_name("in");
-    loop.values = tokens_.tuple(false, "recursive");
-    if (tokens_.take_name("if")) loop.condition = tokens_.expression();
+    loop.values = expressions_.tuple(false, "recursive");
+    if (tokens_.take_name("if")) loop.condition = expressions_.expression();
     loop.is_recursive = tokens_.take_name("recursive");
     ++loops_;
     std::string end;
@@ -127,7 +127,7 @@ class StatementParser {
     If node;
     std::string end = "elif";
     while (end == "elif") {
-      Expression condition = tokens_.tuple(false);
+      Expression condition = expressions_.tuple(false);
       Block statements = body({"elif", "else", "endif"}, &end);
       node.branches.push_back({std::move(condition), std::move(statements)});
     }
@@ -150,13 +150,13 @@ class StatementParser {
   Statement assignment() {
     Target assigned = target("", true);
     if (tokens_.take_sign("=")) {
-      Expression value = tokens_.tuple();
+      Expression value = expressions_.tuple();
       end_tag();
       return {Assignment{std::move(assigned), std::move(value)}};
     }
     BlockAssignment node;
     node.target = std::move(assigned);
-    if (tokens_.take_sign("|")) node.filter = tokens_.filters_of_block();
+    if (tokens_.take_sign("|")) node.filter = expressions_.filters_of_block();
     node.body = body({"endset"});
     return {std::move(node)};
   }
@@ -175,7 +175,7 @@ class StatementParser {
       if (!node.values.empty()) tokens_.expect_sign(",");
       Target assigned = target("");
       tokens_.expect_sign("=");
-      node.values.emplace_back(std::move(assigned), tokens_.expression());
+      node.values.emplace_back(std::move(assigned), expressions_.expression());
     }
     node.body = body({"endwith"});
     return {std::move(node)};
@@ -192,7 +192,7 @@ class StatementParser {
   Statement call_block() {
     CallBlock node;
     if (tokens_.current().is_sign("(")) node.signature.parameters = parameters();
-    node.call = tokens_.expression();
+    node.call = expressions_.expression();
     if (!std::holds_alternative<Call>(node.call.node)) tokens_.fail_here("a call block calls a macro");
     node.body = function_body(node.signature, "endcall");
     return {std::move(node)};
@@ -200,13 +200,13 @@ class StatementParser {
 
   // A macro takes more arguments than it has parameters where its body names "kwargs" or "varargs".
   Block function_body(Signature& signature, std::string_view end) {
-    auto outer = std::exchange(tokens_.names(), {});
+    auto outer = std::exchange(expressions_.names(), {});
     Block statements = inner_body(end);
-    const auto& names = tokens_.names();
+    const auto& names = expressions_.names();
     signature.takes_caller = names.contains("caller");
     signature.takes_named = names.contains("kwargs");
     signature.takes_positional = names.contains("varargs");
-    tokens_.names().merge(outer);
+    expressions_.names().merge(outer);
     return statements;
   }
 
@@ -218,7 +218,7 @@ class StatementParser {
       Parameter one;
       one.name = assigned_name();
       if (tokens_.take_sign("=")) {
-        one.otherwise = tokens_.expression();
+        one.otherwise = expressions_.expression();
       } else if (!all.empty() && all.back().otherwise) {
         tokens_.fail_here("a parameter without a default follows one with a default");
       }
@@ -230,7 +230,7 @@ class StatementParser {
 
   Statement filter_block() {
     FilterBlock node;
-    node.filter = tokens_.filters_of_block();
+    node.filter = expressions_.filters_of_block();
     node.body = body({"endfilter"});
     return {std::move(node)};
   }
@@ -281,7 +281,8 @@ class StatementParser {
     return one;
   }
 
-  ExpressionParser tokens_;
+  ExpressionParser expressions_;
+  TokenReader& tokens_;
   int depth_ = 0, loops_ = 0;
   bool has_generation_ = false;
 };

@@ -1,7 +1,7 @@
-// What Evaluator makes of expressions.
+#include "data/templates/expression_evaluator.hpp"
+
 #include <fmt/format.h>
 
-#include "data/templates/evaluator.hpp"
 #include "data/templates/functions/attributes.hpp"
 #include "data/templates/functions/filters.hpp"
 #include "data/templates/functions/operators.hpp"
@@ -10,7 +10,7 @@
 
 namespace pipetrain::templates {
 
-Value Evaluator::evaluate(const Expression& expression) {
+Value ExpressionEvaluator::evaluate(const Expression& expression) {
   const Level level(runtime_);
   runtime_.charge_step();
   // A node sets the line again before it does its own work: its parts may have changed it.
@@ -18,14 +18,14 @@ Value Evaluator::evaluate(const Expression& expression) {
   return std::visit([this](const auto& node) { return value_of(node); }, expression.node);
 }
 
-Value Evaluator::value_of(const Name& node) {
+Value ExpressionEvaluator::value_of(const Name& node) {
   const Value* const found = scope_->find(node.name);
   return found != nullptr ? *found : undefined_name(node.name);
 }
 
-Value Evaluator::value_of(const Unary& node) { return apply_unary(node.sign, evaluate(*node.operand)); }
+Value ExpressionEvaluator::value_of(const Unary& node) { return apply_unary(node.sign, evaluate(*node.operand)); }
 
-Value Evaluator::value_of(const Binary& node) {
+Value ExpressionEvaluator::value_of(const Binary& node) {
   const int line = line_;
   Value left = evaluate(*node.left);
   if (node.sign == BinaryOperator::logical_and) return truth(left) ? evaluate(*node.right) : left;
@@ -35,7 +35,7 @@ Value Evaluator::value_of(const Binary& node) {
   return apply_binary(runtime_, node.sign, left, right);
 }
 
-Value Evaluator::value_of(const Comparison& node) {
+Value ExpressionEvaluator::value_of(const Comparison& node) {
   const int line = line_;
   Value left = evaluate(*node.first);
   for (const auto& [sign, expression] : node.rest) {
@@ -47,14 +47,14 @@ Value Evaluator::value_of(const Comparison& node) {
   return true;
 }
 
-Value Evaluator::value_of(const Concatenation& node) {
+Value ExpressionEvaluator::value_of(const Concatenation& node) {
   std::string text;
   for (const Expression& part : node.parts) text += printed(evaluate(part));
   runtime_.charge_bytes(text.size());
   return Value(std::move(text));
 }
 
-Value Evaluator::value_of(const Conditional& node) {
+Value ExpressionEvaluator::value_of(const Conditional& node) {
   const int line = line_;
   if (truth(evaluate(*node.condition))) return evaluate(*node.then);
   if (node.otherwise) return evaluate(*node.otherwise);
@@ -62,17 +62,17 @@ Value Evaluator::value_of(const Conditional& node) {
       fmt::format("the inline if-expression on line {} evaluated to false and no else section was defined.", line));
 }
 
-Values Evaluator::values_of_all(const Expressions& expressions) {
+Values ExpressionEvaluator::values_of_all(const Expressions& expressions) {
   Values values;
   runtime_.charge_values(expressions.size());
   for (const Expression& one : expressions) values.push_back(evaluate(one));
   return values;
 }
 
-Value Evaluator::value_of(const ListDisplay& node) { return make_list(values_of_all(node.elements)); }
-Value Evaluator::value_of(const TupleDisplay& node) { return make_tuple(values_of_all(node.elements)); }
+Value ExpressionEvaluator::value_of(const ListDisplay& node) { return make_list(values_of_all(node.elements)); }
+Value ExpressionEvaluator::value_of(const TupleDisplay& node) { return make_tuple(values_of_all(node.elements)); }
 
-Value Evaluator::value_of(const DictDisplay& node) {
+Value ExpressionEvaluator::value_of(const DictDisplay& node) {
   DictItems items;
   runtime_.charge_values(2 * node.items.size());
   for (const auto& [key, value] : node.items) {
@@ -82,21 +82,21 @@ Value Evaluator::value_of(const DictDisplay& node) {
   return make_dict(std::move(items));
 }
 
-Value Evaluator::value_of(const Attribute& node) {
+Value ExpressionEvaluator::value_of(const Attribute& node) {
   const int line = line_;
   const Value object = evaluate(*node.object);
   line_ = line;
   return get_attribute(object, node.name);
 }
 
-Value Evaluator::value_of(const Subscript& node) {
+Value ExpressionEvaluator::value_of(const Subscript& node) {
   const int line = line_;
   const Value object = evaluate(*node.object), key = evaluate(*node.key);
   line_ = line;
   return get_item(runtime_, object, key);
 }
 
-Value Evaluator::value_of(const Slice& node) {
+Value ExpressionEvaluator::value_of(const Slice& node) {
   const int line = line_;
   const Value object = evaluate(*node.object);
   const auto bound = [&](const ExpressionPointer& expression) -> std::optional<std::int64_t> {
@@ -111,7 +111,7 @@ Value Evaluator::value_of(const Slice& node) {
   return get_slice(runtime_, object, {begin, end, step});
 }
 
-Arguments Evaluator::arguments_of(const CallArguments& given) {
+Arguments ExpressionEvaluator::arguments_of(const CallArguments& given) {
   Arguments arguments{values_of_all(given.positional), {}};
   for (const auto& [name, value] : given.named) arguments.named.emplace_back(name, evaluate(*value));
   if (given.more_positional)
@@ -126,14 +126,14 @@ Arguments Evaluator::arguments_of(const CallArguments& given) {
   return arguments;
 }
 
-Value Evaluator::call(const Value& callee, const Arguments& arguments) {
+Value ExpressionEvaluator::call(const Value& callee, const Arguments& arguments) {
   if (const Undefined* const undefined = callee.as<Undefined>()) fail(*undefined->why);
   if (callee.object() == nullptr) fail(fmt::format("'{}' object is not callable", type_name(callee)));
   const ObjectPointer keeps = *callee.as<ObjectPointer>();
   return keeps->call(runtime_, arguments);
 }
 
-Value Evaluator::value_of(const Call& node) {
+Value ExpressionEvaluator::value_of(const Call& node) {
   const int line = line_;
   const Value callee = evaluate(*node.callee);
   const Arguments arguments = arguments_of(node.arguments);
@@ -141,7 +141,7 @@ Value Evaluator::value_of(const Call& node) {
   return call(callee, arguments);
 }
 
-Value Evaluator::value_of(const Filter& node) {
+Value ExpressionEvaluator::value_of(const Filter& node) {
   const int line = line_;
   const Value input = node.input ? evaluate(*node.input) : block_text_;
   const Arguments arguments = arguments_of(node.arguments);
@@ -149,12 +149,12 @@ Value Evaluator::value_of(const Filter& node) {
   return call_filter(runtime_, node.name, input, arguments);
 }
 
-Value Evaluator::filtered_block(const Expression& filter, std::string text) {
+Value ExpressionEvaluator::filtered_block(const Expression& filter, std::string text) {
   block_text_ = Value(std::move(text));
   return evaluate(filter);
 }
 
-Value Evaluator::value_of(const Test& node) {
+Value ExpressionEvaluator::value_of(const Test& node) {
   const int line = line_;
   const Value input = evaluate(*node.input);
   const Arguments arguments = arguments_of(node.arguments);
