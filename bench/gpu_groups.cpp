@@ -24,7 +24,7 @@ using namespace pipetrain;
 
 namespace {
 
-// The same group without the means to move tensors in pieces.
+// A group that forwards to another but has no means to move tensors in pieces.
 class WholeGroup : public Group {
  public:
   explicit WholeGroup(Group& group) : group_(group) {}

@@ -76,7 +76,7 @@ std::int64_t newest_step(const fs::path& save) {
 
 // Returns the step from which a run says it resumes; 0: it starts afresh.
 std::int64_t went_on_from(const std::string& err) {
-  const std::string words = "going on after step ";
+  const std::string words = "resuming after step ";
   const std::size_t at = err.find(words);
   return at == std::string::npos ? 0 : std::atoll(err.c_str() + at + words.size());
 }
@@ -151,9 +151,9 @@ class Trial {
   // Checks a run that resumed after a kill; it may have been killed itself before it said so.
   void check_going_on(const std::string& err) {
     if (err.find("pipetrain: error: ") != std::string::npos && err.find("SIGKILL") == std::string::npos &&
-        err.find("going on after") == std::string::npos && err.find("starting afresh") == std::string::npos)
+        err.find("resuming after") == std::string::npos && err.find("starting afresh") == std::string::npos)
       tell(err);
-    if (err.find("going on after") == std::string::npos && err.find("starting afresh") == std::string::npos) return;
+    if (err.find("resuming after") == std::string::npos && err.find("starting afresh") == std::string::npos) return;
     if (went_on_from(err) >= committed_) return;
     tell(fmt::format("step {} was whole, and the run went on from {}", committed_, went_on_from(err)));
     const std::lock_guard lock(tally_.mutex);

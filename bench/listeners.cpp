@@ -207,15 +207,15 @@ class AttackedRun {
 // A stranger on a thread of its own.
 class StrangerThread {
  public:
-  struct Place {
+  struct Origin {
     std::string name;  // of a network namespace; empty: this one
     // UCX's sockets accept connections from the run's own hosts until its processes are connected; only then may a
     // stranger come from there.
     bool of_run = true;
   };
-  StrangerThread(std::uint64_t seed, Place place, const std::vector<ListeningSocket>& sockets)
+  StrangerThread(std::uint64_t seed, Origin origin, const std::vector<ListeningSocket>& sockets)
       : thread_([=, this] {
-          if (enter(place.name)) disturb(seed, place.of_run, sockets);
+          if (enter(origin.name)) disturb(seed, origin.of_run, sockets);
         }) {}
   ~StrangerThread() { end(); }
   StrangerThread(const StrangerThread&) = delete;
@@ -281,12 +281,12 @@ bool attack(const Options& options, const std::string& program, const fs::path& 
   if (options.hosts > 1) hosts = std::make_unique<Hosts>(options.hosts + 1);  // one of strangers alone
   if (hosts && !hosts->made()) refuse("--hosts 2 needs root, and ip netns");
   AttackedRun run(program, hosts.get(), folder);
-  std::vector<StrangerThread::Place> places(1);
-  if (hosts) places = {{hosts->name(0), true}, {hosts->name(1), true}, {hosts->name(2), false}};
+  std::vector<StrangerThread::Origin> origins(1);
+  if (hosts) origins = {{hosts->name(0), true}, {hosts->name(1), true}, {hosts->name(2), false}};
   const auto sockets = run.sockets();
   std::vector<std::unique_ptr<StrangerThread>> strangers;
-  for (const auto& place : places)
-    strangers.push_back(std::make_unique<StrangerThread>(options.seed + strangers.size(), place, sockets));
+  for (const auto& origin : origins)
+    strangers.push_back(std::make_unique<StrangerThread>(options.seed + strangers.size(), origin, sockets));
   const Growth growth = watch(run, options.seconds);
   std::uint64_t connections = 0;
   std::size_t reached = std::size_t(-1);

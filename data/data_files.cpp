@@ -96,13 +96,13 @@ void DataFiles::finish_texts() {
   texts_pack_ == Pack::none ? add_rows(std::move(table)) : add_stream(stream_of_rows(std::move(table)), false);
 }
 
-void DataFiles::add_rows(std::shared_ptr<const RowTable> rows) { runs_.push_back({std::move(rows), {}, false}); }
+void DataFiles::add_rows(std::shared_ptr<const RowTable> rows) { groups_.push_back({std::move(rows), {}, false}); }
 
 // Byte streams get a marker between documents; id streams already have an end token in each.
 void DataFiles::add_stream(std::unique_ptr<TokenStream> stream, bool with_marker) {
-  if (runs_.empty() || runs_.back().rows || runs_.back().with_marker != with_marker)
-    runs_.push_back({nullptr, {}, with_marker});
-  runs_.back().streams.push_back(std::move(stream));
+  if (groups_.empty() || groups_.back().rows || groups_.back().with_marker != with_marker)
+    groups_.push_back({nullptr, {}, with_marker});
+  groups_.back().streams.push_back(std::move(stream));
 }
 
 RowLimits DataFiles::limits(Pack pack) const {
@@ -135,20 +135,20 @@ TextReading DataFiles::reading() const {
 
 std::int64_t DataFiles::longest_row() const {
   std::int64_t longest = 0;
-  for (const Run& run : runs_)
-    if (run.rows) longest = std::max(longest, limits(Pack::none).ids_of(run.rows->most_tokens()));
+  for (const FileGroup& group : groups_)
+    if (group.rows) longest = std::max(longest, limits(Pack::none).ids_of(group.rows->most_tokens()));
   return longest;
 }
 
 std::unique_ptr<Dataset> DataFiles::dataset(std::int64_t sequence_length) {
   std::vector<std::unique_ptr<Dataset>> parts;
-  for (Run& run : runs_) {
-    if (run.rows) {
-      parts.push_back(dataset_of_rows(run.rows, sequence_length, limits(Pack::none)));
+  for (FileGroup& group : groups_) {
+    if (group.rows) {
+      parts.push_back(dataset_of_rows(group.rows, sequence_length, limits(Pack::none)));
       continue;
     }
-    const auto marker = run.with_marker ? std::optional(end_of_document(options_.vocabulary)) : std::nullopt;
-    parts.push_back(pack(std::move(run.streams), {sequence_length, marker, options_.pack == Pack::isolated}, name_));
+    const auto marker = group.with_marker ? std::optional(end_of_document(options_.vocabulary)) : std::nullopt;
+    parts.push_back(pack(std::move(group.streams), {sequence_length, marker, options_.pack == Pack::isolated}, name_));
   }
   return concatenate(std::move(parts));
 }

@@ -34,7 +34,7 @@ class DataFiles {
 
  private:
   // Adjacent files of one kind: rows, or streams of documents with or without a marker between them.
-  struct Run {
+  struct FileGroup {
     std::shared_ptr<const RowTable> rows;
     std::vector<std::unique_ptr<TokenStream>> streams;
     bool with_marker = false;
@@ -55,7 +55,7 @@ class DataFiles {
   UnreadKeys* unread_;
   std::unique_ptr<Tokenizer> bytes_;  // for rows, if there is no tokenizer
   std::string name_;
-  std::vector<Run> runs_;
+  std::vector<FileGroup> groups_;
   // Files of text to tokenize together, as documents to pack or as rows.
   std::vector<std::filesystem::path> texts_;
   Pack texts_pack_ = Pack::documents;

@@ -86,9 +86,9 @@ DataInput parse_data_input(std::string_view text, const char* setting) {
   double weight = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
   if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(weight) || weight <= 0 || colon == 0)
-    fail_setting(
-        setting, std::string(text),
-        fmt::format("there is no such file, and '{}' is no weight; write PATH or PATH:WEIGHT with a weight above 0", number));
+    fail_setting(setting, std::string(text),
+                 fmt::format("there is no such file, and '{}' is not a weight; write PATH or PATH:WEIGHT with a weight above 0",
+                             number));
   return {fs::path(text.substr(0, colon)), weight};
 }
 

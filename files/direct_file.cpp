@@ -165,9 +165,10 @@ void DirectFile::read(std::size_t begin, void* target, std::size_t bytes) {
   assert(begin + bytes <= bytes_);
   const int error = reads_->run({descriptor_, false, begin, static_cast<char*>(target), bytes});
   if (error != 0)
-    throw Error(ErrorKind::unavailable,
-                fmt::format("{}: what the run moved to this disk cannot be read ({}); look at the disk, or take another",
-                            folder_.string(), std::generic_category().message(error)));
+    throw Error(
+        ErrorKind::unavailable,
+        fmt::format("{}: the data that the run moved to this disk cannot be read ({}); look at the disk, or take another",
+                    folder_.string(), std::generic_category().message(error)));
 }
 
 void DirectFile::write(std::size_t begin, const void* source, std::size_t bytes) {
@@ -175,7 +176,7 @@ void DirectFile::write(std::size_t begin, const void* source, std::size_t bytes)
   // The kernel only reads from this memory.
   const int error = writes_->run({descriptor_, true, begin, static_cast<char*>(const_cast<void*>(source)), bytes});
   if (error != 0)
-    fail_direct_write(folder_, "the disk does not take what the run moves to it", error, kind_of_write_failure(error),
+    fail_direct_write(folder_, "the disk rejects the data that the run moves to it", error, kind_of_write_failure(error),
                       another_disk);
 }
 

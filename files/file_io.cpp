@@ -47,7 +47,7 @@ const char* remedy_of_read_failure(int error) noexcept {
     case EPERM:
       return "check its permissions, and those of its folder";
     case ELOOP:
-      return "its links lead round in a circle: correct them";
+      return "its links form a circle: correct them";
     case ENAMETOOLONG:
       return "give a shorter path";
     case EMFILE:
@@ -119,7 +119,7 @@ void InputFile::read_at(std::uint64_t offset, void* out, std::size_t bytes) cons
     if (got < 0) fail_read(path_, errno);
     if (got == 0)
       throw Error(ErrorKind::input,
-                  fmt::format("{}: became shorter while it was read; let nobody write to it meanwhile", path_.string()));
+                  fmt::format("{}: became shorter while it was read; keep other programs from writing to it", path_.string()));
     target += got;
     offset += static_cast<std::uint64_t>(got);
     bytes -= static_cast<std::size_t>(got);

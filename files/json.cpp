@@ -214,7 +214,7 @@ void scan_json(const JsonPieces& pieces, const JsonLimits& limits, JsonEvents& e
   json::sax_parse(CursorIterator(&cursor), CursorIterator(), &guard, json::input_format_t::json, true, limits.comments);
 }
 
-void read_json(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits, JsonEvents& events) {
+void read_json(const JsonPieces& pieces, const JsonLocation& place, const JsonLimits& limits, JsonEvents& events) {
   try {
     scan_json(pieces, limits, events);
   } catch (const JsonFault& fault) {
@@ -223,13 +223,13 @@ void read_json(const JsonPieces& pieces, const JsonPlace& place, const JsonLimit
   }
 }
 
-Json parse_json(std::string_view text, const JsonPlace& place, const JsonLimits& limits) {
+Json parse_json(std::string_view text, const JsonLocation& place, const JsonLimits& limits) {
   WholeText events;
   read_json(whole_text(text), place, limits, events);
   return events.take();
 }
 
-void read_json_members(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits,
+void read_json_members(const JsonPieces& pieces, const JsonLocation& place, const JsonLimits& limits,
                        const std::function<bool(JsonMember&&)>& take) {
   JsonLimits each = limits;
   each.values = 0;

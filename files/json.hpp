@@ -49,16 +49,16 @@ class JsonEvents {
 void scan_json(const JsonPieces& pieces, const JsonLimits& limits, JsonEvents& events);
 
 // Says how errors name the text: "FILE:LINE: what", or "FILE: what" for texts that people do not read by lines.
-struct JsonPlace {
+struct JsonLocation {
   std::string file;
   bool has_lines = true;
 };
 
 // Calls scan_json(), and puts the place of the text before every fault. Throws Error(input).
-void read_json(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits, JsonEvents& events);
+void read_json(const JsonPieces& pieces, const JsonLocation& place, const JsonLimits& limits, JsonEvents& events);
 
 // Returns the whole text as one value. Throws Error(input).
-Json parse_json(std::string_view text, const JsonPlace& place, const JsonLimits& limits = {});
+Json parse_json(std::string_view text, const JsonLocation& place, const JsonLimits& limits = {});
 
 struct JsonMember {
   std::string key;
@@ -67,7 +67,7 @@ struct JsonMember {
 };
 // Reads a text that is one object, and calls `take` with each member once it has been read; the limit on values applies
 // to each member. `take` returns false for a duplicate key, which is then refused. Throws Error(input).
-void read_json_members(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits,
+void read_json_members(const JsonPieces& pieces, const JsonLocation& place, const JsonLimits& limits,
                        const std::function<bool(JsonMember&&)>& take);
 
 }  // namespace pipetrain

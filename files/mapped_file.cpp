@@ -38,7 +38,7 @@ std::string read_all(int fd, std::size_t size, const std::filesystem::path& path
     const ssize_t got = ::pread(fd, text.data() + done, size - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(path, fmt::format("cannot be read ({}); {}", std::strerror(errno), remedy_of_read_failure(errno)));
-    if (got == 0) fail(path, "became shorter while it was read; let nobody write to it meanwhile");
+    if (got == 0) fail(path, "became shorter while it was read; keep other programs from writing to it");
     done += static_cast<std::size_t>(got);
   }
   return text;

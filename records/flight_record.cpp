@@ -53,7 +53,7 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 
 int read_size(WireReader& in, int most) {
   const auto value = in.number<std::int32_t>();
-  if (value < 1 || value > most) WireReader::refuse("a size that cannot be");
+  if (value < 1 || value > most) WireReader::refuse("an impossible size");
   return value;
 }
 
@@ -178,17 +178,17 @@ std::optional<FlightRecordReader::Part> FlightRecordReader::read_part() {
   part.kind = in.number<char>();
   const auto size = in.number<std::uint32_t>();
   const auto sum = in.number<std::uint64_t>();
-  if (part.kind != head_kind && part.kind != step_kind && part.kind != end_kind) fail("is damaged: a part of no kind");
+  if (part.kind != head_kind && part.kind != step_kind && part.kind != end_kind) fail("is damaged: a part of unknown kind");
   const std::uint64_t begin = part_;
   part.contents = take(size, "a part");
   part_ = begin;
-  if (checksum(part.contents.data(), part.contents.size()) != sum) fail("is damaged: a part's checksum is another");
+  if (checksum(part.contents.data(), part.contents.size()) != sum) fail("is damaged: a part's checksum is wrong");
   return part;
 }
 
 void FlightRecordReader::read_head() {
-  if (file_.size() < magic.size() + sizeof version) fail("is no record of a run: it is too short");
-  if (take(magic.size(), "its name") != magic) fail("is no record of a run; give the file of a run that was recorded");
+  if (file_.size() < magic.size() + sizeof version) fail("is not a record of a run: it is too short");
+  if (take(magic.size(), "its name") != magic) fail("is not a record of a run; give the file of a run that was recorded");
   std::uint32_t found = 0;
   std::memcpy(&found, take(sizeof found, "its version").data(), sizeof found);
   if (found != version)
@@ -200,9 +200,9 @@ void FlightRecordReader::read_head() {
     WireReader in(bytes_of(part->contents));
     head_ = head_of(in, file_.path().string());
   } catch (const schedules::PlanFileError& error) {
-    fail(std::string("has a plan that cannot be: ") + error.what());
+    fail(std::string("has an impossible plan: ") + error.what());
   } catch (const Error&) {  // the errors of the wire speak of messages, not of this file
-    fail("has a head that cannot be");
+    fail("has an impossible head");
   }
 }
 
@@ -213,7 +213,7 @@ std::optional<RecordedStep> FlightRecordReader::next() {
   if (part->kind == head_kind) fail("has a second head");
   if (part->kind == end_kind) {
     ended_ = true;
-    if (at_ != file_.size()) fail("has bytes behind its end");
+    if (at_ != file_.size()) fail("has bytes after its end");
     return std::nullopt;
   }
   RecordedStep step;
@@ -221,7 +221,7 @@ std::optional<RecordedStep> FlightRecordReader::next() {
     WireReader in(bytes_of(part->contents));
     step = recorded_step(in);
   } catch (const Error&) {
-    fail("has a step that cannot be");
+    fail("has an impossible step");
   }
   if (std::ssize(step.logs) != head_.run.logs()) fail("has a step of another number of stages");
   last_step_ = step.step;

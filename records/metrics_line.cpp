@@ -37,7 +37,7 @@ std::string list(const Values& values) {
 
 std::optional<double> number_of(const Json& value, const std::string& place, const char* name) {
   if (value.is_null()) return {};
-  if (!value.is_number()) fail(place, fmt::format("{} is no number", name));
+  if (!value.is_number()) fail(place, fmt::format("{} is not a number", name));
   return value.as_double();
 }
 
@@ -49,7 +49,7 @@ std::optional<double> number(const Json& members, const std::string& place, cons
 
 std::int64_t whole(const Json& value, const std::string& place, const char* name) {
   const auto number = value.whole();
-  if (!number) fail(place, fmt::format("{} is no whole number", name));
+  if (!number) fail(place, fmt::format("{} is not a whole number", name));
   return *number;
 }
 
@@ -57,7 +57,7 @@ std::vector<std::optional<double>> numbers(const Json& members, const std::strin
   std::vector<std::optional<double>> values;
   const Json* const found = members.find(name);
   if (!found || found->is_null()) return values;
-  if (!found->is_array()) fail(place, fmt::format("{} is no list", name));
+  if (!found->is_array()) fail(place, fmt::format("{} is not a list", name));
   for (const Json& value : *found) values.push_back(number_of(value, place, name));
   return values;
 }
@@ -65,13 +65,13 @@ std::vector<std::optional<double>> numbers(const Json& members, const std::strin
 Json parse_members(std::string_view line, const std::string& place) {
   constexpr JsonLimits limits{.depth = 4, .values = 100'000};
   Json members = parse_json(line, {place, false}, limits);
-  if (!members.is_object() || !members.contains("step")) fail(place, "is no line of metrics");
+  if (!members.is_object() || !members.contains("step")) fail(place, "is not a line of metrics");
   return members;
 }
 
 std::int64_t metrics_step(const Json& members, const std::string& place) {
   const std::int64_t step = whole(members.at("step"), place, "step");
-  if (step < 1) fail(place, "step is not from 1 on");
+  if (step < 1) fail(place, "step is below 1");
   return step;
 }
 

@@ -74,8 +74,8 @@ bool MetricsReader::read() {
     rest += piece;
     if (rest.size() > longest_line)
       throw Error(ErrorKind::input,
-                  fmt::format("{}:{}: is no line of metrics: longer than {} MiB; give a file that a run wrote", file_.string(),
-                              lines_ + 1, longest_line >> 20));
+                  fmt::format("{}:{}: is not a line of metrics: longer than {} MiB; give a file that a run wrote",
+                              file_.string(), lines_ + 1, longest_line >> 20));
   }
   return changed;
 }
@@ -107,8 +107,7 @@ std::vector<StepMetrics> read_metrics(const fs::path& file) {
   MetricsReader reader(file);
   reader.read();
   if (reader.steps().empty())
-    throw Error(ErrorKind::input,
-                fmt::format("{}: tells of no step; give a file that a run wrote as its metrics", file.string()));
+    throw Error(ErrorKind::input, fmt::format("{}: has no step; give a file that a run wrote as its metrics", file.string()));
   return reader.steps();
 }
 

@@ -1,5 +1,5 @@
-// Numbers of 8 bits on the host, for what GPU tests send and get: e4m3 without infinities, e5m2 as IEEE 754 would have it
-// (Micikevicius et al. 2022).
+// 8-bit numbers on the host, for the inputs and outputs of GPU tests: e4m3 without infinities, e5m2 as IEEE 754 would
+// define it (Micikevicius et al. 2022).
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,11 @@ inline double from_fp8(std::uint8_t bits, DType type) {
 
 inline double largest_fp8(DType type) { return type == DType::e4m3 ? 448 : 57344; }
 
-// To the nearest, ties to even; what is larger becomes the largest.
+// Rounds to nearest, ties to even; larger values become the largest.
 inline double round_to_fp8(double value, DType type) {
   if (std::isnan(value)) return value;
-  const int last = type == DType::e4m3 ? 0x7E : 0x7B;  // the code of the largest; codes are ordered as magnitudes are
+  // The code of the largest number; codes are ordered as magnitudes are.
+  const int last = type == DType::e4m3 ? 0x7E : 0x7B;
   const double magnitude = std::min(std::abs(value), largest_fp8(type));
   int above = 0;
   while (above < last && from_fp8(static_cast<std::uint8_t>(above), type) < magnitude) ++above;

@@ -1,4 +1,4 @@
-// A model file as llm.c writes it, of a GPT-2's tensors under their Hugging Face names.
+// A model file as llm.c writes it, from a GPT-2's tensors under their Hugging Face names.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class LlmcFileWriter {
   LlmcFileWriter(const ModelConfig& config, const std::map<std::string, std::vector<float>>& tensors)
       : config_(config), tensors_(tensors) {}
 
-  // version 3: fp32; 5: bf16, which must hold the values. rows: of the table of tokens.
+  // version 3: fp32; 5: bf16, which must be able to hold the values. rows: those of the token table.
   std::string bytes(std::int32_t version, std::int64_t rows) {
     bf16_ = version == 5;
     std::vector<std::int32_t> header(256);

@@ -1,8 +1,8 @@
-// The main function of every test program. Beside Catch2's own report it keeps a small file for whoever started the program
-// (named by TEST_COUNTS_FILE, none if unset): the test case under way, so that a crash or a hang has a name, and at the
-// end "PASSED FAILED SKIPPED" test cases. Read so and not from the printed summary, whose words differ between Catch2 v2 and
-// v3, and which counts cases that skip() ended as passed. To the file that TEST_DURATIONS_FILE names it adds a line a test
-// case: seconds, the program's name and the case's, with tabs between.
+// The main function of every test program. Besides Catch2's own report it writes a small file (named by
+// TEST_COUNTS_FILE, none if unset) for the caller: the running test case, so that a crash or a hang has a name, and at
+// the end "PASSED FAILED SKIPPED" test cases. The printed summary would not do: its words differ between Catch2 v2 and
+// v3, and it counts cases that skip() ended as passed. To the file named by TEST_DURATIONS_FILE it adds a line for each
+// test case: seconds, the program's name and the case's, separated by tabs.
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string program_name;
-bool case_skips = false;  // the test case under way has called skip()
+bool case_skips = false;  // the running test case has called skip()
 
 class CountsFile : public ListenerBase {
  public:
@@ -85,7 +85,8 @@ bool needs_gpus(int present, int wanted) {
 }  // namespace pipetrain::test
 
 int main(int argc, char** argv) {
-  // The program under test keeps ignoring what it inherits as ignored, as when the tests run in the background of a script.
+  // Resets signals that are inherited as ignored, as in a script's background, because the program under test would
+  // keep ignoring them.
   for (const int number : {SIGINT, SIGHUP}) std::signal(number, SIG_DFL);
   program_name = std::filesystem::path(argv[0]).filename().string();
   return Catch::Session().run(argc, argv);

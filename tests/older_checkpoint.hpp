@@ -37,7 +37,7 @@ inline nlohmann::ordered_json write_state(const std::filesystem::path& file, con
 
 }  // namespace older
 
-// Turns a checkpoint of today's format into one of format 2 or 3, in its place.
+// Turns a checkpoint of today's format into one of format 2 or 3, in place.
 inline void make_older(const std::filesystem::path& checkpoint, int format) {
   const ModelConfig config = read_hf_config(checkpoint);
   const InitialState initial = open_checkpoint(checkpoint, verify_checkpoint(checkpoint), config);
@@ -50,7 +50,7 @@ inline void make_older(const std::filesystem::path& checkpoint, int format) {
     files[name + ".safetensors"] = older::write_state(checkpoint / (name + ".safetensors"), config, *source);
   for (const auto& path : rank_paths) std::filesystem::remove(path);
   state["format"] = format;
-  state.erase("optimizer");  // they knew one
+  state.erase("optimizer");  // there was only one
   state["checksum"] = std::string(16, '0');
   state["checksums"]["files"] = files;
   if (format == 2)

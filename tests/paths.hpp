@@ -1,5 +1,5 @@
-// Where the tests find what they read and run, as absolute paths. Only paths.cpp knows them, so that every other object is the
-// same in every clone and a compiler cache finds it there.
+// The absolute paths of the files that the tests read and run. Only paths.cpp contains them, so that every other object
+// is the same in every clone and a compiler cache finds it there.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace pipetrain {
 
 std::string test_data();       // the folder tests/
 std::string source_folder();   // the repository
-std::string build_folder();    // what CMake calls the binary directory
+std::string build_folder();    // CMake's binary directory
 std::string cmake_program();   // cmake itself
 std::string program_path();    // pipetrain
 std::string bench_gpu_path();  // bench_gpu

@@ -1,4 +1,4 @@
-// Runs a program as a user's shell would, for tests of what it prints and how it ends.
+// Runs a program as a user's shell would, for tests of its output and exit status.
 #pragma once
 
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ struct Result {
   std::string out, err;
 };
 
-// `arguments` and `variables` (NAME=VALUE ...) are the shell's to split.
+// The shell splits `arguments` and `variables` (NAME=VALUE ...).
 inline Result run_program(const std::string& program, const std::string& arguments, const std::string& variables = "") {
   const TempFolder folder;
   const std::filesystem::path out = folder.path() / "out", err = folder.path() / "err";

@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-// A fresh folder that goes, with all in it, at the end of the scope.
+// A new folder that is removed, with its contents, at the end of the scope.
 class TempFolder {
  public:
   explicit TempFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
@@ -26,7 +26,7 @@ class TempFolder {
   }
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  // A file, in folders made for it.
+  // Writes a file, and makes missing folders for it.
   std::filesystem::path write(const std::string& name, const std::string& content) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << content;
@@ -37,7 +37,7 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// Of all that lies in a folder, sorted.
+// Returns the names of everything in a folder, sorted.
 inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());

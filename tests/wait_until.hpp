@@ -1,4 +1,4 @@
-// Waits for what another thread or process brings about, where that tells nobody when it has happened.
+// Waits for the effect of another thread or process that gives no notice of it.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,8 @@
 
 namespace pipetrain::test {
 
-// Asks every two milliseconds whether the condition has come true, and returns whether it did within the limit, which only a
-// test that fails comes to. Once more after the limit, so that a thread that was kept from running does not fail.
+// Checks every two milliseconds whether the condition holds, and returns whether it did within the limit, which only a
+// failing test reaches. Checks once more after the limit, so that a thread that was kept from running does not fail.
 template <class Condition>
 bool wait_until(const Condition& condition, std::chrono::milliseconds limit = std::chrono::seconds(30)) {
   const auto end = std::chrono::steady_clock::now() + limit;

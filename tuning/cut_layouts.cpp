@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/simulate/simulate.hpp"
@@ -38,7 +39,10 @@ double bound_of_cuts(LayoutCosts& costs, const Layout& layout, const schedules::
 
 bool can_braid(const LayoutRequest& request, const Layout& layout) {
   if (request.post_validation) return false;  // braids over several steps are not simulated
-  return layout.tp > 1 && request.device == DeviceKind::cpu && !request.offload.parameters && request.zero != 3;
+  if (layout.tp == 1 || request.device == DeviceKind::cuda) return false;
+  UsedFeatures used = features_of(request);
+  used.add(Feature::tensor_braids, "schedule", layout.schedule);
+  return find_refused(used) == nullptr;
 }
 
 CutLayouts::CutLayouts(const LayoutRequest& request, LayoutCosts& costs, LayoutMemory& memory, Found found)

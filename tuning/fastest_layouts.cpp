@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "actors/training/job/post_validation.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
 #include "schedules/simulate/following_steps.hpp"
 #include "schedules/simulate/simulate.hpp"

@@ -4,6 +4,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "actors/training/job/combinations.hpp"
+#include "actors/training/job/train_job.hpp"
 #include "schedules/plan/activation_offload.hpp"
 #include "schedules/search/auto_schedule.hpp"
 #include "schedules/search/solver.hpp"
@@ -13,7 +15,6 @@
 #include "tuning/layout_costs.hpp"
 #include "tuning/layout_memory.hpp"
 #include "tuning/layout_variants.hpp"
-#include "tuning/post_validation_check.hpp"
 #include "tuning/whole_step.hpp"
 
 namespace pipetrain {
@@ -241,8 +242,24 @@ bool Layout::braids() const {
   return info != nullptr && info->braids;
 }
 
+UsedFeatures features_of(const LayoutRequest& request) {
+  TrainJob job;
+  job.layout.cp = request.cp;
+  job.devices.kind = request.device;
+  job.numerics.precision = request.precision;
+  job.zero.stage = request.zero.value_or(0);
+  job.offload = request.offload;
+  job.optimizer = request.optimizer;
+  job.post_validation = request.post_validation;
+  UsedFeatures used = features_of(job);
+  if (request.hosts > 1) used.add(Feature::several_hosts, "hosts", std::to_string(request.hosts));
+  if (request.search_cuts) used.add(Feature::cut_search, "cut", "search");
+  if (request.solver_seconds > 0) used.add(Feature::solver_time, "solver-seconds", std::to_string(request.solver_seconds));
+  return used;
+}
+
 SearchResult search_layouts(const LayoutRequest& request, int count) {
-  check_post_validation(request);
+  check_combinations(features_of(request));
   return Search(request, count).run();
 }
 

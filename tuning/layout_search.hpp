@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/job/features.hpp"
 #include "core/device_kind.hpp"
 #include "core/dtype.hpp"
 #include "model/config/config.hpp"
@@ -115,11 +116,14 @@ struct SearchResult {
   std::int64_t auto_left_out = 0;  // layouts of auto beyond the time for its plans, which the most promising got
 };
 
+// The features of all layouts of the request, and of the search itself.
+UsedFeatures features_of(const LayoutRequest& request);
+
 // Returns the `count` fastest of all pp x cp x tp x dp x chunks x microbatch x schedule x recompute that use every
 // device and fit its memory, with tensor-parallel ranks on one host; where only full recomputation fits, with as few
 // layers of it as fit (except in plans of auto). For the search of cuts, see CutLayouts. A bound on the time avoids
 // simulations of layouts that cannot be among them. Throws Error(input) when the batch or the model suits no layout, or
-// none that can be simulated in seconds, and for requests that check_post_validation() refuses.
+// none that can be simulated in seconds, and for features that do not work together.
 SearchResult search_layouts(const LayoutRequest& request, int count);
 
 }  // namespace pipetrain

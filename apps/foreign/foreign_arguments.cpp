@@ -55,7 +55,7 @@ class Words {
       if (c == '\'' || c == '"') {
         word.text += quoted(c);
       } else if (c == '$' || c == '`') {
-        fail_arguments(path_, line_, "holds a shell's variable; write its value");
+        fail_arguments(path_, line_, "contains a shell variable; write its value");
       } else if (c == '\\' && at_ + 1 < text_.size()) {
         if (text_[at_ + 1] == '\n') break;
         word.text += text_[at_ + 1];
@@ -72,7 +72,7 @@ class Words {
     if (end == text_.npos) fail_arguments(path_, line_, "a quote is not closed");
     const std::string_view inside = text_.substr(begin, end - begin);
     if (quote == '"' && inside.find('$') != inside.npos)
-      fail_arguments(path_, line_, "holds a shell's variable; write its value");
+      fail_arguments(path_, line_, "contains a shell variable; write its value");
     for (const char c : inside) line_ += c == '\n';
     at_ = end + 1;
     return std::string(inside);

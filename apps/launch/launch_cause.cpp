@@ -37,8 +37,8 @@ LaunchCause by_signal(const ProcessEnd& end, const Name& name) {
   if (end.stopped)
     return {.status = 1,
             .kind = ErrorKind::peer_lost,
-            .line = fmt::format("{} was stopped by {} and answered no more; let processes of a run go on", name(end.process),
-                                signal_name(end.signal)),
+            .line = fmt::format("{} was stopped by {} and no longer answered; do not stop processes of a run",
+                                name(end.process), signal_name(end.signal)),
             .restart_helps = true};
   const std::string line = fmt::format("{} was ended by {}{}", name(end.process), signal_name(end.signal), advice(end.signal));
   if (asks_to_stop(end.signal))

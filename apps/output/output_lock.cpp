@@ -59,7 +59,7 @@ std::unique_ptr<OutputLock> OutputLock::of_file(const std::string& option, const
   return std::unique_ptr<OutputLock>(new OutputLock({option, target.path, folder, folder / name, "writing", "file"}, notes));
 }
 
-OutputLock::OutputLock(Place place, std::vector<std::string>& notes) : place_(std::move(place)) {
+OutputLock::OutputLock(LockedOutput output, std::vector<std::string>& notes) : output_(std::move(output)) {
   const std::lock_guard lock(held_lock);
   try {
     while (!take(notes)) {
@@ -81,23 +81,23 @@ OutputLock::~OutputLock() {
 }
 
 void OutputLock::fail(const std::string& what) const {
-  throw Error(ErrorKind::input, {place_.option, place_.shown.string()}, what);
+  throw Error(ErrorKind::input, {output_.option, output_.shown.string()}, what);
 }
 
 void OutputLock::fail_write(const std::string& reason, int error) const {
   throw Error(kind_of_write_failure(error), fmt::format("--{} {}: cannot be written ({}); check the disk and the permissions",
-                                                        place_.option, place_.shown.string(), reason));
+                                                        output_.option, output_.shown.string(), reason));
 }
 
 // Returns false if another run that was ending has removed the file or the folder meanwhile.
 bool OutputLock::take(std::vector<std::string>& notes) {
   std::error_code error;
-  const std::vector<fs::path> made = make_folders(place_.folder, error);
+  const std::vector<fs::path> made = make_folders(output_.folder, error);
   made_.insert(made_.end(), made.begin(), made.end());
   if (error) fail_write(error.message(), error.value());
-  descriptor_ = ::open(place_.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0 && errno == ENOENT && !fs::exists(place_.folder)) return false;
-  if (descriptor_ < 0) fail_write(fmt::format("{}: {}", place_.file.filename().string(), std::strerror(errno)), errno);
+  descriptor_ = ::open(output_.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0 && errno == ENOENT && !fs::exists(output_.folder)) return false;
+  if (descriptor_ < 0) fail_write(fmt::format("{}: {}", output_.file.filename().string(), std::strerror(errno)), errno);
   const struct flock range = write_lock_of_whole_file();
   if (::fcntl(descriptor_, F_SETLK, &range) == 0) {
     if (is_there()) return true;
@@ -106,9 +106,9 @@ bool OutputLock::take(std::vector<std::string>& notes) {
   }
   if (is_held_by_another(errno))
     fail(fmt::format("another run{} is {} there; wait until it ends, or give another {}", process_holding(descriptor_),
-                     place_.done_there, place_.other));
-  notes.push_back(fmt::format("--{} {}: the file system has no locks ({}); see that no other run is {} there", place_.option,
-                              place_.shown.string(), std::strerror(errno), place_.done_there));
+                     output_.done_there, output_.other));
+  notes.push_back(fmt::format("--{} {}: the file system has no locks ({}); see that no other run is {} there", output_.option,
+                              output_.shown.string(), std::strerror(errno), output_.done_there));
   return true;
 }
 
@@ -116,7 +116,7 @@ bool OutputLock::take(std::vector<std::string>& notes) {
 bool OutputLock::is_there() const noexcept {
   struct stat opened {
   }, there{};
-  return ::fstat(descriptor_, &opened) == 0 && ::stat(place_.file.c_str(), &there) == 0 && opened.st_ino == there.st_ino &&
+  return ::fstat(descriptor_, &opened) == 0 && ::stat(output_.file.c_str(), &there) == 0 && opened.st_ino == there.st_ino &&
          opened.st_dev == there.st_dev;
 }
 
@@ -124,16 +124,16 @@ void OutputLock::check() const {
   if (is_there()) return;
   // A file system that fails for a moment has not lost the folder; a write there will report the failure.
   struct stat there {};
-  if (::stat(place_.file.c_str(), &there) != 0 && errno != ENOENT && errno != ENOTDIR) return;
-  throw Error(ErrorKind::unavailable, {place_.option, place_.shown.string()},
+  if (::stat(output_.file.c_str(), &there) != 0 && errno != ENOENT && errno != ENOTDIR) return;
+  throw Error(ErrorKind::unavailable, {output_.option, output_.shown.string()},
               fmt::format("was removed or replaced while the run was {} there, or {} was, so that another run may use it now; "
                           "nothing more is saved; start the run again",
-                          place_.done_there, place_.file.filename().string()));
+                          output_.done_there, output_.file.filename().string()));
 }
 
 void OutputLock::remove() const noexcept {
   if (!is_there()) return;
-  ::unlink(place_.file.c_str());
+  ::unlink(output_.file.c_str());
   remove_empty_folders(made_);
 }
 

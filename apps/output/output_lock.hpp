@@ -35,14 +35,14 @@ class OutputLock {
   void check() const;
 
  private:
-  struct Place {
+  struct LockedOutput {
     std::string option;
     std::filesystem::path shown;         // as the user wrote it
     std::filesystem::path folder, file;  // the lock's
     const char* done_there;              // "saving": the activity of the run that holds the lock
     const char* other;                   // "folder": the user should choose another one
   };
-  OutputLock(Place place, std::vector<std::string>& notes);
+  OutputLock(LockedOutput output, std::vector<std::string>& notes);
   bool take(std::vector<std::string>& notes);
   bool is_there() const noexcept;
   void remove() const noexcept;
@@ -50,7 +50,7 @@ class OutputLock {
   [[noreturn]] void fail_write(const std::string& reason, int error) const;
   friend void remove_output_locks();
 
-  Place place_;
+  LockedOutput output_;
   std::vector<std::filesystem::path> made_;  // innermost first
   int descriptor_ = -1;
 };

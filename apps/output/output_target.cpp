@@ -73,7 +73,7 @@ class Patience {
 
 [[noreturn]] void give_up(const std::string& option, const fs::path& path) {
   throw Error(ErrorKind::aborted,
-              fmt::format("--{} {}: nobody read it when the run was stopped by {}; what follows is not written there", option,
+              fmt::format("--{} {}: nobody read it when the run was stopped by {}; the rest is not written there", option,
                           path.string(), stop_signal_name()));
 }
 

@@ -91,8 +91,7 @@ class Replaying {
                   fmt::format("--step {}: the record has {}; give one of them", *options_.step, steps_text()));
     if (!shown_ && (!failed_ || options_.json || files_wanted()))
       throw Error(ErrorKind::input,
-                  fmt::format("{}: holds no step of training that came to its end; record a run of at least one step",
-                              options_.file.string()));
+                  fmt::format("{}: has no finished training step; record a run of at least one step", options_.file.string()));
   }
 
   void write_files() const {
@@ -171,7 +170,7 @@ class Replaying {
         throw Error(
             ErrorKind::input,
             fmt::format(
-                "{}: does not tell how long its actions took, so nothing of it can be changed; replay it without changes",
+                "{}: does not say how long its actions took, so nothing in it can be changed; replay it without changes",
                 options_.file.string()));
     const schedules::Timeline changed = with_changes(replay_, recorded, options_.changes);
     recorded_seconds_.push_back(summarize(recorded).makespan);
@@ -195,7 +194,7 @@ class Replaying {
   std::string steps_text() const { return steps_ == 0 ? "none" : fmt::format("steps {} to {}", first_step_, last_step_); }
   std::string ending() const {
     if (failed_) return fmt::format("; step {} failed", last_step_);
-    return reader_.ended() ? "" : "; the run was killed, or goes on";
+    return reader_.ended() ? "" : "; the run was killed, or is still running";
   }
 
   const ReplayOptions& options_;

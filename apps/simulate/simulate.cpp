@@ -1,5 +1,4 @@
 #include "apps/simulate/simulate.hpp"
-#include "actors/training/job/post_validation.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,6 +8,8 @@
 #include <numeric>
 #include <ostream>
 
+#include "actors/training/job/combinations.hpp"
+#include "actors/training/job/train_job.hpp"
 #include "actors/training/records/profile_layout.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -50,7 +51,7 @@ class Simulation {
         if (info.name != "solver") simulate_one_of_all(info);  // it would use its whole time limit
     }
     if (runs_.empty() && options_.profile)
-      throw Error(ErrorKind::input, "--costs: no schedule goes with this profile; use fewer stages");
+      throw Error(ErrorKind::input, "--costs: no schedule fits this profile; use fewer stages");
     std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
   }
 
@@ -98,16 +99,16 @@ class Simulation {
   static double time_of(const SimulatedSchedule& run) { return run.jitter ? run.jitter->median : run.summary.makespan; }
 
   void simulate_one_of_all(const ScheduleInfo& info) {
-    if (options_.slices > 1 && !info.takes_slices) {
-      notes_.push_back(fmt::format("{} is left out: it passes whole microbatches", info.name));
+    TrainJob job;
+    job.layout.schedule = info.name;
+    job.layout.slices = options_.slices;
+    job.layout.order = options_.order;
+    if (const Combination* met = find_refused(features_of(job))) {
+      notes_.push_back(fmt::format("{} is left out: {}", info.name, met->why));
       return;
     }
     if (info.uses_costs && std::int64_t{options_.pp} * options_.microbatches > schedules::largest_search) {
       notes_.push_back(fmt::format("{} is left out: its search takes long for so many actions; ask for it alone", info.name));
-      return;
-    }
-    if (options_.order == schedules::Order::ready && !info.has_ready_rule) {
-      notes_.push_back(fmt::format("{} is left out: it has no rule for what is ready", info.name));
       return;
     }
     Plan plan;
@@ -267,27 +268,9 @@ class Simulation {
                             options_.profile ? options_.profile->end_of_step() : options_.times.end_of_step());
   }
 
-  void refuse_custom_in_csv(const Plan& plan) const {
-    if (!options_.plan_out || options_.plan_out->extension() != ".csv") return;
-    if (plan.slices > 1)
-      throw Error(ErrorKind::input,
-                  fmt::format("--plan-out {}: PyTorch's format has no slices, and the plan has; write it as .txt",
-                              options_.plan_out->string()));
-    if (moves_activations(plan))
-      throw Error(ErrorKind::input,
-                  fmt::format("--plan-out {}: PyTorch's format has no moves of activations, and the plan has; "
-                              "write it as .txt",
-                              options_.plan_out->string()));
-    if (plan.custom.empty()) return;
-    throw Error(ErrorKind::input, fmt::format("--plan-out {}: PyTorch's format has no custom actions, and the plan has; write "
-                                              "it as .txt",
-                                              options_.plan_out->string()));
-  }
-
   // Keeps plan and timeline of the fastest schedule only, because large ones take gigabytes.
   void simulate(Plan compute) {
     Plan plan = ended(std::move(compute));
-    refuse_custom_in_csv(plan);
     if (options_.profile && !was_profiled(plan.placement, splits_backward(plan))) regrouped_.push_back(plan.schedule);
     const Costs costs = costs_of(plan);
     schedules::SimulationOptions how;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,9 +19,9 @@ namespace pipetrain {
 
 struct SimulateOptions {
   int pp = 4, microbatches = 16, slices = 1;
-  std::string schedule = "1f1b";        // a schedule's name or "all"; the plan's name where there is a plan
-  std::optional<schedules::Plan> plan;  // from a file
-  std::optional<int> chunks;            // not given: each schedule's own
+  std::string schedule = "1f1b";                // a schedule's name or "all"; the plan's name where there is a plan
+  std::shared_ptr<const schedules::Plan> plan;  // from a file; may be null
+  std::optional<int> chunks;                    // not given: each schedule's own
   schedules::Order order = schedules::Order::planned;
   bool post_validation = false;  // steps that begin before the verdict on the one before, see schedules::simulate_following()
   double offload_fraction = 0;   // of each stage's microbatches, see schedules::offload_activations()

@@ -75,7 +75,7 @@ std::string solver_line(const SolverReport& solver) {
   if (solver.ended == schedules::SolverEnd::proved)
     return fmt::format("solver: the best order there is, proved after {} iterations\n", solver.iterations);
   const char* why = solver.ended == schedules::SolverEnd::searched
-                        ? "the best order where queues have room, and a run's have less"
+                        ? "the best order with unlimited queues; a run's queues are smaller"
                         : "more time or iterations may find more";
   return fmt::format("solver: no order takes less than {:.6g}, gap {:.2f} % after {} iterations; {}\n", solver.bound,
                      100 * solver.gap, solver.iterations, why);

@@ -39,7 +39,7 @@ std::optional<TrainJob> open_together(const TrainOptions& options, JoinedRun& jo
   const auto open = [&] { job = make_train_job(run, notes); };
   if (run.saving.load || run.saving.resume) {
     joined.in_first("checkpoint", open);
-    run.saving.verified = joined.from_first("checkpoint to go on from", job ? job->checkpoint.string() : "");
+    run.saving.verified = joined.from_first("checkpoint to resume from", job ? job->checkpoint.string() : "");
   }
   joined.together("job", [&] {
     if (!job) open();
@@ -52,9 +52,6 @@ JoinRequest join_request(const TrainOptions& options) {
   JoinRequest request;
   request.shape = {.dp = static_cast<int>(options.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
   request.settings = job_settings(options.run);
-  for (auto& [name, value] : request.settings) {
-    if (name == "eps") name = "adam-eps";
-  }
   request.stall = options.run.stall;
   request.places = options.places;
   return request;

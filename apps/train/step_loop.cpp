@@ -171,13 +171,13 @@ void StepLoop::tell_end() const {
                                              folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
   folder ? print_saved_result(line, *folder) : fmt::print("{}", line);
   if (run_.redone_steps() > 0)
-    print_note(fmt::format("post-validation: clipping or a skipped step took back what stages had begun early behind {}",
+    print_note(fmt::format("post-validation: clipping or a skipped step took back what stages had begun early after {}",
                            counted(run_.redone_steps(), "step")));
 }
 
 void StepLoop::tell_stopped() const {
   const std::string signal = stop_signal_name();
-  const char* advice = saves() && trainer_.steps_done() > 0 ? "go on with the same command and --resume"
+  const char* advice = saves() && trainer_.steps_done() > 0 ? "continue with the same command and --resume"
                                                             : "nothing was saved (--save DIR saves, and --resume goes on)";
   print_note(fmt::format("stopped by {} after step {}; {}", signal, trainer_.steps_done(), advice));
 }

@@ -12,10 +12,10 @@
 #include "actors/training/run/job_description.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "actors/training/run/trainer.hpp"
-#include "apps/launch/failed_run.hpp"
-#include "apps/launch/joined_run.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/processes/failed_run.hpp"
+#include "apps/processes/joined_run.hpp"
 #include "apps/signals/signals.hpp"
 #include "apps/train/open_job.hpp"
 #include "apps/train/record_file.hpp"
@@ -90,7 +90,7 @@ void note_transport(const Trainer& trainer, std::vector<std::string>& notes) {
 // Notes the step at which the run begins, if that may surprise.
 void note_begin(const TrainJob& job, const SavingSettings& saving, std::vector<std::string>& notes) {
   if (job.steps_done > 0) {
-    notes.push_back(fmt::format("going on after step {}", job.steps_done));
+    notes.push_back(fmt::format("resuming after step {}", job.steps_done));
   } else if (saving.resume) {
     notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", saving.folder->string()));
   }

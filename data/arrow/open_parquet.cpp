@@ -33,7 +33,7 @@ constexpr int own_first = RTLD_DEEPBIND;
 #endif
 
 const ParquetModule& load() {
-  std::string why = "it is neither beside the program nor where it was built";
+  std::string why = "it is neither next to the program nor in the build folder";
   for (const fs::path& path : places_of_module()) {
     std::error_code ignored;
     if (!fs::exists(path, ignored)) continue;

@@ -28,7 +28,7 @@ Number number_at(std::string_view bytes, std::uint64_t offset) {
 const fs::path& full_index(const fs::path& path) {
   std::error_code ignored;
   if (fs::file_size(path, ignored) == 0)
-    fail_foreign_tokens(path, "is empty, but should describe the file of ids beside it; copy both again");
+    fail_foreign_tokens(path, "is empty, but should describe the file of ids next to it; copy both again");
   return path;
 }
 
@@ -40,7 +40,7 @@ class MegatronIndex {
  public:
   explicit MegatronIndex(const fs::path& path) : file_(full_index(path)), bytes_(file_.bytes()) {
     if (bytes_.size() < begin_ || bytes_.substr(0, 9) != std::string_view("MMIDIDX\0\0", 9))
-      fail_foreign_tokens(path, "does not begin with MMIDIDX: it is no index of Megatron-LM; give its .idx");
+      fail_foreign_tokens(path, "does not begin with MMIDIDX: it is not an index of Megatron-LM; give its .idx");
     if (const auto version = number_at<std::uint64_t>(bytes_, 9); version != 1)
       fail_foreign_tokens(
           path,
@@ -132,7 +132,7 @@ std::unique_ptr<TokenStream> open_llmc_file(const fs::path& bin, std::int64_t vo
   if (!gpt2 && !llama3)
     fail_foreign_tokens(
         bin,
-        "there is no index .idx beside it, as of Megatron-LM, and it does not begin with a number of llm.c (20240520, "
+        "there is no index .idx next to it, as Megatron-LM writes, and it does not begin with a number of llm.c (20240520, "
         "20240801)");
   if (bytes.size() < header)
     fail_foreign_tokens(bin, fmt::format("is shorter than the {} bytes of llm.c's header; copy it again", header));
@@ -149,17 +149,17 @@ std::unique_ptr<TokenStream> open_datatrove_file(const fs::path& ds, std::int64_
   const fs::path index_path = ds.string() + ".index";
   std::error_code ignored;
   if (!fs::exists(index_path, ignored))
-    fail_foreign_tokens(ds, fmt::format("there is no {} beside it; copy it too", index_path.filename().string()));
+    fail_foreign_tokens(ds, fmt::format("there is no {} next to it; copy it too", index_path.filename().string()));
   const auto index = std::make_shared<MappedFile>(full_index(index_path));
   auto file = std::make_unique<MappedFile>(ds);
   const std::string_view ends = index->bytes();
   if (ends.size() % 8 != 0)
-    fail_foreign_tokens(index_path, fmt::format("has {} bytes, which are no numbers of 8 bytes; copy it again", ends.size()));
+    fail_foreign_tokens(index_path, fmt::format("has {} bytes, which are not numbers of 8 bytes; copy it again", ends.size()));
   std::uint64_t last = 0;
   for (std::uint64_t at = 0; at < ends.size(); at += 8) {
     const auto end = number_at<std::uint64_t>(ends, at);
     if (end < last)
-      fail_foreign_tokens(index_path, fmt::format("document {} ends before the one before it; copy it again", at / 8));
+      fail_foreign_tokens(index_path, fmt::format("document {} ends before the previous one; copy it again", at / 8));
     last = end;
   }
   const std::uint64_t bytes = file->bytes().size();

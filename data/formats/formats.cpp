@@ -37,7 +37,7 @@ std::vector<fs::path> files_of(const fs::path& path, const char* setting) {
   if (error) fail(fmt::format("cannot be read ({}); {}", error.message(), remedy_of_read_failure(error.value())));
   if (!fs::is_directory(status)) {
     if (format_of(path) != nullptr) return {path};
-    if (path.extension() == ".idx") fail("is the index of a file of tokens; give the .bin beside it");
+    if (path.extension() == ".idx") fail("is the index of a file of tokens; give the .bin next to it");
     fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
   }
   std::vector<fs::path> files;
@@ -76,7 +76,7 @@ const DataFormat* format_of(const fs::path& path) {
 std::string known_extensions() {
   std::string names;
   for (const DataFormat& format : data_formats()) names += (names.empty() ? "" : ", ") + std::string(format.extension);
-  return names + " (.txt and .jsonl also with .gz or .zst behind)";
+  return names + " (.txt and .jsonl also with .gz or .zst appended)";
 }
 
 std::vector<fs::path> matching_paths(const fs::path& path) {

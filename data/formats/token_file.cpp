@@ -43,7 +43,7 @@ Header read_header(const MappedFile& file) {
   if (bytes.size() < sizeof header) fail_token_file(path, "is too short for a token file; write it again with tokenize");
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != magic)
-    fail_token_file(path, "does not begin with PIPETOKS: it is no token file; write one with tokenize");
+    fail_token_file(path, "does not begin with PIPETOKS: it is not a token file; write one with tokenize");
   if (header.version != version)
     fail_token_file(path,
                     fmt::format("is a token file of version {}; this build reads version {}; write it again with tokenize",

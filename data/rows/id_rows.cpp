@@ -26,14 +26,14 @@ class IdRows : public RowTable {
   std::uint64_t content() const override { return content_; }
 
   void read(std::int64_t row, std::vector<std::int32_t>& tokens, std::vector<std::int32_t>& labels) const override {
-    const Place& place = at(row);
-    tokens.resize(static_cast<std::size_t>(place.tokens));
+    const RowLocation& location = at(row);
+    tokens.resize(static_cast<std::size_t>(location.tokens));
     labels.resize(tokens.size());
-    read_row(place.offset, tokens, labels);
+    read_row(location.offset, tokens, labels);
   }
 
  private:
-  struct Place {
+  struct RowLocation {
     std::int64_t offset;
     std::int32_t tokens, counted;
   };
@@ -43,7 +43,7 @@ class IdRows : public RowTable {
     Checksum content;
   };
 
-  const Place& at(std::int64_t row) const { return rows_[static_cast<std::size_t>(row)]; }
+  const RowLocation& at(std::int64_t row) const { return rows_[static_cast<std::size_t>(row)]; }
 
   void add(std::int64_t row, Checked& checked) {
     const std::int64_t tokens = length_of(row);
@@ -95,7 +95,7 @@ class IdRows : public RowTable {
   JsonlFile file_;
   RowLimits limits_;
   UnreadKeys* unread_;  // null once all rows have been checked
-  std::vector<Place> rows_;
+  std::vector<RowLocation> rows_;
   std::uint64_t content_ = 0;
 };
 

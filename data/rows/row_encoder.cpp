@@ -18,11 +18,11 @@ std::int32_t end_of(const Tokenizer& tokenizer) {
   if (!end)
     throw Error(ErrorKind::input, {"tokenizer", ""},
                 "its files name no token that ends a text, which stands between documents; give \"eos_token\" in a "
-                "tokenizer_config.json beside it");
+                "tokenizer_config.json next to it");
   return *end;
 }
 
-constexpr const char* no_answer = "messages: none is of the assistant, so there is nothing to learn; add an answer";
+constexpr const char* no_answer = "messages: none has the role assistant, so there is nothing to learn; add an answer";
 
 }  // namespace
 
@@ -239,7 +239,7 @@ const ChatForm& RowEncoder::chat_form() {
   if (!chat_form_->is_empty()) return *chat_form_;
   chat_form_.reset();
   throw RowFault{
-      "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which tell how they become a text; name the "
+      "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which show how they become a text; name the "
       "chat template, or give the tokenizer of a chat model"};
 }
 

@@ -157,7 +157,7 @@ KeyRule rule_of_key(std::string_view key) {
   static const std::map<std::string_view, KeyRule> rules = make_key_rules();
   if (const auto found = rules.find(key); found != rules.end()) return found->second;
   if (key == "mask" || key.ends_with("_mask") || key.ends_with("_masks"))
-    return {KeyMeaning::content, R"(write "labels" beside "input_ids", with -100 where nothing is to be learned)"};
+    return {KeyMeaning::content, R"(write "labels" next to "input_ids", with -100 where nothing is to be learned)"};
   const bool is_ranked =
       key.starts_with("chosen_") || key.starts_with("rejected_") || key.ends_with("_chosen") || key.ends_with("_rejected");
   return is_ranked ? rules.at("rejected") : KeyRule{};

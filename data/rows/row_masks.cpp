@@ -45,7 +45,7 @@ void RowMasks::check_switch(std::int64_t place, std::int64_t value) const {
   const List& list = this->list(kind_);
   if (kind_ == Kind::attention && value == 1 && list.first_odd >= 0)
     throw RowFault{
-        fmt::format("attention_mask[{}] is 0 and attention_mask[{}], behind it, is 1; only padding at the end of a row is "
+        fmt::format("attention_mask[{}] is 0 and attention_mask[{}], after it, is 1; only padding at the end of a row is "
                     "left out: leave out what is not to be read, or put it at the end",
                     list.first_odd, place)};
 }
@@ -70,10 +70,11 @@ void RowMasks::finish(std::int64_t ids) {
   if (kept_ == 0 && ids > 0) throw RowFault{R"("attention_mask" leaves nothing of this row to read; leave the row out)"};
   refuse_odd(Kind::loss,
              R"(; some programs apply it to the label at this place, others to the next one; leave it out and write "labels" )"
-             R"(beside "input_ids", with -100 where nothing is to be learned)");
-  refuse_odd(Kind::positions, fmt::format(", not {}; ids have the places in which they stand, so give each document a row of "
-                                          "its own, and pack them isolated",
-                                          list(Kind::positions).first_odd));
+             R"(next to "input_ids", with -100 where nothing is to be learned)");
+  refuse_odd(Kind::positions,
+             fmt::format(", not {}; ids have the positions in which they are written, so give each document a row of "
+                         "its own, and pack them isolated",
+                         list(Kind::positions).first_odd));
   refuse_odd(Kind::token_types, "; types of tokens are not read, so leave them out");
   if (list(Kind::special_tokens).ones != ids)
     refuse_odd(Kind::special_tokens,

@@ -66,27 +66,27 @@ class Joints {
   }
   // Calls take(sequence, its start) for all sequences that have a token in [first, last].
   template <class Take>
-  void each_run(std::int64_t first, std::int64_t last, const Take& take) const {
-    const auto runs = starts_.end() - 1;
-    for (auto start = std::upper_bound(starts_.begin(), runs, first) - 1; start != runs && *start <= last; ++start)
+  void each_sequence(std::int64_t first, std::int64_t last, const Take& take) const {
+    const auto end = starts_.end() - 1;
+    for (auto start = std::upper_bound(starts_.begin(), end, first) - 1; start != end && *start <= last; ++start)
       take(static_cast<std::size_t>(start - starts_.begin()), *start);
   }
 
   // Fills `tokens` from position `first` on; read_part(sequence, offset, tokens) fills the part inside one sequence.
   template <class ReadPart>
   void read(std::int64_t first, std::span<std::int32_t> tokens, std::int32_t marker, const ReadPart& read_part) const {
-    auto run = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin() - 1);
+    auto index = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin() - 1);
     while (!tokens.empty()) {
-      const std::int64_t marker_at = starts_[run + 1] - marker_size_;
+      const std::int64_t marker_at = starts_[index + 1] - marker_size_;
       const auto here = static_cast<std::size_t>(std::min<std::int64_t>(marker_at - first, std::ssize(tokens)));
-      if (here > 0) read_part(run, first - starts_[run], tokens.first(here));
+      if (here > 0) read_part(index, first - starts_[index], tokens.first(here));
       tokens = tokens.subspan(here);
       if (tokens.empty()) return;
       if (marker_size_ == 1) {
         tokens[0] = marker;
         tokens = tokens.subspan(1);
       }
-      first = starts_[++run];
+      first = starts_[++index];
     }
   }
 

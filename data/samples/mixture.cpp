@@ -25,7 +25,7 @@ void add_contents(Checksum& sum, const std::vector<std::unique_ptr<Dataset>>& pa
 }
 
 // The location of a sample in the parts.
-struct Place {
+struct SampleLocation {
   const Dataset* part;
   std::int64_t index;  // in the part, counting on over epochs
 };
@@ -38,23 +38,23 @@ class OfParts : public Dataset {
 
   using Dataset::read;
   void read(std::int64_t index, Sample& sample) const override {
-    const Place place = place_of(index);
-    place.part->read(place.index, sample);
+    const SampleLocation sample_at = locate(index);
+    sample_at.part->read(sample_at.index, sample);
   }
   SampleSize measure(std::int64_t index) const override {
-    const Place place = place_of(index);
-    return place.part->measure(place.index);
+    const SampleLocation sample_at = locate(index);
+    return sample_at.part->measure(sample_at.index);
   }
   bool isolates_documents() const override {
     return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isolates_documents(); });
   }
   std::vector<std::int32_t> documents(std::int64_t index) const override {
-    const Place place = place_of(index);
-    return place.part->documents(place.index);
+    const SampleLocation sample_at = locate(index);
+    return sample_at.part->documents(sample_at.index);
   }
 
  protected:
-  virtual Place place_of(std::int64_t index) const = 0;
+  virtual SampleLocation locate(std::int64_t index) const = 0;
 
   std::vector<std::unique_ptr<Dataset>> parts_;
 };
@@ -74,10 +74,10 @@ class Concatenation : public OfParts {
   }
 
  private:
-  Place place_of(std::int64_t index) const override {
-    const std::int64_t place = index % size();
-    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), place) - ends_.begin());
-    return {parts_[part].get(), place - (part == 0 ? 0 : ends_[part - 1])};
+  SampleLocation locate(std::int64_t index) const override {
+    const std::int64_t position = index % size();
+    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), position) - ends_.begin());
+    return {parts_[part].get(), position - (part == 0 ? 0 : ends_[part - 1])};
   }
 
   std::vector<std::int64_t> ends_;
@@ -109,10 +109,10 @@ class Mixture : public OfParts {
   }
 
  private:
-  Place place_of(std::int64_t index) const override {
-    const std::int64_t place = index % size_;
-    const std::size_t part = draw(place);
-    const std::int64_t turn = index / size_ * in_epoch_[part] + drawn_before(place, part);
+  SampleLocation locate(std::int64_t index) const override {
+    const std::int64_t position = index % size_;
+    const std::size_t part = draw(position);
+    const std::int64_t turn = index / size_ * in_epoch_[part] + drawn_before(position, part);
     const std::int64_t samples = parts_[part]->size();
     std::int64_t sample = turn % samples;
     if (shuffle_) {
@@ -126,25 +126,25 @@ class Mixture : public OfParts {
   static constexpr std::uint64_t draw_key = 0x6d6978;
   static constexpr std::uint64_t order_key = 0x6d697800000000;
 
-  std::size_t draw(std::int64_t place) const {
-    const double uniform =
-        std::ldexp(static_cast<double>(random_bits(derive_key(seed_, draw_key), static_cast<std::uint64_t>(place)) >> 11), -53);
+  std::size_t draw(std::int64_t position) const {
+    const double uniform = std::ldexp(
+        static_cast<double>(random_bits(derive_key(seed_, draw_key), static_cast<std::uint64_t>(position)) >> 11), -53);
     const auto part = std::upper_bound(limits_.begin(), limits_.end(), uniform) - limits_.begin();
     return std::min(static_cast<std::size_t>(part), parts_.size() - 1);  // the last limit may round to below 1
   }
 
   void count_draws() {
     in_epoch_.assign(parts_.size(), 0);
-    for (std::int64_t place = 0; place < size_; ++place) {
-      if (place % block_size == 0) at_block_.insert(at_block_.end(), in_epoch_.begin(), in_epoch_.end());
-      ++in_epoch_[draw(place)];
+    for (std::int64_t position = 0; position < size_; ++position) {
+      if (position % block_size == 0) at_block_.insert(at_block_.end(), in_epoch_.begin(), in_epoch_.end());
+      ++in_epoch_[draw(position)];
     }
   }
 
-  std::int64_t drawn_before(std::int64_t place, std::size_t part) const {
-    const std::int64_t block = place / block_size;
+  std::int64_t drawn_before(std::int64_t position, std::size_t part) const {
+    const std::int64_t block = position / block_size;
     std::int64_t count = at_block_[static_cast<std::size_t>(block) * parts_.size() + part];
-    for (std::int64_t earlier = block * block_size; earlier < place; ++earlier) count += draw(earlier) == part;
+    for (std::int64_t earlier = block * block_size; earlier < position; ++earlier) count += draw(earlier) == part;
     return count;
   }
 

@@ -81,7 +81,7 @@ class PackedDataset : public Dataset {
   // Returns the beginnings of documents after `first`, up to and including `last`.
   std::vector<std::int64_t> begins(std::int64_t first, std::int64_t last) const {
     std::vector<std::int64_t> all;
-    joints_.each_run(first, last, [&](std::size_t stream, std::int64_t start) {
+    joints_.each_sequence(first, last, [&](std::size_t stream, std::int64_t start) {
       if (start > first) all.push_back(start);
       const auto before = all.size();
       streams_[stream]->add_document_begins(std::max<std::int64_t>(first - start, 0), last - start, all);

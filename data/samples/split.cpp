@@ -71,7 +71,7 @@ DataSplit split_dataset(std::shared_ptr<const Dataset> whole, double share, std:
   const std::int64_t size = whole->size();
   if (size < 2)
     throw Error(ErrorKind::input, {"split", fmt::format("{}", share)},
-                "the data has one sample, which cannot be shared out; give more data or leave it out");
+                "the data has one sample, which cannot be divided; give more data or leave it out");
   const auto wanted = static_cast<std::int64_t>(std::llround(share * static_cast<double>(size)));
   auto drawn =
       std::make_shared<std::vector<std::int64_t>>(static_cast<std::size_t>(std::clamp<std::int64_t>(wanted, 1, size - 1)));

@@ -45,7 +45,7 @@ void AddedVocabulary::add(AddedToken token, std::optional<std::int32_t> id, cons
   const bool is_piece = pieces_->has(token.id);
   if ((is_piece && pieces_->piece(token.id) != token.content) || token.id >= Vocabulary::most_ids)
     throw Error(ErrorKind::input,
-                fmt::format("{}: the added token {} has no id: the next one behind the vocabulary, {}, is {}; {}", file,
+                fmt::format("{}: the added token {} has no id: the next one after the vocabulary, {}, is {}; {}", file,
                             token.content, token.id, is_piece ? "that of a piece" : "too large", tokenizer_file_remedy));
   if (has(token)) return;
   const bool is_special = contains(token.content) && change_flags(token);

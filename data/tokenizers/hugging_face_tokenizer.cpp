@@ -27,7 +27,7 @@ namespace {
 
 AddedToken read_added_token(const Json& value, const std::string& file) {
   const auto wrong = [&] {
-    fail_tokenizer(file, "\"added_tokens\" holds what is no object with \"id\", \"content\" and true or false; " +
+    fail_tokenizer(file, "\"added_tokens\" has an element that is not an object with \"id\", \"content\" and true or false; " +
                              std::string(tokenizer_file_remedy));
   };
   if (!value.is_object()) wrong();
@@ -57,7 +57,7 @@ AddedVocabulary read_added_tokens(const TokenizerFile& read, const std::string& 
   AddedVocabulary tokens(read.vocabulary);
   const Json* const list = read.parts.find("added_tokens");
   if (!list || list->is_null()) return tokens;
-  if (!list->is_array()) fail_tokenizer(file, fmt::format("\"added_tokens\" is no array; {}", tokenizer_file_remedy));
+  if (!list->is_array()) fail_tokenizer(file, fmt::format("\"added_tokens\" is not an array; {}", tokenizer_file_remedy));
   for (const Json& value : *list) {
     AddedToken token = read_added_token(value, file);
     const std::int32_t id = token.id;

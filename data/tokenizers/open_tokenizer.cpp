@@ -40,7 +40,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
   if (file.extension() == ".json") return open_tokenizer_json(file);
   fail_opening(
       path,
-      "a file of this kind cannot be read; give tokenizer.json, tokenizer.model, vocab.json beside merges.txt, or a folder");
+      "a file of this kind cannot be read; give tokenizer.json, tokenizer.model, vocab.json next to merges.txt, or a folder");
 }
 
 }  // namespace pipetrain

@@ -22,7 +22,7 @@ namespace pipetrain {
 
 struct TokenizerParts {
   std::vector<AddedToken> added;
-  // How many of them, from the first on, come from the tokenizer itself rather than from files next to it.
+  // The number of leading tokens that come from the tokenizer itself rather than from files next to it.
   std::size_t own_added = 0;
   std::vector<std::unique_ptr<TextNormalizer>> normalizers;
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;

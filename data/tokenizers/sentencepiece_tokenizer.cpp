@@ -54,7 +54,7 @@ class SentencePieceEncoder : public TextEncoder {
     parts_.missing.for_each_part(text, [](std::string_view part, std::optional<std::int32_t> id) {
       if (id)
         throw Error(ErrorKind::input,
-                    fmt::format("the text has the added token {}, which is no piece of the tokenizer.model; give the "
+                    fmt::format("the text has the added token {}, which is not a piece of the tokenizer.model; give the "
                                 "tokenizer.json of this tokenizer",
                                 part));
     });
@@ -70,7 +70,7 @@ class SentencePieceTokenizer : public Tokenizer {
   explicit SentencePieceTokenizer(const fs::path& file) : config_(read_tokenizer_config(file.parent_path())) {
     const std::string bytes = read_text(file, std::size_t{1} << 30);
     const std::string what =
-        file.string() + ": is no sentencepiece model that can be read; give a tokenizer.model as its library writes it";
+        file.string() + ": is not a readable sentencepiece model; give a tokenizer.model as its library writes it";
     if (bytes.empty()) throw Error(ErrorKind::input, what);
     if (!parts_.processor.LoadFromSerializedProto(bytes).ok()) throw Error(ErrorKind::input, what);
     if (parts_.processor.GetPieceSize() < 1) throw Error(ErrorKind::input, what);

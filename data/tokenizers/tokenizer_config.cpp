@@ -155,7 +155,7 @@ class ConfigReader {
   void add_extra(const char* key, const Json& list, const ObjectFile& file) {
     for (const auto& [name, value] : list.items(JsonOrder::as_added)) put(own_texts_, name, token_of(key, value, file));
     if (list.is_object()) return;
-    if (!list.is_array()) file.fail(fmt::format("\"{}\" is no array of tokens", key));
+    if (!list.is_array()) file.fail(fmt::format("\"{}\" is not an array of tokens", key));
     for (const Json& value : list) result_.extra.push_back(token_of(key, value, file));
     has_extra_ = true;
   }
@@ -163,7 +163,7 @@ class ConfigReader {
   // {"258": {"content": "<new>", ...}, ...}
   void read_decoder() {
     const Json& decoder = config_.object.at("added_tokens_decoder");
-    const auto wrong = [&] { config_.fail("\"added_tokens_decoder\" is no object of ids and tokens with \"content\""); };
+    const auto wrong = [&] { config_.fail("\"added_tokens_decoder\" is not an object of ids and tokens with \"content\""); };
     if (!decoder.is_object()) wrong();
     for (const auto& [key, value] : decoder.items()) {
       if (!value.is_object()) wrong();
@@ -177,7 +177,7 @@ class ConfigReader {
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= Vocabulary::most_ids)
-      file.fail(fmt::format("the id of the added token {}, {}, is no integer from 0 to {}", token.content, key,
+      file.fail(fmt::format("the id of the added token {}, {}, is not an integer from 0 to {}", token.content, key,
                             Vocabulary::most_ids - 1));
     result_.numbered.push_back({std::move(token), id, file.name});
   }

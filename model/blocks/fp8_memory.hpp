@@ -33,13 +33,13 @@ inline Fp8Form gradients_beside(const Fp8Matrix& weight) {
 inline Tensor allocate_fp8_scale(Arena& memory) { return memory.allocate({2}, DType::f32); }
 
 // The arenas of a matrix's layouts; null for a layout that is not wanted.
-struct Fp8Places {
+struct Fp8Arenas {
   Arena* rows = nullptr;
   Arena* cols = nullptr;
 };
 // scale: the tensor's scale if it exists already; otherwise it is allocated with the cols, or with the rows if
 // there are no cols. Scales of tiles and of blocks are allocated with their layout.
-inline Fp8Matrix allocate_fp8(const Shape& shape, const Fp8Form& form, const Fp8Places& places,
+inline Fp8Matrix allocate_fp8(const Shape& shape, const Fp8Form& form, const Fp8Arenas& arenas,
                               const std::optional<Tensor>& scale = std::nullopt) {
   Fp8Matrix matrix;
   matrix.scales = form.scales;
@@ -47,14 +47,14 @@ inline Fp8Matrix allocate_fp8(const Shape& shape, const Fp8Form& form, const Fp8
   const auto scales_of = [&](Arena& memory, const Tensor& layout) {
     return of_tensor ? Tensor{} : memory.allocate(fp8_scale_shape(form.scales, layout.shape), DType::f32);
   };
-  if (places.cols) {
-    matrix.cols = places.cols->allocate({shape[1], round_up_to_fp8(shape[0])}, form.type);
-    matrix.col_scales = scales_of(*places.cols, matrix.cols);
+  if (arenas.cols) {
+    matrix.cols = arenas.cols->allocate({shape[1], round_up_to_fp8(shape[0])}, form.type);
+    matrix.col_scales = scales_of(*arenas.cols, matrix.cols);
   }
-  if (of_tensor) matrix.scale = scale ? *scale : allocate_fp8_scale(places.cols ? *places.cols : *places.rows);
-  if (places.rows) {
-    matrix.rows = places.rows->allocate(shape, form.type);
-    matrix.row_scales = scales_of(*places.rows, matrix.rows);
+  if (of_tensor) matrix.scale = scale ? *scale : allocate_fp8_scale(arenas.cols ? *arenas.cols : *arenas.rows);
+  if (arenas.rows) {
+    matrix.rows = arenas.rows->allocate(shape, form.type);
+    matrix.row_scales = scales_of(*arenas.rows, matrix.rows);
   }
   return matrix;
 }

@@ -23,7 +23,8 @@ struct SequencePart {
   }
 };
 
-// How a rank's part of every sequence is divided: into slices, the longest ones first, or into one slice that is the whole.
+// The division of a rank's part of every sequence: into slices, the longest ones first, or into one slice that is the
+// whole.
 struct SequenceSlices {
   ContextPart context = {};
   std::int64_t tokens = 1;  // the rank's tokens of each sequence, in all slices

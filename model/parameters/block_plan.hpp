@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-// How a stored tensor's gradient is computed.
+// Says how a stored tensor's gradient is computed.
 enum class GradientKind {
   replicated,  // every rank holds all of it; with sequence parallelism each sums the gradient of its own tokens
   summed,      // this rank's slice, to which operations other than matrix products add

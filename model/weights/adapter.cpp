@@ -42,7 +42,7 @@ std::optional<std::string> adapter_in(const fs::path& folder) {
     if (!fs::exists(folder / "config.json", ignored))
       return fmt::format("is {} ({}), not a whole model; {}", kind, name, remedy);
     return fmt::format(
-        "has {} ({}) beside the model, which transformers adds to its weights; {}, or take the adapter out of "
+        "has {} ({}) next to the model, which transformers adds to its weights; {}, or take the adapter out of "
         "this one",
         kind, name, remedy);
   }

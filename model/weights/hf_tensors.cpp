@@ -36,7 +36,7 @@ HfTensors::HfTensors(const FamilyNames& names, fs::path folder) : names_(names),
   complete_names();
 }
 
-const HfTensors::Place* HfTensors::find(const std::string& name) const {
+const HfTensors::Location* HfTensors::find(const std::string& name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;
 }
@@ -61,11 +61,11 @@ void HfTensors::add_whole_files(const std::vector<std::string>& files) {
   for (const std::string& name : files) {
     const SafetensorsReader& file = open(name);
     for (const auto& [tensor, entry] : file.entries()) {
-      const auto [place, added] = tensors_.emplace(tensor, Place{&file, tensor});
+      const auto [location, added] = tensors_.emplace(tensor, Location{&file, tensor});
       if (!added)
         throw Error(ErrorKind::input,
                     fmt::format("{}: tensor {} is both in {} and in {}; remove the file that does not belong there",
-                                folder_.string(), tensor, place->second.file->path().filename().string(), name));
+                                folder_.string(), tensor, location->second.file->path().filename().string(), name));
     }
   }
 }
@@ -78,7 +78,7 @@ void HfTensors::add_indexed(const fs::path& index) {
       throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing, though {} says it is there; copy both again",
                                                 file.path().string(), name, index.filename().string()));
     }
-    tensors_.emplace(name, Place{&file, name});
+    tensors_.emplace(name, Location{&file, name});
   }
   for (const auto& [name, file] : files_) check_shard(file, map, index, *this);
 }
@@ -88,10 +88,10 @@ void HfTensors::complete_names() {
   const std::string prefix = names_.optional_prefix;
   const std::string bare = std::string(names_.embedding).substr(prefix.size());
   if (prefix.empty() || !tensors_.contains(bare)) return;
-  std::map<std::string, Place> completed;
-  for (auto& [name, place] : tensors_) {
+  std::map<std::string, Location> completed;
+  for (auto& [name, location] : tensors_) {
     const bool is_head = name == names_.head || name == classifier_head;
-    completed.emplace(is_head ? name : prefix + name, std::move(place));
+    completed.emplace(is_head ? name : prefix + name, std::move(location));
   }
   tensors_ = std::move(completed);
 }

@@ -13,7 +13,7 @@ namespace pipetrain {
 
 class HfTensors {
  public:
-  struct Place {
+  struct Location {
     const SafetensorsReader* file = nullptr;
     std::string name;  // in the file
   };
@@ -24,12 +24,12 @@ class HfTensors {
   HfTensors(const HfTensors&) = delete;
   HfTensors& operator=(const HfTensors&) = delete;
 
-  const std::map<std::string, Place>& all() const noexcept { return tensors_; }
+  const std::map<std::string, Location>& all() const noexcept { return tensors_; }
   // Returns null if there is none.
-  const Place* find(const std::string& name) const;
+  const Location* find(const std::string& name) const;
   void forget(const std::string& name) { tensors_.erase(name); }
   // Adds a second name for a tensor, unless the name is taken.
-  void add_name(const std::string& name, const Place& place) { tensors_.emplace(name, place); }
+  void add_name(const std::string& name, const Location& location) { tensors_.emplace(name, location); }
 
   // Returns true for a tensor that old files store although it is computed from the configuration.
   bool is_recomputed(const std::string& name) const;
@@ -47,7 +47,7 @@ class HfTensors {
   FamilyNames names_;
   std::filesystem::path folder_;
   std::map<std::string, SafetensorsReader> files_;
-  std::map<std::string, Place> tensors_;
+  std::map<std::string, Location> tensors_;
 };
 
 }  // namespace pipetrain

@@ -34,7 +34,7 @@ std::string tensor_and_more(const std::string& name, std::size_t count) {
   return count == 1 ? fmt::format("tensor {}", name) : fmt::format("tensor {} and {} more", name, count - 1);
 }
 
-// Where the tensors of the output head come from.
+// The source of the output head's tensors.
 struct HeadSource {
   std::unique_ptr<WeightSource> new_head;  // for tensors of the head that the files lack; may be null
   bool embedding_is_head = false;          // whether files may hold the embedding under the head's name
@@ -52,13 +52,14 @@ class HfWeights : public WeightSource {
   }
 
   void load(const Parameter& parameter, float* out) const override {
-    const HfTensors::Place* const place = tensors_.find(parameter.name);
-    if (place == nullptr && is_new(parameter.name)) return new_head_->load(parameter, out);
-    if (place == nullptr) refuse_missing(parameter.name);
-    place->file->check(place->name, parameter.full);
-    read_slice(parameter, out,
-               [&](std::int64_t first, std::int64_t count, float* to) { place->file->read(place->name, first, count, to); });
-    check_finite({out, static_cast<std::size_t>(parameter.local.elements())}, place->file->path(), place->name);
+    const HfTensors::Location* const location = tensors_.find(parameter.name);
+    if (location == nullptr && is_new(parameter.name)) return new_head_->load(parameter, out);
+    if (location == nullptr) refuse_missing(parameter.name);
+    location->file->check(location->name, parameter.full);
+    read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) {
+      location->file->read(location->name, first, count, to);
+    });
+    check_finite({out, static_cast<std::size_t>(parameter.local.elements())}, location->file->path(), location->name);
   }
 
  private:
@@ -73,7 +74,7 @@ class HfWeights : public WeightSource {
 
   // A tied checkpoint may hold its one matrix under the head's name, or under both names.
   void find_tied_embedding(const ModelConfig& config) {
-    const HfTensors::Place* const head = tensors_.find(names_.head);
+    const HfTensors::Location* const head = tensors_.find(names_.head);
     if (head == nullptr) return;
     if (!new_head_ && has_own_head(config, tensors_))
       throw Error(ErrorKind::input, fmt::format("{}: tensor {} differs from {}, and config.json ties them; let it say "
@@ -87,10 +88,10 @@ class HfWeights : public WeightSource {
   void check_tensors(const ModelConfig& config) {
     for (const NamedShape& tensor : logical_tensors(config)) {
       known_.insert(tensor.name);
-      const HfTensors::Place* const place = tensors_.find(tensor.name);
-      if (place == nullptr && is_new(tensor.name)) continue;
-      if (place == nullptr) refuse_missing(tensor.name);
-      place->file->check(place->name, tensor.shape);
+      const HfTensors::Location* const location = tensors_.find(tensor.name);
+      if (location == nullptr && is_new(tensor.name)) continue;
+      if (location == nullptr) refuse_missing(tensor.name);
+      location->file->check(location->name, tensor.shape);
     }
   }
 
@@ -98,7 +99,7 @@ class HfWeights : public WeightSource {
   void check_nothing_is_left(const ModelConfig& config, const LayerCut& cut) const {
     std::vector<std::string> foreign;
     std::vector<std::pair<std::int64_t, std::string>> beyond;
-    for (const auto& [name, place] : tensors_.all()) {
+    for (const auto& [name, location] : tensors_.all()) {
       if (known_.contains(name) || tensors_.is_recomputed(name)) continue;
       const std::int64_t layer = layer_of(name, names_.layers);
       if (layer < config.layers) {
@@ -120,15 +121,15 @@ class HfWeights : public WeightSource {
   }
   [[noreturn]] void refuse_layers(const ModelConfig& config, const std::string& first, std::size_t count,
                                   const LayerCut& cut) const {
-    const HfTensors::Place& place = *tensors_.find(first);
-    const std::string file = place.file->path().string(), tensors = tensor_and_more(place.name, count);
+    const HfTensors::Location& location = *tensors_.find(first);
+    const std::string file = location.file->path().string(), tensors = tensor_and_more(location.name, count);
     if (cut.setting == nullptr)
       throw Error(ErrorKind::input,
-                  fmt::format("{}: {} {} of layers beyond the {} that config.json tells; correct config.json, "
+                  fmt::format("{}: {} {} of layers beyond the {} that config.json gives; correct config.json, "
                               "or give the weights and the config.json of one model",
                               file, tensors, count == 1 ? "is" : "are", config.layers));
     throw Error(ErrorKind::input, {cut.setting, std::to_string(config.layers)},
-                fmt::format("is not given, and {} has {} of layers beyond the {} that config.json tells; give it to keep the "
+                fmt::format("is not given, and {} has {} of layers beyond the {} that config.json gives; give it to keep the "
                             "first {} alone, or correct config.json",
                             file, tensors, config.layers, config.layers));
   }
@@ -172,7 +173,7 @@ std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::pa
   const bool of_checkpoint = !rank_files(folder).empty();
   if (of_checkpoint && fs::exists(folder / "model.safetensors", ignored))
     throw Error(ErrorKind::input,
-                fmt::format("{}: has model.safetensors beside a checkpoint's rank-*.safetensors; keep those in a folder of "
+                fmt::format("{}: has model.safetensors next to a checkpoint's rank-*.safetensors; keep those in a folder of "
                             "their own",
                             folder.string()));
   if (of_checkpoint) return std::make_unique<CheckpointWeights>(folder, std::move(new_head));

@@ -31,7 +31,7 @@ using Header = std::array<std::int32_t, header_numbers>;
 class LlmcFile {
  public:
   // The location of a tensor in the file.
-  struct Place {
+  struct TensorLocation {
     std::uint64_t begin = 0;  // its first element, counted over all of the file
     bool transposed = false;  // [outputs, inputs]
   };
@@ -47,12 +47,13 @@ class LlmcFile {
 
   const ModelConfig& config() const { return config_; }
   const fs::path& path() const { return file_.path(); }
-  const Place* find(const std::string& name) const {
-    const auto found = places_.find(name);
-    return found == places_.end() ? nullptr : &found->second;
+  const TensorLocation* find(const std::string& name) const {
+    const auto found = locations_.find(name);
+    return found == locations_.end() ? nullptr : &found->second;
   }
-  void read(const Place& place, std::int64_t first, std::int64_t count, float* out) const {
-    read_floats(file_, type_, sizeof(Header) + (place.begin + static_cast<std::uint64_t>(first)) * bytes_of(type_), count, out);
+  void read(const TensorLocation& location, std::int64_t first, std::int64_t count, float* out) const {
+    read_floats(file_, type_, sizeof(Header) + (location.begin + static_cast<std::uint64_t>(first)) * bytes_of(type_), count,
+                out);
   }
 
  private:
@@ -65,7 +66,7 @@ class LlmcFile {
     if (file_.size() < sizeof header) refuse("is too short for a model file of llm.c; get the whole file");
     file_.read_at(0, header.data(), sizeof header);
     if (header[0] != model_magic)
-      refuse(fmt::format("is no model file of llm.c, which begins with the number {}; give one, or a Hugging Face folder",
+      refuse(fmt::format("is not a model file of llm.c, which begins with the number {}; give one, or a Hugging Face folder",
                          model_magic));
     if (header[1] != version_fp32 && header[1] != version_bf16)
       refuse(
@@ -127,7 +128,7 @@ class LlmcFile {
       add(fmt::format("transformer.h.{}.{}", layer, name), elements, transposed);
   }
   void add(const std::string& name, std::int64_t elements, bool transposed) {
-    places_[name] = {elements_, transposed};
+    locations_[name] = {elements_, transposed};
     elements_ += static_cast<std::uint64_t>(elements);
   }
 
@@ -135,7 +136,7 @@ class LlmcFile {
   SavedType type_ = SavedType::fp32;
   ModelConfig config_;
   std::int64_t rows_ = 0;  // of the table of tokens
-  std::map<std::string, Place> places_;
+  std::map<std::string, TensorLocation> locations_;
   std::uint64_t elements_ = 0;
 };
 
@@ -153,12 +154,12 @@ class LlmcWeights : public WeightSource {
 
   void load(const Parameter& parameter, float* out) const override {
     if (new_head_ && parameter.name == classifier_head) return new_head_->load(parameter, out);
-    const LlmcFile::Place* place = file_.find(parameter.name);
-    if (place == nullptr)
+    const LlmcFile::TensorLocation* location = file_.find(parameter.name);
+    if (location == nullptr)
       throw Error(ErrorKind::input,
                   fmt::format("{}: tensor {} is missing; give the whole model's file", file_.path().string(), parameter.name));
-    read_slice(place->transposed ? transpose_of(parameter) : parameter, out,
-               [&](std::int64_t first, std::int64_t count, float* to) { file_.read(*place, first, count, to); });
+    read_slice(location->transposed ? transpose_of(parameter) : parameter, out,
+               [&](std::int64_t first, std::int64_t count, float* to) { file_.read(*location, first, count, to); });
     check_finite({out, static_cast<std::size_t>(parameter.local.elements())}, file_.path(), parameter.name);
   }
 

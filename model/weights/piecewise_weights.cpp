@@ -133,7 +133,7 @@ class Pieces {
             finite = finite && is_finite(*target_at);
           }
         }
-        if (!finite && at.piece.state == weights_name) refuse(at, "holds values that are no finite numbers");
+        if (!finite && at.piece.state == weights_name) refuse(at, "holds values that are not finite");
       });
     }
   }
@@ -159,14 +159,14 @@ class Pieces {
     if (piece.axis >= full_.rank() || piece.end > axis_end(first) || (piece.transposed && full_.rank() != 2))
       refuse(first, fmt::format("does not fit the model, whose tensor is {}", to_string(full_)));
     const std::int64_t begin = piece.axis < 0 ? 0 : piece.begin;
-    if (begin != covered) refuse(first, begin < covered ? "is there twice" : "what is before it is in no file");
+    if (begin != covered) refuse(first, begin < covered ? "is there twice" : "the elements before it are in no file");
     const std::int64_t slice = storage(first).place.elements();
     std::int64_t held = 0;
     for (; i < pieces_.size() && pieces_[i].piece.begin == piece.begin; ++i) {
       const Located& at = pieces_[i];
       const auto range = at.piece.elements.value_or(TensorPiece::Range{0, slice});
       if (at.piece.axis != piece.axis || at.piece.end != piece.end || at.piece.transposed != piece.transposed)
-        refuse(at, "is another slice than the others that begin there");
+        refuse(at, "differs from the other slices that begin there");
       if (range.first != held || range.last > slice) refuse(at, range.first < held ? "is there twice" : "is not all there");
       if (stored_elements(at) != range.last - range.first) refuse(at, "has another number of elements than its name says");
       held = range.last;

@@ -76,7 +76,7 @@ void verify_safetensors(const std::filesystem::path& path, const SafetensorsChec
   if (file.size() >= sizeof header) file.read_at(0, &header, sizeof header);
   const bool fits = file.size() >= sizeof header && header <= file.size() - sizeof header;
   if (!fits || checksum_of(file, 0, sizeof header + header) != expected.header)
-    refuse(fmt::format("its header is not what was saved, by the checksum in {}", source));
+    refuse(fmt::format("its header differs from the saved one, by the checksum in {}", source));
 
   const std::vector<NamedEntry> tensors = in_file_order(SafetensorsReader(path));
   const auto sums = checksums_of(path, tensors);
@@ -84,7 +84,7 @@ void verify_safetensors(const std::filesystem::path& path, const SafetensorsChec
     const auto saved = expected.tensors.find(tensors[i].first);
     if (saved == expected.tensors.end()) refuse(fmt::format("tensor {} has no checksum in {}", tensors[i].first, source));
     if (sums[i] != saved->second)
-      refuse(fmt::format("tensor {} is not what was saved, by the checksum in {}", tensors[i].first, source));
+      refuse(fmt::format("tensor {} differs from the saved one, by the checksum in {}", tensors[i].first, source));
   }
 }
 

@@ -40,7 +40,7 @@ void check_replaceable(const fs::path& folder) {
     if (!fs::exists(folder)) return;
     if (!fs::is_directory(folder)) refuse("cannot be written: a file is in its place; remove it, or give another folder");
     if (!fs::is_empty(folder) && !fs::exists(folder / "config.json")) {
-      refuse("is a folder with other things in it than a model; choose another place, or empty it");
+      refuse("is a folder that contains something other than a model; choose another place, or empty it");
     }
   });
 }

@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-bool same_values(const HfTensors::Place& a, const HfTensors::Place& b, std::int64_t elements) {
+bool same_values(const HfTensors::Location& a, const HfTensors::Location& b, std::int64_t elements) {
   constexpr std::int64_t piece = std::int64_t{1} << 20;
   std::vector<float> of_a(static_cast<std::size_t>(std::min(piece, elements))), of_b(of_a.size());
   for (std::int64_t first = 0; first < elements; first += piece) {
@@ -29,8 +29,8 @@ bool has_own_head(const ModelConfig& config, const std::filesystem::path& folder
 
 bool has_own_head(const ModelConfig& config, const HfTensors& tensors) {
   const FamilyNames& names = spec_of(config.family).names;
-  const HfTensors::Place* const embedding = tensors.find(names.embedding);
-  const HfTensors::Place* const head = tensors.find(names.head);
+  const HfTensors::Location* const embedding = tensors.find(names.embedding);
+  const HfTensors::Location* const head = tensors.find(names.head);
   if (embedding == nullptr || head == nullptr) return false;
   const Shape shape{config.vocabulary, config.hidden};
   embedding->file->check(embedding->name, shape);

@@ -27,7 +27,7 @@ class WeightSource {
 // init_std / sqrt(2 layers) (Radford et al. 2019). Each element is a pure function of (seed, name, index in the full tensor).
 std::unique_ptr<WeightSource> random_weights(const ModelConfig& config, std::uint64_t seed);
 
-// How to treat a folder that has more layers than the configuration.
+// Says how to treat a folder that has more layers than the configuration.
 struct LayerCut {
   bool wanted = false;            // true if the user asked for the first layers alone, so that the others are skipped
   const char* setting = nullptr;  // the setting that asks for it, for the error that suggests it; null if there is none

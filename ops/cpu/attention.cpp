@@ -9,12 +9,12 @@ namespace {
 
 // A key head and its value head in kv or dkv, which may have more rows for a sequence than it has keys.
 struct KeyValueHead {
-  Place key, value;
+  HeadLocation key, value;
 };
 KeyValueHead key_value_head(const SegmentShape& shape, const Tensor& kv, std::int64_t batch, std::int64_t head) {
   const std::int64_t first_row = batch * (kv.rows() / shape.batch), first_col = kv.cols() - shape.key_value_cols();
   const auto plane = [&](std::int64_t index) {
-    return Place{kv, first_row, first_col + index * shape.head_dim, shape.keys, shape.head_dim};
+    return HeadLocation{kv, first_row, first_col + index * shape.head_dim, shape.keys, shape.head_dim};
   };
   return {plane(head), plane(shape.kv_heads + head)};
 }

@@ -22,7 +22,7 @@ struct Heads {
 };
 
 // The location of a head in a packed tensor of any activation type: its rows and columns.
-struct Place {
+struct HeadLocation {
   const Tensor& packed;
   std::int64_t first_row, first_col, rows, dim;
   char* row(std::int64_t at) const { return element_at(packed, (first_row + at) * packed.cols() + first_col); }
@@ -31,35 +31,36 @@ struct Place {
 // A head as floats for the duration of a tile: read in place, or widened into memory of the thread.
 class WideHead {
  public:
-  explicit WideHead(const Place& place)
-      : place_(place),
-        there_(place.packed.dtype == DType::f32),
-        wide_(there_ ? 0 : place.rows * place.dim),
-        head_(there_ ? Head{reinterpret_cast<float*>(place.row(0)), place.packed.cols()} : Head{wide_.data(), place.dim}) {}
+  explicit WideHead(const HeadLocation& location)
+      : location_(location),
+        there_(location.packed.dtype == DType::f32),
+        wide_(there_ ? 0 : location.rows * location.dim),
+        head_(there_ ? Head{reinterpret_cast<float*>(location.row(0)), location.packed.cols()}
+                     : Head{wide_.data(), location.dim}) {}
 
   const WideHead& load() const {
     if (there_) return *this;
-    for (std::int64_t row = 0; row < place_.rows; ++row)
-      widen(place_.packed.dtype, place_.row(row), place_.dim, head_.row(row));
+    for (std::int64_t row = 0; row < location_.rows; ++row)
+      widen(location_.packed.dtype, location_.row(row), location_.dim, head_.row(row));
     return *this;
   }
   // Rounds the values back into the tensor if they were widened.
   void store() const {
     if (there_) return;
-    for (std::int64_t row = 0; row < place_.rows; ++row)
-      narrow(place_.packed.dtype, head_.row(row), place_.dim, place_.row(row));
+    for (std::int64_t row = 0; row < location_.rows; ++row)
+      narrow(location_.packed.dtype, head_.row(row), location_.dim, location_.row(row));
   }
   operator Head() const { return head_; }
 
  private:
-  Place place_;
+  HeadLocation location_;
   bool there_;
   Floats wide_;
   Head head_;
 };
 
 // Returns a query head's rows in q or in a tensor of that shape.
-inline Place query_head(const SegmentShape& shape, const Tensor& packed, std::int64_t batch, std::int64_t head) {
+inline HeadLocation query_head(const SegmentShape& shape, const Tensor& packed, std::int64_t batch, std::int64_t head) {
   return {packed, batch * shape.queries, head * shape.head_dim, shape.queries, shape.head_dim};
 }
 

@@ -20,17 +20,17 @@ struct HostMath {
 
 // The number of elements that are updated at once. A step and its preview cut every tile alike and call one
 // function, because the compiler may contract products and sums differently at each place of the code.
-constexpr std::int64_t run_elements = 1024;
+constexpr std::int64_t range_elements = 1024;
 
 template <class Rule, class... State>
-[[gnu::noinline]] void step_run(const Rule& rule, std::int64_t count, float* weight, const float* grad, State*... states) {
+[[gnu::noinline]] void step_range(const Rule& rule, std::int64_t count, float* weight, const float* grad, State*... states) {
   const Rule own = rule;  // a local copy: the compiler vectorises only if it sees that the stores below cannot change it
   for (std::int64_t i = 0; i < count; ++i) weight[i] = own(weight[i], grad[i], states[i]...);
 }
 
 // The elements of one range: in place, or copies for a preview.
 template <std::size_t states>
-struct UpdateRun {
+struct UpdateRange {
   std::int64_t count;
   float* weight;
   const float* grad;
@@ -38,23 +38,24 @@ struct UpdateRun {
 };
 
 template <class Rule, std::size_t... index>
-void step(const Rule& rule, const UpdateRun<sizeof...(index)>& run, std::index_sequence<index...>) {
-  step_run(rule, run.count, run.weight, run.grad, run.state[index]...);
+void step(const Rule& rule, const UpdateRange<sizeof...(index)>& range, std::index_sequence<index...>) {
+  step_range(rule, range.count, range.weight, range.grad, range.state[index]...);
 }
 
 template <class Rule>
 void update_elements(const UpdateArgs& args, const Rule& rule, std::int64_t begin, std::int64_t end) {
   constexpr std::size_t states = Rule::states;
-  alignas(64) float weights[run_elements], copies[states][run_elements];
-  for (std::int64_t at = begin; at < end; at += run_elements) {
-    UpdateRun<states> run{std::min(run_elements, end - at), args.weight.as<float>() + at, args.grad.as<float>() + at, {}};
-    for (std::size_t i = 0; i < states; ++i) run.state[i] = args.states[i].template as<float>() + at;
+  alignas(64) float weights[range_elements], copies[states][range_elements];
+  for (std::int64_t at = begin; at < end; at += range_elements) {
+    UpdateRange<states> range{std::min(range_elements, end - at), args.weight.as<float>() + at, args.grad.as<float>() + at, {}};
+    for (std::size_t i = 0; i < states; ++i) range.state[i] = args.states[i].template as<float>() + at;
     if (args.preview) {
-      run.weight = std::copy_n(run.weight, run.count, weights) - run.count;
-      for (std::size_t i = 0; i < states; ++i) run.state[i] = std::copy_n(run.state[i], run.count, copies[i]) - run.count;
+      range.weight = std::copy_n(range.weight, range.count, weights) - range.count;
+      for (std::size_t i = 0; i < states; ++i)
+        range.state[i] = std::copy_n(range.state[i], range.count, copies[i]) - range.count;
     }
-    step(rule, run, std::make_index_sequence<states>());
-    if (args.rounded) narrow(args.rounded->dtype, run.weight, run.count, element_at(*args.rounded, at));
+    step(rule, range, std::make_index_sequence<states>());
+    if (args.rounded) narrow(args.rounded->dtype, range.weight, range.count, element_at(*args.rounded, at));
   }
 }
 

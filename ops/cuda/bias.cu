@@ -15,15 +15,15 @@ constexpr int blocks_each = 4;  // blocks a multiprocessor
 
 template <class T, int W>
 __global__ void __launch_bounds__(column_threads, blocks_each)
-    bias_grad_kernel(const T* dy, float* partial, std::int64_t rows, int cols, std::int64_t run) {
+    bias_grad_kernel(const T* dy, float* partial, std::int64_t rows, int cols, std::int64_t rows_each) {
   constexpr int batch = 4;
   wait_for_previous();
   const int pack = blockIdx.x * column_packs + threadIdx.x;
   Real<T> sums[W] = {};
   if (pack < cols / W) {
     Pack<T, W> in[batch];
-    for_rows_of_run<batch>(
-        rows, run, [&](int n, std::int64_t row) { in[n] = load<W>(dy + row * cols, pack); },
+    for_rows_of_block<batch>(
+        rows, rows_each, [&](int n, std::int64_t row) { in[n] = load<W>(dy + row * cols, pack); },
         [&](int n, std::int64_t) {
 #pragma unroll
           for (int i = 0; i < W; ++i) sums[i] += in[n][i];
@@ -52,8 +52,8 @@ void bias_grad(cudaStream_t stream, const Tensor& dy, const Tensor& dbias, int m
       constexpr int W = decltype(w)::value;
       const ColumnGrid grid(rows, cols / W, multiprocessors, blocks_each);
       launch(stream, bias_grad_kernel<T, W>, grid.blocks, ColumnGrid::threads(), 0, data_of<T>(dy), partial, rows,
-             static_cast<int>(cols), grid.run);
-      add_partials(stream, partial, grid.runs, cols, {data_of<float>(dbias)});
+             static_cast<int>(cols), grid.rows_each);
+      add_partials(stream, partial, grid.ranges, cols, {data_of<float>(dbias)});
     });
   });
 }

@@ -15,8 +15,8 @@ constexpr int column_threads = column_packs * column_rows;
 constexpr int most_column_blocks = 6;  // at once on a multiprocessor; leaves 40 registers a thread
 
 struct ColumnGrid {
-  std::int64_t run = 1;  // rows of a block
-  int runs = 1;
+  std::int64_t rows_each = 1;  // rows of a block
+  int ranges = 1;
   dim3 blocks;
 
   // As many blocks as can run at once, `each` a multiprocessor, so that none has to wait for others to end;
@@ -25,9 +25,9 @@ struct ColumnGrid {
     rows = std::max<std::int64_t>(rows, 1);
     const auto across = ceil_div<std::int64_t>(packs, column_packs);
     const auto most = std::clamp<std::int64_t>(each * multiprocessors / across, 1, ceil_div<std::int64_t>(rows, 32));
-    run = ceil_div(rows, most);
-    runs = static_cast<int>(ceil_div(rows, run));
-    blocks = dim3(static_cast<unsigned>(across), static_cast<unsigned>(runs));
+    rows_each = ceil_div(rows, most);
+    ranges = static_cast<int>(ceil_div(rows, rows_each));
+    blocks = dim3(static_cast<unsigned>(across), static_cast<unsigned>(ranges));
   }
   static dim3 threads() { return dim3(column_packs, column_rows); }
 };
@@ -36,16 +36,16 @@ struct ColumnGrid {
 // nor than a range for every block.
 inline std::size_t column_partials_bytes(std::int64_t rows, std::int64_t cols, int multiprocessors) {
   const auto across = ceil_div<std::int64_t>(ceil_div<std::int64_t>(cols, 8), column_packs);
-  const auto runs =
+  const auto ranges =
       std::max<std::int64_t>(std::min(most_column_blocks * multiprocessors / across, ceil_div<std::int64_t>(rows, 32)), 1);
-  return static_cast<std::size_t>(runs * cols) * sizeof(float);
+  return static_cast<std::size_t>(ranges * cols) * sizeof(float);
 }
 
 // Calls read(n, row) for `batch` rows of a thread, n from 0, so that their loads are in flight together, then
 // use(n, row) for each in order; repeats that through the block's range of rows.
 template <int batch, class Read, class Use>
-__device__ void for_rows_of_run(std::int64_t rows, std::int64_t run, Read read, Use use) {
-  const std::int64_t begin = blockIdx.y * run, end = begin + run < rows ? begin + run : rows;
+__device__ void for_rows_of_block(std::int64_t rows, std::int64_t rows_each, Read read, Use use) {
+  const std::int64_t begin = blockIdx.y * rows_each, end = begin + rows_each < rows ? begin + rows_each : rows;
   std::int64_t row = begin + threadIdx.y;
   for (; row + (batch - 1) * column_rows < end; row += batch * column_rows) {
 #pragma unroll

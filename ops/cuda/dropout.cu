@@ -7,22 +7,22 @@
 namespace pipetrain::cuda {
 namespace {
 
-struct Place {
+struct TokenOffset {
   std::int64_t first_token, sequence;
 };
 
 // One thread handles W adjacent columns, all in one block of draws.
 template <class T, int W>
-__global__ void dropout_kernel(const T* x, const T* residual, T* out, std::int64_t packs, int cols, Place place,
+__global__ void dropout_kernel(const T* x, const T* residual, T* out, std::int64_t packs, int cols, TokenOffset offset,
                                Dropout dropout) {
   wait_for_previous();
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
-  const std::int64_t token = place.first_token + pack * W / cols;
+  const std::int64_t token = offset.first_token + pack * W / cols;
   const int column = static_cast<int>(pack * W % cols);
   const auto words = dropout_words(dropout, static_cast<std::uint32_t>(column / dropout_columns),
-                                   static_cast<std::uint32_t>(token % place.sequence),
-                                   dropout.first_sample + static_cast<std::uint32_t>(token / place.sequence), 0);
+                                   static_cast<std::uint32_t>(token % offset.sequence),
+                                   dropout.first_sample + static_cast<std::uint32_t>(token / offset.sequence), 0);
   const auto in = load<W>(x, pack);
   Real<T> values[W];
 #pragma unroll
@@ -50,7 +50,7 @@ void dropout(cudaStream_t stream, const DropoutArgs& args) {
     using T = typename decltype(t)::type;
     constexpr int W = decltype(w)::value;
     launch(stream, dropout_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(args.x), data_or_null<T>(args.residual),
-           data_of<T>(args.out), count / W, cols, Place{args.first_token, args.sequence}, args.dropout);
+           data_of<T>(args.out), count / W, cols, TokenOffset{args.first_token, args.sequence}, args.dropout);
   };
   with_type(args.x.dtype, "dropout", [&](auto t) {
     if (wide) {

@@ -29,15 +29,15 @@ __device__ Real<T> gelu_slope(Real<T> x) {
 template <class T, int W>
 __global__ void __launch_bounds__(column_threads, most_column_blocks)
     gelu_backward_kernel(const T* dy, const T* x, const T* bias, T* dx, float* partial, std::int64_t rows, int cols,
-                         std::int64_t run) {
+                         std::int64_t rows_each) {
   wait_for_previous();
   const int pack = blockIdx.x * column_packs + threadIdx.x;
   Real<T> sums[W] = {};
   if (pack < cols / W) {
     auto add = load<W>(bias, pack);
     Pack<T, W> in_dy, in_x;
-    for_rows_of_run<1>(
-        rows, run,
+    for_rows_of_block<1>(
+        rows, rows_each,
         [&](int, std::int64_t row) {
           in_dy = load<W>(dy + row * cols, pack);
           in_x = load<W>(x + row * cols, pack);
@@ -74,8 +74,8 @@ void gelu_backward(cudaStream_t stream, const GeluBackwardArgs& args, int multip
       constexpr int W = decltype(w)::value;
       const ColumnGrid grid(rows, cols / W, multiprocessors, most_column_blocks);
       launch(stream, gelu_backward_kernel<T, W>, grid.blocks, ColumnGrid::threads(), 0, data_of<T>(args.dy), data_of<T>(args.x),
-             data_of<T>(args.bias), data_of<T>(args.dx), partial, rows, static_cast<int>(cols), grid.run);
-      add_partials(stream, partial, grid.runs, cols, {data_of<float>(args.dbias)});
+             data_of<T>(args.bias), data_of<T>(args.dx), partial, rows, static_cast<int>(cols), grid.rows_each);
+      add_partials(stream, partial, grid.ranges, cols, {data_of<float>(args.dbias)});
     });
   });
 }

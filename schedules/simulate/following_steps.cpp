@@ -11,6 +11,7 @@
 #include "schedules/plan/braids.hpp"
 #include "schedules/protocol/stage_protocol.hpp"
 #include "schedules/simulate/replica_exchanges.hpp"
+#include "schedules/simulate/simulate.hpp"
 
 namespace pipetrain::schedules {
 
@@ -21,13 +22,13 @@ constexpr int first_counted = 4, steps_in_all = 13;  // after the steps in which
 void check(const Plan& plan, const Costs& costs) {
   check_costs(costs, plan.placement);
   if (plan.slices > 1) throw std::invalid_argument("slices do not begin before the verdict on the step before yet");
-  if (moves_activations(plan)) throw std::invalid_argument("moves of activations do not go on from step to step yet");
-  if (!plan.custom.empty()) throw std::invalid_argument("custom actions are not simulated over steps that follow each other");
+  if (moves_activations(plan)) throw std::invalid_argument("moves of activations over consecutive steps are not built yet");
+  if (!plan.custom.empty()) throw std::invalid_argument("custom actions are not simulated over consecutive steps");
   const bool communicates = std::any_of(costs.chunks.begin(), costs.chunks.end(), [](const auto& chunks) {
     return std::any_of(chunks.begin(), chunks.end(), [](const ChunkCost& chunk) { return chunk.tp_communication > 0; });
   });
   if (communicates && has_braids(plan))
-    throw std::invalid_argument("what braids hide is not simulated over steps that follow each other");
+    throw std::invalid_argument("the communication that braids hide is not simulated over consecutive steps");
 }
 
 // Runs events in order of time, because the time of the verdict decides whether a stage continues with the coming step
@@ -290,6 +291,19 @@ FollowingSteps simulate_following(const Plan& plan, const Costs& costs, const st
                                   const StepsToFollow& how) {
   check(plan, costs);
   return Following(plan, costs, needs, how).run();
+}
+
+std::vector<bool> stages_that_wait(const Plan& plan, const std::vector<StageNeeds>& needs) {
+  const std::vector<double> one(plan.stages.size(), 1);
+  const Timeline timeline = simulate(plan, Costs::per_stage(plan.placement, one, one, one), needs);
+  std::vector<double> ends;
+  for (const auto& spans : timeline.stages)
+    for (const Span& span : spans)
+      if (span.action.kind == ActionKind::norm) ends.push_back(span.end);
+  const double last = *std::max_element(ends.begin(), ends.end());
+  std::vector<bool> waits;
+  for (const double end : ends) waits.push_back(last - end >= 0.5);
+  return waits;
 }
 
 }  // namespace pipetrain::schedules

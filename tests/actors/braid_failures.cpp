@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::milliseconds long_stall{20000};
 
-// The cause of the failure that the trainer's next step ends in.
+// Returns the cause of the failure in which the trainer's next step ends.
 template <class Check>
 void check_failure(Trainer& trainer, Check check) {
   try {
@@ -47,7 +47,7 @@ void check_failing_braids(const MakeBraids& make, std::chrono::milliseconds stal
   }
 }
 
-// A braid's forward has the second operations of its rank, the other action the first: each has its own.
+// A braid's forward uses the second operations of its rank, the other action the first: each has its own.
 void check_throwing_braids(const MakeBraids& make) {
   for (const int which : {0, 1}) {
     for (const int late : {0, 7, 23}) {

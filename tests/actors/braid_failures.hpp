@@ -1,4 +1,4 @@
-// What must end a run whose stages braid: the same on CPUs and on GPUs.
+// Failures that must end a run whose stages braid, on CPUs as on GPUs.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,14 @@
 
 namespace pipetrain::test {
 
-// A job of braided-v with two stages of two tensor-parallel ranks, made anew for every run.
+// Makes a new job of braided-v, with two stages of two tensor-parallel ranks, for every run.
 using MakeBraids = std::function<TrainJob()>;
 
-// A rank that raises, computes NaN or hangs in the second step ends the run, with its kind of error and nothing left running.
-// stall: after which a hang is told.
+// Checks that a rank that raises, computes NaN or hangs in the second step ends the run, with its kind of error and
+// nothing left running. stall: the time after which a hang is reported.
 void check_failing_braids(const MakeBraids& make, std::chrono::milliseconds stall);
 
-// An operation of the one or the other action that throws, at once or some calls late, likewise.
+// Checks the same of an operation of either action that throws, at once or some calls later.
 void check_throwing_braids(const MakeBraids& make);
 
 }  // namespace pipetrain::test

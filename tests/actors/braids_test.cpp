@@ -68,7 +68,7 @@ TEST_CASE("two jobs run in turns, one at a time, and the first failure is thrown
         });
     REQUIRE(order == "aAbBcCD");
   }
-  turns.pass();  // outside: nothing
+  turns.pass();  // outside of a braid it has no effect
   CHECK_THROWS_WITH(
       turns.run([] { throw Error(ErrorKind::internal, "first"); }, [] { throw Error(ErrorKind::internal, "second"); }),
       Contains("first"));
@@ -76,7 +76,7 @@ TEST_CASE("two jobs run in turns, one at a time, and the first failure is thrown
   CHECK_THROWS_WITH(
       turns.run([&] { order += "a", turns.pass(), order += "b"; }, [&] { throw Error(ErrorKind::internal, "second"); }),
       Contains("second"));
-  CHECK(order == "a");  // left off
+  CHECK(order == "a");  // the thread has left the braid
   order.clear();
   CHECK_THROWS_WITH(turns.run([] { throw Error(ErrorKind::internal, "first"); }, [&] { order += "A"; }), Contains("first"));
   CHECK(order.empty());
@@ -84,8 +84,8 @@ TEST_CASE("two jobs run in turns, one at a time, and the first failure is thrown
   CHECK(order == "aA");
 }
 
-// The first rank's second action computes before the other rank comes to the first collective at all: were that waited for,
-// both would wait for ever.
+// The first rank's second action computes before the other rank reaches the first collective at all: if it waited for
+// that, both would wait for ever.
 TEST_CASE("a braid's second action computes while the first one's collective is on its way", "[braids]") {
   const auto device = make_cpu_device(0, 1);
   auto groups = make_inprocess_groups(2);
@@ -101,7 +101,7 @@ TEST_CASE("a braid's second action computes while the first one's collective is 
         cpu_stream(*stream).enqueue([&value, begin] { value = begin; });
         group.all_reduce(*stream, {&value, {1}, DType::f64}, Reduction::sum);
       };
-      if (rank == 1)  // comes late
+      if (rank == 1)  // arrives late
         cpu_stream(*stream).enqueue([&] { gave_up = !wait_until([&] { return computed.load(); }); });
       group.run([&] { sum(own[0], rank + 1.0); },
                 [&] {
@@ -169,7 +169,7 @@ TEST_CASE("every kind of braid gives the same bits", "[braids]") {
 TEST_CASE("braids over several processes give the bits of one", "[braids][processes]") {
   const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2})};
   const RunRecord one = run(tiny);
-  for (const int processes : {2, 4}) {  // a stage each, a rank each
+  for (const int processes : {2, 4}) {  // one process for each stage, one for each rank
     RunRecord record;
     const auto failures = in_processes(
         MemoryHub::make(processes), [&](int) { return job_of(tiny); },
@@ -219,7 +219,10 @@ TEST_CASE("the estimate of a GPU counts a second set of what its operations have
   const auto half = blocks.begin() + std::ssize(blocks) / 2;
   const schedules::Plan plan = schedules::build_schedule("braided-v", {1, 2, 8});
   const auto workspace = [&](int tp, bool braids) {
-    const StageMemory memory(config, tp, {1, 64}, {.device = DeviceKind::cuda, .braids = braids});
+    JobSettings settings;
+    settings.layout.tp = tp;
+    settings.devices.kind = DeviceKind::cuda;
+    const StageMemory memory(config, {1, 64}, settings, braids);
     return memory.estimate({{blocks.begin(), half}, {half, blocks.end()}}, 8, validate(plan)[0], plan.stages[0]).workspace;
   };
   CHECK(workspace(1, true) == workspace(1, false));
@@ -234,11 +237,11 @@ TEST_CASE("a failure among braids ends the run with its cause named and nothing 
   check_throwing_braids(make);
 }
 
-TEST_CASE("what braids do not go with yet is one line", "[braids]") {
+TEST_CASE("settings that exclude braids give one line", "[braids]") {
   const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2, 2})};
   TinyRun other = tiny;
   other.layout.zero = 3;
-  CHECK_THAT(refusal(job_of(other)), Contains("schedule braided-v: replicas gather weights one action at a time"));
+  CHECK_THAT(refusal(job_of(other)), Contains("schedule braided-v: replicas gather weights for one action at a time"));
   TrainJob fetched = job_of(tiny);
   fetched.offload.parameters = true;
   fetched.offload.folder = "/tmp";
@@ -252,7 +255,7 @@ TEST_CASE("what braids do not go with yet is one line", "[braids]") {
              Contains("schedule braided-v: braids of tensor-parallel ranks in fp8 are not built for GPUs yet"));
   const TinyRun apart{.layers = 4, .microbatches = 8, .layout = braided_on_cpus({2, 2})};
   const auto failures = in_processes(
-      MemoryHub::make(4),  // a rank each
+      MemoryHub::make(4),  // one process for each rank
       [&](int) {
         TrainJob job = job_of(apart);
         job.devices.kind = DeviceKind::cuda;

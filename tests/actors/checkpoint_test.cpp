@@ -1,4 +1,4 @@
-// Going on from a checkpoint: to the bit as if the run had never stopped, in the same layout and in another.
+// Resuming from a checkpoint gives the bits of a run that never stopped, in the same layout and in another.
 #include "actors/training/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The golden model in this layout; from the checkpoint, where one is given.
+// Returns the golden model in this layout, resumed from the checkpoint if there is one.
 TrainJob job_from_checkpoint(const fs::path& checkpoint, const Layout& layout) {
   TrainJob job = golden_job("llama3_tiny", layout);
   if (checkpoint.empty()) return job;
@@ -50,7 +50,7 @@ void expect_error(const std::function<void()>& action, const std::string& part) 
 
 namespace {
 
-// Of the files of all ranks, in order.
+// Returns the files of all ranks, in order.
 std::string bytes_of_ranks(const TempFolder& folder, int step) {
   std::string bytes;
   for (const fs::path& file : rank_files(checkpoint_path(folder.path(), step))) {
@@ -61,7 +61,7 @@ std::string bytes_of_ranks(const TempFolder& folder, int step) {
   return bytes;
 }
 
-// The full tensors of all states.
+// Returns the full tensors of all states.
 std::map<std::string, std::vector<float>> contents_of(const fs::path& checkpoint) {
   std::map<std::string, std::vector<float>> contents;
   const ModelConfig config = read_hf_config(checkpoint);
@@ -122,7 +122,7 @@ TEST_CASE("steps that run while a checkpoint is written change nothing of it") {
   CHECK(bytes_of_ranks(between, 3) == bytes_of_ranks(behind, 3));
 }
 
-TEST_CASE("a run goes on from a checkpoint to the bit") {
+TEST_CASE("a run resumes from a checkpoint to the bit") {
   const TempFolder folder;
   const Layout layout{2, 2, 1, 2};
   const RunRecord whole = run(golden_job("llama3_tiny", layout), 6);
@@ -162,7 +162,7 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
     CHECK(bytes_of_ranks(folder, 3) != bytes_of_ranks(folder, 4));
     CHECK(verify_checkpoint(checkpoint_path(folder.path(), 3)).state.applied_steps == 2);
     CHECK(verify_checkpoint(checkpoint_path(folder.path(), 5)).state.applied_steps == 4);
-    // Bias corrections count applied steps: a run that goes on behind the skip does what this one did.
+    // Bias corrections count applied steps, so a run resumed after the skip does what this one did.
     Trainer rest(job_from_checkpoint(checkpoint_path(folder.path(), 3), layout));
     rest.step();
     rest.step();
@@ -173,15 +173,15 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
   }
 }
 
-TEST_CASE("what is no whole checkpoint of this model is refused, and does not count among those kept") {
+TEST_CASE("an incomplete checkpoint, or another model's, is refused, and does not count among those kept") {
   const TempFolder folder;
   Trainer trainer(golden_job("llama3_tiny", {}));
   trainer.step();
   trainer.start_checkpoint(folder.path()).get();
   trainer.step();
   trainer.start_checkpoint(folder.path()).get();
-  fs::create_directories(folder.path() / "step-00000009.partial");  // a run was killed
-  fs::create_directories(folder.path() / "step-00000010");          // no state in it
+  fs::create_directories(folder.path() / "step-00000009.partial");  // of a killed run
+  fs::create_directories(folder.path() / "step-00000010");          // without a state
   fs::create_directories(folder.path() / "step-100000000");         // more digits, and later
   const auto found = find_checkpoints(folder.path());
   REQUIRE(found.size() == 4);
@@ -195,7 +195,7 @@ TEST_CASE("what is no whole checkpoint of this model is refused, and does not co
   expect_error([&] { verify_checkpoint(found[2]); }, "is not a complete checkpoint");
   remove_unfinished_checkpoints(folder.path());
   CHECK_FALSE(fs::exists(folder.path() / "step-00000009.partial"));
-  remove_old_checkpoints(folder.path(), 100'000'000, {2, {}});  // two complete ones: nothing is too old
+  remove_old_checkpoints(folder.path(), 100'000'000, {2, {}});  // there are two complete ones: nothing is too old
   CHECK(find_checkpoints(folder.path()) == found);
   fs::resize_file(found[1] / "rank-00000.safetensors", 5000);
   expect_error([&] { verify_checkpoint(found[1]); }, "rank-00000.safetensors");
@@ -228,11 +228,11 @@ void flip_bit(const fs::path& file, std::uint64_t bit) {
   stream.put(static_cast<char>(byte ^ (1 << (bit % 8))));
 }
 
-// What names the damage of this byte: its tensor, or its file.
+// Returns the tensor that this byte belongs to, or its file, which the error must name.
 std::string name_of(const std::map<std::string, SafetensorsReader::Entry>& tensors, const std::string& file,
                     std::uint64_t byte) {
   for (const auto& [name, entry] : tensors) {
-    if (byte >= entry.begin && byte < entry.end) return file + ": tensor " + name + " is not what was saved";
+    if (byte >= entry.begin && byte < entry.end) return file + ": tensor " + name + " differs from the saved one";
   }
   return file;
 }
@@ -245,7 +245,7 @@ TEST_CASE("every damaged bit of a checkpoint is found, and its file and tensor n
   for (const std::string file : {"state.json", "config.json", "rank-00000.safetensors", "rank-00002.safetensors"}) {
     const bool has_tensors = file.ends_with(".safetensors");
     std::map<std::string, SafetensorsReader::Entry> tensors;
-    std::uint64_t data = 0;  // where it begins
+    std::uint64_t data = 0;  // the beginning of the data
     if (has_tensors) {
       tensors = SafetensorsReader(saved.file(file)).entries();
       data = std::min_element(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
@@ -290,7 +290,7 @@ TEST_CASE("a checkpoint of the format without checksums is read, and one of its 
   nlohmann::ordered_json state = nlohmann::ordered_json::parse(in);
   state["format"] = 2;
   std::ofstream(saved.file("state.json")) << state.dump(1);
-  expect_error([&] { verify_checkpoint(saved.path); }, "state.json: is not what was saved");
+  expect_error([&] { verify_checkpoint(saved.path); }, "state.json: differs from the saved one");
   for (const char* key : {"checksum", "checksums"}) {
     state.erase(key);
     std::ofstream(saved.file("state.json")) << state.dump(1);
@@ -307,7 +307,7 @@ TEST_CASE("a checkpoint of the format without checksums is read, and one of its 
   expect_error([&] { verify_checkpoint(saved.path); }, "checkpoint format 5, this program reads 2, 3 and 4");
 }
 
-TEST_CASE("what is saved is kept, though later checkpoints that were passed over are there") {
+TEST_CASE("a new checkpoint is kept even if later ones were passed over") {
   const TempFolder folder;
   Trainer trainer(golden_job("llama3_tiny", {}));
   for (int step = 0; step < 2; ++step) {
@@ -319,7 +319,7 @@ TEST_CASE("what is saved is kept, though later checkpoints that were passed over
   CHECK(names_in(folder.path()) == std::vector<std::string>{"step-00000002", "step-00000003"});
 }
 
-TEST_CASE("of old checkpoints those of every N-th step stay") {
+TEST_CASE("old checkpoints of every N-th step stay") {
   const TempFolder folder;
   Trainer trainer(golden_job("llama3_tiny", {}));
   for (int step = 1; step <= 7; ++step) {
@@ -330,7 +330,7 @@ TEST_CASE("of old checkpoints those of every N-th step stay") {
   CHECK(names_in(folder.path()) == std::vector<std::string>{"step-00000003", "step-00000006", "step-00000007"});
 }
 
-TEST_CASE("a checkpoint that a killed run had moved aside to replace it comes back") {
+TEST_CASE("a checkpoint that a killed run had moved aside is restored") {
   const SavedStep saved;
   const fs::path aside = saved.folder.path() / ".step-00000001.replaced";
   fs::rename(saved.path, aside);

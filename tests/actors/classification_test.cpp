@@ -1,5 +1,5 @@
-// Heads for sequence classification in every layout: against Hugging Face's float64 trajectory, against a language model that
-// learns its last token only, and to the bit between layouts that must agree.
+// Heads for sequence classification in every layout: compared with Hugging Face's float64 trajectory, with a language
+// model that learns its last token only, and, between layouts that must agree, bit by bit.
 #include <cmath>
 #include <filesystem>
 
@@ -19,7 +19,7 @@ namespace {
 
 const std::string gpt2 = "gpt2_classify_tiny";
 
-// In steps of the trajectory; to the bit the same over pp, schedule and order.
+// Compares the steps of the trajectory; pp, schedule and order must not change a bit.
 void check_every_layout(const std::string& name) {
   const Reference reference = golden_reference(name);
   for (const int tp : {1, 2, 4}) {  // with 4 ranks, two have no class
@@ -60,8 +60,8 @@ TEST_CASE("a Llama that classifies follows the golden trajectory in every layout
 
 namespace {
 
-// The language model llama2_tiny, which learns the last token of each sequence only; or the same as a classifier of the
-// vocabulary's tokens, whose head is that of the language model.
+// Trains the language model llama2_tiny on the last token of each sequence only, or the same model as a classifier of
+// the vocabulary's tokens, with the language model's head.
 RunRecord last_tokens(bool classifies, const Layout& layout) {
   const std::filesystem::path golden = std::filesystem::path(test_data()) / "golden/llama2_tiny";
   TrainJob job = golden_job("llama2_tiny", layout);

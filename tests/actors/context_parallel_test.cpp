@@ -1,10 +1,10 @@
-// Ranks that share sequences: the golden trajectories, to the bit the same over pp, schedules and orders at equal cp.
+// Ranks that share sequences follow the golden trajectories, with equal bits over pp, schedules and orders at equal cp.
 #include <cmath>
 #include <memory>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
-#include "actors/training/job/context_support.hpp"
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/rank/stage_memory.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
@@ -138,7 +138,7 @@ TEST_CASE("recomputation, threads, ZeRO and sequence parallelism keep the bits w
   CHECK((run(tiny) == reference));
 }
 
-TEST_CASE("what lives outside of the devices gives the same bits where ranks share sequences") {
+TEST_CASE("offloading gives the same bits when ranks share sequences") {
   const Layout plain = with_ring(2, {4, 1, 1, 1, "gpipe"});
   const RunRecord inside = run(golden_job("llama3_tiny", plain), 2);
   for (const bool weights : {false, true}) {
@@ -150,7 +150,7 @@ TEST_CASE("what lives outside of the devices gives the same bits where ranks sha
   }
 }
 
-TEST_CASE("a checkpoint is the same whoever shares sequences, and another cp goes on from it") {
+TEST_CASE("a checkpoint does not depend on cp, and another cp resumes from it") {
   const TempFolder folder;
   const auto job_from = [](const std::filesystem::path& checkpoint, const Layout& layout) {
     TrainJob job = golden_job("llama3_tiny", layout);
@@ -175,7 +175,7 @@ TEST_CASE("a checkpoint is the same whoever shares sequences, and another cp goe
   }
 }
 
-TEST_CASE("an evaluation finds the same loss whoever shares sequences") {
+TEST_CASE("an evaluation finds the same loss at every cp") {
   std::optional<double> whole;
   for (const int cp : {1, 2, 4}) {
     TinyRun tiny{.microbatches = 4, .layout = with_ring(cp, {2, 1, 2})};
@@ -209,7 +209,7 @@ TEST_CASE("steps of shorter rows are shared as those of long ones") {
   }
 }
 
-TEST_CASE("classes are told apart by whichever rank has the token that says them", "[golden]") {
+TEST_CASE("the rank with a sequence's last token scores its class", "[golden]") {
   for (const std::string name : {"gpt2_classify_tiny", "llama_classify_tiny"}) {
     const Reference reference = golden_reference(name);
     for (const int cp : {1, 2}) {
@@ -317,19 +317,22 @@ TEST_CASE("the more ranks share sequences, the less each takes for activations, 
   for (std::size_t rank = 0; rank < taken.size(); ++rank) CHECK(taken[rank].use.total() == estimated[rank].use.total());
 }
 
-TEST_CASE("layouts that nobody has built are estimated as runs whose ranks share sequences") {
+TEST_CASE("layouts are estimated like runs whose ranks share sequences") {
   for (const int cp : {1, 2, 4}) {
     const TrainJob job = random_job(small_ring_config(), 256, 4, with_ring(cp, {}));
     const schedules::Plan plan = *build_plan(job);
     const auto needs = validate(plan, Order::planned, TransformerCompute::slot_life());
-    const StageMemory memory(job.config, 1, {1, 256 / cp}, {.numerics = job.numerics, .replicas = cp, .cp = cp});
+    JobSettings settings;
+    settings.layout.cp = cp;
+    settings.numerics = job.numerics;
+    const StageMemory memory(job.config, {1, 256 / cp}, settings);
     const auto blocks = parts_of(job, plan.placement);
     CHECK(memory.estimate(blocks, plan.microbatches, needs.front(), plan.stages.front()).total() ==
           estimate_job(job).devices.front().use.total());
   }
 }
 
-TEST_CASE("what sharing sequences does not go with is refused with the setting") {
+TEST_CASE("settings that exclude shared sequences are refused by name") {
   const auto job_with = [](int cp, const std::function<void(TinyRun&)>& change) {
     TinyRun tiny{.sequence = 12, .layout = with_ring(cp, {})};
     change(tiny);
@@ -342,18 +345,20 @@ TEST_CASE("what sharing sequences does not go with is refused with the setting")
     TrainJob job = job_with(2, change);
     job.devices = {.kind = DeviceKind::cuda, .gpus = {0, 0}};
     try {
-      check_context_parallel(job);
+      check_combinations(features_of(job));
     } catch (const Error& error) {
       return std::string(error.what());
     }
     return std::string("none");
   };
   CHECK(on_gpu([](TinyRun&) {}) == "none");
-  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.dropout = 0.1; }), Catch::Contains("dropout is not built for GPUs with it yet"));
-  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.isolated = true; }), Catch::Contains("documents that do not see each other are"));
+  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.dropout = 0.1; }),
+             Catch::Contains("GPUs do not share sequences with dropout yet"));
+  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.isolated = true; }),
+             Catch::Contains("GPUs do not share sequences of isolated documents yet"));
   const auto sliced = [](TinyRun& tiny) { tiny.layout.slices = 2; };
   CHECK_THAT(on_gpu([&](TinyRun& tiny) { tiny.sequence = 16, sliced(tiny); }),
-             Catch::Contains("cp 2: slices are not built for GPUs with it yet"));
+             Catch::Contains("cp 2: GPUs do not share sequences in slices yet"));
   CHECK(refusal(job_with(2, sliced)) ==
         "cp 2: sequences of 12 tokens cannot be cut into 2 x 2 x 2 equal chunks; use a seq-len that is a multiple of 8");
 }

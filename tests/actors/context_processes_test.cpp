@@ -1,4 +1,4 @@
-// Ranks of several processes that share sequences: the bits of one process, and one cause for all when one is lost.
+// Ranks of several processes that share sequences give the bits of one process, and one cause for all when a process is lost.
 #include <signal.h>
 
 #include <chrono>

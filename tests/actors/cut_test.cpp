@@ -1,4 +1,4 @@
-// Runs cut as somebody said: the bits of one stage wherever the cut is, and everything that knows the cut follows it.
+// Runs with a chosen cut give the bits of one stage wherever the cut is, and everything that depends on the cut follows it.
 #include <algorithm>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
@@ -20,7 +20,7 @@ using schedules::Order;
 
 namespace {
 
-// 16 blocks over so many virtual stages, as unevenly as can be, and rather so.
+// Cuts 16 blocks over this many virtual stages, once as unevenly as possible and once rather unevenly.
 std::vector<Cut> uneven_cuts(int parts) {
   const auto most_at = [&](int at) {
     Cut cut(static_cast<std::size_t>(parts), 1);
@@ -97,7 +97,7 @@ TEST_CASE("slices and post-validation give their bits wherever the model is cut"
   CHECK((run(std::move(job), 2) == plain));
 }
 
-TEST_CASE("a checkpoint goes on at another cut to the bit", "[cut]") {
+TEST_CASE("a run resumes at another cut to the bit", "[cut]") {
   const TempFolder folder;
   Layout layout{2, 1, 1, 1, "zb-v", 2};
   layout.cut = {1, 7, 6, 2};
@@ -169,7 +169,7 @@ TEST_CASE("processes run a cut as one does, and agree on it first", "[processes]
   CHECK(cut_of_settings() == "3,5");
 }
 
-TEST_CASE("a profile tells the cut of its run", "[cut]") {
+TEST_CASE("a profile contains the cut of its run", "[cut]") {
   TinyRun tiny{.layers = 4, .layout = {.pp = 2}};
   const auto profiled = [&] {
     const TrainJob job = with_plan(job_of(tiny));

@@ -1,4 +1,4 @@
-// Runs whose steps may begin before the verdict on the one before, and what is compared between them.
+// Runs whose steps may begin before the verdict on the previous one, and the results that are compared between them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace pipetrain::test {
 
 struct Steps {
-  std::vector<std::tuple<double, double, bool>> reports;  // loss, norm (0 where it overflowed), skipped
+  std::vector<std::tuple<double, double, bool>> reports;  // loss, norm (0 if it overflowed), skipped
   std::map<std::string, std::vector<float>> weights;
   int previewed = 0, redone = 0;
 
@@ -45,7 +45,7 @@ inline Steps steps_of(TrainJob job, bool post_validation, int count) {
   return steps;
 }
 
-// Halfway between the norms of the steps, so that some are clipped.
+// Returns a value between the norms of the steps, so that some are clipped.
 inline double some_clip(const TrainJob& job, int count) {
   std::vector<double> norms;
   for (const auto& [loss, norm, skipped] : steps_of(job, false, count).reports) norms.push_back(norm);

@@ -1,5 +1,5 @@
-// The engine where steps begin before the verdict on the one before: never a hang, no value of weights that were taken back,
-// and a failure in between ends the run with its cause.
+// The engine when steps begin before the verdict on the previous one: it never hangs, keeps no value of weights that
+// were taken back, and a failure in between ends the run with its cause.
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -31,9 +31,9 @@ PipelineOptions early_options(const std::string& schedule, int stages, int micro
   return options;
 }
 
-// A model of one weight a stage: a forward gives 31 x + weight modulo a prime, where x is the microbatch's number in the run or
-// what the stage before gave; a step of the optimizer adds to the weight what the verdict's scale says, a preview 1. Actions
-// take any time up to a moment.
+// A model of one weight a stage: a forward gives 31 x + weight modulo a prime, where x is the microbatch's number in
+// the run or the previous stage's output; a step of the optimizer adds the verdict's scale to the weight, a preview 1.
+// Actions take a random short time.
 class TinyModel : public StageCompute {
  public:
   static constexpr std::int64_t prime = 1000003;
@@ -101,7 +101,7 @@ class TinyModel : public StageCompute {
   StepInfo step_;
   Verdict verdict_;
   std::int64_t weight_ = 0, read_ = 0;
-  std::int64_t sum_ = 0;  // of what the last virtual stage's forwards gave since N
+  std::int64_t sum_ = 0;  // the outputs of the last virtual stage's forwards since N
   bool previewed_ = false;
 };
 
@@ -110,7 +110,7 @@ struct Course {
   int previews = 0;
 };
 
-// Verdicts: 0 confirms, 1 applies more, 2 skips.
+// Verdicts: 0 confirms, 1 applies a larger update, 2 skips.
 Course run_course(const PipelineOptions& options, const std::vector<int>& verdicts, bool early) {
   Pipeline pipeline(
       options, [&](StageId id, const schedules::StageNeeds&) { return std::make_shared<TinyModel>(id, options.plan); },
@@ -192,7 +192,7 @@ TEST_CASE("several replicas and stages that run further ahead begin early, too")
   }
 }
 
-TEST_CASE("what fails while the coming step has begun early ends the run with its cause") {
+TEST_CASE("a failure after the next step has begun early ends the run with its cause") {
   for (const auto& [kind, only_early] : {std::pair(ActionKind::preview, false), {ActionKind::forward, true}}) {
     auto options = early_options("zb-h2", 3, 6);
     Pipeline pipeline(

@@ -1,4 +1,4 @@
-// Evaluation beside training: the same loss in every layout, and a training that does not notice it.
+// Evaluation during training: the loss is the same in every layout, and the training is unaffected.
 #include "actors/training/run/evaluation.hpp"
 
 #include <cmath>
@@ -134,7 +134,7 @@ TEST_CASE("an evaluation drops nothing, whatever training drops") {
   CHECK(trainer.step().loss == undisturbed.step().loss);
 }
 
-TEST_CASE("an evaluation ends when it is asked to, and training goes on") {
+TEST_CASE("an evaluation ends when asked to, and training continues") {
   Trainer trainer(evaluating_job({.layout = {.pp = 2}}));
   int asked = 0;
   CHECK_FALSE(trainer.evaluate([&] { return ++asked == 3; }));

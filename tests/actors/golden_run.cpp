@@ -26,7 +26,7 @@ nlohmann::json trajectory(const std::string& name) {
   return nlohmann::json::parse(std::ifstream(golden_folder(name) / "trajectory.json"));
 }
 
-// For files that only the test itself reads: to wait for a disk takes longer than a small run.
+// Returns a folder for files that only the test itself reads, because waiting for a disk takes longer than a small run.
 fs::path memory_folder() {
   const fs::path memory = "/dev/shm";
   return ::access(memory.c_str(), W_OK | X_OK) == 0 ? memory : fs::temp_directory_path();
@@ -157,7 +157,7 @@ Reference golden_reference(const std::string& name) {
     reference.loss.push_back(step.at("loss"));
     reference.grad_norm.push_back(step.at("grad_norm"));
   }
-  const TempFolder folder;  // the final weights under the name that a model's weights have
+  const TempFolder folder;  // the final weights under the name of a model's weights
   fs::copy_file(golden_folder(name) / "config.json", folder.path() / "config.json");
   fs::copy_file(golden_folder(name) / "final.safetensors", folder.path() / "model.safetensors");
   const ModelConfig config = read_hf_config(folder.path());
@@ -172,8 +172,7 @@ void check_golden(const RunRecord& record, const Reference& reference) {
     CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 2e-5);
     CHECK(std::abs(record.grad_norm[step] / reference.grad_norm[step] - 1) <= 1e-4);
   }
-  int strayed =
-      0;  // see golden_direct_test.cpp: elements whose gradient is as small as Adam's eps go where rounding sends them
+  int strayed = 0;  // see golden_direct_test.cpp: rounding decides elements whose gradient is as small as Adam's eps
   REQUIRE(record.weights.size() == reference.weights.size());
   for (const auto& [name, values] : record.weights) {
     const auto& expected = reference.weights.at(name);

@@ -1,4 +1,4 @@
-// Runs of the golden models through the whole trainer, and what is compared between runs.
+// Runs of the golden models through the whole trainer, and the results that are compared between runs.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ struct Layout {
   int threads = 1;
   Recompute recompute = Recompute::none;
   int zero = 0;
-  bool offload = false;  // the optimizer's states, to a folder of this test
+  bool offload = false;  // offloads the optimizer's states to a folder of this test
   std::optional<std::int64_t> recompute_layers = {};
-  double activations = 0;   // this fraction of microbatches leaves the devices, for a folder of this test
-  bool parameters = false;  // the weights that operations read, likewise
-  bool gradients = false;   // of blocks' matrices, likewise
-  int prefetch = 1;         // of them, or of ZeRO 3
+  double activations = 0;   // offloads this fraction of microbatches to a folder of this test
+  bool parameters = false;  // offloads the weights that operations read
+  bool gradients = false;   // offloads the gradients of blocks' matrices
+  int prefetch = 1;         // of offloaded weights, or of ZeRO 3
   int loss_chunks = 1;
   int slices = 1;  // of each microbatch
   int cp = 1;
@@ -34,7 +34,7 @@ struct Layout {
 
 std::string to_string(const Layout& layout);
 
-// What must be equal to the bit, or close to the reference.
+// The results that must have equal bits, or be close to the reference.
 struct RunRecord {
   std::vector<double> loss, grad_norm, learning_rate;
   std::vector<std::int64_t> tokens;
@@ -42,15 +42,16 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
-// The golden model's own data, optimizer and number of steps.
+// Makes a job with the golden model's own data, optimizer and number of steps.
 TrainJob golden_job(const std::string& name, const Layout& layout);
-// A tiny random model: the caller sets what is particular.
+// Makes a job for a tiny random model; the caller sets the rest.
 TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64_t global_batch, const Layout& layout);
-// The job keeps its plan, as one that make_train_job() gives; its layout may no longer change.
+// Stores the plan in the job, as make_train_job() does; its layout must not change afterwards.
 TrainJob with_plan(TrainJob job);
 
 RunRecord run(TrainJob job, std::int64_t steps);
-// What the job's Trainer is refused with, "slices 9: why"; checks that it is an error of input. "none" where it is not.
+// Returns the error with which a Trainer refuses the job, "slices 9: why", and checks that it is an input error; "none"
+// if it is accepted.
 std::string refusal(const TrainJob& job);
 
 struct Reference {
@@ -59,7 +60,7 @@ struct Reference {
 };
 Reference golden_reference(const std::string& name);
 
-// Checks losses within 2e-5 relative, norms within 1e-4, and the last weights within 1e-4 but for a handful of elements.
+// Checks losses within 2e-5 relative, norms within 1e-4, and the last weights within 1e-4 except for a few elements.
 void check_golden(const RunRecord& record, const Reference& reference);
 
 }  // namespace pipetrain::test

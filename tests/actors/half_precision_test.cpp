@@ -1,4 +1,4 @@
-// Whole runs in bf16 and fp16 on the CPU: near those in fp32, and to the bit the same on every layout.
+// Whole runs in bf16 and fp16 on the CPU are close to those in fp32, and have the same bits on every layout.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -25,8 +25,8 @@ TrainJob in_precision(TrainJob job, const Precision& precision) {
   return job;
 }
 
-// A rate that rises over ten steps: at the full rate Adam's first updates change every weight by it, whatever the gradient's
-// size, and a rounding that turns a sign then moves the loss by several per cent.
+// A rate that rises over ten steps: at the full rate Adam's first updates change every weight by it, whatever the
+// gradient's size, so that a rounding that changes a sign changes the loss by several per cent.
 TrainJob gentle_half_job(const std::string& name, const Layout& layout, const Precision& precision) {
   TrainJob job = in_precision(golden_job(name, layout), precision);
   job.learning_rate.warmup_steps = 10;
@@ -97,7 +97,8 @@ TEST_CASE("optimizer states and activations on a disk give the bits of those in 
   }
 }
 
-TEST_CASE("a run in bf16 or fp16 goes on from a checkpoint to the bit, and its checkpoint goes on in any precision", "[half]") {
+TEST_CASE("a run in bf16 or fp16 resumes from a checkpoint to the bit, and any precision resumes from its checkpoint",
+          "[half]") {
   const Layout layout{2, 1, 1, 2};
   for (const Precision& precision : {Precision::bf16(), Precision::fp16()}) {
     const TempFolder folder;

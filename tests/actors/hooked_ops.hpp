@@ -1,4 +1,4 @@
-// Operations that call a function before each of their own, which may count, or throw.
+// Wraps operations so that a function, which may count or throw, is called before each.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace pipetrain::test {
 
-// Does what `ops` does. The hook runs on the thread that enqueues; what it throws, the operation throws.
+// The hook runs on the thread that enqueues; the operation throws what the hook throws.
 std::unique_ptr<Ops> make_hooked_ops(std::unique_ptr<Ops> ops, std::function<void()> hook);
 
 }  // namespace pipetrain::test

@@ -1,4 +1,4 @@
-// Documents that are packed into samples and kept apart are trained on as if each were a sample.
+// Documents that are packed into samples and isolated are trained on as if each were a sample.
 #include <cmath>
 
 #include "catch.hpp"
@@ -21,7 +21,7 @@ void append(std::int64_t document, Sample& sample) {
   }
 }
 
-// Some documents a sample, kept apart, or one.
+// A dataset with several isolated documents a sample, or one.
 class Documents final : public Dataset {
  public:
   explicit Documents(bool packed) : Dataset(document_sequence), each_(packed ? documents_a_sample : 1), packed_(packed) {}

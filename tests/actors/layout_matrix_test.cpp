@@ -1,4 +1,4 @@
-// Layouts that must agree to the bit: all of a matrix, and random ones.
+// Layouts that must agree bit by bit: all of a matrix, and random ones.
 #include <cstdlib>
 #include <iostream>
 #include <random>
@@ -23,7 +23,7 @@ std::vector<Layout> all_schedules_on_two_stages(int tp, int dp) {
   return layouts;
 }
 
-// PIPETRAIN_LAYOUT_SEED makes the same layouts again.
+// PIPETRAIN_LAYOUT_SEED repeats the same layouts.
 std::uint32_t layout_seed() {
   if (const char* given = std::getenv("PIPETRAIN_LAYOUT_SEED")) return static_cast<std::uint32_t>(std::stoul(given));
   return std::random_device{}();
@@ -53,7 +53,8 @@ class RandomLayouts {
     layout.threads = number(1, 3);
     layout.recompute = static_cast<Recompute>(number(0, 2));
     tiny.from_file = flag();
-    const bool braids = layout.schedule == "braided-v" && layout.tp > 1;  // not with weights that come for one action at a time
+    // Braids do not support weights that arrive for one action at a time.
+    const bool braids = layout.schedule == "braided-v" && layout.tp > 1;
     if (layout.dp > 1) layout.zero = number(0, layout.order == Order::ready || braids ? 2 : 3);
     const int fewest = (layout.pp * layout.chunks + 1) / 2;  // a layer is two blocks, and a chunk at least one
     tiny.layers = number(fewest, fewest + 1);
@@ -83,7 +84,7 @@ class RandomLayouts {
     layout.parameters = layout.order == Order::planned && !braids && flag();
     layout.prefetch = number(0, 2);
   }
-  // Not a standard distribution: a seed means the same layouts with every library.
+  // Not a standard distribution, so that a seed gives the same layouts with every library.
   int number(int from, int to) { return from + static_cast<int>(random_() % static_cast<std::uint32_t>(to - from + 1)); }
   bool flag() { return number(0, 1) == 1; }
 

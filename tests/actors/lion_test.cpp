@@ -1,8 +1,8 @@
-// Runs under Lion, whose one state goes wherever AdamW's two go: into shards, out of the device, into checkpoints.
+// Runs under Lion, whose single state is handled like AdamW's two: it is sharded, offloaded and saved in checkpoints.
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/checkpoint/resume.hpp"
-#include "actors/training/job/optimizer_check.hpp"
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
@@ -56,7 +56,7 @@ TEST_CASE("Lion gives the same bits over stages, schedules, ZeRO and states that
   }
 }
 
-TEST_CASE("a run under Lion goes on from a checkpoint to the bit, in the same layout and in another") {
+TEST_CASE("a run under Lion resumes from a checkpoint to the bit, in the same layout and in another") {
   const RunRecord whole = run(lion_job({2, 1, 1, 1}), 5);
   const TempFolder folder;
   Trainer first(lion_job({2, 1, 1, 1}));
@@ -95,23 +95,24 @@ TEST_CASE("the devices keep one state under Lion and two under AdamW") {
   CHECK(2 * optimizer_bytes(lion) == optimizer_bytes(adamw));
 }
 
-TEST_CASE("what cuts matrices is refused to an optimizer that steps them whole, by name") {
-  const Optimizer whole({.defaults = {.name = "rows"}, .granularity = Granularity::matrix, .states = {}, .rule = nullptr}, {});
-  const auto refused = [&](const Layout& layout) {
+TEST_CASE("settings that cut matrices are refused by name for an optimizer that steps whole matrices") {
+  const auto refused = [](const Layout& layout) {
+    UsedFeatures used = features_of(lion_job(layout));
+    CHECK(find_refused(used) == nullptr);
+    used.add(Feature::whole_matrices, "optimizer", "rows");
     try {
-      check_granularity(whole, lion_job(layout));
+      check_combinations(used);
     } catch (const Error& error) {
       return std::string(error.what());
     }
     return std::string("none");
   };
   CHECK(refused({2, 1, 2, 1}) == "none");
-  CHECK_THAT(refused({1, 2, 1, 1}), Contains("tp 2") && Contains("the optimizer rows steps whole matrices"));
+  CHECK_THAT(refused({1, 2, 1, 1}), Contains("tp 2: the optimizer steps whole matrices"));
   Layout layout{1, 1, 2, 1};
   layout.zero = 1;
   CHECK_THAT(refused(layout), Contains("zero 1") && Contains("replicas cut them"));
   layout = {};
   layout.offload = true;
   CHECK_THAT(refused(layout), Contains("offload optimizer") && Contains("cut them"));
-  CHECK_NOTHROW(check_granularity(*make_optimizer(default_settings("lion")), lion_job({1, 2, 1, 1})));
 }

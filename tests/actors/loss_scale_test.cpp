@@ -93,7 +93,7 @@ TEST_CASE("the learning rate counts the steps that are applied: one that is skip
   }
 }
 
-TEST_CASE("a resumed run goes on with its loss scale and its learning rate") {
+TEST_CASE("a resumed run keeps its loss scale and its learning rate") {
   const TempFolder folder;
   TrainJob job = overflowing_job({});
   Trainer whole(job);

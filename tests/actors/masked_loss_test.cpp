@@ -1,4 +1,5 @@
-// Rows of different length, only some labels of which count, against trajectories in float64 (tests/golden/make_masked.py).
+// Rows of different length with some uncounted labels, compared with trajectories in float64
+// (tests/golden/make_masked.py).
 #include <fstream>
 #include <nlohmann/json.hpp>
 

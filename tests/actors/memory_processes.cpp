@@ -11,7 +11,7 @@
 
 namespace pipetrain::test {
 
-// One process: its thread is the control plane's.
+// One process, with its control plane's thread.
 struct MemoryHub::Member {
   explicit Member(int number) : worker("control " + std::to_string(number)) {
     info.process = number;
@@ -23,8 +23,8 @@ struct MemoryHub::Member {
   std::map<Channel, std::vector<std::pair<int, Bytes>>> kept;
   ControlPlane::OnLost on_lost;
   std::vector<std::pair<int, std::string>> kept_losses;
-  std::map<int, std::string> gone;  // that this one knows of, and why; guarded by the hub's mutex
-  std::recursive_mutex mutex;       // of the handlers: held while one runs
+  std::map<int, std::string> gone;  // the processes that this one knows to be gone, and why; guarded by the hub's mutex
+  std::recursive_mutex mutex;       // held while a handler runs
   Worker worker;
 };
 
@@ -94,7 +94,7 @@ class MemoryControl final : public ControlPlane {
   int process_;
 };
 
-// Mirrors are memory of the sender; a thread of each process waits for what fills them, and copies.
+// Mirrors are memory of the sender; a thread of each process waits for the events that fill them, and copies.
 class MemoryTransport final : public Transport {
  public:
   MemoryTransport(std::shared_ptr<MemoryHub> hub, ControlPlane& control)
@@ -117,7 +117,7 @@ class MemoryTransport final : public Transport {
     }
     control_.exchange("edges are open", {});
   }
-  // Whoever copies into this process's slots holds the lock of its own copy.
+  // A thread that copies into this process's slots holds the lock of its own copy.
   void close_edges() noexcept override {
     worker_.reset();
     {
@@ -262,7 +262,7 @@ void MemoryHub::kill(int process, const std::string& why) {
   }
 }
 
-// Behind what that one has sent before.
+// Delivered after all that the gone process sent before.
 void MemoryHub::tell_gone(int told, int gone, const std::string& why) {
   post(told, [this, gone, why](Member& member) {
     const std::lock_guard lock(mutex_);

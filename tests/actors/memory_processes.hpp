@@ -1,4 +1,4 @@
-// "Processes" that are threads of the test: a control plane and a transport that hand everything over in memory.
+// "Processes" that are threads of the test: a control plane and a transport that pass everything in memory.
 #pragma once
 
 #include <condition_variable>
@@ -23,14 +23,15 @@ class MemoryHub : public std::enable_shared_from_this<MemoryHub> {
   ~MemoryHub();
 
   int processes() const { return static_cast<int>(members_.size()); }
-  // One each.
+  // One for each process.
   std::shared_ptr<ControlPlane> control(int process);
   std::unique_ptr<Transport> transport(ControlPlane& control);
-  // As if its network were cut: nothing comes from it or goes to it any more, and it loses process 0, or that all others.
+  // Behaves as if its network were cut: nothing arrives from it or at it any more, and it loses process 0, or, if it is
+  // process 0, the others lose it.
   void kill(int process, const std::string& why);
-  // Delivered as if `from` had sent it.
+  // Delivers a message as if `from` had sent it.
   void forge(int from, int to, Channel channel, Bytes message);
-  // Messages on the engine's channel so far.
+  // The messages on the engine's channel so far.
   std::vector<Bytes> recorded() const;
 
  private:
@@ -47,11 +48,11 @@ class MemoryHub : public std::enable_shared_from_this<MemoryHub> {
   void post(int process, std::function<void(Member&)> job);
 
   mutable std::mutex mutex_;
-  std::shared_mutex copying_;  // shared while something is copied between two processes
+  std::shared_mutex copying_;  // shared while a copy between two processes runs
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Member>> members_;
   std::map<std::string, Meeting> meetings_;
-  std::set<int> gone_;  // left or killed: nothing comes from them or goes to them
+  std::set<int> gone_;  // left or killed: nothing is exchanged with them
   std::vector<Bytes> recorded_;
   std::map<EdgeId, EdgeReceiver> receivers_;
   std::map<EdgeId, EdgeSender> senders_;

@@ -1,4 +1,4 @@
-// Offloading where replicas divide states, weights and gradients, or add gradients up: the bits of runs on the devices.
+// Offloading when replicas divide states, weights and gradients, or sum gradients, gives the bits of runs on the devices.
 #include <filesystem>
 
 #include "catch.hpp"

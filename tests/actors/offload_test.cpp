@@ -1,4 +1,4 @@
-// Offloading: the bits of states that stay on the device, in less of its memory.
+// Offloading gives the bits of states that stay on the device, and takes less of its memory.
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/job/offload_check.hpp"
@@ -25,7 +25,7 @@ RunRecord run_random(Layout layout, bool offload) {
   return run(random_job(several_blocks_config(), 16, 12, layout), 3);
 }
 
-// Of every kind of schedule one that keeps enough microbatches for some to leave.
+// For every kind of schedule, a layout that keeps enough microbatches for some to be offloaded.
 std::vector<Layout> waiting_layouts() {
   return {{1, 1, 1, 1, "gpipe"},          {2, 1, 1, 1, "gpipe"},         {8, 1, 1, 1, "1f1b"},
           {2, 1, 1, 1, "interleaved", 4}, {2, 1, 1, 1, "looped-bfs", 2}, {8, 1, 1, 1, "zb-h1"},
@@ -172,7 +172,7 @@ TEST_CASE("gradients that leave are counted as they are allocated, and replicas 
   job.batch = {2, 2, 1};
   job.zero.stage = 2;
   CHECK(estimate_job(job).devices.front().use.disk == use.disk);
-  job.batch = {2, 1, 2};  // nothing leaves before replicas have been added up
+  job.batch = {2, 1, 2};  // nothing is offloaded before replicas have been summed
   CHECK(static_cast<double>(estimate_job(job).devices.front().use.disk) ==
         Approx(static_cast<double>(use.disk) / 2).epsilon(0.01));
 }
@@ -196,7 +196,7 @@ TEST_CASE("evaluations, tied weights and activations that leave go with weights 
   }
 }
 
-TEST_CASE("a checkpoint goes on with states on a disk or in memory, whichever wrote it") {
+TEST_CASE("states on a disk or in memory resume from either one's checkpoint") {
   const bool parameters = GENERATE(false, true);
   const auto job_from = [parameters](const std::filesystem::path& checkpoint, bool offload) {
     Layout layout{2, 1, 1, 2};
@@ -226,7 +226,7 @@ TEST_CASE("a checkpoint goes on with states on a disk or in memory, whichever wr
   }
 }
 
-TEST_CASE("what offloading takes of devices and disk is estimated as it is allocated") {
+TEST_CASE("the estimated memory and disk space of offloading equal what is allocated") {
   Layout layout{2, 1, 2, 1};
   for (layout.zero = 0; layout.zero <= most_zero_stages; ++layout.zero) {
     TrainJob job = random_job(several_blocks_config(), 16, 12, layout);
@@ -248,7 +248,7 @@ TEST_CASE("what offloading takes of devices and disk is estimated as it is alloc
   }
 }
 
-TEST_CASE("what activations take inside and outside is estimated as it is allocated, and is less inside") {
+TEST_CASE("the estimated memory of offloaded activations equals what is allocated, and the device holds less") {
   for (const Layout& layout : waiting_layouts()) {
     INFO(to_string(layout));
     TrainJob job = random_job(waiting_config(), 16, 12, layout);
@@ -272,7 +272,7 @@ TEST_CASE("what activations take inside and outside is estimated as it is alloca
   }
 }
 
-TEST_CASE("of a real model in gpipe with 16 microbatches a device keeps at most six of them, and the disk has the rest") {
+TEST_CASE("a device keeps at most six of a real model's 16 microbatches in gpipe, and the disk has the rest") {
   TrainJob job = random_job(named_model("llama3.2-1b", 4), 256, 16, {1, 1, 1, 1, "gpipe"});
   job.dataset = random_job(several_blocks_config(), 256, 16, {1, 1, 1, 1}).dataset;
   const std::size_t all = estimate_job(job).devices.front().use.activations;
@@ -282,7 +282,7 @@ TEST_CASE("of a real model in gpipe with 16 microbatches a device keeps at most 
   CHECK(static_cast<double>(use.disk) <= static_cast<double>(all));
 }
 
-TEST_CASE("of a real model a device keeps the weights of two blocks, and the disk has all, within 1 %") {
+TEST_CASE("a device keeps the weights of two blocks of a real model, and the disk has all, within 1 %") {
   for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
     TrainJob job = random_job(named_model("llama3.2-1b", 4), 16, 4, {1, 1, 1, 1});
     job.numerics.precision = precision;
@@ -298,18 +298,18 @@ TEST_CASE("of a real model a device keeps the weights of two blocks, and the dis
   }
 }
 
-TEST_CASE("weights that cannot be offloaded are refused with why") {
+TEST_CASE("weights that cannot be offloaded are refused with the reason") {
   TrainJob job = random_job(several_blocks_config(), 16, 12, {2, 1, 2, 1});
   job.offload = {.parameters = true, .folder = std::filesystem::temp_directory_path()};
   job.layout.order = schedules::Order::ready;
-  CHECK_THROWS_WITH(estimate_job(job), Contains("the run's order is ready; use planned"));
+  CHECK_THROWS_WITH(estimate_job(job), Contains("order ready: offloaded weights are fetched in the plan's order; use planned"));
   job.layout.order = schedules::Order::planned;
   CHECK_NOTHROW(estimate_job(job));
   job.zero.stage = 1;
   CHECK_NOTHROW(estimate_job(job));
 }
 
-TEST_CASE("of a real model a device keeps three blocks of states, and the disk has all, within 1 %") {
+TEST_CASE("a device keeps three blocks of a real model's states, and the disk has all, within 1 %") {
   for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
     TrainJob job = random_job(named_model("llama3.2-1b", 4), 16, 4, {1, 1, 1, 1});
     job.numerics.precision = precision;
@@ -331,7 +331,7 @@ TEST_CASE("activations that cannot leave are refused with why") {
   job = random_job(several_blocks_config(), 16, 12, {2, 1, 1, 1, "gpipe"});
   job.offload = {.activations = true, .folder = std::filesystem::temp_directory_path()};
   job.layout.order = schedules::Order::ready;
-  CHECK_THROWS_WITH(refused(job), Contains("the run's order is ready"));
+  CHECK_THROWS_WITH(refused(job), Contains("order ready: activations are moved in the plan's order"));
   job.layout.order = schedules::Order::planned;
   job.layout.plan =
       std::make_shared<schedules::Plan>(schedules::offload_activations(schedules::build_schedule("gpipe", {2, 1, 12}), 0.5));

@@ -1,11 +1,10 @@
-// Steps that begin before the verdict on the one before: the same bits as steps that wait for it.
-#include "actors/training/job/post_validation.hpp"
-
+// Steps that begin before the verdict on the previous step give the bits of steps that wait for it.
 #include <algorithm>
 #include <tuple>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/run/step_bubbles.hpp"
 #include "catch.hpp"
 #include "early_steps.hpp"
@@ -67,7 +66,7 @@ TEST_CASE("post-validation keeps the bits over replicas, tensor parallel ranks, 
   CHECK(redone > 0);
 }
 
-TEST_CASE("post-validation takes back what was begun behind a step that is skipped", "[post-validation]") {
+TEST_CASE("post-validation takes back actions that began after a skipped step", "[post-validation]") {
   for (const int stages : {1, 2, 3}) {
     TrainJob job = golden_job("llama3_tiny", {stages, 1, 1, 2, stages == 1 ? "1f1b" : "zb-h2"});
     job.numerics.precision = Precision::fp16();
@@ -80,7 +79,7 @@ TEST_CASE("post-validation takes back what was begun behind a step that is skipp
   }
 }
 
-TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to the bit", "[post-validation]") {
+TEST_CASE("a run resumes to the bit from a checkpoint taken after the next step had begun", "[post-validation]") {
   TinyRun tiny{.microbatches = 5, .layout = {2, 1, 1, 1, "zb-h2"}};
   TrainJob job = job_of(tiny);
   job.clip_norm = some_clip(job, 6);
@@ -103,14 +102,14 @@ TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to
   CHECK(std::equal(early.reports.begin(), early.reports.end(), whole.reports.begin() + 3));
 }
 
-TEST_CASE("what post-validation is not built with is refused", "[post-validation]") {
+TEST_CASE("settings that exclude post-validation are refused", "[post-validation]") {
   const TrainJob plain = job_of({.layout = {2, 1, 2}});
-  const auto refusal = [&](const auto& change) -> std::string {
+  const auto refusal = [&](const auto& change, const Mesh* ranks = nullptr) -> std::string {
     TrainJob job = plain;
     job.post_validation = true;
     change(job);
     try {
-      check_post_validation(job);
+      check_combinations(features_of(job, ranks));
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::input);
       CHECK(error.setting()->name == "post-validation");
@@ -123,12 +122,12 @@ TEST_CASE("what post-validation is not built with is refused", "[post-validation
   CHECK_THAT(refusal([](TrainJob& job) { job.layout.order = schedules::Order::ready; }), Contains("planned order"));
   CHECK_THAT(refusal([](TrainJob& job) { job.zero.stage = 1; }), Contains("zero 0"));
   CHECK_THAT(refusal([](TrainJob& job) { job.offload.activations = true; }), Contains("offload"));
-  CHECK_THAT(refusal([](TrainJob& job) { job.numerics.precision = Precision::fp8(); }), Contains("fp8"));
-  check_post_validation(plain, Mesh({.dp = 2, .pp = 2, .part = 2}));  // it is off
-  TrainJob job = plain;
-  job.post_validation = true;
-  check_post_validation(job, Mesh({.dp = 2, .pp = 2, .part = 1}));
-  CHECK_THROWS_WITH(check_post_validation(job, Mesh({.dp = 1, .pp = 2, .part = 2})), Contains("whole stages"));
+  CHECK_THAT(refusal([](TrainJob& job) { job.numerics.precision = Precision::fp8(), job.devices.kind = DeviceKind::cuda; }),
+             Contains("fp8"));
+  const Mesh whole({.dp = 2, .pp = 2, .tp = 2}, deal_ranks(8, 4)), divided({.dp = 2, .pp = 2, .tp = 2}, deal_ranks(8, 8));
+  CHECK(refusal([](TrainJob&) {}, &whole).empty());
+  CHECK_THAT(refusal([](TrainJob&) {}, &divided), Contains("whole stages"));
+  CHECK(find_refused(features_of(plain, &divided)) == nullptr);  // it is off
 }
 
 TEST_CASE("the bubble of steps that overlap counts from each stage's N to its next", "[post-validation]") {
@@ -147,7 +146,7 @@ TEST_CASE("the bubble of steps that overlap counts from each stage's N to its ne
       {0, 0}, {action(ActionKind::forward, 20, 30), action(ActionKind::backward, 50, 90), action(ActionKind::norm, 90, 110)}};
   CHECK(bubble_of(first, true).stage_bubble.empty());
   const StepReport announced = bubble_of(second, false);
-  CHECK(announced.bubble == Approx(0.1));  // of 100 ms, 10 were idle: from 30 to 35 and from 45 to 50
+  CHECK(announced.bubble == Approx(0.1));  // 10 of 100 ms were idle: from 30 to 35 and from 45 to 50
   REQUIRE(announced.stage_bubble.size() == 1);
   CHECK(announced.stage_bubble[0].value() == Approx(0.1));
   CHECK(bubble_of(second, false).stage_bubble.empty());

@@ -1,4 +1,4 @@
-// When a part of a run over several processes fails, all of them end with that cause.
+// If a part of a run over several processes fails, all of them end with that cause.
 #include <thread>
 
 #include "actors/engine/remote/codec.hpp"
@@ -32,7 +32,7 @@ void three_steps(Trainer& trainer) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Every process ends with the same first line, and nothing is left running.
+// Checks that every process ends with the same first line, and that nothing is left running.
 void check_all_end_with(const Lines& failures, const std::string& part) {
   for (std::size_t process = 0; process < failures.size(); ++process) {
     INFO("process " << process << ": " << failures[process]);
@@ -57,7 +57,7 @@ TEST_CASE("a failure in any process ends all with its cause", "[processes]") {
   check_all_end_with(lead(MemoryHub::make(2), with_fault(two_stages, {1, 2, FaultKind::nan}), three_steps), "of step 2 is NaN");
 }
 
-TEST_CASE("who waited for whom is told of every process where the step ran", "[processes]") {
+TEST_CASE("the error says for every process of the step which stage waited for which", "[processes]") {
   const Lines failures = lead(MemoryHub::make(2), with_fault(two_stages, {1, 2, FaultKind::raise}), three_steps);
   INFO(failures[0]);
   CHECK(failures[0].find("\nstage 0: ") != std::string::npos);
@@ -138,7 +138,7 @@ TEST_CASE("a process that leaves before the end is missed", "[processes]") {
   CHECK(first_line(failures[0]) == "process 1 (part 1) on host host1: it left the run before its end");
 }
 
-TEST_CASE("what one process cannot build ends all with its cause", "[processes]") {
+TEST_CASE("a process that cannot build its ranks ends all with its cause", "[processes]") {
   class Broken final : public WeightSource {
    public:
     void load(const Parameter&, float*) const override {
@@ -175,7 +175,7 @@ TEST_CASE("a process that is lost while the run is built ends the others", "[pro
   CHECK(failures[0] == "process 1 (part 1) on host host1: its connection was closed");
 }
 
-TEST_CASE("processes that read other data or another model are told apart before anything is built", "[processes]") {
+TEST_CASE("processes with other data or another model are detected before anything is built", "[processes]") {
   const auto difference = [](const std::function<void(TrainJob&)>& change) {
     const Lines failures = lead(
         MemoryHub::make(2),
@@ -196,7 +196,7 @@ TEST_CASE("processes that read other data or another model are told apart before
 }
 
 TEST_CASE("a broken connection that a stage meets is explained by the process that was lost", "[processes]") {
-  // As a group over processes fails: before anybody is told of the loss.
+  // A group over processes fails before any process is told of the loss.
   const auto hub = MemoryHub::make(3);
   const Lines failures = lead(
       hub, [](int) { return job_of({.layers = 3, .layout = {.pp = 3}}); },

@@ -1,5 +1,5 @@
-// Runs over several processes give the bits of one: over threads with a control plane and a transport in memory, and over real
-// processes.
+// Runs over several processes give the bits of one process: over threads with a control plane and a transport in
+// memory, and over real processes.
 #include <array>
 #include <csignal>
 #include <fstream>
@@ -86,7 +86,7 @@ TEST_CASE("tensor-parallel ranks may be in different processes, which cuts all s
   for (const auto& failure : failures) CHECK(failure.rfind("order ready: ", 0) == 0);
 }
 
-TEST_CASE("what each rank's device holds is known in process 0", "[processes]") {
+TEST_CASE("process 0 knows the memory of each rank's device", "[processes]") {
   const TinyRun tiny{.layout = {.pp = 2, .tp = 2, .dp = 2}};
   const auto one = Trainer(job_of(tiny)).memory();
   std::vector<DeviceMemory> several;
@@ -140,7 +140,7 @@ TEST_CASE("everybody can ask who waits for whom in the whole run", "[processes]"
   CHECK(lines[1].rfind("stage 1: ", 0) == 0);
 }
 
-TEST_CASE("a checkpoint of several processes is that of one, and any number of them goes on from it", "[processes]") {
+TEST_CASE("a checkpoint of several processes is that of one, and any number of processes resumes from it", "[processes]") {
   const TinyRun tiny{.microbatches = 4, .layout = {.pp = 2, .tp = 2}};
   const auto bytes = [](const TempFolder& folder, int step, const char* file) {
     std::ifstream stream(checkpoint_path(folder.path(), step) / file, std::ios::binary);

@@ -1,4 +1,4 @@
-// Runs over real processes: this one is process 0, the others are this very program, told by the environment what to run.
+// Runs over real processes: this one is process 0; the others are this same program, with the run in their environment.
 #pragma once
 
 #include <sys/types.h>
@@ -17,18 +17,18 @@ void use_own_gpu(TrainJob& job, const std::string& transport);
 
 class Followers {
  public:
-  // Processes 1 to `processes` - 1 of the run, each with those variables of the environment ("NAME=value") beside its own.
-  // TEST_FAULT is a fault; TEST_ON_GPU a transport, for use_own_gpu().
+  // Starts processes 1 to `processes` - 1 of the run, each with these variables ("NAME=value") added to its
+  // environment. TEST_FAULT is a fault; TEST_ON_GPU a transport, for use_own_gpu().
   Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables = {});
-  // Kills those that are left.
+  // Kills the remaining ones.
   ~Followers();
   Followers(const Followers&) = delete;
   Followers& operator=(const Followers&) = delete;
 
-  // The same job for process 0. Waits until the others have joined.
+  // Returns the same job for process 0. Waits until the others have joined.
   TrainJob job();
   void signal(int process, int signal);
-  // Waits for them, 30 s at most; what each said on stderr or how it ended, "" for one that did its part.
+  // Waits for them, 30 s at most; returns what each printed on stderr or how it ended, "" for one that succeeded.
   std::vector<std::string> wait();
 
  private:

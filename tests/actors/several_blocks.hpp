@@ -1,4 +1,4 @@
-// A model whose tensors have several blocks of the norm and of what is offloaded, some of whose ends are no whole ones.
+// A model whose tensors span several norm blocks and offloaded blocks, some of them incomplete at the end.
 #pragma once
 
 #include "model/config/config.hpp"

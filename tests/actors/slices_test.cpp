@@ -24,7 +24,7 @@ Layout sliced_on_cpus(int slices, Layout layout = {}) {
   return layout;
 }
 
-// Losses and norms, which sums in another order move.
+// Compares losses and norms, which change with the order of sums.
 void check_close_slices(const RunRecord& a, const RunRecord& b, double loss = 2e-6, double norm = 2e-5) {
   REQUIRE(a.loss.size() == b.loss.size());
   for (std::size_t step = 0; step < a.loss.size(); ++step) {
@@ -34,7 +34,7 @@ void check_close_slices(const RunRecord& a, const RunRecord& b, double loss = 2e
   }
 }
 
-// Stages, chunks, threads and recomputation change no bit.
+// Checks that stages, chunks, threads and recomputation change no bit.
 void check_same_in_layouts(TinyRun tiny, const RunRecord& expected) {
   tiny.layout.threads = 3;
   for (const auto& [pp, chunks, again] :
@@ -97,7 +97,7 @@ TEST_CASE("slices of any length, in any layout, give what whole sequences give",
   }
 }
 
-// Checks that slices drop what whole sequences drop and keep the same documents apart.
+// Checks that slices drop what whole sequences drop and isolate the same documents.
 void check_against_whole(double dropout, bool isolated) {
   for (const Family family : {Family::llama, Family::gpt2}) {
     for (const int precision : {0, 1}) {
@@ -221,12 +221,12 @@ TEST_CASE("slices keep a fraction of the activations, which the estimate knows",
   CHECK(static_cast<double>(activations(8, Recompute::full)) < 0.5 * static_cast<double>(activations(8)));
 }
 
-TEST_CASE("what slices do not go with yet is one line", "[slices]") {
+TEST_CASE("settings that exclude slices give one line", "[slices]") {
   const TinyRun tiny{.sequence = 8, .layout = sliced_on_cpus(2, {.pp = 2})};
   TinyRun other = tiny;
   other.layout.slices = 9;
   CHECK_THAT(refusal(job_of(other)), Contains("slices 9: a sequence of 8 tokens has fewer than that"));
   other = tiny, other.layout.schedule = "zb-h1";
-  CHECK_THAT(refusal(job_of(other)), Contains("does not cut microbatches into slices"));
+  CHECK_THAT(refusal(job_of(other)), Contains("slices 2: the schedule passes whole microbatches"));
   CHECK(refusal(job_of(tiny)) == "none");
 }

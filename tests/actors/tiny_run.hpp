@@ -1,4 +1,4 @@
-// Runs of models so small that hundreds of layouts can be compared to the bit.
+// Runs of models that are small enough to compare hundreds of layouts bit by bit.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ struct TinyRun {
   int sequence = 8;
   int microbatches = 2;    // of one replica
   double dropout = 0;      // everywhere
-  bool isolated = false;   // documents of one token and more in each sample
+  bool isolated = false;   // isolated documents of one token and more in each sample
   bool from_file = false;  // the plan goes through its text form
   int precision = 0;       // 0: fp32, 1: bf16, 2: fp16 with a loss scale
-  std::string golden;      // this golden model with its own data, of the layout alone
+  std::string golden;      // uses this golden model with its own data, and only the layout of this struct
   Layout layout;
 };
 
@@ -25,10 +25,10 @@ std::string to_string(const TinyRun& tiny);
 
 TrainJob job_of(const TinyRun& tiny);
 
-// Two steps. A step in which nothing completes for long fails with who waited for whom.
+// Runs two steps. A step in which nothing completes for long fails with the stages that wait.
 RunRecord run(const TinyRun& tiny);
 
-// The run that must give the same bits: one stage, 1f1b, nothing recomputed, one thread.
+// Returns the run that must give the same bits: one stage, 1f1b, nothing recomputed, one thread.
 TinyRun reference_of(TinyRun tiny);
 
 }  // namespace pipetrain::test

@@ -1,4 +1,4 @@
-// Whole runs: against the golden trajectories, and to the bit between layouts that must agree.
+// Whole runs, compared with the golden trajectories, and, between layouts that must agree, bit by bit.
 #include "actors/training/run/trainer.hpp"
 
 #include <cmath>
@@ -309,7 +309,7 @@ TEST_CASE("a run that needs more memory than there is says what recomputing it w
 }
 
 TEST_CASE("a run that needs more memory than there is says how many layers to recompute where some are enough") {
-  ModelConfig config = small_trainer_config();  // wide, so that a layer's activations are gigabytes
+  ModelConfig config = small_trainer_config();  // wide, so that a layer's activations take gigabytes
   config.hidden = 512;
   config.heads = config.kv_heads = 8;
   config.head_dim = 64;
@@ -325,7 +325,7 @@ TEST_CASE("a run that needs more memory than there is says how many layers to re
     for (const auto& device : estimate_job(other).devices) bytes += device.use.total();
     return bytes;
   };
-  // As much beside the run as leaves room for it with 3 layers that recompute, but not with 2.
+  // Other programs leave room for the run with 3 layers that recompute, but not with 2.
   const std::size_t room = (needed(Recompute::full, 3) + needed(Recompute::full, 2)) / 2;
   const ParallelLayout layout(job);
   const std::size_t free = layout.device({}).memory().free;
@@ -342,7 +342,7 @@ TEST_CASE("more layers than the model has cannot recompute") {
   CHECK_THROWS_WITH(estimate_job(job), Catch::Matchers::Contains("recompute-num-layers 4: the model has 3 layers"));
 }
 
-TEST_CASE("a layout that cannot be says why") {
+TEST_CASE("the error of an impossible layout says why") {
   const ModelConfig config = small_trainer_config();
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {1, 3, 1, 1})), Error);
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {7, 1, 1, 1})), Error);  // 6 blocks

@@ -1,4 +1,4 @@
-// Runs as a program makes them that embeds pipetrain: from settings to their end.
+// Runs as an embedding program makes them: from settings to their end.
 #include "actors/training/run/training_run.hpp"
 
 #include <filesystem>
@@ -23,7 +23,7 @@ RunSettings small_run() {
   return settings;
 }
 
-// The setting that the error of `work` carries, and its value.
+// Returns the setting that the error of `work` carries, and its value.
 std::string wrong_setting(const std::function<void()>& work) {
   try {
     work();
@@ -44,7 +44,7 @@ std::string wrong_setting(const RunSettings& settings) {
 
 }  // namespace
 
-TEST_CASE("a run made from settings steps to its end, saves on the way, and goes on from what it saved") {
+TEST_CASE("a run made from settings steps to its end, saves on the way, and resumes from its checkpoint") {
   const TempFolder folder;
   RunSettings settings = small_run();
   settings.saving.folder = folder.path() / "run";
@@ -65,7 +65,7 @@ TEST_CASE("a run made from settings steps to its end, saves on the way, and goes
   }
   for (const char* saved : {"step-00000002", "step-00000003", "model/model.safetensors"})
     CHECK(std::filesystem::exists(*settings.saving.folder / saved));
-  CHECK(wrong_setting(settings) == "save=" + settings.saving.folder->string());  // holds a finished run
+  CHECK(wrong_setting(settings) == "save=" + settings.saving.folder->string());  // contains a finished run
   settings.saving.resume = true;
   settings.length.steps = 4;
   Trainer trainer(make_train_job(settings, notes));

@@ -1,4 +1,4 @@
-// Steps none of whose labels counts: each is skipped, and the run is what it would be without it.
+// Steps without a counted label are skipped, and the run continues as if they did not exist.
 #include <cmath>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
@@ -34,7 +34,7 @@ class ListedSamples : public Dataset {
   std::vector<Sample> samples_;
 };
 
-// The golden run's batches in their order, each with its labels ('x') or without ('-').
+// Gives the golden run's batches in order, each with its labels ('x') or without ('-').
 TrainJob job_with_labels(const std::string& batches, const Layout& layout) {
   TrainJob job = golden_job("llama3_tiny", layout);
   std::vector<Sample> samples;
@@ -52,7 +52,7 @@ TrainJob job_with_labels(const std::string& batches, const Layout& layout) {
   return job;
 }
 
-// But for the steps without labels, whose loss and tokens must say so.
+// Removes the steps without labels, after checking that their loss and tokens are empty.
 RunRecord labelled_part(const std::string& batches, RunRecord record) {
   RunRecord part;
   REQUIRE(record.loss.size() == batches.size());
@@ -127,7 +127,7 @@ TEST_CASE("over processes a step without a label is skipped as in one") {
   CHECK(record.loss[2] == expected.loss[1]);
 }
 
-TEST_CASE("a run goes on behind steps without a label, with the first loss that there was") {
+TEST_CASE("a run continues after steps without a label, with the first loss that there was") {
   const TempFolder folder;
   const std::string batches = "--x-x";
   Trainer trainer(job_with_labels(batches, {}));

@@ -1,4 +1,4 @@
-// ZeRO: the bits of replicas that keep everything, in less memory.
+// ZeRO gives the bits of replicas that keep everything, and takes less memory.
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/run/job_memory.hpp"
@@ -78,7 +78,7 @@ TEST_CASE("tensors of several norm blocks are divided without a change of bits")
   }
 }
 
-// 1,025 rows are stored as 1,152: with 64 columns, 8,128 elements behind one norm block and 64 elements more.
+// 1,025 rows are stored as 1,152: with 64 columns, 8,128 elements follow one norm block, and 64 elements more.
 TEST_CASE("replicas of which some own nothing of a vocabulary but what pads it run as the others") {
   for (const bool tied : {false, true}) {
     ModelConfig config = several_blocks_config(tied);
@@ -114,7 +114,7 @@ TEST_CASE("replicas in several processes divide their state", "[processes]") {
   }
 }
 
-TEST_CASE("a checkpoint goes on in every stage of ZeRO and any dp, whichever wrote it") {
+TEST_CASE("every stage of ZeRO and any dp resumes from any other's checkpoint") {
   const auto job_from = [](const std::filesystem::path& checkpoint, const Layout& layout) {
     TrainJob job = random_job(several_blocks_config(true), 16, 12, layout);
     if (checkpoint.empty()) return job;
@@ -165,7 +165,7 @@ TEST_CASE("state takes the memory of the formula, estimated as it is allocated")
   }
 }
 
-TEST_CASE("of a real model each device keeps what docs/memory.md says, within 1 %") {
+TEST_CASE("each device's memory of a real model is what docs/memory.md says, within 1 %") {
   const auto check = [](std::size_t bytes, double expected) {
     CHECK(static_cast<double>(bytes) == Approx(expected).epsilon(0.01));
   };
@@ -181,7 +181,7 @@ TEST_CASE("of a real model each device keeps what docs/memory.md says, within 1 
         const auto count = static_cast<double>(parameter_count(job.config));
         const double share = zero >= 1 ? 1.0 / dp : 1, operand = rounds ? 2 : 4;
         const double table = 50257.0 * 768, block = 2.0 * 768 * 3072, positions = 1024.0 * 768;
-        const double gathered = zero >= 3 ? table + 2 * block + positions : 0;  // what stage 3 gathers into
+        const double gathered = zero >= 3 ? table + 2 * block + positions : 0;  // the memory into which stage 3 gathers
         for (const auto& device : estimate_job(job).devices) {
           check(device.use.optimizer, 8 * count * share);
           check(device.use.parameters,
@@ -201,10 +201,10 @@ TEST_CASE("gradients that do not live at the same time share memory, and the own
   };
   const double whole = gradients(1, 1, "1f1b", 1), table = 32000.0 * 4096 * 4;
   const double attention = 4.0 * 4096 * 4096 * 4, mlp = 3.0 * 4096 * 11008 * 4;
-  const double shard = (whole - table) / 2;  // of all but the embedding's table, which keeps its place
+  const double shard = (whole - table) / 2;  // all but the embedding's table, which keeps its memory
   CHECK(gradients(2, 1, "1f1b", 1) == Approx(table + shard + table + mlp).epsilon(0.01));
   CHECK(gradients(3, 1, "1f1b", 1) == gradients(2, 1, "1f1b", 1));
-  const double chunk = 2 * (attention + mlp) + table;  // the one with the head
+  const double chunk = 2 * (attention + mlp) + table;  // the chunk with the head
   CHECK(gradients(2, 4, "looped-bfs", 4) <= 1.01 * (table + shard + chunk + mlp));
   CHECK(gradients(2, 4, "1f1b", 1) == whole);
 }

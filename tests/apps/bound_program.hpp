@@ -1,4 +1,4 @@
-// The program under test, run by somebody who must not do everything.
+// Runs the program under test as a user without special permissions.
 #pragma once
 
 #include <unistd.h>
@@ -11,13 +11,13 @@
 
 namespace pipetrain {
 
-// The program as a user whom permissions bind; root is freed of them by two capabilities.
+// Runs the program as a user whom permissions bind; root drops the two capabilities that exempt it.
 inline Result run_bound(const std::string& arguments) {
   if (::geteuid() != 0) return run(arguments);
   return run_program("/usr/bin/setpriv", "--bounding-set=-dac_override,-dac_read_search '" + program_path() + "' " + arguments);
 }
 
-// Whether permissions bind a program that is run so.
+// Returns true if permissions bind a program that is run so.
 inline bool permissions_bind() {
   if (::geteuid() != 0) return true;
   const TempFolder folder;

@@ -1,4 +1,4 @@
-// `pipetrain compare` as a shell sees it: its words, its object and its exit status.
+// `pipetrain compare` as a shell sees it: its text, its JSON object and its exit status.
 #include <nlohmann/json.hpp>
 #include <string>
 

@@ -1,4 +1,4 @@
-// doctor --measure by several processes, and what simulate and tune make of it.
+// doctor --measure by several processes, and the use of its file by simulate and tune.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-// Three processes on two hosts; the link within the first is ten times as fast as the others.
+// Three processes on two hosts; the link within the first host is ten times as fast as the others.
 json three_processes() {
   const auto link = [](int one, int other, double rate, double latency) {
     return json{{"processes", {one, other}}, {"rate", rate}, {"latency", latency}};
@@ -77,10 +77,10 @@ TEST_CASE("simulate gives every edge the link of its processes, and tune the slo
       " --device cpu --memory 9.3132257 --tflops 0.01 --memory-bandwidth 10 --bandwidth 10 --latency 1 "
       "--block-overhead 1 --devices 4 --hosts 2 ";
   CHECK(best("--measured " + file) == Approx(best(given + "--host-bandwidth 0.05 --host-latency 30000")).epsilon(1e-6));
-  CHECK(best("--measured " + file + " --host-latency 1") < best("--measured " + file));  // options win
+  CHECK(best("--measured " + file + " --host-latency 1") < best("--measured " + file));  // options take precedence
 }
 
-TEST_CASE("measurements of links that cannot be are refused") {
+TEST_CASE("impossible measurements of links are refused") {
   const TempFolder folder;
   const auto wrong = [&](const auto& change) {
     json file = three_processes();
@@ -88,7 +88,7 @@ TEST_CASE("measurements of links that cannot be are refused") {
     return refused("tune --model tiny --measured '" + folder.write("links.json", file.dump()).string() + "'");
   };
   CHECK_THAT(wrong([](json& file) { file.erase("hosts"); }), Contains("hosts is missing"));
-  CHECK_THAT(wrong([](json& file) { file["hosts"] = {0, 2, 1}; }), Contains("hosts has 2, and hosts count from 0 in order"));
+  CHECK_THAT(wrong([](json& file) { file["hosts"] = {0, 2, 1}; }), Contains("hosts has 2, but hosts must count from 0 in order"));
   CHECK_THAT(wrong([](json& file) { file["hosts"] = {0}; }), Contains("hosts is no list of 2 to 64 numbers"));
   CHECK_THAT(wrong([](json& file) { file["links"].erase(2); }), Contains("links is no list of the 3 between 3 processes"));
   CHECK_THAT(wrong([](json& file) { file["links"][1]["processes"] = {1, 0}; }), Contains("processes 0 and 2"));

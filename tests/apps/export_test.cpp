@@ -1,4 +1,4 @@
-// `pipetrain export`: checkpoints of any layout and format as Hugging Face folders.
+// `pipetrain export` writes checkpoints of any layout and format as Hugging Face folders.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -58,7 +58,7 @@ TEST_CASE("an exported folder may be in shards, rounded, and is read back") {
          static_cast<std::uint64_t>(
              *reinterpret_cast<const std::uint64_t*>(read_file(save + "/model/model.safetensors").data()))) /
             2);
-  // bf16 values are exact in fp32, so that a second rounding changes nothing.
+  // bf16 values are exact in fp32, so a second rounding changes nothing.
   const std::string again = (folder.path() / "again").string();
   REQUIRE(run("--device cpu --seq-len 8 --microbatches 1 --steps 1 --lr 0 --weight-decay 0 --model " + out + " --save " +
               again + " --save-dtype bf16 --save-shard-size 200KB")
@@ -69,7 +69,7 @@ TEST_CASE("an exported folder may be in shards, rounded, and is read back") {
   }
 }
 
-TEST_CASE("export says what is wrong, and leaves nothing") {
+TEST_CASE("a failed export says what is wrong, and leaves nothing") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), out = (folder.path() / "out").string();
   REQUIRE(run(small_export + "--save " + save).status == 0);
@@ -86,7 +86,7 @@ TEST_CASE("export says what is wrong, and leaves nothing") {
   CHECK_FALSE(fs::exists(out));
 }
 
-TEST_CASE("checkpoints of other programs are told by name, with what to do") {
+TEST_CASE("checkpoints of other programs are refused by name, with advice") {
   TempFolder folder;
   const std::string llmc = folder.write("log/model_00000100.bin", std::string("\xc6\xd7\x34\x01", 4) + "rest").string();
   const std::string megatron = folder.write("megatron/latest_checkpointed_iteration.txt", "100").parent_path().string();

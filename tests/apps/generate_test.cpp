@@ -1,4 +1,4 @@
-// pipetrain generate: text on stdout, and one line for whatever is wrong.
+// pipetrain generate prints text on stdout, and one line for any error.
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -55,7 +55,7 @@ TEST_CASE("generate answers a file of prompts in its order, each as if it were a
 
 TEST_CASE("generate puts messages in the template of the tokenizer's files, or says which option names one") {
   const TempFolder folder;
-  const std::string added = test::special_token(256, "<|im_end|>");  // and no <|im_start|>, which tells a template
+  const std::string added = test::special_token(256, "<|im_end|>");  // and no <|im_start|>, which identifies a template
   write(folder.path() / "tokenizer.json", test::byte_level_file("", added));
   const std::string rows = (folder.path() / "rows.jsonl").string(), chat = (folder.path() / "chat.jsonl").string();
   write(rows, R"({"messages": [{"role": "user", "content": "hi"}]})");
@@ -98,14 +98,14 @@ TEST_CASE("generate draws by seed") {
         run(generate_llama + "--prompt x --max-new-tokens 16").out);
 }
 
-TEST_CASE("generate ends where the model's folder says") {
+TEST_CASE("generate ends at the tokens that the model's folder names") {
   const TempFolder folder;
   for (const char* file : {"config.json", "model.safetensors"})
     fs::copy_file(golden_folders + "llama3_tiny/" + file, folder.path() / file);
   const std::string command =
       "generate --device cpu --json --prompt 'The river' --max-new-tokens 24 --model " + folder.path().string();
   const auto whole = answer_lines(run(command).out).at(0);
-  // Any id may come: all but one end it, so it ends at once.
+  // Any id may come first: all but one end the text, so it ends at once.
   nlohmann::json all = nlohmann::json::array();
   for (int id = 0; id < 320; ++id) all.push_back(id);
   write(folder.path() / "generation_config.json", nlohmann::json{{"eos_token_id", all}}.dump());
@@ -120,7 +120,7 @@ TEST_CASE("generate ends where the model's folder says") {
   CHECK(refused(command).find("generation_config.json:1: ") != std::string::npos);
 }
 
-TEST_CASE("generate says what a run would hold") {
+TEST_CASE("generate reports the memory that a run would need") {
   const Result result = run(generate_llama + "--prompt x --max-new-tokens 50 --pp 2 --tp 2 --dry-run");
   CHECK(result.status == 0);
   CHECK(result.out.find("1 prompt of 1 at the same time, at most 51 positions each\n") == 0);
@@ -168,7 +168,7 @@ TEST_CASE("generate refuses what is wrong in one line") {
   check(given + "--max-new-tokens 0", "--max-new-tokens 0: ");
   check(given + "--max-new-tokens 128", "--max-new-tokens 128: the longest prompt has 1 token, and the model 128 positions");
   check(generate_llama + "--prompt " + std::string(128, 'a'),
-        "--prompt: the prompt has 128 tokens, and the model 128 positions");
+        "--prompt: the prompt has 128 tokens and leaves no position of the model's 128");
   check(given + "--chat alpaca", "--chat alpaca: ");
   check(given + "--chat chatml", "--chat chatml: a chat needs a tokenizer");
   check(given + "--system s", "--system s: needs --chat");

@@ -1,4 +1,4 @@
-// The program under test in the background, to be signalled.
+// Runs the program under test in the background, to be signalled.
 #pragma once
 
 #include <signal.h>
@@ -22,7 +22,7 @@ class LiveRun {
  public:
   explicit LiveRun(const std::string& arguments, const std::string& variables = "", const std::string& out = "/dev/null")
       : LiveRun(Launcher{}, arguments, variables, out) {}
-  // With the words in front of the program's name, such as "srun -n 2": process() is then the launcher.
+  // The words before the program's name, such as "srun -n 2": process() is then the launcher.
   struct Launcher {
     std::string words;
   };
@@ -49,17 +49,18 @@ class LiveRun {
     INFO(err());
     REQUIRE(came);
   }
-  // Whether the program has begun and set its handler of this signal.
+  // Returns true if the program has begun and set its handler of this signal.
   bool catches(int number) const {
     const std::filesystem::path process = "/proc/" + std::to_string(process_);
     std::error_code not_yet;
-    if (!std::filesystem::equivalent(process / "exe", program_path(), not_yet)) return false;  // before exec: this one's
+    // Before exec, it is this program.
+    if (!std::filesystem::equivalent(process / "exe", program_path(), not_yet)) return false;
     const std::string status = read_file(process / "status"), caught = "\nSigCgt:\t";
     const std::size_t at = status.find(caught);
     return at != std::string::npos && (std::stoull(status.substr(at + caught.size()), nullptr, 16) >> (number - 1) & 1) != 0;
   }
   void signal(int number) const { ::kill(process_, number); }
-  // Its exit status; -1: a signal ended it.
+  // Returns its exit status; -1: a signal ended it.
   int end_by(int number) {
     int status = 0;
     signal(number);

@@ -10,10 +10,10 @@
 namespace pipetrain {
 
 struct MeasuredLinks {
-  Result first, second;  // of process 0, which writes the file, and of process 1
+  Result first, second;  // the results of process 0, which writes the file, and of process 1
 };
 
-// `doctor --measure FILE` with these options too. Requires that both succeed.
+// Runs `doctor --measure FILE` with these further options. Requires that both succeed.
 inline MeasuredLinks measure_links_into(const std::string& file, const std::string& options) {
   const HeldPort port(0);
   const auto measure = [&](int process) {

@@ -1,4 +1,4 @@
-// The program under test, as a user's shell would run it.
+// Runs the program under test as a user's shell would.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace pipetrain {
 
-// `arguments` and `variables` (NAME=VALUE ...) are the shell's to split.
+// The shell splits `arguments` and `variables` (NAME=VALUE ...).
 inline Result run(const std::string& arguments, const std::string& variables = "") {
   return run_program(program_path(), arguments, variables);
 }
 
-// Checks that the program refuses this as it does everything wrong: status 2, nothing on stdout, and one line on stderr, which
+// Checks that the program refuses this like every mistake: status 2, nothing on stdout, and one line on stderr, which
 // is returned without "pipetrain: error: " and its end.
 inline std::string refused(const std::string& arguments, const std::string& variables = "") {
   const Result result = run(arguments, variables);

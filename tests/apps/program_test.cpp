@@ -1,4 +1,4 @@
-// The program itself: exit status, and what stands on stdout and stderr.
+// The program itself: its exit status, stdout and stderr.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -62,7 +62,7 @@ TEST_CASE("a wrong command line is one line on stderr, and exit status 2") {
   CHECK(refused("trian --pp 2") == "trian: unknown command; did you mean train?");
 }
 
-TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
+TEST_CASE("a stopped run saves its state, says how to resume, and resumes") {
   TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   for (const auto& [signal, status] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
@@ -76,12 +76,12 @@ TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
     INFO(err.str());
     CHECK(err.str().find("stopped by SIG" + std::string(signal)) != std::string::npos);
     CHECK(err.str().find("--resume") != std::string::npos);
-    CHECK(err.str().find(std::string(signal) == "INT" ? "starting afresh" : "going on after step") != std::string::npos);
+    CHECK(err.str().find(std::string(signal) == "INT" ? "starting afresh" : "resuming after step") != std::string::npos);
   }
 }
 
-// Runs the command line in the background, sends the signals with half a second between them once `line` stands on stderr (at
-// once where it is empty), and tells how it ended. Without job control the shell would have it ignore SIGINT.
+// Runs the command line in the background, sends the signals half a second apart once `line` is on stderr (at once if
+// it is empty), and returns how it ended. Without job control the shell would make it ignore SIGINT.
 Result run_signalled(const std::string& arguments, const std::string& variables, const std::string& line,
                      const std::vector<std::string>& signals) {
   std::string kills;
@@ -203,7 +203,7 @@ TEST_CASE("a provoked failure names its rank and its step") {
   }
 }
 
-TEST_CASE("notes stand on stderr only where nothing is wrong") {
+TEST_CASE("notes appear on stderr only if nothing is wrong") {
   const std::string small = "--seq-len 8 --layers 1 --microbatches 1 --steps 1 ", nonsense = "PIPETRAIN_NONSENSE=1";
   for (const char* wrong : {"--metrics /dev/full", "--data nothing.txt", "--tp 3", "--device cpu --tp 3 --dry-run"}) {
     const Result result = run(small + wrong, nonsense);
@@ -230,7 +230,7 @@ TEST_CASE("a dry run shows what recomputation saves") {
     REQUIRE(result.status == 0);
     const std::string said = mode == "full --recompute-num-layers 1" ? "full of 1 layer" : mode;
     CHECK((result.out.find("2 stages, recompute " + said + "\n") != std::string::npos) == (mode != "none"));
-    std::istringstream row(result.out.substr(result.out.find("total MiB\n") + 10));  // the first device's
+    std::istringstream row(result.out.substr(result.out.find("total MiB\n") + 10));  // the first device's row
     double device, replica, stage, rank, parameters, gradients, optimizer, bytes = 0;
     row >> device >> replica >> stage >> rank >> parameters >> gradients >> optimizer >> bytes;
     return bytes;
@@ -252,7 +252,7 @@ TEST_CASE("sizes that a model has not are refused with those that it has") {
   CHECK_THAT(refused("watch nowhere"), Contains("nowhere: there is no such file or folder; check the path"));
 }
 
-TEST_CASE("doctor tells what is there") {
+TEST_CASE("doctor reports the features of the machine") {
   const Result result = run("doctor");
   CHECK(result.status == 0);
   CHECK(result.out.find("cpu        ok") != std::string::npos);

@@ -123,7 +123,7 @@ TEST_CASE("a ready run is run again in its own order, step by step, with its bit
   CHECK_THAT(refused(layout + "--order replay:" + file("run.rec") + " --record " + file("other")), Contains("--record"));
 }
 
-TEST_CASE("the record of a run that fails tells what every stage waited for") {
+TEST_CASE("the record of a failed run shows what every stage waited for") {
   const TempFolder folder;
   const std::string file = (folder.path() / "run.rec").string();
   const Result failed = run(small_replay + "--pp 2 --stall-timeout 1 --record " + file, "PIPETRAIN_FAULT=1:2:hang");
@@ -135,13 +135,13 @@ TEST_CASE("the record of a run that fails tells what every stage waited for") {
              Contains("step 2 failed") && Contains("step 2 when it was given up") && Contains("stage 1: runs F0"));
 }
 
-TEST_CASE("replay refuses what is no whole record, and options that it cannot serve") {
+TEST_CASE("replay refuses incomplete records, and options that it cannot serve") {
   const TempFolder folder;
   const std::string file = (folder.path() / "run.rec").string();
   REQUIRE(run(small_replay + "--pp 2 --record " + file).status == 0);
   CHECK_THAT(refused("replay"), Contains("takes one record"));
   CHECK_THAT(refused("replay " + (folder.path() / "none").string()), Contains("none"));
-  CHECK_THAT(refused("replay " + folder.write("text", std::string(100, 'x')).string()), Contains("is no record of a run"));
+  CHECK_THAT(refused("replay " + folder.write("text", std::string(100, 'x')).string()), Contains("is not a record of a run"));
   const std::string whole = read_file(file);
   CHECK_THAT(refused("replay " + folder.write("cut", whole.substr(0, whole.size() - 20)).string()),
              Contains("byte " + std::to_string(whole.size() - 20)) && Contains("whole up to step 3"));

@@ -1,4 +1,4 @@
-// What the first signal brings about, whatever the program waits for.
+// The effect of the first signal, whatever the program waits for.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -38,7 +38,7 @@ class UnreadPipe {
     ::ioctl(descriptor_, FIONREAD, &count);
     return count;
   }
-  // Whether poll() tells a writer to wait.
+  // Returns true if poll() makes a writer wait.
   bool is_full() const {
     pollfd ready{descriptor_, POLLOUT, 0};
     return ::poll(&ready, 1, 0) == 0;
@@ -53,7 +53,7 @@ std::size_t lines_of_metrics(const fs::path& file) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-// Waits until the run writes nothing more to it.
+// Waits until the run writes nothing more to the file.
 void wait_until_still(const LiveRun& run, const fs::path& file) {
   std::size_t before = 0;
   run.wait_until([&] {
@@ -71,7 +71,7 @@ TEST_CASE("a terminal that goes away ends a run as SIGTERM does: the step is fin
   LiveRun run(small_signalled + "--steps 1000000 --save " + save.string() + " --metrics " + metrics.string());
   run.wait_until([&] { return lines_of_metrics(metrics) > 2; });
   CHECK(run.end_by(SIGHUP) == 129);
-  CHECK_THAT(run.err(), Contains("stopped by SIGHUP after step "));  // steps this short may end before anything else is said
+  CHECK_THAT(run.err(), Contains("stopped by SIGHUP after step "));  // short steps may end before anything else is printed
   CHECK(names_in(save).size() == 1);
 }
 
@@ -108,20 +108,20 @@ TEST_CASE("a run that waits for a reader of its metrics ends at the first signal
   CHECK(run.err() == "stopped by SIGTERM\n");
 }
 
-TEST_CASE("metrics that nobody reads keep no run that is stopped, which is saved") {
+TEST_CASE("metrics that nobody reads do not delay a stopped run, which is saved") {
   const TempFolder folder;
   const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
   const UnreadPipe unread(pipe);
   LiveRun run(small_signalled + "--steps 1000000 --save " + save.string() + " --metrics " + pipe.string());
   run.wait_until([&] { return unread.is_full(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it comes to the line that finds no room
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it reaches the line that does not fit
   CHECK(run.end_by(SIGTERM) == 143);
   CHECK_THAT(run.err(), Contains("--metrics " + pipe.string() + ": nobody read it when the run was stopped by SIGTERM") &&
-                            Contains("go on with the same command and --resume"));
+                            Contains("continue with the same command and --resume"));
   CHECK(names_in(save).size() == 1);
 }
 
-TEST_CASE("a trace that nobody reads keeps no run that is stopped, and costs nothing that was learned") {
+TEST_CASE("a trace that nobody reads does not delay a stopped run, nor cost its weights") {
   const TempFolder folder;
   const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
@@ -132,7 +132,7 @@ TEST_CASE("a trace that nobody reads keeps no run that is stopped, and costs not
   CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002"});
 }
 
-TEST_CASE("progress that nobody reads keeps no run that is stopped, which is saved") {
+TEST_CASE("progress that nobody reads does not delay a stopped run, which is saved") {
   const TempFolder folder;
   const fs::path save = folder.path() / "run", metrics = folder.path() / "m.jsonl", pipe = folder.path() / "pipe";
   const UnreadPipe unread(pipe);

@@ -1,4 +1,4 @@
-// pipetrain simulate, as a user's shell would run it.
+// Runs pipetrain simulate as a user's shell would.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace pipetrain::simulate_program {
 
 inline Result simulate(const std::string& arguments) { return pipetrain::run("simulate " + arguments); }
 
-// What it prints of schedules that it must be able to simulate.
+// Returns its JSON for schedules that it must be able to simulate.
 inline nlohmann::json simulated(const std::string& arguments) {
   const Result result = simulate(arguments + " --json");
   INFO(arguments << ": " << result.err);
@@ -19,7 +19,7 @@ inline nlohmann::json simulated(const std::string& arguments) {
   return nlohmann::json::parse(result.out);
 }
 
-// The line that it refuses this with.
+// Returns the line with which it refuses this.
 inline std::string wrong(const std::string& arguments) { return refused("simulate " + arguments); }
 
 }  // namespace pipetrain::simulate_program

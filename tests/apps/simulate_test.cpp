@@ -1,4 +1,4 @@
-// pipetrain simulate: values against closed forms, files, and wrong input.
+// pipetrain simulate: values compared with closed forms, files, and wrong input.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -130,14 +130,15 @@ TEST_CASE("simulate: messages take latency and bytes over bandwidth, on each edg
   const auto time = [](const std::string& arguments) {
     return simulated("--microbatches 1 --schedule " + arguments)[0]["makespan"].get<double>();
   };
-  // Every message goes down and, as a gradient, up again.
+  // Every message goes down the stages and, as a gradient, up again.
   CHECK(time("1f1b --pp 4 --p2p 0.1,0.2,0.4") == Approx(12 + 2 * 0.7));
   CHECK(time("1f1b --pp 4 --p2p 0.1,0.2,0.4,9") == Approx(12 + 2 * 0.7));  // nothing goes from the last stage to the first
   CHECK(time("1f1b --pp 3 --latency 0.5 --bandwidth 100 --message-bytes 25") == Approx(9 + 4 * 0.75));
   CHECK(time("1f1b --pp 3 --latency 0.5,0 --bandwidth 100,50 --message-bytes 25,100") == Approx(9 + 2 * (0.75 + 2)));
   CHECK(time("interleaved --pp 3 --p2p 0.1,0.2,0.4") == Approx(9 + 2 * (2 * 0.3 + 0.4)));  // twice down the stages
   CHECK(time("interleaved --pp 2 --p2p 0.1") == Approx(6 + 2 * 3 * 0.1));
-  CHECK(time("zb-v --pp 3 --p2p 0.1,0.2") == Approx(6.5 + 4 * 0.3));  // turns round: no edge back
+  // It turns around at the last stage, so no edge leads back.
+  CHECK(time("zb-v --pp 3 --p2p 0.1,0.2") == Approx(6.5 + 4 * 0.3));
   const Result all = simulate("--pp 4 --microbatches 4 --schedule all --p2p 0,0,1 --json");
   CHECK(all.status == 0);
   CHECK(json::parse(all.out).size() == 10);
@@ -157,18 +158,18 @@ TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end 
   CHECK(braided("--tp-collectives 64")["makespan"].get<double>() < braided("")["makespan"].get<double>());
   CHECK(wrong("--tp-comm 1 --tp-collectives 0") == "--tp-collectives 0: must be at least 1");
   CHECK_THAT(wrong("--tp-collectives 4"), Contains("--tp-collectives 4: ") && Contains("--tp-comm"));
-  CHECK(makespan("--gather-weights 0.5") == makespan(""));  // hidden behind the compute
+  CHECK(makespan("--gather-weights 0.5") == makespan(""));  // overlapped with compute
   CHECK(makespan("--gather-weights 0.5,3") == Approx(makespan("--forward 1,3 --input-grad 1,3")));
   CHECK(makespan("--optimizer-time 2") == Approx(makespan("") + 2));
   CHECK_THAT(simulate("--optimizer 2").err, Contains("--optimizer: unknown option; here it is --optimizer of train and tune, "
                                                      "or --optimizer-time of simulate"));
   CHECK(makespan("--norm 0.5,1 --optimizer-time 2 --verdict 0.25") >= makespan("") + 0.5 + 2.25);
   CHECK(makespan("--reduce-grads 3 --sum-replicated 0.5 --sum-tied 0.25") == Approx(makespan("") + 3.75));
-  // Beside the last backward, which takes 2.
+  // Overlapped with the last backward, which takes 2.
   CHECK(makespan("--overlapped-reduce 2") == Approx(makespan("")));
   CHECK(makespan("--overlapped-reduce 5") == Approx(makespan("") + 3));
   CHECK(makespan("--overlapped-reduce 5 --reduce-grads 1") == Approx(makespan("") + 4));
-  // Beside O, and the first F: of stage 0 the step waits for what is left.
+  // Overlapped with O and the first F; the step waits only for stage 0's remainder.
   CHECK(makespan("--optimizer-time 2 --publish-weights 3") == Approx(makespan("--optimizer-time 2")));
   CHECK(makespan("--optimizer-time 2 --publish-weights 4,0") == Approx(makespan("--optimizer-time 2") + 1));
   CHECK(makespan("--publish-weights 0,2") == Approx(makespan("")));  // stage 1 has nothing to do before
@@ -184,7 +185,7 @@ TEST_CASE("simulate: jitter is the same for the same seed and grows the p95") {
   CHECK(one != other);
   CHECK(one[0]["jitter"]["runs"] == 20);
   CHECK(one[0]["jitter"]["p95"].get<double>() >= one[0]["jitter"]["median"].get<double>());
-  CHECK(one[0]["jitter"]["median"].get<double>() > 33);  // waiting for the slowest makes it longer
+  CHECK(one[0]["jitter"]["median"].get<double>() > 33);  // waiting for the slowest stage makes it longer
 }
 
 TEST_CASE("simulate draws tables and a timeline in 80 columns") {
@@ -216,7 +217,7 @@ TEST_CASE("simulate writes its files whole, and none when something is wrong") {
   CHECK(std::count(rows.begin(), rows.end(), '\n') == 1 + 48);
   CHECK(files_in(folder.path()) == 5);
 
-  // Plans come back as what they were, in both formats.
+  // Plans are read back unchanged, in both formats.
   CHECK(simulated("--schedule " + at("a.txt")) == simulated(shape));
   REQUIRE(simulate(shape + "--plan-out " + at("zb-v.csv")).status == 0);
   CHECK(simulated("--schedule " + at("zb-v.csv")) == simulated(shape));
@@ -322,7 +323,7 @@ TEST_CASE("simulate takes the smallest and the largest times that it allows") {
     }
 }
 
-TEST_CASE("simulate tells a critical path where the end of the step takes no time") {
+TEST_CASE("simulate gives a critical path even if the end of the step takes no time") {
   for (const std::string end : {"--verdict 1", "--norm 1", "--reduce-grads 0", "--sum-tied 0", "--sum-tied 0 --verdict 1"}) {
     const Result result = simulate("--pp 3 --microbatches 4 --schedule all " + end);
     INFO(end);
@@ -372,7 +373,8 @@ TEST_CASE("simulate moves activations as train does: less is kept, and transfers
   CHECK(rows == 1);
 
   CHECK_THAT(wrong("--pp 2 --schedule 1f1b --activation-offload-fraction 1"), Contains("no activations wait long enough"));
-  CHECK_THAT(wrong("--pp 8 --activation-offload-fraction 1 --order ready"), Contains("use --order planned"));
+  CHECK_THAT(wrong("--pp 8 --activation-offload-fraction 1 --order ready"),
+             Contains("--order ready: activations are moved in the plan's order"));
   CHECK_THAT(wrong("--schedule " + plan + " --activation-offload-fraction 1"), Contains("moves activations already"));
   CHECK_THAT(wrong("--schedule " + plan + " --order ready"), Contains("no rule for what is ready"));
   CHECK_THAT(wrong("--schedule " + plan + " --plan-out " + (folder.path() / "plan.csv").string()),
@@ -396,15 +398,16 @@ TEST_CASE("simulate predicts what steps that begin before the verdict leave of t
   const auto refusal = [](const std::string& options) {
     return wrong("--pp 8 --microbatches 16 --post-validation on " + options);
   };
-  CHECK_THAT(refusal("--order ready"), Contains("--post-validation on: needs the planned order"));
+  CHECK_THAT(refusal("--order ready"), Contains("--post-validation on: a step begins early in the planned order only"));
   CHECK_THAT(refusal("--slices 2"), Contains("--post-validation on: slices"));
-  CHECK_THAT(refusal("--activation-offload-fraction 1"), Contains("--post-validation on: steps whose activations move"));
-  CHECK_THAT(refusal("--publish-weights 1"), Contains("leave out --publish-weights"));
+  CHECK_THAT(refusal("--activation-offload-fraction 1"),
+             Contains("--post-validation on: a step that begins early needs states on the device"));
+  CHECK_THAT(refusal("--publish-weights 1"), Contains("leave out gather-weights and publish-weights"));
   CHECK_THAT(refusal("--jitter 0.1"), Contains("without jitter"));
-  CHECK_THAT(refusal("--schedule braided-v --tp-comm 0.2"), Contains("what braids hide"));
+  CHECK_THAT(refusal("--schedule braided-v --tp-comm 0.2"), Contains("the communication that braids hide"));
   const Result all = simulate("--pp 4 --microbatches 8 --schedule all --tp-comm 0.2 --post-validation on");
   CHECK(all.status == 0);
-  CHECK_THAT(all.err, Contains("braided-v is simulated for one step alone: what braids hide"));
+  CHECK_THAT(all.err, Contains("braided-v is simulated for one step alone: the communication that braids hide"));
   CHECK_THAT(all.out, Contains("zb-v: steps that follow each other"));
   CHECK_THAT(wrong("--pp 1024 --microbatches 8192 --post-validation on"), Contains("the most that is simulated over steps"));
 }

@@ -1,4 +1,4 @@
-// `pipetrain tokenize` writes what train then reads, the same as from the text itself.
+// `pipetrain tokenize` writes files from which train learns the same as from the text itself.
 #include "apps/pipetrain_program.hpp"
 #include "paths.hpp"
 
@@ -53,7 +53,7 @@ TEST_CASE("training on a file of tokens is training on its text, to the bit") {
   CHECK(from_text == loss_of("--data '" + tokens + "'"));
 }
 
-TEST_CASE("tokenize reads the texts of the keys that are named, and names those that nobody knows") {
+TEST_CASE("tokenize reads the texts of the named keys, and reports unknown keys") {
   const TempFolder folder;
   const std::string rows = folder.write("rows.jsonl", R"({"body": "a b", "text": "c", "reward": 1})").string();
   const std::string command = "tokenize --tokenizer '" + gpt2() + "' --show --data '" + rows + "'";
@@ -77,7 +77,7 @@ TEST_CASE("a tokenizer without a token that ends a text is named by its option")
              Contains("--tokenizer: its files name no token that ends a text"));
 }
 
-TEST_CASE("what tokenize cannot do is one line and status 2, and leaves no file") {
+TEST_CASE("a failed tokenize gives one line and status 2, and leaves no file") {
   const TempFolder folder;
   const auto file = [&](const std::string& name, const std::string& content) { return folder.write(name, content).string(); };
   const std::string text = file("a.txt", "text"), out = (folder.path() / "a.tokens").string();

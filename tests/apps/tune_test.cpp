@@ -1,4 +1,4 @@
-// pipetrain tune: its command lines against what the runs themselves count, and wrong input.
+// pipetrain tune: its command lines compared with the runs' own numbers, and wrong input.
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -18,7 +18,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// What tune finds for eight GPUs and half of Llama-2-7B.
+// Returns tune's results for eight GPUs and half of Llama-2-7B.
 json layouts_that_offload(const std::string& options) {
   const std::string model = "tune --model llama2-7b --layers 16 --devices 8 --max-tp 1 --global-batch 64 --device cuda ";
   const Result result = run(model + "--json --count 200 --recompute selective " + options);
@@ -27,7 +27,7 @@ json layouts_that_offload(const std::string& options) {
   return json::parse(result.out);
 }
 
-// Whether every command offloads that, and takes longer over a slow link.
+// Checks that every command offloads `what`, and takes longer over a slow link.
 void check_moving(const std::string& what, const json& found) {
   CHECK(found.size() > 0);
   const json far = layouts_that_offload("--memory 24 --offload-bandwidth 1 --offload " + what);
@@ -61,14 +61,14 @@ TEST_CASE("tune prints command lines that run, with the memory that a run counts
     const Result dry = run(command.substr(10) + " --dry-run");
     INFO(command << "\n" << dry.out << dry.err);
     REQUIRE(dry.status == 0);
-    // The last table has a line per device: index, replica, stage, rank, ..., total MiB.
+    // The last table has a line for each device: index, replica, stage, rank, ..., total MiB.
     std::istringstream lines(dry.out.substr(dry.out.find("total MiB\n") + 10));
     for (int index, replica, rank; lines >> index >> replica;) {
       std::size_t stage = 0;
       double mib = 0;
       lines >> stage >> rank;
       for (int column = 0; column < 7; ++column) lines >> mib;
-      // Replicas that divide state have as much of it as each other within two blocks of the norm.
+      // The state is divided evenly over replicas, up to two blocks of the norm.
       const double apart = layouts[i]["zero"] == 0 ? 0 : 2 * 65536 * 16.0 / (1 << 20);
       if (rank == 0) CHECK(mib == Approx(layouts[i]["memory_bytes"][stage].get<double>() / (1 << 20)).margin(0.06 + apart));
     }
@@ -96,9 +96,10 @@ TEST_CASE("tune plans with steps that begin before the verdict: commands that ru
   REQUIRE(run(layouts[0]["command"].get<std::string>().substr(10) + " --steps 2").status == 0);
 
   const auto refusal = [&](const std::string& options) { return refused(small + options); };
-  CHECK_THAT(refusal("--zero 1"), Contains("--post-validation on: replicas divide nothing"));
-  CHECK_THAT(refusal("--offload optimizer --device cuda"), Contains("--post-validation on: what is offloaded"));
-  CHECK_THAT(refusal("--hosts 2"), Contains("--post-validation on: between hosts"));
+  CHECK_THAT(refusal("--zero 1"), Contains("--post-validation on: a step that begins early reads weights that are whole"));
+  CHECK_THAT(refusal("--offload optimizer --device cuda"),
+             Contains("--post-validation on: a step that begins early needs states on the device"));
+  CHECK_THAT(refusal("--hosts 2"), Contains("--post-validation on: tune does not simulate"));
   CHECK_THAT(refusal("--cut search"), Contains("--post-validation on: cuts are searched"));
   const Result some =
       run("tune --model tiny --seq-len 16 --device cpu --devices 2 --pp 2 --global-batch 65536 --count 1 "
@@ -107,7 +108,7 @@ TEST_CASE("tune plans with steps that begin before the verdict: commands that ru
   CHECK_THAT(some.out, Contains(" of too many microbatches to simulate"));
 }
 
-TEST_CASE("tune writes the solver's plans, which run, and tells their gap") {
+TEST_CASE("tune writes the solver's plans, which run, and reports their gap") {
   const TempFolder folder;
   const std::string plans = (folder.path() / "plans").string();
   const Result result =
@@ -196,14 +197,13 @@ TEST_CASE("tune takes what blocks took in a run, and refuses the profile of anot
   const Result simulated = run("simulate --schedule zb-h1 --json --costs " + profile);
   REQUIRE(simulated.status == 0);
   const double ideal = json::parse(simulated.out)[0]["ideal"];  // of the busier stage
-  // Devices said to be a tenth as fast change nothing: their blocks are scaled to the same times. What is left is the step's
-  // end.
+  // A lower speed of the devices changes nothing: their blocks are scaled to the same times. The difference is the step's end.
   const double slow = seconds("--costs " + profile), fast = seconds("--tflops 0.01 --costs " + profile);
   CHECK(slow == Approx(fast).epsilon(0.02));
   CHECK(slow < 3 * ideal);
   CHECK(slow > 0.4 * ideal);
   CHECK(run(tune + "--cut search --cut-steps 100 --costs " + profile).status == 0);
-  // What blocks took where ranks share sequences is laid beside what the numbers say of them there.
+  // The times of blocks when ranks share sequences are compared with the estimate for that case.
   const std::string shared = (folder.path() / "shared.json").string();
   REQUIRE(
       run("--device cpu --pp 2 --cp 2 --threads 1 --seq-len 64 --schedule zb-h1 --microbatches 4 --steps 3 --profile " + shared)
@@ -263,7 +263,7 @@ TEST_CASE("tune takes what doctor measured, and doctor measures something") {
   CHECK_THAT(slow[0]["command"].get<std::string>(), Contains("--precision fp32 --device cpu"));
   measured["fp32_flops"] = 2e9;
   CHECK(layouts("")[0]["step_seconds"].get<double>() < slow[0]["step_seconds"].get<double>());
-  CHECK(layouts(" --tflops 0.001") == slow);  // options win
+  CHECK(layouts(" --tflops 0.001") == slow);  // options take precedence
   measured["link_rate"] = nullptr, measured["latency"] = nullptr;
   folder.write("devices.json", measured.dump());
   CHECK_THAT(run("tune --model tiny --measured " + file).err, Contains("no link between two"));
@@ -381,7 +381,8 @@ TEST_CASE("tune offloads what train would: states always, activations where a la
   }
   CHECK(moving > 0);
   CHECK_THAT(states[0]["command"].get<std::string>(), Contains("--offload optimizer"));
-  CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"), Contains("tune plans for no disk"));
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"),
+             Contains("leave it out, or give train a folder on a disk"));
   CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("is of --offload"));
 }
 
@@ -392,7 +393,7 @@ TEST_CASE("tune plans with weights and gradients that are offloaded, whole or in
   check_moving(weights, without);
   check_moving(both, with);
   CHECK(with.size() > without.size());
-  // Of eight replicas, which bring their weights in shares or each all of them.
+  // Eight replicas copy their weights in, each a share or each all of them.
   const auto of_replicas = [&](const std::string& options) {
     double best = std::numeric_limits<double>::infinity();
     for (const json& one : layouts_that_offload("--memory 60 --offload optimizer,parameters " + options))

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 const fs::path root = fs::path(test_data()).parent_path();
 
-// The ```sh blocks of a page, joined.
+// Returns the ```sh blocks of a page, joined.
 std::string commands_of(const fs::path& page) {
   std::string commands, line;
   std::ifstream file(page);
@@ -23,7 +23,7 @@ std::string commands_of(const fs::path& page) {
   return commands;
 }
 
-// A folder that looks like the repository's root after a build.
+// Makes a folder that looks like the repository's root after a build.
 void link_repository(const fs::path& folder) {
   for (const char* name : {"docs", "data", "tests", "examples"}) fs::create_directory_symlink(root / name, folder / name);
   fs::create_directory(folder / "build");

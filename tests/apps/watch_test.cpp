@@ -47,7 +47,7 @@ std::string joined(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-TEST_CASE("what is watched fits every window, and says who waits") {
+TEST_CASE("watch fits every window, and shows which stage waits") {
   std::vector<StepMetrics> steps;
   for (int number = 1; number <= 300; ++number) steps.push_back(step(number, 4 - 0.01 * number));
   for (const int columns : {1, 10, 40, 59, 80, 200}) {
@@ -86,7 +86,7 @@ TEST_CASE("watch shows a file once, or a folder's only one, and refuses what it 
   CHECK_THAT(refused("watch --interval 0 " + file), Contains("--interval 0"));
 }
 
-TEST_CASE("watch goes on with the file, in plain lines where there is no terminal, until Ctrl-C") {
+TEST_CASE("watch follows the file, in plain lines without a terminal, until Ctrl-C") {
   const TempFolder folder;
   const std::string file = folder.write("m", metrics_lines(1, 12)).string(), out = (folder.path() / "out").string();
   LiveRun watch("watch --interval 0.01 " + file, "", out);

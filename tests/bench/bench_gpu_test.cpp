@@ -1,4 +1,4 @@
-// The program itself, on rows of the CPU and with a stand-in for the peer.
+// The program itself, on CPU rows and with a stand-in for the peer.
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ using pipetrain::TempFolder;
 
 namespace {
 
-// Where it was built, or beside this program, as in a bundle.
+// Returns the program's path: in the build, or next to this program, as in a bundle.
 std::string program() {
   if (std::filesystem::exists(pipetrain::bench_gpu_path())) return pipetrain::bench_gpu_path();
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "bench_gpu").string();
@@ -43,10 +43,10 @@ TEST_CASE("bench gpu lists its rows and refuses what it does not know") {
   CHECK_THAT(program.err, Contains("BENCH_PROGRAM"));
 }
 
-TEST_CASE("bench gpu measures rows with all their parts, beside the peer it is given") {
+TEST_CASE("bench gpu measures rows with all their parts, and the peer that it is given") {
   TempFolder folder;
   folder.write("peer.py", "");
-  // Tells how it was called, as a program that torchrun starts would print its figures.
+  // Prints its own command line, in the form in which a program started by torchrun prints its figures.
   const auto torchrun =
       folder.write("torchrun", "#!/bin/sh\necho \"$@\" >> '" + (folder.path() / "called").string() +
                                    "'\ntest \"$NCCL_NVLS_ENABLE\" = 0 || exit 1\n"
@@ -83,7 +83,7 @@ TEST_CASE("bench gpu measures rows with all their parts, beside the peer it is g
   CHECK(!std::filesystem::exists(folder.path() / "kept/cpu-tiny-pp2/tokens.jsonl"));
 }
 
-TEST_CASE("bench gpu says what failed, goes on, and ends with status 1") {
+TEST_CASE("bench gpu says what failed, continues, and ends with status 1") {
   TempFolder folder;
   folder.write("peer.py", "");
   const auto torchrun = folder.write("torchrun", "#!/bin/sh\necho 'CUDA out of memory' >&2\nexit 1\n");

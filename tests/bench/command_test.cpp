@@ -24,7 +24,7 @@ Command shell(const TempFolder& folder, const std::string& script) {
   return command;
 }
 
-// Whether it is gone, or dead and not yet taken in by whoever inherits it.
+// Returns true if the process is gone, or dead but not yet reaped by its new parent.
 bool is_dead(long pid) {
   std::string number, name, state;
   std::ifstream("/proc/" + std::to_string(pid) + "/stat") >> number >> name >> state;
@@ -33,7 +33,7 @@ bool is_dead(long pid) {
 
 }  // namespace
 
-TEST_CASE("a command's status, output and last words are told") {
+TEST_CASE("a command's status, output and last words are reported") {
   TempFolder folder;
   Command good = shell(folder, "echo $GREETING; echo aside >&2");
   good.environment["GREETING"] = "hello";

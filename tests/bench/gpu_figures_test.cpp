@@ -1,4 +1,4 @@
-// What bench gpu makes of what it read: medians, memory, limits, shares, rankings.
+// The figures that bench gpu computes from its readings: medians, memory, limits, shares, rankings.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -21,7 +21,7 @@ namespace {
 
 Row figures_row(const std::string& name) { return select_rows({name}).at(0); }
 
-// Enqueued at its start.
+// An action that was enqueued at its start.
 DeviceAction ran(ActionKind kind, int start, int end) {
   const Clock::time_point begin(milliseconds{start});
   return {{kind, 0, 0}, {begin, Clock::time_point(milliseconds(end))}, begin};
@@ -95,8 +95,8 @@ TEST_CASE("random tokens are as many samples as a step has, of ids that the mode
 }
 
 TEST_CASE("the limit of a row is its products and attention at the measured rates") {
-  // At one rate for all, the tokens of a device are that rate over a token's operations, attention's backward counted 2.5
-  // times its forward.
+  // With one rate for everything, the tokens of a device are that rate over a token's operations, with attention's
+  // backward counted 2.5 times its forward.
   const double hidden = 4096, sequence = 4096, rate = 5e14;
   const double layer = 4 * hidden * hidden + 3 * hidden * 11008;
   const double a_token = 6 * (16 * layer + 32000 * hidden) + 7 * 16 * hidden * sequence;
@@ -119,7 +119,7 @@ TEST_CASE("the limit of a row is its products and attention at the measured rate
     return limit_of(figures_row(name), ops).tokens_per_second;
   };
   CHECK(at_rate("llama3.2-1b-32k-cp2") == Approx(at_rate("llama3.2-1b-32k")));
-  // Half the rate of attention alone costs what attention takes once more.
+  // Half the rate of attention alone costs as much time as attention takes.
   const Row row = figures_row("llama2-7b-16l-1gpu");
   auto ops = limit_ops(row);
   for (auto& op : ops) op.seconds = op.flops / (op.name.starts_with("attention") ? rate / 2 : rate);
@@ -149,9 +149,9 @@ TEST_CASE("the limit can be measured on a device") {
   CHECK(limit_of(row, ops).tokens_per_second > 0);
 }
 
-TEST_CASE("a step's time is shared out, and what nothing accounts for is the host's") {
-  // Two devices, 100 ms. The first is busy for 60 ms, the second for 50; actions from 5 to 95; the verdict takes 10. The host
-  // had enqueued all but the second's F in good time.
+TEST_CASE("a step's time is divided into shares, and the remainder is the host's") {
+  // Two devices, 100 ms. The first is busy for 60 ms, the second for 50; actions run from 5 to 95; the verdict takes
+  // 10. The host had enqueued all but the second's F in time.
   std::vector<DeviceTrace> devices = {
       {{0, 0, 0},
        {ran(ActionKind::forward, 5, 25), ran(ActionKind::backward, 45, 65), ran(ActionKind::reduce_grads, 65, 69),
@@ -191,10 +191,10 @@ TEST_CASE("the sum of tied weights is communication where they are on two stages
 TEST_CASE("schedules are ranked right when none that is measured slower is simulated faster") {
   CHECK(ranked_right({result_of("a", 1.0, 0.9), result_of("b", 1.2, 1.0)}));
   CHECK(!ranked_right({result_of("a", 1.0, 1.1), result_of("b", 1.2, 1.0)}));
-  CHECK(ranked_right({result_of("a", 1.0, 1.01), result_of("b", 1.001, 1.0)}));  // measured the same
+  CHECK(ranked_right({result_of("a", 1.0, 1.01), result_of("b", 1.001, 1.0)}));  // measured as equal
 }
 
-TEST_CASE("the fastest schedule that takes no more memory than the peer stands for a row") {
+TEST_CASE("the fastest schedule that takes no more memory than the peer represents a row") {
   RowResult result;
   result.ours = {result_of("1f1b", 0.13, 0.13), result_of("zb-v", 0.1, 0.1), result_of("zb-h1", 0.12, 0.12)};
   for (auto& one : result.ours) one.figures.memory_without_state = one.schedule.name == "zb-v" ? 16 : 9;
@@ -202,7 +202,7 @@ TEST_CASE("the fastest schedule that takes no more memory than the peer stands f
     sort_runs(result);
     return result.ours.front().schedule.name;
   };
-  CHECK(first() == "zb-v");  // beside no peer the fastest
+  CHECK(first() == "zb-v");  // without a peer, the fastest
   RunFigures fast, slow;
   fast.tokens_per_second = 2, fast.memory_without_state = 9;
   slow.tokens_per_second = 1, slow.memory_without_state = 20;
@@ -213,7 +213,7 @@ TEST_CASE("the fastest schedule that takes no more memory than the peer stands f
   CHECK(first() == "zb-v");  // all take more
 }
 
-TEST_CASE("a row of braids says how much of the exposed communication they hide") {
+TEST_CASE("a row of braids says how much of the exposed communication they overlap") {
   RowResult result;
   result.row = figures_row("llama2-7b-16l-tp2-braids");
   result.ours = {result_of("braided-v", 0.97, 0), result_of("1f1b", 1.0, 1.01)};
@@ -226,7 +226,7 @@ TEST_CASE("a row of braids says how much of the exposed communication they hide"
   const auto numbers = numbers_of(result);
   REQUIRE(find(numbers, hides) != nullptr);
   CHECK(find(numbers, hides)->value == Approx(60));
-  CHECK(find(numbers, "step predicted, braided-v") == nullptr);  // its actions are not measured apart
+  CHECK(find(numbers, "step predicted, braided-v") == nullptr);  // its actions are not measured separately
   CHECK(find(numbers, "step predicted, 1f1b") != nullptr);
   CHECK(find(numbers, "schedules ranked right")->value == 1);
   CHECK_THAT(schedules_table({result}), Contains("braided-v") && Contains("1f1b"));

@@ -1,4 +1,4 @@
-// What bench gpu is told to run: options, rows, and the peer's way of running them.
+// The runs that bench gpu is asked for: options, rows, and the peer's way of running them.
 #include <algorithm>
 
 #include "bench/gpu/gpu_options.hpp"
@@ -93,7 +93,7 @@ TEST_CASE("every promised row is there with its promise and the peer's recorded 
   }
 }
 
-TEST_CASE("the peer is told the row's model, layout and batch") {
+TEST_CASE("the peer gets the row's model, layout and batch") {
   const auto words =
       peer_arguments(selected_row("llama3-8b-pp2-tp2-dp2"), {"1F1B", 2, true}, {"torchrun", "peer.py", 2, 5, 29511});
   CHECK(words[0] == "torchrun");
@@ -139,7 +139,7 @@ TEST_CASE("the peer's line of results is read, and its state taken out of its me
   CHECK_THROWS_WITH(read_peer("Traceback\n", row, {}), Contains("RESULT"));
 }
 
-TEST_CASE("with data parallelism the peer's state is sharded but for what is gathered") {
+TEST_CASE("with data parallelism the peer's state is sharded except for gathered tensors") {
   const auto one = peer_state_bytes(selected_row("llama2-7b-16l-1gpu"), {});
   const auto four = peer_state_bytes(selected_row("llama2-7b-16l-dp4"), {});
   REQUIRE(one.size() == 1);

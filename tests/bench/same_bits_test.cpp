@@ -1,4 +1,4 @@
-// scripts/same_bits.sh: equal programs are equal, and one that computes or writes something else is not.
+// scripts/same_bits.sh reports equal programs as equal, and one that computes or writes something else as different.
 #include <filesystem>
 #include <string>
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The program with more options.
+// Returns the program with further options.
 std::string changed_program(const TempFolder& folder, const std::string& name, const std::string& options) {
   const fs::path script = folder.write(name, "#!/bin/sh\nexec '" + program_path() + "' \"$@\" " + options + "\n");
   fs::permissions(script, fs::perms::owner_all);
@@ -23,7 +23,7 @@ std::string changed_program(const TempFolder& folder, const std::string& name, c
 
 }  // namespace
 
-TEST_CASE("programs that compute the same are told from those that do not", "[slow]") {
+TEST_CASE("programs that compute the same are distinguished from those that do not", "[slow]") {
   const TempFolder folder;
   const auto compare = [&](const std::string& other, const std::string& runs) {
     return run_program(source_folder() + "/scripts/same_bits.sh", "'" + program_path() + "' '" + other + "' '" + runs + "'");

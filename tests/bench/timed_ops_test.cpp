@@ -1,4 +1,4 @@
-// Timed operations: the same bits as without, and every second in its class.
+// Timed operations give the same bits as untimed ones, and count every second in its class.
 #include "bench/gpu/timed_ops.hpp"
 
 #include <mutex>
@@ -29,7 +29,7 @@ std::vector<double> losses(Trainer& trainer) {
 
 }  // namespace
 
-TEST_CASE("measuring operations changes no bit, and tells a class's seconds for each rank") {
+TEST_CASE("measuring operations changes no bit, and gives a class's seconds for each rank") {
   for (const int tp : {1, 2}) {
     INFO("tp " << tp);
     Trainer plain(tiny_job(tp));

@@ -1,4 +1,4 @@
-// `run` on whichever thread is free: what stages may do at once, and what callers of any header may ask for.
+// `run` on any free thread: what stages may do at the same time, and requests of callers with any header version.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -22,7 +22,7 @@ struct Meeting {
   std::array<Stage, 3> stages;
   std::array<std::atomic<bool>, 2> begun{};
   std::atomic<int> missed{0};
-  pipetrain_compute asked = sized<pipetrain_compute>();  // what each stage is given, with its own `user`
+  pipetrain_compute asked = sized<pipetrain_compute>();  // passed to each stage, with its own `user`
 
   static int make_compute(void* user, const pipetrain_stage_request* request, pipetrain_compute* compute) {
     auto* meeting = static_cast<Meeting*>(user);
@@ -84,7 +84,7 @@ TEST_CASE("on any thread, actions of two stages run at once and those of one sta
   }
 }
 
-TEST_CASE("a compute of an older header runs on the stages' own threads, whatever lies behind it") {
+TEST_CASE("a compute of an older header runs on the stages' own threads, whatever memory follows it") {
   Meeting meeting;
   meeting.asked.run = Meeting::run;
   meeting.asked.any_thread = 77;

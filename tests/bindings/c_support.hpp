@@ -1,4 +1,4 @@
-// What tests of the C API share: its handles as owners, and its structs with their size set.
+// Helpers for tests of the C API: owners of its handles, and its structs with their size set.
 #pragma once
 
 #include <pipetrain/pipetrain.h>
@@ -44,7 +44,7 @@ inline PlanOwner parse_plan(const std::string& text, int format = PIPETRAIN_TEXT
   return PlanOwner(plan);
 }
 
-// The text that a function gives in two calls: print(nullptr, 0, &length), print(text, capacity, &length).
+// Returns the text that a function gives in two calls: print(nullptr, 0, &length), print(text, capacity, &length).
 template <class Print>
 std::string text_of(Print print) {
   std::size_t length = 0;

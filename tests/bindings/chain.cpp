@@ -7,7 +7,7 @@ namespace pipetrain::test {
 
 namespace {
 
-// A DLPack tensor of one double, which counts itself.
+// A DLPack tensor of one double, which counts its instances.
 struct Number {
   DLManagedTensor managed{};
   int64_t shape = 1;
@@ -150,7 +150,7 @@ int Chain::launch(void* user, const pipetrain_launch* launch) {
   auto* stage = static_cast<Stage*>(user);
   int code = 0;
   if (stage->chain->does_wrong(*launch, code) && stage->chain->options_.fault != Fault::no_return) return code;
-  // Done here, because the next action may need it, and answered elsewhere.
+  // Computed here, because the next action may need it, and answered elsewhere.
   auto results = stage->chain->compute(*stage, *launch);
   stage->answers.emplace_back([handle = stage->handle, action = launch->action, results = std::move(results)] {
     pipetrain_enqueued(handle, &action);

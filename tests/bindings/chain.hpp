@@ -1,5 +1,5 @@
-// A model of numbers for the C API's pipelines: each virtual stage multiplies by its weight, and the loss is the mean square of
-// the product's error. Slots are DLPack tensors of one double.
+// A model of numbers for the C API's pipelines: each virtual stage multiplies by its weight, and the loss is the mean
+// square of the product's error. Slots are DLPack tensors of one double.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -16,16 +16,16 @@
 
 namespace pipetrain::test {
 
-// What a test makes a stage do wrong, and where.
+// The mistake that a test makes a stage commit.
 enum class Fault { none, error, exception, no_answer, no_return };
 
-// Who does the actions, and how they are answered: threads of the test's own answer launches.
+// The threads that run the actions, and how they are answered; with `launch` the test's own threads answer.
 enum class Way { run, run_on_any_thread, launch };
 inline constexpr Way ways[] = {Way::run, Way::run_on_any_thread, Way::launch};
 
 struct ChainOptions {
   const char* schedule = "1f1b";
-  std::string plan = {};  // a plan's text, of so many stages and microbatches, instead of the schedule
+  std::string plan = {};  // a plan's text, for the same stages and microbatches, instead of the schedule
   int stages = 3, chunks = 0, microbatches = 6;
   int order = PIPETRAIN_PLANNED;
   Way way = Way::run;
@@ -49,10 +49,10 @@ class Chain {
 
   const std::vector<double>& weights() const { return weights_; }
   double loss() const { return loss_; }
-  // What the custom actions were called, stage by stage.
+  // The names of the custom actions that ran, stage by stage.
   const std::string& customs() const { return customs_; }
-  // Of the latest step or evaluation, the actions of the first stage, with "=" before the verdict of a step and "-" where it is
-  // to skip.
+  // The first stage's actions in the latest step or evaluation, with "=" before the verdict of a step and "-" if it is
+  // to be skipped.
   const std::string& launched() const { return launched_; }
   int tensors_alive() const { return tensors_alive_; }
   void let_return() {
@@ -60,7 +60,7 @@ class Chain {
     may_return_.notify_all();
   }
 
-  // The same training without a pipeline.
+  // Runs the same training without a pipeline.
   static std::vector<double> reference(int virtual_stages, int microbatches, int steps);
   static constexpr double learning_rate = 0.01;
   static double first_weight(int virtual_stage) { return 1 + 0.05 * virtual_stage; }

@@ -1,4 +1,4 @@
-// Wrong arguments and wrong orders of calls: an error with its reason, never a crash. Most useful under ASan.
+// Wrong arguments and wrong orders of calls give an error with its reason, never a crash. Most useful under ASan.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ using namespace pipetrain::test;
 
 namespace {
 
-// What calls are made wrong with, and the objects that they are made on.
+// Makes wrong calls, with the objects that they need.
 class Misuser {
  public:
   explicit Misuser(unsigned seed, Way way) : random_(seed), chain_({.way = way}) {
@@ -29,7 +29,7 @@ class Misuser {
     timeline_.reset(timeline);
   }
 
-  // One call that is wrong in some way. Its status.
+  // Makes one call that is wrong in some way. Returns its status.
   pipetrain_status misuse() {
     static const std::vector<pipetrain_status (Misuser::*)()> ways{
         &Misuser::bad_handle,   &Misuser::bad_plan_request, &Misuser::bad_text,  &Misuser::bad_index,    &Misuser::null_output,
@@ -126,7 +126,7 @@ class Misuser {
     return pipetrain_plan_build(&request, &plan);
   }
 
-  // A plan's text with one byte changed to something that no plan has.
+  // Returns a plan's text with one byte changed to something that no plan has.
   pipetrain_status bad_text() {
     std::string text = text_of([&](char* out, std::size_t capacity, std::size_t* length) {
       return pipetrain_plan_print(plan_.get(), PIPETRAIN_TEXT, out, capacity, length);

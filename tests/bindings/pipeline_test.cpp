@@ -1,4 +1,4 @@
-// Pipelines of the C API with the caller's compute: the same numbers as without a pipeline, and every way to fail.
+// Pipelines of the C API with the caller's compute: the numbers of training without a pipeline, and every way to fail.
 #include <chrono>
 #include <string>
 #include <thread>
@@ -79,7 +79,7 @@ TEST_CASE("a program of the header before evaluations gives a shorter struct, wh
   auto step = sized<pipetrain_step>();
   step.struct_size = offsetof(pipetrain_step, evaluation);
   step.step = 1;
-  step.evaluation = 77;  // beyond its end
+  step.evaluation = 77;  // beyond the end of the struct
   CHECK(pipetrain_pipeline_step(chain.pipeline(), &step, nullptr, nullptr) == PIPETRAIN_OK);
   CHECK(chain.launched().starts_with("step"));
   step.struct_size = sizeof step - 1;

@@ -1,4 +1,4 @@
-// Plans of the C API, and what its library shows of itself.
+// Plans of the C API, and the symbols that its library exports.
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
@@ -41,7 +41,7 @@ TEST_CASE("every schedule builds by name, validates, and reads back from what is
   CHECK(error_has("schedules"));
 }
 
-TEST_CASE("a plan tells its shape, its actions and what its chunks need") {
+TEST_CASE("a plan gives its shape, its actions and the needs of its chunks") {
   const auto plan = build_plan("interleaved", 2, 4);
   auto shape = sized<pipetrain_plan_shape>();
   REQUIRE(pipetrain_plan_describe(plan.get(), &shape) == PIPETRAIN_OK);

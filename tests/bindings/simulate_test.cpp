@@ -92,7 +92,7 @@ TEST_CASE("timelines are drawn in every format") {
   CHECK(draw(timeline, PIPETRAIN_CSV).rfind("stage,action", 0) == 0);
 }
 
-TEST_CASE("costs that cannot be are refused by name") {
+TEST_CASE("impossible costs are refused by name") {
   const auto plan = build_plan("1f1b", 4, 4);
   const std::vector<double> three{1, 1, 1}, wrong{1, -1, 1, 1}, nan(4, std::numeric_limits<double>::quiet_NaN());
   auto costs = sized<pipetrain_costs>();

@@ -1,4 +1,4 @@
-// Edges whose deliveries and credits are messages: over memory of the test, which both ends reach.
+// Edges whose deliveries and credits are messages, over memory of the test that both ends can access.
 #include "comm/controlled_transport.hpp"
 
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace pipetrain::test {
 namespace {
 
-// A mirror is the slot's memory.
+// A mirror is the slot's memory itself.
 class SharedMemoryTransport final : public ControlledTransport {
  public:
   SharedMemoryTransport(ControlPlane& control, const Mesh& mesh) : ControlledTransport(control, mesh) { listen(); }
@@ -26,7 +26,7 @@ class SharedMemoryTransport final : public ControlledTransport {
   std::string description() const override { return "memory of the test"; }
   LinkKind link(int, int) const override { return LinkKind::same_memory; }
 
-  std::string refuses;  // what connect() fails with
+  std::string refuses;  // the error of connect()
   int disconnects = 0, ends = 0;
 
  private:
@@ -143,12 +143,12 @@ TEST_CASE("deliveries carry shapes and credits come back; edges can be closed an
     edge.close();
     CHECK(edge.end(0).disconnects == generation + 1);
     CHECK_THROWS_AS(edge.end(0).mirrors(5), Error);
-    edge.end(0).deliver(5, 0, 99);  // nobody is there any more
+    edge.end(0).deliver(5, 0, 99);  // the other end is gone
     CHECK(seen.all().size() == 9);
   }
 }
 
-TEST_CASE("where one process cannot connect its edges, all hear why", "[transport]") {
+TEST_CASE("if one process cannot connect its edges, all learn why", "[transport]") {
   ControlledEdge edge(1);
   edge.end(1).refuses = "no road";
   edge.open([](int, int) {}, [](int) {});

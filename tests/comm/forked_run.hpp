@@ -1,4 +1,4 @@
-// Processes of a run as processes: children of the test, which is one of them itself.
+// Processes of a run as real processes: children of the test, which is one of them itself.
 #pragma once
 
 #include <sys/types.h>
@@ -10,9 +10,9 @@
 
 namespace pipetrain::test {
 
-// Each child joins, writes down whom it hears of as lost, echoes every message of Channel::transport to whoever sent it,
-// exchanges under the key it gets as a message of Channel::run (and writes down how that ends), and leaves when that
-// message is "leave". Made while the test has one thread only.
+// Each child joins, writes the processes that it loses, echoes every message of Channel::transport to its sender,
+// exchanges under the key that it gets as a message of Channel::run (and writes how that ends), and leaves when that
+// message is "leave". Make it while the test has one thread only.
 class ForkedRun {
  public:
   // The test itself is process `here`, or none of them (-1).
@@ -22,12 +22,12 @@ class ForkedRun {
   ForkedRun& operator=(const ForkedRun&) = delete;
 
   ControlPlane& plane() { return *plane_; }
-  // Of what this process lost: "2: its connection ...".
+  // The losses that this process noticed: "2: its connection ...".
   Notes& losses() { return losses_; }
-  // The next line that a child writes; "silence" when it writes none for 30 s, "end" when it ended.
+  // Returns the next line of a child; "silence" if it writes none for 30 s, "end" if it has ended.
   std::string line(int process);
   void signal(int process, int number);
-  // Waits for its end: its exit status, or -signal.
+  // Waits for its end. Returns its exit status, or -signal.
   int status(int process);
 
  private:

@@ -15,7 +15,7 @@ using Variables = std::map<std::string, std::string>;
 
 namespace {
 
-// Of a process that trains: what it says where the variables give it no place that can be.
+// Returns the error of a training process whose variables give it an impossible place.
 std::string refusal(const Variables& variables) {
   try {
     if (!read_launch_environment(variables)) refuse_half_told_place(variables);
@@ -32,9 +32,9 @@ TEST_CASE("a process that no launcher has started is alone") {
   CHECK(!read_launch_environment({}));
   CHECK(!read_launch_environment({{"PIPETRAIN_PP", "2"}}));
   CHECK(!read_launch_environment({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
-  // The script of a Slurm job, outside srun.
+  // The script of a Slurm job, outside of srun.
   CHECK(!read_launch_environment({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
-  // srun --ntasks 1 inside torchrun's or mpirun's single process.
+  // srun --ntasks 1 inside the only process of torchrun or mpirun.
   CHECK(!read_launch_environment({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}}));
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("torchrun's environment gives the place and the master") {
   CHECK(place->port == 1234);
 }
 
-TEST_CASE("where torchrun itself listens at the master's port, the next one is taken") {
+TEST_CASE("if torchrun itself listens at the master's port, the next port is used") {
   Variables variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
   const auto port = [&](const char* agent_store, const char* master_port) {
     variables["TORCHELASTIC_USE_AGENT_STORE"] = agent_store;
@@ -135,7 +135,7 @@ TEST_CASE("PMIx alone gives the process, but not how many there are") {
   CHECK(place->processes == 0);
 }
 
-TEST_CASE("of several launchers the innermost counts") {
+TEST_CASE("the innermost of several launchers counts") {
   const Variables torchrun_in_slurm{
       {"RANK", "1"}, {"WORLD_SIZE", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMIX_RANK", "0"}};
   CHECK(read_launch_environment(torchrun_in_slurm)->launcher == "torchrun");
@@ -144,7 +144,7 @@ TEST_CASE("of several launchers the innermost counts") {
   CHECK(read_launch_environment(ours)->launcher == "pipetrain launch");
 }
 
-TEST_CASE("what pipetrain launch tells a process is read as it was written") {
+TEST_CASE("a process reads the values that pipetrain launch gives it") {
   LaunchPlace written;
   written.process = 6, written.processes = 8, written.local = 2, written.local_processes = 4, written.attempt = 3;
   written.host = "::1", written.port = 4321;
@@ -163,7 +163,7 @@ TEST_CASE("what pipetrain launch tells a process is read as it was written") {
   }
 }
 
-TEST_CASE("places that cannot be are refused with the variable") {
+TEST_CASE("impossible places in a run are refused with the variable") {
   CHECK_THAT(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}),
              Contains("RANK=4: WORLD_SIZE=4 says that there are 4 processes, counted from 0"));
   CHECK_THAT(refusal({{"RANK", "x"}, {"WORLD_SIZE", "4"}}), Contains("RANK=x: must be a number of at least 0"));
@@ -175,7 +175,7 @@ TEST_CASE("places that cannot be are refused with the variable") {
   CHECK_THAT(refusal({{"SLURM_PROCID", "9"}, {"SLURM_STEP_NUM_TASKS", "4"}}), Contains("SLURM_PROCID=9"));
 }
 
-TEST_CASE("half of what a launcher tells is refused, as all processes that it started would run alone") {
+TEST_CASE("an incomplete set of a launcher's variables is refused, because all its processes would run alone") {
   for (const auto& [told, missing] :
        {std::pair{"RANK", "WORLD_SIZE"}, std::pair{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
         std::pair{"PMI_RANK", "PMI_SIZE"}}) {
@@ -186,7 +186,7 @@ TEST_CASE("half of what a launcher tells is refused, as all processes that it st
     CHECK_THAT(refusal({{missing, "8"}}), Contains(std::string(missing) + "=8: " + told + " is not set"));
     CHECK(refusal({{missing, "1"}}).empty());
     CHECK(refusal({{told, "0"}, {missing, "1"}}).empty());
-    // Another launcher has told the whole.
+    // Another launcher has given all values.
     CHECK(refusal({{told, "0"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}).empty());
   }
 }
@@ -225,7 +225,7 @@ TEST_CASE("Hydra and PALS give the place by PMI_RANK and PMI_SIZE") {
   CHECK(place->local == 1);
   CHECK(place->host.empty());
   CHECK(!read_launch_environment({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}));
-  // srun --mpi=pmi2 sets them beside its own, which tell more; mpiexec of a Slurm job starts its helpers by srun.
+  // srun --mpi=pmi2 sets them in addition to its own, which say more; mpiexec of a Slurm job starts its helpers by srun.
   const Variables step{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "1"}};
   Variables both = step;
   both["PMI_RANK"] = "1", both["PMI_SIZE"] = "2";
@@ -234,9 +234,9 @@ TEST_CASE("Hydra and PALS give the place by PMI_RANK and PMI_SIZE") {
   CHECK(read_launch_environment(both)->process == 5);
 }
 
-TEST_CASE("where two launchers tell of runs of one process and of several, neither is believed") {
+TEST_CASE("if one launcher reports a run of one process and another a run of several, both are refused") {
   const Variables variables{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}};
-  CHECK_THAT(refusal(variables), Contains("RANK=0: torchrun tells of a run of one process, and Slurm of one of 2 "
+  CHECK_THAT(refusal(variables), Contains("RANK=0: torchrun describes a run of one process, but Slurm one of 2 "
                                           "(SLURM_PROCID=1); unset"));
 }
 
@@ -269,7 +269,7 @@ TEST_CASE("the launcher's job gives the run its name, and its port where the lau
   }
 }
 
-TEST_CASE("how long a launcher waits until it kills is known of Open MPI and torchrun") {
+TEST_CASE("the grace that Open MPI and torchrun leave before they kill is known") {
   using std::chrono::seconds;
   CHECK(!launch_grace({}));
   CHECK(!launch_grace({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}));

@@ -30,7 +30,7 @@ class LinkedEdge {
 
 }  // namespace
 
-// On the CPU a peer copy is a copy too, so that its order of waits and records shows without GPUs.
+// On the CPU a peer copy is an ordinary copy, so the order of its waits and records can be tested without GPUs.
 TEST_CASE("a link delivers every result once, and waits for slots that are still read", "[link]") {
   for (const LinkKind kind : {LinkKind::same_memory, LinkKind::peer_copy}) {
     LinkedEdge edge;
@@ -58,7 +58,7 @@ TEST_CASE("a link delivers every result once, and waits for slots that are still
   }
 }
 
-TEST_CASE("links of one kind share what they take; a lane of nobody is written directly", "[link]") {
+TEST_CASE("links of one kind share their resources; a lane without a link is written directly", "[link]") {
   LinkedEdge edge;
   const LinkKinds kinds = {{0, LinkKind::same_memory}, {2, LinkKind::peer_copy}, {3, LinkKind::peer_copy}};
   OutgoingLinks links(kinds, edge.setup());

@@ -21,7 +21,7 @@ TEST_CASE("a task thread does tasks in order, and others once their conditions h
   thread.add([&] { done.push_back(0); });
   CHECK_FALSE(thread.drain(20ms));
 
-  second = true;  // behind the first of its line
+  second = true;  // after the first of its queue
   CHECK_FALSE(thread.drain(20ms));
   other = true;
   CHECK_FALSE(thread.drain(20ms));

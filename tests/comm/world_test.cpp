@@ -9,7 +9,7 @@
 namespace pipetrain::test {
 namespace {
 
-// Two replicas of two stages; each replica in a process of its own.
+// Two replicas of two stages; each replica is in a process of its own.
 Mesh two_processes() { return Mesh({.dp = 2, .pp = 2}, deal_ranks(4, 2)); }
 
 }  // namespace

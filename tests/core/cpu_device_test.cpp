@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-TEST_CASE("the CPU zeroes all of a tensor and nothing beside it, on several threads") {
+TEST_CASE("the CPU zeroes all of a tensor and nothing outside of it, on several threads") {
   const auto device = make_cpu_device(0, 3);
   const auto stream = device->make_stream("zero");
   for (const std::int64_t bytes : {0, 3, 8 << 20, (40 << 20) + 5}) {
@@ -25,7 +25,7 @@ TEST_CASE("the CPU zeroes all of a tensor and nothing beside it, on several thre
   }
 }
 
-TEST_CASE("timing events of the CPU tell the seconds between them") {
+TEST_CASE("timing events of the CPU measure the seconds between them") {
   const auto device = make_cpu_device(0, 1);
   const auto stream = device->make_stream("timed");
   const auto begin = device->make_timing_event(), end = device->make_timing_event();

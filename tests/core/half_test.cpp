@@ -12,7 +12,8 @@ namespace {
 
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-// The nearest number of 8 binary digits, of two equally near the one whose last digit is 0; for values far from the ends.
+// Returns the nearest number of 8 binary digits, or, of two equally near ones, the one whose last digit is 0; for
+// values far from the limits.
 float nearest_bf16(float value) {
   int exponent = 0;
   const double mantissa = std::frexp(static_cast<double>(value), &exponent);
@@ -21,7 +22,7 @@ float nearest_bf16(float value) {
 
 }  // namespace
 
-TEST_CASE("every number of 16 bits widens to what it stands for and comes back") {
+TEST_CASE("every 16-bit number widens to its value and converts back") {
   for (std::uint32_t value = 0; value < 0x10000U; ++value) {
     const auto bits = static_cast<std::uint16_t>(value);
     const float bf16 = from_bf16(bits), f16 = from_f16(bits), expected = test::from_half(bits);

@@ -10,12 +10,12 @@ using namespace pipetrain;
 
 namespace {
 
-// Each count that a stream waits for lets the copy behind it see what was written before it was opened.
+// Checks that each count for which a stream waits lets the copy after it see the values written before the gate was opened.
 void check_gate(Device& device) {
   const auto stream = device.make_stream("waits");
   const Buffer memory = device.allocate_host(2 * sizeof(int), "numbers");
   auto* const numbers = static_cast<volatile int*>(memory.data());
-  const Buffer passed = device.allocate(sizeof(int), "a number");  // a copy between two places of the host would wait here
+  const Buffer passed = device.allocate(sizeof(int), "a number");  // a copy within host memory would wait here
   const auto gate = make_host_gate(device);
   const auto copied = device.make_event();
   for (std::uint32_t count = 1; count < 200; ++count) {
@@ -31,7 +31,7 @@ void check_gate(Device& device) {
     stream->synchronize();
     CHECK(numbers[1] == static_cast<int>(count));
   }
-  gate->wait(*stream, 7);  // long reached
+  gate->wait(*stream, 7);  // reached long ago
   stream->synchronize();
 }
 

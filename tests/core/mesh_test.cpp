@@ -47,7 +47,7 @@ TEST_CASE("a mesh's groups part its ranks, each in order", "[mesh]") {
   }
 }
 
-TEST_CASE("a stage's ranks lie one behind the other, those with the same weights in their group's order", "[mesh]") {
+TEST_CASE("a stage's ranks are adjacent, those with the same weights in their group's order", "[mesh]") {
   const MeshShape shape{.dp = 2, .pp = 3, .cp = 2, .tp = 3};
   const Mesh mesh(shape);
   CHECK(stage_size(shape) == 6);
@@ -75,7 +75,7 @@ TEST_CASE("ranks are dealt to processes in order", "[mesh]") {
   CHECK(mesh.spans_processes({0, 2, 3}));
 }
 
-TEST_CASE("a mesh refuses sizes and places that cannot be", "[mesh]") {
+TEST_CASE("a mesh refuses impossible sizes and ranks", "[mesh]") {
   CHECK_THROWS_WITH(Mesh({.pp = 0}), Catch::Contains("pp is 0"));
   CHECK_THROWS_WITH(Mesh({.dp = 1 << 20, .pp = 1 << 20}), Catch::Contains("make them smaller"));
   CHECK_THROWS_WITH(Mesh({.pp = 2}, {{0, 0}}), Catch::Contains("1 places are given for 2 ranks"));

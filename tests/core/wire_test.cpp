@@ -22,7 +22,7 @@ Bytes bytes_of(T value) {
   return std::move(writer).data();
 }
 
-// How a reader ends that takes from the bytes what `random` says.
+// Returns how reading ends when `random` chooses the reads.
 std::string end_of(const Bytes& bytes, std::mt19937& random) {
   WireReader reader(bytes);
   try {
@@ -59,7 +59,7 @@ std::string end_of(const Bytes& bytes, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("what is written for another process is read as it was", "[wire]") {
+TEST_CASE("values written for another process are read back unchanged", "[wire]") {
   WireWriter writer;
   writer.number(std::numeric_limits<std::int64_t>::min());
   writer.number(std::uint16_t{65535});
@@ -101,7 +101,7 @@ TEST_CASE("numbers for other processes are little-endian", "[wire]") {
   CHECK(bytes_of(1.0F) == bytes_of(std::uint32_t{0x3f800000}));
 }
 
-TEST_CASE("bytes that cannot be what is read are refused", "[wire]") {
+TEST_CASE("bytes that do not fit the read type are refused", "[wire]") {
   const auto error_of = [](const Bytes& bytes, auto read) -> std::string {
     WireReader reader(bytes);
     try {
@@ -124,11 +124,11 @@ TEST_CASE("bytes that cannot be what is read are refused", "[wire]") {
   CHECK_THAT(error_of(bytes_of(1), [](auto& reader) { reader.end(); }), Contains("more bytes than it should"));
 }
 
-TEST_CASE("whatever the bytes are, a reader takes no more than there are", "[wire]") {
+TEST_CASE("a reader never reads beyond the bytes, whatever they are", "[wire]") {
   std::mt19937 random(14);
   for (int round = 0; round < 20'000; ++round) {
     Bytes bytes(random() % 200);
-    // Small values often: lengths that fit.
+    // Makes many small values, since lengths must fit.
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % (random() % 3 == 0 ? 256 : 4));
     REQUIRE(end_of(bytes, random) == "refused");
   }

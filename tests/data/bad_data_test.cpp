@@ -1,4 +1,4 @@
-// Every kind of wrong data ends in one line that names the place.
+// Every kind of wrong data ends in one line that names the file and line.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"
@@ -20,7 +20,7 @@ std::string data_error(const DatasetOptions& options) {
   return "no error";
 }
 
-// The error for a file of this name and content, with the folder's name cut off.
+// Returns the error for a file of this name and content, without the folder's name.
 std::string error_for_data(const std::string& name, const std::string& content, std::int64_t sequence_length = 2,
                            std::int64_t vocabulary = 256, std::int64_t max_positions = 0) {
   TempFolder folder;
@@ -109,7 +109,7 @@ TEST_CASE("empty, short and unreadable data is named") {
   CHECK_THAT(data_error(options), Catch::Matchers::Contains("the folder holds no file of .txt, .jsonl"));
 }
 
-TEST_CASE("a Git LFS pointer is called one, whatever file it stands for") {
+TEST_CASE("a Git LFS pointer is called one, whatever file it replaces") {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid "
       "sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
@@ -128,7 +128,7 @@ TEST_CASE("rows of UTF-16 and UTF-32 are known by their byte-order mark") {
   CHECK(error_for_data("a.jsonl", "\xEF\xBB\xBF{\"text\": \"abc\"}") == "no error");
 }
 
-TEST_CASE("an index that is empty, of nothing, or given in place of its data is told so") {
+TEST_CASE("an index that is empty, of nothing, or given instead of its data is refused") {
   const TempFolder folder;
   const auto error = [&](const char* name) {
     DatasetOptions options;
@@ -138,11 +138,11 @@ TEST_CASE("an index that is empty, of nothing, or given in place of its data is 
   };
   folder.write("a.bin", std::string(64, '\1'));
   folder.write("a.idx", "");
-  CHECK_THAT(error("a.bin"), StartsWith("a.idx: is empty, but should describe the file of ids beside it"));
+  CHECK_THAT(error("a.bin"), StartsWith("a.idx: is empty, but should describe the file of ids next to it"));
   std::string index("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x8", 18);
   folder.write("a.idx", index + std::string(16, '\0'));
   CHECK_THAT(error("a.bin"), StartsWith("a.idx: is the index of no sequence at all"));
-  CHECK_THAT(error("a.idx"), Catch::Matchers::Contains("a.idx: is the index of a file of tokens; give the .bin beside it"));
+  CHECK_THAT(error("a.idx"), Catch::Matchers::Contains("a.idx: is the index of a file of tokens; give the .bin next to it"));
   folder.write("b.ds", std::string(64, '\1'));
   folder.write("b.ds.index", "");
   CHECK_THAT(error("b.ds"), StartsWith("b.ds.index: is empty, but should describe"));

@@ -1,4 +1,4 @@
-// Rows that are wrong, by name: each is refused with the file, its line and what is wrong.
+// Rows that are wrong, by name: each is refused with the file, its line and the fault.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"
@@ -12,12 +12,12 @@ namespace {
 struct BadRow {
   const char* name;
   std::string row;
-  const char* why;  // what its error begins with, behind "rows.jsonl:3: "
+  const char* why;  // the beginning of its error, after "rows.jsonl:3: "
 };
 
 struct Rows {
   const char* name;
-  std::string good;  // a row like those that should be there
+  std::string good;  // a right row of the same form
   DatasetOptions options;
   std::vector<BadRow> bad;
 };
@@ -134,7 +134,7 @@ Rows chats() {
        {"two answers", messages(user + "," + assistant + "," + assistant), "messages: number 2 is of the role 'assistant'"},
        {"the system in between", messages(user + R"(, {"role": "system", "content": "a"})"),
         "messages: number 1 is of the role 'system'"},
-       {"no answer", messages(user), "messages: none is of the assistant, so there is nothing to learn"},
+       {"no answer", messages(user), "messages: none has the role assistant, so there is nothing to learn"},
        {"too long", messages(user + R"(, {"role": "assistant", "content": ")" + std::string(300, 'a') + "\"}"),
         "a sequence of"},
        {"labels", R"({"messages": [], "labels": [1]})", R"(this row has "labels", but no "input_ids")"},

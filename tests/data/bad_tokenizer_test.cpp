@@ -22,20 +22,20 @@ std::string error_for_tokenizer(const std::string& text) {
 
 const std::string model = R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]})";
 
-// A whole tokenizer with this in it.
+// Returns the error of a whole tokenizer with this member.
 std::string error_with(const std::string& member) { return error_for_tokenizer("{" + member + ",\n" + model + "}"); }
 std::string error_with_model(const std::string& text) { return error_for_tokenizer("{\"model\": " + text + "}"); }
 
 }  // namespace
 
-TEST_CASE("a tokenizer.json that is no tokenizer is refused with its line") {
+TEST_CASE("a tokenizer.json that is not a tokenizer is refused with its line") {
   CHECK(error_for_tokenizer("{" + model + "}") == "no error");
   CHECK_THAT(error_for_tokenizer(""), StartsWith("t.json: is empty"));
   CHECK_THAT(error_for_tokenizer("[]"), StartsWith("t.json:1: not a JSON object"));
   CHECK_THAT(error_for_tokenizer("7"), StartsWith("t.json:1: not a JSON object"));
   CHECK_THAT(error_for_tokenizer("{\n\"model\": {\"type\""), StartsWith("t.json:2: not valid JSON"));
   CHECK_THAT(error_for_tokenizer("{}"), StartsWith("t.json: it has no \"model\""));
-  CHECK_THAT(error_for_tokenizer("{\"model\": 3}"), StartsWith("t.json: model: is no JSON object"));
+  CHECK_THAT(error_for_tokenizer("{\"model\": 3}"), StartsWith("t.json: model: is not a JSON object"));
   CHECK_THAT(error_for_tokenizer("{\"a\":1,\n\"a\":2}"), StartsWith("t.json:2: key \"a\" appears twice"));
   CHECK_THAT(error_for_tokenizer(std::string("{\"a\":\0}", 7)), Contains("NUL byte"));
   CHECK_THAT(error_for_tokenizer(std::string(100, '[')), StartsWith("t.json:1:"));
@@ -48,10 +48,10 @@ TEST_CASE("a wrong vocabulary or wrong merges are named") {
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {}, "merges": []})"), Contains("its vocabulary is empty"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": 3})"), Contains("neither an object nor an array"));
   CHECK_THAT(error_with_model("{\"type\": \"BPE\", \"vocab\": {\"a\": 0,\n\"b\": -1}}"),
-             StartsWith("t.json:2: the id of piece \"b\" is no integer"));
-  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 2097152}})"), Contains("is no integer from 0 to 2097151"));
-  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 0.5}})"), Contains("is no integer"));
-  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": "0"}})"), Contains("is no integer"));
+             StartsWith("t.json:2: the id of piece \"b\" is not an integer"));
+  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 2097152}})"), Contains("is not an integer from 0 to 2097151"));
+  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 0.5}})"), Contains("is not an integer"));
+  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": "0"}})"), Contains("is not an integer"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": [0]}})"), Contains("members are not all \"piece\": id"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 0, "a": 1}})"), Contains("piece \"a\" appears twice"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 0, "b": 0}})"),
@@ -81,8 +81,8 @@ TEST_CASE("a wrong vocabulary or wrong merges are named") {
   CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [[0, "a"]]})"), Contains("elements are not all"));
   CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [["a", 0, 1]]})"), Contains("elements are not all"));
   CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [["a", -1]], "unk_id": 1})"),
-             Contains("\"unk_id\" is no integer from 0 to 0"));
-  CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [["a", -1]]})"), Contains("none for what is unknown"));
+             Contains("\"unk_id\" is not an integer from 0 to 0"));
+  CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [["a", -1]]})"), Contains("none for unknown text"));
 }
 
 TEST_CASE("components that are wrong or not supported are named") {
@@ -95,7 +95,7 @@ TEST_CASE("components that are wrong or not supported are named") {
   CHECK_THAT(normalizer(R"({"type": "Sentencepiece"})"),
              StartsWith("t.json: normalizer Sentencepiece: this type of normalizer is not supported; give a tokenizer with"));
   CHECK_THAT(normalizer(R"({"type": "Sequence"})"), Contains("normalizer Sequence: \"normalizers\" is missing"));
-  CHECK_THAT(normalizer(R"({"type": "Sequence", "normalizers": [3]})"), Contains("normalizer: is no JSON object"));
+  CHECK_THAT(normalizer(R"({"type": "Sequence", "normalizers": [3]})"), Contains("normalizer: is not a JSON object"));
   CHECK_THAT(normalizer(R"({"type": "Prepend"})"), Contains("\"prepend\" is missing"));
   CHECK_THAT(normalizer(R"({"type": "Prepend", "prepend": 3})"), Contains("\"prepend\" is not a string"));
   CHECK_THAT(normalizer(R"({"type": "Replace", "pattern": {"Regex": "("}, "content": ""})"),
@@ -105,12 +105,12 @@ TEST_CASE("components that are wrong or not supported are named") {
   CHECK_THAT(pre_tokenizer(R"({"type": "UnicodeScripts"})"),
              Contains("pre_tokenizer UnicodeScripts: this type of pre_tokenizer is not supported"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})"),
-             Contains("pre_tokenizer Digits: stands behind ByteLevel"));
+             Contains("pre_tokenizer Digits: follows ByteLevel"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Split", "pattern": "a", "behavior": "Sideways"})"),
-             Contains("the behavior is none of"));
+             Contains("the behavior is not"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Metaspace", "replacement": "ab"})"), Contains("\"replacement\" is not one character"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})"),
-             Contains("none of always, first and never"));
+             Contains("is not always, first or never"));
   CHECK_THAT(split("[a-z&&[^b]]"), Contains("&& between brackets in the regular expression"));
   CHECK_THAT(split("[a[bc]]"), Contains("a bracket within brackets"));
   CHECK_THAT(split("\\\\bword"), Contains("\\b in the regular expression"));
@@ -120,7 +120,7 @@ TEST_CASE("components that are wrong or not supported are named") {
   CHECK_THAT(split(std::string(20'000, 'a')), Contains("at most 16384 are read"));
   CHECK_THAT(error_with(R"("decoder": {"type": "CTC"})"), Contains("decoder CTC: this type of decoder is not supported"));
   CHECK_THAT(error_with(R"("decoder": {"type": "Strip", "content": "a", "start": -1, "stop": 0})"),
-             Contains("\"start\" is no integer"));
+             Contains("\"start\" is not an integer"));
   CHECK_THAT(post_processor(R"({"type": "Other"})"),
              Contains("post_processor Other: this type of post_processor is not supported"));
   CHECK_THAT(
@@ -134,14 +134,14 @@ TEST_CASE("components that are wrong or not supported are named") {
 }
 
 TEST_CASE("wrong added tokens are named") {
-  CHECK_THAT(error_with(R"("added_tokens": 3)"), Contains("\"added_tokens\" is no array"));
+  CHECK_THAT(error_with(R"("added_tokens": 3)"), Contains("\"added_tokens\" is not an array"));
   CHECK_THAT(error_with(R"("added_tokens": [{"id": -1, "content": "x"}])"),
-             Contains("\"added_tokens\" holds what is no object"));
+             Contains("\"added_tokens\" has an element that is not an object"));
   CHECK_THAT(error_with(R"("added_tokens": [{"id": 3000000, "content": "x"}])"),
              Contains("the id of the added token x is above"));
 }
 
-TEST_CASE("files beside a tokenizer are checked too") {
+TEST_CASE("files next to a tokenizer are checked too") {
   const TempFolder folder;
   const auto write = [&](const std::string& name, const std::string& text) { return folder.write(name, text); };
   CHECK_THAT(tokenizer_error(folder, write("a/vocab.json", R"({"a": 0, "b": 1})")),
@@ -158,9 +158,9 @@ TEST_CASE("files beside a tokenizer are checked too") {
   write("c/tokenizer_config.json", R"({"eos_token": 3})");
   CHECK_THAT(tokenizer_error(folder, folder.path() / "c"), StartsWith("c/tokenizer_config.json: \"eos_token\" is neither"));
   CHECK_THAT(tokenizer_error(folder, write("d/tokenizer.model", "no model")),
-             StartsWith("d/tokenizer.model: is no sentencepiece model"));
+             StartsWith("d/tokenizer.model: is not a readable sentencepiece model"));
   CHECK_THAT(tokenizer_error(folder, write("e/tokenizer.model", "")),
-             StartsWith("e/tokenizer.model: is no sentencepiece model"));
+             StartsWith("e/tokenizer.model: is not a readable sentencepiece model"));
   CHECK_THAT(tokenizer_error(folder, folder.path() / "none"), Contains("there is no such file or folder"));
 }
 

@@ -10,7 +10,7 @@
 
 namespace pipetrain::test {
 
-// {"Ā": 0, "ā": 1, ...}
+// Returns {"Ā": 0, "ā": 1, ...}.
 inline std::string byte_vocabulary() {
   std::string text;
   for (unsigned byte = 0; byte < 256; ++byte) {
@@ -21,13 +21,13 @@ inline std::string byte_vocabulary() {
   return text + "}";
 }
 
-// A special token of a tokenizer.json.
+// Returns a special token of a tokenizer.json.
 inline std::string special_token(int id, std::string_view content) {
   return "{\"id\": " + std::to_string(id) + ", \"content\": \"" + std::string(content) +
          R"(", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})";
 }
 
-// With <|im_start|> 256 and <|im_end|> 257; `further` are more members.
+// Has <|im_start|> as 256 and <|im_end|> as 257; `further` are more members.
 inline std::string byte_level_file(const std::string& further = "",
                                    const std::string& added = special_token(256, "<|im_start|>") + ", " +
                                                               special_token(257, "<|im_end|>")) {

@@ -112,7 +112,7 @@ TEST_CASE("what the template does not render, or refuses, is refused with the ro
              StartsWith("rows.jsonl:1: \"enable_thinking\" is not read"));
   CHECK_THAT(error_of(R"("tools": "no", )"), StartsWith("rows.jsonl:1: \"tools\" is a string that is no JSON"));
   CHECK_THAT(error_of(R"("images": ["a.png"], )"), StartsWith("rows.jsonl:1: \"images\" is not read"));
-  CHECK_THAT(error_of("", R"([{"role": "user", "content": "u"}])"), Contains("none is of the assistant"));
+  CHECK_THAT(error_of("", R"([{"role": "user", "content": "u"}])"), Contains("none has the role assistant"));
   CHECK_THAT(error_of("", R"([{"role": "user"}, {"role": "assistant", "content": "a"}])"),
              StartsWith("rows.jsonl:1: messages[0] has neither \"content\" nor"));
   CHECK_THAT(error_of("", R"([{"role": "user", "content": "u", "mood": "m"}, {"role": "assistant", "content": "a"}])"),

@@ -1,4 +1,4 @@
-// Patterns that match the empty text do what they do in Hugging Face's library (tokenizers 0.23.3), which gave the values here.
+// Patterns that match the empty text behave as in Hugging Face's library (tokenizers 0.23.3), which gave the values here.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/byte_level_file.hpp"
@@ -15,7 +15,7 @@ std::string replace_with(const std::string& pattern, const std::string& content,
   return Json::object({{"type", "Replace"}, {"pattern", Json::object({{kind, pattern}})}, {"content", content}}).dump();
 }
 
-// The bytes of the ids, and <257> for those above; "FAILS" for a line of error.
+// Returns the bytes of the ids, and <257> for those above; "FAILS" for an error.
 std::string encoded(const std::string& normalizer, const std::string& text) {
   const auto tokenizer = tokenizer_from_json(test::byte_level_file("\"normalizer\": " + normalizer + ", "), "t.json", {});
   std::string bytes;

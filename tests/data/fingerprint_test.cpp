@@ -1,4 +1,4 @@
-// Data that is not the same has another fingerprint.
+// Different data has different fingerprints.
 #include "data/samples/fingerprint.hpp"
 
 #include <filesystem>
@@ -24,7 +24,7 @@ std::uint64_t fingerprint(const std::vector<DataInput>& inputs) {
 }
 std::uint64_t fingerprint(const fs::path& path) { return fingerprint({{path, std::nullopt}}); }
 
-// 1,000 rows, many more than samples that could be looked at; `changed` has other content of the same length.
+// 1,000 rows, many more than the samples that could be looked at; `changed` has other content of the same length.
 std::string rows(const std::string& key, int changed = -1) {
   std::string text;
   for (int row = 0; row < 1000; ++row) {
@@ -44,7 +44,7 @@ TEST_CASE("the fingerprint is that of the content, whatever its path") {
   CHECK(data_fingerprint(*open_dataset(inside)) == data_fingerprint(*open_dataset(inside)));
 }
 
-TEST_CASE("a row that was changed, wherever it stands, makes another fingerprint") {
+TEST_CASE("any changed row changes the fingerprint") {
   const TempFolder folder;
   for (const std::string key : {"text", "input_ids"}) {
     std::set<std::uint64_t> seen{fingerprint(folder.write("rows.jsonl", rows(key)))};
@@ -70,7 +70,7 @@ TEST_CASE("order, sizes and weights of files are part of the fingerprint") {
   CHECK(std::set<std::uint64_t>{of(a, {}, b), of(b, {}, a), of(a, 1, b), of(a, 2, b), fingerprint(folder.path())}.size() == 5);
 }
 
-TEST_CASE("of very large text files the sizes, both ends and what lies between at intervals count") {
+TEST_CASE("the fingerprint of very large text files covers their sizes, both ends and blocks at intervals") {
   const TempFolder folder;
   const fs::path file = folder.write("large.txt", "");
   constexpr std::uint64_t bytes = 300'000'000;  // holes: nothing is on the disk

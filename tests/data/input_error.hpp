@@ -1,4 +1,4 @@
-// What wrong files are told in.
+// Returns the error of a call on wrong files.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace pipetrain::test {
 
-// The line of the Error(input) that the call throws, with names of files relative to the folder; "no error" where it throws
-// none.
+// Returns the line of the Error(input) that the call throws, with names of files relative to the folder; "no error" if
+// it throws none.
 inline std::string input_error(const TempFolder& folder, const std::function<void()>& call) {
   try {
     call();

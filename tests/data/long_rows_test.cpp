@@ -1,4 +1,4 @@
-// Rows too long to be parsed as a whole.
+// Rows that are too long to be parsed as a whole.
 #include <fstream>
 
 #include "catch.hpp"
@@ -12,7 +12,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// {"input_ids": [1,1, ... ,7]}
+// Returns {"input_ids": [1,1, ... ,7]}.
 std::string row_of(std::int64_t ids) {
   std::string row = "{\"input_ids\": [";
   for (std::int64_t i = 1; i < ids; ++i) row += "1,";

@@ -1,4 +1,4 @@
-// Tokens that the files beside a tokenizer name are those of transformers 5.24, which gave the ids here, or are refused.
+// Tokens that the files next to a tokenizer name have the ids of transformers 5.24, which gave the ids here, or are refused.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/byte_level_file.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-// The members of an added token that is special, with this beside.
+// Returns the members of a special added token, with these further ones.
 std::string named(const char* content, const std::string& further = "") {
   return std::string(R"({"content": ")") + content + "\"" + further + "}";
 }
@@ -23,7 +23,7 @@ std::string named(const char* content, const std::string& further = "") {
 const std::string special = R"(, "lstrip": false, "rstrip": false, "single_word": false, "normalized": false, "special": true)";
 
 struct Beside {
-  std::string config = "", map = "", added = "";  // the contents of the three files; empty: there is none
+  std::string config = "", map = "", added = "";  // the contents of the three files; empty: the file does not exist
 };
 
 void write_beside(const TempFolder& folder, const Beside& files) {
@@ -141,10 +141,10 @@ TEST_CASE("ids of added tokens that the library would not give are refused") {
   CHECK_THAT(error_beside(decoder("256", "<|im_end|>")),
              Contains("the added tokens <|im_start|> and <|im_end|> have the same id"));
   CHECK_THAT(error_beside(decoder("98", "a")), Contains("the added token a has the id 98 there, but 97"));
-  CHECK_THAT(error_beside(decoder("x", "<new>")), Contains("the id of the added token <new>, x, is no integer from 0 to"));
+  CHECK_THAT(error_beside(decoder("x", "<new>")), Contains("the id of the added token <new>, x, is not an integer from 0 to"));
   CHECK_THAT(error_beside({"", "", R"({"<new>": 257})"}),
              StartsWith("added_tokens.json: the added tokens <|im_end|> and <new>"));
-  CHECK_THAT(error_beside({"", "", R"({"<new>": "258"})"}), Contains("is no integer"));
+  CHECK_THAT(error_beside({"", "", R"({"<new>": "258"})"}), Contains("is not an integer"));
   const auto of_file = [](const std::string& tokens) {
     const TempFolder folder;
     folder.write("t.json", test::byte_level_file("", tokens));
@@ -161,17 +161,17 @@ TEST_CASE("named tokens of another kind are refused with their key") {
   CHECK_THAT(error_beside({R"({"eos_token": 5})"}), StartsWith("tokenizer_config.json: \"eos_token\" is neither a string nor"));
   CHECK_THAT(error_beside({R"({"pad_token": {"content": 5}})"}), Contains("\"pad_token\" is neither"));
   CHECK_THAT(error_beside({R"({"additional_special_tokens": "<new>"})"}),
-             Contains("\"additional_special_tokens\" is no array"));
+             Contains("\"additional_special_tokens\" is not an array"));
   CHECK_THAT(error_beside({R"({"additional_special_tokens": [5]})"}), Contains("\"additional_special_tokens\" is neither"));
-  CHECK_THAT(error_beside({R"({"added_tokens_decoder": null})"}), Contains("\"added_tokens_decoder\" is no object of ids"));
+  CHECK_THAT(error_beside({R"({"added_tokens_decoder": null})"}), Contains("\"added_tokens_decoder\" is not an object of ids"));
   CHECK_THAT(error_beside({R"({"added_tokens_decoder": {"258": "<new>"}})"}),
-             Contains("\"added_tokens_decoder\" is no object"));
+             Contains("\"added_tokens_decoder\" is not an object"));
   CHECK_THAT(error_beside({"", "[]"}), StartsWith("special_tokens_map.json: not a JSON object"));
   CHECK_THAT(error_beside({R"({"split_special_tokens": true})"}), Contains("\"split_special_tokens\" is not supported"));
   CHECK(error_beside({R"({"split_special_tokens": false})"}) == "no error");
 }
 
-TEST_CASE("a model need not have the tokens that only files beside the tokenizer name, but for those in the texts") {
+TEST_CASE("a model needs no tokens that only files next to the tokenizer name, except those in the texts") {
   const TempFolder folder;
   write_beside(folder, {R"({"pad_token": "<new>"})"});
   DatasetOptions options;
@@ -216,7 +216,7 @@ TEST_CASE("files in UTF-16 are named as such") {
   CHECK_THAT(error_of("vocab.json"), StartsWith("merges.txt: is text in UTF-16"));
 }
 
-TEST_CASE("the tokenizer of vocab.json and merges.txt has the tokens of the files beside it") {
+TEST_CASE("the tokenizer of vocab.json and merges.txt has the tokens of the files next to it") {
   const TempFolder folder;
   std::string vocabulary = test::byte_vocabulary();
   vocabulary.insert(vocabulary.size() - 1, R"(, "<|endoftext|>": 256)");
@@ -249,7 +249,7 @@ TEST_CASE("an added token whose letters all stand for bytes decodes to itself") 
   CHECK(tokenizer->decode(tokenizer->encode(text), SpecialTokens::keep) == text);
 }
 
-TEST_CASE("a tokenizer.model refuses texts with a token that only the files beside it name") {
+TEST_CASE("a tokenizer.model refuses texts with a token that only the files next to it name") {
   const TempFolder folder;
   std::filesystem::copy_file(std::filesystem::path(test_data()) / "data/tokenizers/fixtures/sentencepiece.model",
                              folder.path() / "tokenizer.model");
@@ -257,5 +257,5 @@ TEST_CASE("a tokenizer.model refuses texts with a token that only the files besi
   const auto tokenizer = open_tokenizer(folder.path());
   CHECK(!tokenizer->encode("some text").empty());
   CHECK_THAT(test::input_error(folder, [&] { tokenizer->encode("A<new>b"); }),
-             StartsWith("the text has the added token <new>, which is no piece of the tokenizer.model"));
+             StartsWith("the text has the added token <new>, which is not a piece of the tokenizer.model"));
 }

@@ -1,4 +1,4 @@
-// What a build without Apache Arrow says of Parquet files.
+// The errors of a build without Apache Arrow about Parquet files.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"

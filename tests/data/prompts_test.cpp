@@ -73,7 +73,7 @@ TEST_CASE("keys of prompts that say more of what is to be read are refused, and 
   CHECK(unknown.note == "these keys of rows are not read: \"mood\", \"response\"");
 }
 
-TEST_CASE("what is wrong in a file of prompts is told with its line") {
+TEST_CASE("a fault in a file of prompts is reported with its line") {
   const TempFolder folder;
   const auto check = [&](const std::string& name, const std::string& text, const std::string& wanted) {
     INFO(text);

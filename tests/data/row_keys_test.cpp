@@ -1,4 +1,5 @@
-// Keys of rows beside the text: those that say more of it are refused, and of the others the unknown ones are named.
+// Keys of rows besides the text: those that would change the text are refused, and the unknown ones among the others
+// are named.
 #include "data/rows/row_keys.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
@@ -22,7 +23,7 @@ DatasetOptions keys_options() {
   return options;
 }
 
-// The error of rows of which the third has this member too, read whole and, longer than that is done for, as a stream.
+// Returns the error of rows whose third row has this further member, parsed as a whole and, in a longer row, as a stream.
 std::string keys_error(const std::string& row, const std::string& member, DatasetOptions options = keys_options()) {
   const TempFolder folder;
   const std::string with = row.substr(0, row.size() - 1) + (member.empty() ? "" : ", ") + member + "}";
@@ -107,7 +108,7 @@ TEST_CASE("a key that is null, empty, or counts as any row does is as if it were
   CHECK_THAT(keys_error(text_row, R"("weight": {})"), StartsWith("rows.jsonl:3: \"weight\" is not read"));
 }
 
-TEST_CASE("a text is read alone where its keys were named, but for what says how much it counts") {
+TEST_CASE("if the keys of texts are named, other keys are ignored except weights") {
   DatasetOptions options = keys_options();
   options.text_keys_chosen = true;
   CHECK(keys_error(text_row, R"("reward": 3, "question": "q")", options) == "no error");
@@ -119,7 +120,7 @@ TEST_CASE("a text is read alone where its keys were named, but for what says how
   CHECK_THAT(keys_error(chat_row, R"("reward": 3)"), !Contains("name the keys of the text"));
 }
 
-TEST_CASE("rows of other programs are told how to be written") {
+TEST_CASE("the error about another program's row says how to write it") {
   const TempFolder folder;
   const auto error = [&](const std::string& row) {
     DatasetOptions options = keys_options();
@@ -144,7 +145,7 @@ TEST_CASE("a prompt that is the first question of the messages once more is pass
   CHECK_THAT(keys_error(row("u"), R"("response": "a")"), StartsWith("rows.jsonl:3: this row has both"));
 }
 
-TEST_CASE("beside texts whose keys were named other forms of rows are passed over and named, whatever their type") {
+TEST_CASE("if the keys of texts are named, other forms of rows are ignored and named, whatever their type") {
   DatasetOptions options = keys_options();
   options.text_keys_chosen = true;
   for (const char* member : {R"("prompt": "p")", R"("prompt": [1])", R"("response": {"a": 1})", R"("messages": "m")",
@@ -166,7 +167,7 @@ TEST_CASE("beside texts whose keys were named other forms of rows are passed ove
   CHECK_THAT(keys_error(R"({"text": "abc", "label": "a"})", "", options), StartsWith("rows.jsonl:1: \"label\" is not"));
 }
 
-TEST_CASE("of a message all that a template may render is refused, and what is null, empty or counts as any does is not") {
+TEST_CASE("a message's keys that a template may render are refused, unless they are null, empty or without effect") {
   const auto error = [](const std::string& field) {
     return keys_error(
         R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a", )" + field + "}]}", "");

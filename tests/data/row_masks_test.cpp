@@ -1,4 +1,4 @@
-// Lists beside the ids of a row that say which of them count.
+// Lists in a row that say which of its ids count.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/input_error.hpp"
@@ -20,7 +20,7 @@ DatasetOptions masks_options(const std::filesystem::path& file) {
   return options;
 }
 
-// Of the rows' first one, whole and, longer than that is done for, as a stream.
+// Returns the first row's sample, parsed as a whole and, in a longer row, as a stream.
 Sample masked_sample(const std::string& row, std::int64_t classes = 0) {
   const TempFolder folder;
   Sample samples[2];
@@ -48,7 +48,7 @@ std::string masks_error(const std::string& row, std::int64_t classes = 0) {
 
 }  // namespace
 
-TEST_CASE("padding that an attention mask names is no part of a row") {
+TEST_CASE("padding that an attention mask marks is not part of a row") {
   for (const char* row :
        {R"({"input_ids": [5, 3, 7, 0, 0], "attention_mask": [1, 1, 1, 0, 0]})",
         R"({"attention_mask": [1, 1, 1, 0, 0], "input_ids": [5, 3, 7, 0, 0]})",
@@ -107,11 +107,10 @@ TEST_CASE("masks that say nothing pass") {
   CHECK(sample.labels == Ids{3, 7});
 }
 
-TEST_CASE("masks that cannot be honoured are refused with the place at which they say more") {
+TEST_CASE("unsupported masks are refused with the index at which they differ from the default") {
   const auto ids = [](const char* more) { return masks_error(std::string(R"({"input_ids": [5, 3, 7, 9], )") + more + "}"); };
-  CHECK_THAT(
-      ids(R"("attention_mask": [0, 0, 1, 1])"),
-      StartsWith("rows.jsonl:1: attention_mask[0] is 0 and attention_mask[2], behind it, is 1; only padding at the end"));
+  CHECK_THAT(ids(R"("attention_mask": [0, 0, 1, 1])"),
+             StartsWith("rows.jsonl:1: attention_mask[0] is 0 and attention_mask[2], after it, is 1; only padding at the end"));
   CHECK_THAT(ids(R"("attention_mask": [1, 0, 1, 1])"),
              StartsWith("rows.jsonl:1: attention_mask[1] is 0 and attention_mask[2]"));
   CHECK_THAT(ids(R"("attention_mask": [1, 1, 2, 2])"), StartsWith("rows.jsonl:1: attention_mask[2] is 2, not 0 or 1"));

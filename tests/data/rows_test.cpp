@@ -1,4 +1,4 @@
-// Rows that are samples of their own: what of them a model learns, and how they become samples.
+// Rows that are samples of their own: which tokens a model learns, and how the rows become samples.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -14,7 +14,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-constexpr std::int32_t end = 256;  // of a text of bytes
+constexpr std::int32_t end = 256;  // the end of a text of bytes
 constexpr std::int32_t no = not_counted;
 
 DatasetOptions rows_options(const std::filesystem::path& file) {
@@ -50,7 +50,7 @@ Tokens row_tokens(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("of a prompt and a response only the response counts") {
+TEST_CASE("only the response counts in a row of a prompt and a response") {
   const TempFolder folder;
   const auto data = open_dataset(rows_options(folder.write("a.jsonl", R"({"prompt": "2+2=", "response": "4"})"
                                                                       "\n"
@@ -63,7 +63,7 @@ TEST_CASE("of a prompt and a response only the response counts") {
   check_sizes(*data);
 }
 
-TEST_CASE("of a chat only the answers count, with what ends them") {
+TEST_CASE("only the answers of a chat count, with the tokens that end them") {
   const TempFolder folder;
   DatasetOptions options = rows_options(folder.write(
       "a.jsonl",
@@ -84,7 +84,7 @@ TEST_CASE("of a chat only the answers count, with what ends them") {
   check_sizes(*data);
 }
 
-TEST_CASE("labels beside ids say which of them count, as Hugging Face has them") {
+TEST_CASE("labels of ids say which of them count, as in Hugging Face") {
   const TempFolder folder;
   const auto data =
       open_dataset(rows_options(folder.write("a.jsonl", R"({"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 9]})"
@@ -140,7 +140,7 @@ TEST_CASE("each text row is a sample where nothing is packed") {
   check_sizes(*data);
 }
 
-TEST_CASE("isolated documents are the packed samples with their bounds, and none tells what the next begins with") {
+TEST_CASE("isolated documents are the packed samples with their bounds, and a document's first token does not count") {
   const TempFolder folder;
   DatasetOptions options =
       rows_options(folder.write("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"de\"}\n{\"text\":\"fghijkl\"}\n"));

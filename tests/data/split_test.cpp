@@ -11,7 +11,7 @@ using namespace pipetrain;
 
 namespace {
 
-// Samples that say which they are.
+// Samples that contain their own numbers.
 std::shared_ptr<const Dataset> numbered(const TempFolder& folder, int rows) {
   std::string text;
   for (int row = 0; row < rows; ++row) text += "{\"input_ids\": [" + std::to_string(row) + ", 0]}\n";
@@ -54,7 +54,7 @@ TEST_CASE("a split follows from the seed, and its parts are other data than the 
   CHECK(numbers(*first.evaluation) == numbers(*again.evaluation));
   CHECK(numbers(*first.evaluation) != numbers(*other.evaluation));
   const auto drawn = numbers(*first.evaluation);
-  CHECK((drawn.front() < 20 && drawn.back() >= 80));  // from everywhere
+  CHECK((drawn.front() < 20 && drawn.back() >= 80));  // from the whole range
   CHECK(first.training->content() == again.training->content());
   CHECK(first.training->content() != other.training->content());
   CHECK(first.training->content() != first.evaluation->content());

@@ -1,4 +1,4 @@
-// Text as it comes, id by id, is the text of all ids, and each piece of it is whole characters.
+// The texts that arrive id by id join to the text of all ids, and each piece consists of whole characters.
 #include "data/tokenizers/text_stream.hpp"
 
 #include <simdjson.h>
@@ -27,7 +27,7 @@ std::string streamed(const Tokenizer* tokenizer, const std::vector<std::int32_t>
 
 }  // namespace
 
-TEST_CASE("text comes in whole characters, and is what the ids behind the prompt add to it") {
+TEST_CASE("text arrives in whole characters, and is the text that ids add after the prompt") {
   const fs::path fixtures = fs::path(test_data()) / "data/tokenizers/fixtures";
   for (const std::string& name : test::tokenizer_shapes()) {
     const auto tokenizer = open_tokenizer(fixtures / (name + ".json"));
@@ -41,7 +41,7 @@ TEST_CASE("text comes in whole characters, and is what the ids behind the prompt
       for (const std::size_t prompt : {std::size_t{1}, ids.size() / 2}) {
         const std::string before = tokenizer->decode(std::span(ids).first(prompt), SpecialTokens::leave_out);
         const std::string after = streamed(tokenizer.get(), ids, prompt);
-        // Where the prompt ends within a character there is no such text.
+        // If the prompt ends within a character there is no such text.
         if (whole.compare(0, before.size(), before) != 0) continue;
         INFO(name << ": " << line.substr(0, 200));
         CHECK(before + after == whole);
@@ -62,7 +62,7 @@ TEST_CASE("bytes as tokens come in whole characters; what is none is U+FFFD") {
   CHECK(stream.add('b') ==
         "\xEF\xBF\xBD"
         "b");
-  CHECK(stream.add(300).empty());  // no byte
+  CHECK(stream.add(300).empty());  // not a byte
   CHECK(stream.add(0xC3).empty());
   CHECK(stream.finish() == "\xEF\xBF\xBD");
 }

@@ -1,4 +1,4 @@
-// What tests/data/tokenizers/hugging_face.py writes: lines, and what Hugging Face's library makes of them.
+// The files that tests/data/tokenizers/hugging_face.py writes: lines, and the ids that Hugging Face's library gives for them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tokenizers give the ids and the text that Hugging Face's library gives, and long words take no long time.
+// Tokenizers give the ids and the text that Hugging Face's library gives, and long words do not take long.
 #include "data/tokenizers/tokenizer.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::string shown(const Tokenizer& tokenizer, const std::vector<std::int32_t>& i
   return text.substr(0, 2000);
 }
 
-// How many lines differ; the first ones are told. `lines` gets their number.
+// Returns how many lines differ, and prints the first ones. `lines` receives their number.
 int differences(const fs::path& folder, const std::string& name, int& lines, const char* extension = ".json") {
   const auto tokenizer = open_tokenizer(folder / (name + extension));
   const auto encoder = tokenizer->encoder();
@@ -45,8 +45,8 @@ int differences(const fs::path& folder, const std::string& name, int& lines, con
 
 fs::path fixtures() { return fs::path(test_data()) / "data/tokenizers/fixtures"; }
 
-// A Python with the library: the one that is named, the system's, or one in an environment of its own. Empty where there is
-// none.
+// Returns a Python with the library: the one that the variable names, the system's, or one in an environment of its
+// own; empty if there is none.
 std::string python_with_tokenizers(const fs::path& folder) {
   const auto has = [](const std::string& python) {
     return std::system(("'" + python + "' -c 'import tokenizers' > /dev/null 2>&1").c_str()) == 0;

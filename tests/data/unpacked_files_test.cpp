@@ -1,4 +1,4 @@
-// Compressed files, and several by wildcards.
+// Compressed files, and several files by wildcards.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/open_dataset.hpp"
@@ -45,7 +45,7 @@ TEST_CASE("compressed rows are those that were compressed") {
   CHECK(tokens_of(folder.write("a.jsonl.gz", gzip)) == plain);
   CHECK(tokens_of(folder.write("a.jsonl.zst", zstd)) == plain);
   CHECK(tokens_of(folder.write("a.txt.zst", zstd)).front() == '{');
-  // Several compressed parts in one file, as `cat` makes them.
+  // Several compressed parts in one file, as `cat` writes them.
   const auto twice = open_dataset(unpacked_options(folder.write("b.jsonl.gz", gzip + gzip)));
   CHECK(twice->size() == 2);
   CHECK(open_dataset(unpacked_options(folder.write("b.jsonl.zst", zstd + zstd)))->read(1) == twice->read(1));
@@ -77,7 +77,7 @@ TEST_CASE("compressed files that are damaged are refused") {
   CHECK_THAT(unpacking_error(folder.write("a.tokens.gz", gzip)), Contains("a file of this kind cannot be read"));
 }
 
-TEST_CASE("wildcards stand for files in the order of their names") {
+TEST_CASE("wildcards give files in the order of their names") {
   const TempFolder folder;
   folder.write("b.txt", "bbbbbb");
   folder.write("a.txt", "aaa");

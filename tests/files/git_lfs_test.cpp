@@ -1,4 +1,4 @@
-// Pointers of Git LFS in the place of files.
+// Pointers of Git LFS instead of files.
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"
@@ -23,7 +23,7 @@ std::string lfs_error(const Open& open) {
   return "";
 }
 
-TEST_CASE("a pointer of Git LFS is told from the file that it stands for, however it is opened") {
+TEST_CASE("a pointer of Git LFS is refused however it is opened") {
   const TempFolder folder;
   const auto file = folder.write("model.safetensors", lfs_pointer);
   const std::string expected =

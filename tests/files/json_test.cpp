@@ -10,8 +10,8 @@ using nlohmann::json;
 
 namespace {
 
-// The error that a text ends in; empty when there is none.
-std::string error_of(const std::string& text, const JsonLimits& limits = {}, const JsonPlace& place = {"x.json"}) {
+// Returns the error in which a text ends; empty if there is none.
+std::string error_of(const std::string& text, const JsonLimits& limits = {}, const JsonLocation& place = {"x.json"}) {
   try {
     parse_json(text, place, limits);
   } catch (const Error& error) {
@@ -22,7 +22,7 @@ std::string error_of(const std::string& text, const JsonLimits& limits = {}, con
   return "";
 }
 
-// The text in pieces of so many bytes.
+// Returns the text in pieces of this many bytes.
 JsonPieces pieces_of(std::string_view text, std::size_t bytes) {
   return [text, bytes]() mutable {
     const std::string_view piece = text.substr(0, bytes);
@@ -54,7 +54,7 @@ TEST_CASE("JSON is read as nlohmann's own parser reads it, whole, by members, an
   for (const char* scalar : {"1", "\"a\"", "null", "[]"}) CHECK(parse_json(scalar, {"x"}).dump() == json::parse(scalar).dump());
 }
 
-TEST_CASE("what is no JSON is refused with file and line") {
+TEST_CASE("invalid JSON is refused with file and line") {
   CHECK_THAT(error_of("{\"a\": 1,\n\"b\": }"), StartsWith("x.json:2: not valid JSON: syntax error"));
   CHECK_THAT(error_of("{\"a\": 1}\n\n x"), StartsWith("x.json:3: not valid JSON"));
   CHECK_THAT(error_of(""), StartsWith("x.json:1: not valid JSON"));
@@ -65,11 +65,12 @@ TEST_CASE("what is no JSON is refused with file and line") {
   CHECK_THAT(error_of("{]", {}, {"x: header", false}), StartsWith("x: header: not valid JSON"));
 }
 
-TEST_CASE("nothing hides behind a NUL byte") {
+TEST_CASE("text after a NUL byte is not ignored") {
   for (const std::string& text : {std::string("{}\0", 3), std::string("{}\0{\"a\": 1}", 11), std::string("\0", 1)})
     CHECK_THAT(error_of(text), StartsWith("x.json:1: not valid JSON: it holds a NUL byte"));
   CHECK_THAT(error_of(std::string("{\"a\":\n\"\0\"}", 10)), StartsWith("x.json:2: "));
-  CHECK(parse_json("[\"\\u0000\"]", {"x"})[0].as_string() == std::string(1, '\0'));  // spelled out, it is a character
+  // Written as an escape, it is a character.
+  CHECK(parse_json("[\"\\u0000\"]", {"x"})[0].as_string() == std::string(1, '\0'));
 }
 
 TEST_CASE("keys that come twice are refused at every depth") {

@@ -29,7 +29,7 @@ class Documents {
   std::uint64_t up_to(std::uint64_t most) { return std::uniform_int_distribution<std::uint64_t>(0, most)(random_); }
   std::uint64_t bits() { return random_(); }
 
-  // Of bytes that need not be UTF-8.
+  // Bytes that need not be UTF-8.
   std::string bytes() {
     std::string text;
     for (std::uint64_t left = up_to(12); left > 0; --left) text += static_cast<char>(up_to(255));
@@ -125,7 +125,7 @@ TEST_CASE("JSON is written as nlohmann's library writes it, in both orders of ke
   }
 }
 
-TEST_CASE("what was written is read back as the same value") {
+TEST_CASE("a written value is read back unchanged") {
   Documents documents(2);
   for (int round = 0; round < 2000; ++round) {
     const Json written = documents.document(4).ours;
@@ -154,7 +154,7 @@ TEST_CASE("numbers have the shortest text that gives them back") {
   CHECK(Json(std::numeric_limits<std::uint64_t>::max()).dump() == "18446744073709551615");
 }
 
-TEST_CASE("what is not UTF-8 is replaced or refused as nlohmann's library does") {
+TEST_CASE("bytes that are not UTF-8 are replaced or refused as in nlohmann's library") {
   Documents documents(4);
   int refused = 0;
   for (int round = 0; round < 5000; ++round) {
@@ -196,7 +196,7 @@ TEST_CASE("numbers are equal by their values, as in nlohmann's library") {
   CHECK(Json::array() != Json::object());
 }
 
-TEST_CASE("text tells integers with and without sign, and real numbers, apart") {
+TEST_CASE("text distinguishes integers with and without sign, and real numbers") {
   const auto read = [](const char* text) { return parse_json(text, {"x"}); };
   CHECK(read("1").kind() == JsonKind::unsigned_integer);
   CHECK(read("-1").kind() == JsonKind::integer);
@@ -228,7 +228,7 @@ TEST_CASE("a value asked for as another kind throws") {
   CHECK_THROWS_AS(Json(1).add("a"), JsonMisuse);
 }
 
-TEST_CASE("what is no object has no members, and what is no array no elements") {
+TEST_CASE("only an object has members, and only an array has elements") {
   for (const Json& value : {Json(), Json(true), Json(1), Json("a"), Json::array({1})}) {
     CHECK(value.find("a") == nullptr);
     CHECK(!value.contains("a"));
@@ -244,7 +244,7 @@ TEST_CASE("members are found by key, and come by key or as they were added") {
   value["b"] = 1;
   value["a"] = std::vector<int>{1, 2};
   value["c"]["d"] = "text";
-  value["b"] = 2;  // keeps its place
+  value["b"] = 2;  // keeps its position
   CHECK(value.dump() == R"({"a":[1,2],"b":2,"c":{"d":"text"}})");
   CHECK(value.dump({.order = JsonOrder::as_added}) == R"({"b":2,"a":[1,2],"c":{"d":"text"}})");
   std::string keys;
@@ -269,7 +269,7 @@ TEST_CASE("copies are independent, and what was moved from is null") {
   CHECK(value.is_null());  // NOLINT(bugprone-use-after-move)
   CHECK(moved.at("a").size() == 3);
   Json nested = moved;
-  nested = nested.at("a");  // a part of what it replaces
+  nested = nested.at("a");  // a part of the value that it replaces
   CHECK(nested.dump() == R"([1,"text",2])");
   CHECK(sizeof(Json) == 16);
 }

@@ -1,4 +1,4 @@
-// The fuzzer itself, and a minute of it over every parser. ./dev bench fuzz goes on for as long as one likes.
+// The fuzzer itself, and a minute of it over every parser. ./dev bench fuzz runs it for any length of time.
 #include "bench/fuzz/fuzzer.hpp"
 
 #include <signal.h>
@@ -17,7 +17,7 @@ using namespace pipetrain::fuzz;
 
 namespace {
 
-// A parser of our own, and what it is found to do with the inputs of 50 executions.
+// Returns the findings about a parser of the test in 50 executions.
 Outcome outcome_of(std::function<void(std::string_view)> run) {
   return fuzz::fuzz({"own", {"{\"a\": 1}"}, {}, std::move(run), nullptr}, 1, 0, {.executions = 50});
 }
@@ -44,7 +44,7 @@ TEST_CASE("inputs depend on seed, target and number only, and change the seeds")
 TEST_CASE("every parser takes the valid inputs that the fuzzer begins with") {
   const TempFolder folder;
   for (const Target& target : all_targets(folder.path())) {
-    if (target.finish) continue;  // they are made valid only then
+    if (target.finish) continue;  // they become valid only then
     for (const std::string& seed : target.seeds) {
       CAPTURE(target.name, seed);
       if (target.name != "index") CHECK_NOTHROW(target.run(seed));
@@ -80,7 +80,7 @@ TEST_CASE("the fuzzer finds crashes, other exceptions, several lines, hangs and 
   for (const Finding& finding : some.findings) {
     CHECK(finding.input.find('[') != std::string::npos);
     const Target own{"own", {"{\"a\": 1}"}, {}, nullptr, nullptr};
-    CHECK(input_of(own, 1, finding.execution) == finding.input);  // again by its number
+    CHECK(input_of(own, 1, finding.execution) == finding.input);  // its number gives the same input again
   }
 }
 

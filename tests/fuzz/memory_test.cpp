@@ -1,4 +1,4 @@
-// Every reader stays within what it keeps and 64 MB, at the largest and worst files it takes or refuses.
+// Every reader needs at most 64 MB besides its result, for the largest and worst files that it accepts or refuses.
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t allowed = std::int64_t{64} << 20;
 
-// Bytes taken at once by reading, beyond those that what was read takes; the error, if any, goes to `error`.
+// Returns the peak of bytes taken while reading, without those of the result; an error, if any, goes to `error`.
 template <class Read>
 std::int64_t extra_memory(const Read& read, std::string& error) {
   error.clear();
@@ -44,7 +44,7 @@ std::string repeated(const std::string& text, std::size_t bytes) {
   return result;
 }
 
-// Files of so many bytes that take much more memory than others of their size once they are parsed.
+// Returns files of this many bytes that take much more memory once parsed than others of their size.
 std::vector<std::string> dense_files(std::size_t bytes) {
   std::vector<std::string> files = {
       "{\"a\":[" + repeated("[],", bytes - 20) + "1]}", "{\"a\":[" + repeated("{},", bytes - 20) + "1]}",
@@ -96,7 +96,7 @@ TEST_CASE("small files that grow when they are parsed stay within 64 MB", "[slow
   const TempFolder folder;
   struct Reader {
     const char* name;
-    std::size_t bytes;  // the largest file it takes
+    std::size_t bytes;  // the largest file that it accepts
     std::function<bool(const std::filesystem::path&)> read;
   };
   const Reader readers[] = {
@@ -116,7 +116,7 @@ TEST_CASE("small files that grow when they are parsed stay within 64 MB", "[slow
       CAPTURE(reader.name, text.substr(0, 20));
       CHECK(extra_memory([&] { return reader.read(path); }, error) < allowed);
       CAPTURE(error);
-      CHECK_FALSE(error.empty());  // none of them is what it should be
+      CHECK_FALSE(error.empty());  // all of them are wrong
     }
   }
 }

@@ -1,5 +1,5 @@
-// Greedy text of the golden models against what transformers wrote (tests/golden/generate.py), on every layout; and that the
-// layout, the cache and other prompts change nothing.
+// Greedy text of the golden models is compared with that of transformers (tests/golden/generate.py), on every layout;
+// the layout, the cache and other prompts must change nothing.
 #include "actors/generation/generator.hpp"
 
 #include <algorithm>
@@ -80,13 +80,13 @@ TEST_CASE("drawn text depends on the prompt, its number and the seed, not on the
   }
   decoding.sampling.seed = 8;
   CHECK(answers_of(golden_job(one, 1, 1), prompts, decoding) != answers);
-  // The same prompt three times is three texts.
+  // The same prompt three times gives three texts.
   const auto same = answers_of(golden_job(one, 1, 1), {prompts[0], prompts[0], prompts[0]}, decoding);
   CHECK(same[0] != same[1]);
   CHECK(same[1] != same[2]);
 }
 
-TEST_CASE("a text ends with any of the ids that end it, which is no part of it") {
+TEST_CASE("a text ends at any of its end ids, which is not part of it") {
   const auto& one = golden_texts()[1];
   const auto prompts = prompts_of(one);
   const auto whole = answers_of(golden_job(one, 1, 1), prompts, {.max_new_tokens = 20});
@@ -96,7 +96,7 @@ TEST_CASE("a text ends with any of the ids that end it, which is no part of it")
   CHECK(cut[0] == Ids(whole[0].begin(), first));
 }
 
-TEST_CASE("what generating takes is known before, and refused where there is too little") {
+TEST_CASE("the memory of generation is known in advance, and refused if there is too little") {
   GenerationJob job = golden_job(golden_texts()[0], 2, 2);
   const auto estimate = estimate_generation(job);
   REQUIRE(estimate.devices.size() == 4);

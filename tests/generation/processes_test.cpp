@@ -19,7 +19,7 @@ namespace {
 using namespace testing;
 using test::MemoryHub;
 
-// Process 0 does the work with its generator, the others follow. What each threw, "" for nothing.
+// Process 0 does the work with its generator; the others follow. Returns the error of each, "" for none.
 std::vector<std::string> in_processes(int processes, const std::function<GenerationJob(int process)>& job_of,
                                       const std::function<void(Generator&)>& lead) {
   const auto hub = MemoryHub::make(processes);
@@ -96,7 +96,7 @@ TEST_CASE("processes of different models generate nothing, and all say so", "[pr
   for (const std::string& failure : failures) CHECK(failure.find("has another model than process 0") != std::string::npos);
 }
 
-TEST_CASE("what ends decoding in process 0 ends it in all, with its reason", "[processes]") {
+TEST_CASE("an error in process 0 ends decoding in all processes, with its reason", "[processes]") {
   const auto failures = in_processes(
       2, [](int) { return golden_job(golden_texts()[0], 2, 1); },
       [](Generator& generator) { generator.abort(std::make_exception_ptr(Error(ErrorKind::numeric, "the logits are NaN"))); });
@@ -104,7 +104,7 @@ TEST_CASE("what ends decoding in process 0 ends it in all, with its reason", "[p
   CHECK(failures[1].find("the logits are NaN") != std::string::npos);
 }
 
-TEST_CASE("runs of sequences that cannot be are refused") {
+TEST_CASE("impossible runs of sequences are refused") {
   const SequenceRuns runs{{0, {1, 2}}, {5, {}}, {3, {9}}};
   const RunLimits limits{3, 8, 10};
   const Bytes bytes = to_bytes(runs);

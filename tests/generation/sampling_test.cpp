@@ -12,7 +12,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-// How often each token is drawn.
+// Returns how often each token is drawn.
 std::map<std::int32_t, double> frequencies(const Sampling& sampling, const std::vector<float>& logits, const Ids& ids = {}) {
   constexpr int draws = 20000;
   std::map<std::int32_t, double> found;
@@ -85,7 +85,7 @@ TEST_CASE("random numbers are uniform, and a function of seed, prompt and positi
   CHECK(squares / count == Approx(1.0 / 3).margin(0.02));
 }
 
-TEST_CASE("logits that are no numbers are an error") {
+TEST_CASE("logits that are NaN are an error") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinite = std::numeric_limits<float>::infinity();
   for (std::vector<float> bad : {std::vector<float>{1, nan}, std::vector<float>{-infinite, -infinite}}) {
     try {

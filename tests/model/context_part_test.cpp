@@ -25,7 +25,7 @@ TEST_CASE("the parts of a sequence have each position once, and the same to do i
 }
 
 TEST_CASE("a rank has a chunk from the front and one from the back") {
-  const ContextPart part{1, 2};  // of chunks 0 1 2 3 it has 1 and 2
+  const ContextPart part{1, 2};  // it has chunks 1 and 2 of chunks 0 1 2 3
   CHECK(part.chunk(0) == 1);
   CHECK(part.chunk(1) == 2);
   CHECK(ContextPart{0, 2}.position(3, 4) == 7);

@@ -23,7 +23,7 @@ TEST_CASE("model FLOPs follow 6 x matmul parameters + 6 x layers x hidden x sequ
   CHECK(model_flops_per_token(preset_config("llama2-7b"), 4096) * 8'292 / 1e12 == Approx(355).epsilon(0.002));
 }
 
-TEST_CASE("the blocks' costs add up to the model's, but for the embedding's copy") {
+TEST_CASE("the blocks' costs add up to the model's, except for the embedding's copy") {
   const ModelConfig config = preset_config("llama2-70b");
   double sum = 0;
   for (const Block& block : blocks_of(config)) sum += block_flops_per_token(config, block, 4096);
@@ -31,7 +31,7 @@ TEST_CASE("the blocks' costs add up to the model's, but for the embedding's copy
 }
 
 TEST_CASE("full recomputation runs all of a layer's forward again but its last matrices; model FLOPs leave it out") {
-  const ModelConfig config = preset_config("llama2-7b");  // 32 heads of 128, as many key-value heads
+  const ModelConfig config = preset_config("llama2-7b");  // 32 heads of 128, and equally many key-value heads
   const std::int64_t sequence = 4096;
   const auto extra = [&](BlockKind kind, Recompute mode) {
     return block_recompute_flops_per_token(config, {kind, 0}, sequence, mode);

@@ -70,7 +70,7 @@ void DirectPipeline::begin_step() {
 }
 
 void DirectPipeline::forward(int slot, const Microbatch& microbatch, std::optional<float> loss_scale) {
-  synchronize();  // before the host writes what an earlier microbatch of this slot may still read
+  synchronize();  // before the host overwrites data that an earlier microbatch of this slot may still read
   for (const auto& rank : ranks_) {
     Rank::SlotMemory& memory = rank->slot(slot);
     const Shape tokens{setup_.shape.tokens()};
@@ -207,7 +207,7 @@ Tensors DirectPipeline::collect(Arena arena) {
       for (const Parameter& parameter : stage.model->parameters().parameters) {
         const float* slice = arena == Arena::weights ? stage.arenas.weights.as<float>() + parameter.offset
                                                      : stage.arenas.grads.as<float>() + parameter.grad_offset;
-        // The head's accumulator is no gradient of its own once it has been added to the embedding's.
+        // Once added to the embedding's, the head's accumulator is no longer a gradient of its own.
         if (parameter.tied_copy && arena == Arena::grads) continue;
         std::vector<float>& full = tensors[parameter.name];
         const auto elements = static_cast<std::size_t>(parameter.full.elements());

@@ -44,7 +44,7 @@ DirectPipeline::Rank::Rank(const PipelineSetup& setup, const std::vector<Positio
       stream(device->make_stream("test")) {
   for (const Chunks& chunks : setup.stages) {
     Stage& stage = stages.emplace_back(setup, chunks, *device, *stream, tp);
-    stream->synchronize();  // the zeros are there before the host writes between them
+    stream->synchronize();  // the zeros must be there before the host writes between them
     for (const Parameter& parameter : stage.model->parameters().parameters) {
       weights.load(parameter, stage.arenas.weights.as<float>() + parameter.offset);
     }

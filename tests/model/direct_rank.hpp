@@ -9,7 +9,7 @@
 
 namespace pipetrain::test {
 
-// Memory full of NaNs, so that what is read before it is written shows. Host memory, which a GPU reaches as well.
+// Memory full of NaNs, so that reads of unwritten values show. It is host memory, which a GPU can access as well.
 Buffer poisoned(Device& device, std::size_t bytes);
 inline Tensor over(const Buffer& buffer, const Shape& shape, DType dtype) { return {buffer.data(), shape, dtype}; }
 

@@ -1,4 +1,4 @@
-// One training step of a small model through a DirectPipeline, and what is compared between steps.
+// One training step of a small model through a DirectPipeline, and the results that are compared between steps.
 #pragma once
 
 #include "model/direct_pipeline.hpp"
@@ -20,12 +20,12 @@ struct Result {
 
 constexpr float scale = 0.01F;  // of the losses
 
-// One step with each microbatch's actions one after the other; splits: I and W instead of B.
+// Runs one step with each microbatch's actions one after the other; splits: I and W instead of B.
 Result run_step(const PipelineSetup& setup, int microbatches, bool splits = false);
 
 PipelineSetup small_setup(int tp = 1, bool sequence_parallel = false, Family family = Family::llama);
 
-// The same with rates of dropout, which no config.json of a Llama could say.
+// Adds dropout rates, which a Llama's config.json cannot contain.
 PipelineSetup with_dropout(PipelineSetup setup);
 inline PipelineSetup isolated(PipelineSetup setup) {
   setup.isolated = true;

@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// The one line of the input error that `action` ends in; empty when there is none.
+// Returns the line of the input error in which `action` ends; empty if there is none.
 template <class Action>
 std::string input_error(Action action) {
   try {

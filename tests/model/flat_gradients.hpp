@@ -7,7 +7,7 @@
 
 namespace pipetrain::test {
 
-// The places of all gradients in the arena, which has the shape [layout.grad_elements].
+// Returns all gradients in the arena, which has the shape [layout.grad_elements].
 GradientPlaces gradients_in(const ParameterLayout& layout, const Tensor& arena);
 
 }  // namespace pipetrain::test

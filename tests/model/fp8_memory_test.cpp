@@ -1,4 +1,4 @@
-// What a stage holds in fp8, learnt without a device: the formulas of docs/memory.md.
+// The memory of a stage in fp8, computed without a device: the formulas of docs/memory.md.
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"
 #include "core/buffer.hpp"
@@ -7,7 +7,7 @@
 namespace pipetrain::test {
 namespace {
 
-// All sizes fill whole tensors' alignment, so that formulas hold to the byte.
+// All sizes are multiples of the tensors' alignment, so that formulas hold to the byte.
 ModelConfig even_config() {
   ModelConfig config;
   config.hidden = 256;
@@ -22,7 +22,7 @@ ModelConfig even_config() {
 }
 
 constexpr MicrobatchShape shape{.batch = 2, .sequence = 64};
-// Of one layer: qkv, attention's output, gate and up, down.
+// The matrices of one layer: qkv, attention's output, gate and up, down.
 constexpr std::size_t matrix_elements = 256 * 512 + 256 * 256 + 256 * 1024 + 512 * 256;
 constexpr std::size_t scale_bytes = tensor_alignment;  // two numbers
 
@@ -50,11 +50,11 @@ TEST_CASE("in fp8 a stage holds its blocks' matrices in two more layouts, and le
   const auto tokens = static_cast<std::size_t>(shape.tokens());
   CHECK(measured(bf16).weights == 0);
   CHECK(measured(fp8).weights == 3 * (2 * matrix_elements + 4 * scale_bytes));
-  // Both norms' outputs and the MLP's inner columns a byte less, the heads a byte more.
+  // Both norms' outputs and the MLP's inner columns take a byte less, the heads a byte more.
   constexpr std::size_t less = 2 * 256 + 512 - 4 * 64;
   CHECK(measured(bf16).activations.saved - measured(fp8).activations.saved == 3 * (tokens * less - 4 * scale_bytes));
 
-  // What elementwise passes make again, and what the whole forward does, is not there in either.
+  // Values that elementwise passes or a whole forward compute again are absent in both.
   for (const Recompute mode : {Recompute::selective, Recompute::full}) {
     bf16.recompute = fp8.recompute = mode;
     CHECK(measured(bf16).activations.saved == measured(fp8).activations.saved);
@@ -70,7 +70,7 @@ TEST_CASE("in fp8 a tensor-parallel rank holds its part of the matrices, and the
     CHECK(measured(fp8, tp).weights == 3 * (matrix_elements + 4 * scale_bytes));
     constexpr std::size_t less = 2 * 256 + 512 / 2 - 4 * 64 / 2;
     CHECK(measured(bf16, tp).activations.saved - measured(fp8, tp).activations.saved == 3 * (tokens * less - 4 * scale_bytes));
-    // What was gathered is kept where elementwise passes run again, as in bf16.
+    // Gathered values are kept if elementwise passes run again, as in bf16.
     const auto selective = [&](Numerics numerics) {
       numerics.recompute = Recompute::selective;
       return measured(numerics, tp).activations.saved;
@@ -80,10 +80,10 @@ TEST_CASE("in fp8 a tensor-parallel rank holds its part of the matrices, and the
   }
 }
 
-TEST_CASE("with scales of tiles and blocks a stage holds those of each layout beside it") {
+TEST_CASE("with scales of tiles and blocks a stage also holds the scales of each layout") {
   const Numerics bf16{.precision = Precision::bf16()}, blocks{.precision = Precision::fp8_of_blocks()};
   const auto tokens = static_cast<std::size_t>(shape.tokens());
-  // Of each layout a scale for 128 x 128 weights, rows of a multiple of 4: qkv, attention's output, gate and up, down.
+  // Each layout has a scale for 128 x 128 weights, in rows of a multiple of 4: qkv, attention's output, gate and up, down.
   const auto block_bytes = [](std::size_t rows, std::size_t cols) {
     const auto of = [](std::size_t r, std::size_t c) {
       return align_up(4 * ((r + 127) / 128) * (((c + 127) / 128 + 3) / 4 * 4));
@@ -92,7 +92,8 @@ TEST_CASE("with scales of tiles and blocks a stage holds those of each layout be
   };
   const std::size_t scales = block_bytes(512, 256) + block_bytes(256, 256) + block_bytes(1024, 256) + block_bytes(256, 512);
   CHECK(measured(blocks).weights == 3 * (2 * matrix_elements + scales));
-  // Kept for W: the columns of both norms' outputs, of the heads and of the MLP's inner ones, a scale for 128 tokens of each.
+  // Kept for W: the columns of both norms' outputs, of the heads and of the MLP's inner ones, with a scale for 128
+  // tokens of each.
   constexpr std::size_t less = 2 * 256 + 512 - 4 * 64, columns = 2 * 256 + 4 * 64 + 512;
   CHECK(measured(bf16).activations.saved - measured(blocks).activations.saved ==
         3 * (tokens * less - 4 * columns * (tokens / 128)));

@@ -1,5 +1,5 @@
-// The reference trajectories through StageModel and the optimizer in a plain loop: what the model computes, whatever the actors
-// do.
+// The reference trajectories through StageModel and the optimizer in a plain loop: the results of the model alone,
+// without actors.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -74,10 +74,11 @@ void check_first_grad_norms(const Golden& golden, const std::vector<NormPart>& p
   }
 }
 
-// A few elements may stray. Adam's first steps divide a gradient by its own size plus eps (1e-8), so an element whose gradient
-// happens to be as small as eps moves by any part of the learning rate, decided by rounding: the reference's own (it computes
-// norms, softmax and angles in fp32) as much as ours. Computing all of the model in fp64 leaves two such elements of 412,000;
-// Hugging Face's own fp32 run strays in two and in five, in part the same (bench/peers/hf_golden_fp32.py).
+// A few elements may deviate. Adam's first steps divide a gradient by its own size plus eps (1e-8), so an element whose
+// gradient is about as small as eps moves by any part of the learning rate, decided by rounding: by that of the
+// reference (which computes norms, softmax and angles in fp32) as much as by ours. With all of the model in fp64, two
+// such elements of 412,000 remain; in Hugging Face's own fp32 run two and five deviate, in part the same
+// (bench/peers/hf_golden_fp32.py).
 void check_weights(const Tensors& weights, const Tensors& expected, double learning_rate, std::int64_t steps) {
   REQUIRE(weights.size() == expected.size());
   constexpr std::int64_t may_stray = 8;

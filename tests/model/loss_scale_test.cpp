@@ -29,7 +29,7 @@ TEST_CASE("a loss scale halves with every overflow once there were as many as th
   scale.applied();
   scale.applied();
   CHECK(scale.value() == 32);
-  CHECK(scale.overflowed());  // doubling forgave the overflows
+  CHECK(scale.overflowed());  // doubling reset the count of overflows
   CHECK(scale.value() == 32);
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("a static loss scale never changes", "[model]") {
   CHECK(scale.value() == 128);
 }
 
-TEST_CASE("a loss scale goes on from where it was", "[model]") {
+TEST_CASE("a loss scale resumes from its saved state", "[model]") {
   const pipetrain::LossScaleSettings settings{.dynamic = true, .initial = 1024, .window = 4, .hysteresis = 3};
   LossScale whole(settings), first(settings);
   const auto step = [](LossScale& scale, int number) { number % 5 == 2 ? (void)scale.overflowed() : scale.applied(); };

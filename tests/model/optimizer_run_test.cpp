@@ -1,4 +1,4 @@
-// Several steps of a model with its optimizer, beside the optimizer in plain double precision on the same gradients.
+// Several steps of a model with its optimizer, compared with the optimizer in plain double precision on the same gradients.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace pipetrain::test {
 namespace {
 
-// Lion of Chen et al. 2023 as their paper's Algorithm 2 has it, over all tensors by name.
+// Lion as in Algorithm 2 of Chen et al. 2023, over all tensors by name.
 class DoubleLion {
  public:
   DoubleLion(const Tensors& weights, double weight_decay) : weight_decay_(weight_decay) {

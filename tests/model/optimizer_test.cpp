@@ -27,7 +27,7 @@ ModelConfig tied_config() {
   return config;
 }
 
-// The arenas of one rank on a CPU device: random numbers, and zeros where no parameter is.
+// The arenas of one rank on a CPU device: random numbers, and zeros wherever no parameter is.
 class Arenas {
  public:
   explicit Arenas(const ParameterLayout& layout) {
@@ -201,7 +201,7 @@ TEST_CASE("AdamW steps every weight once, decays matrices only, clips first", "[
   }
 }
 
-// Computes nothing, and keeps where it was to update, and how much.
+// Computes nothing, and records which ranges it was to update.
 class RecordingOps final : public Ops {
  public:
   std::vector<std::pair<const void*, std::int64_t>> updated;
@@ -232,7 +232,7 @@ TEST_CASE("neighbours in every arena that decay alike are stepped as one", "[opt
   }
 }
 
-TEST_CASE("what is frozen keeps its weights and stays out of the norm", "[optimizer]") {
+TEST_CASE("frozen tensors keep their weights and stay out of the norm", "[optimizer]") {
   const ModelConfig config = tied_config();
   ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);
   const auto is_frozen = [](const Parameter& parameter) { return parameter.role == TensorRole::mlp_in_weight; };

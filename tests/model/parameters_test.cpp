@@ -41,7 +41,7 @@ std::string error_text(const ModelConfig& config, int tp_size) {
 
 std::size_t elements(const Parameter& parameter) { return static_cast<std::size_t>(parameter.local.elements()); }
 
-// No two of the [offset, offset + size) overlap, and all end within `limit`.
+// Checks that no two of the ranges [offset, offset + size) overlap, and that all end within `limit`.
 void check_disjoint(std::vector<std::pair<std::size_t, std::size_t>> ranges, std::size_t limit) {
   std::sort(ranges.begin(), ranges.end());
   std::size_t last = 0;

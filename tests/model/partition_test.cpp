@@ -22,7 +22,7 @@ double costliest(const ModelConfig& config, const std::vector<std::vector<Block>
   return most;
 }
 
-// The best bound over every way to cut blocks [from, ...) into `parts` runs, by trying all.
+// Returns the best bound over every way to cut blocks [from, ...) into `parts` ranges, by trying all.
 double exhaustive(const ModelConfig& config, const std::vector<Block>& blocks, std::size_t from, int parts,
                   std::int64_t sequence) {
   const auto inner = [](const Block& block) { return block.kind == BlockKind::attention || block.kind == BlockKind::mlp; };
@@ -83,7 +83,7 @@ TEST_CASE("a stage may hold a single block, and the head's stage holds fewer lay
   const ModelConfig large = preset_config("llama3-8b");  // its head costs as much as two and a half layers
   const auto stages = partition_blocks(large, 4, 4096);
   CHECK(stages.back().size() < stages.front().size());
-  // Under the bound that the costliest sets, the others are level: none of the equal stages is starved.
+  // Within the bound that the costliest sets, the others are even: none of the equal stages is starved.
   CHECK(cost(large, stages[0], 4096) > 0.85 * costliest(large, stages, 4096));
   CHECK(cost(large, stages[1], 4096) > 0.85 * costliest(large, stages, 4096));
 }
@@ -102,7 +102,7 @@ TEST_CASE("recomputation makes the head's share smaller, and its stage takes mor
   CHECK(blocks_more > 0);
 }
 
-TEST_CASE("where as many layers of each part recompute, the parts are those of recomputing less") {
+TEST_CASE("if equally many layers of each part recompute, the parts are those of less recomputation") {
   const ModelConfig large = preset_config("llama3-8b");
   for (const int parts : {2, 4, 8}) {
     const Numerics some{.recompute = Recompute::full, .recompute_layers = 2};
@@ -127,7 +127,7 @@ TEST_CASE("the second forward of a head in slices or chunks counts, and its stag
   CHECK(partition_blocks(large, 8, 4096, {}, 4) != partition_blocks(large, 8, 4096));
 }
 
-TEST_CASE("a cut deals out the blocks as it says, and tells them again") {
+TEST_CASE("a cut assigns its numbers of blocks, and can be read back from them") {
   ModelConfig config = preset_config("tiny");
   config.layers = 3;
   for (const Cut& cut : {Cut{6}, Cut{1, 5}, Cut{2, 1, 3}, Cut{1, 1, 1, 1, 1, 1}}) {

@@ -6,7 +6,7 @@
 
 using namespace pipetrain;
 
-TEST_CASE("the parts of a sequence's slices have each position once, and runs of tokens stand one behind the other") {
+TEST_CASE("the parts of a sequence's slices have each position once, and ranges of tokens are contiguous") {
   for (const int size : {1, 2, 3}) {
     std::set<std::int64_t> positions;
     std::int64_t first = 0;
@@ -31,7 +31,7 @@ TEST_CASE("the parts of a sequence's slices have each position once, and runs of
 TEST_CASE("the slices of all ranks' parts have each position of a sequence once, the longest slices first") {
   for (const int size : {1, 2}) {
     for (const int slices : {1, 2, 5}) {
-      const std::int64_t own = size == 1 ? 13 : 20;  // where ranks share sequences, slices have one length
+      const std::int64_t own = size == 1 ? 13 : 20;  // if ranks share sequences, slices have one length
       std::set<std::int64_t> positions;
       for (int rank = 0; rank < size; ++rank) {
         const SequenceSlices passing{{rank, size}, own, slices};

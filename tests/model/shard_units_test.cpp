@@ -1,4 +1,4 @@
-// How replicas divide a rank's weights.
+// The division of a rank's weights over replicas.
 #include "model/parameters/shard_units.hpp"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ TEST_CASE("replicas own every element once, in runs of whole norm blocks") {
           REQUIRE(static_cast<std::size_t>(unit.cuts.back()) == unit.weights.size());
         }
         REQUIRE(at == layout.grad_elements);
-        std::map<std::size_t, std::size_t> reached;  // of each parameter
+        std::map<std::size_t, std::size_t> reached;  // by parameter
         for (int replica = 0; replica < replicas; ++replica) {
           for (const HeldPart& part : held_parts(layout, units, replica)) {
             REQUIRE(part.begin == reached[part.parameter]);
@@ -58,7 +58,7 @@ TEST_CASE("replicas own every element once, in runs of whole norm blocks") {
   }
 }
 
-TEST_CASE("replicas own equally much, but for about a block each") {
+TEST_CASE("replicas own equally much, up to about a block each") {
   for (const std::string name : {"gpt2", "llama2-7b"}) {
     for (const int replicas : {2, 3, 4, 8}) {
       const ModelConfig config = named_model(name, {});

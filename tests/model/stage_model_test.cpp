@@ -16,7 +16,7 @@
 namespace pipetrain::test {
 namespace {
 
-// Largest difference of two models' tensors, relative to each tensor's largest value.
+// Returns the largest difference of two models' tensors, relative to each tensor's largest value.
 double distance(const Tensors& a, const Tensors& b) {
   REQUIRE(a.size() == b.size());
   double worst = 0;
@@ -65,8 +65,7 @@ TEST_CASE("gradients are the derivatives of the loss along random directions", "
       for (const float value : grad) norm += static_cast<double>(value) * value;
       norm = std::sqrt(norm);
       for (int trial = 0; trial < 4; ++trial) {
-        // The first direction is the gradient itself (its size is right), the others miss nothing in the long run (its
-        // direction is).
+        // The first direction is the gradient itself, which tests its size; the others are random and test its direction.
         std::vector<float> direction = grad;
         std::normal_distribution<float> normal(0, static_cast<float>(norm / std::sqrt(static_cast<double>(grad.size()))));
         if (trial > 0) std::generate(direction.begin(), direction.end(), [&] { return normal(random); });
@@ -193,7 +192,7 @@ TEST_CASE("dropout draws the same in every partition, however weights' gradients
   }
   CHECK(losses[0] == losses[1]);
   for (std::size_t i = 2; i < losses.size(); ++i) CHECK(losses[i] != losses[0]);
-  // Without draws nothing is dropped, as where the rates are 0.
+  // Without draws nothing is dropped, as with rates of 0.
   microbatch.draws = {};
   pipeline.forward(0, microbatch);
   DirectPipeline plain(small_setup(1, false, family), NamedRandomWeights());
@@ -336,7 +335,7 @@ TEST_CASE("the memory a chunk asks for is tight and known before any device", "[
   const std::size_t attention = floats(10) + floats(10 * 32) + floats(10 * 64) + floats(10 * 32) + floats(2 * 8 * 5);
   const std::size_t mlp = floats(10) + floats(10 * 32) + floats(10 * 48) + floats(10 * 24);
   CHECK(one.saved == attention + hidden + mlp);
-  // What W reads takes the place of what was saved.
+  // The values that W reads overwrite saved ones.
   CHECK(one.pending == 0);
   CHECK(two.pending == 0);
 

@@ -1,5 +1,5 @@
-// A sequence in runs of positions, each attending to the keys and values that those before it left in the cache, against the
-// reference of the whole sequence: on every backend.
+// A sequence in ranges of positions, each attending to the keys and values that earlier ranges left in the cache,
+// compared with the reference of the whole sequence, on every backend.
 #include <numeric>
 #include <vector>
 
@@ -30,7 +30,7 @@ TEST_CASE("attention over a cache equals attention over the whole sequence, howe
       INFO(one.heads << " heads of " << one.head_dim << ", " << positions << " positions");
       const Values qkv = b.draw({positions, whole.packed_cols()});
       const Values expected = reference::attention(whole, qkv).out;
-      // What lies behind the positions there are must not matter.
+      // The contents after the present positions must not matter.
       const Tensor cache = b.poisoned({positions + 3, 2 * one.kv_heads * one.head_dim});
       std::int64_t first = 0;
       for (const std::int64_t run : one.runs) {

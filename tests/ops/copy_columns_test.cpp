@@ -1,4 +1,4 @@
-// Columns of a matrix put into columns of another, of the same type or rounded.
+// Copies columns of a matrix into columns of another, of the same type or rounded.
 #include <utility>
 
 #include "catch.hpp"

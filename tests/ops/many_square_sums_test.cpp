@@ -1,4 +1,4 @@
-// The squares' sums of many tensors at once, beside each by itself.
+// The square sums of many tensors at once, compared with each by itself.
 #include <numeric>
 
 #include "catch.hpp"
@@ -7,7 +7,8 @@
 namespace pipetrain::testing {
 namespace {
 
-// More than one call of the kernels takes, of all lengths at which they change their ways, some not aligned to 16 bytes.
+// More tensors than one call of the kernels takes, of all lengths at which the kernels change methods, some not aligned
+// to 16 bytes.
 std::vector<std::int64_t> lengths() {
   std::vector<std::int64_t> some{1, 3, 768, 2047, 65535, 65536, 65537, 131072, 300001, 65536 * 9};
   for (std::int64_t i = 0; some.size() < 150; ++i) some.push_back(1 + i * 37);

@@ -26,7 +26,7 @@ class CudaBackend : public OpsBackend {
   std::string name() const override { return "cuda"; }
   std::vector<DType> dtypes() const override { return {DType::f32, DType::bf16, DType::f16}; }
   double tolerance(DType dtype) const override { return dtype == DType::f32 ? 1e-5 : dtype == DType::bf16 ? 1e-2 : 2e-3; }
-  // One rank a GPU: freeing memory waits for all that runs on a GPU, also for a kernel that waits for another rank.
+  // One rank for each GPU: freeing memory waits for all work of a GPU, even for a kernel that waits for another rank.
   int max_ranks() const override { return std::min(cuda_device_count(), 4); }
   std::unique_ptr<Device> make_device(int rank, int) const override { return make_cuda_device(rank); }
   std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices) const override {

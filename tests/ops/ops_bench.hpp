@@ -1,4 +1,4 @@
-// What the tests of single operations share: one rank of a backend with random inputs, and the loop over backends and types.
+// Helpers for tests of single operations: one rank of a backend with random inputs, and the loop over backends and types.
 #pragma once
 
 #include <random>
@@ -8,7 +8,7 @@
 
 namespace pipetrain::testing {
 
-// Statistics, weight gradients and optimizer state are f32 whatever the activations are.
+// Statistics, weight gradients and optimizer state are f32 whatever type the activations have.
 constexpr double statistics_tolerance = 1e-5;
 
 struct Bench {

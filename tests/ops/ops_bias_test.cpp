@@ -1,5 +1,5 @@
-// Biases that other operations add or sum up on their way, on every backend: of matrix products, at sizes at which GPUs add
-// them within the product and at others, and the columns' sums of the residual that a norm's backward reads.
+// Biases that other operations add or sum in the same pass, on every backend: those of matrix products, at sizes at which GPUs
+// add them within the product and at others, and the column sums of the residual that a norm's backward reads.
 #include <cmath>
 
 #include "catch.hpp"
@@ -38,7 +38,7 @@ void check_bias_products(Bench& b, const BiasSizes& size) {
   CHECK((b.rank.bytes(in_place) == b.rank.bytes(sum)));
 }
 
-// Beside the same gradients without the sums, which are to keep their bits.
+// Compares with the gradients without the sums, whose bits must not change.
 void check_residual_sums(Bench& b, const Shape& shape) {
   INFO(to_string(shape));
   const Values x = b.draw(shape), w = b.draw({shape[1]}), dy = b.draw(shape), residual = b.draw(shape);

@@ -1,4 +1,4 @@
-// Neither the number of compute threads nor a second run changes a bit of what operations compute.
+// Neither the number of compute threads nor a second run changes a bit of the results of operations.
 #include <initializer_list>
 #include <random>
 #include <vector>
@@ -9,7 +9,7 @@
 namespace pipetrain::testing {
 namespace {
 
-// Runs operations on one rank and gathers the bytes of what they read and write, one tensor after another.
+// Runs operations on one rank and collects the bytes of their inputs and outputs, one tensor after another.
 struct OpsBits {
   OpsBits(const OpsBackend& backend, DType type, int threads) : team(backend, 1, threads), dtype(type) {}
 
@@ -98,7 +98,7 @@ void add_embedding_loss_and_optimizer(OpsBits& b) {
   b.add({embedded, dtable, log_sum_exp, loss, logits, squares, weight, m, v, grad});
 }
 
-// Everything that divides its work into tiles.
+// Runs all operations that divide their work into tiles.
 std::vector<unsigned char> bits_of_all_ops(const OpsBackend& backend, DType dtype, int threads) {
   OpsBits bits(backend, dtype, threads);
   add_matrices_and_norms(bits);

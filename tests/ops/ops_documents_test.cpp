@@ -1,4 +1,4 @@
-// Documents that share a sequence: attention and positions that end with them, on every backend of this machine.
+// Documents that share a sequence: attention and positions end with them, on every backend of this machine.
 #include <algorithm>
 
 #include "catch.hpp"
@@ -7,7 +7,7 @@
 namespace pipetrain::testing {
 namespace {
 
-// Documents of 1 to `longest` tokens until the sequence is full, each sequence its own.
+// Documents of 1 to `longest` tokens until the sequence is full, different for each sequence.
 Values random_documents(std::int64_t batch, std::int64_t sequence, std::int64_t longest, std::mt19937_64& random) {
   std::uniform_int_distribution<std::int64_t> length(1, longest);
   Values documents(Shape{batch * sequence});
@@ -54,7 +54,7 @@ TEST_CASE("attention sees the keys of its own document only, with dropout and wi
         });
         const auto forward = reference::attention(shape, qkv, sight);
         CHECK(relative_error(b.rank.get(out), forward.out) < b.tolerance);
-        // Of a document of one token it is the score itself.
+        // For a document of one token it is the score itself.
         CHECK(relative_error(b.rank.get(log_sum_exp), forward.log_sum_exp) < (b.dtype == DType::f32 ? 2e-5 : 2e-3));
         const Values expected = reference::attention_backward(shape, dout, qkv, sight);
         CHECK(relative_error(b.rank.get(dqkv), expected) < b.tolerance);
@@ -132,7 +132,7 @@ TEST_CASE("positions count from the document's first token", "[ops][documents]")
       const Values angles = rounded(reference::rotary_table(shape.queries, shape.head_dim, 1e4), DType::f32);
       const Tensor tangles = b.put_f32(angles), forward = b.put(qkv), inverse = b.put(qkv);
 
-      // Learned ones, of a shard that begins in the middle.
+      // Learned positions, for a shard that begins in the middle.
       const std::int64_t first = shape.tokens() / 3, rows = shape.tokens() - first, hidden = 48;
       const Values x = b.draw({rows, hidden}), table = b.draw({shape.queries, hidden}), old = b.draw_f32(table.shape);
       const Tensor tx = b.put(x), placed = b.put(x), ttable = b.put(table), dtable = b.put_f32(old);

@@ -1,4 +1,4 @@
-// Dropout on every backend of this machine, on its own and of attention's probabilities.
+// Dropout on every backend of this machine, as an operation and for attention's probabilities.
 #include <cmath>
 #include <utility>
 
@@ -12,7 +12,7 @@ Dropout of_share(double share, PhiloxKey key = {11, 12}) {
   return {.key = key, .dropped = static_cast<std::uint32_t>(share * Dropout::draws), .first_sample = 5};
 }
 
-// 1 where an element of ones was kept. Tokens from `first_token` on.
+// Returns 1 for each kept element of a tensor of ones. Its tokens begin at `first_token`.
 Values kept(Bench& b, const Dropout& dropout, const Shape& shape, std::int64_t first_token, std::int64_t sequence) {
   Values ones(shape);
   for (double& value : ones.data) value = 1;
@@ -51,7 +51,8 @@ TEST_CASE("dropout drops its share, keeps the mean, and draws alike for every to
       within(mean(values), 1 - share, count);
       for (std::int64_t col = 0; col < 200; col += 37) within(mean(col_range(values, col, col + 1)), 1 - share, 600);
       for (std::int64_t row = 0; row < 600; row += 61) within(mean(row_range(values, row, row + 1)), 1 - share, 200);
-      // As often kept together as independent draws: with the next column, token and sample, and with another step's.
+      // Elements are kept together as often as independent draws: with the next column, token and sample, and with
+      // another step's.
       const auto together = [&](const Values& others, std::int64_t row_shift, std::int64_t col_shift) {
         double both = 0, pairs = 0;
         for (std::int64_t row = 0; row + row_shift < 600; ++row) {

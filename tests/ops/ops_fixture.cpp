@@ -14,7 +14,7 @@ namespace pipetrain::testing {
 namespace {
 
 constexpr unsigned char poison = 0xFF;
-constexpr std::size_t guard = tensor_alignment;  // bytes in front of and behind every tensor
+constexpr std::size_t guard = tensor_alignment;  // bytes before and after every tensor
 
 std::vector<unsigned char> encode(const Values& values, DType dtype) {
   std::vector<unsigned char> bytes(values.data.size() * size_of(dtype));
@@ -138,7 +138,7 @@ void TestTeam::run(const std::function<void(TestRank&)>& enqueue) {
     rank.current_ops_ = rank.measuring_.get();
     enqueue(rank);
 
-    // At least one byte: an arena without memory is a measuring one.
+    // At least one byte, because an arena without memory only measures.
     const std::size_t bytes = std::max<std::size_t>(measured.peak() + backend_.extra_workspace(), 1);
     rank.workspace_ = rank.device().allocate(bytes, "test workspace");
     void* memory = rank.workspace_.data();

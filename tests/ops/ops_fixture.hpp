@@ -1,5 +1,5 @@
-// What every test of an Ops implementation needs, whatever the device: ranks with their device, stream, ops and group; tensors
-// between guard bytes; and the list of backends that this build and machine have.
+// The tools of every test of an Ops implementation, whatever the device: ranks with their device, stream, ops and
+// group; tensors between guard bytes; and the list of backends that this build and machine have.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class OpsBackend {
  public:
   virtual ~OpsBackend() = default;
   virtual std::string name() const = 0;
-  // Of activations and weights.
+  // The types of activations and weights.
   virtual std::vector<DType> dtypes() const = 0;
   // The relative Frobenius error allowed for results of this dtype.
   virtual double tolerance(DType dtype) const = 0;
@@ -28,14 +28,14 @@ class OpsBackend {
   virtual std::unique_ptr<Device> make_device(int rank, int threads) const = 0;
   virtual std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices) const = 0;
   virtual std::unique_ptr<Ops> make_ops(Stream& stream) const = 0;
-  // Workspace in bytes beyond what the measuring ops ask for. 0 also means: exactly what they ask for is used.
+  // Bytes of workspace beyond what the measuring ops report. 0 also means that exactly the measured workspace must be used.
   virtual std::size_t extra_workspace() const { return 0; }
 };
 
-// Those that can run here; the CPU is always the first.
+// The backends that can run here; the CPU is always the first.
 const std::vector<const OpsBackend*>& ops_backends();
 
-// One rank: makes tensors on its device, and holds what enqueues there.
+// One rank: makes tensors on its device, and holds the objects that enqueue there.
 class TestRank {
  public:
   TestRank(const OpsBackend& backend, int rank, int threads);
@@ -47,13 +47,13 @@ class TestRank {
   Ops& ops() { return *current_ops_; }
   TensorParallel tp(bool sequence_parallel) const { return {group_.get(), sequence_parallel}; }
 
-  // A tensor with these values. The type must hold them exactly.
+  // Makes a tensor with these values. The type must hold them exactly.
   Tensor put(const Values& values, DType dtype);
-  // All bits set: NaN in every floating type, so that an element nobody wrote is seen.
+  // Makes a tensor with all bits set: NaN in every floating type, so that an unwritten element shows.
   Tensor poisoned(const Shape& shape, DType dtype);
   Values get(const Tensor& tensor);
   std::vector<unsigned char> bytes(const Tensor& tensor);
-  // True when nobody wrote beside any tensor made here.
+  // Returns true if nothing was written outside of the tensors made here.
   bool guards_intact();
 
  private:
@@ -78,10 +78,10 @@ class TestTeam {
   int size() const { return static_cast<int>(ranks_.size()); }
   TestRank& operator[](int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
 
-  // Calls `enqueue` for every rank, each on a thread of its own, and waits for all streams; the first exception is thrown. It
-  // is called first with ops that only measure, then with the real ones and exactly the workspace measured: it must only call
-  // ops, on tensors made before. Throws std::runtime_error when the workspace used is not the one measured, or a guard was
-  // written.
+  // Calls `enqueue` for every rank, each on a thread of its own, and waits for all streams; throws the first exception.
+  // It is called first with ops that only measure, then with the real ones and exactly the workspace measured, so it
+  // must only call ops, on tensors made before. Throws std::runtime_error if the workspace used differs from the
+  // measured one, or if a guard was overwritten.
   void run(const std::function<void(TestRank&)>& enqueue);
 
  private:

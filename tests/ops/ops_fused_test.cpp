@@ -1,4 +1,4 @@
-// Operations that are several in one pass, on every backend of this machine.
+// Fused operations on every backend of this machine.
 #include <cmath>
 #include <optional>
 #include <tuple>
@@ -9,7 +9,7 @@
 namespace pipetrain::testing {
 namespace {
 
-// Grouped-query, one key head, odd lengths, lengths of and around the blocks that kernels work in, head sizes from 2 to 128.
+// Grouped-query, one key head, odd lengths, lengths of and around the kernels' blocks, head sizes from 2 to 128.
 const std::vector<SegmentShape> fused_attention_shapes{
     whole_sequences(1, 1, {1, 1, 2}),   whole_sequences(2, 5, {3, 3, 8}),    whole_sequences(1, 64, {2, 1, 32}),
     whole_sequences(2, 65, {6, 2, 64}), whole_sequences(2, 128, {4, 2, 64}), whole_sequences(1, 256, {3, 3, 128}),
@@ -25,7 +25,7 @@ TEST_CASE("attention's gradient with the rotary's is that of what was rotated, d
         if (documented && shape.queries > 65) continue;
         reference::Sight sight;
         if (documented) {
-          sight.documents = Values(Shape{shape.tokens()});  // two of each sequence
+          sight.documents = Values(Shape{shape.tokens()});  // two in each sequence
           for (std::int64_t t = 0; t < shape.tokens(); ++t)
             sight.documents.data[static_cast<std::size_t>(t)] =
                 t % shape.queries >= shape.queries / 3 ? double(shape.queries / 3) : 0;

@@ -7,7 +7,7 @@
 namespace pipetrain::testing {
 namespace {
 
-// One column, fewer columns than a vector, odd, and what fills blocks; hidden sizes of GPT-2.
+// One column, fewer columns than a vector, odd numbers, and full blocks; hidden sizes of GPT-2.
 const std::vector<Shape> gpt2_shapes{{1, 1}, {3, 5}, {5, 31}, {77, 200}, {9, 768}, {300, 512}, {40, 1600}};
 
 TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
@@ -16,7 +16,7 @@ TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
       INFO(to_string(shape));
       Values x = b.draw(shape);
       const Values w = b.draw({shape[1]}), bias = b.draw({shape[1]}), dy = b.draw(shape), residual = b.draw(shape);
-      // A mean far from 0 beside the deviation is where a careless variance loses its digits.
+      // With a mean far from 0 relative to the deviation, a careless variance loses its digits.
       for (std::int64_t col = 0; col < shape[1]; ++col) x(0, col) = rounded(x(0, col) / 4 + 8, b.dtype);
       const Values old = b.draw_f32({shape[1]});
       const Tensor tx = b.put(x), tw = b.put(w), tb = b.put(bias), tdy = b.put(dy), tr = b.put(residual), in_place = b.put(x);
@@ -48,7 +48,7 @@ TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
       CHECK((b.rank.bytes(in_place) == b.rank.bytes(dx_sum)));
       CHECK(relative_error(b.rank.get(dbias), plus(old, grads.dbias)) < statistics_tolerance);
       CHECK(relative_error(b.rank.get(dbias3), plus(old, scaled(grads.dbias, 2))) < statistics_tolerance);
-      if (shape[1] == 1) continue;  // one column is always its own mean: its gradients are what rounding leaves of 0
+      if (shape[1] == 1) continue;  // one column is always its own mean: its gradients are rounding errors around 0
       CHECK(relative_error(b.rank.get(dx), grads.dx) < b.tolerance);
       CHECK(relative_error(b.rank.get(dx_sum), plus(grads.dx, residual)) < b.tolerance);
       CHECK(relative_error(b.rank.get(dweight), plus(old, grads.dweight)) < statistics_tolerance);
@@ -74,7 +74,7 @@ TEST_CASE("GELU with its bias, and both gradients, match the reference", "[ops]"
       const Values expected = reference::gelu_backward(dy, x, bias);
       CHECK(relative_error(b.rank.get(y), reference::gelu(x, bias)) < b.tolerance);
       CHECK(relative_error(b.rank.get(dx), expected) < b.tolerance);
-      // The sums are of what was computed in fp32, before it was rounded to the activations' type.
+      // The sums are over fp32 values, before these were rounded to the activations' type.
       CHECK(relative_error(b.rank.get(dbias), plus(old, reference::column_sums(expected))) < statistics_tolerance);
     }
   });

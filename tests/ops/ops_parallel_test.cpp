@@ -1,4 +1,4 @@
-// The operations that communicate, on two to four ranks with uneven shards, against what one rank computes in double precision.
+// The operations that communicate, on two to four ranks with uneven shards, compared with one rank in double precision.
 #include <random>
 
 #include "catch.hpp"
@@ -18,12 +18,12 @@ struct Layout {
   Values draw(const Shape& shape) { return random_values(shape, random, dtype); }
   std::int64_t begin(int rank, std::int64_t tokens) { return team[rank].tp(sequence_parallel).shard_begin(tokens); }
   std::int64_t rows(int rank, std::int64_t tokens) { return team[rank].tp(sequence_parallel).shard_rows(tokens); }
-  // This rank's rows of a tensor that is sharded over tokens under sequence parallelism.
+  // Returns this rank's rows of a tensor that is sharded over tokens under sequence parallelism.
   Values shard(const Values& values, int rank) {
     const std::int64_t from = begin(rank, values.rows());
     return row_range(values, from, from + rows(rank, values.rows()));
   }
-  // One tensor a rank, made by `make(rank)`.
+  // Makes one tensor for each rank by `make(rank)`.
   template <class Make>
   std::vector<Tensor> each(Make make) {
     std::vector<Tensor> tensors;
@@ -68,7 +68,7 @@ void on_every_layout(const std::function<void(Layout&)>& check) {
 
 constexpr std::int64_t hidden_size = 40, inner_size = 36;  // inner columns are cut over 2, 3 or 4 ranks
 
-// Of each rank: its part of a matrix with inner_size rows, or columns.
+// Returns each rank's part of a matrix with inner_size rows, or columns.
 std::vector<Tensor> put_rows(Layout& l, const Values& values) {
   const RowSplit cut(inner_size, l.team.size());
   return l.each([&](int r) { return l.team[r].put(row_range(values, cut.begin(r), cut.end(r)), l.dtype); });
@@ -152,7 +152,7 @@ void check_scattered_products(Layout& l, std::int64_t tokens) {
   l.check_shards(column_backward, reference::matmul(MatmulKind::input_grad, wide, w));
 }
 
-// backward_scatter() against the two operations that it stands for.
+// Compares backward_scatter() with the two operations that it consists of.
 void check_backward_scatter(Layout& l, std::int64_t tokens) {
   const Values dy = l.draw({tokens, inner_size}), w = l.draw({inner_size, hidden_size}), x = l.draw({tokens, hidden_size});
   const RowSplit cut(inner_size, l.team.size());
@@ -236,7 +236,7 @@ TEST_CASE("column- and row-parallel products over ranks equal the whole product"
   });
 }
 
-// GPUs move large tensors in pieces beside the products.
+// GPUs move large tensors in pieces, overlapped with the products.
 TEST_CASE("large products over ranks of GPUs equal the whole product", "[ops][gpu]") {
   bool tested = false;
   on_every_layout([&](Layout& l) {

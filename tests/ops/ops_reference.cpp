@@ -16,7 +16,8 @@ std::int64_t id_at(const Values& ids, std::int64_t i) {
 }
 
 double round_to_bf16(double value) {
-  // Through float: double rounding differs from a direct rounding only in ties, and values here need only be representable.
+  // Rounds through float: double rounding differs from a direct rounding only in ties, and values here need only be
+  // representable.
   const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
   const std::uint32_t upper = (bits + 0x7FFFU + ((bits >> 16) & 1U)) & 0xFFFF0000U;
   return std::bit_cast<float>(upper);
@@ -96,7 +97,7 @@ double relative_error(const Values& actual, const Values& expected) {
     norm += expected.data[i] * expected.data[i];
   }
   if (difference == 0) return 0;
-  return std::sqrt(difference / norm);  // infinite when zeros were expected
+  return std::sqrt(difference / norm);  // infinite if zeros were expected
 }
 
 namespace reference {

@@ -1,5 +1,5 @@
-// Every operation of ops/ops.hpp in plain double precision, written for clarity: what the backends are compared with. One
-// rank that holds everything; tests cut the results for more ranks.
+// Every operation of ops/ops.hpp in plain double precision, written for clarity, as the reference for the backends. One
+// rank holds everything; tests cut the results for more ranks.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ struct Values {
   explicit Values(const Shape& s) : shape(s), data(static_cast<std::size_t>(s.elements()), 0.0) {}
   std::int64_t rows() const { return shape[0]; }
   std::int64_t cols() const { return rows() == 0 ? 0 : shape.elements() / rows(); }
-  // Where a row's values begin that follow each other from this column on: for inner loops, since each index costs a division.
+  // Returns a pointer to the row's values from this column on, for inner loops, because each index costs a division.
   double* at(std::int64_t row, std::int64_t col) { return data.data() + row * cols() + col; }
   const double* at(std::int64_t row, std::int64_t col) const { return data.data() + row * cols() + col; }
   double& operator()(std::int64_t row, std::int64_t col) { return data[static_cast<std::size_t>(row * cols() + col)]; }
   double operator()(std::int64_t row, std::int64_t col) const { return data[static_cast<std::size_t>(row * cols() + col)]; }
 };
 
-// As the type stores it: what a test hands to a backend must be representable, or the comparison measures the rounding.
+// Returns the value as the type stores it. A test's inputs must be representable, or the comparison would measure their
+// rounding.
 double rounded(double value, DType dtype);
 Values rounded(Values values, DType dtype);
 // Normal(0, deviation), rounded to dtype.
@@ -40,7 +41,7 @@ Values col_range(const Values& values, std::int64_t begin, std::int64_t end);
 Values plus(Values a, const Values& b);
 Values scaled(Values a, double factor);
 
-// ||actual - expected|| / ||expected|| (Frobenius); infinite when an element is not finite or the shapes differ.
+// ||actual - expected|| / ||expected|| (Frobenius); infinite if an element is not finite or the shapes differ.
 double relative_error(const Values& actual, const Values& expected);
 
 namespace reference {
@@ -70,10 +71,10 @@ struct LayerNormGrads {
 LayerNormGrads layer_norm_backward(const Values& dy, const Values& x, const Values& weight, double eps);
 
 Values gelu(const Values& x, const Values& bias);
-Values gelu_backward(const Values& dy, const Values& x, const Values& bias);  // of x; its column sums are the bias's
+Values gelu_backward(const Values& dy, const Values& x, const Values& bias);  // for x; its column sums are the bias's
 Values add_bias(Values x, const Values& bias);
 Values column_sums(const Values& x);
-// documents: of ops/arguments.hpp, here and below; without data where a sequence is one document.
+// documents: as in ops/arguments.hpp, here and below; without data if a sequence is one document.
 Values add_positions(std::int64_t first_token, std::int64_t sequence, const Values& table, Values x,
                      const Values& documents = {});
 struct PositionsShape {
@@ -81,11 +82,11 @@ struct PositionsShape {
 };
 Values positions_grad(const PositionsShape& shape, const Values& dy, const Values& documents = {});
 
-// What the element is multiplied with.
-struct DropoutPlace {
+// The indices of an element, which determine its dropout factor.
+struct DropoutIndex {
   std::int64_t sample, row, column, plane;  // of the microbatch and the rank
 };
-double dropout_factor(const Dropout& dropout, const DropoutPlace& place);
+double dropout_factor(const Dropout& dropout, const DropoutIndex& place);
 Values dropout(const Dropout& dropout, std::int64_t first_token, std::int64_t sequence, Values x);
 
 // [sequence, 2, head_dim / 2] cosines and sines of position * theta^(-2i/D).
@@ -112,9 +113,9 @@ struct CrossEntropy {
 CrossEntropy cross_entropy(const Values& logits, const Values& targets);
 Values cross_entropy_backward(const Values& logits, const Values& targets, double scale);
 
-// In place.
+// Works in place.
 void adamw(Values& weight, const Values& grad, Values& m, Values& v, const AdamW& settings);
-// Returns what the signs are of.
+// Returns the averages whose signs are the update.
 Values lion(Values& weight, const Values& grad, Values& m, const Lion& settings);
 double square_sum(const Values& values);
 

@@ -9,7 +9,7 @@ namespace pipetrain::testing::reference {
 
 namespace {
 
-// Where a head's values of a token lie in the packed matrix.
+// The offset of a head's values of a token in the packed matrix.
 struct Packed {
   const SegmentShape& shape;
   std::int64_t row(std::int64_t b, std::int64_t s) const { return b * shape.queries + s; }
@@ -19,13 +19,13 @@ struct Packed {
   std::int64_t v(std::int64_t head) const { return (shape.heads + shape.kv_heads + kv_of(head)) * shape.head_dim; }
 };
 
-// Where a vector begins in a matrix, along a row.
-struct Place {
+// The offset of a vector in a matrix, along a row.
+struct VectorAt {
   const Values& matrix;
   std::int64_t row, col;
 };
 
-double dot(const Place& a, const Place& b, std::int64_t count) {
+double dot(const VectorAt& a, const VectorAt& b, std::int64_t count) {
   const double *x = a.matrix.at(a.row, a.col), *y = b.matrix.at(b.row, b.col);
   double sum = 0;
   for (std::int64_t i = 0; i < count; ++i) sum += x[i] * y[i];
@@ -36,13 +36,13 @@ struct Query {
   std::int64_t b, head, s;
 };
 
-// The first key that a query sees.
+// Returns the first key that a query attends to.
 std::int64_t first_key(const SegmentShape& shape, const Values& documents, const Query& query) {
   if (documents.data.empty()) return 0;
   return static_cast<std::int64_t>(documents.data[static_cast<std::size_t>(query.b * shape.queries + query.s)]);
 }
 
-// What each of a query's probabilities is multiplied with.
+// Returns the factor of each of a query's probabilities.
 std::vector<double> factors(const Dropout& dropout, const Query& query) {
   std::vector<double> all(static_cast<std::size_t>(query.s + 1), 1);
   if (!dropout.active()) return all;
@@ -51,7 +51,7 @@ std::vector<double> factors(const Dropout& dropout, const Query& query) {
   return all;
 }
 
-// Causal probabilities of one query, 0 for keys that it does not see, and their log-sum-exp.
+// Returns the causal probabilities of one query, 0 for keys that it does not attend to, and their log-sum-exp.
 std::vector<double> probabilities(const SegmentShape& shape, const Values& qkv, const Values& documents, const Query& query,
                                   double& log_sum_exp) {
   const Packed at{shape};

@@ -30,7 +30,7 @@ LayerNormGrads layer_norm_backward(const Values& dy, const Values& x, const Valu
   for (std::int64_t t = 0; t < x.rows(); ++t) {
     const double mean = forward.mean.data[static_cast<std::size_t>(t)];
     const double inv_std = forward.inv_std.data[static_cast<std::size_t>(t)];
-    double level = 0, slope = 0;  // means of dy * weight, and of it times the normalised x
+    double level = 0, slope = 0;  // means of dy * weight, and of that times the normalised x
     for (std::int64_t h = 0; h < x.cols(); ++h) {
       const double grad = dy(t, h) * weight.data[static_cast<std::size_t>(h)], normal = (x(t, h) - mean) * inv_std;
       level += grad / count;
@@ -101,7 +101,7 @@ Values positions_grad(const PositionsShape& shape, const Values& dy, const Value
   return dtable;
 }
 
-double dropout_factor(const Dropout& dropout, const DropoutPlace& place) {
+double dropout_factor(const Dropout& dropout, const DropoutIndex& place) {
   PhiloxWords<1> words;
   words[0][0] = static_cast<std::uint32_t>(place.column / 8);
   words[1][0] = static_cast<std::uint32_t>(place.row);

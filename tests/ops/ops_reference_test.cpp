@@ -1,5 +1,5 @@
-// The reference's gradients against central differences of its forward functions: what the backends are measured by must itself
-// be right.
+// The reference's gradients compared with central differences of its forward functions, since the reference for the
+// backends must itself be right.
 #include <functional>
 #include <random>
 

@@ -1,5 +1,5 @@
-// Every operation on every backend of this machine, on one rank, against the double precision reference: random inputs, odd
-// sizes, outputs poisoned first. The ranks' work together is in ops_parallel_test.cpp.
+// Every operation on every backend of this machine, on one rank, compared with the double precision reference: random
+// inputs, odd sizes, outputs poisoned first. ops_parallel_test.cpp tests several ranks.
 #include <tuple>
 
 #include "catch.hpp"
@@ -105,7 +105,7 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
       const auto grads = reference::rms_norm_backward(dy, x, w, 1e-5);
       CHECK(relative_error(b.rank.get(y), forward.y) < b.tolerance);
       CHECK(relative_error(b.rank.get(inv_rms), forward.inv_rms) < statistics_tolerance);
-      // One column: the gradient is what is left of terms that cancel.
+      // With one column, the gradient is a remainder of terms that cancel.
       if (shape[1] > 1) CHECK(relative_error(b.rank.get(dx), grads.dx) < b.tolerance);
       CHECK(relative_error(b.rank.get(dx_sum), plus(grads.dx, residual)) < b.tolerance);
       CHECK((b.rank.bytes(in_place) == b.rank.bytes(dx_sum)));
@@ -115,7 +115,7 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
   });
 }
 
-// Grouped-query, one key head, odd lengths, lengths of and around the blocks that kernels work in, head sizes from 2 to 128.
+// Grouped-query, one key head, odd lengths, lengths of and around the kernels' blocks, head sizes from 2 to 128.
 const std::vector<SegmentShape> plain_attention_shapes{
     whole_sequences(1, 1, {1, 1, 2}),     whole_sequences(2, 5, {3, 3, 8}),    whole_sequences(1, 63, {4, 2, 16}),
     whole_sequences(1, 64, {2, 1, 32}),   whole_sequences(2, 65, {6, 2, 64}),  whole_sequences(1, 130, {4, 4, 64}),
@@ -151,7 +151,7 @@ TEST_CASE("SwiGLU and its gradient match the reference, large gates included", "
   on_every_backend([](Bench& b) {
     for (const Shape& shape : {Shape{1, 1}, Shape{7, 19}, Shape{64, 96}, Shape{130, 333}}) {
       for (const double deviation : {1.0, 30.0, 200.0}) {
-        if (deviation > 1 && b.dtype == DType::f16) continue;  // results leave its range
+        if (deviation > 1 && b.dtype == DType::f16) continue;  // results exceed its range
         INFO(to_string(shape) << ", gates of " << deviation);
         const Values gate_up = b.draw({shape[0], 2 * shape[1]}, deviation), dy = b.draw(shape);
         const Tensor tg = b.put(gate_up), tdy = b.put(dy), y = b.poisoned(shape), grad = b.poisoned(gate_up.shape);
@@ -269,7 +269,7 @@ TEST_CASE("the last counted row of each run is taken, of its own columns", "[ops
     const Values logits = b.draw({runs * length, wide});
     Values targets({runs * length});
     std::fill(targets.data.begin(), targets.data.end(), -100);
-    const std::int64_t last[] = {0, length - 1, 130, -1};  // the last run counts nothing
+    const std::int64_t last[] = {0, length - 1, 130, -1};  // the last range counts nothing
     for (std::int64_t run = 0; run < runs; ++run) {
       if (last[run] >= 0) targets.data[static_cast<std::size_t>(run * length + last[run])] = 1;
     }

@@ -1,4 +1,4 @@
-// The optimizers' updates: against plain double precision, and previews and rounded copies to the bit.
+// The optimizers' updates, compared with plain double precision; previews and rounded copies are compared bit by bit.
 #include <cmath>
 #include <tuple>
 #include <vector>
@@ -34,7 +34,7 @@ TEST_CASE("AdamW follows the reference over several steps", "[ops]") {
   });
 }
 
-// Several steps of Lion. `sizes`: of tensors.
+// Runs several steps of Lion. `sizes`: the tensors'.
 void check_lion(Bench& b, const std::vector<std::int64_t>& sizes) {
   for (const std::int64_t count : sizes) {
     INFO(count << " elements");
@@ -46,7 +46,7 @@ void check_lion(Bench& b, const std::vector<std::int64_t>& sizes) {
       b.team.run([&](TestRank& r) { r.ops().update({.weight = tw, .grad = tg, .states = {tm}, .rule = lion}); });
       const Values mean = reference::lion(weight, grad, m, lion);
       const Values found = b.rank.get(tw);
-      // Rounding decides the sign of an average that is all but zero, and the step goes on from there.
+      // Rounding decides the sign of an average that is nearly zero, and the step continues from there.
       for (std::size_t i = 0; i < mean.data.size(); ++i)
         if (std::abs(mean.data[i]) < 1e-6) weight.data[i] = found.data[i];
       REQUIRE(relative_error(found, weight) < statistics_tolerance);

@@ -1,5 +1,5 @@
-// Attention of stretches of queries to stretches of keys of one sequence: merged and added up, it is the whole sequence's in
-// double precision, whose gradients agree with central differences (ops_reference_test.cpp).
+// Attention of ranges of queries to ranges of keys of one sequence: merged and added up, it equals the whole sequence's
+// in double precision, whose gradients agree with central differences (ops_reference_test.cpp).
 #include <algorithm>
 #include <vector>
 
@@ -21,7 +21,7 @@ std::vector<Stretch> stretches(const std::vector<std::int64_t>& cuts) {
   return all;
 }
 
-// These positions of every sequence and columns [first, first + cols), then `extra` rows of a large number.
+// Returns these positions of every sequence and columns [first, first + cols), then `extra` rows of a large number.
 Values cut(const SegmentShape& shape, const Values& all, const Stretch& of, std::int64_t first, std::int64_t cols,
            std::int64_t extra = 0) {
   Values some({shape.batch * (of.size() + extra), cols});
@@ -42,7 +42,8 @@ struct Whole {
   std::int64_t key_cols() const { return 2 * shape.kv_heads * shape.head_dim; }
 };
 
-// What queries see: documents of so many tokens, or, of 0, one a sequence; `dropped` of the draws drop probabilities.
+// The sight of queries: documents of this many tokens, or, if it is 0, one a sequence; `dropped` of the draws drop
+// probabilities.
 reference::Sight sight_of(const SegmentShape& shape, std::int64_t document, std::uint32_t dropped) {
   reference::Sight sight{.dropout = {.key = {5, 6}, .dropped = dropped, .first_sample = 3, .first_plane = 2}};
   if (document == 0) return sight;
@@ -54,13 +55,13 @@ reference::Sight sight_of(const SegmentShape& shape, std::int64_t document, std:
   return sight;
 }
 
-// The keys of a stretch on the device, and their gradient, whose additional row must stay as it is.
+// The keys of a range on the device, and their gradient, whose additional row must stay unchanged.
 struct Keys {
   Stretch of;
   Tensor kv, dkv;
 };
 
-// What one stretch of queries computes with every stretch of keys.
+// The results of one range of queries with every range of keys.
 struct Queries {
   Tensor q, dout, documents, out, rounded, log_sum_exp, part, part_sums, dq;
 };
@@ -80,7 +81,7 @@ Queries make_queries(Bench& b, const Whole& whole, const Stretch& of) {
     all.shape = {whole.shape.tokens(), 1};
     documents = cut(whole.shape, all, of, 0, 1);
   }
-  return {.q = b.put(cut(whole.shape, whole.qkv, of, 0, whole.shape.packed_cols())),  // packed: the heads stand first
+  return {.q = b.put(cut(whole.shape, whole.qkv, of, 0, whole.shape.packed_cols())),  // packed: the heads come first
           .dout = b.put(cut(whole.shape, whole.dout, of, 0, whole.query_cols())),
           .documents = b.rank.put(documents, DType::i32),
           .out = out(),
@@ -121,8 +122,9 @@ void compute_segment(TestRank& r, const Whole& whole, const Stretch& of, const Q
                                                                  .dropout = whole.sight.dropout});
 }
 
-// As compute(), first of the keys where the queries stand themselves, then of those before them, which all queries see. What
-// the keys of a stretch give has the activations' type, as `rounded` has, and sums are f32: what runs on tensor cores.
+// Like compute(), but first with the keys at the queries' own positions, then with those before them, to which all
+// queries attend. The results of a range of keys have the activations' type, as `rounded` has, and sums are f32: the
+// case of tensor cores.
 void compute_seen(TestRank& r, const Whole& whole, const Stretch& of, const Queries& on, const std::vector<Keys>& keys) {
   std::vector<const Keys*> seen;
   for (const Keys& one : keys) {
@@ -154,7 +156,7 @@ void compute_seen(TestRank& r, const Whole& whole, const Stretch& of, const Quer
                                 .accumulate_dkv = Accumulate::yes});
 }
 
-// The attention of the whole sequence in these stretches, against the reference. seen: by compute_seen().
+// Compares the attention of the whole sequence in these ranges with the reference. seen: by compute_seen().
 void check_stretches(Bench& b, const Whole& whole, const std::vector<Stretch>& cut_queries,
                      const std::vector<Stretch>& cut_keys, bool seen = false) {
   std::vector<Keys> keys;
@@ -214,7 +216,7 @@ TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[
   });
 }
 
-TEST_CASE("what each stretch of keys gives may be rounded before it is merged, and its gradients add up", "[ops][segments]") {
+TEST_CASE("the output for each range of keys may be rounded before it is merged, and its gradients add up", "[ops][segments]") {
   struct Case {
     SegmentShape shape;
     std::vector<std::int64_t> cuts;
@@ -256,16 +258,16 @@ TEST_CASE("keys and values are the last columns of what they lie in", "[ops][seg
   });
 }
 
-// What slices of a sequence compute, each with the keys and values up to its own last position.
+// The results of slices of a sequence, each with the keys and values up to its own last position.
 struct Slices {
-  Values out, dqkv;  // of all of them, put together: dK and dV as they were summed up
+  Values out, dqkv;  // of all slices, joined: dK and dV as they were summed
   std::vector<unsigned char> bits;
 };
 
 struct SliceValues {
   const Values &out, &dq, &key_gradients;
 };
-// A slice's rows of the whole.
+// Copies a slice's rows into the whole.
 void put_together(const Whole& whole, const Stretch& slice, const SliceValues& of, Slices& found) {
   const std::int64_t length = whole.shape.queries, stride = of.key_gradients.rows() / whole.shape.batch;
   for (std::int64_t row = 0; row < of.out.rows(); ++row) {
@@ -279,7 +281,7 @@ void put_together(const Whole& whole, const Stretch& slice, const SliceValues& o
 
 Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& slices) {
   const SegmentShape& shape = whole.shape;
-  const std::int64_t spare = 3;  // rows of each sequence behind its keys
+  const std::int64_t spare = 3;  // rows of each sequence after its keys
   const Stretch all{0, shape.queries};
   const Tensor kv = b.put(cut(shape, whole.qkv, all, whole.query_cols(), whole.key_cols(), spare));
   const Tensor dkv = b.put_f32(Values({kv.rows(), whole.key_cols()}));
@@ -364,8 +366,8 @@ TEST_CASE("slices of a sequence that see all keys before them give the whole's a
   });
 }
 
-// Of each query which probabilities are kept and seen, where a sequence is no longer than a head is wide: of the key with this
-// number, the value has a one in the column of that number.
+// Returns for each query which probabilities are kept and visible, if a sequence is no longer than a head is wide: the
+// value of the key with this number has a one in the column of that number.
 std::vector<bool> seen_and_kept(const Values& out) {
   std::vector<bool> kept;
   for (const double value : out.data) kept.push_back(value != 0);

@@ -153,7 +153,7 @@ def test_arguments_are_let_go_of_after_the_step():
         del kwargs
         gc.collect()
         assert gone() is None
-        pipeline.step(x, y)  # which needs none
+        pipeline.step(x, y)  # it needs none
 
 
 class _Nothing:
@@ -166,7 +166,7 @@ def test_wrong_arguments_are_named_before_anything_runs():
         pass
 
     x, y, _ = batch()
-    pieces = make_pieces()[:3]  # none takes whatever comes
+    pieces = make_pieces()[:3]  # none accepts arbitrary keywords
     with pt.Pipeline(pieces, loss=mse, microbatches=4) as pipeline:
         for kwargs, words in [
             ([1], "kwargs: a list; give a dict"),

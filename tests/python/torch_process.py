@@ -25,7 +25,7 @@ def learn(pieces, schedule, **arguments):
         for skip in (0, 3, 1):
             steps.append(pipeline.step(tokens[skip:], targets[skip:]))
             found = pipeline.evaluate(tokens[: 11 - skip], targets[: 11 - skip], outputs=True)
-            # Outputs are where the last piece is.
+            # Only the process of the last piece has outputs.
             assert (found.outputs is None) == (None in pipeline.stages and "world" in arguments and not last_here(pipeline))
             steps.append(found.loss)
         return steps
@@ -80,7 +80,7 @@ def give_keywords(world):
                 raise AssertionError(name)
             except pipetrain.InputError as error:
                 assert hint in str(error), error
-        inputs = x if world.process == 0 else None  # else tensors are split as nearly even ones are
+        inputs = x if world.process == 0 else None  # otherwise tensors are split nearly evenly
         assert (pipeline.step(inputs, y, kwargs=kwargs), pipeline.evaluate(inputs, y, kwargs=kwargs).loss) == expected
 
 

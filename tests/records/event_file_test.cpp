@@ -1,5 +1,5 @@
-// What TensorBoard's own record writer and protobuf messages gave for the same events, byte by byte: see docs/watching.md for
-// the check with the real TensorBoard, tests/apps/train/tensorboard_test.cpp.
+// The bytes that TensorBoard's own record writer and protobuf messages gave for the same events. docs/watching.md
+// describes the check with the real TensorBoard, tests/apps/train/tensorboard_test.cpp.
 #include "records/event_file.hpp"
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ TEST_CASE("event records have the bytes that TensorBoard's own writer gives") {
         "2600000000000000734fe30009000000000000f83f10ac022a180a0b0a046c6f737315000010400a090a026c721552499d3958ed3873");
 }
 
-TEST_CASE("an event file is readable after every step, and a run that goes on writes a later one") {
+TEST_CASE("an event file is readable after every step, and a resumed run writes a later one") {
   const TempFolder folder;
   const auto logs = folder.path() / "made" / "for it";
   EventFile first(logs, 0);

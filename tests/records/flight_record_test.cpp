@@ -1,4 +1,4 @@
-// The file of --record: what is written is read, and what is damaged is refused with its place.
+// The file of --record: a written file is read back, and a damaged one is refused with the offset of the damage.
 #include "records/flight_record.hpp"
 
 #include <fstream>
@@ -103,7 +103,7 @@ TEST_CASE("a record that is cut short is refused with its length, or replays up 
     } else if (length == 20) {
       CHECK_THAT(said, Contains("has no head"));
     } else {
-      CHECK_THAT(said, Contains("is no record of a run"));
+      CHECK_THAT(said, Contains("is not a record of a run"));
     }
   }
 }

@@ -1,4 +1,4 @@
-// Lines of metrics and what is read back from files of them.
+// Lines of metrics, and the values read back from files of them.
 #include <fstream>
 #include <string>
 
@@ -64,7 +64,7 @@ TEST_CASE("a line of metrics reads back to the bit") {
   CHECK(!parse_metrics_line(R"({"step":3,"eval_loss":2.5,"perplexity":12})", "here"));
 }
 
-TEST_CASE("evaluations stand between the steps and go with them") {
+TEST_CASE("evaluations are kept between the steps and removed with them") {
   const EvaluationMetrics evaluation{.step = 2, .eval_loss = 0.1, .perplexity = 1.5};
   const std::string line = to_json_line(evaluation);
   CHECK(line == R"({"step":2,"eval_loss":0.10000000000000001,"perplexity":1.5,"accuracy":null,"f1":null})");
@@ -80,7 +80,7 @@ TEST_CASE("evaluations stand between the steps and go with them") {
   };
   CHECK(evaluations_in(lines(1, 2) + line + "\n" + lines(3, 3)) == 1);
   CHECK(evaluations_in(lines(1, 2) + line + "\n" + line + "\n" + lines(3, 3)) == 1);  // a resumed run evaluated again
-  CHECK(evaluations_in(lines(1, 2) + line + "\n" + lines(2, 3)) == 0);                // one that went on from before it
+  CHECK(evaluations_in(lines(1, 2) + line + "\n" + lines(2, 3)) == 0);                // one that resumed from before it
 }
 
 TEST_CASE("a file of metrics is read while it grows, and anew where it became shorter") {
@@ -89,7 +89,7 @@ TEST_CASE("a file of metrics is read while it grows, and anew where it became sh
   MetricsReader reader(file);
   CHECK(reader.read());
   REQUIRE(reader.steps().size() == 3);
-  CHECK(reader.steps()[0].memory_bytes.empty());  // of the newest only
+  CHECK(reader.steps()[0].memory_bytes.empty());  // only the newest step has it
   CHECK(reader.steps()[2].memory_bytes.size() == 2);
   CHECK(!reader.read());
   folder.write("m", lines(1, 5));
@@ -117,28 +117,28 @@ TEST_CASE("a file of metrics in a folder is found by its first line") {
 }
 
 TEST_CASE("wrong files of metrics are refused with file, line and what is wrong") {
-  CHECK_THAT(refusal(""), Contains("tells of no step"));
+  CHECK_THAT(refusal(""), Contains("has no step"));
   CHECK_THAT(refusal("\n"), Contains("m:1: "));
   CHECK_THAT(refusal("hello\n"), Contains("m:1: "));
-  CHECK_THAT(refusal("[1]\n"), Contains("m:1: is no line of metrics"));
-  CHECK_THAT(refusal("{\"loss\":1}\n"), Contains("m:1: is no line of metrics"));
-  CHECK_THAT(refusal(lines(1, 2) + R"({"step":"x","loss":1})" + "\n"), Contains("m:3: step is no whole number"));
+  CHECK_THAT(refusal("[1]\n"), Contains("m:1: is not a line of metrics"));
+  CHECK_THAT(refusal("{\"loss\":1}\n"), Contains("m:1: is not a line of metrics"));
+  CHECK_THAT(refusal(lines(1, 2) + R"({"step":"x","loss":1})" + "\n"), Contains("m:3: step is not a whole number"));
   CHECK_THAT(refusal(R"({"step":0,"loss":1})"
                      "\n"),
-             Contains("m:1: step is not from 1 on"));
+             Contains("m:1: step is below 1"));
   CHECK_THAT(refusal(R"({"step":18446744073709551615,"loss":1})"
                      "\n"),
-             Contains("m:1: step is no whole number"));
+             Contains("m:1: step is not a whole number"));
   CHECK_THAT(refusal(R"({"step":1,"loss":"low"})"
                      "\n"),
-             Contains("m:1: loss is no number"));
+             Contains("m:1: loss is not a number"));
   CHECK_THAT(refusal(R"({"step":1,"loss":1,"memory_bytes":3})"
                      "\n"),
-             Contains("m:1: memory_bytes is no list"));
+             Contains("m:1: memory_bytes is not a list"));
   CHECK_THAT(refusal(R"({"step":1,"loss":1,"bubble":1e999})"
                      "\n"),
              Contains("m:1: "));
-  CHECK_THAT(refusal(std::string(5 << 20, 'x')), Contains("m:1: is no line of metrics: longer than 4 MiB"));
+  CHECK_THAT(refusal(std::string(5 << 20, 'x')), Contains("m:1: is not a line of metrics: longer than 4 MiB"));
 }
 
 TEST_CASE("runs are compared step by step, to the bit and within what") {
@@ -165,7 +165,7 @@ TEST_CASE("runs are compared step by step, to the bit and within what") {
   const RunComparison other = compare_runs(a, b);
   CHECK(other.first->value == "tokens");
   CHECK(!other.equal_within(1));
-  b[0].loss.reset();  // nor does a loss that nobody knows
+  b[0].loss.reset();  // nor an unknown loss
   CHECK(compare_runs(a, b).loss.relative == 1);
 }
 

@@ -78,7 +78,7 @@ std::string browser() {
   return given ? given : "chromium";
 }
 
-// The page's elements after its script has run, and what it wrote to the console.
+// Returns the page's elements after its script has run, and its console messages.
 Result opened(const TempFolder& folder, const std::string& text) {
   const auto file = folder.write("report.html", text);
   return run_program("timeout", "60 " + browser() +
@@ -154,7 +154,7 @@ TEST_CASE("a page of a run that is gone is given its end, and any other is left 
   CHECK(!with_end("", 0, RunState::failed, "no page"));
 }
 
-TEST_CASE("a page that says that its run goes on holds when it was written, and reads the clock of who looks") {
+TEST_CASE("the page of a running run contains its time of writing, and compares it with the reader's clock") {
   Page page(10);
   page.page.state = RunState::running;
   page.page.written = 1234567890;
@@ -176,7 +176,8 @@ TEST_CASE("a browser draws reports of 10, 1,000 and 10,000 steps without a word 
     CHECK_THAT(drawn.out, Contains("Steps, measured and simulated") && Contains("<rect"));
     if (steps > 0) CHECK_THAT(drawn.out, Contains("aria-label=\"loss\"") && Contains("<path"));
   }
-  CHECK_THAT(opened(folder, Page(10).text() + "<script>missing()</script>").err, Contains("CONSOLE"));  // it would be seen
+  // A script error would be seen.
+  CHECK_THAT(opened(folder, Page(10).text() + "<script>missing()</script>").err, Contains("CONSOLE"));
   Page old(10);
   old.page.state = RunState::running;
   old.page.written = std::time(nullptr) - 3 * 60 - 5;

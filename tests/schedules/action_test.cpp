@@ -30,7 +30,7 @@ TEST_CASE("actions are written as people write them") {
   REQUIRE(to_string({ActionKind::optimizer, 0, -1}, 2) == "O");
 }
 
-TEST_CASE("what is not an action is not read as one") {
+TEST_CASE("a text that is not an action is not read as one") {
   for (const char* text : {"",   "F",  "3",  "F-1", "F 3", "f3", "F03", "01F3", "-1F3",        "F3x",     "R3",
                            "1N", "0O", "NN", "FB3", "Z3",  "X",  "1X2", "X-1",  "F2147483648", "32768F0", "F+3"})
     CHECK_FALSE(parse_action(text));

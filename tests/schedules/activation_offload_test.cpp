@@ -66,11 +66,11 @@ TEST_CASE("moves come in pairs around what waits long, and leave the compute as 
   }
 }
 
-TEST_CASE("what has moved out takes no place on the device, and some outside") {
+TEST_CASE("offloaded activations take memory outside of the device, and none on it") {
   const Plan gpipe = build_schedule("gpipe", {1, 1, 16});
   CHECK(validate(gpipe).front().chunks.front().peak_activations == 16);
   const ChunkNeeds all = validate(offload_activations(gpipe, 1)).front().chunks.front();
-  // Of the last forwards and first backwards nothing moves; before, one is computed on and others are on their way out.
+  // For the last forwards and first backwards nothing moves; before, one is computed on and others are being moved out.
   CHECK(all.peak_activations <= 8);
   CHECK(all.peak_offloaded >= 9);
   const ChunkNeeds half = validate(offload_activations(gpipe, 0.5)).front().chunks.front();
@@ -93,7 +93,7 @@ TEST_CASE("what has moved out takes no place on the device, and some outside") {
   }
 }
 
-TEST_CASE("transfers as long as a forward and half a backward hide behind compute, and longer ones show") {
+TEST_CASE("transfers as long as a forward and half a backward are overlapped with compute, and longer ones are not") {
   for (const Case& one : cases) {
     INFO(one.schedule << ", " << one.shape.stages << " stages");
     const Plan compute = with_end_of_step(compute_of(one), {}),

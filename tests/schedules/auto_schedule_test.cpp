@@ -83,7 +83,7 @@ TEST_CASE("auto judges by costs that chunks do not share evenly where they are g
   request.costs = [](const Placement& placement) {
     Costs costs = Costs::uniform(placement, 1, 1, 1);
     for (auto& stage : costs.chunks)
-      if (stage.size() == 2) stage[1].forward = 50;  // whatever has two chunks loses
+      if (stage.size() == 2) stage[1].forward = 50;  // schedules with two chunks lose
     return costs;
   };
   CHECK(build_auto(request).placement.chunks() == 1);

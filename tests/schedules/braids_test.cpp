@@ -29,7 +29,7 @@ std::string braid_fault(const std::string& lists, const std::string& more = "") 
   return "";
 }
 
-// F, I and W of a stage take 1, and F and I the communication on top.
+// F, I and W of a stage take 1, and F and I communicate in addition.
 Costs braid_costs(const Plan& plan, double communication, int collectives = 16) {
   const auto stages = static_cast<std::size_t>(plan.placement.stages());
   StageTimes times;
@@ -65,7 +65,7 @@ TEST_CASE("a braid is written with a plus") {
   CHECK(to_pytorch_csv(plan) == "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,(1F1;1B0)OVERLAP_F_B,1F2,1I1,1W1,1B2\n");
 }
 
-TEST_CASE("what cannot be braided is refused with the place") {
+TEST_CASE("actions that cannot be braided are refused with their location") {
   CHECK(braid_fault("stage 0: F0 F1+B0 F2+B1 B2\n") == "");
   CHECK(braid_fault("stage 0: F0 F1+F2 B0 B1 B2\n") == "");
   CHECK_THAT(braid_fault("stage 0: F0+B0 F1 F2 B1 B2\n"),
@@ -84,7 +84,7 @@ TEST_CASE("what cannot be braided is refused with the place") {
   CHECK_THROWS_WITH(check_plan(plan), Contains("place 1000"));
 }
 
-// Stage 1 needs F1 of stage 0 for its gradient of microbatch 0, and stage 0 the gradient for F1.
+// Stage 1 needs F1 of stage 0 for its gradient of microbatch 0, and stage 0 needs that gradient for F1.
 TEST_CASE("a braid that waits for itself is a deadlock, and its parts alone are not") {
   CHECK(braid_fault("stage 0: F0 F1 B0 F2 B1 B2\nstage 1: F0 F1 B0 F2 B1 B2\n") == "");
   CHECK_THAT(braid_fault("stage 0: F0 F1+B0 F2 B1 B2\nstage 1: F0 F1 B0 F2 B1 B2\n"),
@@ -144,7 +144,7 @@ TEST_CASE("braids of any kind end with exactly the proven slots, in random messa
           ++braided, ++at;
         } catch (const InvalidPlan& error) {
           REQUIRE(error.fault().find("deadlocks") != std::string::npos);
-          // What is refused as a deadlock does not come to its end even with slots for all.
+          // A plan that is refused as a deadlock does not finish even with slots for all microbatches.
           plan.braids[stage].pop_back();
         }
       }
@@ -161,18 +161,18 @@ TEST_CASE("braids of any kind end with exactly the proven slots, in random messa
   CHECK(braided > 1000);
 }
 
-TEST_CASE("the parts of a braid alternate, and each one's collectives hide behind the other's compute") {
-  // Nothing to hide: one after the other.
+TEST_CASE("the parts of a braid alternate, and each one's collectives are overlapped with the other's compute") {
+  // There is nothing to overlap: one action follows the other.
   CHECK(braid_times({2, 0}, {3, 0}, 4).first_end == 2);
   CHECK(braid_times({2, 0}, {3, 0}, 4).end == 5);
-  // In one part: F, then its collective beside B, then B's collective, which nothing is left to hide.
+  // In one part: F, then its collective overlapped with B, then B's collective, with nothing left to overlap.
   CHECK(braid_times({2, 1}, {3, 1.5}, 1).first_end == 3);
   CHECK(braid_times({2, 1}, {3, 1.5}, 1).end == 6.5);
-  // In many: only the last one's.
+  // In many parts: only the last collective remains.
   CHECK(braid_times({2, 1}, {3, 1.5}, 100).end == Approx(5 + 1.5 / 100));
-  // As much communication as compute: it hides what it can.
+  // With as much communication as compute, as much as possible is overlapped.
   CHECK(braid_times({1, 4}, {1, 4}, 100).end == Approx(8).margin(0.05));
-  // W has none, and F's hides behind it.
+  // W has none, and F's is overlapped with it.
   CHECK(braid_times({2, 1}, {3, 0}, 10).end == Approx(5));
   for (const double communication : {0.05, 0.3, 1.0})
     for (const int parts : {1, 3, 16}) {
@@ -193,7 +193,7 @@ TEST_CASE("a simulated braid waits for both inputs, and its critical path is unb
   CHECK(forward.start == Approx(5.5));  // 1.5 and 1.5 of F0, 2.5 of B0
   CHECK(forward.end == Approx(7));
   CHECK(backward.start == forward.end);
-  CHECK(backward.end == Approx(9));  // 1 of F2, 2 of B0 beside its collective, and B0's own: 0.5 alone
+  CHECK(backward.end == Approx(9));  // 1 of F2, 2 of B0 overlapped with its collective, and B0's own: 0.5 alone
   std::ostringstream trace;
   write_chrome_trace(trace, timeline);
   CHECK_THAT(trace.str(), Contains("\"name\":\"F2\"") && Contains("\"waited_for\":\"gradient\",\"braided_with\":\"B0\"}}"));
@@ -232,7 +232,7 @@ TEST_CASE("a single stage braids all but its first forwards and its last backwar
     CHECK_NOTHROW(validate(plan));
   }
   const int m = 16;
-  const double communication = 0.2;  // in 16 parts of each action, of which the last is waited for
+  const double communication = 0.2;  // in 16 parts of each action, the last of which is waited for
   const double left = braided_makespan("braided-v", 1, m, communication) - braided_makespan("braided-v", 1, m, 0);
   CHECK(left < 0.2 * (braided_makespan("1f1b", 1, m, communication) - braided_makespan("1f1b", 1, m, 0)));
 }

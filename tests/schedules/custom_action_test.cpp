@@ -1,4 +1,4 @@
-// Actions that the engine does not know: read, refused, proved, simulated and driven like all others.
+// Actions that the engine does not know are read, refused, proved, simulated and run like all others.
 #include <memory>
 #include <random>
 #include <string>
@@ -40,7 +40,7 @@ Costs custom_costs(const Plan& plan, std::vector<double> custom) {
   return costs;
 }
 
-// "X0 0-0.5" where custom actions ran.
+// Returns "X0 0-0.5" for the times of custom actions.
 std::string customs_in(const Timeline& timeline) {
   std::string text;
   for (const auto& spans : timeline.stages)
@@ -69,8 +69,8 @@ TEST_CASE("custom actions survive the way to text and back") {
   CHECK_THROWS_AS(to_pytorch_csv(plan), std::invalid_argument);
 }
 
-TEST_CASE("what custom actions say must be possible, and a wrong one is named") {
-  CHECK_THAT(custom_error(head + lists), Contains("stage 0: X0 is a custom action, and the plan does not say of what name"));
+TEST_CASE("custom actions must be possible, and a wrong one is named") {
+  CHECK_THAT(custom_error(head + lists), Contains("stage 0: X0 is a custom action that the plan does not name"));
   CHECK_THAT(custom_error(head + customs + "custom X4: late\n" + lists), Contains("custom X3 is expected here, not \"X4\""));
   CHECK_THAT(custom_error(head + "custom X0: a of 0:F0\n" + lists), Contains("\"of\" is neither \"after\" nor \"uses\""));
   CHECK_THAT(custom_error(head + "custom X0: a after F0\n" + lists),
@@ -104,8 +104,8 @@ TEST_CASE("custom actions that wait for each other are a deadlock, and it is sho
 
 TEST_CASE("the simulator runs custom actions after what they are after, one holder of a resource at a time") {
   const Plan plan = plan_of(head + customs + lists);
-  // Stage 0: X0 to 0.5, F0 to 1.5, F1 to 2.5, B0 from 4.5 (stage 1: F0 to 2.5, B0 to 4.5) to 6.5. X2 shares the nic with X1,
-  // which is after B0 and ends at 9.5; F1 of stage 1 ended at 5.5.
+  // Stage 0: X0 to 0.5, F0 to 1.5, F1 to 2.5, B0 from 4.5 (stage 1: F0 to 2.5, B0 to 4.5) to 6.5. X2 shares the nic
+  // with X1, which follows B0 and ends at 9.5; F1 of stage 1 ended at 5.5.
   const Timeline timeline = simulate(plan, custom_costs(plan, {0.5, 3, 0.25}));
   CHECK(customs_in(timeline) == "X0 0-0.5 X2 9.5-9.75 X1 6.5-9.5 ");
   for (const auto& spans : timeline.stages)
@@ -114,7 +114,7 @@ TEST_CASE("the simulator runs custom actions after what they are after, one hold
   const auto path = critical_path(timeline);
   CHECK(timeline.stages[static_cast<std::size_t>(path.front().stage)][path.front().index].start == 0);
   CHECK_THROWS_AS(simulate(plan, custom_costs(plan, {1})), std::invalid_argument);
-  CHECK(simulate(plan, custom_costs(plan, {})).stages[0].size() == 8);  // they take no time, and stand where they stood
+  CHECK(simulate(plan, custom_costs(plan, {})).stages[0].size() == 8);  // they take no time, and keep their places
   CHECK_THAT(draw_terminal(timeline, 120), Contains("X1"));
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("stages with custom actions come to the end of every step, whichever m
   }
 }
 
-TEST_CASE("a stage that stands before a custom action says what it waits for") {
+TEST_CASE("a stage that waits for a custom action says for which") {
   const auto plan = std::make_shared<const Plan>(
       plan_of(head + "custom X0: gather after 1:F0 1:X1\ncustom X1: b\nstage 0: F0 X0 F1 B0 B1\nstage 1: F0 X1 B0 F1 B1\n"));
   StageProtocol stage(plan, 0, Order::planned);

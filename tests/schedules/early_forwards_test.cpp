@@ -1,4 +1,4 @@
-// Steps whose forwards begin before the verdict on the step before.
+// Steps whose forwards begin before the verdict on the previous step.
 #include <random>
 #include <stdexcept>
 
@@ -17,7 +17,7 @@ std::string next_early(StageProtocol& protocol) {
   return action ? to_string(*action) : "";
 }
 
-// A stage of one that has launched and completed everything but O, whose next step's inputs are there.
+// A pipeline of one stage that has launched and completed everything but O; the next step's inputs are there.
 StageProtocol before_the_verdict(int microbatches = 2, NextStep next = NextStep::at_once) {
   const auto plan = std::make_shared<const Plan>(with_end_of_step(build_schedule("gpipe", {1, 1, microbatches}), {}));
   StageProtocol stage(plan, 0, Order::planned);
@@ -46,7 +46,7 @@ TEST_CASE("forwards of the coming step follow a preview, and a verdict that conf
   CHECK_FALSE(stage.is_early());
   CHECK(next_early(stage) == "F0");
   CHECK(stage.is_early());
-  CHECK(next_early(stage).empty());  // two run
+  CHECK(next_early(stage).empty());  // two are running
   stage.completed(v);
   CHECK_FALSE(stage.verdict(true, true));
   CHECK(next_early(stage) == "O");
@@ -70,7 +70,7 @@ TEST_CASE("another verdict takes early forwards back, which run again once they 
     for (const char* text : {"V", "F0"}) CHECK(next_early(stage) == text);
     stage.completed(v);
     CHECK(next_early(stage) == "F1");
-    CHECK(stage.verdict(apply, !apply));  // what is not applied confirms nothing
+    CHECK(stage.verdict(apply, !apply));  // an update that is not applied confirms nothing
     CHECK(next_early(stage).empty());
     CHECK(stage.step_of(f1) == StepOf::taken_back);
     stage.completed(early_f0);
@@ -152,7 +152,7 @@ TEST_CASE("at any speed of stages and messages, with any verdicts, steps that be
           driver.applies = any(4) != 0;
           driver.confirms = any(2) != 0;
           applied.push_back(driver.applies);
-          // The next step begins as soon as this one is over, whatever is still on its way.
+          // The next step begins as soon as this one is over, whatever is still in flight.
           while (driver.norms() < stages || !driver.all_done()) {
             const auto keys = driver.deliverable();
             if (keys.empty()) FAIL(driver.report());
@@ -164,7 +164,7 @@ TEST_CASE("at any speed of stages and messages, with any verdicts, steps that be
           for (int step = 1; step <= steps; ++step) {
             std::string expected = list_text(*plan, stage) + " ";
             if (!applied[static_cast<std::size_t>(step - 1)]) expected.resize(expected.size() - 2);
-            // O stands behind what was launched early, which counts to the next step.
+            // O follows the actions that were launched early, which count for the next step.
             CHECK(driver.standing[{stage, step}] == expected);
           }
         previews += driver.previews;

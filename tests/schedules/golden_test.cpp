@@ -1,5 +1,5 @@
-// Every schedule at 4 stages and 8 microbatches as a file under golden/: the plan in our text, and below it, as comments, its
-// timeline for F = I = W. Run with PIPETRAIN_WRITE_GOLDEN=1 to write them anew, then read the difference.
+// Every schedule at 4 stages and 8 microbatches as a file under golden/: the plan as text, and below it, as comments,
+// its timeline for F = I = W. Run with PIPETRAIN_WRITE_GOLDEN=1 to rewrite the files, then read the diff.
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -32,7 +32,7 @@ std::string golden_text(const Plan& plan) {
 TEST_CASE("the plans are those in golden/") {
   const std::string folder = pipetrain::test_data() + "/schedules/golden/";
   for (const ScheduleInfo& info : all_schedules()) {
-    if (info.uses_costs) continue;  // it may find better ones
+    if (info.uses_costs) continue;  // it may find better plans
     const std::string path = folder + std::string(info.name) + ".txt";
     const std::string text = golden_text(info.build({4, info.default_chunks, 8}));
     if (std::getenv("PIPETRAIN_WRITE_GOLDEN") != nullptr) std::ofstream(path) << text;

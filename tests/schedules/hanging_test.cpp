@@ -18,7 +18,7 @@ using Entries = std::vector<std::size_t>;
 
 }  // namespace
 
-TEST_CASE("the stage that nobody else keeps waiting is the one that hangs") {
+TEST_CASE("the stage that waits for no other is the one that hangs") {
   const Placement straight = Placement::looping(3, 1);
   CHECK(hanging(straight, {{0, 0, {}}, {0, 1, {forward(0)}}, {0, 2, {forward(0)}}}) == Entries{1});
   CHECK(hanging(straight, {{0, 0, {backward(1), forward(4)}}, {0, 1, {backward(1)}}, {0, 2, {backward(1)}}}) == Entries{2});

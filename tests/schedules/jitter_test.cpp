@@ -1,4 +1,4 @@
-// Actions that take now longer, now shorter than their cost.
+// Actions that sometimes take longer, sometimes shorter than their cost.
 #include "schedules/simulate/jitter.hpp"
 
 #include <cmath>

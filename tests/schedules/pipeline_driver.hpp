@@ -1,6 +1,6 @@
-// All stages of a plan with the queues between them, driven one message at a time: whoever uses it chooses which message comes
-// next, so that tests can try random and all orders. Messages of one sender to one receiver about one thing keep their order;
-// nothing else is promised, as between actors.
+// All stages of a plan with the queues between them, driven one message at a time. The caller chooses which message
+// comes next, so that tests can try random orders and all orders. Messages of one sender to one receiver about one
+// thing keep their order; nothing else is promised, as between actors.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class PipelineDriver {
     }
   }
 
-  // With NextStep::at_once the step is followed by another, whose tokens and targets come as soon as there is room.
+  // With NextStep::at_once another step follows, whose tokens and targets arrive as soon as there is room.
   void begin_step(StepKind kind = StepKind::training, NextStep next = NextStep::unknown) {
     kind_ = kind;
     norms_ = 0;
@@ -87,7 +87,7 @@ class PipelineDriver {
     while (const auto action = protocol.next()) on_launched(event.stage, *action, protocol.is_early());
   }
 
-  // Delivers until nothing is left; `choose(n)` gives an index below n.
+  // Delivers until nothing is left; `choose(n)` returns an index below n.
   template <class Choose>
   void run(const Choose& choose) {
     for (auto keys = deliverable(); !keys.empty(); keys = deliverable()) deliver(keys[choose(keys.size())]);
@@ -99,7 +99,7 @@ class PipelineDriver {
     return true;
   }
 
-  int norms() const { return norms_; }  // of the running step, that have completed
+  int norms() const { return norms_; }  // those of the running step that have completed
 
   std::string report() const {
     std::string text;
@@ -108,7 +108,7 @@ class PipelineDriver {
     return text;
   }
 
-  // Equal for equal states of all stages and channels: what each stage launched, and what was delivered.
+  // Equal for equal states of all stages and channels: the launched actions, and the delivered messages.
   std::string fingerprint() const {
     std::string text;
     for (const auto& [key, count] : delivered_) text += key + "=" + std::to_string(count) + ";";
@@ -121,8 +121,8 @@ class PipelineDriver {
     enum Type { begin, input, credit, done, verdict, signal } type;
     int stage;
     InputKind kind;
-    Action action;       // its chunk and microbatch say what arrives
-    int depends_on = 0;  // of an input: the step whose verdict may take it back; 0: none
+    Action action;       // its chunk and microbatch name the message
+    int depends_on = 0;  // for an input: the step whose verdict may take it back; 0: none
   };
 
   void send(const Event& event) {
@@ -137,7 +137,7 @@ class PipelineDriver {
     const StageChunk to = plan_->placement.at(v);
     send({Event::input, to.stage, kind, {ActionKind::forward, static_cast<std::int16_t>(to.chunk), microbatch}, depends_on});
   }
-  // As a stage actor does: what is provisional is given back when the verdict takes it back, and once nobody reads it.
+  // As a stage actor does, returns provisional inputs when the verdict takes them back and nobody reads them.
   void take_input(const Event& event) {
     StageProtocol& protocol = protocols[static_cast<std::size_t>(event.stage)];
     Early& early = early_[event.stage];
@@ -152,7 +152,7 @@ class PipelineDriver {
     if (early_[stage].stale.erase({static_cast<int>(reader.chunk), reader.microbatch}) > 0)
       return_slot(InputKind::activation, plan_->placement.virtual_stage(stage, reader.chunk));
   }
-  // A slot of the queue into virtual stage v is free: its sender is told.
+  // Tells the sender that a slot of the queue into virtual stage v is free.
   void return_slot(InputKind kind, int v) {
     const int sender = kind == InputKind::gradient ? v + 1 : v - 1;
     if (kind == InputKind::target) {
@@ -261,17 +261,17 @@ class PipelineDriver {
 
  public:
   std::vector<StageProtocol> protocols;
-  std::vector<std::string> traces;                      // per stage, what was launched: "F0 F1 B0 "
+  std::vector<std::string> traces;                      // by stage, the launched actions: "F0 F1 B0 "
   bool keeps_outputs = false;                           // of early forwards, until the verdict
-  bool applies = true, confirms = false;                // the verdict of a step of training
-  std::map<std::pair<int, int>, std::string> standing;  // by stage and step, from 1: what was launched and not taken back
+  bool applies = true, confirms = false;                // the verdict of a training step
+  std::map<std::pair<int, int>, std::string> standing;  // by stage and step, from 1: actions launched and not taken back
   int previews = 0, takes_back = 0;                     // of all stages and steps
 
  private:
   std::vector<int> begun_;  // by stage: steps
 };
 
-// One stage's list as text: "F0 F1 B0".
+// Returns one stage's list as text: "F0 F1 B0".
 inline std::string list_text(const Plan& plan, int stage) {
   std::string text;
   for (const Action& action : plan.stages[static_cast<std::size_t>(stage)])

@@ -67,7 +67,7 @@ TEST_CASE("the end of the step follows the layout") {
   CHECK(list_text(with_end_of_step(compute, {}), 1) == "F0 B0 N O");
 }
 
-TEST_CASE("the sum of tied weights stands once on each stage that holds an end of the model") {
+TEST_CASE("each stage that holds an end of the model has the sum of tied weights once") {
   const auto tied = [](const char* schedule, const ScheduleShape& shape) {
     return with_end_of_step(build_schedule(schedule, shape), {false, false, true});
   };

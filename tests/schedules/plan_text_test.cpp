@@ -27,7 +27,7 @@ std::string header(int microbatches, const std::string& more = "") {
   return "schedule: hand\nplacement: looping\nchunks: 1\nmicrobatches: " + std::to_string(microbatches) + "\n" + more;
 }
 
-// A text that begins so and then repeats a unit for ever.
+// A text with this beginning that then repeats a unit for ever.
 struct Endless : std::streambuf {
   Endless(std::string begin, const std::string& unit) : head(std::move(begin)) {
     while (block.size() < 60000) block += unit;
@@ -79,7 +79,7 @@ TEST_CASE("PyTorch's pairs, communication and empty cells are understood") {
   CHECK(to_pytorch_csv(plan) == "0F0,3F0,3B0,(0F1;0B0)OVERLAP_F_B,3F1,3B1,0B1\n1F0,2F0,2B0,1B0,1F1,2F1,2B1,1B1\n");
 }
 
-TEST_CASE("a fault in a plan file is told with file, line, action and rule") {
+TEST_CASE("a fault in a plan file is reported with file, line, action and rule") {
   CHECK(plan_error(header(1, "stage 0: F0 Bx\n")) == "plan.txt:5: \"Bx\" is not an action such as F0, 1B3 or N");
   CHECK(plan_error(header(2, "stage 0: F0 B0\n")) == "plan.txt:5: stage 0: F1 is missing");
   CHECK_THAT(plan_error(header(2, "# fine so far\nstage 0: F0 F1 B1 B0\n")),
@@ -124,7 +124,7 @@ TEST_CASE("a plan beyond what is simulated is refused before it is kept") {
   }
 }
 
-TEST_CASE("a fault in a CSV is told too, also PyTorch's backward in reverse") {
+TEST_CASE("a fault in a CSV is reported too, also PyTorch's backward in reverse") {
   CHECK(plan_error("0F0,0F1,0B1,0B0\n", true) ==
         "plan.csv:1: stage 0: B1 comes before B0; a chunk must keep the order of microbatches");
   CHECK_THAT(plan_error("0F0,0X0\n", true), Contains("plan.csv:1: \"0X0\" is not an action"));

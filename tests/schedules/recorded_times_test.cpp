@@ -1,4 +1,4 @@
-// Steps taken apart and put together again: the simulator stands in for a run, whose costs are known.
+// Steps taken apart and put together again; the simulator replaces a run, so that the costs are known.
 #include "schedules/simulate/recorded_times.hpp"
 
 #include "catch.hpp"

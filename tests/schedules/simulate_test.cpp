@@ -33,12 +33,12 @@ Run run_named(const char* name, const ScheduleShape& shape, const Times& t, Orde
   return {summary, summary.makespan - ideal_time(costs, shape.microbatches)};
 }
 
-// When a plan ends if every action starts once the one before it in its list has ended and its input is there: computed by
-// passes over the lists, without queues.
+// Returns when a plan ends if every action starts once the previous one in its list has ended and its input is there:
+// computed by passes over the lists, without queues.
 double end_on_paper(const Plan& plan, const Costs& costs) {
   const int last = plan.placement.virtual_stages() - 1, m = plan.microbatches;
   const auto not_yet = std::vector<double>(static_cast<std::size_t>((last + 1) * m), -1);
-  auto forward = not_yet, input_grad = not_yet;  // ends
+  auto forward = not_yet, input_grad = not_yet;  // their ends
   const auto cell = [m](int v, int microbatch) { return static_cast<std::size_t>(v * m + microbatch); };
   std::vector<std::size_t> next(plan.stages.size());
   std::vector<double> free_at(plan.stages.size());
@@ -111,8 +111,8 @@ TEST_CASE("interleaved waits no longer where p does not divide m, and holds as l
       }
 }
 
-// The paper's (p - 1)(F + I - W) takes W <= F <= I. Where W is longer than F, stage 0 still waits p - 1 times I for its first
-// gradient after the p forwards that its memory allows.
+// The paper's (p - 1)(F + I - W) assumes W <= F <= I. If W is longer than F, stage 0 still waits p - 1 times I for its
+// first gradient after the p forwards that its memory allows.
 TEST_CASE("zb-h1 waits (p - 1)(F + I - W) and holds p") {
   for (const Times& t : all_times)
     for (const int p : {2, 4, 8})
@@ -209,7 +209,7 @@ TEST_CASE("the critical path is unbroken from the first start to the last end") 
 TEST_CASE("the critical path comes to its end where actions take no time") {
   for (const ScheduleInfo& info : all_schedules())
     for (const double verdict : {0.0, 1.0})
-      for (const double work : {1.0, 1e-300}) {  // the latter is nothing beside the rest
+      for (const double work : {1.0, 1e-300}) {  // the latter is negligible compared with the rest
         const Plan plan = with_end_of_step(info.build({3, info.default_chunks, 5}), {true, true, true});
         Costs costs = Costs::uniform(plan.placement, 1, 1, 1);
         for (auto& stage : costs.chunks)

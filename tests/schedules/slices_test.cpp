@@ -40,7 +40,7 @@ Summary simulated_slices(const Plan& plan, double attention = 0) {
 
 }  // namespace
 
-TEST_CASE("an action of a slice names it behind a point") {
+TEST_CASE("an action of a slice names the slice after a point") {
   const Action action{ActionKind::backward, 1, 3 * 4 + 2};
   CHECK(to_string(action, {2, 4}) == "1B3.2");
   CHECK(parse_action("1B3.2", 4) == action);
@@ -69,7 +69,7 @@ TEST_CASE("plans with slices survive the way to text and back") {
   CHECK_THROWS_WITH(to_pytorch_csv(plan), Contains("no slices"));
 }
 
-TEST_CASE("what a plan's slices cannot be is refused with the place") {
+TEST_CASE("impossible slices of a plan are refused with their location") {
   CHECK(slices_fault("F0.0 F0.1 B0.1 B0.0 F1.0 F1.1 B1.1 B1.0") == "");
   CHECK(slices_fault("F0.0 F0.1 I0.1 I0.0 W0.1 W0.0 F1.0 F1.1 B1.1 B1.0") == "");
   CHECK_THAT(slices_fault("F0.1 F0.0 B0.1 B0.0 F1.0 F1.1 B1.1 B1.0"), Contains("F0.1 comes before F0.0"));
@@ -87,7 +87,7 @@ TEST_CASE("what a plan's slices cannot be is refused with the place") {
   CHECK_THROWS_WITH(sliced("zb-h1", 2, 1, 2, 2), Contains("does not cut microbatches into slices"));
 }
 
-TEST_CASE("a stage holds a microbatch's slices and one more for each stage behind it") {
+TEST_CASE("a stage holds a microbatch's slices and one more for each later stage") {
   for (const int stages : {1, 2, 4, 8})
     for (const int slices : {2, 4, 8}) {
       const Plan plan = sliced("1f1b", stages, 1, 2 * stages, slices);
@@ -129,7 +129,7 @@ TEST_CASE("slices shrink the bubble as many microbatches would, and growing atte
     before = bubble;
     CHECK(simulated_slices(plan, 0.5).bubble_fraction > bubble);
     CHECK(simulated_slices(plan, 0.5).bubble_fraction < whole);
-    // The microbatch takes what it took.
+    // The microbatch takes the same time as a whole.
     CHECK(simulated_slices(plan, 0.5).stages.front().busy == Approx(16 * 3));
   }
   CHECK(simulated_slices(sliced("interleaved", 8, 2, 16, 8)).bubble_fraction <

@@ -1,4 +1,4 @@
-// The solver against all orders of small problems, one by one, and against the other schedules.
+// The solver, compared with all orders of small problems, one by one, and with the other schedules.
 #include "schedules/search/solver.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Eighths: their sums are exact.
+// Eighths, whose sums are exact.
 double random_time(std::mt19937& random) { return static_cast<double>(1 + random() % 16) / 8; }
 
 Costs random_costs(const Placement& placement, std::mt19937& random) {

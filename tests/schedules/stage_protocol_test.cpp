@@ -41,7 +41,7 @@ TEST_CASE("planned: an action waits for its inputs, its credit and room ahead") 
   CHECK(next_planned(stage) == "F0");
   CHECK(stage.in_flight() == 1);
   stage.input_arrived(InputKind::activation, 0, 1);
-  CHECK(next_planned(stage).empty());  // one launched action is all it may have
+  CHECK(next_planned(stage).empty());  // it may have only one launched action
   CHECK(stage.waiting_for() == "launched and not completed: F0");
   stage.completed(f0);
   CHECK(next_planned(stage) == "F1");
@@ -144,7 +144,7 @@ TEST_CASE("after an abort nothing is launched until the next step") {
   CHECK(next_planned(stage) == "F1");
 }
 
-TEST_CASE("events that cannot be are named") {
+TEST_CASE("impossible events are named") {
   StageProtocol stage(shared_plan("1f1b", {2, 1, 2}), 0, Order::planned);
   stage.begin_step();
   stage.input_arrived(InputKind::activation, 0, 0);
@@ -177,7 +177,7 @@ TEST_CASE("ready 1f1b: backward first, else forward while fewer than p - stage a
   CHECK(next_planned(stage) == "F1");
   CHECK(next_planned(stage).empty());  // p - stage = 2
   stage.input_arrived(InputKind::gradient, 0, 1);
-  CHECK(next_planned(stage).empty());  // microbatch order is kept even when the later gradient is there first
+  CHECK(next_planned(stage).empty());  // microbatch order is kept even if the later gradient arrives first
   stage.input_arrived(InputKind::gradient, 0, 0);
   CHECK(next_planned(stage) == "B0");
   CHECK(next_planned(stage) == "B1");
@@ -242,11 +242,11 @@ TEST_CASE("every schedule ends with exactly the proven slots, in random message 
 
 namespace {
 
-// Tries every order in which messages can arrive over `steps` steps; gives the number of different states met.
+// Tries every order in which messages can arrive over `steps` steps; returns the number of different states reached.
 std::size_t explore(const std::shared_ptr<const Plan>& plan, Order order, int steps) {
   const auto needs = validate(*plan, order);
   std::unordered_set<std::string> seen;
-  std::vector<std::vector<std::string>> open{{}};  // ways into states not yet looked at, each replayed from the start
+  std::vector<std::vector<std::string>> open{{}};  // paths to unexplored states, each replayed from the start
   while (!open.empty()) {
     const auto path = std::move(open.back());
     open.pop_back();
@@ -281,7 +281,7 @@ TEST_CASE("no order of messages stops a small pipeline") {
     for (const Size& size : {Size{1, 2, 2}, Size{2, 1, 1}, Size{2, 2, 1}, Size{3, 1, 1}})
       for (const auto order : {Order::planned, Order::ready}) {
         if (order == Order::ready && !info.has_ready_rule) continue;
-        // Two chunks have hundreds of times the states; beyond this, random orders must do.
+        // Two chunks have hundreds of times the states; beyond this size, random orders must suffice.
         if (info.default_chunks > 1 && size.stages * size.microbatches > 2) continue;
         const Plan compute = info.build({size.stages, info.default_chunks, size.microbatches});
         CAPTURE(info.name, size.stages, size.microbatches);

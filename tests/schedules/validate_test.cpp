@@ -15,7 +15,7 @@
 #include "tests/schedules/pipeline_driver.hpp"
 
 namespace pipetrain::schedules {
-// For what rapidcheck tells of a counterexample.
+// Shows a counterexample of rapidcheck.
 static void showValue(const Action& action, std::ostream& out) { out << to_string(action, 2); }
 }  // namespace pipetrain::schedules
 
@@ -35,7 +35,7 @@ std::string plan_fault(const Plan& plan) {
   return "";
 }
 
-// A slot for every microbatch in every queue there is.
+// Returns a slot for every microbatch in every queue.
 std::vector<StageNeeds> all_slots(const Plan& plan) {
   std::vector<StageNeeds> needs(plan.stages.size());
   for (int stage = 0; stage < plan.placement.stages(); ++stage)
@@ -61,7 +61,7 @@ TEST_CASE("1f1b holds p - stage microbatches and needs the slots that keep it bu
     CHECK((chunk.gradient_slots == 0) == (stage == 3));
     CHECK((chunk.target_slots == 0) == (stage != 3));
     CHECK(chunk.activation_slots >= 4 - stage);      // each is kept until its backward
-    CHECK(chunk.activation_slots <= 4 - stage + 2);  // and at most those under way come on top
+    CHECK(chunk.activation_slots <= 4 - stage + 2);  // and at most those in flight are added
   }
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("gpipe holds every microbatch, and a copied input frees its slot early
 
 TEST_CASE("one stage needs only what its feeders fill") {
   const auto needs = validate(build_schedule("1f1b", {1, 1, 4}));
-  CHECK(needs[0].chunks[0].activation_slots == 3);  // one in use, one launched ahead, one on its way
+  CHECK(needs[0].chunks[0].activation_slots == 3);  // one in use, one launched ahead, one in flight
   CHECK(needs[0].chunks[0].target_slots == 3);
   CHECK(needs[0].chunks[0].gradient_slots == 0);
 }
@@ -126,7 +126,7 @@ TEST_CASE("the end of the step is checked too") {
   Plan middle = with_end_of_step(build_schedule("1f1b", {3, 1, 1}), {});
   middle.stages[1].insert(middle.stages[1].begin() + 2, act("T"));
   CHECK_THAT(plan_fault(middle), Contains("neither the first nor the last"));
-  // One stage with both ends of the model adds their gradients at its T: both must be there.
+  // A stage with both ends of the model adds their gradients at its T: both must exist.
   Plan both = with_end_of_step(build_schedule("zb-v", {1, 2, 1}), {false, false, true});
   CHECK(plan_fault(both).empty());
   std::swap(both.stages[0][5], both.stages[0][6]);
@@ -157,7 +157,7 @@ TEST_CASE("a sum of tied weights amid compute is proved like any other action") 
     for (std::string word; words >> word;) actions.push_back(act(word));
     return actions;
   };
-  // Stage 1 holds the head: it comes to T before its first chunk's B, which stage 0 needs before it can come to T.
+  // Stage 1 holds the head: it reaches T before its first chunk's B, which stage 0 needs before it can reach T.
   plan.stages = {list("0F0 1F0 1B0 0B0 0T N O"), list("0F0 1F0 1B0 1T 0B0 N O")};
   CHECK_THAT(plan_fault(plan), Contains("deadlocks") && Contains("stage 1 1T waits for T of stage 0") &&
                                    Contains("stage 0 0B0 waits for its gradient from stage 1"));
@@ -189,7 +189,7 @@ TEST_CASE("too few slots are proven to stop a plan") {
   CHECK_THROWS_WITH(check_progress(plan, needs), Contains("free activation slot at stage 1"));
 }
 
-// More than rapidcheck's hundred cases each, unless somebody says otherwise.
+// More than rapidcheck's hundred cases each, unless the user sets another number.
 [[maybe_unused]] const int rapidcheck_settings = ::setenv("RC_PARAMS", "max_success=1000", 0);
 
 // A small plan of some schedule, and one of its lists.
@@ -199,7 +199,7 @@ struct SomePlan {
 };
 
 SomePlan some_plan(int most_stages, const EndOfStep& end) {
-  std::vector<std::string> known;  // auto is slow to build, and nothing new here
+  std::vector<std::string> known;  // auto is slow to build, and adds nothing here
   for (const ScheduleInfo& info : all_schedules())
     if (!info.uses_costs) known.emplace_back(info.name);
   const ScheduleInfo& info = *find_schedule(*rc::gen::elementOf(known).as("schedule"));
@@ -219,7 +219,7 @@ TEST_CASE("a dropped action is always caught, and named by its letter") {
     auto& list = plan.stages[stage];
     const auto at = *rc::gen::inRange<std::size_t>(0, list.size()).as("dropped");
     const Action dropped = list[at];
-    // The only one of an end-of-step row that may be left out as a whole.
+    // The only action of the end of step that may be missing as a whole.
     const bool one_t = tied_sum_places(plan.placement).size() == 1;
     RC_PRE(is_compute(dropped.kind) || (dropped.kind == ActionKind::sum_tied ? !one_t : plan.placement.stages() > 1));
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
@@ -272,8 +272,8 @@ TEST_CASE("swapped actions are caught exactly when they matter") {
     std::swap(list[a], list[b]);
     CAPTURE(info.name, stages, microbatches, to_string(first, 2), to_string(second, 2));
     try {
-      // What is accepted comes to its end with the proven slots, and what is refused as a deadlock does not even with all
-      // slots.
+      // An accepted plan finishes with the proven slots, and one that is refused as a deadlock does not finish even
+      // with all slots.
       const auto needs = validate(*plan);
       PipelineDriver driver(plan, Order::planned, needs);
       driver.begin_step();

@@ -1,5 +1,5 @@
-// The pages "add a ..." promise how many files know of one family, one operation, one optimizer, one transport: a new one
-// touches as many.
+// The pages "add a ..." promise how many files mention one family, one operation, one optimizer, one transport: a new
+// one changes as many.
 #include <regex>
 #include <set>
 #include <sstream>
@@ -13,7 +13,7 @@ using namespace pipetrain::structure;
 
 namespace {
 
-// Files of the rooms that run a model, or of those that `rooms` matches, whose code, comments left out, matches.
+// Returns the files of the rooms that run a model, or of those that `rooms` matches, whose code matches, without comments.
 std::set<std::string> files_naming(const std::string& pattern,
                                    const std::string& rooms = "(actors|apps|comm|core|model|ops|schedules|tuning)/.*") {
   const std::regex in_rooms(rooms), names(pattern);
@@ -27,7 +27,7 @@ std::set<std::string> files_naming(const std::string& pattern,
   return found;
 }
 
-// The paths of product files in the first column of a page's tables.
+// Returns the paths of product files in the first column of a page's tables.
 std::set<std::string> paths_promised(const std::string& page) {
   static const std::regex product("(actors|apps|model|ops|tuning)/[A-Za-z0-9_/.]+");
   std::set<std::string> paths;
@@ -37,7 +37,7 @@ std::set<std::string> paths_promised(const std::string& page) {
     const std::string column = line.substr(0, line.find('|', 1));
     for (std::sregex_iterator path(column.begin(), column.end(), product), end; path != end; ++path) {
       const std::string before = column.substr(0, static_cast<std::size_t>(path->position()));
-      if (!before.ends_with("/")) paths.insert(path->str());  // else it is a path of tests
+      if (!before.ends_with("/")) paths.insert(path->str());  // otherwise it is a path of tests
     }
   }
   return paths;
@@ -45,14 +45,14 @@ std::set<std::string> paths_promised(const std::string& page) {
 
 std::string without_ending(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
-// A source and its header are one.
+// Counts a source and its header as one.
 std::set<std::string> units_naming(const std::string& pattern) {
   std::set<std::string> units;
   for (const std::string& path : files_naming(pattern)) units.insert(without_ending(path));
   return units;
 }
 
-// `name` stands for NAME in the page.
+// `name` replaces NAME in the page.
 void check_listed(const std::string& page, const std::string& name, const std::set<std::string>& paths) {
   const std::string text = text_of(page);
   for (std::string path : paths) {
@@ -66,7 +66,7 @@ void check_listed(const std::string& page, const std::string& name, const std::s
 
 TEST_CASE("a model family is known in at most five files, which docs/add-a-model.md lists") {
   auto files = files_naming(R"(\bgpt2)");
-  files.erase("model/weights/llmc_model.cpp");  // a format that has no other family, whatever families there are
+  files.erase("model/weights/llmc_model.cpp");  // a format that only GPT-2 has, whatever families there are
   CHECK(files.count("model/families/gpt2.cpp") == 1);
   CHECK(files.size() <= 5);
   check_listed("docs/add-a-model.md", "gpt2", files);
@@ -99,11 +99,31 @@ TEST_CASE("an operation is known in at most nine files, which docs/add-an-op.md 
   CHECK(paths_promised(page).size() == 9);
 }
 
-TEST_CASE("a transport is known in at most three places beside its own files") {
+TEST_CASE("a transport is known in at most three files besides its own") {
   std::set<std::string> others;
   for (const std::string& unit : units_naming(R"(\bTransportKind::ucx\b|\bmake_ucx_transport\b|[|]ucx\b)"))
     if (unit.rfind("comm/ucx/", 0) != 0 && unit != "comm/no_ucx") others.insert(unit);
   for (const std::string& unit : others) UNSCOPED_INFO(unit);
   CHECK(others.count("comm/transport") == 1);
   CHECK(others.size() <= 3);
+}
+
+TEST_CASE("a setting is known in three files, its struct, its row and its use, as docs/add-an-option.md says") {
+  for (const auto& [name, pattern] : {std::pair{"keep_every", R"(\bkeep_every\b)"},
+                                      {"clip_norm", R"(\bclip_norm\b)"},
+                                      {"activation_fraction", R"(\bactivation_fraction\b)"},
+                                      {"hysteresis", R"((settings_\.|::)hysteresis\b|\bhysteresis = )"}}) {
+    const auto files = files_naming(pattern);
+    for (const std::string& file : files) UNSCOPED_INFO(name << " is named in " << file);
+    CHECK(files.count("actors/training/job/setting_table.cpp") == 1);
+    CHECK(files.size() == 3);
+  }
+  CHECK(text_of("docs/add-an-option.md").find("three files") != std::string::npos);
+}
+
+TEST_CASE("a mesh axis is known in at most 45 files, which docs/add-a-mesh-axis.md lists") {
+  const auto files = files_naming(R"(\bcp\b(?!\.(async|reduce)))");  // but not the instruction cp.async of GPUs
+  CHECK(files.count("core/mesh.hpp") == 1);
+  CHECK(files.size() <= 45);
+  check_listed("docs/add-a-mesh-axis.md", "no name", files);
 }

@@ -1,4 +1,4 @@
-// What the documents name is there: files of this repository, and the headings that their links point to.
+// The names in the documents exist: files of this repository, and the headings that their links point to.
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +26,7 @@ std::vector<std::string> documents() {
   return paths;
 }
 
-// Every match's first group, outside of code blocks.
+// Returns every match's first group, outside of code blocks.
 std::vector<std::string> names_in_document(const std::string& document, const std::string& pattern) {
   const std::regex searched(pattern);
   std::vector<std::string> found;

@@ -1,5 +1,5 @@
-// What a model family is stands in one file and in the tables that list families. Code elsewhere that tells families apart
-// would have to change with each new one.
+// The properties of a model family are in one file and in the tables that list families. Code elsewhere that
+// distinguishes families would have to change with each new one.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -22,7 +22,7 @@ std::string code_of(const fs::path& file) {
   return code.str();
 }
 
-// Relative to the root, of all rooms that run a model.
+// Returns paths relative to the root, of all rooms that run a model.
 std::vector<std::string> sources() {
   std::vector<std::string> paths;
   for (const char* room : {"ops", "model", "actors", "apps"}) {
@@ -38,7 +38,7 @@ std::vector<std::string> sources() {
 
 }  // namespace
 
-TEST_CASE("only the files that docs/add-a-model.md lists tell model families apart") {
+TEST_CASE("only the files that docs/add-a-model.md lists distinguish model families") {
   const std::set<std::string> of_gpt2{"model/families/gpt2.cpp", "model/families/families.cpp", "model/families/presets.cpp"};
   std::set<std::string> found;
   for (const std::string& path : sources()) {

@@ -1,4 +1,4 @@
-// A folder is a place that a reader can take in: the files of one concept, not a heap.
+// A folder is small enough for a reader to grasp: it has the files of one concept.
 #include <filesystem>
 #include <map>
 #include <string>

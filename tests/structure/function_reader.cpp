@@ -12,7 +12,7 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// The end of the string or character literal that begins at `at`, with its closing quote.
+// Returns the end of the string or character literal that begins at `at`, including its closing quote.
 std::size_t end_of_literal(const std::string& code, std::size_t at) {
   const char quote = code[at];
   if (quote == '"' && at > 0 && code[at - 1] == 'R') {
@@ -27,21 +27,21 @@ std::size_t end_of_literal(const std::string& code, std::size_t at) {
 
 std::size_t end_of_line(const std::string& code, std::size_t at) { return std::min(code.find('\n', at), code.size()); }
 
-// Of a preprocessor's directive, with the lines that go on after a backslash.
+// Returns the end of a preprocessor directive, including lines continued after a backslash.
 std::size_t end_of_directive(const std::string& code, std::size_t at) {
   std::size_t end = end_of_line(code, at);
   while (end < code.size() && code[end - 1] == '\\') end = end_of_line(code, end + 1);
   return end;
 }
 
-// Whether the quote at `at` is that of 1'000, unlike that of U' '.
+// Returns true if the quote at `at` is that of 1'000, unlike that of U' '.
 bool in_number(const std::string& code, std::size_t at) {
   std::size_t begin = at;
   while (begin > 0 && is_word(code[begin - 1])) --begin;
   return begin < at && std::isdigit(static_cast<unsigned char>(code[begin])) != 0;
 }
 
-// The same code with spaces for comments, preprocessor lines and what stands in quotes; lines stay where they are.
+// Returns the code with spaces for comments, preprocessor lines and quoted text; lines keep their numbers.
 std::string without_text(std::string code) {
   const auto blank = [&code](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < std::min(end, code.size()); ++i)
@@ -67,7 +67,7 @@ std::string without_text(std::string code) {
   return code;
 }
 
-// Where the bracket at `open` closes.
+// Returns where the bracket at `open` closes.
 std::size_t closing(std::string_view code, std::size_t open) {
   int depth = 0;
   for (std::size_t at = open; at < code.size(); ++at) {
@@ -78,7 +78,7 @@ std::size_t closing(std::string_view code, std::size_t open) {
   return code.size();
 }
 
-// Where the template's "<" at `open` closes; 0 where it is a comparison.
+// Returns where the template's "<" at `open` closes; 0 if it is a comparison.
 std::size_t closing_angle(std::string_view head, std::size_t open) {
   int depth = 0;
   for (std::size_t at = open; at < head.size(); ++at) {
@@ -93,7 +93,7 @@ struct Parentheses {
   std::size_t open = 0, close = 0;
 };
 
-// What stands before the body, or before the semicolon, as parentheses that a name is written in front of.
+// Returns the parentheses after a name in the text before the body or the semicolon.
 std::vector<Parentheses> calls_of(std::string_view head) {
   std::vector<Parentheses> found;
   for (std::size_t at = 0; at < head.size(); ++at) {
@@ -133,7 +133,7 @@ int parameters_in(std::string_view list) {
   return count;
 }
 
-// Without "template <...>" in front.
+// Cuts off "template <...>" in front.
 std::string_view without_template(std::string_view head) {
   const auto skip_space = [&head] {
     while (!head.empty() && std::isspace(static_cast<unsigned char>(head.front())) != 0) head.remove_prefix(1);
@@ -143,7 +143,7 @@ std::string_view without_template(std::string_view head) {
   return head;
 }
 
-// Where a constructor's initialisers begin, behind their colon; npos where there are none.
+// Returns where a constructor's initialisers begin, after their colon; npos if there are none.
 std::size_t initialisers(std::string_view head, std::size_t from) {
   for (std::size_t at = head.find(':', from); at != std::string_view::npos; at = head.find(':', at + 1)) {
     if (head.substr(at, 2) != "::" && head[at - 1] != ':') return at + 1;
@@ -151,7 +151,7 @@ std::size_t initialisers(std::string_view head, std::size_t from) {
   return std::string_view::npos;
 }
 
-// The function that this head declares; nothing where it is something else.
+// Returns the function that this head declares; nothing if it is something else.
 std::optional<Function> function_of(std::string_view head) {
   static const std::regex behind_parameters(
       R"(\s*((const|noexcept|override|final|try|mutable|&|&&|= ?0|= ?default|= ?delete)\s*)*(->[\s\S]*|requires[\s\S]*|:[\s\S]*)?)");
@@ -215,7 +215,7 @@ class Reader {
  private:
   std::string_view head(std::size_t end) const { return std::string_view(code_).substr(begin_, end - begin_); }
 
-  // Returns where to go on.
+  // Returns where to continue.
   std::size_t open_brace(std::size_t at) {
     const std::string_view before = head(at);
     const auto function = function_of(before);
@@ -224,20 +224,20 @@ class Reader {
       return at;
     }
     const std::size_t close = closing(code_, at);
-    if (!function || initialises_member(before)) return close;  // the head goes on behind it
+    if (!function || initialises_member(before)) return close;  // the head continues after it
     add(*function, close);
     begin_ = close + 1;
     return close;
   }
 
-  // "A() : b" before the brace of b{1}; a body's stands behind a bracket.
+  // "A() : b" precedes the brace of b{1}; a body's brace follows a bracket.
   static bool initialises_member(std::string_view before) {
     while (before.ends_with(' ') || before.ends_with('\n')) before.remove_suffix(1);
     const auto calls = calls_of(before);
     return !calls.empty() && initialisers(before, calls.front().close) != std::string_view::npos && is_word(before.back());
   }
 
-  // close: of its body; 0 for a declaration.
+  // close: the end of its body; 0 for a declaration.
   void add(Function function, std::size_t close) {
     const std::size_t first = code_.find_first_not_of(" \n", begin_);
     const auto line_of = [this](std::size_t at) {
@@ -249,7 +249,7 @@ class Reader {
   }
 
   std::string code_;
-  std::size_t begin_ = 0;  // of what stands before the next brace or semicolon
+  std::size_t begin_ = 0;  // of the text before the next brace or semicolon
   std::vector<Function> found_;
 };
 

@@ -1,5 +1,5 @@
-// A header of tens of thousands of lines is reached by few source files: each costs seconds of every build. The others get by
-// with a header of ours that does not include it.
+// A header of tens of thousands of lines is reached by few source files, because each costs seconds of every build. The
+// others use a header of ours that does not include it.
 #include <map>
 #include <set>
 #include <string>
@@ -32,7 +32,7 @@ const std::vector<HeavyHeader>& heavy_headers() {
   return table;
 }
 
-// What each file of the product includes, by its name.
+// Maps each file of the product to its includes.
 using IncludesOfFile = std::map<std::string, std::vector<Include>>;
 
 bool is_product(const std::string& path) {
@@ -48,7 +48,7 @@ IncludesOfFile product_includes() {
   return includes;
 }
 
-// "a.cpp -> b.hpp -> boost/asio.hpp", or "" where the file reaches no such header.
+// Returns "a.cpp -> b.hpp -> boost/asio.hpp", or "" if the file does not reach such a header.
 std::string way_to(const HeavyHeader& header, const IncludesOfFile& includes, const std::string& from,
                    std::set<std::string>& seen) {
   if (!seen.insert(from).second) return "";
@@ -63,7 +63,7 @@ std::string way_to(const HeavyHeader& header, const IncludesOfFile& includes, co
   return "";
 }
 
-// One for each source file that reaches the header.
+// Returns one path for each source file that reaches the header.
 std::vector<std::string> ways_to(const HeavyHeader& header, const IncludesOfFile& includes) {
   std::vector<std::string> ways;
   for (const auto& [path, _] : includes) {
@@ -75,7 +75,7 @@ std::vector<std::string> ways_to(const HeavyHeader& header, const IncludesOfFile
   return ways;
 }
 
-// Empty where the limit holds.
+// Returns an empty text if the limit holds.
 std::string complaint(const HeavyHeader& header, const IncludesOfFile& includes) {
   const std::vector<std::string> ways = ways_to(header, includes);
   if (ways.size() <= header.limit) return "";
@@ -92,7 +92,7 @@ TEST_CASE("few source files reach each heavy header") {
   CHECK(includes.size() > 700);
   for (const HeavyHeader& header : heavy_headers()) {
     CHECK(complaint(header, includes) == "");
-    CHECK(!ways_to(header, includes).empty());  // a header that nobody includes any more leaves the table
+    CHECK(!ways_to(header, includes).empty());  // a header that nobody includes any more must leave the table
   }
 }
 

@@ -1,5 +1,5 @@
-// No header includes itself through others. The compiler does not tell: #pragma once hides it, until the order of two includes
-// decides whether a file compiles.
+// No header includes itself through others. The compiler does not report it: #pragma once hides it, until the order of
+// two includes decides whether a file compiles.
 #include <map>
 #include <set>
 #include <string>
@@ -12,7 +12,7 @@ using namespace pipetrain::structure;
 
 namespace {
 
-using Includes = std::map<std::string, std::vector<std::string>>;  // by file, of ours
+using Includes = std::map<std::string, std::vector<std::string>>;  // by file, of our own headers
 
 Includes includes_of_repository() {
   const std::vector<std::string> files = source_files();
@@ -28,7 +28,7 @@ Includes includes_of_repository() {
   return includes;
 }
 
-// Depth first; `path` leads from a file to the one that is looked at.
+// Searches depth first; `path` leads from a file to the current one.
 class CircleSearch {
  public:
   explicit CircleSearch(const Includes& includes) : includes_(includes) {}

@@ -1,5 +1,5 @@
-// What a stranger's program sees of an installed pipetrain. The sanitizers' builds leave these out: a consumer would need their
-// flags.
+// The view of an installed pipetrain from another program. The sanitizers' builds omit this, because a consumer would
+// need their flags.
 #ifndef PIPETRAIN_SANITIZED
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ class Installation {
 
   fs::path prefix() const { return root_ / "prefix"; }
 
-  // Configures, builds and runs tests/structure/consumer for the component; the output is the program's.
+  // Configures, builds and runs tests/structure/consumer for the component; returns the program's output.
   Result consume(const std::string& component, const std::string& options = "") const {
     const std::string folder = "'" + (root_ / component).string() + "'";
     const std::string source = "'" + pipetrain::source_folder() + "/tests/structure/consumer'";
@@ -58,7 +58,7 @@ class Installation {
     return built.status == 0 ? run(folder + "/consumer") : built;
   }
 
-  // Builds examples/c_pipeline.c with a C compiler and pkg-config alone; the output is the program's.
+  // Builds examples/c_pipeline.c with a C compiler and pkg-config alone; returns the program's output.
   Result build_c_example() const {
     const std::string program = "'" + (root_ / "c_pipeline").string() + "'", lib = library_folder().string();
     // pkg-config escapes blanks for the shell, hence eval.
@@ -68,7 +68,8 @@ class Installation {
     return built.status == 0 ? run("LD_LIBRARY_PATH='" + lib + "' " + program) : built;
   }
 
-  // Every C++ example of a page as a function of one program, which includes the headers that the page's headings name.
+  // Compiles every C++ example of a page as a function of one program, which includes the headers that the page's
+  // headings name.
   Result run_examples(const std::string& page) const {
     const fs::path source = root_ / "examples";
     fs::create_directories(source);
@@ -103,7 +104,7 @@ class Installation {
     }
     return includes + "using namespace pipetrain;\n" + functions + "int main() {\n" + calls + "}\n";
   }
-  // Where libpipetrain.so is: lib, or lib/ of the architecture.
+  // Returns the folder of libpipetrain.so: lib, or lib/ of the architecture.
   fs::path library_folder() const {
     for (const auto& entry : fs::recursive_directory_iterator(prefix()))
       if (entry.path().filename() == "libpipetrain.so") return entry.path().parent_path();

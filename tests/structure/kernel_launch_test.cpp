@@ -1,5 +1,5 @@
-// Kernels of ops/cuda that launch() starts may be there before the one in front of them has ended: forgetting the wait is a
-// race that no run has to show.
+// Kernels of ops/cuda that launch() starts may run before the previous one has ended: forgetting the wait is a race
+// that no run need reveal.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -32,7 +32,7 @@ TEST_CASE("every kernel that may overlap the one before it waits for it, and cla
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
     if (!entry.is_regular_file()) continue;
     const std::string text = kernel_text(entry.path());
-    // A file starts all its kernels one way.
+    // A file starts all its kernels in one way.
     if (count(text, "__global__") == 0 || count(text, " launch(stream") == 0) continue;
     INFO(entry.path());
     CHECK(count(text, "wait_for_previous();") == count(text, "__global__"));

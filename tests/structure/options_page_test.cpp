@@ -1,4 +1,5 @@
-// docs/options.md tells every option of every command, with its default: it is what --help prints.
+// docs/options.md tells every option of every command, with its default: it is what --help prints. What does not work together
+// is printed by the program too.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -36,7 +37,7 @@ std::set<std::string> options_in_text(const std::string& text, const std::string
   return found;
 }
 
-// Of pages that people wrote.
+// Returns the text of the pages that people wrote.
 std::string other_pages() {
   std::string text;
   for (const auto& entry : fs::recursive_directory_iterator(pipetrain::source_folder() + "/docs"))
@@ -45,7 +46,7 @@ std::string other_pages() {
   return text;
 }
 
-// As the program's own help tells them.
+// Returns the commands that the program's own help lists.
 std::set<std::string> all_commands() {
   const std::string help = help_of("");
   const std::size_t begin = help.find("\nOther commands");
@@ -79,4 +80,14 @@ TEST_CASE("every command is on the page of options, and every option is explaine
       CHECK(std::regex_search(others, std::regex("--" + option + "(?![a-z0-9-])")));
     }
   }
+}
+
+TEST_CASE("docs/training.md and README.md say what does not work together as the program prints it") {
+  if (!fs::exists(program)) return pipetrain::test::skip("the program is not built");
+  INFO("write them again: scripts/combinations_page.sh build/pipetrain");
+  const std::string page = printed_by("'" + program + "' doctor --combinations");
+  const std::string not_built = page.substr(0, page.find("\n\n") + 1);
+  CHECK(not_built.size() > 100);
+  CHECK(text_of("docs/training.md").find("-->\n" + page + "<!-- end of combinations -->\n") != std::string::npos);
+  CHECK(text_of("README.md").find("-->\n" + not_built + "<!-- end of not built -->\n") != std::string::npos);
 }

@@ -20,7 +20,7 @@ std::string read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What the pattern's first group matches anywhere in the text.
+// Returns what the pattern's first group matches anywhere in the text.
 std::set<std::string> all_matches(const std::string& text, const char* pattern) {
   const std::regex expression(pattern);
   std::set<std::string> found;
@@ -29,7 +29,7 @@ std::set<std::string> all_matches(const std::string& text, const char* pattern) 
   return found;
 }
 
-// Of all components: for programs to include, and what those include.
+// The headers of all components: those that programs include, and those that these include.
 struct PublicHeaders {
   std::set<std::string> named, included;
 };

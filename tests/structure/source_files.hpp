@@ -1,4 +1,4 @@
-// The repository's C++ files, for tests of its structure.
+// Lists the repository's C++ files, for tests of its structure.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace pipetrain::structure {
 std::vector<std::string> source_files();
 std::string text_of(const std::string& path);
 
-// An #include line: the name as it stands there, and whether in quotes, as our own headers are, or in angle brackets.
+// An #include line: the name as written, and whether it is in quotes, as our own headers are, or in angle brackets.
 struct Include {
   std::string name;
   bool in_quotes;

@@ -1,4 +1,4 @@
-// The search of cuts against all cuts, on costs that are drawn.
+// The search of cuts, compared with all cuts, on random costs.
 #include "tuning/cut_search.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using schedules::Placement;
 
 namespace {
 
-// A model of blocks of drawn costs under a schedule.
+// A model of blocks with random costs under a schedule.
 struct DrawnModel {
   schedules::Plan plan;
   std::vector<BlockSeconds> blocks;
@@ -123,7 +123,7 @@ TEST_CASE("the bound of one chunk a stage is tight where one stage has all the w
 
 TEST_CASE("a cut that fits is found from one that does not, where there is one") {
   const DrawnModel model("1f1b", 4, 1, 3);
-  // Memory goes by blocks and stage: the last has a large head.
+  // Memory depends on blocks and stage: the last has a large head.
   const auto over = [](double memory) {
     return [memory](const Cut& cut) {
       double most = 0;
@@ -166,7 +166,7 @@ TEST_CASE("a search of cuts ends at its limit, with the same cut every time") {
 
 namespace {
 
-// Of GPUs, one a stage.
+// A request for GPUs, one a stage.
 LayoutRequest cut_request(const std::string& model, int stages) {
   LayoutRequest request;
   request.config = preset_config(model);
@@ -209,7 +209,7 @@ TEST_CASE("tune's joint search shortens Llama-3-8B on 8 stages, whose head is he
       if (one.seconds_by_cost) CHECK(one.seconds < *one.seconds_by_cost);
     }
   }
-  // A given cut is that of every layout.
+  // A given cut applies to every layout.
   request.search_cuts.reset();
   request.cut = {9, 9, 9, 9, 8, 8, 8, 4};
   for (const RankedLayout& one : search(80, 0).best) {

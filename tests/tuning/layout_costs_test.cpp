@@ -1,4 +1,4 @@
-// What the parts of a layout are taken to cost.
+// The estimated costs of the parts of a layout.
 #include "tuning/layout_costs.hpp"
 
 #include "catch.hpp"
@@ -37,7 +37,7 @@ TEST_CASE("tune: in fp8 the blocks' products have their own rate, what they read
   bf16.config.tied_embeddings = fp8.config.tied_embeddings = false;
   bf16.precision = Precision::bf16(), fp8.precision = Precision::fp8();
   fp8.speed.fp8_flops = 2 * fp8.speed.flops;
-  // Stages of one attention or MLP block, the ends beside the first and the last.
+  // Stages of one attention or MLP block; the first and the last also have the ends.
   const int stages = static_cast<int>(2 * bf16.config.layers);
   const Layout layout{.pp = stages};
   LayoutCosts wide(bf16), narrow(fp8);
@@ -73,8 +73,8 @@ TEST_CASE("tune: a ring's transfers cost what attention does not hide, and the g
   const auto alone = times(1, fast), pair = times(2, fast);
   CHECK(pair.forward < 0.6 * alone.forward);
   CHECK(pair.input_grad < 0.6 * alone.input_grad);
-  // fp32, 512 tokens: so slow that nothing is hidden to speak of, keys and values go round once each way, their gradients
-  // twice.
+  // fp32, 512 tokens: so slow that almost nothing is overlapped; keys and values go round once in each direction, their
+  // gradients twice.
   constexpr double slow = 1e3;
   const double bytes = 2.0 * 512 * static_cast<double>(request.config.kv_heads * request.config.head_dim) * 4;
   CHECK(times(2, slow).forward == Approx(bytes / slow).epsilon(1e-3));
@@ -96,15 +96,15 @@ TEST_CASE("tune: links between hosts are those of the edges, sums and verdicts t
     for (const auto& link : of.links) found.push_back(link.latency);
     return found;
   };
-  // Four stages of two ranks: two stages on each host; the tied weights' two places are on different ones.
+  // Four stages of two ranks: two stages on each host; the tied weights' two copies are on different ones.
   const auto stages = costs.of({.pp = 4, .tp = 2}, Placement::looping(4, 1));
   CHECK(latencies(stages) == std::vector<double>{1e-5, 1e-3, 1e-5});
   CHECK(stages.chunks[0][0].sum_tied >
         10 * costs.of({.pp = 2, .tp = 2, .dp = 2}, Placement::looping(2, 1)).chunks[0][0].sum_tied / 2);
   CHECK(stages.verdict == Approx(2e-3));
-  // Chunks that go round also take the edge from the last stage to the first.
+  // Chunks that go round also use the edge from the last stage to the first.
   CHECK(latencies(costs.of({.pp = 2, .tp = 4, .chunks = 2}, Placement::looping(2, 2))) == std::vector<double>(3, 1e-3));
-  // A replica a host: its edges stay there, its sums do not.
+  // One replica on each host: its edges stay there, its sums do not.
   const auto replicas = costs.of({.pp = 2, .tp = 2, .dp = 2}, Placement::looping(2, 1));
   CHECK(latencies(replicas) == std::vector<double>{1e-5});
   const double near = [&] {

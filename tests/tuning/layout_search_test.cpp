@@ -1,4 +1,4 @@
-// The search against itself without bounds, and what speeds, memory and recomputation change in what it finds.
+// The search, compared with itself without bounds, and the effect of speeds, memory and recomputation on its results.
 #include "tuning/layout_search.hpp"
 
 #include <fmt/format.h>
@@ -101,7 +101,7 @@ TEST_CASE("tune: slow links between hosts keep tensor groups inside, and sums of
   const auto found = search_layouts(request, 1'000'000).best;
   CHECK(found.front().seconds > one_host);
   for (const auto& ranked : found) CHECK(4 % ranked.layout.tp == 0);
-  // Gradients are more than activations: stages, not replicas, are spread over the hosts.
+  // Gradients are larger than activations: stages, not replicas, are spread over the hosts.
   CHECK(found.front().layout.pp >= 4);
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("tune recomputes only where less of it does not fit, and then reaches 
     for (const auto& ranked : *mode) CHECK(chosen.at(key(ranked.layout)).first <= ranked.seconds * (1 + 1e-9));
   for (const auto& ranked : none) CHECK(chosen.at(key(ranked.layout)).second == Recompute::none);
 
-  // Of the layouts that only fit in full, those that fit with some layers of each stage do so with as few as fit.
+  // Layouts that fit only with full recomputation recompute as few layers of each stage as fit.
   int partly = 0;
   for (const auto& ranked : searched) {
     if (!ranked.layout.recompute_layers) continue;
@@ -174,7 +174,7 @@ TEST_CASE(
   for (const auto& one : find(200)) CHECK(one.layout.zero.stage == 0);
   CHECK(only_replicas(find(45)).empty());
 
-  request.zero = 3;  // over slow links weights come later than blocks compute
+  request.zero = 3;  // over slow links weights arrive later than blocks compute
   const double fast = only_replicas(find(200)).front().seconds;
   request.speed.link_rate = 1e10;
   const double slow_three = only_replicas(find(200)).front().seconds;
@@ -209,12 +209,12 @@ TEST_CASE("tune: devices that share sequences keep a part of each, divide the st
     CHECK(one.layout.cp == 4);
     CHECK(one.layout.zero.stage == 1);
   }
-  // The state of eight devices is divided either way; what is counted in tokens falls to a fourth, but for ring attention's
-  // own.
+  // The state of eight devices is divided either way; memory in proportion to tokens falls to a fourth, except for ring
+  // attention's own.
   const RankedLayout whole = of_one_stage(alone, 1), part = of_one_stage(shared, 1);
   CHECK(part.layout.dp == 2);
   CHECK(static_cast<double>(part.memory.front()) < 0.5 * static_cast<double>(whole.memory.front()));
-  // Attention of long sequences hides what goes round; the four do the work of one each.
+  // Attention of long sequences overlaps with the exchange; the four devices do the work of one each.
   CHECK(part.seconds > whole.seconds * 0.99);
   CHECK(part.seconds < whole.seconds * 1.1);
   request.speed.link_rate = 1e9;
@@ -243,7 +243,7 @@ TEST_CASE("tune's plans of auto are faster than every other schedule of the same
   for (const auto& [layout, seconds, bubble, memory, gap, by_cost, cut_gap] : all) {
     if (!layout.plan) continue;
     ++of_auto;
-    const auto other = best.find({layout.pp, layout.tp, layout.dp, layout.microbatch});  // none where no other fits the memory
+    const auto other = best.find({layout.pp, layout.tp, layout.dp, layout.microbatch});  // none if no other fits the memory
     if (other != best.end()) CHECK(seconds < other->second);
     CHECK(layout.plan->placement.chunks() == layout.chunks);
     for (const auto bytes : memory) CHECK(static_cast<double>(bytes) <= request.speed.memory_bytes);
@@ -310,7 +310,7 @@ TEST_CASE("tune: bf16 halves what travels and activations, not gradients and the
   const auto half = search_layouts(request, 1).best.front();
   CHECK(half.seconds < full.seconds);
   request = layout_request("tiny", 1);
-  request.sequence = 1;  // next to no activations: 16 bytes a parameter, and 2 for the rounded weights
+  request.sequence = 1;  // almost no activations: 16 bytes a parameter, and 2 for the rounded weights
   const auto state = [&] { return static_cast<double>(search_layouts(request, 1).best.front().memory[0]); };
   const double fp32 = state();
   request.precision = Precision::bf16();
@@ -319,7 +319,7 @@ TEST_CASE("tune: bf16 halves what travels and activations, not gradients and the
 
 TEST_CASE("tune: an optimizer of one state takes less memory, and less time where states are offloaded") {
   LayoutRequest request = layout_request("tiny", 1);
-  request.sequence = 1;  // next to no activations: 16 bytes a parameter with AdamW, 12 with Lion
+  request.sequence = 1;  // almost no activations: 16 bytes a parameter with AdamW, 12 with Lion
   const auto best = [&] { return search_layouts(request, 1).best.front(); };
   const RankedLayout adamw = best();
   request.offload.optimizer = true;
@@ -332,7 +332,7 @@ TEST_CASE("tune: an optimizer of one state takes less memory, and less time wher
   CHECK(static_cast<double>(lion.memory[0]) / static_cast<double>(adamw.memory[0]) == Approx(12.0 / 16).epsilon(0.03));
 }
 
-TEST_CASE("what no layout takes is an error that carries the setting") {
+TEST_CASE("a setting that no layout supports is an error that carries the setting") {
   LayoutRequest request = layout_request("tiny", 7);
   request.global_batch = 3;
   request.config.layers = 1;

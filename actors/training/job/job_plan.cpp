@@ -60,9 +60,6 @@ Plan with_moves(const TrainJob& job, const Plan& plan) {
                   "the plan moves activations (P and G): offload activations too, or leave them out of the plan");
     return plan;
   }
-  if (job.layout.order == schedules::Order::ready)
-    throw Error(ErrorKind::input, {"offload", "activations"},
-                "transfers stand in the plan's order, and the run's order is ready; use planned");
   if (has_moves) return plan;
   try {
     return offload_activations(plan, job.offload.activation_fraction);

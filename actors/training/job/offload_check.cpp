@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "core/device.hpp"
 #include "files/direct_file.hpp"
@@ -26,14 +27,11 @@ auto placing_folder_errors(const Offload& offload, const Work& work) {
 void check_offload(const TrainJob& job) {
   const Offload& offload = job.offload;
   if (!offload.any()) return;
-  const bool cpu = job.devices.kind == DeviceKind::cpu;
-  if (cpu && !offload.to_disk())
-    throw Error(
-        ErrorKind::input, {"offload", to_string(offload)},
-        "a CPU's memory is the host's already, so there is nothing to move; name a folder on a disk with offload-to, or "
-        "leave it out");
-  if (!offload.to_disk()) return;
-  placing_folder_errors(offload, [&] { const DirectFile probe(offload.folder, DirectFile::alignment); });
+  if (offload.to_disk())
+    return placing_folder_errors(offload, [&] { const DirectFile probe(offload.folder, DirectFile::alignment); });
+  UsedFeatures used{job.devices.kind};
+  used.add(Feature::host_offload, "offload", to_string(offload));
+  check_combinations(used);
 }
 
 std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices, std::size_t beside) {

@@ -11,8 +11,7 @@ namespace pipetrain {
 
 struct TrainJob;
 
-// Throws Error for what is not built or moves nothing, and, of kind input, for a folder that cannot hold files of states.
-// Leaves nothing there.
+// Throws Error(input) where nothing would move, and for a folder that cannot hold files of states. Leaves nothing there.
 void check_offload(const TrainJob& job);
 
 // What to throw where the host, or the disk, has less room than the devices of this process are to keep there. beside: bytes

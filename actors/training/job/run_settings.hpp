@@ -102,7 +102,7 @@ struct SavingSettings {
   SavedType type = SavedType::fp32;             // of the model at the end
   std::uint64_t shard_bytes = 5'000'000'000;    // of one of its files
   bool resume = false;                          // go on from the newest whole checkpoint of the folder
-  std::optional<std::filesystem::path> load;    // the checkpoint to go on from, instead
+  std::optional<std::filesystem::path> load;    // the checkpoint to resume from, instead
   // Another process has verified this checkpoint, and goes on from it; an empty path: it begins afresh. Only the parts that
   // this process needs are read.
   std::optional<std::filesystem::path> verified;
@@ -120,8 +120,8 @@ struct JobSettings {
   OptimizerSettings optimizer;
   double clip_norm = 1;  // 0: off
   // Stages begin the coming step's forwards before the gradient norm is known, from weights that assume a step without
-  // clipping or skipping; if the verdict is another one, they begin again. The bits are the same. See
-  // post_validation.hpp for its limits.
+  // clipping or skipping; if the verdict is another one, they begin again. The bits are the same. combinations.hpp
+  // lists what this does not work with.
   bool post_validation = false;
   LossScaleSettings loss_scale;
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever

@@ -6,7 +6,7 @@
 
 #include "actors/training/rank/rank_memory.hpp"
 #include "core/error.hpp"
-#include "model/context/document_places.hpp"
+#include "model/context/document_starts.hpp"
 
 namespace pipetrain {
 
@@ -41,7 +41,7 @@ void StepInputs::load_documents() {
   for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
     const int slice = microbatch % setup_.slices;
     if (slice == 0) samples().read_documents({step_.step, setup_.id.dp, microbatch / setup_.slices}, whole, begins);
-    deal_documents(sequence_.part(slice), whole, begins, {values(0, microbatch), values(1, microbatch)});
+    split_documents(sequence_.part(slice), whole, begins, {values(0, microbatch), values(1, microbatch)});
   }
   compute_.copy(documents_.data, host.data, documents_.bytes());
 }
@@ -66,7 +66,7 @@ std::optional<SliceArgs> StepInputs::slice(int microbatch) const {
 // Counts samples in the order of Sampler.
 DropoutDraws StepInputs::draws(int microbatch) const {
   const std::int64_t before = std::int64_t{setup_.id.dp} * (setup_.microbatches / setup_.slices) + microbatch / setup_.slices;
-  return {.seed = setup_.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};
+  return {.seed = setup_.samples.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};
 }
 
 void StepInputs::add_to(ForwardArgs& forward, int microbatch) const {

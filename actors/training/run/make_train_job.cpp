@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include "actors/training/checkpoint/resume.hpp"
+#include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
-#include "actors/training/job/post_validation.hpp"
 #include "actors/training/job/run_length.hpp"
-#include "actors/training/job/zero_note.hpp"
+#include "actors/training/state/gradient_pool.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/split.hpp"
 #include "model/named_model.hpp"
+#include "model/parameters/parameter_groups.hpp"
 #include "model/weights/companion_files.hpp"
 #include "model/weights/stored_model.hpp"
 
@@ -22,7 +23,7 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   ModelConfig config = named_model(model.name, model.layers);
   if (model.labels && config.classifies() && *model.labels != config.outputs())
     throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
-                fmt::format("the model {} tells {} classes apart; leave it out", model.name, config.outputs()));
+                fmt::format("the model {} has {} classes; leave it out", model.name, config.outputs()));
   if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
@@ -76,6 +77,35 @@ void keep_plan(TrainJob& job) {
   }
 }
 
+// Tells whether some stage's gradients take turns in the same memory, as those do that replicas divide during the step.
+bool shares_gradient_memory(const TrainJob& job) {
+  const auto& placement = job.plan->placement;
+  const auto parts = parts_of(job, placement);
+  const int replicas = static_cast<int>(job.batch.dp) * job.layout.cp;
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    std::vector<std::vector<Block>> chunks;
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk)
+      chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
+    const auto& actions = job.plan->stages[static_cast<std::size_t>(stage)];
+    for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, job.layout.tp))) {
+      if (!is_trained(group.group)) continue;
+      const auto units = shard_units(group.layout, replicas);
+      if (!pool_gradients(group.layout, units, replicas, actions).is_empty()) return true;
+    }
+  }
+  return false;
+}
+
+// Where dividing gradients (zero 2 and 3) saves nothing, because in the job's plan all of them live to the end of the step.
+std::optional<std::string> undivided_gradients_note(const TrainJob& job) {
+  if (!job.zero.divides_grads() || job.batch.dp * job.layout.cp == 1) return {};
+  if (job.layout.order == schedules::Order::planned && shares_gradient_memory(job)) return {};
+  return fmt::format(
+      "with {} a step in schedule {}, every replica's gradients live to the end of the step: dividing them saves "
+      "no memory here; it does with one microbatch, or in looped-bfs (docs/memory.md)",
+      counted(job.batch.microbatches, "microbatch", "es"), job.layout.schedule);
+}
+
 // The warm-up may take the whole run: the peak and the decay after it are then never reached.
 std::optional<std::string> warmup_note(const LearningRate& rate) {
   if (rate.warmup_steps == 0 || rate.warmup_steps < rate.total_steps) return std::nullopt;
@@ -92,12 +122,12 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.config = read_model(settings.model, notes);
   open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
+  check_combinations(features_of(job));
   check_offload(job);
   job.companions = companion_files(settings.model.name, settings.data.tokenizer);
   job.saves = settings.saving.folder.has_value();
   keep_plan(job);
   if (!job.layout.cut.empty()) cut_blocks(job.config, job.layout.cut, job.plan->placement.virtual_stages());  // throws
-  check_post_validation(job);
   if (const auto note = undivided_gradients_note(job)) notes.push_back(*note);
   const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);
   const RunLength length = run_length(settings, sampler.steps_per_epoch());

@@ -9,7 +9,6 @@
 #include "actors/training/checkpoint/checkpoint_save.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/job/job_settings.hpp"
-#include "actors/training/job/post_validation.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/rank/parallel_layout.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
@@ -21,6 +20,7 @@
 #include "data/samples/fingerprint.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/weights.hpp"
+#include "schedules/simulate/following_steps.hpp"
 
 namespace pipetrain {
 
@@ -38,7 +38,6 @@ class Trainer::Run {
         first_loss_(job_.first_loss),
         has_first_loss_(steps_done_ > 0 && (job_.last_loss || job_.first_loss != 0)),  // older checkpoints lack the last loss
         last_loss_(job_.last_loss) {
-    check_post_validation(job_);
     if (job_.evaluation) evaluator_.emplace(job_, verdicts_.results());
     sources_.emplace(job_, layout_, samples_, evaluator_ ? evaluator_->samples() : nullptr);
     check_memory();
@@ -182,7 +181,7 @@ class Trainer::Run {
     for (const StageId id : layout_.stages()) {
       auto setups = layout_.rank_setups(job_, id);
       for (RankSetup& setup : setups) {
-        setup.samples = samples_;
+        setup.training = samples_;
         if (evaluator_) setup.evaluation = evaluator_->samples();
       }
       building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {

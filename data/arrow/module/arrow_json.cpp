@@ -92,7 +92,7 @@ void JsonWriter::glance(const arrow::Array& array, std::int64_t i) {
 }
 
 void JsonWriter::string(std::string_view value) {
-  if (!arrow::util::ValidateUTF8(value)) throw ValueFault{"holds bytes that are no UTF-8; texts are UTF-8"};
+  if (!arrow::util::ValidateUTF8(value)) throw ValueFault{"holds bytes that are not UTF-8; texts are UTF-8"};
   text_ += '"';
   std::size_t written = 0;
   for (std::size_t at = 0; at < value.size(); ++at) {

@@ -25,8 +25,7 @@ BpeOptions read_bpe_options(const Component& model, const TokenizerFile& file, b
     if (!options.unknown) model.fail(fmt::format("\"unk_token\" {} is not in the vocabulary", name));
   }
   if (byte_level && (options.byte_fallback || !options.continuing_prefix.empty() || !options.end_suffix.empty()))
-    model.fail_unsupported(
-        "byte_fallback, continuing_subword_prefix and end_of_word_suffix are not supported behind ByteLevel");
+    model.fail_unsupported("byte_fallback, continuing_subword_prefix and end_of_word_suffix are not supported after ByteLevel");
   return options;
 }
 
@@ -58,7 +57,7 @@ std::unique_ptr<TokenModel> make_bpe(const Component& model, const TokenizerFile
 }
 
 std::unique_ptr<TokenModel> make_unigram(const Component& model, const TokenizerFile& file, bool byte_level) {
-  if (byte_level) model.fail_unsupported("a Unigram model behind ByteLevel is not supported");
+  if (byte_level) model.fail_unsupported("a Unigram model after ByteLevel is not supported");
   if (file.scores.empty()) model.fail("\"vocab\" is not a list of [\"piece\", score]");
   Unigram::Options options;
   options.byte_fallback = model.flag("byte_fallback", false);

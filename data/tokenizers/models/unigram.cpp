@@ -71,8 +71,7 @@ void Unigram::put(std::string_view text, std::int32_t id, std::vector<std::int32
   } else if (options_.unknown) {
     ids.push_back(*options_.unknown);
   } else {
-    throw Error(ErrorKind::input,
-                fmt::format("the tokenizer has no piece for {}, and none for what is unknown (unk_id)", text));
+    throw Error(ErrorKind::input, fmt::format("the tokenizer has no piece for {}, and none for unknown text (unk_id)", text));
   }
 }
 

@@ -9,7 +9,7 @@ namespace pipetrain {
 
 Component::Component(std::string file, std::string part, const Json& value)
     : file_(std::move(file)), part_(std::move(part)), place_(fmt::format("{}: {}", file_, part_)), value_(&value) {
-  if (!value.is_object()) fail("is no JSON object");
+  if (!value.is_object()) fail("is not a JSON object");
   const Json* type = find("type");
   if (type == nullptr || !type->is_string()) fail("has no \"type\"");
   type_ = type->as_string();
@@ -50,7 +50,8 @@ bool Component::flag(const char* key, bool otherwise) const {
 std::int64_t Component::integer(const char* key, std::int64_t least, std::int64_t most) const {
   const Json& value = get(key);
   const auto number = value.whole();
-  if (!number || *number < least || *number > most) fail(fmt::format("\"{}\" is no integer from {} to {}", key, least, most));
+  if (!number || *number < least || *number > most)
+    fail(fmt::format("\"{}\" is not an integer from {} to {}", key, least, most));
   return *number;
 }
 
@@ -90,7 +91,7 @@ std::string Component::literal_pattern(const char* key) const {
 
 std::vector<Component> Component::parts(const char* key) const {
   const Json& list = get(key);
-  if (!list.is_array()) fail(fmt::format("\"{}\" is no array", key));
+  if (!list.is_array()) fail(fmt::format("\"{}\" is not an array", key));
   std::vector<Component> parts;
   for (const Json& part : list) parts.emplace_back(file_, part_, part);
   return parts;

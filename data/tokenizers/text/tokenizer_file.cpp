@@ -75,8 +75,8 @@ class VocabularyReader {
   }
   void add_id(const Json& id) {
     if (!id.is_unsigned() || id.as_uint64() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
-      throw damaged(line_, fmt::format("the id of piece {} is no integer from 0 to {}", shown_json_key(piece_.substr(0, 60)),
-                                       Vocabulary::most_ids - 1));
+      throw damaged(line_, fmt::format("the id of piece {} is not an integer from 0 to {}",
+                                       shown_json_key(piece_.substr(0, 60)), Vocabulary::most_ids - 1));
     if (vocabulary_.find(piece_))
       throw JsonFault(line_, fmt::format("piece {} appears twice; keep one", shown_json_key(piece_.substr(0, 60))));
     if (!vocabulary_.add(piece_, static_cast<std::int32_t>(id.as_uint64())))
@@ -191,7 +191,8 @@ class FileEvents : public JsonEvents {
 
   void count() {
     if (++values_ > JsonLimits().values)
-      throw damaged(line_, fmt::format("it has more than {} values beside the vocabulary and the merges", JsonLimits().values));
+      throw damaged(line_,
+                    fmt::format("it has more than {} values besides the vocabulary and the merges", JsonLimits().values));
   }
 
   TokenizerFile& file_;

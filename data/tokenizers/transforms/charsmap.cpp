@@ -64,7 +64,7 @@ class Precompiled : public TextNormalizer {
 
 Charsmap::Charsmap(std::string_view bytes, const Component& component) {
   const std::size_t size = bytes.size() < 4 ? 0 : read_u32(bytes, 0);
-  if (size == 0 || size % 4 != 0 || size > bytes.size() - 4) component.fail("\"precompiled_charsmap\" is no table of rules");
+  if (size == 0 || size % 4 != 0 || size > bytes.size() - 4) component.fail("\"precompiled_charsmap\" is not a table of rules");
   for (std::size_t at = 4; at < 4 + size; at += 4) units_.push_back(read_u32(bytes, at));
   texts_ = bytes.substr(4 + size);
   check_rules(component);
@@ -72,16 +72,16 @@ Charsmap::Charsmap(std::string_view bytes, const Component& component) {
 
 // Checks every key that find() can reach, but only once if keys share an end, since these have the same text.
 void Charsmap::check_rules(const Component& component) const {
-  struct Place {
+  struct Node {
     std::uint32_t base;  // children are at base ^ byte
     std::size_t depth;
   };
   const auto fail = [&](const char* why) { component.fail(fmt::format("\"precompiled_charsmap\" has a rule {}", why)); };
-  std::vector<Place> places = {{offset_of(units_[0]), 0}};  // depth first
+  std::vector<Node> nodes = {{offset_of(units_[0]), 0}};  // depth first
   std::vector<bool> seen(units_.size());
   std::string buffer;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const auto [base, depth] = places[i];
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const auto [base, depth] = nodes[i];
     for (std::uint32_t byte = 1; byte < 256; ++byte) {
       const std::uint32_t node = base ^ byte;
       if (node >= units_.size() || !is_led_to_by(units_[node], static_cast<unsigned char>(byte))) continue;
@@ -89,7 +89,7 @@ void Charsmap::check_rules(const Component& component) const {
       seen[node] = true;
       const std::uint32_t next = node ^ offset_of(units_[node]);
       if (!ends_key(units_[node])) {
-        if (depth + 1 < most_bytes) places.push_back({next, depth + 1});
+        if (depth + 1 < most_bytes) nodes.push_back({next, depth + 1});
         continue;
       }
       if (next >= units_.size() || value_of(units_[next]) >= texts_.size()) fail("without a text");

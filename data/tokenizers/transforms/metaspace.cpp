@@ -58,7 +58,7 @@ PrependScheme prepend_scheme(const Component& component) {
   if (scheme == "always") return PrependScheme::always;
   if (scheme == "first") return PrependScheme::first;
   if (scheme == "never") return PrependScheme::never;
-  component.fail("\"prepend_scheme\" is none of always, first and never");
+  component.fail("\"prepend_scheme\" is not always, first or never");
 }
 
 std::unique_ptr<PreTokenizer> make_metaspace(const Component& component) {

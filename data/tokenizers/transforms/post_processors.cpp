@@ -9,14 +9,14 @@ namespace {
 
 std::int32_t checked_id(const Component& component, const Json& value) {
   if (!value.is_unsigned() || value.as_uint64() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
-    component.fail(fmt::format("an id is no integer from 0 to {}", Vocabulary::most_ids - 1));
+    component.fail(fmt::format("an id is not an integer from 0 to {}", Vocabulary::most_ids - 1));
   return static_cast<std::int32_t>(value.as_uint64());
 }
 
 // {"id": "<s>", "ids": [1], ...} in "special_tokens"
 void put_special(const Component& component, const Json& name, std::vector<std::int32_t>& ids) {
   const Json& specials = component.get("special_tokens");
-  if (!name.is_string() || !specials.is_object()) component.fail("\"special_tokens\" is no object, or a token has no name");
+  if (!name.is_string() || !specials.is_object()) component.fail("\"special_tokens\" is not an object, or a token has no name");
   const Json* const special = specials.find(name.as_string());
   if (!special || !special->is_object() || !special->contains("ids") || !special->at("ids").is_array())
     component.fail(fmt::format("\"special_tokens\" has no ids for {}", name.as_string()));
@@ -28,7 +28,7 @@ SurroundingTokens from_template(const Component& component) {
   SurroundingTokens tokens;
   bool text = false;
   const Json& parts = component.get("single");
-  if (!parts.is_array()) component.fail("\"single\" is no array");
+  if (!parts.is_array()) component.fail("\"single\" is not an array");
   for (const Json& part : parts) {
     const auto members = part.items();
     if (members.size() != 1 || !members[0].value.contains("id"))

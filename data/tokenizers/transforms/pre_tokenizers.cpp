@@ -127,8 +127,7 @@ std::unique_ptr<PreTokenizer> make_pre_tokenizer_step(const Component& component
 }
 
 void add(const Component& component, PreTokenizers& result) {
-  if (result.byte_level)
-    component.fail_unsupported("stands behind ByteLevel, which is supported as the last pre_tokenizer only");
+  if (result.byte_level) component.fail_unsupported("follows ByteLevel, which is supported as the last pre_tokenizer only");
   if (component.type() == "Sequence") {
     for (const Component& part : component.parts("pretokenizers")) add(part, result);
   } else if (component.type() == "ByteLevel") {

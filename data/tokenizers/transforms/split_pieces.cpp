@@ -36,7 +36,7 @@ SplitBehavior split_behavior(const Component& component, const char* key) {
                                                                 {"Contiguous", SplitBehavior::contiguous}};
   for (const auto& [known, behavior] : names)
     if (name == known) return behavior;
-  component.fail("the behavior is none of Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous");
+  component.fail("the behavior is not Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
 void apply_behavior(SplitBehavior behavior, std::vector<SplitPart>& parts) {

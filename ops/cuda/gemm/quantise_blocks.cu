@@ -33,7 +33,7 @@ struct ThreadNumbers {
 };
 
 // A thread's position: column counts in the tile; row_word(round) * 4 is the first of its 4 rows.
-struct ThreadPlace {
+struct ThreadPosition {
   int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   int column = lane % column_packs * 8;
 
@@ -44,15 +44,15 @@ struct ThreadPlace {
 // A bf16 is the upper half of a float.
 __device__ float scale_of_bits(unsigned bits) { return scale_of<__NV_E4M3>(__uint_as_float(bits << 16)); }
 
-__device__ ThreadNumbers load_numbers(const BlocksTask& task, const ThreadPlace& place, std::int64_t first_row,
+__device__ ThreadNumbers load_numbers(const BlocksTask& task, const ThreadPosition& position, std::int64_t first_row,
                                       std::int64_t first_column) {
   ThreadNumbers numbers = {};
-  const bool inside = first_column + place.column < task.n;
-  const bf16* const from = task.x + first_row * task.n + first_column + place.column;
+  const bool inside = first_column + position.column < task.n;
+  const bf16* const from = task.x + first_row * task.n + first_column + position.column;
   const std::int64_t rows = task.m - first_row;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    if (inside && place.row(i) < rows) numbers.at[i] = load<8>(from + place.row(i) * task.n, 0);
+    if (inside && position.row(i) < rows) numbers.at[i] = load<8>(from + position.row(i) * task.n, 0);
   }
   return numbers;
 }
@@ -78,7 +78,7 @@ __device__ void scales_of_rows(const ThreadNumbers& numbers, float (&scales)[8])
 
 // Writes the scale of each column, over all the tile's rows, into `scales`. All threads call it, and see the
 // scales afterwards.
-__device__ void scales_of_columns(const ThreadNumbers& numbers, const ThreadPlace& place, float (&scales)[tile]) {
+__device__ void scales_of_columns(const ThreadNumbers& numbers, const ThreadPosition& position, float (&scales)[tile]) {
   __shared__ alignas(16) unsigned found[warps][pairs];
   unsigned own[4];
 #pragma unroll
@@ -88,7 +88,8 @@ __device__ void scales_of_columns(const ThreadNumbers& numbers, const ThreadPlac
     for (int i = 0; i < 8; ++i) own[pair] = __vmaxu2(own[pair], numbers.magnitudes(i, pair));
     own[pair] = __vmaxu2(own[pair], __shfl_xor_sync(0xffffffffU, own[pair], 16));
   }
-  if (place.lane < 16) *reinterpret_cast<uint4*>(&found[place.warp][place.column / 2]) = {own[0], own[1], own[2], own[3]};
+  if (position.lane < 16)
+    *reinterpret_cast<uint4*>(&found[position.warp][position.column / 2]) = {own[0], own[1], own[2], own[3]};
   __syncthreads();
   if (threadIdx.x < pairs) {
     unsigned largest = 0;
@@ -146,14 +147,14 @@ __global__ void __launch_bounds__(tile_threads, 3) quantise_blocks_kernel(Blocks
   __shared__ float of_columns[tile];
   wait_for_previous();
   constexpr bool tiles = kind == Fp8Scales::tiles;
-  const ThreadPlace place;
+  const ThreadPosition position;
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * tile;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile;
-  ThreadNumbers numbers = load_numbers(task, place, first_row, first_column);
+  ThreadNumbers numbers = load_numbers(task, position, first_row, first_column);
   float of_rows[8];
   float of_block = 1;
   if constexpr (tiles) {
-    if (task.cols != nullptr) scales_of_columns(numbers, place, of_columns);
+    if (task.cols != nullptr) scales_of_columns(numbers, position, of_columns);
     scales_of_rows(numbers, of_rows);
   } else {
     of_block = scale_of_tile(numbers);
@@ -161,17 +162,17 @@ __global__ void __launch_bounds__(tile_threads, 3) quantise_blocks_kernel(Blocks
   }
 
   if (task.rows != nullptr) {
-    const bool inside = first_column + place.column < task.n;
-    unsigned char* const to = task.rows + first_row * task.n + first_column + place.column;
+    const bool inside = first_column + position.column < task.n;
+    unsigned char* const to = task.rows + first_row * task.n + first_column + position.column;
     const std::int64_t rows = task.m - first_row;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      if (place.row(i) >= rows) continue;
+      if (position.row(i) >= rows) continue;
       const float scale = tiles ? of_rows[i] : of_block;
-      if (tiles && place.column == 0) task.row_scales[blockIdx.x * task.m + first_row + place.row(i)] = 1 / scale;
+      if (tiles && position.column == 0) task.row_scales[blockIdx.x * task.m + first_row + position.row(i)] = 1 / scale;
       if (inside)
-        *reinterpret_cast<uint2*>(to + place.row(i) * task.n) = {quantise4<__NV_E4M3>(numbers.at[i].at, scale),
-                                                                 quantise4<__NV_E4M3>(numbers.at[i].at + 4, scale)};
+        *reinterpret_cast<uint2*>(to + position.row(i) * task.n) = {quantise4<__NV_E4M3>(numbers.at[i].at, scale),
+                                                                    quantise4<__NV_E4M3>(numbers.at[i].at + 4, scale)};
     }
   }
   if (task.cols == nullptr) return;
@@ -179,10 +180,10 @@ __global__ void __launch_bounds__(tile_threads, 3) quantise_blocks_kernel(Blocks
   for (auto& pack : numbers.at) forget(pack);
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
-    const float scale = tiles ? of_columns[place.column + j] : of_block;
+    const float scale = tiles ? of_columns[position.column + j] : of_block;
 #pragma unroll
     for (int round = 0; round < 2; ++round)
-      transposed[word_at(place.column + j, place.row_word(round))] = quantise_down(numbers, round, j, scale);
+      transposed[word_at(position.column + j, position.row_word(round))] = quantise_down(numbers, round, j, scale);
   }
   if (tiles && threadIdx.x < tile && first_column + threadIdx.x < task.n)
     task.col_scales[static_cast<std::int64_t>(blockIdx.y) * task.n + first_column + threadIdx.x] = 1 / of_columns[threadIdx.x];

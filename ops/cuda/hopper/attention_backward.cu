@@ -103,8 +103,8 @@ __device__ void add_query_sums(const BackwardView& view, Shared<Tile>& shared, i
     __syncwarp();
     if (leads) arrive(shared.keys_empty[round % 2]);  // the block's description has been read
     for_each_tile<Tile>(view, block, [&](int head, int tile) {
-      pass(sums_read + group, sums_threads);
-      meet(sums_written + group, sums_threads);
+      arrive_at(sums_read + group, sums_threads);
+      sync_at(sums_written + group, sums_threads);
       if (leads)
         add_integers(view.query_sums + (tile_index<Tile>(view, block, head, tile) * 2 + group) * Tile::sums, shared.sums[group],
                      Tile::sums * static_cast<int>(sizeof(int)));

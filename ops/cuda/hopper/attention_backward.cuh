@@ -58,7 +58,7 @@ struct BackwardView {
   void *dq, *dkv;     // at the columns of the first query head and of the first key head
   std::int64_t dq_cols, dkv_cols;
   const float* cos_sin;  // [keys, 2, D/2] of the rotation that produced whole sequences' queries and keys, or null
-  // Whether dQ is f32, and whether it is added to.
+  // True if dQ is f32, and if it is added to.
   bool sums_dq, adds_dq;
 
   __host__ __device__ int group() const { return heads / kv_heads; }

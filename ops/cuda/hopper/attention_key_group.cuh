@@ -35,7 +35,7 @@ class KeyGroup {
       // For a block without tiles, the groups synchronise here, so that all threads have read the block and
       // seen its keys and values arrive before one of them frees their buffers.
       if (tiles == first) {
-        meet(scores_written, 2 * group_threads);
+        sync_at(scores_written, 2 * group_threads);
         release(shared_.values_empty);
       }
       release(shared_.keys_empty[round % 2]);
@@ -86,7 +86,7 @@ class KeyGroup {
     write(dscores);
     const float* inverse = shared_.statistics[stage] + inverse_norm * Tile::queries + (dim == 64 ? 64 * group_ : 0) + row();
     const float upper = units * inverse[0], lower = units * inverse[8];
-    meet(scores_written, 2 * group_threads);
+    sync_at(scores_written, 2 * group_threads);
     float dq[32];  // [query, column] of this group's half
     begin_products();
     multiply_dscores(dq);
@@ -199,14 +199,14 @@ class KeyGroup {
   }
 
   __device__ __forceinline__ void give_sums(const float (&dq)[32], float upper, float lower) {
-    meet(sums_read + group_, sums_threads);
+    sync_at(sums_read + group_, sums_threads);
     int4* const to = reinterpret_cast<int4*>(shared_.sums[group_]) + thread_;
 #pragma unroll
     for (int i = 0; i < 32; i += 4)
       to[i / 4 * group_threads] = make_int4(__float2int_rn(dq[i] * upper), __float2int_rn(dq[i + 1] * upper),
                                             __float2int_rn(dq[i + 2] * lower), __float2int_rn(dq[i + 3] * lower));
     publish_shared();
-    pass(sums_written + group_, sums_threads);
+    arrive_at(sums_written + group_, sums_threads);
   }
 
   __device__ __forceinline__ void store(const Block& block) const {

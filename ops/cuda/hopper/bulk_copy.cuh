@@ -67,10 +67,10 @@ __device__ __forceinline__ void wait_for_additions() { asm volatile("cp.async.bu
 __device__ __forceinline__ void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Waits at the barrier of this number, 1 to 15, for this many threads, a multiple of 32.
-__device__ __forceinline__ void meet(int number, int threads) {
+__device__ __forceinline__ void sync_at(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void pass(int number, int threads) {
+__device__ __forceinline__ void arrive_at(int number, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 

@@ -20,13 +20,13 @@ __device__ __forceinline__ int cluster_size() {
 }
 
 // Waits for all threads of the cluster; each then sees what all others wrote before it.
-__device__ __forceinline__ void meet_cluster() {
+__device__ __forceinline__ void sync_cluster() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 // Writes to the same variable in the shared memory of the cluster's block `rank`, which must be running.
-__device__ __forceinline__ void give(int rank, float2* in_shared, float2 value) {
+__device__ __forceinline__ void store_remote(int rank, float2* in_shared, float2 value) {
   const auto own = static_cast<std::uint32_t>(__cvta_generic_to_shared(in_shared));
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nst.shared::cluster.v2.f32 [there], {%2, %3};\n}" ::"r"(

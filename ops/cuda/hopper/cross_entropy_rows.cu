@@ -23,13 +23,13 @@ class RowBlock {
   struct Shared {
     alignas(8) Barrier full[most_chunks];
     LogitSum of_warps[warps];
-    float2 of_blocks[2][most_runs];  // for this row of the cluster and the next
+    float2 of_blocks[2][most_ranges];  // for this row of the cluster and the next
     float log_sum;
   };
 
   __device__ RowBlock(const LogitRows<T>& all, Shared& shared, Logits* packs)
       : all_(all), shared_(shared), packs_(packs), rank_(cluster_rank()), blocks_(cluster_size()) {
-    const int each = all.packs_of_run();
+    const int each = all.packs_of_range();
     first_ = rank_ * each;
     count_ = max(0, min(each, all.packs() - first_));
     chunks_ = (count_ + chunk_packs - 1) / chunk_packs;
@@ -39,7 +39,7 @@ class RowBlock {
     const int step = static_cast<int>(gridDim.x) / blocks_;
     int row = static_cast<int>(blockIdx.x) / blocks_;
     for (int chunk = 0; chunk < chunks_; ++chunk) fetch(row, chunk);
-    meet_cluster();  // all blocks are running
+    sync_cluster();  // all blocks are running
     for (int turn = 0; row < all_.rows; row += step, ++turn) {
       const int target = all_.targets[row];
       const int target_col = all_.target_col(target);
@@ -48,8 +48,8 @@ class RowBlock {
       const bool holds_target = target_col >= 0 && pack >= 0 && pack < count_;
       float target_logit = 0;
       if (holds_target) target_logit = packs_[pack][target_col % width];
-      give_sum(own, turn);
-      meet_cluster();
+      send_sum(own, turn);
+      sync_cluster();
       if (threadIdx.x < 32) {
         const LogitSum sum = sum_of_row<T>(shared_.of_blocks[turn % 2], blocks_);
         shared_.log_sum = sum.log_sum();
@@ -89,14 +89,14 @@ class RowBlock {
   }
 
   // Sends the sum to all blocks of the cluster.
-  __device__ __forceinline__ void give_sum(LogitSum sum, int turn) const {
+  __device__ __forceinline__ void send_sum(LogitSum sum, int turn) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     sum = sum_of_warp<T>(sum);
     if (lane == 0) shared_.of_warps[warp] = sum;
     __syncthreads();
     if (warp > 0) return;
     sum = sum_of_warp<T>(lane < warps ? shared_.of_warps[lane] : LogitSum{lowest, 0});
-    if (lane < blocks_) give(lane, shared_.of_blocks[turn % 2] + rank_, make_float2(sum.top, sum.total));
+    if (lane < blocks_) store_remote(lane, shared_.of_blocks[turn % 2] + rank_, make_float2(sum.top, sum.total));
   }
 
   // Writes scale (softmax - one_hot), from the same numbers as backward_kernel() of cross_entropy.cu.
@@ -156,17 +156,17 @@ __global__ void __launch_bounds__(threads, together) rows_kernel(const __grid_co
 std::int64_t packs_of(const Tensor& logits) { return logits.cols() / width; }
 
 // Returns a power of two that depends on the columns alone, so that the order of the sums does too.
-int runs_of(const Tensor& logits) {
-  int runs = 1;
-  while (ceil_div<std::int64_t>(packs_of(logits), runs) > most_chunks * chunk_packs) runs *= 2;
-  return runs;
+int ranges_of(const Tensor& logits) {
+  int ranges = 1;
+  while (ceil_div<std::int64_t>(packs_of(logits), ranges) > most_chunks * chunk_packs) ranges *= 2;
+  return ranges;
 }
 
 // A cluster has a block for every range.
 template <class T>
 void launch_rows(cudaStream_t stream, const LogitRows<T>& all) {
   const auto kernel = rows_kernel<T>;
-  const int blocks = all.runs, bytes = ceil_div(all.stride / width, blocks) * pack_bytes;
+  const int blocks = all.ranges, bytes = ceil_div(all.stride / width, blocks) * pack_bytes;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeClusterDimension;
@@ -193,7 +193,7 @@ void launch_rows(cudaStream_t stream, const LogitRows<T>& all) {
 bool takes_cross_entropy_rows(const Tensor& logits, const HopperGpu& gpu) {
   const bool small = logits.dtype == DType::bf16 || logits.dtype == DType::f16;
   return gpu.available && small && logits.cols() > 0 && logits.cols() % width == 0 && aligned16(logits.data) &&
-         runs_of(logits) <= most_runs;
+         ranges_of(logits) <= most_ranges;
 }
 
 void cross_entropy_rows(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found, std::optional<float> scale) {
@@ -208,7 +208,7 @@ void cross_entropy_rows(cudaStream_t stream, const CrossEntropyArgs& args, const
                              .targets = data_of<int>(args.targets),
                              .first_id = args.vocabulary.first,
                              .cols = static_cast<int>(args.vocabulary.count),
-                             .runs = runs_of(logits),
+                             .ranges = ranges_of(logits),
                              .found = found,
                              .scale = scale.value_or(0)};
       scale ? launch_rows(stream, all) : sum_rows(stream, all);

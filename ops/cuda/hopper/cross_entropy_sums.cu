@@ -18,8 +18,8 @@ class RowStream {
 
   struct Shared {
     alignas(8) Barrier full[places];
-    LogitSum of_warps[most_runs][warps];
-    float2 of_runs[most_runs];
+    LogitSum of_warps[most_ranges][warps];
+    float2 of_ranges[most_ranges];
   };
 
   __device__ RowStream(const LogitRows<T>& all, Shared& shared, Logits* packs)
@@ -32,21 +32,21 @@ class RowStream {
 
  private:
   struct Chunk {
-    int row, run, chunk;
+    int row, range, chunk;
   };
 
   __device__ __forceinline__ int first_pack(const Chunk& of) const {
-    return of.run * all_.packs_of_run() + of.chunk * chunk_packs;
+    return of.range * all_.packs_of_range() + of.chunk * chunk_packs;
   }
   // Returns the number of packs in the chunk; the last chunks of a range may have fewer or none.
   __device__ __forceinline__ int packs_of(const Chunk& of) const {
-    return min(chunk_packs, min((of.run + 1) * all_.packs_of_run(), all_.packs()) - first_pack(of));
+    return min(chunk_packs, min((of.range + 1) * all_.packs_of_range(), all_.packs()) - first_pack(of));
   }
   __device__ __forceinline__ void advance(Chunk& of) const {
     ++of.chunk;
     while (of.row < all_.rows && packs_of(of) <= 0) {
       of.chunk = 0;
-      if (++of.run == all_.runs) of.run = 0, of.row += static_cast<int>(gridDim.x);
+      if (++of.range == all_.ranges) of.range = 0, of.row += static_cast<int>(gridDim.x);
     }
   }
 
@@ -64,10 +64,10 @@ class RowStream {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int target_col = all_.target_col(all_.targets[row]);
     float target_logit = 0;
-    for (int run = 0; run < all_.runs; ++run) {
+    for (int range = 0; range < all_.ranges; ++range) {
       LogitSum sum{lowest, 0};
       for (int chunk = 0;; ++chunk) {
-        const Chunk of{row, run, chunk};
+        const Chunk of{row, range, chunk};
         const int packs = packs_of(of), first = first_pack(of), place = at_ % places;
         if (packs <= 0) break;
         const Logits* const in = packs_ + place * chunk_packs;
@@ -80,16 +80,16 @@ class RowStream {
         fetch(place);
       }
       sum = sum_of_warp<T>(sum);
-      if (lane == 0) shared_.of_warps[run][warp] = sum;
+      if (lane == 0) shared_.of_warps[range][warp] = sum;
     }
     __syncthreads();
-    if (warp < all_.runs) {
+    if (warp < all_.ranges) {
       const LogitSum sum = sum_of_warp<T>(lane < warps ? shared_.of_warps[warp][lane] : LogitSum{lowest, 0});
-      if (lane == 0) shared_.of_runs[warp] = make_float2(sum.top, sum.total);
+      if (lane == 0) shared_.of_ranges[warp] = make_float2(sum.top, sum.total);
     }
     __syncthreads();
     if (threadIdx.x != 0) return;
-    const LogitSum sum = sum_of_row<T>(shared_.of_runs, all_.runs);
+    const LogitSum sum = sum_of_row<T>(shared_.of_ranges, all_.ranges);
     all_.found.largest[row] = sum.top, all_.found.sum[row] = sum.total, all_.found.target_logit[row] = target_logit;
   }
 

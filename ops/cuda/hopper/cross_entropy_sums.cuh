@@ -17,7 +17,7 @@ inline constexpr int threads = 256, warps = threads / 32, width = 8;  // a pack 
 inline constexpr int unroll = 4;                                      // packs of a thread in flight together
 inline constexpr int chunk_packs = threads * unroll, pack_bytes = 16;
 inline constexpr int most_chunks = 4;    // in a range: 64 KiB, so that a multiprocessor holds three
-inline constexpr int most_runs = 8;      // ranges in a row
+inline constexpr int most_ranges = 8;    // ranges in a row
 inline constexpr int together = 3;       // blocks on a multiprocessor: while some wait, others compute
 inline constexpr float lowest = -1e30F;  // as in cross_entropy.cu
 }  // namespace loss
@@ -28,13 +28,13 @@ struct LogitRows {
   int rows, stride;  // elements
   const int* targets;
   std::int64_t first_id;
-  int cols;  // the columns that count
-  int runs;  // ranges in a row
+  int cols;    // the columns that count
+  int ranges;  // ranges in a row
   LossSums found;
   float scale;
 
   __device__ __forceinline__ int packs() const { return stride / loss::width; }
-  __device__ __forceinline__ int packs_of_run() const { return (packs() + runs - 1) / runs; }  // the last may have fewer
+  __device__ __forceinline__ int packs_of_range() const { return (packs() + ranges - 1) / ranges; }  // the last may have fewer
   // Returns a number below 0 if another rank has the target or the row does not count.
   __device__ __forceinline__ int target_col(int target) const {
     const std::int64_t col = target >= 0 ? target - first_id : -1;
@@ -44,7 +44,7 @@ struct LogitRows {
 
 struct LogitSum {
   float top, total;  // the sum of exp(logit - top)
-  // As in loss_kernel().
+  // Rounds as loss_kernel() does.
   __device__ float log_sum() const { return static_cast<float>(top + log(static_cast<double>(total))); }
 };
 
@@ -102,11 +102,11 @@ __device__ __forceinline__ LogitSum sum_of_warp(LogitSum sum) {
 
 // Adds the ranges' sums in order.
 template <class T>
-__device__ __forceinline__ LogitSum sum_of_row(const float2* of_runs, int runs) {
+__device__ __forceinline__ LogitSum sum_of_row(const float2* of_ranges, int ranges) {
   LogitSum row{loss::lowest, 0};
-  for (int run = 0; run < runs; ++run) row.top = max(row.top, of_runs[run].x);
-  for (int run = 0; run < runs; ++run)
-    row.total += __fmul_rn(of_runs[run].y, difference_exponential<T>(of_runs[run].x, row.top));
+  for (int range = 0; range < ranges; ++range) row.top = max(row.top, of_ranges[range].x);
+  for (int range = 0; range < ranges; ++range)
+    row.total += __fmul_rn(of_ranges[range].y, difference_exponential<T>(of_ranges[range].x, row.top));
   return row;
 }
 

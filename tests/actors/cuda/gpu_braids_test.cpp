@@ -1,4 +1,4 @@
-// Braids of tensor-parallel ranks on GPUs. Ranks share a GPU where there are too few.
+// Braids of tensor-parallel ranks on GPUs. Ranks share a GPU if there are too few.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ Layout braided_on_gpus(Layout layout) {
   return layout;
 }
 
-// Hidden states of 2 MiB in 16 bits, from where on they travel in pieces.
+// Hidden states of 2 MiB in 16 bits, the size from which they travel in pieces.
 ModelConfig large_config() {
   ModelConfig config = half_config();
   config.hidden = 512;
@@ -59,7 +59,7 @@ TEST_CASE("braids on GPUs follow the golden trajectory with the bits of 1f1b ove
 
 namespace {
 
-// Of jobs whose hidden states travel by kernels, and of others in pieces.
+// Checks jobs whose hidden states travel by kernels, and others whose states travel in pieces.
 void check_bits(const Precision& precision) {
   if (!needs_gpus(cuda_device_count()) || !computes(precision)) return;
   for (const bool large : {false, true}) {
@@ -157,7 +157,7 @@ TEST_CASE("a failure among braids on GPUs ends the run with its cause named and 
 
 namespace {
 
-// One rank of two that share GPUs, with what two actions of a braid sum and gather.
+// One of two ranks that share GPUs, with the tensors that two actions of a braid sum and gather.
 struct BraidRank {
   static constexpr std::int64_t rows = 512, cols = 64;
 
@@ -182,7 +182,7 @@ struct BraidRank {
       at += 3 * shard_bytes;
     }
   }
-  // Of an action: gathers, in pieces or by kernels, until it has done so `calls` times.
+  // Runs one action: gathers, in pieces or by kernels, until it has done so `calls` times.
   void gathers(int action, int calls, bool in_pieces) {
     for (int call = 0; call < calls; ++call) {
       if (!in_pieces) {
@@ -220,7 +220,7 @@ TEST_CASE("aborting a group of GPUs ends both actions of a braid that wait for a
       ranks[1].braid->abort(std::make_exception_ptr(Error(ErrorKind::aborted, "rank 1 is gone")));
       first.join();
       second.join();
-      // Kernels wait on the braid's stream, and the host in a transfer in pieces.
+      // Kernels wait on the braid's stream; a transfer in pieces makes the host wait.
       Stream& waiting = in_pieces ? *ranks[0].stream : ranks[0].braid->stream();
       CHECK_THROWS_WITH(waiting.synchronize(), "rank 1 is gone");
       for (BraidRank& rank : ranks) {

@@ -36,7 +36,7 @@ ModelConfig config_of(std::int64_t head_dim) {
   return config;
 }
 
-// Sequences of `sequence` tokens, of which a rate that rises moves no sign.
+// Sequences of `sequence` tokens, with a rising rate under which no update changes its sign.
 TrainJob ring_job(const ModelConfig& config, std::int64_t sequence, const Layout& layout) {
   TrainJob job = random_job(config, sequence, 4, layout);
   job.learning_rate.warmup_steps = 10;
@@ -49,14 +49,15 @@ std::optional<RunRecord> run_ring_on_gpu(TrainJob job, const Precision& precisio
   return run(std::move(job), steps);
 }
 
-// The transports that join processes with a GPU each; none without two GPUs.
+// Returns the transports that connect processes with a GPU each; none without two GPUs.
 std::vector<std::string> transports_of_processes() {
   if (!needs_gpus(cuda_device_count(), 2)) return {};
   if (!has_nccl()) return {"ipc"};
   return {"ipc", "nccl"};
 }
 
-// Losses and norms: in the first step gradients of the same weights, then of weights that rounding in other places has moved.
+// Compares losses and norms: the first step has gradients of the same weights, later steps of weights that rounding has
+// changed.
 void check_close_rings(const RunRecord& a, const RunRecord& b, double loss, double norm) {
   constexpr std::size_t compared = 4;
   REQUIRE(std::min(a.loss.size(), b.loss.size()) >= compared);
@@ -144,7 +145,7 @@ TEST_CASE("ranks on a GPU that share sequences learn what one rank learns in 8 a
       {Precision::bf16(), 64, 2, 512, with_gpu_ring(2, {1, 1, 1, 2})},
       {Precision::bf16(), 128, 1, 1024, with_gpu_ring(4)},
       {Precision::bf16(), 128, 4, 512, with_gpu_ring(2, {1, 2})},
-      {Precision::bf16(), 64, 2, 488, with_gpu_ring(2)},  // of lengths that Hopper's kernel does not take
+      {Precision::bf16(), 64, 2, 488, with_gpu_ring(2)},  // lengths that Hopper's kernel does not support
       {Precision::fp16(), 64, 2, 512, with_gpu_ring(2)},
       {Precision::fp8(), 64, 2, 512, with_gpu_ring(2), 2e-2, 0.1},
   };
@@ -165,8 +166,7 @@ TEST_CASE("ranks on a GPU that share sequences learn what one rank learns in 8 a
   }
 }
 
-TEST_CASE("an evaluation finds the same loss on a GPU whoever shares sequences, and steps may begin before the verdict",
-          "[gpu][context]") {
+TEST_CASE("an evaluation finds the same loss on a GPU at every cp, and steps may begin before the verdict", "[gpu][context]") {
   const auto evaluated = [](int cp, int pp, bool early) {
     TrainJob job = ring_job(config_of(64), 512, with_gpu_ring(cp, {.pp = pp}));
     on_gpus(job, 1, Precision::bf16());

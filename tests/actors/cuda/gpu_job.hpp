@@ -10,10 +10,10 @@
 
 namespace pipetrain::test {
 
-// Streams must not queue behind another rank's collective that waits for them; read by the driver at its first call.
+// The driver reads this at its first call: a stream must not queue after another rank's collective that waits for it.
 [[maybe_unused]] inline const int many_queues = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
-// The ranks dealt over the first `gpus` GPUs; false, with a message, where there are not as many.
+// Assigns the ranks to the first `gpus` GPUs; returns false, with a message, if there are fewer.
 inline bool on_gpus(TrainJob& job, int gpus, const Precision& precision = {}) {
   if (!needs_gpus(cuda_device_count(), gpus)) return false;
   const int ranks = static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.cp * job.layout.tp;
@@ -23,7 +23,7 @@ inline bool on_gpus(TrainJob& job, int gpus, const Precision& precision = {}) {
   return true;
 }
 
-// Of sizes that the operations of 16 bits take.
+// A model whose sizes 16-bit operations support.
 inline ModelConfig half_config() {
   ModelConfig config;
   config.hidden = 256;
@@ -38,7 +38,7 @@ inline ModelConfig half_config() {
   return config;
 }
 
-// Whether this machine's GPUs have these products.
+// Returns true if this machine's GPUs have these products.
 inline bool computes(const Precision& precision) { return !precision.fp8_products || cuda_multiplies_fp8(0); }
 
 }  // namespace pipetrain::test

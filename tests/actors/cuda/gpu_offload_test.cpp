@@ -1,4 +1,4 @@
-// Runs on GPUs whose states lie elsewhere: the bits of runs whose states lie on the GPUs.
+// Runs on GPUs whose states are offloaded give the bits of runs whose states are on the GPUs.
 #include <filesystem>
 #include <vector>
 
@@ -15,7 +15,7 @@ using namespace pipetrain::test;
 
 namespace {
 
-// Host memory, and a disk where this machine has one that takes direct I/O.
+// Host memory, and a disk if this machine has one with direct I/O.
 std::vector<std::filesystem::path> offload_folders() {
   const std::filesystem::path disk = std::filesystem::temp_directory_path();
   try {

@@ -1,5 +1,5 @@
-// Steps on GPUs that begin before the verdict on the one before: the same bits as steps that wait for it. Stages share a GPU
-// where there are too few.
+// Steps on GPUs that begin before the verdict on the previous step give the bits of steps that wait for it. Stages
+// share a GPU if there are too few.
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/early_steps.hpp"
 #include "catch.hpp"
@@ -47,7 +47,7 @@ TEST_CASE("post-validation on GPUs gives the bits of steps that wait, whether ev
   CHECK(kept > 5);
 }
 
-TEST_CASE("post-validation on a GPU takes back what was begun behind a step that is skipped", "[gpu][post-validation]") {
+TEST_CASE("post-validation on a GPU takes back actions that began after a skipped step", "[gpu][post-validation]") {
   for (const int stages : {1, 2, 4}) {
     TrainJob job = random_job(half_config(), 128, 8, {stages, 1, 1, 2, stages == 1 ? "1f1b" : "zb-h2"});
     if (!on_gpus(job, 1, Precision::fp16())) return;

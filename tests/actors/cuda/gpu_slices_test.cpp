@@ -21,7 +21,7 @@ Layout sliced_on_gpus(int slices, Layout layout = {}) {
   return layout;
 }
 
-// The samples of another dataset, in documents of 1 to 300 tokens that do not see each other.
+// The samples of another dataset, in isolated documents of 1 to 300 tokens.
 class Apart final : public Dataset {
  public:
   explicit Apart(std::shared_ptr<const Dataset> all) : Dataset(all->sequence_length()), all_(std::move(all)) {}
@@ -39,7 +39,7 @@ class Apart final : public Dataset {
   std::shared_ptr<const Dataset> all_;
 };
 
-// Sequences of `sequence` tokens, of which a rate that rises moves no sign.
+// Sequences of `sequence` tokens, with a rising rate under which no update changes its sign.
 TrainJob sliced_job(std::int64_t sequence, const Layout& layout) {
   ModelConfig config = half_config();
   config.max_positions = 1024;
@@ -54,7 +54,7 @@ std::optional<RunRecord> run_slices_on_gpu(TrainJob job, const Precision& precis
   return run(std::move(job), steps);
 }
 
-// Losses and norms, which rounding in other places moves.
+// Compares losses and norms, which change with the places of rounding.
 void check_close_gpu_slices(const RunRecord& a, const RunRecord& b, double loss, double norm) {
   REQUIRE(a.loss.size() == b.loss.size());
   for (std::size_t step = 0; step < a.loss.size(); ++step) {
@@ -95,7 +95,7 @@ TEST_CASE("slices on one GPU in 16 bits give what whole sequences give, the same
   const std::vector<Case> cases{
       {Precision::bf16(), 512, 2},
       {Precision::bf16(), 512, 4},
-      {Precision::bf16(), 500, 3},  // of lengths that Hopper's kernel does not take
+      {Precision::bf16(), 500, 3},  // lengths that Hopper's kernel does not support
       {Precision::fp16(), 512, 4},
   };
   Layout selective{2, 1, 1, 2}, full{2, 1, 1, 2};
@@ -172,7 +172,7 @@ TEST_CASE("slices on one GPU drop what whole sequences drop and keep their docum
       {Precision::fp32(), 512, 4, 1e-5, 1e-4},
       {Precision::bf16(), 512, 2, 5e-3, 5e-2},
       {Precision::bf16(), 1024, 4, 5e-3, 5e-2},
-      {Precision::bf16(), 500, 3, 5e-3, 5e-2},  // of lengths that Hopper's kernel does not take
+      {Precision::bf16(), 500, 3, 5e-3, 5e-2},  // lengths that Hopper's kernel does not support
       {Precision::fp16(), 512, 4, 5e-3, 5e-2},
   };
   Layout selective{2, 1, 1, 2}, full{2, 1, 1, 2};

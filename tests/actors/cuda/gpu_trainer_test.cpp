@@ -1,5 +1,5 @@
-// Whole runs on GPUs: fp32 against the golden trajectories, bf16, fp16 and fp8 against fp32. Ranks share a GPU where there are
-// too few: the arithmetic is the same, only the links are not used.
+// Whole runs on GPUs: fp32 compared with the golden trajectories, bf16, fp16 and fp8 with fp32. Ranks share a GPU if
+// there are too few: the arithmetic is the same, but the links are not used.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -35,14 +35,14 @@ void check_golden_on(int gpus, const std::vector<Layout>& layouts) {
 }
 
 // A run whose rate rises over ten steps. At the full rate from the first step on, Adam's first updates change every weight by
-// its rate, whatever the gradient's size: a rounding that turns a sign then moves the loss by several per cent.
+// its rate, whatever the gradient's size, so that a rounding that changes a sign changes the loss by several per cent.
 TrainJob gentle_gpu_job(const ModelConfig& config, const Layout& layout) {
   TrainJob job = random_job(config, 128, 8, layout);
   job.learning_rate.warmup_steps = 10;
   return job;
 }
 
-// Thirty deterministic steps: the same bits on every layout, and near the reference.
+// Checks thirty deterministic steps: equal bits on every layout, and close to the reference.
 void check_follows(const ModelConfig& config, const Precision& precision, const RunRecord& reference) {
   const double tolerance = precision.fp8_products ? 0.05 : 0.01;
   RunRecord first;
@@ -211,7 +211,7 @@ TEST_CASE("bf16, fp16 and fp8 follow fp32, and are the same to the bit over pp w
   }
 }
 
-// Thirty steps over two tensor-parallel ranks, as check_follows().
+// Checks thirty steps over two tensor-parallel ranks, as check_follows() does.
 void check_follows_over_ranks(const Precision& precision, bool sequence_parallel, const RunRecord& reference) {
   std::optional<RunRecord> first;
   for (const int gpus : {1, 2}) {
@@ -241,7 +241,7 @@ TEST_CASE("fp8 over tensor-parallel ranks follows fp32, and is the same to the b
     for (const bool sequence_parallel : {true, false}) check_follows_over_ranks(precision, sequence_parallel, reference);
 }
 
-TEST_CASE("layers at the ends of a model in fp8 stay in bf16 where a run says so, alike on every layout", "[gpu]") {
+TEST_CASE("the outer layers of a model in fp8 stay in bf16 if the run asks for it, alike on every layout", "[gpu]") {
   const auto run_with = [](const Layout& layout, const Precision& precision, const Bf16Layers& layers) {
     TrainJob job = random_job(half_config(), 128, 8, layout);
     on_gpus(job, 1, precision);
@@ -340,7 +340,7 @@ TEST_CASE("the trace of a run on GPUs has device times within its steps, in an o
     Trainer trainer(std::move(job));
     for (int step = 0; step < 3; ++step) {
       using Clock = std::chrono::steady_clock;
-      const auto slack = std::chrono::microseconds(200);  // how well the clocks are compared
+      const auto slack = std::chrono::microseconds(200);  // the accuracy to which the clocks are compared
       const auto before = Clock::now();
       const StepReport report = trainer.step();
       const auto after = Clock::now();

@@ -10,7 +10,7 @@
 namespace {
 
 struct Ping {
-  int left;  // how often it is passed on
+  int left;  // how often it is still passed on
   std::shared_ptr<std::promise<std::thread::id>> last;
 };
 
@@ -50,8 +50,8 @@ class QueueLike : public BriefPassing {
   bool only_passes_on() const override { return true; }
 };
 
-// As a stage: it answers a Begin by sending to one that passes it on to another, and then notes whether that one had its turn
-// meanwhile.
+// Acts as a stage: it answers a Begin by sending to an actor that passes it on to another, and then notes whether that
+// one has run meanwhile.
 struct Begin {
   caf::actor through;
   std::shared_ptr<std::promise<std::thread::id>> passed;
@@ -83,7 +83,7 @@ class Turning : public caf::event_based_actor {
   }
 };
 
-// Whether the scheduler's threads have let go of it, so that whoever sends it a message resumes it.
+// Returns true if the scheduler's threads have released the actor, so that a message's sender resumes it.
 bool is_idle(const caf::actor& actor) {
   return dynamic_cast<caf::scheduled_actor&>(*caf::actor_cast<caf::abstract_actor*>(actor)).mailbox().blocked();
 }
@@ -104,7 +104,7 @@ bool passes_within_the_turn() {
   return yes;
 }
 
-// Which thread did the last of what one message set off, in a circle of an actor of each kind.
+// Sends one message around a circle of an actor of each kind, and returns the thread of the last action.
 template <class First, class Second>
 std::thread::id last_thread(int passes) {
   caf::actor_system_config config;
@@ -128,7 +128,7 @@ std::thread::id last_thread(int passes) {
 
 TEST_CASE("brief actors run on the thread whose message wakes them, those that they wake too") {
   for (const int passes : {0, 1, 1000}) {
-    // On a busy machine a thread of the scheduler may still have an actor in hand; it goes on with what comes then.
+    // On a busy machine a thread of the scheduler may still hold an actor, and then it handles the next message too.
     bool here = false;
     for (int round = 0; round < 50 && !here; ++round)
       here = last_thread<BriefPassing, BriefPassing>(passes) == std::this_thread::get_id();

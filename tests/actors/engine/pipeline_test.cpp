@@ -37,7 +37,7 @@ std::string actions_text(const StageTrace& trace) {
   return text;
 }
 
-// Does what the no-op does, and fails in its own way at one action.
+// Does what the no-op does, and fails in the chosen way at one action.
 class FailingCompute : public StageCompute {
  public:
   enum class How { throw_in_launch, report, never_complete };
@@ -78,7 +78,7 @@ RunFailed failure_of(FailingCompute::How how) {
   try {
     pipeline.step({1, 6, 1, 0}, apply_always);
   } catch (const RunFailed& failure) {
-    CHECK_THROWS_AS(pipeline.step({2, 6, 1, 0}, apply_always), RunFailed);  // and so does every later step, at once
+    CHECK_THROWS_AS(pipeline.step({2, 6, 1, 0}, apply_always), RunFailed);  // every later step fails too, at once
     return failure;
   }
   throw std::logic_error("the step did not fail");
@@ -175,7 +175,7 @@ TEST_CASE("sleeping stages overlap as the schedule says, in virtual time") {
   }
   CHECK(last - first == (8 + 3) * 3000ms);  // m + p - 1 slots of F + B
   pipeline.reset();
-  scheduler.run();  // the actors' ends
+  scheduler.run();  // the ends of the actors
 }
 
 TEST_CASE("a failure ends the run with its cause") {
@@ -245,7 +245,7 @@ TEST_CASE("a step that is skipped launches no optimizer, and the next one does")
   }
 }
 
-TEST_CASE("what stages hold is asked of them, and a stage that cannot tell ends the run by name") {
+TEST_CASE("stages report their memory, and one that cannot ends the run by name") {
   class Keeper : public FailingCompute {
    public:
     explicit Keeper(StageId id) : FailingCompute(How::report, Action{ActionKind::forward, 9, 9}), id_(id) {}
@@ -392,7 +392,7 @@ TEST_CASE("a stage whose actor stops ends the run, and is named") {
       },
       [](int) { return make_empty_source(); });
   auto outcome = pipeline.start_step({1, 4, 1, 0}, apply_always);
-  pipeline.waiting();  // the step is on its way
+  pipeline.waiting();  // the step is under way
   pipeline.stop_stage({0, 1});
   try {
     outcome.get();

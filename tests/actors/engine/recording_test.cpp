@@ -1,4 +1,4 @@
-// What stages record while they run, replayed: the same actions, chosen by the same class, at the same times.
+// Replays of records of running stages have the same actions, chosen by the same class, at the same times.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -35,7 +35,7 @@ struct Run {
   std::vector<StepOutcome> outcomes;
 };
 
-// Three steps, the second an evaluation, in virtual time.
+// Runs three steps, the second an evaluation, in virtual time.
 Run run_recorded_actors(const schedules::Plan& plan, Order order, int replicas) {
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("testing"));
@@ -157,7 +157,7 @@ TEST_CASE("a record that was tampered with is noticed: another decision, or a me
   auto step = run.recorder->steps.front();
   step.logs[0].bytes.clear();
   schedules::Replay half(run.recorder->run);
-  step.failed = true;  // a stage that could not tell: what it sent is taken on trust
+  step.failed = true;  // a stage that could not report: its messages are accepted unchecked
   half.load(step);
   CHECK_NOTHROW(half.play());
   step.failed = false;

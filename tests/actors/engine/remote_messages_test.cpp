@@ -1,4 +1,4 @@
-// The engine's messages between processes: what is sent comes back, and what nobody sent does no harm.
+// The engine's messages between processes: a sent message decodes to itself, and a forged one does no harm.
 #include <random>
 
 #include "actors/engine/remote/codec.hpp"
@@ -20,7 +20,7 @@ std::chrono::steady_clock::time_point at_nanosecond(std::int64_t nanoseconds) {
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(nanoseconds));
 }
 
-// One of each kind.
+// One message of each kind.
 std::vector<RemoteMessage> all_messages() {
   const StageId stage{1, 2, 1};
   Failure failure{ErrorKind::numeric, "the loss is NaN", "stage 2"};
@@ -60,7 +60,7 @@ std::vector<RemoteMessage> all_messages() {
           {stage, Signalled{4}}};
 }
 
-// What was made of a message in transit.
+// Damages a message as if in transit.
 Bytes spoilt(Bytes bytes, std::mt19937& random) {
   const auto any = [&](std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random); };
   for (std::size_t changes = 1 + any(4); changes > 0; --changes) {
@@ -81,7 +81,7 @@ Bytes spoilt(Bytes bytes, std::mt19937& random) {
   return bytes;
 }
 
-// The first message of this kind, as it comes back.
+// Returns the first message of this kind after decoding.
 template <class Body>
 Body sent_over() {
   for (const RemoteMessage& message : all_messages())
@@ -91,7 +91,7 @@ Body sent_over() {
 
 }  // namespace
 
-TEST_CASE("every message between engines comes back as it was, to the bit", "[processes]") {
+TEST_CASE("every message between engines decodes to itself, to the bit", "[processes]") {
   std::size_t kinds = 0;
   for (const RemoteMessage& message : all_messages()) {
     INFO("kind " << message.body.index());
@@ -180,7 +180,7 @@ TEST_CASE("answers that nobody asked for change nothing", "[processes]") {
       hub, [](int) { return job_of({.layout = {.pp = 2}}); },
       [&](Trainer& trainer) {
         trainer.step();
-        // Unasked answers: nobody waits for them, and they change nothing.
+        // Nobody waits for these answers, so they must change nothing.
         hub->forge(1, 0, Channel::engine, encode({StageId{0, 1}, StatePiece{99, 0, 1, {1}}}));
         hub->forge(1, 0, Channel::engine, encode({StageId{0, 1}, Waiting{99, {0, 1}, "", 0, {}}}));
         hub->forge(1, 0, Channel::engine, encode({StageId{0, 1}, MemoryReport{99, {0, 1}, {}}}));

@@ -1,4 +1,4 @@
-// The real stage actors under CAF's testing scheduler, against the simulator: the same actions at the same times.
+// The real stage actors under CAF's testing scheduler, compared with the simulator: the same actions at the same times.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -6,7 +6,6 @@
 #include "actors/engine/caf.hpp"
 #include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
-#include "actors/training/job/post_validation.hpp"
 #include "catch.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"
@@ -69,7 +68,7 @@ std::vector<StageTrace> run_timed_actors(const schedules::Plan& plan, Order orde
   return stages;
 }
 
-// "F0@0 F1@1000 ..." of the compute and of custom actions, in order of time.
+// Returns "F0@0 F1@1000 ..." for the compute and custom actions, in order of time.
 std::string text(const std::vector<schedules::Span>& spans) {
   std::string line;
   for (const auto& span : spans) {
@@ -136,7 +135,7 @@ TEST_CASE("the actors in virtual time do what the simulator says, for every sche
 
 namespace {
 
-// The share of a step's time in which stages stand idle once steps follow each other, what is between them included.
+// Returns the share of a step's time in which stages are idle once steps follow each other, including the time between steps.
 double steady_bubble(const std::string& schedule, int stages, int microbatches, bool early, double clipped = 0,
                      std::chrono::nanoseconds preview = 150us) {
   caf::actor_system_config config;

@@ -1,4 +1,4 @@
-// Who waits for whom, asked of a pipeline while it runs.
+// Asks a running pipeline which stage waits for which.
 #include <future>
 #include <thread>
 
@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Keeps its stage from hearing anything between the beginning of a step and `released`.
+// Blocks its stage's messages between the beginning of a step and `released`.
 class BusyCompute : public StageCompute {
  public:
   explicit BusyCompute(std::shared_future<void> released) : released_(std::move(released)) {}

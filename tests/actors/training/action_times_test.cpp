@@ -1,4 +1,4 @@
-// When actions ran: on one clock for all devices, in an order that their data allows.
+// The times of actions are on one clock for all devices, in an order that their data allows.
 #include <algorithm>
 #include <map>
 #include <thread>
@@ -49,7 +49,7 @@ TEST_CASE("an action's times are those at which it ran on its device") {
       CHECK(times.end >= ran[static_cast<std::size_t>(2 * i + 1)]);
       CHECK(times.end - times.start >= milliseconds(4));
       CHECK(issued >= before);
-      if (i == 2) CHECK(issued < times.end);  // the host is ahead
+      if (i == 2) CHECK(issued < times.end);  // the host runs ahead
     }
   }
 }
@@ -59,7 +59,7 @@ TEST_CASE("collecting times while an action is being issued leaves it to the end
   const auto stream = device->make_stream("s");
   ActionClock clock(*device);
   clock.begin_step(*stream);
-  for (int i = 0; i < 3; ++i) {  // the second has the first one's events
+  for (int i = 0; i < 3; ++i) {  // the second round reuses the first one's events
     clock.start(*stream, {ActionKind::forward, 0, i});
     clock.collect();
     CHECK(clock.actions().size() == static_cast<std::size_t>(i));

@@ -1,4 +1,4 @@
-// What schedules keep of microbatches in flight: known from the layout alone.
+// The activations that schedules keep for microbatches in flight, known from the layout alone.
 #include "actors/training/rank/stage_memory.hpp"
 #include "catch.hpp"
 #include "schedules/builders/builders.hpp"
@@ -7,14 +7,16 @@ using namespace pipetrain;
 
 namespace {
 
-// Bytes that stage 0 of two keeps of four layers, without queues and workspace.
+// Returns the bytes that stage 0 of two keeps of four layers, without queues and workspace.
 std::size_t activations(const std::string& schedule, int chunks, Recompute recompute = Recompute::none) {
   ModelConfig config = preset_config("tiny");
   config.layers = 8;
   const int stages = 2, microbatches = 8;
-  const StageMemory memory(config, 1, {1, 64}, {.numerics = {.recompute = recompute}});
+  JobSettings settings;
+  settings.numerics.recompute = recompute;
+  const StageMemory memory(config, {1, 64}, settings);
   const auto plan = schedules::build_schedule(schedule, {.stages = stages, .chunks = chunks, .microbatches = microbatches});
-  // Chunks of attention and MLP blocks only: all are of one size.
+  // Chunks of attention and MLP blocks only, so that all have one size.
   std::vector<std::vector<Block>> blocks(static_cast<std::size_t>(chunks));
   for (int layer = 0; layer < 4; ++layer) {
     for (const BlockKind kind : {BlockKind::attention, BlockKind::mlp})
@@ -27,10 +29,10 @@ std::size_t activations(const std::string& schedule, int chunks, Recompute recom
 
 TEST_CASE("schedules that split the backward keep as much as 1f1b") {
   CHECK(activations("zb-h1", 1) == activations("1f1b", 1));
-  // Two halves of a stage keep one tensor less than a whole: what is between them waits in a queue.
+  // Two halves of a stage keep one tensor less than a whole: the tensor between them waits in a queue.
   CHECK(activations("zb-v", 2) < activations("1f1b", 1));
   CHECK(activations("zb-v", 2) > 0.95 * static_cast<double>(activations("1f1b", 1)));
   CHECK(activations("v-half", 2) <= activations("zb-v", 2));
-  // What is made again for W is kept until then.
+  // Values that are computed again for W are kept until then.
   CHECK(activations("zb-h1", 1, Recompute::selective) > activations("1f1b", 1, Recompute::selective));
 }

@@ -1,5 +1,5 @@
-// Checkpoints that are wrong in some 200 named ways, each with the checksums that it would have been saved with, so that the
-// readers meet what is wrong. Every one is refused in a line that names the file.
+// Checkpoints that are wrong in some 200 named ways, each with matching checksums, so that the readers meet the fault.
+// Every one is refused in a line that names the file.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -35,7 +35,7 @@ std::string read_all(const fs::path& file) {
 
 std::string hex(const std::string& bytes) { return fmt::format("{:016x}", checksum(bytes.data(), bytes.size())); }
 
-// The golden model's checkpoint of step 1 by two ranks, whole again before each case.
+// The golden model's checkpoint of step 1 by two ranks, restored before each case.
 class Checkpoint {
  public:
   Checkpoint() {
@@ -54,7 +54,7 @@ class Checkpoint {
   }
   ordered_json state() const { return ordered_json::parse(whole_); }
   ordered_json config() const { return ordered_json::parse(config_); }
-  // state.json with its checksum of itself.
+  // Writes state.json with its checksum of itself.
   void write_state(ordered_json state) const {
     if (state.contains("checksum") && state["checksum"] == this->state()["checksum"]) state["checksum"] = std::string(16, '0');
     std::string text = state.dump(1) + "\n";
@@ -93,7 +93,7 @@ const std::vector<std::pair<const char*, ordered_json>> wrong_values = {{"null",
                                                                         {"an object", ordered_json::object()},
                                                                         {"a switch", true}};
 
-// Each key of state.json missing, and with values that it cannot have.
+// Adds cases in which each key of state.json is missing or has impossible values.
 void add_states(const Checkpoint& checkpoint, std::vector<Case>& cases) {
   const auto add = [&](const std::string& name, const std::function<void(ordered_json&)>& change) {
     cases.push_back({name, [&checkpoint, change] {
@@ -121,7 +121,7 @@ void add_states(const Checkpoint& checkpoint, std::vector<Case>& cases) {
     add(fmt::format("format {}", format), [=](ordered_json& state) { state["format"] = format; });
 }
 
-// What it says of the files.
+// Adds cases with wrong descriptions of the files.
 void add_files(const Checkpoint& checkpoint, std::vector<Case>& cases) {
   const auto add = [&](const std::string& name, const std::function<void(ordered_json & files)>& change) {
     cases.push_back({"files: " + name, [&checkpoint, change] {
@@ -154,7 +154,7 @@ void add_files(const Checkpoint& checkpoint, std::vector<Case>& cases) {
     add(fmt::format("a checksum of '{}'", digits), [=](ordered_json& files) { files["config.json"] = digits; });
 }
 
-// config.json, whose checksum fits.
+// Adds cases with a wrong config.json whose checksum fits.
 void add_configs(const Checkpoint& checkpoint, std::vector<Case>& cases) {
   const auto add = [&](const std::string& name, const std::string& text) {
     cases.push_back({"config.json: " + name, [&checkpoint, text] { checkpoint.write_config(text); }});

@@ -1,6 +1,7 @@
-#include "actors/training/job/fp8_support.hpp"
-
 #include "actors/golden_run.hpp"
+#include "actors/training/job/combinations.hpp"
+#include "actors/training/job/job_check.hpp"
+#include "actors/training/job/train_job.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 
@@ -22,10 +23,11 @@ TrainJob fp8_job() {
   return job;
 }
 
-// "precision fp8: why", or "taken".
+// Returns "precision fp8: why", or "taken".
 std::string fp8_refusal(const TrainJob& job) {
   try {
-    check_fp8(job);
+    check_combinations(features_of(job));
+    check_fp8_sizes(job);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
     return error.what();
@@ -35,7 +37,7 @@ std::string fp8_refusal(const TrainJob& job) {
 
 }  // namespace
 
-TEST_CASE("fp8 is refused where its products are not built, and says what to take instead") {
+TEST_CASE("fp8 is refused on devices without its products, and the error says what to use instead") {
   TrainJob job = fp8_job();
   job.layout.tp = 4;
   CHECK(fp8_refusal(job) == "taken");
@@ -59,13 +61,13 @@ TEST_CASE("layers that stay in bf16 are those of a run in fp8, and leave some") 
   job.numerics = {};
   CHECK(fp8_refusal(job) == "taken");
   job.numerics.bf16_layers.at_end = 2;
-  CHECK_THAT(fp8_refusal(job), Contains("num-layers-at-end-in-bf16 2") && Contains("this run's is fp32"));
+  CHECK_THAT(fp8_refusal(job), Contains("num-layers-at-end-in-bf16 2") && Contains("only a run in fp8 keeps layers in bf16"));
 }
 
 TEST_CASE("scales of tiles need microbatches whose tokens they divide") {
   for (const auto& [sequence, microbatch, taken] : {std::tuple(30, 1, false), {30, 2, true}, {64, 1, true}, {33, 2, false}}) {
     TrainJob job = fp8_job();
-    job.config.vocabulary = 256;  // of the text that ships inside
+    job.config.vocabulary = 256;  // that of the text built into the program
     job.dataset = random_job(job.config, sequence, 4, {}).dataset;
     job.batch.microbatch = microbatch;
     CHECK(fp8_refusal(job) == "taken");

@@ -1,5 +1,5 @@
-// Runs that train parts of the model only: frozen weights stay as they are, take no memory for training, and the others are
-// trained as they would be beside them.
+// Runs that train parts of the model only: frozen weights stay unchanged and take no memory for training, and the
+// others are trained as if all were.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -37,7 +37,7 @@ bool is_of_blocks(const std::string& name) {
   return name.find(".layers.") != std::string::npos || name.find(".h.") != std::string::npos;
 }
 
-// Checks that the frozen tensors, and no others, are as they were drawn, rounded by `round`.
+// Checks that the frozen tensors, and no others, are unchanged, rounded by `round`.
 template <class Round>
 void check_frozen(const RunRecord& record, const TrainJob& job, Round round) {
   for (const auto& [name, drawn] : load_all(*job.initial.weights, job.config)) {
@@ -145,7 +145,7 @@ TEST_CASE("frozen weights take neither gradients nor optimizer states, and in bf
   }
 }
 
-TEST_CASE("a run of frozen parts goes on from a checkpoint to the bit, and only with the parts that it trained", "[groups]") {
+TEST_CASE("a run with frozen parts resumes from a checkpoint to the bit, and only with the parts that it trained", "[groups]") {
   const RunRecord whole = run(frozen_job({2, 1, 1, 1}), 4);
   const TempFolder folder;
   Trainer first(frozen_job({2, 1, 1, 1}));

@@ -1,4 +1,4 @@
-// What a run is told of stages that fall behind, losses that jump and norms that grow.
+// The notes of a run about stages that fall behind, losses that jump and norms that grow.
 #include "actors/training/records/health_watch.hpp"
 
 #include "actors/golden_run.hpp"
@@ -11,13 +11,13 @@ using schedules::ActionKind;
 
 namespace {
 
-// Reports of a run that never was: the actions of each device take the times given.
+// Makes reports of a fictitious run, in which each device's actions take the given times.
 class WatchedSteps {
  public:
   explicit WatchedSteps(const TrainJob& job) : job_(job) {}
   double loss = 2, norm = 1;
 
-  // slow: this rank's times are multiplied by `factor`.
+  // slow: the times of this rank are multiplied by `factor`.
   StepReport next(int slow = -1, double factor = 1) {
     StepReport report;
     report.step = ++step_;
@@ -60,7 +60,7 @@ class WatchedSteps {
 
 }  // namespace
 
-TEST_CASE("a stage that computes for longer than simulated is told once, with its rank") {
+TEST_CASE("a stage that computes for longer than simulated is reported once, with its rank") {
   const TrainJob job = with_plan(golden_job("llama3_tiny", {2, 1, 2, 2}));
   WatchedSteps steps(job);
   HealthWatch watch(job, {});
@@ -71,7 +71,7 @@ TEST_CASE("a stage that computes for longer than simulated is told once, with it
   };
   run(40, -1, 1);
   run(19, 3, 1.3);
-  run(1, -1, 1);     // one good step begins the count anew
+  run(1, -1, 1);     // one good step restarts the count
   run(40, 3, 1.05);  // within the limit
   CHECK(told.empty());
   run(60, 3, 1.3);
@@ -80,7 +80,7 @@ TEST_CASE("a stage that computes for longer than simulated is told once, with it
                           Contains("20 steps in a row"));
 }
 
-TEST_CASE("a loss that jumps and a norm that grows are told once") {
+TEST_CASE("a loss that jumps and a norm that grows are reported once") {
   const TrainJob job = with_plan(golden_job("llama3_tiny", {}));
   WatchedSteps steps(job);
   HealthWatch watch(job, {});

@@ -13,7 +13,7 @@ Clock::time_point at_second(int second) { return Clock::time_point(seconds(secon
 }  // namespace
 
 TEST_CASE("input is waited for while it is read and the stage that reads it is idle") {
-  // Idle from 0 to 10 and from 20 to 30; what is idle behind the last action is another stage's time.
+  // The stage is idle from 0 to 10 and from 20 to 30; idle time after its last action is another stage's.
   const StageTrace stage{
       {}, {{{}, {at_second(20), at_second(20)}}, {{}, {at_second(30), at_second(40)}}, {{}, {at_second(10), at_second(20)}}}};
   CHECK(input_wait({}, stage, at_second(0)) == 0);

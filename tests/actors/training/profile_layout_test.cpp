@@ -1,4 +1,4 @@
-// Costs of layouts that were never run, out of one profile: against block times that are known.
+// Costs of layouts that were never run, computed from one profile, compared with known block times.
 #include "actors/training/records/profile_layout.hpp"
 
 #include <array>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t sequence = 256;
 
-// Seconds of a block of each kind, as BlockKind counts them.
+// Seconds of a block of each kind, in the order of BlockKind.
 struct BlockSeconds {
   std::array<double, 4> forward{}, input_grad{}, weight_grad{};
 };
@@ -29,7 +29,7 @@ ModelConfig model() {
   return config;
 }
 
-// Such as the FLOPs say, but for the head, which is slower by this factor.
+// Returns times in proportion to the FLOPs, except for the head, which is slower by this factor.
 BlockSeconds seconds_by_flops(double head = 1) {
   BlockSeconds seconds;
   for (std::size_t kind = 0; kind < 4; ++kind) {
@@ -43,7 +43,7 @@ BlockSeconds seconds_by_flops(double head = 1) {
   return seconds;
 }
 
-// What a run of this placement would have measured.
+// Returns the profile that a run of this placement would measure.
 Profile profiled(const Placement& placement, bool split, const BlockSeconds& seconds, const Numerics& numerics = {}) {
   Profile profile;
   profile.model = "tiny";
@@ -53,12 +53,9 @@ Profile profiled(const Placement& placement, bool split, const BlockSeconds& sec
   profile.v_shape = placement != Placement::looping(placement.stages(), placement.chunks());
   profile.sequence = sequence;
   profile.schedule = "1f1b";
-  profile.device = "cpu";
   profile.microbatches = 8;
   profile.stages.resize(static_cast<std::size_t>(placement.stages()));
-  profile.recompute = name_of(numerics.recompute);
-  profile.recompute_layers = static_cast<int>(numerics.recompute_layers.value_or(0));
-  profile.loss_chunks = numerics.loss_chunks;
+  profile.settings.numerics = numerics;
   const auto parts = partition_blocks(model(), placement.virtual_stages(), sequence, numerics);
   for (int stage = 0; stage < placement.stages(); ++stage) {
     StageProfile& row = profile.stages[static_cast<std::size_t>(stage)];
@@ -113,7 +110,7 @@ TEST_CASE("blocks of each kind take what a profile's stages say of them") {
     for (const double head : {1.0, 1.6}) {
       const BlockSeconds seconds = seconds_by_flops(head);
       const auto blocks = measured_blocks(profiled(Placement::looping(4, 1), split, seconds));
-      const double tolerance = head == 1 ? 1e-9 : 0.1;  // a head alone on its stage cannot be told from its neighbours
+      const double tolerance = head == 1 ? 1e-9 : 0.1;  // a head alone on its stage cannot be separated from its neighbours
       double sum = 0, measured = 0;
       for (std::size_t kind = 0; kind < blocks.size(); ++kind) {
         CHECK(blocks[kind].forward == Approx(seconds.forward[kind]).epsilon(tolerance));
@@ -123,7 +120,7 @@ TEST_CASE("blocks of each kind take what a profile's stages say of them") {
         sum += (is_layer ? 9 : 1) * blocks[kind].forward;
         measured += (is_layer ? 9 : 1) * seconds.forward[kind];
       }
-      CHECK(sum == Approx(measured).epsilon(1e-9));  // all of what was measured is some block's
+      CHECK(sum == Approx(measured).epsilon(1e-9));  // all measured time is attributed to some block
     }
   const BlockSeconds seconds = seconds_by_flops();
   const Numerics some{.recompute = Recompute::full, .recompute_layers = 1};
@@ -146,7 +143,7 @@ TEST_CASE("a profile's cut is that of its stages, and other cuts get its blocks'
   double forward = 0;  // of virtual stage 1: blocks 2 to 8, attention first
   for (int i = 0; i < 7; ++i) forward += seconds.forward[i % 2 == 0 ? 1 : 2];
   CHECK(uneven.stages[1].chunks[0].forward == Approx(forward).epsilon(1e-9));
-  // And back: from a profile that tells its own cut.
+  // Converts back from a profile that contains its own cut.
   const Profile back = profile_for(uneven, placement, true);
   CHECK(step_seconds(back, "interleaved", 2) == Approx(step_seconds(level, "interleaved", 2)).epsilon(1e-9));
   CHECK(step_seconds(uneven, "interleaved", 2) > step_seconds(level, "interleaved", 2));
@@ -199,7 +196,7 @@ TEST_CASE("a layout's own profile gives its stages back") {
 TEST_CASE("ranks that share sequences keep their part of them in other layouts too") {
   const auto held = [](int cp) {
     Profile measured = profiled(Placement::looping(2, 1), true, seconds_by_flops());
-    measured.precision = "fp32", measured.cp = cp;
+    measured.tells_settings = true, measured.settings.layout.cp = cp;
     return profile_for(measured, Placement::looping(3, 1), true).stages[0].chunks[0].held_bytes;
   };
   CHECK(held(1) > 0);

@@ -1,4 +1,4 @@
-// What moves between a device and a disk by way of the host's memory: the bytes of a memory that never moved.
+// Data that moves between a device and a disk through host memory keeps its bytes.
 #include <sys/resource.h>
 
 #include <csignal>
@@ -42,7 +42,7 @@ struct Moving {
 }  // namespace
 
 TEST_CASE("blocks that go to a disk by way of the host come back as they went, in any order and size of step") {
-  // Blocks of less than a piece, of one and of several.
+  // The block sizes are less than a piece, one piece and several.
   for (const std::size_t block : {16 * granularity, std::size_t{33} << 20}) {
     constexpr std::size_t blocks = 5, slots = 2;
     const TempFolder folder;
@@ -99,7 +99,7 @@ TEST_CASE("several threads write different bytes of one place, host memory or a 
   }
 }
 
-TEST_CASE("a disk that fills up ends the stream that moves to it, by its folder's name, and nobody waits for ever") {
+TEST_CASE("a full disk ends the stream that writes to it, by its folder's name, and nothing waits for ever") {
   constexpr std::size_t block = 4 * granularity;
   const TempFolder folder;
   const auto device = make_cpu_device(0, 1);

@@ -12,7 +12,7 @@ using namespace pipetrain::test;
 
 namespace {
 
-// Samples of 3 to 150 ids; of every other label only some count.
+// Samples of 3 to 150 ids; in every other sample only some labels count.
 class UnevenData final : public Dataset {
  public:
   explicit UnevenData(bool isolates = false, std::int64_t sequence = 150) : Dataset(sequence), isolates_(isolates) {}
@@ -89,7 +89,7 @@ TEST_CASE("a step is as long as its longest sample, rounded up, and counts the l
   CHECK(longest == 150);
 }
 
-TEST_CASE("behind the ids of a sample comes padding that does not count") {
+TEST_CASE("padding that does not count follows the ids of a sample") {
   const auto data = std::make_shared<UnevenData>();
   const StepSamples samples(data, {1, 2, 2}, false, 0);
   std::vector<std::int32_t> ids(2 * 128), labels(2 * 128);
@@ -129,7 +129,7 @@ TEST_CASE("samples of different length, some labels of which count, give the sam
   }
 }
 
-TEST_CASE("samples of different length give the same numbers however the batch and the model are shared out") {
+TEST_CASE("samples of different length give the same numbers however batch and model are divided") {
   const RunRecord reference = run(uneven_job({}), 3);
   for (const Layout& layout :
        {Layout{.dp = 2}, Layout{.microbatch = 4}, Layout{.pp = 2, .tp = 2}, Layout{.tp = 2, .sequence_parallel = false},

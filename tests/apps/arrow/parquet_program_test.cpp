@@ -1,4 +1,4 @@
-// Parquet files on the command line: every command that reads data takes them as it takes JSON lines.
+// Every command that reads data reads Parquet files as it reads JSON lines.
 #include "apps/pipetrain_program.hpp"
 #include "paths.hpp"
 

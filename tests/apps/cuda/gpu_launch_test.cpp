@@ -1,4 +1,4 @@
-// Runs of two processes with a GPU each, started as users start them: the bits of one process with both.
+// Runs of two processes with a GPU each, started as users start them, give the bits of one process with both.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -58,7 +58,8 @@ TEST_CASE("processes with a GPU each learn what one process with both learns, to
     REQUIRE(alone.metrics.size() == 4);
     for (const std::string transport : {"ipc", "nccl", "nccl-send"}) {
       if (transport != "ipc" && !has_nccl()) continue;
-      if (transport == "nccl-send" && describe_nccl().find("which puts") == std::string::npos) continue;  // nccl is the same
+      // Nccl is the same.
+      if (transport == "nccl-send" && describe_nccl().find("which puts") == std::string::npos) continue;
       INFO(transport << " " << layout);
       CHECK(train_on_gpus("launch --nproc 2 --transport " + transport, layout) == alone);
     }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/output/process_label.hpp"
 #include "catch.hpp"
 
@@ -63,17 +63,17 @@ TEST_CASE("a stopped process is the cause, though launch has to end it") {
   REQUIRE(found);
   CHECK_THAT(found->line, StartsWith("process 1 was stopped by SIGSTOP"));
   CHECK(found->restart_helps);
-  CHECK(found->line.find("--restart") == std::string::npos);  // for launch to say, where it is not on
+  CHECK(found->line.find("--restart") == std::string::npos);  // launch adds it if it is not on
 }
 
-TEST_CASE("the cause that process 0 knows comes before what others say") {
+TEST_CASE("process 0's cause takes precedence over what others report") {
   const auto found =
       cause_of_ends({told_end(2, 1, ErrorKind::out_of_memory, "mine"), told_end(1, 1, ErrorKind::peer_lost, "lost"),
                      told_end(0, 1, ErrorKind::out_of_memory, "rank 2: no memory")});
   REQUIRE(found);
   CHECK(found->line == "rank 2: no memory");
   CHECK(found->kind == ErrorKind::out_of_memory);
-  // Unless it only knows that somebody went away.
+  // Unless it only reports that another process went away.
   CHECK(cause_of_ends({told_end(2, 2, ErrorKind::input, "no such file"), told_end(0, 1, ErrorKind::peer_lost, "lost")})->line ==
         "no such file");
   CHECK(
@@ -88,7 +88,7 @@ TEST_CASE("a process that ends without a word is the cause of what the others sa
   CHECK(found->status == 3);
 }
 
-TEST_CASE("where all of this host tell that another went away, that is told") {
+TEST_CASE("if all processes of this host report the loss of another, that loss is reported") {
   const auto found = cause_of_ends(
       {told_end(3, 1, ErrorKind::peer_lost, "process 0 on host b"), told_end(2, 1, ErrorKind::peer_lost, "the same")});
   REQUIRE(found);

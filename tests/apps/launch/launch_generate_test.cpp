@@ -1,4 +1,4 @@
-// Text from several processes, started as users start them: what they write, and how they end.
+// Text from several processes, started as users start them: their output, and how they end.
 #include <signal.h>
 
 #include <filesystem>
@@ -22,7 +22,7 @@ namespace {
 const std::string launch_llama =
     "generate --device cpu --threads 1 --model " + test_data() + "/golden/llama3_tiny --max-new-tokens 24 ";
 
-// As many prompts as nobody waits for, and one text after the other.
+// More prompts than any test waits for, with one text after the other.
 std::string many_prompts(const TempFolder& folder) {
   const std::string file = (folder.path() / "prompts.txt").string();
   std::ofstream out(file);
@@ -36,7 +36,7 @@ std::size_t count_of_text(const std::string& text, const std::string& part) {
   return found;
 }
 
-// A launch that writes text and would go on for long.
+// A launch that writes text and would run for long.
 class LiveText {
  public:
   explicit LiveText(const std::string& options)
@@ -81,7 +81,7 @@ TEST_CASE("processes write the text that one process writes, to the letter", "[l
   }
 }
 
-TEST_CASE("the word generate stands anywhere among launch's options", "[launch]") {
+TEST_CASE("the word generate may be anywhere among launch's options", "[launch]") {
   const std::string options = "--pp 2 --prompt generate --device cpu --model " + test_data() + "/golden/llama3_tiny";
   const Result alone = run("generate " + options);
   CHECK(run("launch --nproc 2 generate " + options).out == alone.out);
@@ -135,7 +135,7 @@ TEST_CASE("a signal to the launch, or to any process, ends text after its token"
   }
 }
 
-TEST_CASE("what is wrong with text of several processes is told in one line", "[launch]") {
+TEST_CASE("an error in text generation over several processes gives one line", "[launch]") {
   const auto check = [](const std::string& arguments, const std::string& begin) {
     const std::string line = refused(arguments);
     INFO(line);

@@ -1,4 +1,4 @@
-// Runs of several processes, started as users start them: what they learn, and how they end.
+// Runs of several processes, started as users start them: their results, and how they end.
 #include <signal.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ std::string model_outputs(const fs::path& folder) {
   return " --metrics '" + (folder / "metrics.jsonl").string() + "' --save '" + (folder / "run").string() + "' ";
 }
 
-// Of a run that ends by itself. `command` begins with "launch" or is empty.
+// Returns the results of a run that ends by itself. `command` begins with "launch" or is empty.
 LearnedByLaunch train_launched(const std::string& command, const std::string& options, const std::string& variables = "") {
   const TempFolder folder;
   const ProcessMark mark;
@@ -63,9 +63,9 @@ LearnedByLaunch train_launched(const std::string& command, const std::string& op
   return learned(folder.path());
 }
 
-// At the loopback address, by any process.
+// Returns true if any process listens there, at the loopback address.
 bool is_listened_at(int port) {
-  char entry[64];  // of the kernel's table: local address, remote address, state (0A: listens)
+  char entry[64];  // an entry of the kernel's table: local address, remote address, state (0A: listens)
   std::snprintf(entry, sizeof entry, "0100007F:%04X 00000000:0000 0A", static_cast<unsigned>(port));
   return read_file("/proc/net/tcp").find(entry) != std::string::npos;
 }
@@ -88,7 +88,7 @@ std::string failed(const std::string& options, const std::string& fault, int sta
   return result.err;
 }
 
-// A launch under way, to which something is done.
+// A running launch, for tests that interfere with it.
 class LiveLaunch {
  public:
   explicit LiveLaunch(const std::string& options, const std::string& variables = "")
@@ -97,7 +97,7 @@ class LiveLaunch {
   }
   const ProcessMark& mark() const { return mark_; }
   LiveRun& run() { return run_; }
-  // Waits for its end. Its exit status.
+  // Waits for its end. Returns its exit status.
   int wait() { return run_.end_by(0); }
 
  private:
@@ -131,7 +131,7 @@ TEST_CASE("processes of a pipeline learn what one process learns, to the bit", "
   }
 }
 
-TEST_CASE("a run of several processes tells what carries its data", "[launch]") {
+TEST_CASE("a run of several processes reports its transport", "[launch]") {
   const std::string options = "--device cpu --pp 2 --steps 1 --layers 2 --seq-len 8 --microbatches 2";
   CHECK_THAT(run("launch --nproc 2 " + options).err, Contains("between processes: ucx\n"));
   CHECK_THAT(run(options).err, !Contains("between processes"));
@@ -170,7 +170,7 @@ TEST_CASE("a failure in one process ends all with one message that names the ran
   CHECK_THAT(failed(options, "0:2:exit"),
              Contains("error: process 0 (rank 0, stage 0) on host " + host() + " ended with status 1"));
   CHECK_THAT(failed(options + " --stall-timeout 1", "1:2:hang"), Contains("a worker of stage 1 hangs"));
-  // The other replica waits for its gradients, and is not accused.
+  // The other replica waits for its gradients, and is not blamed.
   CHECK_THAT(failed("--nproc 2 --pp 2 --dp 2 --steps 5 --stall-timeout 1", "3:2:hang"),
              Contains("a worker of stage 1 of replica 1 hangs"));
 }
@@ -230,7 +230,7 @@ TEST_CASE("a signal to the launch, or to any process, stops the run after its st
   }
 }
 
-TEST_CASE("a signal to processes whose run has not begun is told once", "[launch]") {
+TEST_CASE("a signal to processes whose run has not begun is reported once", "[launch]") {
   const int port = HeldPort(0).port();
   const std::string place = " WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port);
   LiveRun first("--pp 3 " + for_ever, "RANK=0" + place), second("--pp 3 " + for_ever, "RANK=1" + place);
@@ -241,7 +241,7 @@ TEST_CASE("a signal to processes whose run has not begun is told once", "[launch
   CHECK(second.err().empty());
 }
 
-TEST_CASE("SIGUSR1 to the launch, or to any process, tells who waits for whom in the whole run", "[launch]") {
+TEST_CASE("SIGUSR1 to the launch, or to any process, prints which stage waits for which in the whole run", "[launch]") {
   for (const int process : {-1, 0, 1}) {
     LiveLaunch launch(for_ever + "--nproc 2 --pp 2");
     if (process < 0) {
@@ -276,10 +276,10 @@ TEST_CASE("a run that is started again learns what an undisturbed one learns", "
   }
 }
 
-TEST_CASE("what fails each time is not started again for ever", "[launch]") {
+TEST_CASE("a run that fails each time is not started again for ever", "[launch]") {
   const TempFolder folder;
   const std::string save = "--save '" + (folder.path() / "run").string() + "' ";
-  // Wrong input, and a number that is none, would be the same again.
+  // Wrong input, and a NaN, would occur again.
   Result result = run("launch --nproc 2 --pp 2 --restart 5 --steps 3 " + save + small_launch, "PIPETRAIN_FAULT=1:2:nan");
   CHECK(result.status == 1);
   CHECK(count_of_lines(result.err, "starts again") == 0);
@@ -313,7 +313,7 @@ TEST_CASE("too few open files for UCX are one line that names the limit", "[laun
   }
 }
 
-TEST_CASE("a report of a run whose process 0 is killed says so, by the launch", "[launch]") {
+TEST_CASE("launch completes the report of a run whose process 0 is killed", "[launch]") {
   const TempFolder folder;
   const fs::path page = folder.path() / "r.html";
   LiveLaunch launch("--nproc 2 --pp 2 --report '" + page.string() + "' " + for_ever);
@@ -340,7 +340,7 @@ TEST_CASE("processes that launchers start train together", "[launch]") {
   CHECK(learned(folder.path()) == train_launched("", "--pp 2 --steps 2"));
 }
 
-TEST_CASE("two launches on one host stand for two hosts", "[launch]") {
+TEST_CASE("two launches on one host act as two hosts", "[launch]") {
   const auto port = std::to_string(HeldPort(0).port());
   const std::string options = small_launch + "--pp 4 --steps 3 --nproc 2 --nnodes 2 --master 127.0.0.1:" + port;
   const TempFolder folder;
@@ -382,7 +382,7 @@ TEST_CASE("a dry run refuses what a run refuses because ranks of one stage are i
   CHECK(run("launch --nproc 2 --tp 2 --dp 2 --pp 3 --order ready --dry-run " + small_launch).status == 0);
 }
 
-TEST_CASE("a process with another token is refused, and the others go on waiting", "[launch]") {
+TEST_CASE("a process with another token is refused, and the others keep waiting", "[launch]") {
   const std::string options =
       "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 2 --master 127.0.0.1:" + std::to_string(HeldPort(0).port()) + " " +
       small_launch;
@@ -429,7 +429,7 @@ TEST_CASE("a launch at the address of another one ends with that cause alone", "
   CHECK(earlier.run().end_by(SIGTERM) == 143);
 }
 
-TEST_CASE("a process of another job is refused in one line, and the run goes on waiting for its own", "[launch]") {
+TEST_CASE("a process of another job is refused in one line, and the run keeps waiting for its own", "[launch]") {
   const std::string options = small_launch + "--pp 2 --steps 2 ";
   const std::string tasks = "SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_STEP_ID=0 ";
   const std::string master = "--master 127.0.0.1:" + std::to_string(HeldPort(0).port());
@@ -453,7 +453,7 @@ TEST_CASE("processes that launch starts have the program's name", "[launch]") {
   CHECK(launch.run().end_by(SIGTERM) == 143);
 }
 
-TEST_CASE("wrong input of one process is told once, and ends all", "[launch]") {
+TEST_CASE("wrong input of one process is reported once, and ends all", "[launch]") {
   const ProcessMark mark;
   const Result result = run("launch --nproc 2 --pp 2 --steps 2 --data /nowhere/at-all.txt " + small_launch, mark.variable());
   CHECK(result.status == 2);
@@ -476,13 +476,13 @@ TEST_CASE("launch finds programs where a shell does, and hands them options that
   CHECK((result.out == "--help 0/2\n--help 1/2\n" || result.out == "--help 1/2\n--help 0/2\n"));
   CHECK(run("launch --nproc 2 true").status == 0);
   CHECK(run("launch --nproc 2 true", "unset PATH;").status == 0);
-  CHECK_THAT(refused("launch --nproc 2 true", "PATH=/nonexistent"), Contains("true is no program that can be run"));
+  CHECK_THAT(refused("launch --nproc 2 true", "PATH=/nonexistent"), Contains("true is not a program that can be run"));
   CHECK_THAT(refused("launch --nproc 2 " + put("plain", "x", false)), Contains("make it executable (chmod +x)"));
   CHECK_THAT(refused("launch --nproc 2 " + put("unnamed", "echo x\n")), Contains("first line names its interpreter"));
   CHECK_THAT(run("launch --nproc 2 --help true").out, StartsWith("pipetrain launch --nproc N"));
 }
 
-TEST_CASE("a signal to the launch of a program is no failure of its processes", "[launch]") {
+TEST_CASE("a signal to the launch of a program is not a failure of its processes", "[launch]") {
   for (const auto& [signal, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGHUP, 129}}) {
     const TempFolder folder;
     const std::string begun = (folder.path() / "begun").string();

@@ -1,5 +1,5 @@
-// Runs that Open MPI, Slurm and torchrun start, as on a cluster: what they learn, how they are stopped, and that they keep
-// apart.
+// Runs that Open MPI, Slurm and torchrun start, as on a cluster: their results, how they are stopped, and that they stay
+// separate.
 #include <signal.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct TwoTasks {
 };
 
 const std::string started_options = "--device cpu --threads 1 --seq-len 8 --layers 2 --pp 2 ";
-// A step of more than a second, which is longer than what Open MPI leaves for it and its save.
+// A step takes more than a second, longer than Open MPI leaves for it and its save.
 const std::string slow_options = started_options + "--microbatches 120 --steps 1000 ";
 const std::string slow_rank = " PIPETRAIN_FAULT=1:1:slow ";
 
@@ -58,7 +58,7 @@ bool has_torchrun() {
 
 TwoTasks two_of_torchrun() { return {"torchrun --no-python --standalone --nproc-per-node 2 ", ""}; }
 
-// They learn what the processes of launch learn.
+// Checks that they learn what the processes of launch learn.
 void check_bits(const TwoTasks& tasks) {
   const std::string options = started_options + "--microbatches 4 --steps 4 ";
   const TempFolder launched, started;
@@ -73,7 +73,7 @@ void check_bits(const TwoTasks& tasks) {
   CHECK(mark.all_gone());
 }
 
-// Two runs at the same time, of different lengths, with neither ports nor tokens: each is a run of two processes of its own.
+// Two runs at the same time, of different lengths, with neither ports nor tokens: each must connect its own two processes.
 void check_apart(const TwoTasks& tasks) {
   const std::string options = started_options + "--microbatches 4 --log-interval 1000 --steps ";
   const TempFolder one, two;
@@ -86,7 +86,7 @@ void check_apart(const TwoTasks& tasks) {
   CHECK(!started_model(two).empty());
 }
 
-// Does `stop` to a run in the middle of a step, and waits until nothing is left. Returns its stderr.
+// Applies `stop` to a run in the middle of a step, and waits until nothing is left. Returns its stderr.
 std::string stopped_run(const TwoTasks& tasks, const TempFolder& folder, const std::function<void(LiveRun&)>& stop) {
   const ProcessMark mark;
   LiveRun live(LiveRun::Launcher{tasks.words}, slow_options + save_started(folder),
@@ -98,7 +98,7 @@ std::string stopped_run(const TwoTasks& tasks, const TempFolder& folder, const s
   return live.err();
 }
 
-// A step was saved, and no process is blamed.
+// Checks that a step was saved, and that no process is blamed.
 void check_saved(const std::string& err, const TempFolder& folder) {
   INFO(err);
   CHECK_THAT(err, Contains("stopped by SIGTERM after step ") && !Contains("pipetrain: error"));
@@ -153,7 +153,7 @@ TEST_CASE("tasks of srun learn what the processes of launch learn, keep apart fr
   CHECK_THAT(err, Contains("SIGTERM: finishing this step, then saving"));
 }
 
-TEST_CASE("what the script of a Slurm job runs without srun is one process", "[launch][slow]") {
+TEST_CASE("a program that a Slurm job's script runs without srun is one process", "[launch][slow]") {
   const test::OneNodeSlurm slurm;
   if (!slurm.why_not().empty()) return test::skip("Slurm: " + slurm.why_not());
   const TempFolder folder;

@@ -28,7 +28,7 @@ namespace {
 const std::string disturbed_run = "--pp 2 --device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 4 --log-interval 1 ";
 constexpr int two_host_steps = 3000;  // enough that the run outlasts the strangers, who wait 2 s for UCX's sockets to close
 
-// Losses and norms of all steps.
+// Returns losses and norms of all steps.
 std::string losses(const fs::path& metrics) {
   std::string found;
   std::ifstream lines(metrics);
@@ -50,7 +50,8 @@ std::vector<ListeningSocket> sockets_of(const ProcessMark& mark) {
   return all;
 }
 
-// Sends every noise to every socket, and leaves half of the connections open until the next time. Returns how many were taken.
+// Sends every noise to every socket, and leaves half of the connections open until the next call. Returns how many were
+// accepted.
 int send_noise(const std::vector<ListeningSocket>& sockets) {
   int taken = 0;
   static std::vector<int> open;
@@ -68,7 +69,7 @@ int send_noise(const std::vector<ListeningSocket>& sockets) {
   return taken;
 }
 
-// Two network namespaces with a wire between them. Needs root and ip(8).
+// Two network namespaces with a link between them. Needs root and ip(8).
 class TwoHosts {
  public:
   TwoHosts() : name_(fmt::format("ptl{}", ::getpid() % 100000)) {
@@ -105,7 +106,7 @@ std::vector<ListeningSocket> open_ones(std::vector<ListeningSocket> sockets) {
   return sockets;
 }
 
-// UCX's sockets are closed once the processes are connected. The master's are open to whoever has the token.
+// UCX's sockets are closed once the processes are connected. The master's accept any process that has the token.
 bool only_master_is_open(const std::vector<ListeningSocket>& sockets, std::uint16_t master) {
   return test::wait_until([&] {
     return std::none_of(sockets.begin(), sockets.end(), [&](const ListeningSocket& socket) {
@@ -145,7 +146,7 @@ TEST_CASE("strangers' bytes do not disturb a run of two hosts", "[launch][hostil
   const TempFolder folder;
   const ProcessMark mark;
   const fs::path metrics = folder.path() / "metrics.jsonl", program = program_path();
-  // The program is started by ip(8) in each namespace; the noise comes from the other one, and from itself.
+  // ip(8) starts the program in each namespace; the noise comes from the other namespace and from its own.
   const auto on_host = [&](int host) {
     return fmt::format("ip netns exec {} '{}' launch --steps {} --nproc 1 --nnodes 2 --node-rank {} --master {}:29500 {} {}",
                        hosts.name(host), program.string(), two_host_steps, host, TwoHosts::address(0), disturbed_run,

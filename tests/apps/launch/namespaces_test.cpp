@@ -1,4 +1,4 @@
-// docs/multi-node.md, followed as it is written: hosts are network namespaces.
+// Follows docs/multi-node.md as it is written: hosts are network namespaces.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 
 const fs::path page = fs::path(test_data()).parent_path() / "docs" / "multi-node.md";
 
-// What stands between ``` and ``` under this heading.
+// Returns the text between ``` and ``` under this heading.
 std::string block_under(const std::string& heading) {
   const std::string text = read_file(page);
   const std::size_t begin = text.find("```\n", text.find(heading)) + 4;
@@ -32,7 +32,7 @@ bool can_make_namespaces() {
   return !fs::exists("/run/netns/a") && !fs::exists("/run/netns/b");
 }
 
-// Runs the page's lines with this program as `pipetrain`; `wire` is done to the link once it is there.
+// Runs the page's lines with this program as `pipetrain`; `wire` is applied to the link once it exists.
 Result follow_page(const std::string& wire) {
   std::string script = block_under("## Try it without hosts");
   const std::string first_run = "export PIPETRAIN_TOKEN";
@@ -47,12 +47,12 @@ Result follow_page(const std::string& wire) {
   return result;
 }
 
-// "20 steps, loss 5.5 -> 4.9"
+// Returns "20 steps, loss 5.5 -> 4.9".
 std::string alone() { return run("--pp 2 --device cpu --steps 20").out; }
 
 }  // namespace
 
-TEST_CASE("two hosts train as the page about several hosts says", "[launch][slow][alone]") {
+TEST_CASE("two hosts train as docs/multi-node.md says", "[launch][slow][alone]") {
   if (!can_make_namespaces()) return test::skip("needs root, ip netns, and no namespaces called a and b");
   const std::string expected = alone();
   const Result result = follow_page("");

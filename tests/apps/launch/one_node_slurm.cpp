@@ -30,7 +30,7 @@ std::string user_name() {
   return entry ? entry->pw_name : "root";
 }
 
-// Daemons of Debian are where not every user's PATH looks.
+// Debian's daemons are in a folder that not every user's PATH has.
 const std::string daemon_path = "PATH=\"$PATH:/usr/sbin\"";
 
 }  // namespace

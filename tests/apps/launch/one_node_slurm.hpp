@@ -1,4 +1,4 @@
-// A Slurm of this host alone, with a configuration and daemons of its own, for tests of what srun starts.
+// A Slurm for this host alone, with its own configuration and daemons, for tests of processes that srun starts.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace pipetrain::test {
 
-// Its daemons end with it.
+// Its daemons end with the object.
 class OneNodeSlurm {
  public:
   OneNodeSlurm();
@@ -18,9 +18,9 @@ class OneNodeSlurm {
   OneNodeSlurm(const OneNodeSlurm&) = delete;
   OneNodeSlurm& operator=(const OneNodeSlurm&) = delete;
 
-  // Why no job can be run; empty where one can.
+  // Returns why no job can be run; empty if one can.
   const std::string& why_not() const { return why_not_; }
-  // NAME=VALUE: with it srun, squeue and scancel speak to this Slurm.
+  // Returns NAME=VALUE, with which srun, squeue and scancel use this Slurm.
   std::string variable() const;
 
  private:

@@ -1,4 +1,4 @@
-// SIGTERM where the launcher kills before the step under way can be finished and saved.
+// SIGTERM when the launcher kills before the current step can be finished and saved.
 #include "apps/train/stop_grace.hpp"
 
 #include <signal.h>
@@ -43,7 +43,7 @@ TEST_CASE("a step and a save must fit into what the launcher leaves after SIGTER
   CHECK_FALSE(fits(4, true, Seconds(5.1)));
   CHECK(fits(8.9, false, Seconds(6)));
   CHECK_FALSE(fits(11, false, {}));
-  CHECK(fits(3.9, true, {}));  // nothing is known of a save
+  CHECK(fits(3.9, true, {}));  // no save has been timed
   CHECK_FALSE(fits(4.1, true, {}));
   StopGrace unknown({}), first(std::chrono::seconds(0));
   unknown.step_took(1e6);
@@ -51,7 +51,7 @@ TEST_CASE("a step and a save must fit into what the launcher leaves after SIGTER
   CHECK(first.fits_step(true, {}));  // no step is done
 }
 
-TEST_CASE("a run with no time for its step saves the one before at once, and goes on from it to the same bits", "[launch]") {
+TEST_CASE("a run with no time for its step saves the previous one at once, and resumes from it to the same bits", "[launch]") {
   const TempFolder whole;
   REQUIRE(run(small_stopped + "--steps 5 " + save_to(whole)).status == 0);
   for (const std::string command : {"", "launch --nproc 2 "}) {
@@ -60,14 +60,14 @@ TEST_CASE("a run with no time for its step saves the one before at once, and goe
       const TempFolder folder;
       const ProcessMark mark;
       const std::string options = command + small_stopped + "--steps 5 " + save_to(folder);
-      // The step never ends: only one that is left can be saved behind.
+      // The step never ends, so the run can be saved only if it abandons the step.
       LiveRun stopped(options + "--stop-grace 0", std::string("PIPETRAIN_FAULT=") + rank + ":3:hang " + mark.variable());
       stopped.wait_until([&] { return stopped.err().find(" hangs, as PIPETRAIN_FAULT asks") != std::string::npos; });
       CHECK(stopped.end_by(SIGTERM) == 143);
       INFO(stopped.err());
       CHECK(mark.all_gone());
       CHECK_THAT(stopped.err(), Contains("SIGTERM: leaving this step and saving the one before") &&
-                                    Contains("stopped by SIGTERM after step 2; go on with the same command and --resume") &&
+                                    Contains("stopped by SIGTERM after step 2; continue with the same command and --resume") &&
                                     !Contains("error"));
       CHECK(names_in(folder.path() / "run") == std::vector<std::string>{"step-00000002"});
       CHECK(run(options + "--resume").status == 0);
@@ -76,7 +76,7 @@ TEST_CASE("a run with no time for its step saves the one before at once, and goe
   }
 }
 
-TEST_CASE("a step that is left in the middle changes no bit of what goes on, in any layout", "[launch][slow]") {
+TEST_CASE("an abandoned step changes no bit of the resumed run, in any layout", "[launch][slow]") {
   for (const char* layout : {"--pp 2", "--pp 2 --dp 2 --zero 1", "--dp 2 --zero 3", "--pp 2 --post-validation on",
                              "--pp 2 --precision bf16 --post-validation on", "--tp 2 --pp 2 --schedule zb-v"}) {
     INFO(layout);
@@ -149,7 +149,7 @@ TEST_CASE("a process that goes before the launcher stops the others stays the ca
   LiveRun first(options, place + " RANK=0"), second(options, place + " RANK=1");
   first.wait_until([&] { return first.err().find("step 1/") != std::string::npos; });
   CHECK(second.end_by(SIGKILL) == -1);
-  first.signal(SIGTERM);  // as mpirun does then
+  first.signal(SIGTERM);  // as mpirun then does
   CHECK(first.end_by(0) == 1);
   INFO(first.err());
   CHECK_THAT(first.err(), Contains("pipetrain: error: process 1 "));

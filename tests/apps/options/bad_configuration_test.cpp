@@ -1,5 +1,5 @@
-// Configuration files that are wrong in 200 named ways, ours and other systems': each is refused in one line that names the
-// file and the line in it.
+// Configuration files that are wrong in 200 named ways, of pipetrain and of other systems: each is refused in one line
+// that names the file and the line in it.
 #include <fmt/format.h>
 
 #include <string>
@@ -20,7 +20,7 @@ struct Case {
   int line = 1;
 };
 
-// In TOML and JSON alike.
+// For TOML and JSON alike.
 const std::vector<std::pair<const char*, const char*>> wrong_counts = {{"a text", R"("many")"},
                                                                        {"negative", "-1"},
                                                                        {"zero", "0"},
@@ -34,7 +34,7 @@ const std::vector<std::pair<const char*, const char*>> wrong_counts = {{"a text"
 const std::vector<std::pair<const char*, const char*>> wrong_rates = {
     {"a text", R"("high")"}, {"negative", "-0.5"}, {"a list", "[0.1, 0.2]"}, {"a switch", "false"}, {"a blank", R"("")"}};
 
-// Our options, in both forms, on line 2.
+// Adds pipetrain's own options, in both forms, on line 2.
 void add_ours(std::vector<Case>& cases) {
   const auto add = [&](const std::string& key, const char* what, const std::string& value) {
     cases.push_back({fmt::format("{} is {}", key, what), "run.toml", fmt::format("# ours\n{} = {}\n", key, value), 2});

@@ -1,4 +1,4 @@
-// Outputs over inputs, and over each other: refused before anything is written.
+// Outputs that would overwrite inputs, or each other, are refused before anything is written.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 
 const std::string small_options = "--device cpu --seq-len 8 --microbatches 1 ";
 
-// A model, a checkpoint of it, and one of every other file that is read.
+// A model, a checkpoint of it, and one of every other kind of input file.
 struct Inputs {
   Inputs() {
     const Result trained =
@@ -49,7 +49,7 @@ TEST_CASE("an output over an input is refused, whatever it is called") {
   fs::create_symlink("m", at + "link");
   fs::create_symlink("b.txt", at + "link.txt");
   fs::create_hard_link(at + "m/config.json", at + "hard.json");
-  fs::rename(at + "m/model.safetensors", at + "blob");  // as caches of models keep them
+  fs::rename(at + "m/model.safetensors", at + "blob");  // the layout of model caches
   fs::create_symlink("../blob", at + "m/model.safetensors");
   const std::string before = inputs.all_bytes();
 

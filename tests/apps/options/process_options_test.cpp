@@ -1,4 +1,4 @@
-// Which process of a run this is, from options and launchers, and what makes no sense.
+// The place of this process in a run, from options and launchers, and contradictions that are refused.
 #include "apps/options/process_options.hpp"
 
 #include <filesystem>
@@ -68,7 +68,7 @@ TEST_CASE("one process on every node is placed by hand") {
   CHECK(processes.transport == TransportKind::ucx);
 }
 
-TEST_CASE("a launcher's environment places the process, and the master can be given beside it") {
+TEST_CASE("a launcher's environment places the process, and the master can be given in addition") {
   auto processes = parse_processes({"--pp", "2"}, torchrun).processes;
   CHECK(processes.process == 1);
   CHECK(processes.processes == 2);
@@ -98,7 +98,7 @@ TEST_CASE("ranks take the GPUs of their host in order") {
   };
   // The second process's ranks are 2 and 3.
   CHECK(gpus(torchrun, 4, four) == std::vector<int>{2, 3});
-  // Each sees its own only.
+  // Each process sees its own only.
   CHECK(gpus(torchrun, 2, four) == std::vector<int>{0, 1});
   Environment second_host = torchrun;
   second_host["LOCAL_RANK"] = "0";
@@ -162,7 +162,7 @@ TEST_CASE("places that make no sense are refused with the option") {
   CHECK_THAT(refused_processes({"--rendezvous-timeout", "0"}), StartsWith("--rendezvous-timeout 0: must be at least 1"));
 }
 
-TEST_CASE("masters that are no address are refused") {
+TEST_CASE("masters that are not an address are refused") {
   for (const char* wrong : {":29500", "a:", "a:0", "a:65536", "a:b", "[::1", "[::1]29500", "[::1]:", "a b:1", "a:1:2"}) {
     INFO(wrong);
     CHECK(!parse_master(wrong));
@@ -231,7 +231,7 @@ TEST_CASE("a Slurm step of one task a node may start one launch on each") {
   CHECK_THAT(launch_refused({"--pp", "4", "--nproc", "2"}, step), StartsWith("launch: Slurm has started this process already"));
 }
 
-TEST_CASE("a run that is started again goes on from what it has saved, without the fault") {
+TEST_CASE("a restarted run resumes from its checkpoint, without the fault") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), other = (folder.path() / "other").string();
   std::filesystem::create_directories(other);
@@ -247,7 +247,7 @@ TEST_CASE("a run that is started again goes on from what it has saved, without t
   CHECK(!options.run.saving.load);
 }
 
-TEST_CASE("what a launcher leaves after SIGTERM comes from the option, else from the launcher") {
+TEST_CASE("the grace after SIGTERM comes from the option, else from the launcher") {
   CHECK(!parse_processes({}).processes.stop_grace);
   CHECK(parse_processes({"--stop-grace", "5"}).processes.stop_grace == std::chrono::seconds(5));
   CHECK(parse_processes({}, {{"PIPETRAIN_STOP_GRACE", "6"}}).processes.stop_grace == std::chrono::seconds(6));
@@ -257,7 +257,7 @@ TEST_CASE("what a launcher leaves after SIGTERM comes from the option, else from
   CHECK_THAT(refused_processes({"--stop-grace", "-1"}), StartsWith("--stop-grace -1: must be at least 0"));
 }
 
-TEST_CASE("a place that is told by half is refused, unless the options give the whole") {
+TEST_CASE("an incomplete place in the environment is refused, unless the options give all of it") {
   const std::string line = "RANK=1: WORLD_SIZE is not set";
   CHECK_THAT(refused_processes({"--pp", "2"}, {{"RANK", "1"}}), StartsWith(line));
   CHECK_THAT(launch_refused({"--pp", "2", "--nproc", "2"}, {{"RANK", "1"}}), StartsWith(line));

@@ -1,4 +1,4 @@
-#include "apps/options/suggest.hpp"
+#include "apps/foreign/foreign_names.hpp"
 
 #include <string>
 
@@ -20,7 +20,7 @@ TEST_CASE("other systems' options are known by our names") {
   CHECK_FALSE(our_spelling("lr"));
 }
 
-TEST_CASE("what maps to an option in a file of another system is known on the command line too") {
+TEST_CASE("keys of other systems' files that map to an option are known on the command line too") {
   for (const auto keys : {megatron_keys(), deepspeed_keys(), torchtitan_keys()}) {
     for (const ForeignKey& key : keys) {
       if (key.rule != ForeignRule::maps || key.key.find('*') != std::string_view::npos) continue;

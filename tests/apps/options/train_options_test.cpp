@@ -101,7 +101,7 @@ TEST_CASE("options reach their places") {
   CHECK(options.run.clip_norm == 0);
   CHECK(options.run.devices.threads == 3);
   CHECK(*options.run.saving.folder == dir + "/new/run");
-  CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, not made
+  CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, but not created
   CHECK(*options.records.metrics == dir + "/m.jsonl");
   CHECK(options.log_interval == 10);
   CHECK(options.run.data.seq_len == 64);
@@ -111,22 +111,20 @@ TEST_CASE("options reach their places") {
   CHECK(rate.warmup_steps == 2);
   CHECK(rate.total_steps == 15);
   CHECK(parse_train({"--data", data, "--data", data}).run.data.inputs.size() == 2);
-  CHECK(parse_train({"--pp", "2", "--pp", "3"}).run.layout.pp == 3);  // the last one counts, so that scripts can add to a line
+  // The last one counts, so that scripts can add options to a line.
+  CHECK(parse_train({"--pp", "2", "--pp", "3"}).run.layout.pp == 3);
 }
 
-TEST_CASE("checkpoint options and switches reach their places, once they are built") {
+TEST_CASE("checkpoint options and switches reach their places") {
   TempFolder folder;
   const std::string dir = folder.path().string();
-  const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
-  if (built("save-interval")) CHECK(parse_train({"--save", dir, "--save-interval", "5"}).run.saving.interval == 5);
-  if (built("save-keep")) CHECK(parse_train({"--save", dir, "--save-keep", "2"}).run.saving.keep == 2);
-  if (built("load")) CHECK(*parse_train({"--load", dir}).run.saving.load == dir);
-  if (built("dry-run")) CHECK(parse_train({"--dry-run"}).dry_run);
-  if (built("resume")) {
-    CHECK(parse_train({"--save", dir, "--resume"}).run.saving.resume);
-    CHECK(parse_train({"--save", dir}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
-    CHECK_FALSE(parse_train({"--save", dir, "--resume=off"}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
-  }
+  CHECK(parse_train({"--save", dir, "--save-interval", "5"}).run.saving.interval == 5);
+  CHECK(parse_train({"--save", dir, "--save-keep", "2"}).run.saving.keep == 2);
+  CHECK(*parse_train({"--load", dir}).run.saving.load == dir);
+  CHECK(parse_train({"--dry-run"}).dry_run);
+  CHECK(parse_train({"--save", dir, "--resume"}).run.saving.resume);
+  CHECK(parse_train({"--save", dir}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
+  CHECK_FALSE(parse_train({"--save", dir, "--resume=off"}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
 }
 
 TEST_CASE("the batch sizes that are not given follow from the others") {
@@ -182,11 +180,11 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   const std::string passed_over = " is no option of pipetrain and is passed over; ";
   CHECK(note("PIPETRAIN_PPP") == "the environment variable PIPETRAIN_PPP" + passed_over + "did you mean PIPETRAIN_PP?");
   CHECK(note("PIPETRAIN_PP_SIZE") == "the environment variable PIPETRAIN_PP_SIZE" + passed_over + "here it is PIPETRAIN_PP");
-  CHECK_THROWS_AS(parse_train({}, {{"PIPETRAIN_ZERO", "2"}}), pipetrain::Error);  // of one replica
+  CHECK_THROWS_AS(parse_train({}, {{"PIPETRAIN_ZERO", "2"}}), pipetrain::Error);  // there is one replica
   CHECK(parse_train({}, {{"PIPETRAIN_LOSS_SCALE", "2"}}).run.loss_scale.initial == 2);
 }
 
-TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
+TEST_CASE("a section that a DeepSpeed file turns off sets no option") {
   const TempFolder folder;
   const auto from = [&](const std::string& name, const std::string& content, Words words = {}) {
     words.insert(words.end(), {"--config", folder.write(name, content).string()});
@@ -207,7 +205,7 @@ TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
   CHECK(from("ds.json", R"({"bf16": false, "precision": "fp32"})").run.numerics.precision == Precision::fp32());
 }
 
-TEST_CASE("what is offloaded, and where to") {
+TEST_CASE("the options of offloading name what is offloaded, and where to") {
   CHECK_FALSE(parse_train({"--zero", "0", "--offload", "off"}).run.offload.any());
   CHECK_FALSE(parse_train({"--offload", "none"}).run.offload.any());
   CHECK(parse_train({"--offload", "optimizer"}).run.offload == Offload{.optimizer = true});
@@ -283,7 +281,7 @@ TEST_CASE("GPUs are taken when there are enough") {
   CHECK(parse_train({"--device", "cpu", "--pp", "2"}, {}, four_gpus).run.devices.threads == 4);
 }
 
-TEST_CASE("a CPU computes in bf16 and fp16, and a run is told where its processor has no instructions for them") {
+TEST_CASE("a CPU computes in bf16 and fp16, and a note says if its processor has no instructions for them") {
   for (const DType type : {DType::bf16, DType::f16}) {
     const std::string name = type == DType::bf16 ? "bf16" : "fp16";
     const auto options = parse_train({"--precision", name, "--device", "cpu"});

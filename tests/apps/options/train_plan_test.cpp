@@ -1,4 +1,4 @@
-// pipetrain --schedule FILE: a plan from a file trains as the schedule it was written from, and a wrong one is told.
+// pipetrain --schedule FILE: a plan from a file trains as the schedule from which it was written, and a wrong one is reported.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -17,7 +17,7 @@ namespace {
 
 const std::string small_plan = "--device cpu --threads 1 --layers 2 --seq-len 16 --microbatch 2 ";
 
-// Losses and norms of every step.
+// Returns losses and norms of every step.
 std::vector<std::pair<double, double>> losses(const fs::path& metrics) {
   std::vector<std::pair<double, double>> values;
   std::istringstream lines(read_file(metrics));
@@ -60,14 +60,14 @@ TEST_CASE("a plan written by simulate trains to the bits of the schedule that it
       const std::string file = (folder.path() / (schedule + ending)).string();
       INFO(file);
       REQUIRE(run("simulate --schedule " + schedule + shape + " --plan-out " + file).status == 0);
-      CHECK((train_plan("--schedule " + file) == by_name));  // pp, chunks and microbatches are the plan's
+      CHECK((train_plan("--schedule " + file) == by_name));  // pp, chunks and microbatches come from the plan
       CHECK(run(small_plan + "--dry-run --schedule " + file).out == dry);
       if (std::string(ending) == ".txt") CHECK((train_plan("--order ready --schedule " + file) == by_name));
     }
   }
 }
 
-TEST_CASE("a run goes on from a checkpoint with a plan from a file, to the bit") {
+TEST_CASE("a run resumes from a checkpoint with a plan from a file, to the bit") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), file = folder
                                                                         .write("mine.txt",
@@ -78,14 +78,14 @@ TEST_CASE("a run goes on from a checkpoint with a plan from a file, to the bit")
   const Trained whole = train_plan("--pp 1 --microbatches 4");
   CHECK((train_plan("--schedule " + file) == whole));
   const std::string resumed = small_plan + "--schedule " + file + " --resume --save " + save;
-  // The learning rate follows from all steps, so the first part must be a stopped run of three.
+  // The learning rate depends on all steps, so the first part must be a stopped run of three.
   REQUIRE(run(small_plan + "--pp 1 --microbatches 4 --steps 3 --save-interval 2 --save " + save).status == 0);
   fs::remove_all(save + "/step-00000003");
   fs::remove_all(save + "/model");
   const Result rest = run(resumed + " --steps 3");
   INFO(rest.err);
   REQUIRE(rest.status == 0);
-  CHECK_THAT(rest.err, Contains("going on after step 2"));
+  CHECK_THAT(rest.err, Contains("resuming after step 2"));
   CHECK(read_file(save + "/model/model.safetensors") == whole.weights);
 }
 

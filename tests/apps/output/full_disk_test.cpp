@@ -1,4 +1,4 @@
-// A disk that fills up, as a limit on the size of files shows it: one line, and nothing half-written.
+// A full disk, simulated by a limit on the size of files: one line of error, and nothing half-written.
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 
 const std::string small_on_full_disk = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
-// The lines that say what went wrong.
+// Counts the lines that report errors.
 int errors_in(const std::string& text) {
   int found = 0;
   for (std::size_t at = text.find("pipetrain: error: "); at != std::string::npos; at = text.find("pipetrain: error: ", at + 1))
@@ -29,7 +29,7 @@ int errors_in(const std::string& text) {
 TEST_CASE("a record of a run for which the disk has no room is one line and status 2") {
   struct Record {
     std::string option, name;
-    int blocks;  // of 512 bytes, that a file may have: less than it comes to
+    int blocks;  // limit on a file, in blocks of 512 bytes: less than it needs
   };
   for (const auto& [option, name, blocks] : std::vector<Record>{{"metrics", "m.jsonl", 2},
                                                                 {"tensorboard", "events", 1},
@@ -52,7 +52,7 @@ TEST_CASE("a record of a run for which the disk has no room is one line and stat
   }
 }
 
-TEST_CASE("what the other commands write is there whole, or not at all") {
+TEST_CASE("the files of the other commands are written whole, or not at all") {
   const TempFolder folder;
   const std::string place = folder.path().string() + "/", tokenizer = test_data() + "/data/tokenizers/fixtures/gpt2.json";
   for (const std::string& command :

@@ -1,4 +1,4 @@
-// Names of files that are not UTF-8, as what is written in JSON, SVG and HTML has to be.
+// Names of files that are not UTF-8, written to JSON, SVG and HTML, which must be.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string name = "na\xefve";  // in Latin 1
+const std::string name = "na\xefve";  // Latin 1
 
 bool is_utf8(const std::string& text) { return schedules::valid_utf8(text) == text; }
 
@@ -52,7 +52,7 @@ TEST_CASE("models and plans whose names are not UTF-8 are trained, traced and pr
   CHECK(run("simulate --pp 2 --costs " + at + "p.json").status == 0);
 }
 
-TEST_CASE("a command that tune gives for a name that is not UTF-8 runs as it stands") {
+TEST_CASE("a command that tune gives for a name that is not UTF-8 runs as printed") {
   const TempFolder folder;
   const std::string model = folder.path().string() + "/" + name;
   REQUIRE(run("--device cpu --seq-len 8 --layers 2 --steps 1 --save " + folder.path().string() + "/run").status == 0);

@@ -1,4 +1,4 @@
-// Two live runs that write to one place, and a place that goes while a run writes there.
+// Two live runs that write to one output, and an output that disappears during a run.
 #include <memory>
 #include <string>
 #include <tuple>
@@ -17,7 +17,7 @@ namespace {
 
 const std::string small_locked = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
-// A run that has done a step, and hangs in the next one.
+// Starts a run that has done a step, and hangs in the next one.
 std::unique_ptr<LiveRun> hanging_writer(const std::string& arguments) {
   auto run = std::make_unique<LiveRun>(small_locked + arguments, "PIPETRAIN_FAULT=0:2:hang");
   run->wait_until([&] { return run->err().find("step 1") != std::string::npos; });

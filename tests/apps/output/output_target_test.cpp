@@ -1,4 +1,4 @@
-// Outputs that are links, pipes or open descriptors: written to, never replaced.
+// Outputs that are links, pipes or open descriptors are written to, never replaced.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 const std::string small_target = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 3 ";
 
-// Every output option, with a command that gives it.
+// Every output option, with a command that has it.
 const std::vector<std::pair<std::string, std::string>> output_options = {
     {"simulate --pp 2 --csv", ".csv"},    {"simulate --pp 2 --svg", ".svg"},      {"simulate --pp 2 --html", ".html"},
     {"simulate --pp 2 --trace", ".json"}, {"simulate --pp 2 --plan-out", ".txt"}, {small_target + "--metrics", ".jsonl"},
@@ -30,7 +30,7 @@ const std::vector<std::pair<std::string, std::string>> output_options = {
 
 int lines_in(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
-// Runs a script of bash, whose own stdout and stderr are seen.
+// Runs a bash script, and captures its own stdout and stderr.
 Result script(const TempFolder& folder, const std::string& text) {
   return run_program("/bin/bash", folder.write("script.sh", "cd " + folder.path().string() + "\n" + text).string());
 }
@@ -74,8 +74,8 @@ TEST_CASE("an output that is a pipe is written to, never replaced") {
   }
 }
 
-// Through links of our own, so that nothing of the machine's can be damaged.
-TEST_CASE("an output that is an open descriptor goes where that one stands, whatever it was opened on") {
+// Uses links of its own, so that nothing on the machine can be damaged.
+TEST_CASE("an output that is an open descriptor is written at that one's position, whatever it was opened on") {
   const TempFolder folder;
   fs::create_symlink("/proc/self/fd/1", folder.path() / "stdout.csv");
   for (const std::string redirection : {"> out", ">> out", "| cat > out"}) {
@@ -90,7 +90,7 @@ TEST_CASE("an output that is an open descriptor goes where that one stands, what
   CHECK(names_in(folder.path()) == std::vector<std::string>{"out", "script.sh", "stdout.csv"});
 }
 
-TEST_CASE("metrics to stdout stand beside what else goes there, each line once") {
+TEST_CASE("metrics to stdout appear among the other output, each line once") {
   const TempFolder folder;
   fs::create_symlink("/proc/self/fd/1", folder.path() / "stdout");
   const std::string train = program + small_target + "--metrics stdout ";
@@ -125,7 +125,7 @@ TEST_CASE("inputs that are pipes or devices are refused, and nobody waits for a 
   }
 }
 
-TEST_CASE("what cannot be written is refused before anything runs") {
+TEST_CASE("outputs that cannot be written are refused before anything runs") {
   const TempFolder folder;
   const std::string place = folder.path().string() + "/";
   fs::create_symlink("circle", folder.path() / "circle");

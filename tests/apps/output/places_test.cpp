@@ -1,4 +1,4 @@
-// Places that cannot be read or written: one line that names the option, the place, the reason and what to do.
+// Paths that cannot be read or written give one line that names the option, the path, the reason and what to do.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,12 +20,12 @@ namespace {
 
 const std::string small_places = "--device cpu --seq-len 8 --layers 1 --microbatches 1 --steps 1 ";
 
-// Root may write to every folder but those that the kernel makes up.
+// Root may write to every folder except virtual ones.
 const std::string nowhere = "/proc/self/nowhere";
 
 }  // namespace
 
-TEST_CASE("outputs that cannot be written are refused with what to do") {
+TEST_CASE("outputs that cannot be written are refused with advice") {
   const std::string tokenizer = test_data() + "/data/tokenizers/fixtures/gpt2.json";
   std::vector<std::string> commands = {"simulate --svg",
                                        "simulate --html",
@@ -91,7 +91,7 @@ TEST_CASE("a folder of data or of a model in which a name leads round in a circl
   fs::create_symlink("b.txt", in("data/b.txt"));
   fs::create_directories(in("model"));
   fs::create_symlink("config.json", in("model/config.json"));
-  const std::string circle = "Too many levels of symbolic links); its links lead round in a circle: correct them";
+  const std::string circle = "Too many levels of symbolic links); its links form a circle: correct them";
   CHECK(refused(small_places + "--data " + in("data")) == in("data/b.txt") + ": cannot be opened (" + circle);
   CHECK_THAT(refused(small_places + "--model " + in("model")),
              Contains(in("model/config.json") + ": cannot be read: Too many levels"));

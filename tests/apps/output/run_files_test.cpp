@@ -1,4 +1,4 @@
-// The files and streams that a run reads and writes: what is there afterwards, whatever went wrong.
+// The files and streams that a run reads and writes: their contents afterwards, whatever went wrong.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 
 const std::string small_files = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
-// The steps that a metrics file tells about.
+// Returns the steps in a metrics file.
 std::vector<int> steps(const fs::path& metrics) {
   std::vector<int> found;
   std::ifstream file(metrics);
@@ -28,7 +28,7 @@ std::vector<int> steps(const fs::path& metrics) {
 
 }  // namespace
 
-TEST_CASE("a limit on the size of files is told with its remedy, and leaves nothing half-written") {
+TEST_CASE("a limit on the size of files is reported with its remedy, and leaves nothing half-written") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), picture = (folder.path() / "x.svg").string();
   const Result trained = run(small_files + "--steps 4 --save-interval 2 --save " + save, "ulimit -f 100;");
@@ -75,7 +75,7 @@ TEST_CASE("results that cannot be written to stdout are an error") {
   CHECK(WEXITSTATUS(status) == 2);
 }
 
-TEST_CASE("what is saved is a result: that its line cannot be printed costs a note") {
+TEST_CASE("a saved run succeeds with a note if its result line cannot be printed") {
   const TempFolder folder;
   const fs::path err = folder.path() / "err", save = folder.path() / "run";
   for (const char* target : {"> /dev/full", ">&-"}) {
@@ -94,7 +94,7 @@ TEST_CASE("what is saved is a result: that its line cannot be printed costs a no
   }
 }
 
-TEST_CASE("a reader of results that wants no more of them is no error") {
+TEST_CASE("a reader of results that stops reading is not an error") {
   const TempFolder folder;
   for (const std::string& command :
        {std::string("simulate --pp 4 --microbatches 64 --schedule all --json"), std::string("--help"),
@@ -142,7 +142,7 @@ TEST_CASE("a large data file that is cut short under a run ends it with a line")
   std::string rows;
   for (int i = 0; i < 40000; ++i) rows += "{\"text\": \"row " + std::to_string(i) + "\"}\n";
   const std::string data = folder.write("rows.jsonl", rows).string(), metrics = (folder.path() / "metrics").string();
-  const std::string out = (folder.path() / "out").string();  // where drafts would be left
+  const std::string out = (folder.path() / "out").string();  // drafts would be left there
   fs::create_directory(out);
   const auto script = folder.write(
       "run.sh", "timeout -s KILL 60 '" + program_path() + "' " + small_files + "--steps 100000 --data " + data + " --metrics " +
@@ -154,7 +154,7 @@ TEST_CASE("a large data file that is cut short under a run ends it with a line")
   CHECK(names_in(out).empty());
 }
 
-TEST_CASE("a trace that cannot be written does not cost what was learned") {
+TEST_CASE("a trace that cannot be written does not cost the trained weights") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   const Result result = run(small_files + "--steps 2 --trace /dev/full --save " + save);
@@ -195,12 +195,12 @@ TEST_CASE("--resume takes the newest checkpoint that is complete, and says what 
   const Result resumed = run(small_files + "--steps 4 --resume --save " + save);
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("going on after step 2"));
+  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("resuming after step 2"));
   CHECK_FALSE(fs::exists(save + "/step-00000009.partial"));
   CHECK_THAT(refused(small_files + "--load " + newest), Contains(newest));
 }
 
-TEST_CASE("a run goes on with the same data only") {
+TEST_CASE("a run resumes with the same data only") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   const std::string text = folder.write("a.txt", std::string(500, 'a')).string();
@@ -214,7 +214,7 @@ TEST_CASE("a run goes on with the same data only") {
   CHECK(run(go_on + " --data " + (folder.path() / "moved.txt").string()).status == 0);
 }
 
-TEST_CASE("metrics of a run that goes on have every step once") {
+TEST_CASE("metrics of a resumed run have every step once") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
   const std::string options = small_files + "--steps 6 --save-interval 2 --save " + save + " --metrics " + metrics;
@@ -259,17 +259,18 @@ TEST_CASE("too few threads are one line") {
   CHECK_THAT(threads.err, Contains("pipetrain: error: the host") && Contains("threads") && Contains("ulimit"));
 }
 
-TEST_CASE("whatever a limit on memory leaves no room for, the run succeeds or ends in a line") {
+TEST_CASE("under any limit on memory, the run succeeds or ends in a line") {
   for (int kib = 60'000; kib < 500'000; kib += 40'000) {
     const std::string limit = "ulimit -v " + std::to_string(kib) + ";";
-    if (run("--version", limit).status != 0) continue;  // libraries give up in words of their own before the program begins
+    // Libraries give up with their own messages before the program begins.
+    if (run("--version", limit).status != 0) continue;
     const Result result = run(small_files + "--pp 2 --steps 1", limit);
     if (result.status == 0) continue;
     INFO(kib << ": " << result.err);
     CHECK(result.status == 1);
     CHECK_THAT(result.err, Contains("pipetrain: error: "));
   }
-  // Products that oneDNN multiplies, for whose code there may be no memory left when all of the run's own has been found.
+  // oneDNN generates code for products, and may find no memory for it after the run's own has been allocated.
   for (int kib = 380'000; kib < 440'000; kib += 5'000) {
     const std::string limit = "ulimit -v " + std::to_string(kib) + ";";
     if (run("--version", limit).status != 0) continue;

@@ -1,4 +1,4 @@
-// What a line on stderr may hold.
+// The allowed contents of a line on stderr.
 #include "apps/output/stderr_lines.hpp"
 
 #include <string>

@@ -1,4 +1,4 @@
-// What is left of files that were being written when a run was ended.
+// The remains of files that were being written when a run was ended.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ TEST_CASE("a second signal leaves no drafts of files that were being written, an
     WritingRun writing("--save " + save);
     writing.run.signal(first);
     writing.run.wait_until([&] { return writing.run.err().find("a second signal stops at once") != std::string::npos; });
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // what comes at once counts as one signal
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // signals in quick succession count as one
     CHECK(writing.run.end_by(second) == status);
     CHECK_THAT(writing.run.err(), Contains("\nstopped at once by a second signal\n"));
     CHECK(names_in(writing.folder.path()) == Names{"pipe"});

@@ -1,4 +1,4 @@
-// What a run learns from data under --pack, --text-keys and --chat-template.
+// The results of runs on data with --pack, --text-keys and --chat-template.
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// Of a run on these lines as a .jsonl file.
+// Returns the steps of a run on these lines as a .jsonl file.
 std::vector<Step> trained_rows(const std::vector<std::string>& rows, const std::string& options) {
   const TempFolder folder;
   const auto data = folder.path() / "rows.jsonl", metrics = folder.path() / "metrics.jsonl";
@@ -65,13 +65,13 @@ TEST_CASE("isolated documents train alike on every pipeline, and not like docume
   const auto documents = trained_rows(rows, length + "--pack documents");
   CHECK(trained_rows(rows, length) == documents);
   CHECK(isolated[0].loss != documents[0].loss);
-  CHECK(isolated[0].tokens < documents[0].tokens);  // what a document begins with is nothing to learn
+  CHECK(isolated[0].tokens < documents[0].tokens);  // a document's first token is not counted
 }
 
 TEST_CASE("each text is a sample of its own where nothing is packed") {
   const auto rows = rows_of(8, [](int i) { return json{{"text", "Text " + sum(100 + i)}}; });
   const auto steps = trained_rows(rows, "--pack none");
-  CHECK(steps[0].tokens == 2 * std::ssize("Text " + sum(100)));  // all but the first byte, and what ends the text
+  CHECK(steps[0].tokens == 2 * std::ssize("Text " + sum(100)));  // all but the first byte, and the end of the text
   CHECK(trained_rows(rows, "--pack none --pp 2") == steps);
   CHECK(refused(small_data + "--pack none") ==
         "--pack none: the text that ships inside is one document, too long for a sample; pack documents");
@@ -127,7 +127,7 @@ TEST_CASE("a chat is learned in the template that is named, and only its answers
              Contains("chats.jsonl:1") && Contains("name the chat template"));
 }
 
-TEST_CASE("a run skips and counts the steps without a label, and goes on behind them") {
+TEST_CASE("a run skips and counts the steps without a label, and continues after them") {
   const TempFolder folder;
   const std::vector<int> learned(33, 5);
   std::vector<int> last_only(33, -100);
@@ -160,7 +160,7 @@ TEST_CASE("a run skips and counts the steps without a label, and goes on behind 
   CHECK(skipped == "xx--xx");
 }
 
-TEST_CASE("keys of rows that nobody knows are named in one note") {
+TEST_CASE("unknown keys of rows are named in one note") {
   const TempFolder folder;
   const std::string data = folder
                                .write("rows.jsonl", R"({"text": "some text to learn", "id": 1, "mood": "good"})"

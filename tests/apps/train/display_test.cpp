@@ -64,7 +64,7 @@ TEST_CASE("losses and norms read back to the bit") {
   }
 }
 
-TEST_CASE("a metrics file starts anew, or goes on after the steps that were done") {
+TEST_CASE("a metrics file starts anew, or continues after the steps that were done") {
   TempFolder folder;
   const auto path = folder.write("m.jsonl", "old\n");
   StepMetrics metrics;
@@ -72,10 +72,10 @@ TEST_CASE("a metrics file starts anew, or goes on after the steps that were done
   {
     MetricsFile file(path, 0);
     file.write(metrics);
-    CHECK(read_file(path) == to_json_line(metrics) + "\n");  // there before the file is closed
+    CHECK(read_file(path) == to_json_line(metrics) + "\n");  // written before the file is closed
   }
   const std::string first = read_file(path);
-  std::ofstream(path, std::ios::app) << R"({"step":2,"lo)";  // a killed run
+  std::ofstream(path, std::ios::app) << R"({"step":2,"lo)";  // left by a killed run
   metrics.step = 2;
   MetricsFile(path, 1).write(metrics);
   const std::string second = first + to_json_line(metrics) + "\n";
@@ -83,7 +83,7 @@ TEST_CASE("a metrics file starts anew, or goes on after the steps that were done
   metrics.step = 3;
   MetricsFile(path, 2).write(metrics);
   metrics.step = 2;
-  MetricsFile(path, 1).write(metrics);  // from a checkpoint before the last lines
+  MetricsFile(path, 1).write(metrics);  // resumed from a checkpoint before the last lines
   CHECK(read_file(path) == second);
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("a metrics file that cannot be written is an input error") {
   }
 }
 
-TEST_CASE("progress tells step, loss, norm, rate, speed, bubble and time to go") {
+TEST_CASE("progress shows step, loss, norm, rate, speed, bubble and remaining time") {
   CHECK(plain_line(some_progress()) ==
         "step 50/200  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03");
   StepProgress progress = some_progress();
@@ -130,7 +130,7 @@ TEST_CASE("the bar fits its terminal") {
   CHECK(bar_line(some_progress(), 30) == "50/200 loss 4.5321 norm 1.234");
 }
 
-TEST_CASE("plain lines come at the interval, first and last; notes stand between them") {
+TEST_CASE("plain lines appear at the interval, first and last; notes appear between them") {
   std::string out;
   Progress::Style style;
   style.log_interval = 10;
@@ -166,5 +166,5 @@ TEST_CASE("a terminal's bar is redrawn in place, in colour only if wanted") {
   CHECK(out.back() == '\n');
   out.clear();
   { Progress(write, style).step(some_progress()); }
-  CHECK(out.back() == '\n');  // also when an exception ends the run
+  CHECK(out.back() == '\n');  // even if an exception ends the run
 }

@@ -1,4 +1,4 @@
-// Evaluation as a user sees it: lines of metrics, results, and what is refused.
+// Evaluation as a user sees it: lines of metrics, results, and refused options.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -42,7 +42,7 @@ Lines trained_lines(const std::string& arguments) {
 
 }  // namespace
 
-TEST_CASE("a run evaluates every so many steps and at its end, and tells it everywhere") {
+TEST_CASE("a run evaluates at its interval and at its end, and reports it in all outputs") {
   const TempFolder folder;
   const auto at = [&](const char* name) { return (folder.path() / name).string(); };
   const Result result = run(small_evaluation + "--pp 2 --steps 5 --split 0.01 --eval-interval 2 --save " + at("run") +
@@ -92,7 +92,7 @@ TEST_CASE("evaluating changes no bit of the training, and what is kept for it is
   CHECK(losses(trained_lines("--steps 3 --split 0")) == plain);
 }
 
-TEST_CASE("a run that goes on has every evaluation once") {
+TEST_CASE("a resumed run has every evaluation once") {
   const TempFolder folder;
   const std::string metrics = (folder.path() / "m.jsonl").string();
   const std::string command = small_evaluation + "--split 0.01 --eval-interval 2 --lr-schedule constant --save " +
@@ -106,7 +106,7 @@ TEST_CASE("a run that goes on has every evaluation once") {
   CHECK(lines.evaluations[1]["step"] == 4);
 }
 
-TEST_CASE("evaluations that cannot be are refused") {
+TEST_CASE("impossible evaluations are refused") {
   CHECK_THAT(refused("--eval-interval 5"), StartsWith("--eval-interval 5: needs data to evaluate on"));
   CHECK_THAT(refused("--eval-data nothing.txt"), StartsWith("--eval-data nothing.txt: there is no such file or folder"));
   CHECK_THAT(refused("--eval-data nothing.txt:x"), StartsWith("--eval-data nothing.txt:x: there is no such file"));

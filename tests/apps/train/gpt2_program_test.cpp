@@ -1,4 +1,4 @@
-// GPT-2 through the program: a folder as it is published, trained, stopped and gone on with.
+// GPT-2 through the program: a folder as it is published, trained, stopped and resumed.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path golden_gpt2 = fs::path(pipetrain::test_data()) / "golden/gpt2_tiny";
-// The name of a folder whose model drops a tenth of the attention's weights.
+// Writes a model that drops a tenth of the attention's weights, and returns its folder.
 std::string write_with_dropout(const TempFolder& folder) {
   json config = json::parse(std::ifstream(golden_gpt2 / "config.json"));
   config["attn_pdrop"] = 0.1;
@@ -32,7 +32,7 @@ const std::string small_gpt2 = " --device cpu --threads 1 --seq-len 16 --lr-sche
 
 }  // namespace
 
-TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to") {
+TEST_CASE("a GPT-2 with dropout trains with it, or without on request") {
   const TempFolder folder, outputs;
   const std::string model = "--model " + write_with_dropout(folder);
   const auto losses = [&](const std::string& arguments) {
@@ -52,7 +52,7 @@ TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to")
   const auto none = losses("--microbatches 4 --dropout 0");
   CHECK(none != own);
   CHECK(std::abs(none[0] - own[0]) < 0.1 * own[0]);
-  const auto everywhere = losses("--microbatches 4 --dropout 0.1");  // not of the attention alone
+  const auto everywhere = losses("--microbatches 4 --dropout 0.1");  // in more than the attention
   CHECK((everywhere != own && everywhere != none));
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("a model file of llm.c trains, in any layout, and writes as the folder
   CHECK(written.out == run("generate --model " + golden_gpt2.string() + prompt).out);
 }
 
-TEST_CASE("what tune and simulate say of a GPT-2 made with dropout holds") {
+TEST_CASE("the estimates of tune and simulate hold for a GPT-2 with dropout") {
   const TempFolder folder;
   const std::string model = "--model " + write_with_dropout(folder);
   const auto tuned = run("tune " + model + " --devices 2 --device cpu --count 1 --json");
@@ -117,7 +117,7 @@ TEST_CASE("tune plans in fp32 where bf16 on GPUs has no heads of a GPT-2's size,
   CHECK(usual.out == fp32.out);
 }
 
-TEST_CASE("a GPT-2 with dropout goes on from its checkpoint to the same bits, in other stages") {
+TEST_CASE("a GPT-2 with dropout resumes from its checkpoint to the same bits, in other stages") {
   const TempFolder folder;
   const auto train = [&](const std::string& name, const std::string& arguments) {
     const auto result = run("--model " + golden_gpt2.string() + small_gpt2 + " --dropout 0.1 --tp 2 --save " +

@@ -1,4 +1,4 @@
-// Model folders through the program: what they hold is what is trained, or they are refused by name.
+// Model folders through the program: their contents are trained, or refused by name.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -61,7 +61,7 @@ std::string loss_of(const ModelFolder& folder, const std::string& arguments) {
   return json::parse(line)["loss"].dump();
 }
 
-TEST_CASE("chat templates beside the usual one go into checkpoints, models and exports, and are checked like the rest") {
+TEST_CASE("additional chat templates are copied into checkpoints, models and exports, and are checked like the rest") {
   const ModelFolder folder(folder_config(2));
   const fs::path kept = fs::path("additional_chat_templates") / "rag.jinja";
   fs::create_directory(folder.model / kept.parent_path());
@@ -79,7 +79,7 @@ TEST_CASE("chat templates beside the usual one go into checkpoints, models and e
   const std::string go_on = folder.train("--load " + checkpoint.string() + " --steps 2");
   CHECK(run(go_on).status == 0);
   std::ofstream(checkpoint / kept) << "{{ message }}";
-  CHECK_THAT(run(go_on).err, Contains("rag.jinja: is not what was saved"));
+  CHECK_THAT(run(go_on).err, Contains("rag.jinja: differs from the saved one"));
 }
 
 TEST_CASE("a tied model with a head of its own trains, saves and writes text as the untied model that its weights are") {
@@ -109,7 +109,7 @@ TEST_CASE("a tied model that is drawn anew is tied, whatever its weights hold") 
   CHECK(json::parse(read_file(folder.run_folder / "model/config.json"))["tie_word_embeddings"] == true);
 }
 
-TEST_CASE("a model with more layers in its weights than in config.json trains with the option that says how many") {
+TEST_CASE("a model with more layers in its weights than in config.json trains with the option for their number") {
   const ModelFolder folder(folder_config(3));
   folder.set("num_hidden_layers", 2);
   CHECK_THAT(refused(folder.train()), StartsWith("--layers 2: is not given, and ") &&
@@ -122,7 +122,7 @@ TEST_CASE("a model with more layers in its weights than in config.json trains wi
 
 TEST_CASE("a model's ids that end a text, and that of padding, go through training and export into generation") {
   const ModelFolder folder(folder_config(2));
-  // Whatever comes first is among them, if not the first of them.
+  // Whatever token comes first is in the set.
   json ids = json::array();
   for (int id = 0; id < 300; ++id) ids.push_back(id);
   folder.set("eos_token_id", ids);
@@ -144,7 +144,7 @@ TEST_CASE("a Llama's embedding of the padding token learns from the head alone, 
   const bool tied = GENERATE(false, true);
   const Family family = GENERATE(Family::llama, Family::gpt2);
   const ModelFolder folder(folder_config(1, tied, family));
-  folder.set("pad_token_id", 7);  // the rows have it
+  folder.set("pad_token_id", 7);  // the rows contain it
   const std::string layout = GENERATE("", "--tp 2 "), table = logical_tensors(folder.config).front().name;
   const auto table_of = [&](const fs::path& model) {
     return load_all(*hf_weights(folder.config, model), folder.config).at(table);
@@ -160,7 +160,7 @@ TEST_CASE("a Llama's embedding of the padding token learns from the head alone, 
   for (const std::int64_t other : {5, 9}) CHECK(row_of(after, other) != row_of(before, other));
 }
 
-TEST_CASE("generation_config.json goes with the model, and says before config.json what ends a text") {
+TEST_CASE("generation_config.json is copied with the model, and its end token takes precedence over config.json's") {
   const ModelFolder folder(folder_config(1));
   json ids = json::array();
   for (int id = 299; id >= 0; --id) ids.push_back(id);
@@ -207,7 +207,7 @@ TEST_CASE("pointers of Git LFS are named in the place of weights, tokenizer and 
                Contains((folder.folder.path() / file).string() + ": is a Git LFS pointer") && Contains("run git lfs pull"));
   };
   folder.folder.write("model/tokenizer.json", pointer);
-  refuses(folder.train("--save " + folder.run_folder.string()), "model/tokenizer.json");  // where it would be copied to
+  refuses(folder.train("--save " + folder.run_folder.string()), "model/tokenizer.json");  // the destination of the copy
   refuses(folder.generate(folder.model), "model/tokenizer.json");
   fs::remove(folder.model / "tokenizer.json");
   const std::string data = folder.folder.write("data.txt", pointer).string();
@@ -220,7 +220,7 @@ TEST_CASE("pointers of Git LFS are named in the place of weights, tokenizer and 
   refuses(folder.generate(folder.model), "model/model.safetensors");
 }
 
-TEST_CASE("a folder that must not be read is not said to be missing") {
+TEST_CASE("an unreadable folder is not reported as missing") {
   if (!permissions_bind()) return;
   const ModelFolder folder(folder_config(1));
   fs::create_directories(folder.folder.path() / "closed/checkpoint");

@@ -1,5 +1,5 @@
-// Offloading as a user sees it: the same lines of metrics, files and results, what is refused, and a model of ten times what a
-// limit on memory leaves room for without.
+// Offloading as a user sees it: the same lines of metrics, files and results, refused options, and a model of ten times
+// the size that a limit on memory allows without offloading.
 #include <unistd.h>
 
 #include <filesystem>
@@ -31,7 +31,7 @@ Result succeeded(const std::string& arguments, const std::string& limit = "") {
   return result;
 }
 
-// Losses and norms of training, and losses of evaluations, in order.
+// Returns losses and norms of training, and losses of evaluations, in order.
 std::vector<double> numbers(const std::string& file) {
   std::vector<double> numbers;
   std::ifstream in(file);
@@ -50,7 +50,7 @@ std::string read_all(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports as one without") {
+TEST_CASE("a run with everything on a disk evaluates, saves, resumes and exports like one without") {
   const TempFolder folder;
   const std::string text = folder.path() / "eval.txt";
   std::ofstream(text) << std::string(200, 'a') << " some words to be read " << std::string(200, 'b');
@@ -74,12 +74,12 @@ TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports
     CHECK(read_all(folder.path() / name / "model.safetensors") == weights);
 }
 
-TEST_CASE("offloading that cannot be is one line") {
+TEST_CASE("impossible offloading gives one line") {
   const std::string to = " --offload-to " + std::filesystem::temp_directory_path().string();
   CHECK_THAT(refused(small_offload + "--offload parameters"),
              StartsWith("--offload parameters: a CPU's memory is the host's already"));
   CHECK_THAT(refused(small_offload + "--offload parameters --order ready" + to),
-             Contains("the run's order is ready; use planned"));
+             StartsWith("--order ready: offloaded weights are fetched in the plan's order; use planned"));
   const TempFolder folder;
   const std::string missing = (folder.path() / "missing").string(), file = folder.write("file", "").string();
   CHECK_THAT(refused(small_offload + "--offload parameters --offload-to /proc"),
@@ -103,7 +103,7 @@ TEST_CASE("offloading that cannot be is one line") {
 }
 
 TEST_CASE("a model of ten times what memory has room for without trains with all of it on a disk", "[slow]") {
-  // One arena: the C library reserves address space of 64 MiB for those of each thread, which counts and holds nothing.
+  // One arena, because the C library reserves 64 MiB of address space for each thread's arena, which counts but holds nothing.
   const std::string limit = "export MALLOC_ARENA_MAX=1; ulimit -v 800000;";
   if (run("--version", limit).status != 0) return test::skip("the program does not start in so little memory");
   const TempFolder folder;
@@ -123,7 +123,7 @@ TEST_CASE("a model of ten times what memory has room for without trains with all
                                                  {"tie_word_embeddings", false}};
     return "--model " + model.string() + " --init random --device cpu --seq-len 64 --microbatches 2 --steps 2 ";
   };
-  // Without, `most` layers fit, and one more is refused.
+  // Without offloading, `most` layers fit, and one more is refused.
   int most = 4;
   while (run(arguments(most + 1) + "--dry-run", limit).status == 0) ++most;
   CHECK_THAT(run(arguments(most + 1), limit).err, Contains("the run needs about"));

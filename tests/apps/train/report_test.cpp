@@ -1,4 +1,4 @@
-// The page of --report, as a run leaves it.
+// The --report page that a run leaves.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -21,7 +21,7 @@ nlohmann::json data_of(const fs::path& page) {
 
 }  // namespace
 
-TEST_CASE("a report tells a run's curves, steps beside the simulated one, memory, settings and host") {
+TEST_CASE("a report shows a run's curves, steps next to the simulated one, memory, settings and host") {
   const TempFolder folder;
   const fs::path page = folder.path() / "report.html";
   const Result trained = run(small_report + "--steps 5 --schedule zb-h1 --peak-tflops 0.5 --report " + page.string());
@@ -44,7 +44,7 @@ TEST_CASE("a report tells a run's curves, steps beside the simulated one, memory
   for (const auto& timeline : timelines) CHECK(timeline["stages"].size() == 2);
 }
 
-TEST_CASE("a report says how a run failed, and goes on with the curves of a run that is resumed") {
+TEST_CASE("a report says how a run failed, and continues the curves of a resumed run") {
   const TempFolder folder;
   const std::string page = (folder.path() / "r.html").string(), metrics = (folder.path() / "m").string(),
                     command = small_report + "--save-interval 2 --save " + (folder.path() / "run").string() + " --metrics " +
@@ -63,7 +63,7 @@ TEST_CASE("a report says how a run failed, and goes on with the curves of a run 
   CHECK(points[5][0] == 6);
 }
 
-TEST_CASE("a report that cannot be written is refused before the run, and peaks that are none") {
+TEST_CASE("a report that cannot be written is refused before the run, and so are impossible peak rates") {
   const TempFolder folder;
   const std::string there = folder.path().string();
   CHECK_THAT(refused(small_report + "--report " + there), Contains("is a folder; give a file"));

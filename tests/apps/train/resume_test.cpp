@@ -1,5 +1,4 @@
-// What a run that goes on does with checkpoints that are damaged, cannot be read, are half removed, or are of a run that has
-// ended.
+// Resuming from checkpoints that are damaged, unreadable or half removed, or that belong to a finished run.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -44,13 +43,13 @@ struct SavedRun {
   std::string go_on(int steps) const {
     return small_resume + "--steps " + std::to_string(steps) + " --resume --metrics " + metrics + " --save " + save;
   }
-  // All that the run left, and when it was last changed.
+  // Returns all files that the run left, and when they were last changed.
   std::vector<std::string> left() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(folder.path(), fs::directory_options::skip_permission_denied)) {
       struct stat info {};
       ::lstat(entry.path().c_str(), &info);
-      const bool lock_touches = entry.path() == save;  // its time, and nothing else
+      const bool lock_touches = entry.path() == save;  // the lock changes the folder's time only
       names.push_back(
           entry.path().string() +
           (lock_touches ? "" : " " + std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec)));
@@ -63,7 +62,7 @@ struct SavedRun {
   std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "metrics.jsonl").string();
 };
 
-// As it was saved before there were checksums.
+// Turns a checkpoint into the format before there were checksums.
 void make_format_2(const fs::path& checkpoint, const std::vector<DataInput>& inputs = {}) {
   DatasetOptions options;
   options.inputs = inputs;
@@ -82,19 +81,19 @@ TEST_CASE("a resumed run passes over a damaged checkpoint, whatever is damaged, 
   std::string named;
   SECTION("a tensor's name") {
     replace_in(newest / "rank-00000.safetensors", "embed_tokens", "embed_tokenz");
-    named = "rank-00000.safetensors: its header is not what was saved";
+    named = "rank-00000.safetensors: its header differs from the saved one";
   }
   SECTION("a type") {
     replace_in(newest / "rank-00000.safetensors", "F32", "I32");
-    named = "rank-00000.safetensors: its header is not what was saved";
+    named = "rank-00000.safetensors: its header differs from the saved one";
   }
   SECTION("the vocabulary") {
     replace_in(newest / "config.json", "\"vocab_size\": ", "\"vocab_size\": 1");
-    named = "config.json: is not what was saved";
+    named = "config.json: differs from the saved one";
   }
   SECTION("the seed") {
     replace_in(newest / "state.json", "\"seed\": 0", "\"seed\": 1");
-    named = "state.json: is not what was saved";
+    named = "state.json: differs from the saved one";
   }
   SECTION("a number of a tensor") {
     const auto size = static_cast<std::streamoff>(fs::file_size(newest / "rank-00000.safetensors"));
@@ -109,7 +108,7 @@ TEST_CASE("a resumed run passes over a damaged checkpoint, whatever is damaged, 
   const Result resumed = run(saved.go_on(4));
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains(named) && Contains("going on after step 2"));
+  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains(named) && Contains("resuming after step 2"));
 }
 
 TEST_CASE("a resumed run never starts afresh where there are checkpoints, and then touches nothing") {
@@ -117,8 +116,8 @@ TEST_CASE("a resumed run never starts afresh where there are checkpoints, and th
   for (const int step : {1, 2}) replace_in(saved.checkpoint(step) + "/config.json", "\"vocab_size\": ", "\"vocab_size\": 1");
   const auto before = saved.left();
   const std::string error = refused(saved.go_on(4));
-  CHECK_THAT(error, StartsWith("--save " + saved.save + ": holds 2 checkpoints, and none that resume can go on from; ") &&
-                        Contains("step-00000002/config.json: is not what was saved") && Contains("another folder"));
+  CHECK_THAT(error, StartsWith("--save " + saved.save + ": holds 2 checkpoints, but resume can continue from none; ") &&
+                        Contains("step-00000002/config.json: differs from the saved one") && Contains("another folder"));
   CHECK(saved.left() == before);
 }
 
@@ -154,7 +153,7 @@ TEST_CASE("the weights of a damaged checkpoint begin no new run") {
   std::fstream(weights, std::ios::in | std::ios::out | std::ios::binary)
       .seekp(static_cast<std::streamoff>(fs::file_size(weights)) - 2)
       .put('\x55');
-  CHECK_THAT(refused(begin), Contains("rank-00000.safetensors: tensor ") && Contains("is not what was saved"));
+  CHECK_THAT(refused(begin), Contains("rank-00000.safetensors: tensor ") && Contains("differs from the saved one"));
 }
 
 TEST_CASE("a row of the data that was changed is noticed") {
@@ -165,12 +164,12 @@ TEST_CASE("a row of the data that was changed is noticed") {
   const SavedRun saved(2, "--data " + data);
   replace_in(data, "row 333", "row 334");
   CHECK_THAT(refused(saved.go_on(3) + " --data " + data),
-             Contains("step-00000002: was made with other data: of as many samples, but not the same"));
+             Contains("step-00000002: was made with other data, with the same number of samples"));
   replace_in(data, "row 334", "row 333");
   CHECK(run(saved.go_on(3) + " --data " + data).status == 0);
 }
 
-TEST_CASE("checkpoints of earlier versions are gone on from with a note, or passed over where an older one fits") {
+TEST_CASE("a run resumes from checkpoints of earlier versions with a note, or passes over them if an older one fits") {
   const SavedRun saved(3);
   for (const int step : {1, 2, 3}) make_format_2(saved.checkpoint(step));
   replace_in(saved.checkpoint(3) + "/state.json", "\"seed\": 0", "\"seed\": 1");
@@ -179,16 +178,16 @@ TEST_CASE("checkpoints of earlier versions are gone on from with a note, or pass
   CHECK(resumed.status == 0);
   CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("seed 1, this run has 0") &&
                               Contains("step-00000002 was saved by an earlier version, without checksums") &&
-                              Contains("going on after step 2"));
+                              Contains("resuming after step 2"));
   for (const int step : {3, 4}) fs::remove_all(saved.checkpoint(step));
   CHECK_THAT(refused(saved.go_on(4) + " --seed 5"),
-             Contains("none that resume can go on from") && Contains("step-00000002: was made with seed 0, this run has 5"));
+             Contains("but resume can continue from none") && Contains("step-00000002: was made with seed 0, this run has 5"));
   CHECK_THAT(refused(small_resume + "--load " + saved.checkpoint(1) + " --data " +
                      saved.folder.write("a.txt", std::string(500, 'a')).string()),
              Contains("was made with other data"));
 }
 
-TEST_CASE("a run goes on with the optimizer of its checkpoint, and no other takes the states") {
+TEST_CASE("a run resumes with the optimizer of its checkpoint, and no other accepts the states") {
   SavedRun saved(2, "--optimizer lion");
   const std::string checkpoint = saved.checkpoint(2);
   CHECK(refused(saved.go_on(3)) == "--optimizer adamw: " + checkpoint +
@@ -205,7 +204,7 @@ TEST_CASE("a run goes on with the optimizer of its checkpoint, and no other take
   CHECK(run(small_resume + "--steps 3 --load " + older.checkpoint(2)).status == 0);
 }
 
-TEST_CASE("a resumed run passes over a checkpoint without checksums whose step cannot be") {
+TEST_CASE("a resumed run passes over a checkpoint without checksums that has an impossible step") {
   const SavedRun saved(2);
   make_format_2(saved.checkpoint(2));
   for (const std::string step : {"-1", "0", "1.5", "1", "4611686018427387904"}) {
@@ -218,7 +217,7 @@ TEST_CASE("a resumed run passes over a checkpoint without checksums whose step c
 }
 
 // docs/training.md says so.
-TEST_CASE("a run that was stopped at pp 4 goes on at tp 2 and dp 2, over one process and over four") {
+TEST_CASE("a run that was stopped at pp 4 resumes at tp 2 and dp 2, over one process and over four") {
   const TempFolder folder;
   const auto losses = [&](const std::string& name) {
     std::vector<double> found;
@@ -237,7 +236,7 @@ TEST_CASE("a run that was stopped at pp 4 goes on at tp 2 and dp 2, over one pro
     const Result resumed = run(launch + options(name, 4) + "--tp 2 --dp 2 --microbatches 4 --resume");
     INFO(resumed.err);
     REQUIRE(resumed.status == 0);
-    CHECK_THAT(resumed.err, Contains("going on after step 2"));
+    CHECK_THAT(resumed.err, Contains("resuming after step 2"));
     const auto expected = losses("whole"), found = losses(name);
     REQUIRE(found.size() == 4);
     for (std::size_t i = 0; i < 4; ++i) CHECK(found[i] == Approx(expected[i]).epsilon(1e-5));
@@ -260,7 +259,7 @@ TEST_CASE("a run that ended because it had learned has nothing left to do") {
   CHECK_THAT(refused(learns), Contains(": this run has finished there, with step-"));
 }
 
-TEST_CASE("who wants to use the folder of a finished run is told how to go on") {
+TEST_CASE("a run into the folder of a finished run is refused with advice how to continue") {
   const SavedRun saved(2);
   const std::string again = small_resume + "--save " + saved.save;
   CHECK(refused(again + " --steps 2") == "--save " + saved.save +
@@ -273,10 +272,10 @@ TEST_CASE("who wants to use the folder of a finished run is told how to go on") 
                         "/step-00000002"));
 }
 
-TEST_CASE("a checkpoint that cannot be removed whole does not keep its name, and what is left of it goes") {
+TEST_CASE("a checkpoint that cannot be removed whole loses its name, and its rest is removed later") {
   if (!permissions_bind()) return;
   const SavedRun saved(1);
-  const fs::path stuck = fs::path(saved.checkpoint(1)) / "stuck";  // in a folder that lets nothing go
+  const fs::path stuck = fs::path(saved.checkpoint(1)) / "stuck";  // its files cannot be removed
   fs::create_directory(stuck);
   std::ofstream(stuck / "file") << "x";
   fs::permissions(stuck, fs::perms::owner_read | fs::perms::owner_exec);
@@ -289,7 +288,7 @@ TEST_CASE("a checkpoint that cannot be removed whole does not keep its name, and
   CHECK(names_in(saved.save) == std::vector<std::string>{"model", "results.json", "step-00000002", "step-00000003"});
 }
 
-TEST_CASE("a run that is killed while it saves goes on from the newest checkpoint, with every step once") {
+TEST_CASE("a run that is killed while it saves resumes from the newest checkpoint, with every step once") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
   const std::string options =
@@ -302,7 +301,7 @@ TEST_CASE("a run that is killed while it saves goes on from the newest checkpoin
   };
   for (int kill = 0; kill < 4; ++kill) {
     LiveRun run(options + " --steps 100000 --lr-schedule constant");
-    const std::string going = kill == 0 ? "step 3/" : "going on after step ";  // there is a whole one by then
+    const std::string going = kill == 0 ? "step 3/" : "resuming after step ";  // by then there is a whole one
     bool killed = false;
     run.wait_until([&] {
       if (!killed && saving() && run.err().find(going) != std::string::npos) killed = true, run.signal(SIGKILL);
@@ -329,7 +328,7 @@ TEST_CASE("a run that was killed between two renames finds its checkpoint and it
   const Result resumed = run(saved.go_on(2));
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("going on after step 1"));
+  CHECK_THAT(resumed.err, Contains("resuming after step 1"));
   CHECK(names_in(saved.save) == std::vector<std::string>{"model", "results.json", "step-00000001", "step-00000002"});
   CHECK(fs::exists(saved.save + "/model/tokenizer.json"));
 }

@@ -1,4 +1,4 @@
-// What a run leaves behind to be looked at: its trace, and its profile, from which simulate foretells other runs.
+// The records that a run leaves: its trace, and its profile, from which simulate predicts other runs.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -37,14 +37,14 @@ struct ProfiledRun {
   }
 
   std::string at(const std::string& name) const { return (folder.path() / name).string(); }
-  // "--costs" of this run, or of a profile that is not quite its own.
+  // Returns "--costs" of this run, or of a profile that differs slightly from it.
   std::string costs() const { return "--costs " + at("zb.json"); }
   std::string costs(const json& changed) const { return "--costs " + folder.write("changed.json", changed.dump()).string(); }
 };
 
 }  // namespace
 
-TEST_CASE("a run's trace has every action, in the form that the file's name says") {
+TEST_CASE("a run's trace has every action, in the format of the file's name") {
   const ProfiledRun zb;
   const json trace = json::parse(read_file(zb.at("trace.json")));
   std::size_t events = 0;
@@ -85,12 +85,12 @@ TEST_CASE("a run's profile is what simulate counts, and says how the run compute
   for (const char* key : {"precision", "recompute", "recompute_num_layers", "zero", "deterministic", "threads"})
     earlier["layout"].erase(key);
   CHECK_THAT(simulate(zb.costs(earlier)).out, Contains("2 steps; cpu) took "));
-  json slow = zb.profile;  // what messages and the end of the step took is counted
+  json slow = zb.profile;  // the time of messages and of the end of the step counts
   slow["p2p"][0] = 1000, slow["stages"][0]["optimizer"] = 500;
   CHECK(simulated("--schedule zb-h1 " + zb.costs(slow))[0]["makespan"].get<double>() > 2500);
 }
 
-TEST_CASE("a profile serves every layout of its model, and says when it is not the one that was run") {
+TEST_CASE("a profile serves every layout of its model, and a note says if that layout was not run") {
   const ProfiledRun zb;
   const auto other = simulate("--schedule zb-v --microbatches 8 " + zb.costs());
   CHECK(other.status == 0);
@@ -103,13 +103,13 @@ TEST_CASE("a profile serves every layout of its model, and says when it is not t
   gathering["layout"]["zero"] = 3;
   CHECK(simulate("--schedule 1f1b " + zb.costs(gathering)).status == 0);
   CHECK_THAT(wrong("--schedule 1f1b --order ready " + zb.costs(gathering)),
-             Contains("--order ready: the profile is of a run with --zero 3"));
+             Contains("--order ready: replicas gather the weights of zero 3"));
   train_recorded("--pp 2 --steps 1 --profile " + zb.at("1f1b.json"));
   CHECK(simulated("--schedule zb-h1 --costs " + zb.at("1f1b.json")).size() == 1);
   CHECK(simulated("--schedule gpipe --costs " + zb.at("1f1b.json")).size() == 1);
 }
 
-TEST_CASE("a profile tells the cut of its run, and what other cuts would take") {
+TEST_CASE("a profile contains the cut of its run, and gives the times of other cuts") {
   const ProfiledRun zb;
   CHECK(zb.profile["layout"]["cut"] == json::array({4, 4}));
   const double level = simulated("--schedule zb-h1 " + zb.costs())[0]["ideal"].get<double>();
@@ -124,7 +124,7 @@ TEST_CASE("a profile tells the cut of its run, and what other cuts would take") 
   CHECK(all.status == 0);
   CHECK_THAT(all.err, Contains("zb-v is left out: --cut 3,5 is of 2 virtual stages, and it has 4"));
 
-  // A run at that cut is predicted as itself, and takes the level cut's prediction from its own blocks.
+  // A run at that cut is predicted as itself, and its blocks give the prediction for the level cut.
   train_recorded("--pp 2 --steps 2 --schedule zb-h1 --microbatches 4 --cut 7,1 --profile " + zb.at("cut.json"));
   const std::string cut = " --schedule zb-h1 --costs " + zb.at("cut.json");
   CHECK(json::parse(read_file(zb.at("cut.json")))["layout"]["cut"] == json::array({7, 1}));

@@ -15,7 +15,7 @@ namespace {
 
 const std::string small_lock = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
 
-// Hangs in a step after the one that it waits for.
+// Starts a run that hangs in the step after `step`, for which it waits.
 std::unique_ptr<LiveRun> hanging_run(const std::string& arguments, int step) {
   auto run = std::make_unique<LiveRun>(arguments, "PIPETRAIN_FAULT=0:" + std::to_string(step + 1) + ":hang");
   run->wait_until([&] { return run->err().find("step " + std::to_string(step)) != std::string::npos; });
@@ -42,7 +42,7 @@ TEST_CASE("a second live run is refused in a folder that another saves to, until
   const Result resumed = run(second);
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("going on after step 2"));
+  CHECK_THAT(resumed.err, Contains("resuming after step 2"));
   CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002", "step-00000004"});
 }
 
@@ -67,7 +67,8 @@ TEST_CASE("a run that saves nothing leaves no folder, and a dry run never makes 
 TEST_CASE("a run that is stopped before its first step leaves nothing") {
   const TempFolder place;
   const fs::path save = place.path() / "run";
-  LiveRun run("--device cpu --model gpt2 --seq-len 32 --microbatches 1 --save " + save.string());  // draws weights for seconds
+  // Draws weights for seconds.
+  LiveRun run("--device cpu --model gpt2 --seq-len 32 --microbatches 1 --save " + save.string());
   run.wait_until([&] { return fs::exists(save); });
   CHECK(run.end_by(SIGTERM) == 143);
   INFO(run.err());

@@ -1,4 +1,4 @@
-// A rank that is slow for real, in one process and over several: told once, with its name.
+// A really slow rank, in one process and over several, is reported once, by name.
 #include <string>
 
 #include "apps/pipetrain_program.hpp"
@@ -10,7 +10,7 @@ using pipetrain::run;
 
 namespace {
 
-// Lines of stderr that tell of a slow stage, each with the end of its line before it.
+// Returns the lines of stderr about a slow stage, each with the line end before it.
 std::string told_lines(const std::string& err) {
   std::string lines;
   for (std::size_t begin = 0; begin < err.size();) {
@@ -22,14 +22,14 @@ std::string told_lines(const std::string& err) {
   return lines;
 }
 
-// Actions of well below a millisecond; what else the machine does makes none of them three times longer 8 steps in a row.
+// Actions of well below a millisecond, which no other load makes three times longer for 8 steps in a row.
 const std::string small_straggler =
     "--device cpu --threads 1 --layers 2 --seq-len 16 --pp 2 --microbatches 2 --steps 40 --watch-slow 200 --watch-slow-steps 8 "
     "--log-interval 100 ";
 
 }  // namespace
 
-TEST_CASE("a rank that becomes slow is told once, with its stage, in one process and over several", "[alone]") {
+TEST_CASE("a rank that becomes slow is reported once, with its stage, in one process and over several", "[alone]") {
   for (const char* how : {"", "launch --nproc 2 "}) {
     const Result slow = run(how + small_straggler + "--dp 2", "PIPETRAIN_FAULT=3:12:slow");
     INFO(how << slow.err);

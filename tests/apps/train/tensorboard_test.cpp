@@ -1,4 +1,4 @@
-// Event files as the real TensorBoard reads them: its Python package, where python3 (or the interpreter that
+// Event files as the real TensorBoard reads them: by its Python package, if python3 (or the interpreter that
 // PIPETRAIN_TEST_PYTHON names) has it. tests/records/event_file_test.cpp checks the bytes everywhere.
 #include <algorithm>
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 
 const std::string small_tensorboard = "--device cpu --seq-len 8 --layers 1 --microbatches 2 ";
 
-// One line "TAG STEP:VALUE STEP:VALUE ..." a scalar, as TensorBoard's own loader gives them.
+// Prints one line "TAG STEP:VALUE STEP:VALUE ..." for each scalar, from TensorBoard's own loader.
 constexpr const char* read_events = R"(
 import sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -55,7 +55,7 @@ std::string line_of(const std::string& text, const std::string& tag) {
 
 }  // namespace
 
-TEST_CASE("event files lie beside a run, one for each start, and are whole after every step") {
+TEST_CASE("a run has one event file for each start, which is whole after every step") {
   const TempFolder folder;
   const std::string logs = (folder.path() / "logs").string(), save = " --save " + (folder.path() / "run").string();
   REQUIRE(run(small_tensorboard + "--steps 2 --tensorboard " + logs + save).status == 0);
@@ -95,10 +95,10 @@ TEST_CASE("a disk that fills up under the events ends the run as under its metri
   CHECK(result.status == 2);
   CHECK_THAT(result.err, Contains("\npipetrain: error: --tensorboard " + logs + ": " + logs + "/events.out.tfevents.") &&
                              EndsWith("cannot be written: File too large; raise ulimit -f, or save to another disk\n"));
-  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 2);  // behind the line of step 1
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 2);  // after the line of step 1
 }
 
-TEST_CASE("the real TensorBoard reads every step, also of a run that was killed and gone on with from before") {
+TEST_CASE("the real TensorBoard reads every step, also of a run that was killed and resumed from an earlier step") {
   if (!has_tensorboard()) return;
   const TempFolder folder;
   const std::string logs = (folder.path() / "logs").string(), save = " --save " + (folder.path() / "run").string();
@@ -116,7 +116,7 @@ TEST_CASE("the real TensorBoard reads every step, also of a run that was killed 
   for (const char* step : {" 1:", " 2:", " 3:", " 4:", " 5:"}) {
     INFO(after);
     CHECK(after.find(step) != std::string::npos);
-    CHECK(after.find(step) == after.rfind(step));  // once each
+    CHECK(after.find(step) == after.rfind(step));  // each occurs once
   }
   CHECK_THAT(line_of(scalars(folder, logs), "lr"), Contains("1:0.0003 2:0.0003"));
 }

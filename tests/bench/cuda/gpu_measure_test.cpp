@@ -40,7 +40,7 @@ TEST_CASE("the limit of a row is measured on a GPU in bf16", "[gpu]") {
   }
 }
 
-TEST_CASE("a step's time on GPUs is shared out", "[gpu]") {
+TEST_CASE("a step's time on GPUs is divided into shares", "[gpu]") {
   for (const auto& [pp, tp] : {std::pair(1, 1), {2, 1}, {1, 2}}) {
     if (!gpus_here(pp * tp)) return;
     INFO("pp " << pp << " tp " << tp);

@@ -13,36 +13,36 @@
 
 namespace pipetrain::test {
 
-// That nobody listens at now.
+// Returns a port at which nobody listens now.
 std::uint16_t free_port();
 
-// Process `process` of a run at a free port of this host, which is given or chosen.
+// Describes process `process` of a run at a free port of this host, which is given or chosen.
 Rendezvous rendezvous_of(int process, int processes, std::uint16_t port);
 
-// Shorter times than those of runs, for what waits until one is over.
+// Returns shorter times than those of runs, for tests that wait until one is over.
 control::Settings quick_settings();
 
 using Planes = std::vector<std::unique_ptr<ControlPlane>>;
 
-// All processes of a run, joined; `change` may change what each of them says.
+// Joins all processes of a run; `change` may change the values that each reports.
 Planes join_all(int processes, const control::Settings& settings = {},
                 const std::function<void(Rendezvous&)>& change = nullptr);
 
-// Calls each in a thread of its own and waits for all.
+// Calls the work in this many threads and waits for all.
 void in_threads(int count, const std::function<void(int)>& work);
 
-// Leaves with all.
+// Leaves with all of them.
 void leave_all(Planes& planes);
 
-// What the call throws, as kind and text; "nothing" where it does not.
+// Returns the error that the call throws, as kind and text; "nothing" if it throws none.
 std::string error_of(const std::function<void()>& call);
 
-// Things that other threads write down.
+// Notes that other threads add.
 class Notes {
  public:
   void add(const std::string& note);
   std::vector<std::string> all() const;
-  // Waits until there are so many, for at most 30 s.
+  // Waits until there are this many, for at most 30 s.
   std::vector<std::string> wait(std::size_t count) const;
 
  private:

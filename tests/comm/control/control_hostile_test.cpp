@@ -1,4 +1,4 @@
-// Programs that are none of the run, and broken ones that are.
+// Programs that do not belong to the run, and faulty ones that do.
 #include <unistd.h>
 
 #include <atomic>
@@ -20,19 +20,20 @@ using control::Frame;
 using control::FrameKind;
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t most_growth = std::size_t{32 + 256} << 20;  // it keeps 256 MiB of what was freed; leaks it reports itself
+// It keeps 256 MiB of freed memory; it reports leaks itself.
+constexpr std::size_t most_growth = std::size_t{32 + 256} << 20;
 #else
 constexpr std::size_t most_growth = std::size_t{32} << 20;
 #endif
 
-// Bytes of memory that this process takes.
+// Returns the bytes of memory of this process.
 std::size_t resident_bytes() {
   std::size_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// A run of two processes that never stops talking; counts what arrives.
+// A run of two processes that exchange messages all the time; counts those that arrive.
 class BusyRun {
  public:
   BusyRun() : port_(free_port()), planes_(2) {
@@ -70,7 +71,7 @@ class BusyRun {
   std::atomic<int> echoes_ = 0;
 };
 
-// Makes frames that are nearly right, and bytes that are nothing at all.
+// Makes frames that are nearly right, and random bytes.
 class Malformed {
  public:
   explicit Malformed(unsigned seed) : random_(seed) {}
@@ -83,7 +84,7 @@ class Malformed {
     return bytes;
   }
 
-  // The frame with up to three bytes changed, cut short, or made longer.
+  // Returns the frame with up to three bytes changed, cut short, or made longer.
   Bytes mutated(const Frame& frame) {
     Bytes bytes = bytes_of(frame);
     for (int changes = below(4); changes > 0; --changes)
@@ -121,7 +122,7 @@ class Malformed {
     return frame;
   }
 
-  // What a stranger says that perhaps has the token.
+  // Returns the messages of a stranger that may have the token.
   Bytes conversation() {
     if (below(4) == 0) return noise(400);
     Bytes bytes;
@@ -163,7 +164,8 @@ TEST_CASE("100 connections that never show the token neither keep others out nor
     std::vector<std::unique_ptr<RawPeer>> strangers;
     while (strangers.size() < 100) strangers.push_back(connect_when_ready(port));
     second = control::join_processes(rendezvous_of(1, 2, port), quick_settings());
-    for (const auto& stranger : strangers) CHECK_FALSE(stranger->receive());  // each is closed in the end, and told nothing
+    // Each is closed in the end, without an answer.
+    for (const auto& stranger : strangers) CHECK_FALSE(stranger->receive());
   }
   in_threads(2, [&](int process) { (process == 0 ? *first : *second).leave(); });
 }
@@ -178,7 +180,7 @@ TEST_CASE("a claimed length above the limit is refused before anything is alloca
   RawPeer stranger(run.port());
   claim(stranger, 0xffff'ffff);
   CHECK_FALSE(stranger.receive());
-  RawPeer slow(run.port());  // within the limit of messages, but not of what strangers may say
+  RawPeer slow(run.port());  // within the limit of messages, but beyond that of strangers
   claim(slow, 5000);
   CHECK_FALSE(slow.receive());
   RawPeer friendly(run.port());
@@ -190,7 +192,7 @@ TEST_CASE("a claimed length above the limit is refused before anything is alloca
 
 TEST_CASE("a process of the run that sends what it must not is lost, with the reason", "[control]") {
   const std::vector<std::pair<Bytes, std::string>> cases = {
-      {bytes_of("GET / HTTP/1.1\r\n\r\n"), "it sent what is no message of pipetrain"},
+      {bytes_of("GET / HTTP/1.1\r\n\r\n"), "it sent bytes that are no message of pipetrain"},
       {bytes_of(Frame{.kind = FrameKind::message, .from = 2, .to = 0}), "it sent a message that it must not send"},
       {bytes_of(Frame{.kind = FrameKind::message, .from = 1, .to = 9}), "it sent a message that it must not send"},
       {bytes_of(Frame{.kind = FrameKind::lost, .from = 1, .payload = to_bytes(control::Loss{2, "a lie"})}),
@@ -240,7 +242,7 @@ TEST_CASE("process 0 that sends what it must not is lost to a process", "[contro
   plane->leave();
 }
 
-TEST_CASE("a process that takes no messages is lost before too many wait for it", "[control]") {
+TEST_CASE("a process that accepts no messages is lost before too many wait for it", "[control]") {
   auto settings = quick_settings();
   settings.most_queued = std::size_t{8} << 20;
   const std::uint16_t port = free_port();

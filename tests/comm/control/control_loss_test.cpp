@@ -1,4 +1,4 @@
-// Processes that end, stop and go on.
+// Processes that end, stop and continue.
 #include <csignal>
 #include <thread>
 
@@ -30,9 +30,9 @@ TEST_CASE("a process that is killed is lost to all others at once", "[control]")
   CHECK(run.losses().wait(1) == std::vector<std::string>{"2: " + closed});
   CHECK(run.line(1) == "2: " + closed);
   CHECK(run.line(3) == "2: " + closed);
-  // Not by its silence, which would take longer.
+  // It must not be noticed by its silence, which would take longer.
   CHECK(std::chrono::steady_clock::now() - start < quick_settings().silence);
-  // The others still hear each other; what is for the dead one is dropped.
+  // The others still hear each other; messages to the dead process are dropped.
   Notes echoes;
   run.plane().on_message(Channel::transport, [&](int from, auto) { echoes.add(std::to_string(from)); });
   for (const int process : {2, 1, 3}) run.plane().send(process, Channel::transport, bytes_of("echo"));
@@ -41,7 +41,7 @@ TEST_CASE("a process that is killed is lost to all others at once", "[control]")
   run.plane().leave();
 }
 
-TEST_CASE("a process that is stopped is lost to all others, and learns it when it goes on", "[control]") {
+TEST_CASE("a stopped process is lost to all others, and learns it when it continues", "[control]") {
   ForkedRun run(3, 0);
   wait_for_all(run, {1, 2});
   run.signal(2, SIGSTOP);
@@ -51,7 +51,7 @@ TEST_CASE("a process that is stopped is lost to all others, and learns it when i
   CHECK(!run.plane().is_gone(1));
   CHECK(run.line(1) == "2: " + silent);
   run.signal(2, SIGCONT);
-  CHECK(run.line(2) == "0: it gave this process up: " + silent);
+  CHECK(run.line(2) == "0: it counts this process as lost: " + silent);
   run.plane().leave();
 }
 
@@ -67,13 +67,13 @@ TEST_CASE("process 0 that is killed or stopped is lost to all others", "[control
   }
 }
 
-TEST_CASE("a run whose processes are all stopped and go on loses nobody", "[control]") {
+TEST_CASE("a run whose processes are all stopped and continued loses none", "[control]") {
   ForkedRun run(4, 0);
   const std::vector<int> others = {1, 2, 3};
   wait_for_all(run, others);
   Notes echoes;
   run.plane().on_message(Channel::transport, [&](int from, auto) { echoes.add(std::to_string(from)); });
-  // This process cannot stop itself in a test; a handler that takes too long stops its I/O thread as well.
+  // This process cannot stop itself in a test; a handler that takes too long stops its I/O thread instead.
   run.plane().on_message(Channel::run, [&](int, auto) {
     for (const int process : others) run.signal(process, SIGSTOP);
     std::this_thread::sleep_for(quick_settings().silence + quick_settings().silence / 3);
@@ -96,7 +96,7 @@ TEST_CASE("a run whose processes are all stopped and go on loses nobody", "[cont
   run.plane().leave();
 }
 
-TEST_CASE("a process that leaves is no loss, and neither is process 0", "[control]") {
+TEST_CASE("a process that leaves is not a loss, and neither is process 0", "[control]") {
   ForkedRun run(3, 0);
   wait_for_all(run, {1, 2});
   run.plane().send(1, Channel::run, bytes_of("leave"));
@@ -128,7 +128,7 @@ TEST_CASE("a control plane that ends without leaving is a loss; losses wait for 
   CHECK(notes.all().size() == 2);
 }
 
-TEST_CASE("a process that comes for a place whose process is gone tries again, and joins the run that follows", "[control]") {
+TEST_CASE("a process whose predecessor is gone tries again, and joins the next run", "[control]") {
   const std::uint16_t port = free_port();
   Planes planes(2), next(2);
   const auto join = [&](Planes& run, int process) {
@@ -157,7 +157,7 @@ TEST_CASE("exchanges wait for a process that is heard of, beyond the rendezvous'
   constexpr milliseconds limit{500};
   Planes planes = join_all(3, quick_settings(), [&](Rendezvous& rendezvous) { rendezvous.timeout = limit; });
   std::vector<std::size_t> parts(3);
-  in_threads(3, [&](int process) {  // process 0 loads for long
+  in_threads(3, [&](int process) {  // process 0 takes long to load
     if (process == 0) std::this_thread::sleep_for(limit + quick_settings().silence);
     parts[process] = planes[process]->exchange("loaded", {}).size();
   });
@@ -195,7 +195,7 @@ TEST_CASE("a handler that cannot take a message loses its sender", "[control]") 
   planes[2]->on_message(Channel::engine, [&](int, std::span<const std::byte> message) { WireReader(message).text(); });
   planes[1]->send(2, Channel::engine, bytes_of("xyz"));
   REQUIRE(notes.wait(1).size() == 1);
-  CHECK_THAT(notes.all()[0], Contains("1: its message could not be taken: ") && Contains("fewer bytes than it claims"));
+  CHECK_THAT(notes.all()[0], Contains("1: its message could not be handled: ") && Contains("fewer bytes than it claims"));
   leave_all(planes);
 }
 

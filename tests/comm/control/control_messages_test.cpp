@@ -1,4 +1,4 @@
-// What processes of a run that is well send each other.
+// The messages between healthy processes of a run.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ TEST_CASE("processes of a run find each other and know who the others are", "[co
         CHECK(info.process == process);
         CHECK(info.label == "rank " + std::to_string(process));
         CHECK(info.pid == ::getpid());
-        CHECK(info.clock_offset.count() == 0);  // one host
+        CHECK(info.clock_offset.count() == 0);  // they are on one host
         CHECK(info.machine == planes[0]->info(0).machine);
         CHECK(to_string(info) ==
               "process " + std::to_string(process) + " (rank " + std::to_string(process) + ") on host " + info.host);
@@ -74,7 +74,7 @@ TEST_CASE("messages wait for their handler, and for the next one where one is re
     const std::size_t before = marks.all().size();
     for (const std::string& text : texts) planes[1]->send(2, Channel::run, bytes_of(text));
     planes[1]->send(2, Channel::transport, bytes_of("all sent"));
-    REQUIRE(marks.wait(before + 1).size() == before + 1);  // the messages have come before it
+    REQUIRE(marks.wait(before + 1).size() == before + 1);  // the messages have arrived before it
   };
   send({"a", "b", "c"});
   planes[2]->on_message(Channel::run, [&](int, auto message) { notes.add(text_of(message)); });
@@ -92,7 +92,7 @@ TEST_CASE("messages wait for their handler, and for the next one where one is re
   leave_all(planes);
 }
 
-TEST_CASE("messages may be as long as the limit says, and no longer", "[control]") {
+TEST_CASE("messages may be as long as the limit, and no longer", "[control]") {
   Planes planes = join_all(3);
   Notes notes;
   planes[2]->on_message(Channel::engine, [&](int from, auto message) {
@@ -127,7 +127,7 @@ TEST_CASE("an exchange gives every process what each one gave", "[control]") {
   leave_all(planes);
 }
 
-TEST_CASE("processes that exchange under different keys are told so", "[control]") {
+TEST_CASE("processes that exchange under different keys get an error", "[control]") {
   Planes planes = join_all(2);
   std::vector<std::string> errors(2);
   in_threads(2, [&](int process) {

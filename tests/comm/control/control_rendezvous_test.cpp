@@ -1,4 +1,4 @@
-// Processes that may not join, cannot, or do not come.
+// Processes that may not join, cannot join, or do not come.
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 using Catch::Contains;
 using std::chrono::milliseconds;
 
-// Process 0 waits for another one, which gets its chance after `attempt`.
+// Process 0 waits for another process, which may join after `attempt`.
 void while_first_waits(const std::function<void(std::uint16_t port)>& attempt) {
   const std::uint16_t port = free_port();
   std::unique_ptr<ControlPlane> first;
@@ -45,7 +45,7 @@ Rendezvous second_of_two(std::uint16_t port) {
   return rendezvous;
 }
 
-// What process 0 of a run that is refused another one throws; `attempt` is that one's.
+// Returns the error of process 0 of a run that must refuse another process; `attempt` is that one's.
 std::string error_of_first(int processes, const std::function<void(std::uint16_t port)>& attempt) {
   const std::uint16_t port = free_port();
   std::string error;
@@ -59,7 +59,7 @@ std::string error_of_first(int processes, const std::function<void(std::uint16_t
   return error;
 }
 
-// Process 1 of 2 says what `change` makes of the truth: its own error is also the end of process 0.
+// Process 1 of 2 reports the values that `change` makes: its own error also ends process 0.
 std::string error_of_changed(const std::function<void(Rendezvous&)>& change) {
   std::string error;
   const std::string of_first = error_of_first(2, [&](std::uint16_t port) {
@@ -76,7 +76,7 @@ std::string error_of_changed(const std::function<void(Rendezvous&)>& change) {
 
 }  // namespace
 
-TEST_CASE("a process with another token is refused, and the run goes on waiting for the right one", "[control]") {
+TEST_CASE("a process with another token is refused, and the run keeps waiting for the right one", "[control]") {
   for (const char* token : {"a tokem", "a token ", "a toke"}) {
     INFO(token);
     while_first_waits([&](std::uint16_t port) {
@@ -88,7 +88,7 @@ TEST_CASE("a process with another token is refused, and the run goes on waiting 
   }
 }
 
-TEST_CASE("a process without a token is told so, and so is one that has a token for a run without one", "[control]") {
+TEST_CASE("a missing token is reported, and so is a token for a run without one", "[control]") {
   while_first_waits([&](std::uint16_t port) {
     Rendezvous rendezvous = second_of_two(port);
     rendezvous.token = "";
@@ -98,7 +98,7 @@ TEST_CASE("a process without a token is told so, and so is one that has a token 
   CHECK_THAT(control::wrong_token(bytes_of("a token"), "").why, Contains("has a token, and the run has none"));
 }
 
-TEST_CASE("a process of another job is refused with both jobs, and the run goes on waiting for its own", "[control]") {
+TEST_CASE("a process of another job is refused with both jobs, and the run keeps waiting for its own", "[control]") {
   for (const char* job : {"Slurm job 12.1", ""}) {
     INFO(job);
     while_first_waits([&](std::uint16_t port) {
@@ -116,7 +116,7 @@ TEST_CASE("a setting that differs is named, with both values, and ends the run a
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings[0].second = "2"; }),
              Contains("wrong input: seed 2: process 0 has '1'"));
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings.pop_back(); }),
-             Contains("wrong input: model: process 0 has 'tiny' and this process none"));
+             Contains("wrong input: model: process 0 has 'tiny' and this process has none"));
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings.emplace_back("lr", "1e-3"); }),
              Contains("wrong input: lr 1e-3: process 0 has none"));
   std::string name;
@@ -186,11 +186,11 @@ TEST_CASE("the place of a process that is lost before the run begins is free aga
   {
     const auto earlier = connect_when_ready(port);
     control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
-    hello.info.machine = "another one";  // the run begins only when its clock has been read
+    hello.info.machine = "another one";  // the run begins only once its clock has been read
     earlier->send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
     earlier->send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
     REQUIRE(earlier->receive()->kind == control::FrameKind::accepted);
-    REQUIRE(earlier->hang_up());  // until process 0 has noticed, the place is taken
+    REQUIRE(earlier->hang_up());  // until process 0 has noticed, its number is taken
   }
   planes[1] = control::join_processes(rendezvous_of(1, 2, port), quick_settings());
   first.join();
@@ -248,7 +248,7 @@ TEST_CASE("an address that is in use, not of this host or unknown is one line", 
       Contains("peer lost: process 0 was not reached at no-such-host.invalid:") && Contains("the host's address is unknown"));
 }
 
-TEST_CASE("where nobody listens, or something that is not pipetrain, the attempts end with the time", "[control]") {
+TEST_CASE("attempts to join end with the time if nobody listens, or another program", "[control]") {
   auto settings = quick_settings();
   settings.handshake = milliseconds(500);
   std::array<std::uint16_t, 3> ports{free_port()};
@@ -264,7 +264,7 @@ TEST_CASE("where nobody listens, or something that is not pipetrain, the attempt
     errors[at] = error_of([&] { control::join_processes(rendezvous, settings); });
   });
   CHECK_THAT(errors[0], Contains("no answer within 0.5 s"));
-  CHECK_THAT(errors[1], Contains("it sent what is no message of pipetrain"));
+  CHECK_THAT(errors[1], Contains("it sent bytes that are no message of pipetrain"));
   CHECK_THAT(errors[2],
              Contains("peer lost: process 0 was not reached at 127.0.0.1:") && Contains("within 1.1 s: Connection refused"));
 }
@@ -331,7 +331,7 @@ TEST_CASE("a process may come before process 0 does", "[control]") {
   leave_all(planes);
 }
 
-TEST_CASE("what cannot be a process of a run is refused at once", "[control]") {
+TEST_CASE("an impossible process of a run is refused at once", "[control]") {
   for (const auto& [process, processes] : {std::pair(0, 0), std::pair(2, 2), std::pair(-1, 2), std::pair(0, 70000)}) {
     CHECK_THAT(
         error_of([&, process = process, processes = processes] { join_processes(rendezvous_of(process, processes, 1)); }),

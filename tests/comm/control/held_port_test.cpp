@@ -10,7 +10,7 @@ using namespace pipetrain;
 
 namespace {
 
-// As a server does it. Returns whether it can.
+// Listens as a server does. Returns true if that succeeds.
 bool listens(std::uint16_t port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0), on = 1;
   ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -1,4 +1,4 @@
-// A program that connects to process 0 without being one of the run: says what it likes.
+// A program that connects to process 0 without belonging to the run, and sends anything.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace pipetrain::test {
 
-// Blocking. Throws std::runtime_error where there is no connection.
+// Blocking. Throws std::runtime_error if there is no connection.
 class RawPeer {
  public:
   explicit RawPeer(std::uint16_t port);
@@ -19,17 +19,17 @@ class RawPeer {
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
-  // False when the other end has closed the connection.
+  // Returns false if the other end has closed the connection.
   bool send(std::span<const std::byte> bytes);
   bool send(const control::Frame& frame);
-  // Token and hello as process 0 wants them.
+  // Sends token and hello as process 0 expects them.
   void greet(const Rendezvous& rendezvous);
-  // Nothing when the connection ends, or after 10 s.
+  // Returns nothing if the connection ends, or after 10 s.
   std::optional<control::Frame> receive();
-  // The reason that process 0 gives, or "nothing".
+  // Returns the reason that process 0 gives, or "nothing".
   std::string refusal();
   void close();
-  // As close(), and waits until process 0 has heard of it and closed the connection as well: whether it has within 10 s.
+  // Closes the connection and waits until process 0 has closed it as well; returns true if it has within 10 s.
   bool hang_up();
 
  private:
@@ -40,10 +40,11 @@ class RawPeer {
 // Tries until somebody listens at the port, for at most 30 s.
 std::unique_ptr<RawPeer> connect_when_ready(std::uint16_t port);
 
-// As it travels.
+// Returns the frame's bytes on the wire.
 Bytes bytes_of(const control::Frame& frame);
 
-// Accepts one connection after the other and answers with these bytes; an empty answer: never. On a thread of its own.
+// Accepts one connection after the other and answers with these bytes; with an empty answer never. Runs on a thread of
+// its own.
 class FakeServer {
  public:
   FakeServer(std::uint16_t port, Bytes answer);

@@ -19,10 +19,10 @@ TEST_CASE("the addresses of a run's processes are those of the interfaces that t
   CHECK(addresses_in_run({}) == Addresses{"127.0.0.1"});
   CHECK(addresses_in_run({ends("127.0.0.1", "127.0.0.1")}) == Addresses{"127.0.0.1", "127.0.0.1"});
   CHECK(addresses_in_run({ends("10.0.0.1", "10.0.0.7")}) == Addresses{"10.0.0.1", "10.0.0.7"});
-  // One process on the coordinator's host has found it by loopback.
+  // One process on the coordinator's host has connected by loopback.
   CHECK(addresses_in_run({ends("127.0.1.1", "127.0.0.1"), ends("10.0.0.1", "10.0.0.7")}) ==
         Addresses{"10.0.0.1", "10.0.0.1", "10.0.0.7"});
-  // A socket that takes both families names addresses of the older one so.
+  // A socket for both families writes IPv4 addresses so.
   CHECK(addresses_in_run({ends("::ffff:10.0.0.1", "::ffff:10.0.0.7")}) == Addresses{"10.0.0.1", "10.0.0.7"});
   CHECK(addresses_in_run({ends("fd00::1", "fd00::2")}) == Addresses{"fd00::1", "fd00::2"});
 }

@@ -1,4 +1,4 @@
-// The group of GPUs, on as many GPUs as there are: ranks share them when they are too few.
+// The group of GPUs, on as many GPUs as there are: ranks share them if there are too few.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 using test::in_turns, test::Pass;
 
-// Everything is allocated before any rank's kernel may wait for its peers.
+// Allocates everything before any rank's kernel may wait for its peers.
 class Ranks {
  public:
   explicit Ranks(int size) {
@@ -109,7 +109,7 @@ class Ranks {
 
 bool have_gpu() { return test::needs_gpus(cuda_device_count()); }
 
-// Multiples of 1/8 below 16: bf16 and f16 hold them, and sums of eight are exact.
+// Multiples of 1/8 below 16, which bf16 and f16 can hold, and whose sums of eight are exact.
 std::vector<float> random_eighths(std::int64_t count, std::mt19937& random) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 127) - 63) / 8;
@@ -125,7 +125,7 @@ const std::vector<Case> cases{{7, 24, DType::f32},     {64, 5, DType::f32},     
                               {9, 3, DType::bf16},     {5000, 128, DType::f32}, {2, 64, DType::bf16},     {77, 10, DType::f64},
                               {1000, 512, DType::f16}, {13, 6, DType::f16}};
 
-// What the ranks put into collectives, and what must come out.
+// The inputs of the ranks' collectives, and the results that they must give.
 struct CollectiveTensors {
   std::vector<float> sum, largest, gathered;
   std::vector<Tensor> full, shard, reduced, wide, maxima, sums;  // by rank
@@ -152,7 +152,7 @@ struct CollectiveTensors {
   }
 };
 
-// Equal but for one rounding of the exact value.
+// Equal up to one rounding of the exact value.
 bool are_close(const std::vector<float>& a, const std::vector<float>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::fabs(a[i] - b[i]) > std::fabs(b[i]) / 256) return false;
@@ -177,7 +177,7 @@ void check_collectives(Ranks& ranks, int size, const Case& c, std::mt19937& rand
   for (int rank = 0; rank < size; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     const std::vector<float> own(t.sum.begin() + split.begin(rank) * c.cols, t.sum.begin() + split.end(rank) * c.cols);
-    // In double parentheses, or Catch would print every element of what differs.
+    // Double parentheses keep Catch from printing every element on a difference.
     CHECK((ranks.get(rank, t.wide[r]) == own));
     CHECK((ranks.get(rank, t.full[r]) == t.gathered));
     CHECK((ranks.get(rank, t.maxima[r]) == t.largest));
@@ -220,7 +220,7 @@ struct MovedTensors {
       received.push_back(ranks.make(rank, {size, split.count(rank), cols}, DType::f32));
     }
   }
-  // The same rows of every rank's input, one rank after another.
+  // Returns the same rows of every rank's input, one rank after another.
   std::vector<float> rows_of(const std::function<std::pair<std::int64_t, std::int64_t>(int rank)>& range) const {
     std::vector<float> all;
     for (std::size_t peer = 0; peer < inputs.size(); ++peer) {
@@ -231,7 +231,7 @@ struct MovedTensors {
   }
 };
 
-// These and the next rewrite their tensors at once: nobody may still be reading them.
+// This and the next function rewrite their tensors at once: nobody may still be reading them.
 void gather_in_pieces(Ranks& ranks, int rank, const RowSplit& split, const MovedTensors& t, const Pass& meanwhile) {
   const auto r = static_cast<std::size_t>(rank);
   Stream& stream = ranks.stream(rank);
@@ -262,7 +262,7 @@ void exchange_in_pieces(Ranks& ranks, int rank, const RowSplit& split, const Mov
   stream.zero(t.made[r]);
 }
 
-TEST_CASE("GPUs move tensors in pieces beside the work on them, one or two at a time", "[gpu]") {
+TEST_CASE("GPUs move tensors in pieces overlapped with the work on them, one or two at a time", "[gpu]") {
   if (!have_gpu()) return;
   constexpr int rounds = 6;
   for (const int size : {2, 3, 4})
@@ -363,7 +363,7 @@ TEST_CASE("aborting a group of GPUs ends the waiting of its host threads", "[gpu
   Ranks ranks(2);
   const Tensor shard = ranks.make(0, {10, 4}, DType::f32, std::vector<float>(40, 1.0F));
   const Tensor full = ranks.make(0, {20, 4}, DType::f32);
-  std::thread waiting([&] {  // rank 1 never comes
+  std::thread waiting([&] {  // rank 1 never arrives
     ranks.group(0).in_pieces()->gather(ranks.stream(0), shard, full, RowSplit(20, 2), [](std::int64_t, std::int64_t) {}, {});
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -376,7 +376,7 @@ TEST_CASE("aborting a group of GPUs ends the waiting of its kernels", "[gpu]") {
   if (!have_gpu()) return;
   Ranks ranks(2);
   const Tensor tensor = ranks.make(0, {1000}, DType::f32, std::vector<float>(1000, 1.0F));
-  ranks.group(0).all_reduce(ranks.stream(0), tensor, Reduction::sum);  // rank 1 never comes
+  ranks.group(0).all_reduce(ranks.stream(0), tensor, Reduction::sum);  // rank 1 never arrives
   ranks.group(1).abort(std::make_exception_ptr(Error(ErrorKind::aborted, "rank 1 is gone")));
   CHECK_THROWS_WITH(ranks.stream(0).synchronize(), "rank 1 is gone");
   ranks.group(0).all_reduce(ranks.stream(1), tensor, Reduction::sum);

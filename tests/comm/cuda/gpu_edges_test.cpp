@@ -1,5 +1,5 @@
-// Edges between GPUs of different processes: over CUDA IPC also where two processes share one GPU, over NCCL, which does not
-// allow that, on two.
+// Edges between GPUs of different processes: over CUDA IPC also for two processes that share one GPU, over NCCL, which
+// does not allow that, on two.
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -26,7 +26,7 @@ Values random_values(std::size_t count, unsigned seed) {
 
 constexpr int microbatches = 60;
 
-// The same in both processes.
+// Both processes have equal plans.
 struct EdgePlan {
   EdgeId id;
   int from, to, slots;
@@ -47,7 +47,7 @@ struct EdgePlan {
   }
 };
 
-// What the threads of the transport tell the thread of the test.
+// Items that the transport's threads pass to the test's thread.
 class Inbox {
  public:
   struct Item {
@@ -60,7 +60,7 @@ class Inbox {
     items_.push_back(item);
     changed_.notify_all();
   }
-  // Throws when nothing comes.
+  // Throws if nothing arrives.
   Item take() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(60), [&] { return !items_.empty(); })) {
@@ -113,7 +113,7 @@ class EdgeRunner {
     transport_->open_edges(std::move(receivers), std::move(senders));
   }
 
-  // All microbatches of all edges; returns how many came with another content.
+  // Runs all microbatches of all edges; returns how many arrived with wrong contents.
   int run() {
     int left = 0;
     for (const auto& [id, plan] : plans_) {
@@ -124,7 +124,7 @@ class EdgeRunner {
     std::map<EdgeId, int> sent;
     while (left > 0) {
       const Inbox::Item item = inbox_.take();
-      if (plans_.count(item.edge) == 0) continue;  // a last credit of edges that are closed
+      if (plans_.count(item.edge) == 0) continue;  // a last credit of closed edges
       const EdgePlan& plan = plans_.at(item.edge);
       if (item.arrived) {
         read(plan, item.slot, item.microbatch);
@@ -189,7 +189,7 @@ class EdgeRunner {
     return edge;
   }
 
-  // Now and then a stream is late, so that messages are ahead of what they speak of.
+  // Delays a stream now and then, so that messages arrive before the data that they announce.
   void dawdle(Stream& stream) {
     if (random_() % 8 == 0) stream.host_callback([] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); });
   }
@@ -221,7 +221,7 @@ class EdgeRunner {
 
 }  // namespace
 
-// What one process does: hidden, started by the cases below.
+// The work of one process: hidden, started by the cases below.
 TEST_CASE("one process of edges between GPUs", "[.][gpu-process]") {
   const auto self = GpuProcess::here();
   if (!self) return;

@@ -24,14 +24,14 @@ std::size_t piece_bytes(const Piece& piece) {
   return align_up(static_cast<std::size_t>(piece.rows * piece.cols) * size_of(piece.dtype));
 }
 
-// Parts that have nothing to do with the number of ranks.
+// Parts whose number has no relation to the number of ranks.
 RowSplit uneven_rows(std::int64_t rows, int size) {
   std::vector<std::int64_t> cuts;
   for (int rank = 0; rank <= size; ++rank) cuts.push_back(rows * rank * rank / size / size);
   return RowSplit(cuts);
 }
 
-// Numbers whose sums depend on the order, of a rank and a piece.
+// Numbers whose sums depend on the order, for a rank and a piece.
 std::vector<char> input_of(const Piece& piece, int rank, std::size_t number) {
   std::mt19937 random(static_cast<unsigned>(rank) * 31 + static_cast<unsigned>(number));
   std::normal_distribution<float> normal(0, 1);
@@ -50,14 +50,14 @@ std::vector<char> input_of(const Piece& piece, int rank, std::size_t number) {
   return bytes;
 }
 
-// One rank's end of a group, its inputs in one piece of memory, and all that its collectives leave.
+// One rank's part of a group, its inputs in one piece of memory, and the results of its collectives.
 class GroupRank {
  public:
-  // Everything is allocated, and locked, before any kernel may wait for its peers.
+  // Allocates, and locks, everything before any kernel may wait for its peers.
   GroupRank(Device& device, int rank, int size) : rank_(rank), size_(size), stream_(device.make_stream("sums")) {
     std::size_t bytes = 0;
     for (std::size_t number = 0; number < pieces.size(); ++number) {
-      // The last two hold size times the rank's rows, which may be more than the whole by as many rows.
+      // The last two hold size times the rank's rows, which may exceed the whole by as many rows.
       bytes += 8 * piece_bytes(pieces[number]) + 2 * piece_bytes({size, pieces[number].cols, pieces[number].dtype});
       const std::vector<char> input = input_of(pieces[number], rank, number);
       inputs_.push_back(device.allocate_host(input.size(), "a test's input"));
@@ -69,7 +69,7 @@ class GroupRank {
 
   Stream& stream() { return *stream_; }
 
-  // Enqueues every collective on every piece; `rounds` times on the same memory.
+  // Enqueues every collective on every piece, `rounds` times on the same memory.
   void enqueue(Group& group, int rounds) {
     std::size_t at = 0, shard_at = 0;
     const auto place = [](const Buffer& memory, std::size_t& offset, const Shape& shape, DType dtype) {
@@ -133,7 +133,7 @@ class GroupRank {
     const auto* input = static_cast<const char*>(inputs_[number].data());
     stream_->zero(collected);
     stream_->zero(received);
-    // The rows that are exchanged are written while the shard is on its way.
+    // The rows that are exchanged are written while the shard is in transfer.
     const auto gather = [&](const Pass& pass) {
       transfer.gather(
           *stream_, shard, collected, split, [](std::int64_t, std::int64_t) {}, pass);
@@ -151,11 +151,11 @@ class GroupRank {
     stream_->zero(made);  // at once: nobody may still be reading it
   }
 
-  std::vector<Buffer> inputs_;           // in locked memory: other copies would hold up the host, and with it other ranks
-  std::vector<Tensor> results_, moved_;  // of collectives; of transfers in pieces, which some groups have not
+  std::vector<Buffer> inputs_;           // in locked memory: other copies would block the host, and with it other ranks
+  std::vector<Tensor> results_, moved_;  // of collectives; of transfers in pieces, which some groups lack
 };
 
-// What a group of one process gives every rank, on one GPU.
+// Returns the results of every rank of a group in one process, on one GPU.
 std::vector<std::vector<std::vector<char>>> results_of_one_process(Device& device, int size, int rounds) {
   std::vector<std::unique_ptr<GroupRank>> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<GroupRank>(device, rank, size));
@@ -172,7 +172,7 @@ std::vector<std::vector<std::vector<char>>> results_of_one_process(Device& devic
   return results;
 }
 
-// Names the results that are not the same.
+// Names the results that differ.
 std::string differences(const std::vector<std::vector<char>>& found, const std::vector<std::vector<char>>& wanted) {
   std::string names;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -183,7 +183,7 @@ std::string differences(const std::vector<std::vector<char>>& found, const std::
 
 }  // namespace
 
-// What one process does: hidden, started by the cases below.
+// The work of one process: hidden, started by the cases below.
 TEST_CASE("one process of groups of GPUs", "[.][gpu-process]") {
   const auto self = GpuProcess::here();
   if (!self) return;

@@ -56,7 +56,7 @@ TEST_CASE("one process of GPUs whose links are measured and of which one is kill
     ::raise(SIGKILL);
   }
   const auto start = std::chrono::steady_clock::now();
-  const auto exchange = [&] {  // the first may still come through; which call of the others learns of the end, nobody knows
+  const auto exchange = [&] {  // the first message may still arrive; any of the further calls may be the one that fails
     for (int message = 0; message < 2; ++message) {
       pair.deliver(0);
       free.take(pair);

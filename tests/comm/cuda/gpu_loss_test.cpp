@@ -13,7 +13,7 @@
 namespace pipetrain::test {
 namespace {
 
-// Ends what waits for a process once that is lost.
+// Aborts waits for a process once it is lost.
 class LossWatch {
  public:
   LossWatch(GpuProcess& self, Transport& transport, std::function<void(std::exception_ptr)> end)
@@ -21,7 +21,7 @@ class LossWatch {
     const auto lost = [this, &transport, end](int process, const std::string& why) {
       const auto cause =
           std::make_exception_ptr(Error(ErrorKind::peer_lost, "process " + std::to_string(process) + ": " + why));
-      seen_ = true;  // first: what waits ends before abort() has returned
+      seen_ = true;  // set first: waiting calls end before abort() has returned
       transport.abort(cause);
       end(cause);
     };
@@ -40,7 +40,7 @@ class LossWatch {
   std::atomic<bool> seen_{false};
 };
 
-// Delivers on edge 3 what its stream never gets to.
+// Announces data on edge 3 that its stream never writes.
 void promise_and_die(Transport& transport, Device& device, Stream& compute) {
   const auto link = make_link(transport.link(1, 0), {&device, 4096, "a test"});
   Lane& lane = transport.mirrors(3).at(0)->lanes[0];
@@ -54,8 +54,8 @@ void promise_and_die(Transport& transport, Device& device, Stream& compute) {
 
 }  // namespace
 
-// Process 1 promises a slot and a sum, and is killed. Process 0 waits for both on its GPU; over NCCL, which tells of a slot
-// only once its data is there, for the sum alone.
+// Process 1 announces a slot and a sum, and is killed. Process 0 waits for both on its GPU; over NCCL, which announces
+// a slot only once its data has arrived, for the sum alone.
 TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
   const auto self = GpuProcess::here();
   if (!self) return;
@@ -92,7 +92,7 @@ TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
       mark_free(*compute, *slot, 0);
     }
     group->all_reduce(*sums, numbers, Reduction::sum);
-    try {  // what waited for the slot may fail or end without it
+    try {  // the wait for the slot may fail or end without it
       compute->synchronize();
     } catch (const Error&) {
     }
@@ -120,7 +120,7 @@ TEST_CASE("one process of a ring of GPUs of which one is killed", "[.][gpu-proce
     const LossWatch loss(*self, *transport, [&](const std::exception_ptr& cause) { group->abort(cause); });
     group->shift(*stream, here, coming);
     stream->synchronize();
-    const auto go_on = [&] {  // the loss is seen in the exchange, in the call or on the stream
+    const auto go_on = [&] {  // the loss is found in the exchange, in the call or on the stream
       static_cast<void>(self->control().exchange("passed on", {}));
       if (self->process() == 1) ::raise(SIGKILL);
       group->shift(*stream, coming, here);

@@ -70,7 +70,7 @@ int end_within(pid_t pid, Clock::time_point limit) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// Says where a crash is that no test case is blamed for, such as one at the process's end.
+// Reports where a crash happened that no test case is blamed for, such as one at the process's end.
 void say_where(int signal) {
   void* frames[64];
   ::backtrace_symbols_fd(frames, ::backtrace(frames, 64), STDERR_FILENO);

@@ -22,16 +22,16 @@ struct GpuRun {
   std::chrono::seconds limit{45};
 };
 
-// How each process ended: its exit status, or minus the signal that ended it; -99 where the limit was over and it was killed.
+// Returns how each process ended: its exit status, or minus the signal that ended it; -99 if it was killed at the time limit.
 std::vector<int> run_gpu_processes(const GpuRun& run);
 
-// Whether there are so many GPUs and this kind of transport is built; else the test case skips.
+// Returns true if there are this many GPUs and this kind of transport is built; otherwise the test case skips.
 bool have(TransportKind kind, int gpus);
 
-// What a hidden test case finds.
+// The settings that a hidden test case gets.
 class GpuProcess {
  public:
-  // Null when the test case was not started by run_gpu_processes; then it skips.
+  // Returns null if the test case was not started by run_gpu_processes; it then skips.
   static std::unique_ptr<GpuProcess> here();
 
   ControlPlane& control() { return *control_; }

@@ -1,4 +1,5 @@
-// Two threads that enqueue in turns, as the two actions of a braid do, so that each one's transfers are under way meanwhile.
+// Two threads that enqueue in turns, as the two actions of a braid do, so that each one's transfers overlap with the
+// other's work.
 #pragma once
 
 #include <functional>
@@ -7,10 +8,10 @@
 
 namespace pipetrain::test {
 
-// Passes the turn to the other one, and returns with it.
+// Passes the turn to the other thread, and returns when it comes back.
 using Pass = std::function<void()>;
 
-// Runs both, never at the same time; the first begins. Where one has ended, the other one's turn stays.
+// Runs both, never at the same time; the first begins. When one has ended, the other one keeps the turn.
 inline void in_turns(const std::function<void(const Pass& pass)>& first, const std::function<void(const Pass& pass)>& second) {
   constexpr int for_good = 1 << 20;
   std::counting_semaphore<> of_first{0}, of_second{0};

@@ -46,7 +46,7 @@ void sum_over_all(UcxTransport& transport, int process, std::uint32_t number, in
   test::require(value == expected, "the sum is " + std::to_string(value));
 }
 
-// Sends noise to every socket on which this process listens. Returns how many connections were taken.
+// Sends noise to every socket on which this process listens. Returns how many connections were accepted.
 int disturb_itself() {
   int taken = 0;
   for (const auto& socket : bench::listening_sockets(::getpid())) {
@@ -82,7 +82,7 @@ Listening listen_on(int family, const std::string& address) {
   return listening;
 }
 
-// What process 1 says that waits for process 0, which gives an address but greets nobody.
+// Checks the error of process 1, which waits for a process 0 that gives an address but never greets.
 void check_unreachable(bool exists, const std::string& why) {
   test::SharedControl shared(2);
   const auto wrong = test::in_processes(2, [&](int process) {
@@ -121,7 +121,7 @@ void check_unreachable(bool exists, const std::string& why) {
 }  // namespace
 
 // The others connect, and send, as soon as they have its address.
-TEST_CASE("a process that the others reach before it has gone on itself is connected all the same") {
+TEST_CASE("a process that the others reach before it connects itself is connected all the same") {
   for (int late = 0; late < processes; ++late) {
     test::SharedControl shared(processes);
     const auto wrong = test::in_processes(processes, [&](int process) {
@@ -154,7 +154,7 @@ TEST_CASE("processes of one machine do not listen over UCX, and those of several
   }
 }
 
-TEST_CASE("UCX's sockets take no connection once the processes are connected, and a run goes on whatever is sent",
+TEST_CASE("UCX's sockets accept no connection once the processes are connected, and a run continues whatever is sent",
           "[hostile]") {
   test::SharedControl shared(3, false);
   const auto wrong = test::in_processes(3, [&](int process) {
@@ -198,7 +198,7 @@ TEST_CASE("a socket takes connections from the addresses that are admitted, and 
     CHECK(bench::takes_connections(listening.socket));
     many.erase(own);
     add_up_to(3000);
-    admit_connections(listening.descriptor, many);  // more than a filter holds
+    admit_connections(listening.descriptor, many);  // more than a filter can hold
     CHECK(bench::takes_connections(listening.socket));
     ::close(listening.descriptor);
   }
@@ -235,6 +235,6 @@ TEST_CASE("many processes connect again and again on a loaded machine", "[slow]"
 
 TEST_CASE("a process whose UCX worker has ended is named at once") { check_unreachable(false, "cannot be reached over UCX: "); }
 
-TEST_CASE("a process that says nothing over UCX is named") {
+TEST_CASE("a process that is silent over UCX is named") {
   check_unreachable(true, "it did not answer from 127.0.0.1 within 1 s");
 }

@@ -69,7 +69,7 @@ TEST_CASE("edges over UCX join forked processes") {
                {.edge = 2, .from = 1, .to = 0, .slots = 4, .lanes = 3, .microbatches = 300, .shared = false}});
 }
 
-TEST_CASE("what fills a mirror fills the slot where processes share a machine and the slot is the transport's memory") {
+TEST_CASE("filling a mirror fills the slot if processes share a machine and the slot is the transport's memory") {
   for (const bool one_machine : {true, false}) {
     test::SharedControl shared(2, one_machine);
     const auto wrong = test::in_processes(2, [&](int process) {

@@ -25,7 +25,7 @@ using test::TrafficEdge;
 
 namespace {
 
-// Waits for the news that a process is gone.
+// Waits for the notice that a process is gone.
 class Loss {
  public:
   explicit Loss(Transport& transport) {
@@ -80,7 +80,7 @@ TEST_CASE("a killed process is noticed by those that are connected to it over UC
   CHECK(wrong.empty());
 }
 
-// Some messages are on their way in any state when the process dies.
+// When the process dies, messages are in any state of transfer.
 TEST_CASE("a process that is killed amid traffic is noticed, and the transport ends") {
   const std::vector<TrafficEdge> edges = {
       {.edge = 1, .from = 0, .to = 1, .slots = 4, .microbatches = 1000000, .most_rows = 4096, .cols = 256},
@@ -122,7 +122,7 @@ TEST_CASE("a process that is killed amid traffic is noticed, and the transport e
 }
 
 // UCX does not notice it, and it answers no goodbye.
-TEST_CASE("nobody waits for a stopped process that is known to be gone") {
+TEST_CASE("no process waits for a stopped one that is known to be gone") {
   test::SharedControl shared(2);
   const auto wrong = test::in_processes(
       2,

@@ -10,7 +10,7 @@
 namespace pipetrain {
 
 inline std::size_t ucx_folders_of(pid_t process) {
-  struct stat space {};  // that numbers of processes are of: other hosts' or containers' may be the same
+  struct stat space {};  // the PID namespace: other hosts or containers may use the same numbers
   ::stat("/proc/self/ns/pid", &space);
   const std::string begin = "pipetrain-ucx." + std::to_string(space.st_ino) + "." + std::to_string(process) + ".";
   std::size_t folders = 0;

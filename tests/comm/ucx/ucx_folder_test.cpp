@@ -25,7 +25,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Runs this in another process, which it ends by SIGKILL. Returns what it gave.
+// Runs this in another process, which it then kills by SIGKILL. Returns the result.
 int killed(const std::function<int()>& work) {
   int ends[2], result = -1;
   REQUIRE(::pipe(ends) == 0);
@@ -53,7 +53,7 @@ bool is_there(int segment) {
 
 }  // namespace
 
-TEST_CASE("what a killed process left of UCX's shared memory goes when another one opens UCX") {
+TEST_CASE("UCX's shared memory of a killed process is removed when another process opens UCX") {
   const TempFolder place;
   const int segment = killed([&] {
     static const auto folder = UcxFolder::open(place.path());
@@ -68,7 +68,7 @@ TEST_CASE("what a killed process left of UCX's shared memory goes when another o
   CHECK_FALSE(is_there(segment));
 }
 
-TEST_CASE("what belongs to living processes, and to nobody that is known, stays") {
+TEST_CASE("UCX's shared memory of living and of unknown processes stays") {
   const TempFolder place;
   place.write("ucx_shm_posix_1a2b", "somebody's");
   fs::create_directory(place.path() / "pipetrain-ucx.1.x.abcdef");
@@ -77,7 +77,7 @@ TEST_CASE("what belongs to living processes, and to nobody that is known, stays"
   CHECK(UcxFolder::open(place.path()) == mine);
   std::ofstream(mine->path() + "/ucx_shm_posix_3c") << "x";
   const int own = make_segment(), stranger = killed([] { return make_segment(); });
-  // From another process, for which this one is another.
+  // Runs in another process, which sees this one as another.
   killed([&] {
     remove_ucx_leftovers(place.path());
     return 0;
@@ -97,7 +97,7 @@ TEST_CASE("UCX makes its files in the folder of this process, which goes with th
   {
     const UcxWorker one, two;
     CHECK(here() == 1);
-    std::size_t files = 0;  // that this process has open there
+    std::size_t files = 0;  // those that this process has open there
     for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
       std::error_code ignored;
       files += fs::read_symlink(entry.path(), ignored).string().find("/pipetrain-ucx.") != std::string::npos;
@@ -122,7 +122,7 @@ TEST_CASE("a process that was forked removes its own folder alone") {
   CHECK(fs::exists(mine->path()));
 }
 
-TEST_CASE("an error of UCX's start tells what the environment says to it") {
+TEST_CASE("an error at UCX's start names the environment's settings for it") {
   ::setenv("UCX_TLS", "nothing_of_that_name", 1);
   CHECK_THROWS_WITH(UcxWorker(), Contains("UCX cannot ") && Contains("UCX_TLS=nothing_of_that_name") &&
                                      Contains("correct or unset these, `ucx_info -d` shows"));

@@ -21,7 +21,7 @@ using test::require;
 
 namespace {
 
-// Which process each rank of the group runs in.
+// The process of each rank of the group.
 using Layout = std::vector<int>;
 
 Mesh mesh_of(const Layout& layout) {
@@ -34,14 +34,14 @@ Mesh mesh_of(const Layout& layout) {
 
 int processes_of(const Layout& layout) { return *std::max_element(layout.begin(), layout.end()) + 1; }
 
-// What every rank has: a tensor for sums, one for maxima, one to scatter, a shard to gather, one to pass on. Rows do not come
-// out even.
+// The tensors of every rank: one for sums, one for maxima, one to scatter, a shard to gather, one to pass on. The ranks
+// have unequal numbers of rows.
 struct Work {
   DType dtype = DType::f32;
   std::int64_t rows = 0, cols = 0;
 };
 
-// From -1 to 1, times a power of ten, so that every order of adding has other bits.
+// From -1 to 1, times a power of ten, so that every order of addition gives other bits.
 constexpr double scales[] = {0x1p-63 * 1e-4, 0x1p-63 * 1e-3, 0x1p-63 * 1e-2, 0x1p-63 * 1e-1, 0x1p-63,
                              0x1p-63 * 1e1,  0x1p-63 * 1e2,  0x1p-63 * 1e3,  0x1p-63 * 1e4};
 
@@ -81,7 +81,7 @@ class Rank {
     group.reduce_scatter(*stream_, full_, scattered_);
     group.all_gather(*stream_, shard_, gathered_);
     group.all_reduce(*stream_, gathered_, Reduction::sum);
-    // In place, of parts that have nothing to do with the number of ranks.
+    // In place, for parts whose number has no relation to the number of ranks.
     std::vector<std::int64_t> cuts;
     for (int rank = 0; rank <= group.size(); ++rank) cuts.push_back(uneven_.rows() * rank * rank / group.size() / group.size());
     const RowSplit rows(cuts);

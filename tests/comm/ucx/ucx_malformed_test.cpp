@@ -25,7 +25,7 @@ constexpr int messages = 10000;
 constexpr UcxMessage kinds[] = {UcxMessage::hello,  UcxMessage::near,        UcxMessage::fetched,   UcxMessage::data,
                                 UcxMessage::credit, UcxMessage::group_ready, UcxMessage::group_data};
 
-// Of process 0, which sends on edge 1 and receives on edge 2.
+// The edges of process 0, which sends on edge 1 and receives on edge 2.
 const std::vector<TrafficEdge> edges = {{.edge = 1, .from = 0, .to = 1, .slots = 3, .microbatches = 2000},
                                         {.edge = 2, .from = 1, .to = 0, .slots = 3, .microbatches = 2000}};
 
@@ -41,7 +41,7 @@ void append(WireWriter& to, const Bytes& bytes) {
   for (const std::byte byte : bytes) to.number(static_cast<std::uint8_t>(byte));
 }
 
-// A header of edges that is right in all but one thing.
+// Writes a header of edges that is wrong in exactly one field.
 void write_wrong_header(Random& random, WireWriter& to) {
   UcxDataHeader header{.generation = 1, .edge = 2, .slot = 0, .filling = 1000000, .microbatch = 1, .lane = 0};
   header.shape = {1, 16};
@@ -96,7 +96,7 @@ Wrong draw_wrong(Random& random, const UcxPeers& peers) {
   return wrong;
 }
 
-// Is connected as any process of the run, and sends what none should.
+// Connects like any process of the run, and sends messages that no process should send.
 void attack(ControlPlane& control) {
   UcxWorker worker;
   UcxPeers peers(worker, control);
@@ -104,7 +104,7 @@ void attack(ControlPlane& control) {
   control.exchange("ucx edges 1", describe_edges({}, {}));
   control.exchange("ucx edges 1 connect", describe_mirrors({}));
   control.exchange("ucx edges 1 mapped", {});
-  peers.connect({0});  // which has nothing to do with this process, and so does not answer
+  peers.connect({0});  // it has no edges with this process, and so does not answer
   Random random(14);
   std::vector<Wrong> all;
   for (int i = 0; i < messages; ++i) all.push_back(draw_wrong(random, peers));
@@ -139,7 +139,7 @@ void work(ControlPlane& control) {
 
 }  // namespace
 
-TEST_CASE("ten thousand malformed messages are dropped and counted, and the edges go on", "[hostile]") {
+TEST_CASE("ten thousand malformed messages are dropped and counted, and the edges keep working", "[hostile]") {
   test::SharedControl shared(3);
   const auto wrong = test::in_processes(3, [&](int process) {
     const auto control = shared.plane(process);
@@ -153,7 +153,7 @@ TEST_CASE("ten thousand malformed messages are dropped and counted, and the edge
   CHECK(wrong.empty());
 }
 
-TEST_CASE("headers that cannot be are no headers") {
+TEST_CASE("impossible headers are refused") {
   Random random(7);
   for (int i = 0; i < 20000; ++i) {
     const Bytes bytes = random_bytes(random, 80);

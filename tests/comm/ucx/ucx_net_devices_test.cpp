@@ -6,7 +6,7 @@
 
 using namespace pipetrain;
 
-TEST_CASE("UCX opens the interface by which the run reaches the process, and RDMA beside it unless that is loopback") {
+TEST_CASE("UCX opens the interface by which the run reaches the process, and RDMA too unless that is loopback") {
   const TempFolder infiniband;
   std::filesystem::create_directories(infiniband.path() / "mlx5_0" / "ports" / "1");
   std::filesystem::create_directories(infiniband.path() / "mlx5_1" / "ports" / "2");

@@ -17,7 +17,7 @@
 
 using namespace pipetrain;
 
-TEST_CASE("another process reads what the owner of shared memory writes, and nothing beside it") {
+TEST_CASE("another process reads what the owner of shared memory writes, and nothing outside of it") {
   constexpr std::size_t bytes = 100000;
   test::SharedControl shared(2);
   const auto wrong = test::in_processes(2, [&](int process) {
@@ -64,7 +64,7 @@ TEST_CASE("memory of another secret, size or kind is not mapped") {
   CHECK_FALSE(MappedMemory::open(getpid(), wrong));
   CHECK_FALSE(MappedMemory::open(-1, right));
   int ends[2];
-  REQUIRE(::pipe(ends) == 0);  // to open which would wait for somebody at the other end
+  REQUIRE(::pipe(ends) == 0);  // opening it would wait for another process at the other end
   for (const int file : {ends[0], ends[1], -1, 1 << 30}) {
     wrong = right;
     wrong.file = file;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr EdgeId edge = 5;
 
-// A producer by hand, of one slot, which says what it likes of the slot's contents.
+// A hand-made producer with one slot, which announces any contents for it.
 class Producer {
  public:
   explicit Producer(ControlPlane& control) : peers_(worker_, control), device_(make_cpu_device(0, 1)) {
@@ -37,7 +37,7 @@ class Producer {
     peers_.wait_connected({1});
   }
 
-  // Microbatch 0 always, as it comes in every step.
+  // Always microbatch 0, as it comes in every step.
   void send(std::uint32_t filling, float value) {
     WireWriter header = peers_.begin_header();
     UcxDataHeader data{.generation = 1, .edge = edge, .slot = 0, .filling = filling};
@@ -70,12 +70,12 @@ void produce(ControlPlane& control) {
   Producer producer(control);
   producer.send(1, 10);
   producer.wait_for_credits(1);
-  producer.send(1, 11);  // the content of a step before, once more
+  producer.send(1, 11);  // the contents of an earlier step once more
   producer.send(2, 20);
   producer.wait_for_credits(2);
   producer.send(1, 12);
   producer.send(2, 21);
-  producer.send(4, 40);  // and one that is not there yet
+  producer.send(4, 40);  // contents that are not there yet
   producer.send(3, 30);
   producer.wait_for_credits(3);
   control.exchange("done", {});
@@ -105,7 +105,7 @@ void consume(ControlPlane& control) {
 
 }  // namespace
 
-TEST_CASE("what a slot held in an earlier step is never taken for what it is to hold now") {
+TEST_CASE("a slot's contents of an earlier step are never taken for the current ones") {
   test::SharedControl shared(2);
   const auto wrong = test::in_processes(2, [&](int process) {
     const auto control = shared.plane(process);

@@ -13,7 +13,7 @@
 namespace pipetrain::test {
 namespace {
 
-// Numbers that a thread of the transport hands to one of the test.
+// Numbers that a thread of the transport passes to one of the test.
 class Numbers {
  public:
   void put(int a, int b) {
@@ -127,7 +127,7 @@ void Traffic::open() {
   transport_.open_edges(std::move(receivers), std::move(senders));
 }
 
-// As a stage does: the slot is handed over while the stream still writes it.
+// As a stage does, passes the slot on while the stream still writes it.
 void Traffic::send(End& end) {
   const TrafficEdge& edge = end.edge;
   for (int microbatch = 0; microbatch < edge.microbatches; ++microbatch) {
@@ -146,7 +146,7 @@ void Traffic::send(End& end) {
   for (int slot = 0; slot < edge.slots; ++slot) end.numbers.take();
 }
 
-// The slot is given back while the stream still reads it.
+// Returns the slot while the stream still reads it.
 void Traffic::receive(End& end) {
   const TrafficEdge& edge = end.edge;
   for (int slot = 0; slot < edge.slots; ++slot) transport_.give_credit(edge.edge, slot);

@@ -1,5 +1,5 @@
-// Microbatches of random shapes over edges, for the tests of the UCX transport: what is sent is a function of edge, microbatch
-// and lane, and the receiver looks at every byte.
+// Microbatches of random shapes over edges, for the tests of the UCX transport: the contents are a function of edge,
+// microbatch and lane, and the receiver checks every byte.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@ struct TrafficEdge {
   int from = 0, to = 0;  // processes
   int slots = 2, lanes = 1, microbatches = 10;
   std::int64_t most_rows = 64, cols = 16;  // f32
-  bool shared = true;                      // slots are of the transport's memory
+  bool shared = true;                      // slots are memory of the transport
 };
 
 // One process's ends of the edges.
@@ -34,9 +34,9 @@ class Traffic {
   Traffic(Transport& transport, int process, std::vector<TrafficEdge> edges);
   ~Traffic();
 
-  // Sends and receives everything; throws what is wrong. Every edge has a thread of its own at either end.
+  // Sends and receives everything; throws if anything is wrong. Every edge has a thread of its own at each end.
   void run();
-  // Lets run() throw soon. Thread-safe.
+  // Makes run() throw soon. Thread-safe.
   void stop();
 
  private:

@@ -1,4 +1,4 @@
-// A kernel that does what no kernel may.
+// A kernel that makes an illegal access.
 #pragma once
 
 #include <cuda_runtime_api.h>

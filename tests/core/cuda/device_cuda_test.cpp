@@ -12,7 +12,7 @@
 namespace pipetrain {
 namespace {
 
-// The GPU to test on; without one, says so and returns null.
+// Returns the GPU to test on; without one, reports that and returns null.
 std::unique_ptr<Device> gpu() { return test::needs_gpus(cuda_device_count()) ? make_cuda_device(0) : nullptr; }
 
 TEST_CASE("a GPU that is not there is refused with the number that are", "[gpu]") {
@@ -38,7 +38,7 @@ TEST_CASE("GPU memory too large to be had names what asked for it", "[gpu]") {
   const auto memory = device->memory();
   CHECK(memory.free > 0);
   CHECK(memory.free <= memory.total);
-  CHECK(device->allocate(1000, "a little").data() != nullptr);  // the refusal left nothing behind
+  CHECK(device->allocate(1000, "a little").data() != nullptr);  // the refusal left nothing allocated
 }
 
 TEST_CASE("GPU streams order copies by events and call the host back", "[gpu]") {
@@ -70,7 +70,7 @@ TEST_CASE("GPU streams order copies by events and call the host back", "[gpu]") 
   CHECK(first->failure() == nullptr);
 }
 
-// Made by many threads and then locked, where small memory comes from the driver.
+// Allocated by many threads and then locked, whereas the driver allocates small memory.
 TEST_CASE("large host memory of a GPU is copied from and to like small memory, and freed", "[gpu]") {
   const auto device = gpu();
   if (!device) return;
@@ -88,7 +88,7 @@ TEST_CASE("large host memory of a GPU is copied from and to like small memory, a
   }
 }
 
-TEST_CASE("timing events of a GPU stream tell the seconds between them", "[gpu]") {
+TEST_CASE("timing events of a GPU stream measure the seconds between them", "[gpu]") {
   const auto device = gpu();
   if (!device) return;
   const auto stream = device->make_stream("timed");
@@ -104,7 +104,7 @@ TEST_CASE("timing events of a GPU stream tell the seconds between them", "[gpu]"
   CHECK(device->seconds_between(*begin, *begin) == 0);
 }
 
-TEST_CASE("a failed GPU stream skips work, and nobody waits for ever", "[gpu]") {
+TEST_CASE("a failed GPU stream skips work, and nothing waits for ever", "[gpu]") {
   const auto device = gpu();
   if (!device) return;
   const auto stream = device->make_stream("failing");
@@ -124,7 +124,7 @@ TEST_CASE("a failed GPU stream skips work, and nobody waits for ever", "[gpu]") 
   CHECK(values[0] == 1);
 }
 
-// Hidden: it costs the process its GPU. Run it alone: test_core "[fault]".
+// Hidden, because it costs the process its GPU. Run it alone: test_core "[fault]".
 TEST_CASE("a fault of a GPU kernel reaches streams, events and callbacks", "[.][fault]") {
   const auto device = gpu();
   if (!device) return;

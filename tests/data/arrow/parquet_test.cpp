@@ -1,4 +1,4 @@
-// Parquet files: the same samples as the same rows in JSON lines, whatever the layout of the file.
+// Parquet files give the same samples as the same rows in JSON lines, whatever the layout of the file.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -30,7 +30,7 @@ DatasetOptions parquet_options(const fs::path& path) {
   return options;
 }
 
-// All samples, and what they are computed from.
+// All samples, and the values from which they are computed.
 struct Everything {
   std::vector<std::vector<std::int32_t>> ids, labels, documents;
   std::int64_t length = 0;
@@ -51,7 +51,7 @@ Everything read_all(const DatasetOptions& options) {
   return all;
 }
 
-// A text of odd characters; of some hundred, or with `most`, of up to that many bytes.
+// A text of odd characters, of some hundred bytes, or, with `most`, of up to that many.
 std::string random_text(std::mt19937& random, std::size_t most = 300) {
   static const std::vector<std::string> pieces = {
       "a",  "the ", "\n",    "\"", "\\", "\t", std::string(1, '\0'), "\b", "é", "/", "\x7f", "\xF0\x9F\x98\x80",
@@ -156,7 +156,7 @@ struct Layout {
   std::string type = "";  // COLUMN=TYPE
 };
 
-// The rows as a file of that name.
+// Writes the rows to a file of that name.
 fs::path write_parquet(const fs::path& path, const std::string& lines, const Layout& layout = {}) {
   const TempFolder folder;
   const Result result = run_program(
@@ -197,7 +197,7 @@ TEST_CASE("Parquet files of every compression are read") {
   }
 }
 
-TEST_CASE("Parquet files are read in folders, by wildcards, with weights, and beside JSON lines") {
+TEST_CASE("Parquet files are read in folders, by wildcards, with weights, and together with JSON lines") {
   const TempFolder folder;
   std::mt19937 random(7);
   DatasetOptions json = parquet_options(folder.path() / "json"), parquet = parquet_options(folder.path() / "parquet");
@@ -263,7 +263,7 @@ TEST_CASE("a message's fields that are null are not there") {
   CHECK_THAT(parquet_error(options), Contains("rows.parquet:1: messages[1] has no \"content\""));
 }
 
-TEST_CASE("columns of a Parquet file beside the text are taken as the keys of JSON lines are") {
+TEST_CASE("further columns of a Parquet file are treated like the keys of JSON lines") {
   const TempFolder folder;
   const auto notes_and_rows = [&](const fs::path& file) {
     std::vector<std::string> notes;
@@ -293,7 +293,7 @@ TEST_CASE("columns of a Parquet file beside the text are taken as the keys of JS
         std::vector<std::string>{R"(data: these keys of rows are not read: "foo")"});
 }
 
-TEST_CASE("what is wrong with a row of a Parquet file is told with its number") {
+TEST_CASE("a wrong row of a Parquet file is reported with its number") {
   const TempFolder folder;
   const fs::path file = folder.path() / "rows.parquet";
   struct Bad {
@@ -335,7 +335,7 @@ TEST_CASE("what is wrong with a row of a Parquet file is told with its number") 
   CHECK_THAT(parquet_error(options), StartsWith(fmt::format("rows.parquet:3: {}", why)));
 }
 
-TEST_CASE("what a Parquet file's columns hold is checked before its rows") {
+TEST_CASE("the types of a Parquet file's columns are checked before its rows") {
   const TempFolder folder;
   const fs::path file = folder.path() / "rows.parquet";
   struct Bad {
@@ -378,7 +378,7 @@ TEST_CASE("what a Parquet file's columns hold is checked before its rows") {
   CHECK_THAT(parquet_error(parquet_options(file)), StartsWith(fmt::format("rows.parquet{}{}", *why == ':' ? "" : ": ", why)));
 }
 
-TEST_CASE("beside texts whose keys were named columns of a Parquet file may be of any type") {
+TEST_CASE("if the keys of texts are named, other columns of a Parquet file may be of any type") {
   const TempFolder folder;
   const fs::path file = folder.path() / "rows.parquet";
   DatasetOptions options = parquet_options(file);
@@ -444,8 +444,8 @@ TEST_CASE("Parquet files that are damaged, of another kind, or not to be read ar
     return error(bytes);
   };
   CHECK(changed({.type = "text=binary"}, "abcX", "abc\xc3") ==
-        "rows.parquet:2: \"text\" holds bytes that are no UTF-8; texts are UTF-8");
-  // The codec of a column's metadata, Snappy, becomes LZO.
+        "rows.parquet:2: \"text\" holds bytes that are not UTF-8; texts are UTF-8");
+  // Changes the codec of a column's metadata from Snappy to LZO.
   CHECK_THAT(changed({.codec = "snappy"}, "\x15\x02\x16", "\x15\x06\x16"),
              StartsWith("rows.parquet: the column \"text\" is compressed by lzo, which this Arrow does not read"));
   CHECK_THAT(parquet_error(parquet_options(folder.write("rows.parquet.gz", whole))),

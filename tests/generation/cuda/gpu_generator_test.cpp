@@ -1,4 +1,4 @@
-// Generating on GPUs: fp32 gives transformers' text, bf16 comes close to it, and the layout changes nothing.
+// Generation on GPUs: fp32 gives transformers' text, bf16 is close to it, and the layout changes nothing.
 #include "actors/generation/generator.hpp"
 #include "catch.hpp"
 #include "core/device.hpp"

@@ -1,4 +1,4 @@
-// The head and the loss in chunks of the tokens: the same step in less memory.
+// The head and the loss in chunks of the tokens give the same step in less memory.
 #include <cmath>
 
 #include "catch.hpp"
@@ -8,7 +8,7 @@
 namespace pipetrain::test {
 namespace {
 
-// Sums of f32 in another order.
+// Compares f32 sums that were added in another order.
 void check_same(const Result& chunked, const Result& whole) {
   for (std::size_t i = 0; i < whole.losses.size(); ++i) CHECK(chunked.losses[i] == Approx(whole.losses[i]).epsilon(1e-6));
   CHECK(chunked.norm == Approx(whole.norm).epsilon(1e-5));
@@ -36,7 +36,8 @@ TEST_CASE("a loss in chunks gives losses and gradients of the whole, on every te
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
     PipelineSetup setup = small_setup(tp, sequence_parallel, family);
     const Result whole = run_step(setup, 3);
-    for (const int chunks : {2, 3, 4, 1000}) {  // of 10 tokens: also such that come out uneven, and more than there are
+    // There are 10 tokens: some of these numbers do not divide them, and one is larger.
+    for (const int chunks : {2, 3, 4, 1000}) {
       INFO("tp " << tp << " sequence parallel " << sequence_parallel << ", " << chunks << " chunks");
       setup.loss_chunks = chunks;
       check_same(run_step(setup, 3), whole);
@@ -61,7 +62,7 @@ TEST_CASE("at equal chunks of the loss, partitions and split backwards give the 
   }
 }
 
-TEST_CASE("of logits in chunks one chunk stands at a time, unless their gradients wait for W", "[loss_chunks]") {
+TEST_CASE("one chunk of logits exists at a time, unless gradients wait for W", "[loss_chunks]") {
   // 256 tokens, hidden 32, and 40 columns of logits: 37 words and 3 of zeros.
   const ActivationBytes whole = head_bytes(1), chunked = head_bytes(8);
   const std::size_t logits = 256 * 40 * 4, statistics = 256 * 4;

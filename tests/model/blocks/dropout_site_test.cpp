@@ -1,4 +1,4 @@
-// What a place of the model drops of a part of each sequence, against what it drops of the whole.
+// A dropout site drops in a part of each sequence what it drops there in the whole.
 #include "model/blocks/dropout_site.hpp"
 
 #include <memory>
@@ -18,7 +18,7 @@ class DropoutRank {
  public:
   DropoutRank() { ops_->set_workspace(workspace_); }
 
-  // Of this rank's rows of a microbatch of ones: `tokens` of each sequence, spread over the group.
+  // Drops in this rank's rows of a microbatch of ones: `tokens` of each sequence, spread over the group.
   std::vector<float> drop(const SequencePart& part, std::int64_t tokens, const TensorParallel& tp) {
     SliceContext slice{.first = part.first};
     const BlockContext context{.ops = *ops_,

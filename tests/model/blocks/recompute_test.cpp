@@ -1,4 +1,4 @@
-// Computing again instead of keeping: the same bits in less memory.
+// Recomputing values instead of keeping them gives the same bits in less memory.
 #include "model/config/recompute_layers.hpp"
 
 #include "catch.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 std::size_t floats(std::int64_t elements) { return align_up(static_cast<std::size_t>(elements) * 4); }
 
-// Of one layer of the small model in the middle of a stage, 2 sequences of 5 tokens.
+// Returns the bytes of one layer of the small model in the middle of a stage, for 2 sequences of 5 tokens.
 ActivationBytes layer_bytes(Recompute recompute, const TensorParallel& tp = {}) {
   const auto ops = make_measuring_ops();
   const Chunks chunks{{{BlockKind::attention, 0}, {BlockKind::mlp, 0}}};
@@ -72,8 +72,7 @@ TEST_CASE("recomputing some layers of each chunk gives the bits of keeping", "[r
   }
 }
 
-TEST_CASE("of the layers that recompute, the first of a chunk keep what full does, the others what selective does",
-          "[recompute]") {
+TEST_CASE("the first recomputing layers of a chunk keep what full keeps, the others what selective keeps", "[recompute]") {
   const auto saved = [](const Numerics& numerics, const std::vector<Block>& chunk) {
     const auto ops = make_measuring_ops();
     return make_stage_model({small_config(), {chunk}, {2, 5}, numerics}, {}, *ops)->activation_bytes(0).saved;
@@ -90,7 +89,7 @@ TEST_CASE("of the layers that recompute, the first of a chunk keep what full doe
       numerics.recompute_layers = count;
       return saved(numerics, layers(3));
     };
-    // Outputs of blocks lie between them: that of the last is the chunk's.
+    // Outputs of blocks lie between the blocks; the last one's is the chunk's.
     const std::size_t between = floats(10 * 32);
     const auto alone = [&](const Numerics& numerics) { return saved(numerics, layers(1)); };
     const auto first = static_cast<std::size_t>(count), others = 3 - first;
@@ -102,24 +101,24 @@ TEST_CASE("of the layers that recompute, the first of a chunk keep what full doe
   Numerics one = full;
   one.recompute_layers = 1;
   CHECK(recompute_of_blocks(cut, one) == std::vector{Recompute::full, Recompute::full, Recompute::selective});
-  // Of slices, attention keeps what the others read.
+  // With slices, attention keeps the values that other slices read.
   CHECK(recompute_of_blocks(cut, full, 2) == std::vector{Recompute::full, Recompute::selective, Recompute::full});
   const std::vector<Block> ends{{BlockKind::embedding, 0}, {BlockKind::attention, 0}, {BlockKind::head, 0}};
   CHECK(recompute_of_blocks(ends, one) == std::vector{Recompute::selective, Recompute::full, Recompute::selective});
 }
 
 TEST_CASE("a layer keeps exactly what its mode says", "[recompute]") {
-  // 10 tokens, hidden 32, qkv 64, inner 24: normed and inner are what selective drops, full keeps the MLP's input only.
+  // 10 tokens, hidden 32, qkv 64, inner 24: selective drops normed and inner; full keeps the MLP's input only.
   const ActivationBytes none = layer_bytes(Recompute::none);
   const ActivationBytes selective = layer_bytes(Recompute::selective), full = layer_bytes(Recompute::full);
   const std::size_t remade = 2 * floats(10 * 32) + floats(10 * 24);
   CHECK(selective.saved == none.saved - remade);
   CHECK(full.saved == floats(10 * 32));
-  // From I until W: what the matrices' gradients read must be there again. Their output gradients take the place of what F
-  // kept, if it did.
+  // From I until W: the inputs of the matrices' gradients must be computed again. The output gradients overwrite the
+  // values that F kept, if it kept any.
   CHECK(none.pending == 0);
   CHECK(selective.pending == remade);
-  // What the norm finds of a token comes with the MLP's first matrix's output.
+  // The norm's statistics of a token are kept with the output of the MLP's first matrix.
   CHECK(full.pending == remade + floats(10 * 32) + floats(10 * 64) + floats(10 * 48) + floats(10));
 }
 

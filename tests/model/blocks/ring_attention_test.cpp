@@ -1,4 +1,4 @@
-// Attention of ranks that share sequences, against the attention of one rank that has them whole.
+// Attention of ranks that share sequences, compared with the attention of one rank that has them whole.
 #include "model/blocks/ring_attention.hpp"
 
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"
 #include "core/half.hpp"
-#include "model/context/document_places.hpp"
+#include "model/context/document_starts.hpp"
 #include "model/context/ring_exchange.hpp"
 
 using namespace pipetrain;
@@ -19,7 +19,8 @@ struct Case {
   SegmentShape shape;  // of whole sequences
   int ranks = 2;
   DType dtype = DType::f32;
-  std::int64_t document = 0;  // tokens of each document but the last of a sequence, one more from sequence to sequence; 0: one
+  // Tokens of each document except a sequence's last, increasing by one from sequence to sequence; 0: one document.
+  std::int64_t document = 0;
   Dropout dropout = {};
 };
 
@@ -31,7 +32,7 @@ std::vector<float> draw(std::int64_t count, unsigned seed) {
   return values;
 }
 
-// A rank's device, and tensors on it that are written and read as floats.
+// A rank's device, with tensors that are written and read as floats.
 class RingRank {
  public:
   explicit RingRank(DType dtype) : dtype_(dtype), ops_(make_cpu_ops(*stream_)) { ops_->set_workspace(workspace_); }
@@ -89,7 +90,7 @@ struct Tensors {
   std::optional<Tensor> documents = {};
 };
 
-// Which token of its sequence each token's document begins with.
+// Returns for each token the position in its sequence of its document's first token.
 std::vector<std::int32_t> begins_of(const Case& of) {
   std::vector<std::int32_t> begins;
   for (std::int64_t token = 0; token < of.shape.tokens(); ++token) {
@@ -142,7 +143,7 @@ Tensors tensors_of(RingRank& rank, const SegmentShape& shape, const std::vector<
   return made;
 }
 
-// The rows of whole sequences that the part has.
+// Returns the part's rows of whole sequences.
 std::vector<float> rows_of(const Case& of, const ContextPart& part, const std::vector<float>& all) {
   const std::int64_t own = of.shape.queries / part.size;
   const std::int64_t cols = static_cast<std::int64_t>(all.size()) / of.shape.tokens();
@@ -156,7 +157,7 @@ std::vector<float> rows_of(const Case& of, const ContextPart& part, const std::v
   return some;
 }
 
-// The largest difference of a rank's rows from those of the whole.
+// Returns the largest difference between a rank's rows and those of the whole.
 double stray(const Case& of, int rank, const RingRank& one, const Tensor& whole, const RingRank& parted, const Tensor& part) {
   const std::int64_t own = of.shape.queries / of.ranks, cols = whole.cols();
   double most = 0;
@@ -194,7 +195,7 @@ void check(const Case& of, double tolerance) {
     Tensors& made = parts.emplace_back(tensors_of(rank, own, rows_of(of, part, qkv), rows_of(of, part, dout)));
     if (of.document > 0) {
       std::vector<std::int32_t> begins(static_cast<std::size_t>(own.tokens())), origins(begins.size());
-      deal_documents({part}, of.shape.queries, begins_of(of), {begins, origins});
+      split_documents({part}, of.shape.queries, begins_of(of), {begins, origins});
       made.documents = put(rank, begins);
     }
     attend_in_ring(of, made, own, rank.context(of, number));

@@ -17,8 +17,8 @@ TEST_CASE("rotary frequencies follow Hugging Face's scalings", "[rotary]") {
   config.rope_scaling = {RopeScaling::Kind::linear, 4};
   for (std::size_t i = 0; i < 8; ++i) CHECK(rotary_frequencies(config)[i] == Approx(plain[i] / 4));
 
-  // Wavelengths 2 pi / frequency: 6, 32, 167, 862, 4443, 22911, 118143, 609226. Up to 8192 / 4 they stay, from 8192 on they are
-  // divided, and 4443 lies in between: 8192 / 4443 = 1.8438 turns, (1.8438 - 1) / (4 - 1) = 0.28128 of it stays.
+  // Wavelengths 2 pi / frequency: 6, 32, 167, 862, 4443, 22911, 118143, 609226. Up to 8192 / 4 they stay, from 8192 on they
+  // are divided, and 4443 lies in between: 8192 / 4443 = 1.8438 rotations, of which (1.8438 - 1) / (4 - 1) = 0.28128 stays.
   config.rope_scaling = {RopeScaling::Kind::llama3, 8, 1, 4, 8192};
   const std::vector<float> scaled = rotary_frequencies(config);
   for (const std::size_t i : {0, 1, 2, 3}) CHECK(scaled[i] == plain[i]);

@@ -1,4 +1,4 @@
-// Configurations as files, and the errors they end in.
+// Configurations as files, and their errors.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ inline ModelConfig parse_config(const TempFolder& folder, const std::string& tex
 }
 inline ModelConfig parse_config(const nlohmann::json& config) { return parse_config(TempFolder(), config.dump()); }
 
-// The error that this configuration ends in, without the file's name; empty when there is none.
+// Returns the error of this configuration, without the file's name; empty if there is none.
 inline std::string config_error(const nlohmann::json& config) {
   const TempFolder folder;
   const std::string text = input_error([&] { parse_config(folder, config.dump()); });
@@ -27,7 +27,7 @@ inline std::string config_error(const nlohmann::json& config) {
   return text.substr(file.size());
 }
 
-// The error that the configuration ends in with this key set; "remove" removes it.
+// Returns the configuration's error with this key set; "remove" removes it.
 inline std::string config_error(nlohmann::json config, const std::string& key, const nlohmann::json& value) {
   config[key] = value;
   if (value == "remove") config.erase(key);

@@ -248,7 +248,7 @@ TEST_CASE("models beyond what is built are refused, not trained wrongly") {
   CHECK(input_error([&] { parse_config(twice); }).find("keep one") != std::string::npos);
 }
 
-TEST_CASE("a file that is no configuration ends in one line") {
+TEST_CASE("a file that is not a configuration gives one line") {
   const TempFolder folder;
   const auto error = [&](const std::string& text) { return input_error([&] { parse_config(folder, text); }); };
   const std::string file = (folder.path() / "config.json").string();

@@ -104,7 +104,7 @@ TEST_CASE("a GPT-2 configuration that is unlike the presets reads back as the sa
 }
 
 // Hugging Face's own defaults for absent keys would make another model: dropout of 0.1.
-TEST_CASE("what is written of a GPT-2 says for each key that changes the model what it is") {
+TEST_CASE("a written GPT-2 configuration has every key that changes the model") {
   const json text = json::parse(hf_config_text(parse_config(gpt2_json())));
   const json expected = {{"architectures", {"GPT2LMHeadModel"}},
                          {"model_type", "gpt2"},
@@ -144,7 +144,7 @@ TEST_CASE("a missing key of GPT-2 is named with its file") {
   CHECK(config_error(neither) == "key \"model_type\" is missing; add it, one of llama, gpt2");
 }
 
-TEST_CASE("each place of a GPT-2 has a share of dropout; absent keys stand for a tenth") {
+TEST_CASE("each dropout site of a GPT-2 has a rate; absent keys mean a tenth") {
   CHECK(parse_config(gpt2_json()).dropout == DropoutRates{});
   for (const auto& [key, rate] : {std::pair<std::string, double DropoutRates::*>{"resid_pdrop", &DropoutRates::residual},
                                   {"embd_pdrop", &DropoutRates::embedding},

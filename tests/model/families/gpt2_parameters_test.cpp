@@ -1,4 +1,4 @@
-// GPT-2's tensors: query, key and value in one, matrices that files keep transposed, biases.
+// GPT-2's tensors: joint query, key and value, matrices that files store transposed, biases.
 #include <cmath>
 #include <map>
 #include <vector>

@@ -36,7 +36,7 @@ std::string labels_error_with(const std::string& key, const json& value) {
   return file == std::string::npos ? error : error.substr(file + 13);
 }
 
-TEST_CASE("Hugging Face's classifiers are read, with two classes where nothing is said") {
+TEST_CASE("Hugging Face's classifiers are read, with two classes by default") {
   const ModelConfig config = read_hf_config(golden_labels / "gpt2_classify_tiny");
   CHECK(config.labels == std::vector<std::string>{"LABEL_0", "LABEL_1"});
   CHECK(config.classifies());

@@ -1,4 +1,4 @@
-// A model small enough to compute by hand, that splits over 1, 2 or 4 devices.
+// A model small enough to compute by hand, which can be split over 1, 2 or 4 devices.
 #pragma once
 
 #include "model/families/family.hpp"

@@ -1,4 +1,4 @@
-// Keys of config.json that change what a model computes, and that are not built.
+// Keys of config.json that change what a model computes, but are not built.
 #include "model/families/config_fixture.hpp"
 #include "model/families/family.hpp"
 #include "model/families/small_config.hpp"
@@ -82,7 +82,7 @@ TEST_CASE("a list of ids that end a text, and the id of padding, read back as th
   const json written = json::parse(hf_config_text(parse_config(config)));
   CHECK(written["eos_token_id"] == json{0, 27});
   CHECK(written["pad_token_id"] == 7);
-  CHECK(config_error(config, "pad_token_id", -1).empty());  // as some models write that they have none
+  CHECK(config_error(config, "pad_token_id", -1).empty());  // some models write it to say that they have none
   CHECK(parse_config(config).untrained_row ==
         (config["model_type"] == "llama" ? std::optional<std::int64_t>(7) : std::nullopt));
   config["pad_token_id"] = -1;

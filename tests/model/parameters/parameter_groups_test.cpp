@@ -1,4 +1,4 @@
-// The layouts of parameter groups, beside that of all parameters.
+// The layouts of parameter groups, compared with that of all parameters.
 #include "model/parameters/parameter_groups.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Adapters of PEFT, alone and beside a model.
+// Adapters of PEFT, alone and next to a model.
 #include "catch.hpp"
 #include "model/error_text.hpp"
 #include "model/weights/stored_model.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-TEST_CASE("an adapter beside a model's weights is refused by its name before the weights are read without it") {
+TEST_CASE("an adapter next to a model's weights is refused by its name before the weights are read without it") {
   const ModelConfig config = small_config(GENERATE(false, true));
   const TempFolder folder;
   save(config, folder.path() / "model");
@@ -23,7 +23,7 @@ TEST_CASE("an adapter beside a model's weights is refused by its name before the
        {"adapter_model.safetensors", "x", "an adapter"},
        {"adapter_model.bin", "x", "an adapter"}}));
   folder.write("model/" + name, text);
-  const std::string begin = (folder.path() / "model").string() + ": has " + kind + " (" + name + ") beside the model";
+  const std::string begin = (folder.path() / "model").string() + ": has " + kind + " (" + name + ") next to the model";
   CHECK_THAT(input_error([&] { stored_weights(config, folder.path() / "model"); }),
              Catch::Matchers::StartsWith(begin) && Contains("adapters are not read yet: merge it"));
   CHECK_THAT(input_error([&] { with_head_of_weights(config, folder.path() / "model", notes); }),

@@ -1,4 +1,4 @@
-// All of a model's logical tensors from a source, as files have them.
+// Reads all of a model's logical tensors from a source, as files have them.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ inline Parameter whole(const NamedShape& tensor, Initialisation initialisation =
   return parameter;
 }
 
-// Begun as the model's tensor of this name, if there is one.
+// Starts from the model's tensor of this name, if there is one.
 inline Parameter whole(const ModelConfig& config, const NamedShape& tensor) {
   for (const Block& block : blocks_of(config)) {
     for (const TensorSpec& spec : block_tensors(config, block)) {

@@ -1,4 +1,4 @@
-// Model files of llm.c: the same weights as a Hugging Face folder's, and what is refused.
+// Model files of llm.c give the weights of a Hugging Face folder, and wrong ones are refused.
 #include <cstring>
 
 #include "catch.hpp"
@@ -17,7 +17,7 @@ using Catch::Matchers::Contains;
 
 const fs::path golden_llmc = fs::path(test_data()) / "golden/gpt2_tiny";
 
-// With the lower half of each float cut off.
+// Cuts off the lower half of each float.
 Tensors as_bf16(Tensors tensors) {
   for (auto& [name, values] : tensors) {
     for (float& value : values) {
@@ -49,7 +49,7 @@ TEST_CASE("a model file of llm.c has the weights of the folder that it was made 
   CHECK(is_llmc_model(file));
   ModelConfig read = read_stored_config(file);
   CHECK(read.bos_id == std::nullopt);
-  // What a file of llm.c does not tell.
+  // Values that a file of llm.c does not contain.
   read.bos_id = config.bos_id;
   read.eos_ids = config.eos_ids;
   read.init_std = config.init_std;
@@ -97,7 +97,7 @@ TEST_CASE("a damaged model file of llm.c is refused with what is wrong") {
   CHECK_THAT(error(whole.substr(0, 1023)), Contains("too short"));
   CHECK_THAT(error(whole.substr(0, whole.size() - 1)), Contains("cut short, or damaged"));
   CHECK_THAT(error(whole + "x"), Contains("cut short, or damaged"));
-  CHECK_THAT(with(0, 20240801), Contains("is no model file of llm.c"));  // Llama 3's
+  CHECK_THAT(with(0, 20240801), Contains("is not a model file of llm.c"));  // Llama 3's
   CHECK_THAT(with(1, 1), Contains("is of version 1"));
   CHECK_THAT(with(1, 5), Contains("cut short, or damaged"));
   CHECK_THAT(with(2, 0), Contains("its header has 0 positions"));
@@ -109,7 +109,7 @@ TEST_CASE("a damaged model file of llm.c is refused with what is wrong") {
   CHECK_THAT(with(7, 2'147'483'647), Contains("cut short, or damaged"));
 }
 
-TEST_CASE("what other programs wrote as Python objects is told by name, with what converts it") {
+TEST_CASE("weights that other programs wrote as Python objects are refused by name, with the tool that converts them") {
   const TempFolder folder;
   const auto error = [&](const std::string& file, const char* content = "") {
     const TempFolder here;
@@ -124,7 +124,7 @@ TEST_CASE("what other programs wrote as Python objects is told by name, with wha
   CHECK_THAT(error("model.pth"), Contains("save_pretrained()"));
   const fs::path pickle = folder.write("model_optim_rng.pt", "");
   CHECK_THAT(input_error([&] { read_stored_config(pickle); }), Contains("Megatron-LM"));
-  // A folder whose weights alone are Python objects has a configuration all the same.
+  // A folder whose only weights are Python objects still has a configuration.
   fs::copy_file(golden_llmc / "config.json", folder.path() / "config.json");
   fs::remove(pickle);
   folder.write("pytorch_model.bin", "");

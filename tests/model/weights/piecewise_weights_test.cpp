@@ -1,4 +1,4 @@
-// Full tensors out of pieces, however they were cut.
+// Full tensors are read from pieces, however they were cut.
 #include "model/weights/piecewise_weights.hpp"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ TEST_CASE("a piece has one name, and the name one piece") {
   }
 }
 
-// The pieces of one state, dealt to files in turn.
+// The pieces of one state, assigned to files in rotation.
 struct CutState {
   ModelConfig config;
   std::vector<std::vector<std::pair<NamedShape, std::vector<float>>>> files;
@@ -78,7 +78,7 @@ struct CutState {
   }
 };
 
-// Every matrix cut into `parts` along `axis`, each part into two ranges of elements; vectors whole.
+// Cuts every matrix into `parts` along `axis`, and each part into two ranges of elements; vectors stay whole.
 CutState cut(const ModelConfig& config, int parts, int axis, bool transposed) {
   CutState state{config, {}};
   const auto source = random_weights(config, 1);
@@ -150,7 +150,7 @@ TEST_CASE("pieces that do not make the model's tensors are refused, by file and 
   CHECK_THAT(spoil(0, 0, [](TensorPiece& piece) { piece.tensor = "other.weight"; }), Contains("is not all there"));
   CHECK_THAT(spoil(1, 1, [](TensorPiece& piece) { piece.axis = 1; }), Contains("another axis"));
   CHECK_THAT(spoil(1, 1, [](TensorPiece& piece) { piece.end += 1; }), Contains("does not fit the model"));
-  CHECK_THAT(spoil(0, 0, [](TensorPiece& piece) { piece.transposed = true; }), Contains("is another slice"));
+  CHECK_THAT(spoil(0, 0, [](TensorPiece& piece) { piece.transposed = true; }), Contains("differs from the other slices"));
   CHECK_THAT(spoil(0, 0, [](TensorPiece& piece) { piece.elements->last += 1; }),
              Contains("than its name says") || Contains("is not all there"));
   CutState unnamed = state;

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// A file of this header length, header text and data.
+// Returns a file with this header length, header text and data.
 std::string file_bytes(std::uint64_t length, const std::string& header, const std::string& data) {
   std::string bytes(sizeof(length), '\0');
   std::memcpy(bytes.data(), &length, sizeof(length));
@@ -29,7 +29,7 @@ json entry(const std::string& dtype, const json& shape, const json& offsets) {
   return {{"dtype", dtype}, {"shape", shape}, {"data_offsets", offsets}};
 }
 
-// The error of opening a file of these bytes, without the file's name.
+// Returns the error of opening a file of these bytes, without the file's name.
 std::string error_of(const std::string& bytes) {
   const TempFolder folder;
   const std::filesystem::path file = folder.write("x.safetensors", bytes);
@@ -177,7 +177,7 @@ TEST_CASE("safetensors: a tensor that is not as the model needs it is named") {
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 12);
   std::vector<float> values(2);
   CHECK(input_error([&] { reader.read("a", 0, 2, values.data()); }) ==
-        where + "became shorter while it was read; let nobody write to it meanwhile");
+        where + "became shorter while it was read; keep other programs from writing to it");
 }
 
 TEST_CASE("safetensors: the header's cost is linear in its tensors, as is the writer's") {

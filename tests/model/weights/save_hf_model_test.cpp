@@ -21,7 +21,7 @@ TEST_CASE("saving replaces an older model and keeps what else its folder holds")
   std::ofstream(model / "notes/a.txt") << "note";
   std::ofstream(model / "tokenizer.json") << "{}";
   std::ofstream(model / "model-00002-of-00002.safetensors") << "an older shard";
-  fs::create_directory(folder.path() / "model.partial");  // of a run that was killed
+  fs::create_directory(folder.path() / "model.partial");  // left by a killed run
   std::ofstream(folder.path() / "model.partial/model.safetensors") << "half";
 
   save(config, model / "", 2);
@@ -31,7 +31,7 @@ TEST_CASE("saving replaces an older model and keeps what else its folder holds")
   CHECK(load_all(*hf_weights(config, model), config) == load_all(*random_weights(config, 2), config));
 }
 
-TEST_CASE("an older model that a killed run had moved aside comes back with its other files") {
+TEST_CASE("an older model that a killed run had moved aside is restored with its other files") {
   const TempFolder folder;
   const ModelConfig config = small_config();
   const fs::path model = folder.path() / "model", aside = folder.path() / ".model.replaced";
@@ -61,7 +61,7 @@ TEST_CASE("a failed save leaves everything as it was") {
   CHECK(read_file(model / "model.safetensors") == before);
 }
 
-TEST_CASE("places that cannot be written are refused before and at saving") {
+TEST_CASE("paths that cannot be written are refused before and at saving") {
   const TempFolder folder;
   const ModelConfig config = small_config();
   const auto check = [&](const fs::path& place, const std::string& message) {
@@ -74,7 +74,7 @@ TEST_CASE("places that cannot be written are refused before and at saving") {
   std::ofstream(other / "thesis.tex") << "text";
   check(file, "cannot be written: a file is in its place; remove it, or give another folder");
   check(file / "model", "cannot be written: Not a directory; check the path, or give another place");
-  check(other, "is a folder with other things in it than a model; choose another place, or empty it");
+  check(other, "is a folder that contains something other than a model; choose another place, or empty it");
   const std::string error = input_error([&] { check_hf_target("/proc/pipetrain/model"); });  // no user can write there
   CHECK(error.starts_with("/proc/pipetrain/model: cannot be written: "));
   CHECK(names_in(folder.path()) == std::vector<std::string>{"file", "other"});
@@ -95,7 +95,7 @@ TEST_CASE("a name in a working folder that has been removed is refused by that n
   CHECK(error == "model: cannot be written: No such file or directory; check the path, or give another place");
 }
 
-// A limit on file sizes stands for a full disk: the same calls fail.
+// A limit on file sizes simulates a full disk: the same calls fail.
 TEST_CASE("no space for the file ends in one line and leaves nothing behind") {
   const TempFolder folder;
   const ModelConfig config = small_config();
@@ -109,7 +109,7 @@ TEST_CASE("no space for the file ends in one line and leaves nothing behind") {
   try {
     save(config, folder.path() / "out/model");
   } catch (const Error& failure) {
-    CHECK(failure.kind() == ErrorKind::unavailable);  // nobody's wrong input
+    CHECK(failure.kind() == ErrorKind::unavailable);  // no input is wrong
     error = failure.what();
   }
   ::setrlimit(RLIMIT_FSIZE, &before);

@@ -17,7 +17,7 @@ std::uint16_t rounded(SavedType type, float value) {
   return bits;
 }
 
-// The nearest of all values of a 16-bit type with that many bits of exponent and fraction, ties to the even one.
+// Returns the nearest of all values of a 16-bit type with this many bits of exponent and fraction, ties to the even one.
 std::uint16_t nearest(float value, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const double magnitude = std::abs(static_cast<double>(value));
@@ -53,7 +53,7 @@ TEST_CASE("weights are rounded to the nearest value of the saved type, ties to e
   CHECK(rounded(SavedType::fp16, 65520.F) == 0x7c00);
 }
 
-TEST_CASE("what a saved type cannot hold is told") {
+TEST_CASE("values that a saved type cannot hold are reported") {
   std::uint16_t out = 0;
   const auto fits = [&](SavedType type, float value) { return round_to(type, &value, 1, &out); };
   constexpr float infinity = std::numeric_limits<float>::infinity(), largest = std::numeric_limits<float>::max();

@@ -1,4 +1,4 @@
-// Models whose config.json ties the embeddings, and whose weights have a head all the same.
+// Models whose config.json ties the embeddings, but whose weights have a head of their own.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -16,7 +16,7 @@ using Catch::Matchers::Contains;
 // A folder of a tied model with a second copy of its matrix under the head's name.
 struct TiedFolder {
   ModelConfig config;
-  std::string left_out;  // of the beginning of names, as files of the bare model have them
+  std::string left_out;  // prefix of names, which files of the bare model omit
   TempFolder folder{};
   Tensors values = load_all(*random_weights(config, 1), config);
   std::vector<float> head = values.at(spec_of(config.family).names.embedding);
@@ -56,7 +56,7 @@ TEST_CASE("a head that differs from the embedding it is tied to is kept apart, w
   expected["lm_head.weight"] = tied.head;
   CHECK(load_all(*stored_weights(config, tied.folder.path()), config) == expected);
   CHECK(nlohmann::json::parse(hf_config_text(config))["tie_word_embeddings"] == false);
-  // Whoever has not asked does not lose it in silence.
+  // A program that has not asked must not lose it silently.
   CHECK_THAT(input_error([&] { hf_weights(tied.config, tied.folder.path()); }), Contains("tensor lm_head.weight differs"));
 }
 

@@ -1,4 +1,4 @@
-// Tensors of a folder that its model would leave unread, or read from one of two places.
+// Tensors of a folder that its model would leave unread, or could read from two files.
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -28,11 +28,11 @@ TEST_CASE("layers beyond those of config.json are refused by the first of their 
                                                     : "tensor transformer.h.2.attn.c_attn.bias and 11 more";
   CHECK(weights_error(config, folder.path()) ==
         file.string() + ": " + first +
-            " are of layers beyond the 2 that config.json tells; correct config.json, or give the weights and the config.json "
+            " are of layers beyond the 2 that config.json gives; correct config.json, or give the weights and the config.json "
             "of one model");
   CHECK(weights_error(config, folder.path(), {.setting = "layers"}) ==
         "layers 2: is not given, and " + file.string() + " has " + first +
-            " of layers beyond the 2 that config.json tells; give it to keep the first 2 alone, or correct config.json");
+            " of layers beyond the 2 that config.json gives; give it to keep the first 2 alone, or correct config.json");
   CHECK(weights_error(config, folder.path(), {.wanted = true}).empty());
   CHECK(load_all(*hf_weights(config, folder.path(), {.cut = {.wanted = true}}), config).size() == tensor_names(config).size());
 }
@@ -82,7 +82,7 @@ TEST_CASE("a tensor in two shards of an index is refused with the names of both"
             " is both in model-1.safetensors and in model-2.safetensors; get the shards of one model");
 }
 
-TEST_CASE("what is recomputed may be missing in an index") {
+TEST_CASE("an index may lack tensors that are recomputed") {
   const ModelConfig config = small_config();
   const TempFolder folder;
   std::vector<std::string> names = tensor_names(config);

@@ -49,7 +49,7 @@ inline std::vector<std::string> tensor_names(const ModelConfig& config) {
   return names;
 }
 
-// Every rank's slice of every parameter, at every tensor-parallel size, is that slice of the full tensor.
+// Checks that every rank's slice of every parameter, at every tensor-parallel size, is that slice of the full tensor.
 inline void check_slices(const WeightSource& source, const ModelConfig& config) {
   const Tensors full = load_all(source, config);
   for (const int tp_size : {1, 2, 4}) {

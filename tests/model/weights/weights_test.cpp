@@ -54,7 +54,7 @@ TEST_CASE("a tied checkpoint may hold its matrix under either name") {
         load(*random_weights(config, 1), whole({expected_name, table.shape})));
 }
 
-// A folder whose weights a test spoils.
+// A folder whose weights a test damages.
 struct SpoiltFolder {
   ModelConfig config = small_config();
   TempFolder folder;
@@ -166,7 +166,7 @@ TEST_CASE("shards are found by their index, which must not lead out of the folde
   CHECK(error() == where + "no \"weight_map\" object" + again);
 }
 
-TEST_CASE("weights under other names are read where there is no doubt which") {
+TEST_CASE("weights under other names are read if they are unambiguous") {
   const ModelConfig config = small_config();
   const TempFolder folder;
   const std::vector<std::string> names = tensor_names(config);

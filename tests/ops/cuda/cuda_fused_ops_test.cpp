@@ -1,4 +1,4 @@
-// Operations that are several in one pass, on a GPU at shapes that fill it.
+// Fused operations on a GPU at shapes that fill it.
 #include <vector>
 
 #include "catch.hpp"
@@ -22,7 +22,7 @@ void on_gpu(const std::function<void(Bench&)>& check) {
   test::needs_gpus(0);
 }
 
-// Rows that one block holds, that two, four and eight do, and that none takes; more rows than clusters of blocks at once.
+// Rows that fit one block, two, four and eight, and one that fits none; more rows than clusters of blocks at once.
 TEST_CASE("GPU cross-entropy reads long rows once: sums and gradients of the two passes", "[gpu]") {
   on_gpu([](Bench& b) {
     TestRank& rank = b.rank;
@@ -77,7 +77,7 @@ TEST_CASE("GPU attention's backward turns dQ and dK back as rotary does, to the 
   on_gpu([](Bench& b) {
     TestRank& rank = b.rank;
     const DType dtype = b.dtype;
-    // One part of a group of heads and several, an odd number of heads, and a shape that is left to other kernels.
+    // A group of heads in one part and in several, an odd number of heads, and a shape that is left to other kernels.
     for (const SegmentShape& shape :
          {whole_sequences(2, 256, {3, 3, 64}), whole_sequences(1, 384, {5, 5, 128}), whole_sequences(2, 256, {8, 2, 64}),
           whole_sequences(1, 256, {6, 1, 128}), whole_sequences(16, 256, {16, 8, 64}), whole_sequences(1, 200, {4, 2, 64})}) {

@@ -1,5 +1,5 @@
-// GPT-2's operations on a GPU at shapes that fill it, against the double precision reference. The tests of every backend, with
-// their many small shapes, run on GPUs too.
+// GPT-2's operations on a GPU at shapes that fill it, compared with the double precision reference. The tests of every
+// backend, with their many small shapes, run on GPUs too.
 #include "catch.hpp"
 #include "ops/ops_bench.hpp"
 #include "skip.hpp"

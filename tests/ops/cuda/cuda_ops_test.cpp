@@ -1,5 +1,5 @@
-// The GPU's operations at shapes that fill more than one block, against the double precision reference, with fresh inputs each
-// run. The tests of every backend, with their many small shapes, run on GPUs too.
+// The GPU's operations at shapes that fill more than one block, compared with the double precision reference, with
+// fresh inputs in each run. The tests of every backend, with their many small shapes, run on GPUs too.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -26,7 +26,7 @@ std::mt19937_64& random_source() {
   return random;
 }
 
-// Runs `check` for each type the GPU has activations in.
+// Runs `check` for each activation type of the GPU.
 void for_each_dtype(const std::function<void(TestTeam& team, TestRank& rank, DType dtype, double tolerance)>& check) {
   const OpsBackend* backend = gpu();
   if (backend == nullptr) return;
@@ -108,7 +108,7 @@ TEST_CASE("GPU rotary embedding and SwiGLU", "[gpu]") {
         r.ops().rotary(shape, {.qkv = tq, .cos_sin = tt});
         r.ops().rotary(shape, {.qkv = back, .cos_sin = tt, .inverse = true});
       });
-      // The fixture runs the operations once on the real device; in place is as good as out of place.
+      // The fixture runs the operations once on the real device, so in place tests as much as out of place.
       CHECK(relative_error(rank.get(tq), reference::rotary(shape, qkv, table, false)) < tolerance);
       CHECK(relative_error(rank.get(back), reference::rotary(shape, qkv, table, true)) < tolerance);
     }
@@ -252,7 +252,7 @@ TEST_CASE("GPU optimizer, sums of squares and addition", "[gpu]") {
   }
 }
 
-// The largest difference of a row, of the row's largest magnitude.
+// Returns the largest difference in a row, relative to the row's largest magnitude.
 double worst_row(const Values& result, const Values& expected, std::int64_t cols) {
   double worst = 0;
   for (std::int64_t row = 0; row < expected.shape[0]; ++row) {
@@ -266,8 +266,8 @@ double worst_row(const Values& result, const Values& expected, std::int64_t cols
   return worst;
 }
 
-// Where dQ is added as integers, each query has a unit of its own, and a value that stands out makes it coarser.
-TEST_CASE("GPU attention's backward keeps queries whose gradients are small beside others', and loses no NaN", "[gpu]") {
+// If dQ is added as integers, each query has a unit of its own, and an outlier makes it coarser.
+TEST_CASE("GPU attention's backward keeps small gradients among large ones, and loses no NaN", "[gpu]") {
   for_each_dtype([](TestTeam& team, TestRank& rank, DType dtype, double tolerance) {
     auto& random = random_source();
     for (const SegmentShape& shape : {whole_sequences(1, 256, {4, 2, 64}), whole_sequences(1, 256, {2, 2, 128})}) {
@@ -291,7 +291,7 @@ TEST_CASE("GPU attention's backward keeps queries whose gradients are small besi
       INFO(shape.heads << " heads of " << shape.head_dim);
       Values expected = reference::attention_backward(shape, dout, qkv), result = backward(dout);
       const Values before = result;
-      for (std::int64_t row = 0; row < 16; ++row)  // of few keys little is left: one key's share is always 1
+      for (std::int64_t row = 0; row < 16; ++row)  // with few keys the error grows: one key's share is always 1
         for (std::int64_t col = 0; col < width; ++col) expected(row, col) = result(row, col) = 1;
       CHECK(worst_row(result, expected, width) < 4 * tolerance);
       Values with_nan = dout;
@@ -339,7 +339,7 @@ void check_same_bits(TestRank& rank, DType dtype, const SegmentShape& shape) {
   }
 }
 
-// A shape that an own kernel takes, and one that is cuDNN's, which has to be asked.
+// A shape for a kernel of ours, and one for cuDNN, which must be told to be deterministic.
 TEST_CASE("GPU operations give the same bits again", "[gpu]") {
   for_each_dtype([](TestTeam&, TestRank& rank, DType dtype, double) {
     for (const std::int64_t sequence : {1024, 1000}) check_same_bits(rank, dtype, whole_sequences(1, sequence, {8, 2, 128}));

@@ -1,7 +1,7 @@
 // write_parquet ROWS.jsonl FILE.parquet CODEC ROWS_IN_GROUP PAGE_BYTES [COLUMN=TYPE]...
 //
-// JSON lines as a Parquet file, for tests. Columns have the types that Arrow takes from the values, or large_string, binary,
-// large_binary, dictionary, or a list: list:TYPE, large_list:TYPE, fixed:SIZE:TYPE with an integer's TYPE.
+// Writes JSON lines as a Parquet file, for tests. Columns have the types that Arrow infers from the values, or large_string,
+// binary, large_binary, dictionary, or a list: list:TYPE, large_list:TYPE, fixed:SIZE:TYPE with an integer's TYPE.
 #include <arrow/api.h>
 #include <arrow/io/api.h>
 #include <arrow/json/api.h>
@@ -29,7 +29,7 @@ std::shared_ptr<arrow::DataType> integer_of(const std::string& name) {
   throw std::runtime_error("no type " + name);
 }
 
-// What the reader of JSON makes of it first.
+// Returns the type that the JSON reader must first parse the column as.
 std::shared_ptr<arrow::DataType> parsed_type(const std::string& type) {
   return type.find(':') == std::string::npos ? arrow::utf8() : arrow::list(integer_of(type.substr(type.rfind(':') + 1)));
 }

@@ -27,7 +27,7 @@ std::optional<Tensor> choice_documents(const SegmentShape& shape, const Attentio
   return of.documents ? std::optional(Tensor{nullptr, {shape.tokens()}, DType::i32}) : std::nullopt;
 }
 
-// Packed queries, keys and values, or keys and values of their own where the shape is not a whole sequence's.
+// Packed queries, keys and values, or separate keys and values if the shape is not a whole sequence's.
 Tensor packed_queries(const SegmentShape& shape, DType dtype) {
   return {nullptr, {shape.tokens(), shape.packed_cols()}, dtype};
 }
@@ -99,7 +99,7 @@ TEST_CASE("a whole sequence's kernels follow its type, its heads, documents, dro
   }
 }
 
-TEST_CASE("a segment's kernels follow also where its queries and keys stand", "[ops][attention_choice]") {
+TEST_CASE("a segment's kernels also depend on the positions of its queries and keys", "[ops][attention_choice]") {
   struct Case {
     std::int64_t queries, keys, first_query, first_key, head_dim;
     AttentionTraits of;
@@ -113,7 +113,7 @@ TEST_CASE("a segment's kernels follow also where its queries and keys stand", "[
       {512, 1024, 512, 0, 64, {DType::bf16, false, true}, {mma, mma, mma}},
       {500, 1000, 500, 0, 64, {DType::bf16}, {cudnn, exact, exact}},
       {512, 1024, 512, 0, 64, {DType::f32}, {exact, exact, exact}},
-      // Queries behind all keys, as of another rank.
+      // Queries after all keys, as with another rank's keys.
       {512, 512, 512, 0, 128, {DType::bf16}, {cudnn, exact, hopper}},
       {512, 512, 1024, 512, 128, {DType::bf16, true, false}, {mma, mma, mma}},
       {512, 512, 1024, 4, 128, {DType::bf16, true, false}, {exact, exact, exact}},
@@ -143,7 +143,7 @@ TEST_CASE("an output or gradients of another type go to the kernel that takes al
   forward.out.dtype = DType::f32;
   CHECK((cuda::attention_kernel(shape, forward) == exact));
   AttentionBackwardArgs sums = backward_args(shape, {});
-  sums.dkv.dtype = DType::f32, sums.accumulate_dkv = Accumulate::yes;  // as of a sequence's first slice
+  sums.dkv.dtype = DType::f32, sums.accumulate_dkv = Accumulate::yes;  // as in a sequence's first slice
   CHECK((cuda::attention_backward_kernel(shape, sums, hopper_chip) == hopper));
   CHECK((cuda::attention_backward_kernel(shape, sums, older_chip) == exact));
   sums.accumulate_dkv = Accumulate::no;

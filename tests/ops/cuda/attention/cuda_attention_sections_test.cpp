@@ -1,4 +1,4 @@
-// Attention's backward on Hopper GPUs divides large work into sections, and gives each block to the next that is free.
+// Attention's backward on Hopper GPUs divides large work into sections, and assigns each block to the next free CTA.
 #include <optional>
 #include <vector>
 
@@ -14,7 +14,7 @@ struct Work {
   bool has_documents, turns;
 };
 
-// Sequences from one on, of a tensor whose first axis is sequences or their tokens.
+// Returns sequences from `first` on of a tensor whose first axis is sequences or their tokens.
 Tensor sequences_of(const Tensor& all, std::int64_t batch, std::int64_t first, std::int64_t count) {
   Tensor some = all;
   some.shape = all.shape.with(0, all.shape[0] / batch * count);
@@ -45,7 +45,7 @@ SectionInputs inputs_of(Bench& b, const Work& work, Ops& ops) {
   return in;
 }
 
-// Of so many sequences at a time.
+// Computes this many sequences at a time.
 std::vector<unsigned char> gradient_of(Bench& b, const Work& work, const SectionInputs& in, Ops& ops, std::int64_t count) {
   const Tensor dqkv = b.poisoned(in.qkv.shape);
   SegmentShape shape = work.shape;
@@ -66,7 +66,7 @@ std::vector<unsigned char> gradient_of(Bench& b, const Work& work, const Section
   return b.rank.bytes(dqkv);
 }
 
-// Sums of one sequence do not depend on the others, so that many sequences in sections have the bits of each alone, which is
+// Sums of one sequence do not depend on the others, so many sequences in sections have the bits of each alone, which is
 // one section.
 TEST_CASE("GPU attention's backward has the same bits in sections as in one, and again", "[gpu]") {
   for (const OpsBackend* backend : ops_backends()) {

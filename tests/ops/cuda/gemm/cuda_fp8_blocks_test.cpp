@@ -1,5 +1,5 @@
-// Matrices of 8 bits with scales of tiles and blocks on GPUs: their rounding bit by bit, their products against a double
-// precision reference of the rounded operands, and what they keep that one scale a tensor loses.
+// 8-bit matrices with scales of tiles and blocks on GPUs: their rounding bit by bit, their products compared with a
+// double precision reference of the rounded operands, and values that they preserve but one scale a tensor loses.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ Values uneven_values(const Shape& shape, std::mt19937_64& random, double deviati
   return values;
 }
 
-// The layout `cols` of x, with zeros behind.
+// Returns the layout `cols` of x, with zeros at the end.
 Values turned(const Values& x) {
   Values result({x.cols(), round_up_to_fp8(x.rows())});
   for (std::int64_t row = 0; row < x.rows(); ++row) {
@@ -54,7 +54,7 @@ double scale_at(const Values& scales, Fp8Scales kind, std::int64_t row, std::int
   return kind == Fp8Scales::tiles ? scales(col / fp8_block, row) : scales(row / fp8_block, col / fp8_block);
 }
 
-// What the 8 bits of a layout stand for.
+// Returns the values of a layout's 8-bit numbers.
 Values meant_by_blocks(TestRank& rank, const Fp8Operand& operand) {
   Values values = rank.get(operand.values);
   const Values scales = rank.get(operand.scale);
@@ -64,7 +64,7 @@ Values meant_by_blocks(TestRank& rank, const Fp8Operand& operand) {
   return values;
 }
 
-// Empty, or the first number or scale of a layout of `exact` that is not as the host rounds.
+// Returns the first number or scale of a layout of `exact` that differs from the host's rounding; empty if there is none.
 std::string first_wrong(TestRank& rank, const Values& exact, const Fp8Operand& operand) {
   const Values numbers = rank.get(operand.values), scales = rank.get(operand.scale);
   const std::int64_t height = operand.scales == Fp8Scales::tiles ? 1 : fp8_block;
@@ -95,7 +95,7 @@ std::string first_wrong(TestRank& rank, const Values& exact, const Fp8Operand& o
   return "";
 }
 
-// Empty, or the first number that is far from what it should be, measured by their root mean square.
+// Returns the first number that is far from its expected value, measured by their root mean square; empty if there is none.
 std::string first_far(const Values& actual, const Values& expected) {
   double squares = 0;
   for (const double value : expected.data) squares += value * value;
@@ -246,7 +246,7 @@ TEST_CASE("GPU products with scales of tiles and blocks, summed over ranks", "[g
   if (backend->max_ranks() < ranks) return test::skip("there are fewer ranks than 2");
   std::mt19937_64 random(std::random_device{}());
   for (const bool sequence_parallel : {true, false}) {
-    for (const std::int64_t tokens : {76, 3000}) {  // moved by one kernel; as large as what travels in pieces
+    for (const std::int64_t tokens : {76, 3000}) {  // moved by one kernel; large enough to travel in pieces
       constexpr std::int64_t n = 512, k = 160;
       INFO(tokens << " tokens, sequence parallel " << sequence_parallel);
       TestTeam team(*backend, ranks);

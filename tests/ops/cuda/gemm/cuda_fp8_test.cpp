@@ -1,5 +1,5 @@
-// Matrices of 8 bits on GPUs: their rounding bit by bit, their products against a double precision reference of the rounded
-// operands.
+// 8-bit matrices on GPUs: their rounding bit by bit, their products compared with a double precision reference of the
+// rounded operands.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,7 +26,7 @@ double largest_of(const Values& values) {
   return largest;
 }
 
-// What the 8 bits stand for.
+// Returns the values of the 8-bit numbers.
 Values meant_by_scale(TestRank& rank, const Tensor& values, const Tensor& scale) {
   return scaled(rank.get(values), rank.get(scale).data[0]);
 }
@@ -141,7 +141,7 @@ struct ScatterSizes {
   std::int64_t tokens, n;
 };
 
-// fp8_matmul_scatter of all ranks against the sum of their products, each rank with columns of x and w of its own.
+// Compares fp8_matmul_scatter of all ranks with the sum of their products, each rank with columns of x and w of its own.
 void check_summed_products(const OpsBackend& backend, const ScatterSizes& sizes, bool sequence_parallel) {
   const auto& [ranks, tokens, n] = sizes;
   std::mt19937_64 random(std::random_device{}());

@@ -1,5 +1,5 @@
-// Products of GPT-2's shapes whose algorithm comes from another shape's list (ops/cuda/gemm/gemm_choice.cpp), at full size:
-// some of their elements against double precision, and all of them once more to the bit.
+// Products of GPT-2's shapes whose algorithm comes from another shape's list (ops/cuda/gemm/gemm_choice.cpp), at full
+// size: some of their elements are compared with double precision, and all of them with a second run.
 #include <cmath>
 
 #include "catch.hpp"
@@ -18,7 +18,7 @@ Values repeated(Bench& b, const Shape& shape, double deviation = 1) {
   return values;
 }
 
-// Against element(row, column), at 512 places.
+// Compares 512 elements with element(row, column).
 template <class Element>
 void check_some(Bench& b, const Tensor& got, Element element) {
   const Values all = b.rank.get(got);

@@ -1,4 +1,4 @@
-// What tests of matrices in 8 bits begin with.
+// Helpers for tests of 8-bit matrices.
 #pragma once
 
 #include "core/device_name.hpp"
@@ -7,7 +7,7 @@
 
 namespace pipetrain::testing {
 
-// Null, and the case is skipped, where there is no GPU that multiplies in 8 bits.
+// Returns null, and skips the case, without a GPU that multiplies in 8 bits.
 inline const OpsBackend* gpu_with_fp8() {
   for (const OpsBackend* backend : ops_backends()) {
     if (backend->name() != "cuda") continue;
@@ -26,13 +26,13 @@ inline Fp8Operand cols(const Fp8Matrix& matrix) {
   return {matrix.cols, matrix.scales == Fp8Scales::tensor ? matrix.scale : matrix.col_scales, matrix.scales};
 }
 
-// The products of a linear layer: forward y = x w^T, and added to `residual`; the input's gradient dx; the weight's dw, twice,
-// and added to `old`.
+// The products of a linear layer: forward y = x w^T, and added to `residual`; the input's gradient dx; the weight's dw,
+// twice, and added to `old`.
 struct LinearProducts {
   Values x, w, dy;       // [t, k], [n, k], [t, n]
   Values residual, old;  // [t, n], [n, k]
   Fp8Matrix qx, qw, qdy;
-  Tensor y = {}, sum = {}, dx = {}, dw = {}, other_dw = {}, added_dw = {};  // written
+  Tensor y = {}, sum = {}, dx = {}, dw = {}, other_dw = {}, added_dw = {};  // outputs
 
   void run(TestTeam& team) {
     TestRank& rank = team[0];

@@ -1,11 +1,11 @@
-#include "model/context/document_places.hpp"
+#include "model/context/document_starts.hpp"
 
 #include <cassert>
 
 namespace pipetrain {
 
-void deal_documents(const SequencePart& part, std::int64_t sequence, std::span<const std::int32_t> begins,
-                    const DocumentPlaces& to) {
+void split_documents(const SequencePart& part, std::int64_t sequence, std::span<const std::int32_t> begins,
+                     const DocumentStarts& to) {
   assert(to.origins.empty() || to.origins.size() == to.begins.size());
   const std::int64_t samples = std::ssize(begins) / sequence, tokens = std::ssize(to.begins) / samples;
   for (std::size_t i = 0; i < to.begins.size(); ++i) {

@@ -9,13 +9,13 @@
 namespace pipetrain {
 
 // The documents of the part's tokens of a microbatch, in their order.
-struct DocumentPlaces {
+struct DocumentStarts {
   std::span<std::int32_t> begins;        // as ForwardArgs::documents: positions in the whole sequence
   std::span<std::int32_t> origins = {};  // as ForwardArgs::origins; empty: not wanted
 };
 // Fills `to` for a part from the begins of whole sequences of `sequence` tokens; the size of `to` is the part's
 // number of tokens.
-void deal_documents(const SequencePart& part, std::int64_t sequence, std::span<const std::int32_t> begins,
-                    const DocumentPlaces& to);
+void split_documents(const SequencePart& part, std::int64_t sequence, std::span<const std::int32_t> begins,
+                     const DocumentStarts& to);
 
 }  // namespace pipetrain

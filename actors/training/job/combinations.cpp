@@ -1,0 +1,134 @@
+#include "actors/training/job/combinations.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace pipetrain {
+namespace {
+
+constexpr Combination excluded(Feature feature, Feature other, const char* why) { return {feature, other, {}, why, false}; }
+constexpr Combination not_built(Feature feature, Feature other, const char* why) { return {feature, other, {}, why, true}; }
+constexpr Combination not_built_on_gpus(Feature feature, Feature other, const char* why) {
+  return {feature, other, DeviceKind::cuda, why, true};
+}
+
+// A run that meets several rows is refused for the first of them.
+struct CombinationTable {
+  using enum Feature;
+  static constexpr Combination rows[] = {
+      {fp8, {}, DeviceKind::cpu, "fp8 is not built on the CPU; use fp32, bf16 or fp16", true},
+      {host_offload,
+       {},
+       DeviceKind::cpu,
+       "a CPU's memory is the host's already, so there is nothing to move; leave it out, or give train a folder on a disk with "
+       "offload-to",
+       false},
+      excluded(zero, one_replica, "zero divides state among replicas, and there is one; give dp 2 or more, or leave it out"),
+
+      excluded(ready_order, no_ready_rule, "the schedule has no rule for what is ready; use planned"),
+      excluded(ready_order, slices, "slices keep the plan's order; use planned"),
+      excluded(ready_order, zero_3, "replicas gather the weights of zero 3 in the plan's order; use planned"),
+      excluded(ready_order, offload_parameters, "offloaded weights are fetched in the plan's order; use planned"),
+      excluded(ready_order, offload_activations, "activations are moved in the plan's order; use planned"),
+      excluded(ready_order, divided_stages,
+               "the ranks of a stage run in several processes, which must not choose apart; give each process whole stages, or "
+               "use planned"),
+      excluded(record, replayed_order,
+               "a run that keeps to a recorded order chooses nothing that a record could hold; leave it out"),
+
+      excluded(slices, whole_microbatches, "the schedule passes whole microbatches; use 1f1b or interleaved"),
+      not_built(slices, fp8, "slices in fp8 are not built yet; use precision bf16, or leave it out"),
+      not_built(slices, classification, "slices of samples with labels are not built yet; leave it out"),
+      not_built(slices, offload_activations,
+                "slices whose activations are offloaded are not built yet; keep activations on the device, or leave it out"),
+      not_built(profile, slices, "costs of slices are not measured yet; leave it out, or use slices 1"),
+      excluded(loss_chunks, classification,
+               "chunks keep the logits of a vocabulary small, and a classifier has few logits; leave it out"),
+
+      not_built_on_gpus(context_parallel, isolated_documents,
+                        "GPUs do not share sequences of isolated documents yet; use pack documents, or cp 1"),
+      not_built_on_gpus(context_parallel, dropout, "GPUs do not share sequences with dropout yet; use dropout 0, or cp 1"),
+      not_built_on_gpus(context_parallel, slices, "GPUs do not share sequences in slices yet; use slices 1, or cp 1"),
+
+      excluded(braids, offload_activations, "braids move no activations; use dualpipe-v, or keep activations on the device"),
+      excluded(tensor_braids, zero_3,
+               "replicas gather weights for one action at a time, and a braid alternates two; use zero 2, or dualpipe-v"),
+      excluded(tensor_braids, offload_parameters,
+               "weights are fetched for one action at a time, and a braid alternates two; use dualpipe-v"),
+      not_built_on_gpus(tensor_braids, fp8,
+                        "braids of tensor-parallel ranks in fp8 are not built for GPUs yet; use bf16, or dualpipe-v"),
+      not_built_on_gpus(tensor_braids, context_parallel,
+                        "braids of ranks that share sequences are not built for GPUs yet; use cp 1, or dualpipe-v"),
+      not_built_on_gpus(
+          tensor_braids, divided_tensor_groups,
+          "braids of tensor-parallel GPUs of several processes are not built yet; run a stage in one process, or use "
+          "dualpipe-v"),
+      not_built(profile, tensor_braids,
+                "the actions of a braid are not measured apart; leave it out, or profile the schedule dualpipe-v"),
+
+      excluded(tensor_parallel, whole_matrices,
+               "the optimizer steps whole matrices, and tensor parallelism cuts them; leave it out"),
+      excluded(zero, whole_matrices,
+               "the optimizer steps whole matrices, and replicas cut them to divide their states; leave it out"),
+      excluded(offload_optimizer, whole_matrices,
+               "the optimizer steps whole matrices, and offloaded blocks cut them; leave it out"),
+      excluded(offload_parameters, whole_matrices,
+               "the optimizer steps whole matrices, and offloaded blocks cut them; leave it out"),
+
+      excluded(post_validation, ready_order, "a step begins early in the planned order only; leave out order, or turn it off"),
+      excluded(post_validation, replayed_order,
+               "a record holds one step at a time, and steps overlap; leave out the replayed order, or turn it off"),
+      excluded(post_validation, record,
+               "a record holds one step at a time, and steps overlap; leave out record, or turn it off"),
+      not_built(post_validation, slices, "slices do not begin before the verdict on the step before yet; turn it off"),
+      excluded(post_validation, zero,
+               "a step that begins early reads weights that are whole on every replica, and zero 1 to 3 divide them or publish "
+               "them after the verdict; use zero 0, or turn it off"),
+      excluded(post_validation, zero_times,
+               "a step that begins early reads weights that are whole on every replica; leave out gather-weights and "
+               "publish-weights"),
+      excluded(
+          post_validation, offload,
+          "a step that begins early needs states on the device, and offload moves them between steps; leave out one of them"),
+      not_built(post_validation, fp8,
+                "fp8 quantises weights once a step, and no step begins early with it yet; use bf16, or turn it off"),
+      excluded(post_validation, custom_actions, "steps of plans with custom actions do not begin early; turn it off"),
+      excluded(
+          post_validation, divided_stages,
+          "all ranks of a stage must be in one process, because they begin early together; give each process whole stages, "
+          "or turn it off"),
+      excluded(post_validation, jitter, "steps that follow each other are simulated without jitter; leave it out"),
+      excluded(post_validation, several_hosts,
+               "tune does not simulate that nothing is sent between hosts before the verdict; plan one host, or turn it off"),
+      excluded(post_validation, cut_search, "cuts are searched for one step alone; leave out cut search, or turn it off"),
+      excluded(post_validation, solver_time,
+               "the solver makes orders for one step alone; leave out solver-seconds, or turn it off"),
+
+      excluded(solver_bound, offload_activations,
+               "the solver plans no moves of activations, and its bound is for plans without; use another schedule"),
+      excluded(pytorch_csv, slices, "PyTorch's format has no slices; write the plan as .txt"),
+      excluded(pytorch_csv, offload_activations, "PyTorch's format has no moves of activations; write the plan as .txt"),
+      excluded(pytorch_csv, custom_actions, "PyTorch's format has no custom actions; write the plan as .txt"),
+  };
+};
+
+bool is_met(const Combination& row, const UsedFeatures& used) {
+  const auto uses = [&](Feature feature) { return used.settings.count(feature) > 0; };
+  return uses(row.feature) && (!row.other || uses(*row.other)) && (!row.device || row.device == used.device);
+}
+
+}  // namespace
+
+std::span<const Combination> refused_combinations() { return CombinationTable::rows; }
+
+const Combination* find_refused(const UsedFeatures& used) {
+  const auto* row = std::find_if(std::begin(CombinationTable::rows), std::end(CombinationTable::rows),
+                                 [&](const Combination& one) { return is_met(one, used); });
+  return row == std::end(CombinationTable::rows) ? nullptr : row;
+}
+
+void check_combinations(const UsedFeatures& used) {
+  if (const Combination* row = find_refused(used)) throw Error(ErrorKind::input, used.settings.at(row->feature), row->why);
+}
+
+}  // namespace pipetrain

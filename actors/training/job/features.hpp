@@ -1,0 +1,71 @@
+// The features of a run that do not work with every other one. combinations.hpp lists the pairs that do not work.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/device_kind.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+class Mesh;
+struct TrainJob;
+
+// features.cpp has a row for each, in this order.
+enum class Feature {
+  ready_order,
+  replayed_order,
+  no_ready_rule,
+  braids,
+  tensor_braids,
+  custom_actions,
+  slices,
+  whole_microbatches,
+  tensor_parallel,
+  divided_stages,
+  divided_tensor_groups,
+  context_parallel,
+  isolated_documents,
+  dropout,
+  classification,
+  loss_chunks,
+  fp8,
+  one_replica,
+  zero,
+  zero_3,
+  zero_times,
+  offload,
+  host_offload,
+  offload_optimizer,
+  offload_parameters,
+  offload_activations,
+  whole_matrices,
+  post_validation,
+  record,
+  profile,
+  jitter,
+  solver_bound,
+  solver_time,
+  cut_search,
+  several_hosts,
+  pytorch_csv,
+};
+
+struct UsedFeatures {
+  std::optional<DeviceKind> device;       // not given: a command that knows of no devices
+  std::map<Feature, Setting> settings{};  // each used feature, with the setting that asks for it
+
+  void add(Feature feature, const std::string& setting, const std::string& value) { settings[feature] = {setting, value}; }
+};
+
+// The features that the job uses, as far as it knows: a job whose model, data or plan is not open yet has none of theirs.
+// ranks: where each rank runs, or would run; null: not known yet. Features of a command's own outputs and searches, such as
+// Feature::profile, are for the command to add.
+UsedFeatures features_of(const TrainJob& job, const Mesh* ranks = nullptr);
+
+// The feature in words, with settings in braces: "{order ready}". The program that prints it decides how settings are spelled.
+const char* name_of(Feature feature);
+
+}  // namespace pipetrain

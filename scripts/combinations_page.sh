@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Writes what does not work together into docs/training.md, and what of it is not built yet into README.md, as pipetrain
+# prints it. tests/structure/options_page_test.cpp holds both pages to it.
+#   scripts/combinations_page.sh build/pipetrain
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+# write FILE NAME: the lines of stdin become those between the two comments of this name.
+write() {
+  local text
+  text=$(cat) awk -v name="$2" '
+    $0 ~ "^<!-- end of " name { inside = 0 }
+    !inside { print }
+    $0 ~ "^<!-- " name ":" { inside = 1; print ENVIRON["text"] }' "$root/$1" >"$root/$1.new"
+  mv "$root/$1.new" "$root/$1"
+}
+
+page=$("$1" doctor --combinations)
+write docs/training.md combinations <<<"$page"
+sed '/^$/,$d' <<<"$page" | write README.md "not built"

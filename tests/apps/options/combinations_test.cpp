@@ -1,0 +1,242 @@
+// Each row of the table of what does not work together refuses a command, and nothing else is refused for it.
+#include "actors/training/job/combinations.hpp"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "actors/training/run/job_memory.hpp"
+#include "actors/training/run/make_train_job.hpp"
+#include "apps/options/train_options.hpp"
+#include "apps/pipetrain_program.hpp"
+#include "apps/simulate/simulate_options.hpp"
+#include "apps/tune/tune_options.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
+
+using namespace pipetrain;
+
+namespace {
+
+// Files that the commands below name.
+struct CombinationFiles {
+  TempFolder folder;
+  std::string labels = write("labels.jsonl", "{\"text\": \"a b c\", \"label\": 0}\n{\"text\": \"d e f\", \"label\": 1}\n");
+  std::string custom =
+      write("custom.txt",
+            "schedule: mine\nplacement: looping\nchunks: 1\nmicrobatches: 1\ncustom X0: prefetch\nstage 0: X0 F0 B0 N O\n");
+  std::string costs = path("costs.json"), recorded = path("run.rec");
+
+  CombinationFiles() {
+    const std::string small = "--device cpu --pp 2 --layers 2 --seq-len 8 --steps 1 ";
+    REQUIRE(run(small + "--dp 2 --zero 3 --profile " + costs).status == 0);
+    REQUIRE(run(small + "--record " + recorded).status == 0);
+  }
+  std::string path(const std::string& name) const { return (folder.path() / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const { return folder.write(name, text).string(); }
+};
+
+std::vector<std::string> words_of(const std::string& command) {
+  std::istringstream text(command);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(word);
+  return words;
+}
+
+struct Command {
+  enum class Kind { train, train_on_gpus, train_in_two_processes, gpus_of_two_processes, simulate, tune } kind;
+  std::string options;
+};
+
+// Opens the run as far as a dry run does. A GPU that is not here is an error only after what is refused.
+void dry_run(const Command& command) {
+  const bool gpus = command.kind == Command::Kind::train_on_gpus || command.kind == Command::Kind::gpus_of_two_processes;
+  const bool two =
+      command.kind == Command::Kind::train_in_two_processes || command.kind == Command::Kind::gpus_of_two_processes;
+  const auto options = parse_train_options(words_of("--layers 4 --steps 1 " + command.options), {}, {gpus ? 8 : 0, 8});
+  std::vector<std::string> notes;
+  const TrainJob job = make_train_job(options.run, notes);
+  estimate_job(job, two ? std::optional(PlannedProcesses{2, TransportKind::ucx}) : std::nullopt);
+}
+
+// The error line, or "none".
+std::string refusal_of(const Command& command) {
+  try {
+    if (command.kind == Command::Kind::simulate) {
+      parse_simulate_options(words_of(command.options), {});
+    } else if (command.kind == Command::Kind::tune) {
+      parse_tune_options(words_of("--devices 4 --device cpu " + command.options), {});
+    } else {
+      dry_run(command);
+    }
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::input ? error_line(error) : "none";
+  }
+  return "none";
+}
+
+struct RefusedCommand {
+  Feature feature;
+  std::optional<Feature> other;
+  Command command;
+};
+
+std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
+  using enum Feature;
+  using enum Command::Kind;
+  const std::string disk = " --offload-to " + files.folder.path().string(), braided = " --schedule braided-v --microbatches 4";
+  return {
+      {fp8, {}, {train, "--precision fp8"}},
+      {host_offload, {}, {train, "--offload optimizer"}},
+      {zero, one_replica, {train, "--zero 1"}},
+      {ready_order, no_ready_rule, {train, "--order ready --schedule v-half"}},
+      {ready_order, slices, {train, "--order ready --slices 2"}},
+      {ready_order, zero_3, {train, "--order ready --dp 2 --zero 3"}},
+      {ready_order, offload_parameters, {train, "--order ready --offload parameters" + disk}},
+      {ready_order, offload_activations, {train, "--order ready --offload activations" + disk}},
+      {ready_order, divided_stages, {train_in_two_processes, "--order ready --tp 2"}},
+      {record, replayed_order, {train, "--record out.rec --order replay:" + files.recorded}},
+      {slices, whole_microbatches, {train, "--slices 2 --schedule zb-h1"}},
+      {slices, fp8, {train_on_gpus, "--slices 2 --precision fp8"}},
+      {slices, classification, {train, "--slices 2 --num-labels 2 --data " + files.labels}},
+      {slices, offload_activations, {train, "--slices 2 --offload activations" + disk}},
+      {profile, slices, {train, "--slices 2 --profile costs.json"}},
+      {loss_chunks, classification, {train, "--loss-chunks 2 --num-labels 2 --data " + files.labels}},
+      {context_parallel, isolated_documents, {train_on_gpus, "--cp 2 --pack isolated"}},
+      {context_parallel, dropout, {train_on_gpus, "--cp 2 --model gpt2 --dropout 0.1"}},
+      {context_parallel, slices, {train_on_gpus, "--cp 2 --slices 2"}},
+      {braids, offload_activations, {train, "--offload activations" + disk + braided}},
+      {tensor_braids, zero_3, {train, "--tp 2 --dp 2 --zero 3" + braided}},
+      {tensor_braids, offload_parameters, {train, "--tp 2 --offload parameters" + disk + braided}},
+      {tensor_braids, fp8, {train_on_gpus, "--tp 2 --precision fp8" + braided}},
+      {tensor_braids, context_parallel, {train_on_gpus, "--tp 2 --cp 2" + braided}},
+      {tensor_braids, divided_tensor_groups, {gpus_of_two_processes, "--tp 2" + braided}},
+      {profile, tensor_braids, {train, "--tp 2 --profile costs.json" + braided}},
+      {post_validation, ready_order, {train, "--post-validation on --order ready"}},
+      {post_validation, replayed_order, {train, "--post-validation on --order replay:" + files.recorded}},
+      {post_validation, record, {train, "--post-validation on --record out.rec"}},
+      {post_validation, slices, {train, "--post-validation on --slices 2"}},
+      {post_validation, zero, {train, "--post-validation on --dp 2 --zero 1"}},
+      {post_validation, offload, {train, "--post-validation on --offload optimizer" + disk}},
+      {post_validation, fp8, {train_on_gpus, "--post-validation on --precision fp8"}},
+      {post_validation, divided_stages, {train_in_two_processes, "--post-validation on --tp 2"}},
+  };
+}
+
+std::vector<RefusedCommand> searching_commands(const CombinationFiles& files) {
+  using enum Feature;
+  using enum Command::Kind;
+  return {
+      {fp8, {}, {tune, "--precision fp8"}},
+      {host_offload, {}, {tune, "--offload optimizer"}},
+      {post_validation, zero, {tune, "--post-validation on --zero 1"}},
+      {post_validation, several_hosts, {tune, "--post-validation on --hosts 2"}},
+      {post_validation, cut_search, {tune, "--post-validation on --cut search"}},
+      {post_validation, solver_time, {tune, "--post-validation on --solver-seconds 1 --plans " + files.path("plans")}},
+      {post_validation, zero_times, {simulate, "--post-validation on --gather-weights 1"}},
+      {post_validation, zero_times, {simulate, "--post-validation on --publish-weights 1"}},
+      {post_validation, jitter, {simulate, "--post-validation on --jitter 0.1"}},
+      {post_validation, custom_actions, {simulate, "--post-validation on --schedule " + files.custom}},
+      {post_validation, zero, {simulate, "--post-validation on --costs " + files.costs}},
+      {post_validation, offload, {simulate, "--post-validation on --pp 8 --activation-offload-fraction 1"}},
+      {ready_order, no_ready_rule, {simulate, "--order ready --schedule v-min"}},
+      {ready_order, zero_3, {simulate, "--order ready --costs " + files.costs}},
+      {ready_order, offload_activations, {simulate, "--order ready --pp 8 --activation-offload-fraction 1"}},
+      {slices, whole_microbatches, {simulate, "--slices 2 --schedule zb-v"}},
+      {slices, offload_activations, {simulate, "--slices 2 --activation-offload-fraction 1"}},
+      {profile, slices, {simulate, "--slices 2 --costs " + files.costs}},
+      {braids, offload_activations, {simulate, "--schedule braided-v --activation-offload-fraction 1"}},
+      {solver_bound, offload_activations, {simulate, "--schedule solver --activation-offload-fraction 1"}},
+      {pytorch_csv, slices, {simulate, "--slices 2 --plan-out out.csv"}},
+      {pytorch_csv, offload_activations, {simulate, "--pp 8 --activation-offload-fraction 1 --plan-out out.csv"}},
+      {pytorch_csv, custom_actions, {simulate, "--plan-out out.csv --schedule " + files.custom}},
+  };
+}
+
+// Rows that no command meets: an optimizer of whole matrices is not built.
+bool has_no_command(const Combination& row) { return row.other == Feature::whole_matrices; }
+
+bool is_row(const Combination& row, const RefusedCommand& refused) {
+  return row.feature == refused.feature && row.other == refused.other;
+}
+
+}  // namespace
+
+TEST_CASE("each row of what does not work together refuses a command with its sentence") {
+  const CombinationFiles files;
+  std::vector<RefusedCommand> commands = training_commands(files);
+  for (RefusedCommand& one : searching_commands(files)) commands.push_back(std::move(one));
+  for (const RefusedCommand& one : commands) {
+    const auto rows = refused_combinations();
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const Combination& row) { return is_row(row, one); });
+    INFO(one.command.options);
+    REQUIRE(row != rows.end());
+    CHECK_THAT(refusal_of(one.command), Catch::Matchers::EndsWith(std::string(": ") + row->why));
+  }
+  for (const Combination& row : refused_combinations()) {
+    INFO(name_of(row.feature) << ", " << row.why);
+    CHECK(has_no_command(row) !=
+          std::any_of(commands.begin(), commands.end(), [&](const RefusedCommand& one) { return is_row(row, one); }));
+  }
+}
+
+TEST_CASE("no two rows of what does not work together say the same, and each gives a way out") {
+  std::set<std::set<Feature>> pairs;
+  for (const Combination& row : refused_combinations()) {
+    INFO(name_of(row.feature) << ", " << row.why);
+    CHECK(pairs.insert({row.feature, row.other.value_or(row.feature)}).second);
+    CHECK_THAT(row.why, Catch::Matchers::Contains("; "));
+    UsedFeatures used{row.device};
+    used.add(row.feature, "setting", "value");
+    if (row.other) used.add(*row.other, "other", "value");
+    CHECK(find_refused(used) == &row);
+    used.device = row.device == DeviceKind::cuda ? DeviceKind::cpu : DeviceKind::cuda;
+    CHECK((find_refused(used) == &row) == !row.device);
+  }
+}
+
+TEST_CASE("a row of what does not work together refuses two options, and all others are taken") {
+  const std::vector<std::string> options = {"--pp 2",
+                                            "--tp 2",
+                                            "--cp 2",
+                                            "--dp 2",
+                                            "--dp 2 --zero 1",
+                                            "--dp 2 --zero 3",
+                                            "--schedule zb-v",
+                                            "--schedule interleaved",
+                                            "--schedule braided-v",
+                                            "--order ready",
+                                            "--slices 2",
+                                            "--recompute full",
+                                            "--loss-chunks 2",
+                                            "--precision bf16",
+                                            "--post-validation on",
+                                            "--pack isolated",
+                                            "--dropout 0",
+                                            "--optimizer lion",
+                                            "--record out.rec",
+                                            "--profile out.json",
+                                            "--split 0.1",
+                                            "--num-layers-at-end-in-bf16 1"};
+  int taken = 0, refused = 0;
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    for (std::size_t j = i + 1; j < options.size(); ++j) {
+      const auto option = options[i].substr(0, options[i].find(' '));
+      if (options[j].find(option + " ") != std::string::npos) continue;
+      const std::string line = refusal_of({Command::Kind::train, options[i] + " " + options[j] + " --microbatches 4"});
+      INFO(options[i] << " " << options[j] << ": " << line);
+      if (line == "none") {
+        ++taken;
+        continue;
+      }
+      ++refused;
+      const auto rows = refused_combinations();
+      const bool is_told =
+          std::any_of(rows.begin(), rows.end(), [&](const Combination& row) { return line.ends_with(row.why); });
+      const bool keeps_bf16 = line.starts_with("--num-layers-at-end-in-bf16 1: only a run in fp8");
+      CHECK((is_told || keeps_bf16));
+    }
+  }
+  CHECK(taken > 100);
+  CHECK(refused > 20);
+}
