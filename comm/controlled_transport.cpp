@@ -235,7 +235,7 @@ void ControlledTransport::handle_delivery(int from, WireReader& in) {
   if (found == open->receivers.end() || found->second.from != from) WireReader::refuse("an edge that is not its own");
   EdgeReceiver& receiver = found->second;
   const auto slot = static_cast<std::size_t>(delivery.slot);
-  if (delivery.slot < 0 || slot >= receiver.slots.size()) WireReader::refuse("a slot that the edge has not");
+  if (delivery.slot < 0 || slot >= receiver.slots.size()) WireReader::refuse("a slot that is not in the edge");
   check_lanes(delivery, *receiver.slots[slot]);
   for (std::size_t i = 0; i < delivery.lanes.size(); ++i) {
     receiver.slots[slot]->lanes[i].tensor.shape = delivery.lanes[i].shape;
@@ -252,7 +252,7 @@ void ControlledTransport::handle_credit(int from, WireReader& in, bool posted) {
   const auto found = open->senders.find(credit.edge);
   if (found == open->senders.end() || found->second.edge.to != from) WireReader::refuse("an edge that is not its own");
   if (credit.slot < 0 || static_cast<std::size_t>(credit.slot) >= found->second.mirrors.size()) {
-    WireReader::refuse("a slot that the edge has not");
+    WireReader::refuse("a slot that is not in the edge");
   }
   posted ? this->posted(open, found->second, credit.slot) : take(open, found->second, credit);
 }

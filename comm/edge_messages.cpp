@@ -16,7 +16,7 @@ Shape read_edge_shape(WireReader& in) {
   for (int axis = 0; axis < rank; ++axis) {
     dims[axis] = in.number<std::int64_t>();
     if (dims[axis] < 0 || (dims[axis] > 0 && elements > (std::int64_t{1} << 48) / dims[axis])) {
-      WireReader::refuse("a shape that cannot be");
+      WireReader::refuse("an impossible shape");
     }
     elements *= dims[axis];
   }

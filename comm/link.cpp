@@ -17,7 +17,7 @@ std::unique_ptr<Link> make_link(LinkKind kind, const LinkSetup& setup) {
     case LinkKind::peer_copy:
       return std::make_unique<PeerCopyLink>(setup);
   }
-  throw Error(ErrorKind::internal, "a link of no kind");
+  throw Error(ErrorKind::internal, "an unknown kind of link");
 }
 
 std::size_t link_memory(LinkKind kind, std::size_t bytes) {

@@ -85,7 +85,7 @@ TransportKind choose_transport(const ControlPlane& control, const Mesh&, DeviceK
     }
     if (!kind.built())
       throw Error(ErrorKind::unavailable, Setting{"transport", kind.name},
-                  "this build has not got it; use another, or a build that has it");
+                  "this build does not have it; use another, or a build that has it");
     return *wanted;
   }
   std::string missing;

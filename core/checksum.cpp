@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-static_assert(std::endian::native == std::endian::little, "numbers are added as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "numbers are added as they are in memory");
 
 struct Checksum::State {
   XXH3_state_t xxh3;

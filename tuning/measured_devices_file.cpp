@@ -59,7 +59,7 @@ std::vector<int> read_hosts(const Reader& reader) {
   int next = 0;
   for (const Json& number : numbers) {
     const bool known = number.is_unsigned() && number.as_uint64() <= static_cast<std::uint64_t>(next);
-    if (!known) reader.fail(fmt::format("hosts has {}, and hosts count from 0 in order", number.dump({.ascii = true})));
+    if (!known) reader.fail(fmt::format("hosts has {}, but hosts must count from 0 in order", number.dump({.ascii = true})));
     hosts.push_back(static_cast<int>(number.as_uint64()));
     if (hosts.back() == next) ++next;
   }
@@ -77,7 +77,7 @@ std::vector<MeasuredLink> read_links(const std::filesystem::path& path, const Re
     for (std::size_t other = one + 1; other < processes; ++other, ++at) {
       const Reader link(path, entries[at]);
       if (link.at("processes") != Json::array({one, other}))
-        reader.fail(fmt::format("links has at {} another one than that of processes {} and {}", at, one, other));
+        reader.fail(fmt::format("links has at {} another pair than processes {} and {}", at, one, other));
       links.push_back({link.number("rate", rate_range), link.number("latency", time_range)});
     }
   }
@@ -112,7 +112,7 @@ std::optional<MeasuredLink> MeasuredDevices::between_hosts() const {
 void write_measured_devices(std::ostream& out, const MeasuredDevices& devices) {
   Json file = Json::object({{"format", format_name},
                             {"version", format_version},
-                            {"device", devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                            {"device", name_of(devices.kind)},
                             {"devices", devices.count},
                             {"threads", devices.threads},
                             {"memory_bytes", devices.memory_bytes},

@@ -17,7 +17,7 @@ Failure failure_of(const std::exception_ptr& cause) {
   } catch (const std::exception& error) {
     return {ErrorKind::internal, error.what()};
   } catch (...) {
-    return {ErrorKind::internal, "something was thrown that is no exception"};
+    return {ErrorKind::internal, "code threw an object that is no exception"};
   }
 }
 

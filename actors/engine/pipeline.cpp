@@ -29,12 +29,12 @@ std::future<StepOutcome> Pipeline::start_step(const StepInfo& info, Decide decid
 }
 
 void Pipeline::follow() {
-  if (actors_->leads()) throw Error(ErrorKind::internal, "process 0 follows nobody");
+  if (actors_->leads()) throw Error(ErrorKind::internal, "process 0 runs the steps and cannot follow");
   actors_->follow();
 }
 
 bool Pipeline::follow_for(std::chrono::milliseconds patience) {
-  if (actors_->leads()) throw Error(ErrorKind::internal, "process 0 follows nobody");
+  if (actors_->leads()) throw Error(ErrorKind::internal, "process 0 runs the steps and cannot follow");
   return actors_->follow_for(patience);
 }
 

@@ -27,7 +27,7 @@ Mesh mesh_of_parts(const PipelineOptions& options, int stages) {
     throw Error(ErrorKind::internal, "the mesh of parts has other stages than the pipeline");
   if (shape.part > 1 && options.order != schedules::Order::planned)
     throw Error(ErrorKind::input, {"order", "ready"},
-                "the ranks of a stage run in several processes, which must not choose apart");
+                "the ranks of a stage run in several processes, which could choose different orders; use planned");
   return options.processes->parts;
 }
 

@@ -72,7 +72,7 @@ void PipelineActors::open_edges() {
   for (const int rank : parts_.ranks_of(process_)) add_senders(id_of(rank), senders);
   if (transport == nullptr) {
     if (receivers.empty() && senders.empty()) return;
-    throw Error(ErrorKind::internal, "stages of several processes, and no transport between them");
+    throw Error(ErrorKind::internal, "the stages run in several processes without a transport between them");
   }
   transport->open_edges(std::move(receivers), std::move(senders));
   for (auto& [edge, mirrors] : mirrors_) *mirrors = transport->mirrors(number(edge));

@@ -134,7 +134,7 @@ void StageActor::begin(const BeginStep& message) {
   // In an evaluation nothing reads a forward's inputs after it.
   slot_life_ = step.kind == schedules::StepKind::evaluation ? schedules::SlotLife{ActionKind::forward} : setup_.slot_life;
   if (begun_early_ && (step.kind != schedules::StepKind::training || step.step != coming_->step))
-    throw Error(ErrorKind::internal, "step " + std::to_string(step.step) + " begins where another was said to come");
+    throw Error(ErrorKind::internal, "step " + std::to_string(step.step) + " begins, but another one was announced");
   step_ = step.kind == schedules::StepKind::training ? step.step : 0;
   judged_ = false;
   coming_ = message.coming;

@@ -91,7 +91,7 @@ void GenerationRank::allocate_logits() {
 Lane GenerationRank::make_lane(InputKind kind, int) { return lanes_.make(lane_tensor(setup_, kind)); }
 
 void GenerationRank::begin_step(const StepInfo& step) {
-  if (!step.content) throw Error(ErrorKind::internal, to_string(setup_.id) + ": a step of nothing");
+  if (!step.content) throw Error(ErrorKind::internal, to_string(setup_.id) + ": an empty step");
   runs_ = sequence_runs(*step.content, {setup_.model.caches, setup_.model.positions, setup_.model.config.vocabulary});
 }
 

@@ -38,7 +38,7 @@ class GenerationCompute : public RankedCompute {
   std::size_t state_elements(const StatePart& part) const override {
     const auto rank = static_cast<std::size_t>(part.rank);
     if (rank >= ranks() || part.state != logits_state || part.parameter >= sequences_)
-      throw Error(ErrorKind::internal, "there are no such logits");
+      throw Error(ErrorKind::internal, "these logits do not exist");
     return generating(rank).logits_count();
   }
   void read_logits(int sequence, std::vector<float>& logits) const {

@@ -40,7 +40,7 @@ std::optional<ChatForm> find_chat_form(const std::vector<Prompt>& prompts, const
   }
   if (found.name.empty())
     throw Error(ErrorKind::input, named,
-                fmt::format("is needed for {}: the tokenizer does not tell how messages become a text; give one of {}", what,
+                fmt::format("is needed for {}: the tokenizer does not define how messages become a text; give one of {}", what,
                             fmt::join(chat_template_names(), ", ")));
   return found;
 }
@@ -73,11 +73,11 @@ std::vector<std::int32_t> ids_of(const Prompt& prompt, const PromptForm& form, c
 void check(const Prompt& prompt, const std::vector<std::int32_t>& ids, const ModelConfig& config) {
   if (ids.empty()) fail(prompt, "the prompt has no tokens; give it text");
   if (std::ssize(ids) >= config.max_positions)
-    fail(prompt, fmt::format("the prompt has {} tokens, and the model {} positions, so that nothing can follow; shorten it",
+    fail(prompt, fmt::format("the prompt has {} tokens and leaves no position of the model's {} for a new one; shorten it",
                              ids.size(), config.max_positions));
   const std::int32_t most = *std::max_element(ids.begin(), ids.end());
   if (most >= config.vocabulary)
-    fail(prompt, fmt::format("the tokenizer gives the id {}, and the model has {}; give the model's tokenizer", most,
+    fail(prompt, fmt::format("the tokenizer gives the id {}, but the model has {}; give the model's tokenizer", most,
                              config.vocabulary));
 }
 

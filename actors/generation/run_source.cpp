@@ -17,7 +17,7 @@ RunSource::RunSource(const RunLimits& limits, const std::vector<Device*>& first)
 void RunSource::fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) {
   if (kind != schedules::InputKind::activation) return;
   if (step_ != step.step) {
-    if (!step.content) throw Error(ErrorKind::internal, "a step of nothing");
+    if (!step.content) throw Error(ErrorKind::internal, "an empty step");
     runs_ = sequence_runs(*step.content, limits_);
     step_ = step.step;
   }

@@ -13,10 +13,10 @@ SequenceRun read_run(WireReader& in, const RunLimits& limits) {
   for (std::int32_t& id : run.ids) id = in.number<std::int32_t>();
   const auto count = static_cast<std::int64_t>(run.ids.size());
   if (count > longest_run || run.first < 0 || run.first > limits.positions - count)
-    WireReader::refuse("positions that a sequence has not");
+    WireReader::refuse("positions beyond the end of a sequence");
   const bool known =
       std::all_of(run.ids.begin(), run.ids.end(), [&](std::int32_t id) { return id >= 0 && id < limits.vocabulary; });
-  if (!known) WireReader::refuse("an id that the model has not");
+  if (!known) WireReader::refuse("an id outside the vocabulary");
   return run;
 }
 

@@ -16,7 +16,7 @@ std::string text_of_cause(const std::exception_ptr& cause) {
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {
-    return "something was thrown that is no exception";
+    return "code threw an object that is no exception";
   }
 }
 

@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> HostedProcesses::agreed(const P
           {"activation_life", life(options.slot_life.activation)},
           {"gradient_life", life(options.slot_life.gradient)},
           {"kind of device", places_.devices == DeviceKind::cpu ? "CPU" : "GPU"},
-          {"size of what travels between stages (largest)", bytes}};
+          {"size of the values between stages (largest)", bytes}};
 }
 
 PipelineProcesses HostedProcesses::begin(const PipelineOptions& options) try {

@@ -110,7 +110,7 @@ void StepMeeting::received(int from, std::span<const std::byte> message) {
   if (news == News::ended) end = read_end(in);
   in.end();
   if ((news == News::came) != (control_->process() == 0) || (news != News::came && from != 0))
-    WireReader::refuse("news of a step that are not its own to tell");
+    WireReader::refuse("a message about a step that it must not send");
   {
     const std::lock_guard lock(mutex_);
     if (news == News::came) came_[static_cast<std::size_t>(from)] = call;

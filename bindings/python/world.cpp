@@ -40,9 +40,9 @@ struct FarSlot {
   // For the producer: `bytes` of the memory have been filled, and the note describes them.
   void fill(std::size_t bytes, const nb::bytes& note) const {
     if (note.size() > most_note_bytes)
-      throw Error(ErrorKind::input, "what describes a value takes " + std::to_string(note.size()) + " bytes; " +
+      throw Error(ErrorKind::input, "the description of a value takes " + std::to_string(note.size()) + " bytes; " +
                                         std::to_string(most_note_bytes) +
-                                        " may travel: send fewer parts, or fewer that are no tensors");
+                                        " can be sent: send fewer parts, or fewer that are no tensors");
     slot->note.assign(note.c_str(), note.size());
     const auto unit = static_cast<std::int64_t>(size_of(lane().tensor.dtype));
     lane().tensor.shape = {(static_cast<std::int64_t>(bytes) + unit - 1) / unit};

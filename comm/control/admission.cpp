@@ -16,7 +16,7 @@ Refusal different(const std::string& name, const std::string* theirs, const std:
   const std::string why = ours != nullptr ? "process 0 has '" + *ours + "'" : "process 0 has none";
   return {ErrorKind::input,
           {name, theirs != nullptr ? *theirs : ""},
-          why + (theirs != nullptr ? "" : " and this process none") + "; give every process of the run the same"};
+          why + (theirs != nullptr ? "" : " and this process has none") + "; give every process of the run the same"};
 }
 
 std::optional<Refusal> compare(const AgreedSettings& theirs, const AgreedSettings& ours) {

@@ -199,7 +199,7 @@ void Coordinator::tick(Clock::time_point now) {
                         {},
                         missing(joined_, known_) + " of the run's " + std::to_string(peers_.size()) + " did not join at " +
                             address_of(rendezvous_) + " within " + seconds_text(rendezvous_.timeout) +
-                            "; see what became of it, or give it longer"});
+                            "; check that process, or give it more time"});
   }
 }
 

@@ -37,7 +37,7 @@ void ExchangeBoard::put(int from, ExchangePart part) {
   const std::lock_guard lock(mutex_);
   // No process can be further ahead than one exchange: this process's part would be missing there.
   const bool over = part.number < begun_ && parts_.count(part.number) == 0;
-  if (over || part.number > begun_) throw Error(ErrorKind::peer_lost, "it sent a part of an exchange that is not under way");
+  if (over || part.number > begun_) throw Error(ErrorKind::peer_lost, "it sent a part of an exchange that is not in progress");
   Parts& parts = parts_[part.number];
   parts.resize(gone_.size());
   auto& place = parts[static_cast<std::size_t>(from)];

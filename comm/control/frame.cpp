@@ -67,7 +67,7 @@ void FrameReader::clear() {
 void FrameReader::begin_frame() {
   WireReader reader(std::span<const std::byte>(buffer_).subspan(begin_, header_bytes));
   begin_ += header_bytes;
-  if (reader.number<std::uint32_t>() != magic) refuse_frame("what is no message of pipetrain");
+  if (reader.number<std::uint32_t>() != magic) refuse_frame("bytes that are no message of pipetrain");
   Frame frame;
   frame.version = reader.number<std::uint16_t>();
   if (version_ && frame.version != *version_) refuse_frame("a message of another version");

@@ -154,8 +154,8 @@ void check_nesting(const LaunchPlace& inner, const LaunchPlace& outer) {
   if (inner.processes != 1 || outer.processes <= 1) return;
   fail_environment(
       inner.where,
-      fmt::format("{} tells of a run of one process, and {} of one of {} ({}); unset the variables of the one that "
-                  "has not started this process",
+      fmt::format("{} describes a run of one process, but {} one of {} ({}); unset the variables of the one that has not "
+                  "started this process",
                   inner.launcher, outer.launcher, outer.processes, outer.where));
 }
 
@@ -172,10 +172,11 @@ bool is_slurm_task(const Variables& variables) {
 void refuse_half(const Variables& variables, const Names& names) {
   const auto process = number_of(variables, names.process), processes = number_of(variables, names.processes);
   const auto fail = [&](const char* told, const char* missing) {
-    fail_environment(given(variables, told),
-                     fmt::format("{} is not set, so that this process cannot know its place in a run; set both, or unset this "
-                                 "one to run one process alone",
-                                 missing));
+    fail_environment(
+        given(variables, told),
+        fmt::format("{} is not set, so this process cannot know its place in a run; set both, or unset this one to run one "
+                    "process alone",
+                    missing));
   };
   if (process && !processes && (names.launcher != LauncherKind::slurm || is_slurm_task(variables)))
     fail(names.process, names.processes);

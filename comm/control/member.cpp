@@ -117,7 +117,7 @@ void Member::frame_in_greeting(Connection& connection, const Frame& frame) {
     return fail(taken ? Error(refusal.kind(), address_of(rendezvous_) + ": " + refusal.what()) : refusal);
   }
   if (frame.version != settings_.version) return fail(to_error(wrong_version(settings_.version, frame.version)));
-  if (frame.kind != FrameKind::accepted) throw Error(ErrorKind::peer_lost, "it sent no answer to who joins");
+  if (frame.kind != FrameKind::accepted) throw Error(ErrorKind::peer_lost, "it sent an invalid answer to the greeting");
   connection.reader().allow(most_frame_bytes);
   connection.reader().require(settings_.version);
   phase_ = Phase::waiting;
@@ -131,7 +131,7 @@ void Member::frame_in_waiting(Connection& connection, const Frame& frame) {
     return connection.send({.kind = FrameKind::pong, .payload = std::move(writer).data()});
   }
   if (frame.kind == FrameKind::lost)
-    throw Error(ErrorKind::peer_lost, "it gave this process up: " + read_loss(frame.payload).why);
+    throw Error(ErrorKind::peer_lost, "it counts this process as lost: " + read_loss(frame.payload).why);
   if (frame.kind != FrameKind::welcome) throw Error(ErrorKind::peer_lost, "it sent a message before the run began");
   auto all = read_processes(frame.payload);
   if (std::ssize(all) != rendezvous_.processes) throw Error(ErrorKind::peer_lost, "it sent another number of processes");
@@ -153,7 +153,7 @@ void Member::frame_in_run(Connection& connection, Frame&& frame) {
   const Loss loss = read_loss(frame.payload);
   if (loss.process <= 0 || loss.process >= rendezvous_.processes)
     throw Error(ErrorKind::peer_lost, "it lost a process that does not exist");
-  if (loss.process == rendezvous_.process) return first_lost("it gave this process up: " + loss.why);
+  if (loss.process == rendezvous_.process) return first_lost("it counts this process as lost: " + loss.why);
   events_.lost(loss.process, loss.why);
 }
 

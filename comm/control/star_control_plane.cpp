@@ -139,7 +139,7 @@ void StarControlPlane::send(int process, Channel channel, Bytes message) {
 std::vector<Bytes> StarControlPlane::exchange(const std::string& key, Bytes mine) {
   assert(!on_io_thread());
   if (key.size() > 1024 || mine.size() > max_message_bytes)
-    throw Error(ErrorKind::internal, "what is exchanged at '" + key.substr(0, 100) + "' is too long for the control plane");
+    throw Error(ErrorKind::internal, "the value exchanged at '" + key.substr(0, 100) + "' is too long for the control plane");
   const std::uint32_t number = board_.begin();
   ExchangePart part{number, key, std::move(mine)};
   Frame frame{.kind = FrameKind::exchange, .from = static_cast<std::uint16_t>(process()), .payload = to_bytes(part)};
@@ -171,7 +171,7 @@ void StarControlPlane::received(Frame&& frame) {
 void StarControlPlane::put(Channel channel, Message message) {
   Inbox& inbox = inboxes_[static_cast<std::size_t>(channel)];
   if (inbox.kept_bytes + message.bytes.size() > settings_.most_kept)
-    return distrust(message.from, "it sent more messages than wait for a handler at most");
+    return distrust(message.from, "it sent more messages than a handler may leave waiting");
   inbox.kept_bytes += message.bytes.size();
   inbox.messages.put(std::move(message));
   inbox.messages.drain();
@@ -182,7 +182,7 @@ void StarControlPlane::hand_over(const OnMessage& handler, Inbox& inbox, const M
   try {
     handler(message.from, message.bytes);
   } catch (const std::exception& error) {
-    distrust(message.from, std::string("its message could not be taken: ") + error.what());
+    distrust(message.from, std::string("its message could not be handled: ") + error.what());
   }
 }
 
@@ -215,7 +215,7 @@ std::unique_ptr<ControlPlane> join_processes(const Rendezvous& rendezvous, const
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // no thread or file descriptor is left for it
-    throw Error(ErrorKind::unavailable, std::string("connections between processes cannot be had here: ") + error.what());
+    throw Error(ErrorKind::unavailable, std::string("this machine allows no connections between processes: ") + error.what());
   }
   plane->join();
   return plane;

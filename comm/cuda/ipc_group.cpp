@@ -73,7 +73,7 @@ void IpcGroups::handle(int from, WireReader& in) {
     const auto found = groups_.find(number);
     if (found == groups_.end()) {
       auto& waiting = early_[number];
-      if (waiting.size() == most_early) WireReader::refuse("too much about one group");
+      if (waiting.size() == most_early) WireReader::refuse("too many messages about one group");
       waiting.emplace_back(from, Bytes(message.begin(), message.end()));
       return;
     }

@@ -44,8 +44,7 @@ void IpcGroupMemory::add_own(int member, Device& device) {
   const int gpu = device.id().index;
   view.device = &device;
   view.box = device.allocate(cuda_group_mailbox_bytes(), "a mailbox of a group of GPUs");
-  view.beginnings =
-      device.allocate(sizeof(char*) * max_cuda_group_ranks * most_allocations, "where the memory of a group begins");
+  view.beginnings = device.allocate(sizeof(char*) * max_cuda_group_ranks * most_allocations, "addresses of a group's memory");
   for (const Buffer* buffer : {&view.box, &view.beginnings})
     cuda_check(cudaMemset(buffer->data(), 0, buffer->bytes()), "clearing a mailbox", gpu);
   cuda_check(cudaDeviceSynchronize(), "clearing a mailbox", gpu);
@@ -116,7 +115,7 @@ Place IpcGroupMemory::place_of(int member, const Tensor& tensor) {
   auto holding = std::upper_bound(view.own.begin(), view.own.end(), data,
                                   [](const char* address, const DeviceMemory& memory) { return address < memory.begin; });
   if (holding == view.own.begin() || data + tensor.bytes() > (holding - 1)->begin + (holding - 1)->bytes)
-    throw Error(ErrorKind::internal, "a collective over processes of memory that was allocated after the first one");
+    throw Error(ErrorKind::internal, "a collective over processes uses memory that was allocated after the first collective");
   --holding;
   return static_cast<Place>(holding - view.own.begin()) << place_offset_bits | static_cast<Place>(data - holding->begin);
 }
@@ -129,7 +128,7 @@ void IpcGroupMemory::meet(int member, View& view) {
     const std::vector<char*>& theirs = view.allocations[index(other)];
     std::copy(theirs.begin(), theirs.end(), all.begin() + std::ptrdiff_t{other} * most_allocations);
   }
-  const auto stream = view.device->make_stream("where the memory of a group begins");
+  const auto stream = view.device->make_stream("addresses of a group's memory");
   stream->copy(view.beginnings.data(), all.data(), view.beginnings.bytes());
   stream->synchronize();
   view.meets = true;
@@ -229,7 +228,7 @@ void IpcGroupMemory::wait(Ready ready) {
   std::unique_lock lock(mutex_);
   const bool in_time = changed_.wait_for(lock, others_limit, [&] { return cause_ || ready(); });
   if (cause_) std::rethrow_exception(cause_);
-  if (!in_time) throw Error(ErrorKind::peer_lost, "a group of GPUs waits for a process that says nothing of its memory");
+  if (!in_time) throw Error(ErrorKind::peer_lost, "a group of GPUs waits for a process that does not share its memory");
 }
 
 }  // namespace pipetrain

@@ -125,7 +125,7 @@ void NcclComm::put(const void* data, std::size_t bytes, int to, void* window) {
   check(nccl_puts().functions->put(data, bytes, to, window, comm_, stream_), "putting");
 }
 
-void NcclComm::wait_for_put(int from) { check(nccl_puts().functions->wait(from, comm_, stream_), "waiting for what is put"); }
+void NcclComm::wait_for_put(int from) { check(nccl_puts().functions->wait(from, comm_, stream_), "waiting for a put"); }
 
 bool NcclComm::can_put() const {
   const NcclPutSignal* functions = nccl_puts().functions;
@@ -141,7 +141,7 @@ void* NcclComm::make_window(void* data, std::size_t bytes) {
   check(nccl_puts().functions->make_window(comm_, data, bytes, &window), "making a window");
   settle_locked();
   if (window == nullptr) {
-    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": NCCL makes no window of a slot's memory");
+    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": NCCL cannot make a window of a slot's memory");
   }
   return window;
 }

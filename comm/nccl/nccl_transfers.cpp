@@ -90,7 +90,7 @@ void NcclTransport::take_put(const std::shared_ptr<Edges>& edges, EdgeReceiver& 
   thread_.add([this, edges, &receiver, number = delivery.slot, microbatch = delivery.microbatch] {
     if (over()) return;
     if (!transfer(ends_.at(receiver.edge), *receiver.slots[static_cast<std::size_t>(number)], number)) {
-      return lose(receiver.from, "NCCL cannot wait for what it put");
+      return lose(receiver.from, "NCCL cannot wait for a put");
     }
     if (this->edges() == edges) receiver.arrived(number, microbatch);
   });

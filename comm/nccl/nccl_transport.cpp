@@ -122,7 +122,8 @@ std::string NcclTransport::why_not_put(const Edges& edges, EdgeId id) const {
   if (!WireReader(edges.introductions[static_cast<std::size_t>(other)]).flag()) {
     return to_string(control().info(other)) + " cannot";
   }
-  if (!WireReader(sends ? sender->second.offer.extra : offers_.at(id)).flag()) return "its slots are no memory of NCCL's";
+  if (!WireReader(sends ? sender->second.offer.extra : offers_.at(id)).flag())
+    return "its slots are not in memory that NCCL allocated";
   const auto& lanes = ends_.at(id).lanes;
   const bool all = std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->can_put(); });
   return all ? "" : "NCCL cannot put between these GPUs";

@@ -104,8 +104,8 @@ Described read_description(std::span<const std::byte> bytes) {
 const EndDescription& other_end(const std::map<EdgeId, EndDescription>& ends, EdgeId edge, int process, int self) {
   const auto found = ends.find(edge);
   if (found == ends.end() || found->second.other != self) {
-    refuse_edge(edge, "process " + std::to_string(process) + " has not the other end of what process " + std::to_string(self) +
-                          " has one end of");
+    refuse_edge(edge, "process " + std::to_string(process) + " lacks the other end of an edge for which process " +
+                          std::to_string(self) + " has an end");
   }
   return found->second;
 }

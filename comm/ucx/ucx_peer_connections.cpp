@@ -102,7 +102,7 @@ void UcxPeers::wait_for(const std::set<int>& processes, const std::function<bool
       const auto now = std::chrono::steady_clock::now();
       if (now > limit) {
         refuse(process, patience.late + " within " + std::to_string(patience.limit.count()) +
-                            " s; see that it runs, and that no firewall is in between");
+                            " s; check that it runs, and that no firewall is in between");
       }
       changed_.wait_until(lock, std::min(limit, now + look_interval), [&] { return news_ != seen; });
     }

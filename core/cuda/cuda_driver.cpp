@@ -47,7 +47,7 @@ AllocationRange allocation_of(const void* address, int device) {
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   if (range(&base, &bytes, reinterpret_cast<CUdeviceptr>(address)) != CUDA_SUCCESS) {
-    throw Error(ErrorKind::internal, "cuda:" + std::to_string(device) + ": an address that lies in no allocation");
+    throw Error(ErrorKind::internal, "cuda:" + std::to_string(device) + ": an address outside all allocations");
   }
   return {reinterpret_cast<char*>(base), bytes};
 }

@@ -53,8 +53,8 @@ void check_braids(const Plan& plan) {
     std::int64_t free = 0;  // the first position that no earlier braid has
     for (const std::int32_t place : plan.braids[index]) {
       if (place < free || place + 1 >= std::ssize(list))
-        throw InvalidPlan("stage " + std::to_string(stage) + ": a braid at place " + std::to_string(place) +
-                              " has no action behind it, or shares one with another braid",
+        throw InvalidPlan("stage " + std::to_string(stage) + ": a braid at position " + std::to_string(place) +
+                              " has no action after it, or shares one with another braid",
                           stage, "");
       check_braid(plan, stage, static_cast<std::size_t>(place));
       free = place + 2;

@@ -35,7 +35,7 @@ class ListCheck {
       } else if (is_move(action.kind)) {
         check_move(action);
       } else if (is_custom(action.kind)) {
-        if (plan_.custom.empty()) fail(name() + " is a custom action, and the plan does not say of what name");
+        if (plan_.custom.empty()) fail(name() + " is a custom action that the plan does not name");
       } else {
         check_end(action, ends);
       }
@@ -94,7 +94,7 @@ class ListCheck {
     Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)];
     check_microbatch(action.microbatch);
     if (plan_.ready_rule != ReadyRule::none)
-      fail(name() + " moves activations, which keeps the planned order; leave out the plan's ready rule");
+      fail(name() + " moves activations, which needs the planned order; leave out the plan's ready rule");
     if (plan_.slices > 1) fail(name() + " moves activations, which plans with slices do not");
     const bool out = action.kind == ActionKind::offload;
     if (chunk.forwards <= action.microbatch) fail(name() + " comes before " + text(ActionKind::forward));
@@ -189,7 +189,7 @@ class ListCheck {
   void check_tied(const Action& action) const {
     const auto places = tied_sum_places(plan_.placement);
     const auto place = std::find_if(places.begin(), places.end(), [&](StageChunk at) { return at.stage == stage_; });
-    if (!is_end(action.chunk)) fail(name() + " stands on a chunk that is neither the first nor the last of the model");
+    if (!is_end(action.chunk)) fail(name() + " is on a chunk that is neither the first nor the last of the model");
     if (place->chunk != action.chunk)
       fail(name() + " is one too many: this stage holds both ends of the model, and adds their gradients once, at " +
            text({ActionKind::sum_tied, static_cast<std::int16_t>(place->chunk), -1}));

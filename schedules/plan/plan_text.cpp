@@ -69,7 +69,7 @@ class PlanParser {
     } else if (key == "microbatches") {
       microbatches_ = positive(key, value, 1 << 30);
     } else if (key == "slices") {
-      if (!plan_.stages.empty() || !plan_.custom.empty()) reader_.fail("slices stand behind actions; put the line before them");
+      if (!plan_.stages.empty() || !plan_.custom.empty()) reader_.fail("slices come after actions; put the line before them");
       plan_.slices = positive(key, value, 32767);
     } else if (key == "ready") {
       take_rule(value);

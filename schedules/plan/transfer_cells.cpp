@@ -151,8 +151,9 @@ class TransferCheck {
     const Action& action = list_of(rank)[rows_[static_cast<std::size_t>(rank)].action];
     const TransferCell input{plan_.placement.virtual_stage(rank, action.chunk), false, action.kind != ActionKind::forward,
                              action.microbatch};
-    fail(rank, "the plan deadlocks: " + compute_text(input) + " waits for " + text(partner_of(input)) +
-                   ", which stands behind what waits for this rank; put sends behind what computes their data");
+    fail(rank,
+         "the plan deadlocks: " + compute_text(input) + " waits for " + text(partner_of(input)) +
+             ", which comes after an action that waits for this rank; put sends after the action that computes their data");
   }
 
   const Plan& plan_;

@@ -180,9 +180,9 @@ class StageLogReader::Cursor {
   }
   std::int64_t message_time() {
     const std::uint64_t ticks = varint();
-    if (ticks > static_cast<std::uint64_t>(most_time / log_tick_ns)) fail("has a time that no clock shows");
+    if (ticks > static_cast<std::uint64_t>(most_time / log_tick_ns)) fail("has a time out of range");
     time_ += static_cast<std::int64_t>(ticks) * log_tick_ns;
-    if (time_ > most_time) fail("has a time that no clock shows");
+    if (time_ > most_time) fail("has a time out of range");
     return time_;
   }
   [[noreturn, gnu::noinline]] void fail(const char* what) const {
@@ -215,12 +215,12 @@ void StageLogReader::read_action(Cursor& in, Action& action) {
 inline void StageLogReader::close(Cursor& in, StageEvent& event, bool foreseen) {
   OpenActions& open = forecast_.open(event.type);
   if (foreseen) {
-    if (open.empty()) in.fail("says that an action came to its end, and none was launched");
+    if (open.empty()) in.fail("ends an action, but none was launched");
     event.action = open.oldest();
     open.take_oldest();
   } else {
     read_action(in, event.action);
-    if (!open.take(event.action)) in.fail("says that an action came to its end that was not launched");
+    if (!open.take(event.action)) in.fail("ends an action that was not launched");
   }
 }
 
@@ -249,7 +249,7 @@ void StageLogReader::read_long(Cursor& in, int opcode, StageEvent& event) {
   if (event.type != Type::launched) event.time = in.message_time();
   if (event.type == Type::input || event.type == Type::credit) {
     const int kind = in.byte();
-    if (kind >= (event.type == Type::input ? input_kinds : credit_kinds)) in.fail("has an input of no kind");
+    if (kind >= (event.type == Type::input ? input_kinds : credit_kinds)) in.fail("has an input of an unknown kind");
     const std::uint64_t chunk = in.varint(), microbatch = event.type == Type::input ? in.varint() : 0;
     if (chunk >= static_cast<std::uint64_t>(chunks_) || microbatch >= static_cast<std::uint64_t>(microbatches_))
       in.fail("has an input that is not in the plan");
@@ -277,7 +277,7 @@ inline void StageLogReader::read_event(Cursor& in, int opcode, StageEvent& event
     return close(in, event, true);
   }
   if (opcode == signalled_code) return read_signal(in, event);
-  if (opcode > static_cast<int>(Type::completed)) in.fail("has an event of no kind");
+  if (opcode > static_cast<int>(Type::completed)) in.fail("has an event of an unknown kind");
   read_long(in, opcode, event);
 }
 
@@ -285,13 +285,13 @@ void StageLogReader::read_times(Cursor& in, std::int64_t base_ns, LogEvents& out
   std::int64_t end = base_ns;
   const auto distance = [&] {
     const std::uint64_t value = in.varint();
-    if (value > static_cast<std::uint64_t>(most_time)) in.fail("has a time that no clock shows");
+    if (value > static_cast<std::uint64_t>(most_time)) in.fail("has a time out of range");
     return unzigzag(value);
   };
   for (LoggedAction& one : out.actions) {
     one.start = end + distance();
     one.end = end = one.start + distance();
-    if (end > 2 * most_time || end < -2 * most_time) in.fail("has a time that no clock shows");
+    if (end > 2 * most_time || end < -2 * most_time) in.fail("has a time out of range");
   }
 }
 
@@ -300,7 +300,7 @@ void StageLogReader::read(std::int64_t base_ns, std::string_view bytes, LogEvent
   out.events.clear();
   out.actions.clear();
   if (bytes.empty()) return;
-  if (base_ns < 0 || base_ns > most_time / 2) in.fail("has a time that no clock shows");
+  if (base_ns < 0 || base_ns > most_time / 2) in.fail("has a time out of range");
   for (;;) {
     const int opcode = in.byte();
     if (opcode == times_follow || opcode == no_times) {

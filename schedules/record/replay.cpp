@@ -255,7 +255,7 @@ void Replay::decide(int log) {
 
 void Replay::disagree(int log, const Action* chosen) const {
   const Stage& stage = of(log);
-  if (!chosen) fail(log, "replayed, it is not: " + stage.protocol.waiting_for());
+  if (!chosen) fail(log, "in the replay it is not: " + stage.protocol.waiting_for());
   fail(log, "replayed, " + to_string(*chosen, run_.plan.form()) +
                 (stage.launches_next() ? " is launched instead" : " is launched before it"));
 }
@@ -303,7 +303,7 @@ void Replay::release(int log, QueueState* queue, int producer, const Action& act
 void Replay::expect_end() const {
   for (int log = 0; log < run_.logs(); ++log) {
     const Stage& stage = of(log);
-    if (stage.next != stage.end) fail(log, "replayed, nobody has sent it");
+    if (stage.next != stage.end) fail(log, "in the replay nobody has sent it");
     if (!failed_ && !stage.protocol.step_done())
       throw ReplayError("step " + std::to_string(step_) + ", stage " + std::to_string(run_.stage_of(log)) +
                         ": the record ends before the step: " + stage.protocol.waiting_for());

@@ -157,8 +157,8 @@ void check_costs(const Costs& costs, const Placement& placement) {
       check_time("R" + on, chunk.reduce_grads, true);
       check_time("S" + on, chunk.sum_replicated, true);
       check_time("T" + on, chunk.sum_tied, true);
-      check_time("the sum of gradients beside the backward" + on, chunk.overlapped_reduce, true);
-      check_time("the way of new weights" + on, chunk.publish_weights, true);
+      check_time("the sum of gradients during the backward" + on, chunk.overlapped_reduce, true);
+      check_time("the transfer of new weights" + on, chunk.publish_weights, true);
       check_time("P" + on, chunk.offload, true);
       check_time("G" + on, chunk.reload, true);
     }

@@ -22,13 +22,13 @@ constexpr int first_counted = 4, steps_in_all = 13;  // after the steps in which
 void check(const Plan& plan, const Costs& costs) {
   check_costs(costs, plan.placement);
   if (plan.slices > 1) throw std::invalid_argument("slices do not begin before the verdict on the step before yet");
-  if (moves_activations(plan)) throw std::invalid_argument("moves of activations do not go on from step to step yet");
-  if (!plan.custom.empty()) throw std::invalid_argument("custom actions are not simulated over steps that follow each other");
+  if (moves_activations(plan)) throw std::invalid_argument("moves of activations over consecutive steps are not built yet");
+  if (!plan.custom.empty()) throw std::invalid_argument("custom actions are not simulated over consecutive steps");
   const bool communicates = std::any_of(costs.chunks.begin(), costs.chunks.end(), [](const auto& chunks) {
     return std::any_of(chunks.begin(), chunks.end(), [](const ChunkCost& chunk) { return chunk.tp_communication > 0; });
   });
   if (communicates && has_braids(plan))
-    throw std::invalid_argument("what braids hide is not simulated over steps that follow each other");
+    throw std::invalid_argument("the communication that braids hide is not simulated over consecutive steps");
 }
 
 // Runs events in order of time, because the time of the verdict decides whether a stage continues with the coming step

@@ -106,7 +106,7 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
       signalled_at_(plan.custom.size()) {
   check_costs(costs, plan.placement);
   if (costs.slices != plan.slices)
-    throw std::invalid_argument("costs are of " + std::to_string(costs.slices) + " slices a microbatch, the plan has " +
+    throw std::invalid_argument("the costs are for " + std::to_string(costs.slices) + " slices a microbatch, the plan has " +
                                 std::to_string(plan.slices));
   if (!costs.custom.empty() && costs.custom.size() != plan.custom.size())
     throw std::invalid_argument("times of " + std::to_string(costs.custom.size()) +

@@ -164,7 +164,7 @@ TEST_CASE("generate refuses what is wrong in one line") {
   check(given + "--max-new-tokens 0", "--max-new-tokens 0: ");
   check(given + "--max-new-tokens 128", "--max-new-tokens 128: the longest prompt has 1 token, and the model 128 positions");
   check(generate_llama + "--prompt " + std::string(128, 'a'),
-        "--prompt: the prompt has 128 tokens, and the model 128 positions");
+        "--prompt: the prompt has 128 tokens and leaves no position of the model's 128");
   check(given + "--chat alpaca", "--chat alpaca: ");
   check(given + "--chat chatml", "--chat chatml: a chat needs a tokenizer");
   check(given + "--system s", "--system s: needs --chat");

@@ -404,10 +404,10 @@ TEST_CASE("simulate predicts what steps that begin before the verdict leave of t
              Contains("--post-validation on: a step that begins early needs states on the device"));
   CHECK_THAT(refusal("--publish-weights 1"), Contains("leave out gather-weights and publish-weights"));
   CHECK_THAT(refusal("--jitter 0.1"), Contains("without jitter"));
-  CHECK_THAT(refusal("--schedule braided-v --tp-comm 0.2"), Contains("what braids hide"));
+  CHECK_THAT(refusal("--schedule braided-v --tp-comm 0.2"), Contains("the communication that braids hide"));
   const Result all = simulate("--pp 4 --microbatches 8 --schedule all --tp-comm 0.2 --post-validation on");
   CHECK(all.status == 0);
-  CHECK_THAT(all.err, Contains("braided-v is simulated for one step alone: what braids hide"));
+  CHECK_THAT(all.err, Contains("braided-v is simulated for one step alone: the communication that braids hide"));
   CHECK_THAT(all.out, Contains("zb-v: steps that follow each other"));
   CHECK_THAT(wrong("--pp 1024 --microbatches 8192 --post-validation on"), Contains("the most that is simulated over steps"));
 }

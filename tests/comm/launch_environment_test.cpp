@@ -236,7 +236,7 @@ TEST_CASE("Hydra and PALS give the place by PMI_RANK and PMI_SIZE") {
 
 TEST_CASE("if one launcher reports a run of one process and another a run of several, both are refused") {
   const Variables variables{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}};
-  CHECK_THAT(refusal(variables), Contains("RANK=0: torchrun tells of a run of one process, and Slurm of one of 2 "
+  CHECK_THAT(refusal(variables), Contains("RANK=0: torchrun describes a run of one process, but Slurm one of 2 "
                                           "(SLURM_PROCID=1); unset"));
 }
 

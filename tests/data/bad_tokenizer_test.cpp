@@ -48,10 +48,10 @@ TEST_CASE("a wrong vocabulary or wrong merges are named") {
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {}, "merges": []})"), Contains("its vocabulary is empty"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": 3})"), Contains("neither an object nor an array"));
   CHECK_THAT(error_with_model("{\"type\": \"BPE\", \"vocab\": {\"a\": 0,\n\"b\": -1}}"),
-             StartsWith("t.json:2: the id of piece \"b\" is no integer"));
+             StartsWith("t.json:2: the id of piece \"b\" is not an integer"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 2097152}})"), Contains("is not an integer from 0 to 2097151"));
-  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 0.5}})"), Contains("is no integer"));
-  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": "0"}})"), Contains("is no integer"));
+  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 0.5}})"), Contains("is not an integer"));
+  CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": "0"}})"), Contains("is not an integer"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": [0]}})"), Contains("members are not all \"piece\": id"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 0, "a": 1}})"), Contains("piece \"a\" appears twice"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {"a": 0, "b": 0}})"),
@@ -82,7 +82,7 @@ TEST_CASE("a wrong vocabulary or wrong merges are named") {
   CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [["a", 0, 1]]})"), Contains("elements are not all"));
   CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [["a", -1]], "unk_id": 1})"),
              Contains("\"unk_id\" is not an integer from 0 to 0"));
-  CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [["a", -1]]})"), Contains("none for what is unknown"));
+  CHECK_THAT(error_with_model(R"({"type": "Unigram", "vocab": [["a", -1]]})"), Contains("none for unknown text"));
 }
 
 TEST_CASE("components that are wrong or not supported are named") {
@@ -107,7 +107,7 @@ TEST_CASE("components that are wrong or not supported are named") {
   CHECK_THAT(pre_tokenizer(R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})"),
              Contains("pre_tokenizer Digits: follows ByteLevel"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Split", "pattern": "a", "behavior": "Sideways"})"),
-             Contains("the behavior is none of"));
+             Contains("the behavior is not"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Metaspace", "replacement": "ab"})"), Contains("\"replacement\" is not one character"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})"),
              Contains("is not always, first or never"));
@@ -120,7 +120,7 @@ TEST_CASE("components that are wrong or not supported are named") {
   CHECK_THAT(split(std::string(20'000, 'a')), Contains("at most 16384 are read"));
   CHECK_THAT(error_with(R"("decoder": {"type": "CTC"})"), Contains("decoder CTC: this type of decoder is not supported"));
   CHECK_THAT(error_with(R"("decoder": {"type": "Strip", "content": "a", "start": -1, "stop": 0})"),
-             Contains("\"start\" is no integer"));
+             Contains("\"start\" is not an integer"));
   CHECK_THAT(post_processor(R"({"type": "Other"})"),
              Contains("post_processor Other: this type of post_processor is not supported"));
   CHECK_THAT(

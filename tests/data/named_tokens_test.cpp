@@ -144,7 +144,7 @@ TEST_CASE("ids of added tokens that the library would not give are refused") {
   CHECK_THAT(error_beside(decoder("x", "<new>")), Contains("the id of the added token <new>, x, is not an integer from 0 to"));
   CHECK_THAT(error_beside({"", "", R"({"<new>": 257})"}),
              StartsWith("added_tokens.json: the added tokens <|im_end|> and <new>"));
-  CHECK_THAT(error_beside({"", "", R"({"<new>": "258"})"}), Contains("is no integer"));
+  CHECK_THAT(error_beside({"", "", R"({"<new>": "258"})"}), Contains("is not an integer"));
   const auto of_file = [](const std::string& tokens) {
     const TempFolder folder;
     folder.write("t.json", test::byte_level_file("", tokens));
@@ -165,7 +165,7 @@ TEST_CASE("named tokens of another kind are refused with their key") {
   CHECK_THAT(error_beside({R"({"additional_special_tokens": [5]})"}), Contains("\"additional_special_tokens\" is neither"));
   CHECK_THAT(error_beside({R"({"added_tokens_decoder": null})"}), Contains("\"added_tokens_decoder\" is not an object of ids"));
   CHECK_THAT(error_beside({R"({"added_tokens_decoder": {"258": "<new>"}})"}),
-             Contains("\"added_tokens_decoder\" is no object"));
+             Contains("\"added_tokens_decoder\" is not an object"));
   CHECK_THAT(error_beside({"", "[]"}), StartsWith("special_tokens_map.json: not a JSON object"));
   CHECK_THAT(error_beside({R"({"split_special_tokens": true})"}), Contains("\"split_special_tokens\" is not supported"));
   CHECK(error_beside({R"({"split_special_tokens": false})"}) == "no error");

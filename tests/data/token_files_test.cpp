@@ -186,8 +186,8 @@ TEST_CASE("wrong files of Megatron-LM are refused") {
 TEST_CASE("wrong files of llm.c and datatrove are refused") {
   const TempFolder folder;
   const auto bin = [&](const std::string& bytes) { return token_file_error(folder, folder.write("x.bin", bytes)); };
-  CHECK_THAT(bin(nine), Contains("x.bin: there is no index .idx beside it"));
-  CHECK_THAT(bin("ab"), Contains("x.bin: there is no index .idx beside it"));
+  CHECK_THAT(bin(nine), Contains("x.bin: there is no index .idx next to it"));
+  CHECK_THAT(bin("ab"), Contains("x.bin: there is no index .idx next to it"));
   CHECK_THAT(bin(""), Contains("x.bin: is empty"));
   CHECK_THAT(bin(llmc(20240520, 2, 9, nine)), Contains("of version 2; version 1 is read"));
   CHECK_THAT(bin(llmc(20240801, 1, 9, nine)), Contains("of version 1; version 7 is read"));
@@ -204,7 +204,7 @@ TEST_CASE("wrong files of llm.c and datatrove are refused") {
     return token_file_error(folder, folder.write("x.ds", bytes));
   };
   CHECK_THAT(token_file_error(folder, folder.write("alone.ds", nine)),
-             Contains("alone.ds: there is no alone.ds.index beside it"));
+             Contains("alone.ds: there is no alone.ds.index next to it"));
   CHECK_THAT(ds(nine, ""), Contains("x.ds.index: is empty"));
   CHECK_THAT(ds("", u64({9})), Contains("x.ds: is empty"));
   CHECK_THAT(ds(nine, "1234"), Contains("x.ds.index: has 4 bytes"));

@@ -70,7 +70,7 @@ TEST_CASE("custom actions survive the way to text and back") {
 }
 
 TEST_CASE("custom actions must be possible, and a wrong one is named") {
-  CHECK_THAT(custom_error(head + lists), Contains("stage 0: X0 is a custom action, and the plan does not say of what name"));
+  CHECK_THAT(custom_error(head + lists), Contains("stage 0: X0 is a custom action that the plan does not name"));
   CHECK_THAT(custom_error(head + customs + "custom X4: late\n" + lists), Contains("custom X3 is expected here, not \"X4\""));
   CHECK_THAT(custom_error(head + "custom X0: a of 0:F0\n" + lists), Contains("\"of\" is neither \"after\" nor \"uses\""));
   CHECK_THAT(custom_error(head + "custom X0: a after F0\n" + lists),

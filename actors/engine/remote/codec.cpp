@@ -108,7 +108,7 @@ void get(const Source& from, StatePiece& message) {
   if (bytes.size() % sizeof(float) != 0) WireReader::refuse("a part of a value");
   message.values.resize(bytes.size() / sizeof(float));
   if (message.offset > message.total || message.values.size() > message.total - message.offset)
-    WireReader::refuse("values beyond the end of what they are of");
+    WireReader::refuse("values beyond the end of a state");
   if (!bytes.empty()) std::memcpy(message.values.data(), bytes.data(), bytes.size());
 }
 

@@ -36,7 +36,7 @@ struct Source {
     return value;
   }
   const StageId& its_stage() const {
-    if (!stage) WireReader::refuse("nothing of the stage that it should be of");
+    if (!stage) WireReader::refuse("no stage where it needs one");
     return *stage;
   }
 };
@@ -79,7 +79,7 @@ inline void put(WireWriter& out, const schedules::Action& action) {
 inline void get(const Source& from, schedules::Action& action) {
   action.kind = from.in.choice(schedules::ActionKind::preview);
   action.chunk = from.in.number<std::int16_t>();
-  if (action.chunk < 0 || action.chunk >= from.limits.chunks) WireReader::refuse("a chunk that the plan has not");
+  if (action.chunk < 0 || action.chunk >= from.limits.chunks) WireReader::refuse("a chunk that is not in the plan");
   if (is_custom(action.kind)) {
     action.microbatch = from.below(from.limits.customs);
   } else {
@@ -94,7 +94,7 @@ inline void put(WireWriter& out, TimePoint time) {
 inline void get(const Source& from, TimePoint& time) {
   constexpr std::int64_t most = std::int64_t{1} << 60;
   const auto nanoseconds = from.in.number<std::int64_t>();
-  if (nanoseconds > most || nanoseconds < -most) WireReader::refuse("a time that no clock shows");
+  if (nanoseconds > most || nanoseconds < -most) WireReader::refuse("a time out of range");
   time = TimePoint(std::chrono::nanoseconds(nanoseconds));
 }
 

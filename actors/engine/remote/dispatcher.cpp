@@ -19,7 +19,7 @@ class Dispatcher {
  protected:
   // Returns the actor of a stage that runs in that process.
   const caf::actor& stage_in(int process, const std::optional<StageId>& stage) const {
-    if (!stage) WireReader::refuse("nothing of the stage that it is for");
+    if (!stage) WireReader::refuse("no stage as its receiver");
     const int rank = targets_.parts.rank(coordinate(*stage));
     if (targets_.parts.place(rank).process != process) WireReader::refuse("a stage of another process");
     return targets_.stages[static_cast<std::size_t>(rank)];
@@ -68,7 +68,7 @@ class LeaderDispatcher : public Dispatcher {
     } else if constexpr (std::is_same_v<Body, ProcessFailed>) {
       lost(from, body.cause);
     } else {
-      WireReader::refuse("what only process 0 may say");
+      WireReader::refuse("a message that only process 0 may send");
     }
   }
 };
@@ -81,7 +81,7 @@ class FollowerDispatcher : public Dispatcher {
     try {
       RemoteMessage message = decode(bytes, targets_.limits);
       if (auto* build = std::get_if<ProcessFailed>(&message.body)) return abort(build->cause);
-      if (from != 0) WireReader::refuse("what only process 0 may say");
+      if (from != 0) WireReader::refuse("a message that only process 0 may send");
       std::visit([&](auto& body) { take(message.stage, body); }, message.body);
     } catch (const Error& error) {
       send(0, {{}, Failed{loss(from, error.what())}});
@@ -114,7 +114,7 @@ class FollowerDispatcher : public Dispatcher {
     } else if constexpr (is_one_of<Body, Abort, WaitingLines>) {
       caf::anon_send(targets_.supervisor, std::move(body));
     } else {
-      WireReader::refuse("what only others say to process 0");
+      WireReader::refuse("a message that only other processes send to process 0");
     }
   }
 };

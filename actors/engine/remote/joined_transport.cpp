@@ -44,7 +44,7 @@ std::shared_ptr<Transport> join_transport(const std::shared_ptr<ControlPlane>& c
 }
 
 void compare_values(const Values& values, const std::string& advice, EngineChannel& channel) {
-  const auto all = channel.exchange("what all must have", bytes_of(values));
+  const auto all = channel.exchange("common values", bytes_of(values));
   const Values first = values_of(all.front());
   for (int process = 1; process < channel.processes(); ++process) {
     const Values other = values_of(all[static_cast<std::size_t>(process)]);

@@ -51,8 +51,7 @@ void RemoteStageActor::take(const StatePiece& piece) {
   Reading& reading = found->second;
   if (piece.total != reading.elements || piece.offset != reading.received) {
     readings_.erase(found);
-    Failure cause =
-        loss_of(setup_.channel->control(), setup_.process, "what it says of its state is not what it was asked for");
+    Failure cause = loss_of(setup_.channel->control(), setup_.process, "it sent another state than was requested");
     send(setup_.supervisor, Failed{std::move(cause)});
     return;
   }

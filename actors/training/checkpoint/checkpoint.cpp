@@ -62,7 +62,7 @@ CheckpointManifest manifest_of(const fs::path& checkpoint) {
   CheckpointManifest manifest = read_manifest(checkpoint / checkpoint_state_file);
   const auto named = checkpoint_step(checkpoint);
   if (named && *named != manifest.state.step) {
-    throw Error(ErrorKind::input, fmt::format("{}: its {} tells of step {}; take another checkpoint", checkpoint.string(),
+    throw Error(ErrorKind::input, fmt::format("{}: its {} is of step {}; take another checkpoint", checkpoint.string(),
                                               checkpoint_state_file, manifest.state.step));
   }
   return manifest;
@@ -164,10 +164,12 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
   }
   const TrainedParts &had = manifest.state.trained, &wanted = config.trained;
   if ((wanted.blocks && !had.blocks) || (wanted.embeddings && !had.embeddings) || (wanted.head && !had.head))
-    throw Error(ErrorKind::input,
-                fmt::format("{}: was trained with parts of the model frozen, of which it has no optimizer states; its trained "
-                            "parts are {}: train no others, or begin a new run from its weights",
-                            checkpoint.string(), to_string(had)));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: parts of the model were frozen, so it has no optimizer states of them; it trained {}: train no others, or "
+            "begin a new run from its weights",
+            checkpoint.string(), to_string(had)));
   InitialState initial;
   if (manifest.format == CheckpointFormat::rank_files) {
     ModelConfig saved = config;

@@ -32,9 +32,11 @@ void check_visible(const fs::path& folder, const RankFileReport& report) {
   std::error_code error;
   const auto bytes = fs::file_size(folder / report.name, error);
   if (!error && bytes == report.checksums.bytes) return;
-  throw Error(ErrorKind::input, fmt::format("{}: process 0 does not see it as its rank has written it; save to a file system "
-                                            "that all processes share",
-                                            (folder / report.name).string()));
+  throw Error(
+      ErrorKind::input,
+      fmt::format("{}: process 0 does not see the file that a rank has written; save to a file system that all processes "
+                  "share",
+                  (folder / report.name).string()));
 }
 
 void complete(const FolderDraft& draft, const CheckpointContents& contents, const std::vector<std::string>& reports) {

@@ -195,9 +195,12 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
   value["checksums"] = to_json(manifest.checksums.value());
   std::string text = value.dump({.indent = 1, .order = JsonOrder::as_added}) + "\n";
   if (text.size() > most_bytes || value_count(value) > most_state_values)
-    throw Error(ErrorKind::input, fmt::format("{}: the model has more tensors than the state of a checkpoint may tell of ({} "
-                                              "bytes, {} values); train a model of fewer layers",
-                                              file.string(), most_bytes, most_state_values));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: the model has more tensors than the state of a checkpoint can list ({} bytes, {} values); train a model "
+            "of fewer layers",
+            file.string(), most_bytes, most_state_values));
   const std::size_t place = own_checksum_place(text);
   text.replace(place, checksum_digits, own_checksum(text, place));
   OutputFile out(file);

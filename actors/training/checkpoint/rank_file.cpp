@@ -65,7 +65,7 @@ std::vector<RankFileReport> read_reports(const std::string& bytes) {
   std::vector<RankFileReport> reports(in.count(sizeof(std::uint32_t)));
   for (RankFileReport& report : reports) {
     report.name = in.text();
-    if (!is_rank_file(report.name)) WireReader::refuse("a file that is no rank's");
+    if (!is_rank_file(report.name)) WireReader::refuse("a file that no rank writes");
     report.checksums.bytes = in.number<std::uint64_t>();
     report.checksums.header = in.number<std::uint64_t>();
     for (std::size_t left = in.count(sizeof(std::uint32_t)); left > 0; --left) {

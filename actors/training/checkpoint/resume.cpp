@@ -36,7 +36,7 @@ std::string other_data(const CheckpointManifest& manifest, const TrainJob& job) 
   if (state.data == data) return "";
   if (state.samples != job.dataset->size())
     return fmt::format("other data, of {} samples, this run has {}", state.samples, job.dataset->size());
-  return "other data: of as many samples, but not the same";
+  return "other data, with the same number of samples";
 }
 
 void check_same_optimizer(const fs::path& checkpoint, const CheckpointState& state, const TrainJob& job) {
@@ -105,7 +105,7 @@ bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, 
   }
   if (!newest_fault) return false;
   throw Error(ErrorKind::input, {"save", folder.string()},
-              fmt::format("holds {}, and none that resume can go on from; the newest: {}; to start afresh give another folder",
+              fmt::format("holds {}, but resume can continue from none; the newest: {}; to start afresh give another folder",
                           counted(std::ssize(found), "checkpoint"), *newest_fault));
 }
 
@@ -156,7 +156,8 @@ void set_initial_state(const RunSettings& settings, std::vector<std::string>& no
   WeightReading reading{.cut = {.wanted = model.layers.has_value(), .setting = "layers"}};
   if (job.config.classifies() && !read_stored_config(model.name).classifies()) {
     reading.new_head = job.samples.seed;
-    notes.push_back(fmt::format("the head for {} classes is new, drawn with seed {}", job.config.outputs(), *reading.new_head));
+    notes.push_back(
+        fmt::format("the head for {} classes is new and initialised with seed {}", job.config.outputs(), *reading.new_head));
   }
   job.initial.weights = stored_weights(job.config, model.name, reading);
 }

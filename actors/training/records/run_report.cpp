@@ -103,7 +103,7 @@ ReportPage RunReport::page() const {
   if (!newest_) return page;
   if (second_) page.timelines.push_back(timeline_of(*second_, "the second of this start"));
   if (slowest_ && slowest_->step != second_->step)
-    page.timelines.push_back(timeline_of(*slowest_, "the slowest but for the first"));
+    page.timelines.push_back(timeline_of(*slowest_, "the slowest after the first"));
   if (!slowest_ || (newest_->step != slowest_->step && newest_->step != second_->step))
     page.timelines.push_back(timeline_of(*newest_, "the newest"));
   add_simulated(page);

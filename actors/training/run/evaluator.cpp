@@ -45,7 +45,7 @@ std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::function
     if (classes_ > 0) tally(reported, step, classes);
   }
   if (counted == 0)
-    throw Error(ErrorKind::input, "no label of the data to evaluate on counts, so it has no loss; give data with labels");
+    throw Error(ErrorKind::input, "no label of the evaluation data counts, so it has no loss; give data with labels");
   Evaluation evaluation;
   evaluation.samples = samples_->dataset().size();
   evaluation.loss = loss_sum / static_cast<double>(counted);

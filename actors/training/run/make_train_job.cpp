@@ -23,7 +23,7 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   ModelConfig config = named_model(model.name, model.layers);
   if (model.labels && config.classifies() && *model.labels != config.outputs())
     throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
-                fmt::format("the model {} tells {} classes apart; leave it out", model.name, config.outputs()));
+                fmt::format("the model {} has {} classes; leave it out", model.name, config.outputs()));
   if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);

@@ -476,7 +476,7 @@ TEST_CASE("launch finds programs where a shell does, and hands them options that
   CHECK((result.out == "--help 0/2\n--help 1/2\n" || result.out == "--help 1/2\n--help 0/2\n"));
   CHECK(run("launch --nproc 2 true").status == 0);
   CHECK(run("launch --nproc 2 true", "unset PATH;").status == 0);
-  CHECK_THAT(refused("launch --nproc 2 true", "PATH=/nonexistent"), Contains("true is no program that can be run"));
+  CHECK_THAT(refused("launch --nproc 2 true", "PATH=/nonexistent"), Contains("true is not a program that can be run"));
   CHECK_THAT(refused("launch --nproc 2 " + put("plain", "x", false)), Contains("make it executable (chmod +x)"));
   CHECK_THAT(refused("launch --nproc 2 " + put("unnamed", "echo x\n")), Contains("first line names its interpreter"));
   CHECK_THAT(run("launch --nproc 2 --help true").out, StartsWith("pipetrain launch --nproc N"));

@@ -192,7 +192,7 @@ TEST_CASE("a claimed length above the limit is refused before anything is alloca
 
 TEST_CASE("a process of the run that sends what it must not is lost, with the reason", "[control]") {
   const std::vector<std::pair<Bytes, std::string>> cases = {
-      {bytes_of("GET / HTTP/1.1\r\n\r\n"), "it sent what is no message of pipetrain"},
+      {bytes_of("GET / HTTP/1.1\r\n\r\n"), "it sent bytes that are no message of pipetrain"},
       {bytes_of(Frame{.kind = FrameKind::message, .from = 2, .to = 0}), "it sent a message that it must not send"},
       {bytes_of(Frame{.kind = FrameKind::message, .from = 1, .to = 9}), "it sent a message that it must not send"},
       {bytes_of(Frame{.kind = FrameKind::lost, .from = 1, .payload = to_bytes(control::Loss{2, "a lie"})}),

@@ -51,7 +51,7 @@ TEST_CASE("a stopped process is lost to all others, and learns it when it contin
   CHECK(!run.plane().is_gone(1));
   CHECK(run.line(1) == "2: " + silent);
   run.signal(2, SIGCONT);
-  CHECK(run.line(2) == "0: it gave this process up: " + silent);
+  CHECK(run.line(2) == "0: it counts this process as lost: " + silent);
   run.plane().leave();
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("a handler that cannot take a message loses its sender", "[control]") 
   planes[2]->on_message(Channel::engine, [&](int, std::span<const std::byte> message) { WireReader(message).text(); });
   planes[1]->send(2, Channel::engine, bytes_of("xyz"));
   REQUIRE(notes.wait(1).size() == 1);
-  CHECK_THAT(notes.all()[0], Contains("1: its message could not be taken: ") && Contains("fewer bytes than it claims"));
+  CHECK_THAT(notes.all()[0], Contains("1: its message could not be handled: ") && Contains("fewer bytes than it claims"));
   leave_all(planes);
 }
 

@@ -116,7 +116,7 @@ TEST_CASE("a setting that differs is named, with both values, and ends the run a
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings[0].second = "2"; }),
              Contains("wrong input: seed 2: process 0 has '1'"));
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings.pop_back(); }),
-             Contains("wrong input: model: process 0 has 'tiny' and this process none"));
+             Contains("wrong input: model: process 0 has 'tiny' and this process has none"));
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings.emplace_back("lr", "1e-3"); }),
              Contains("wrong input: lr 1e-3: process 0 has none"));
   std::string name;
@@ -264,7 +264,7 @@ TEST_CASE("attempts to join end with the time if nobody listens, or another prog
     errors[at] = error_of([&] { control::join_processes(rendezvous, settings); });
   });
   CHECK_THAT(errors[0], Contains("no answer within 0.5 s"));
-  CHECK_THAT(errors[1], Contains("it sent what is no message of pipetrain"));
+  CHECK_THAT(errors[1], Contains("it sent bytes that are no message of pipetrain"));
   CHECK_THAT(errors[2],
              Contains("peer lost: process 0 was not reached at 127.0.0.1:") && Contains("within 1.1 s: Connection refused"));
 }

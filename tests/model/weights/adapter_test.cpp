@@ -23,7 +23,7 @@ TEST_CASE("an adapter next to a model's weights is refused by its name before th
        {"adapter_model.safetensors", "x", "an adapter"},
        {"adapter_model.bin", "x", "an adapter"}}));
   folder.write("model/" + name, text);
-  const std::string begin = (folder.path() / "model").string() + ": has " + kind + " (" + name + ") beside the model";
+  const std::string begin = (folder.path() / "model").string() + ": has " + kind + " (" + name + ") next to the model";
   CHECK_THAT(input_error([&] { stored_weights(config, folder.path() / "model"); }),
              Catch::Matchers::StartsWith(begin) && Contains("adapters are not read yet: merge it"));
   CHECK_THAT(input_error([&] { with_head_of_weights(config, folder.path() / "model", notes); }),
