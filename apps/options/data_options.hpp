@@ -13,7 +13,7 @@ namespace pipetrain {
 
 // --text-keys: empty where it is not given.
 std::vector<std::string> read_text_keys(const OptionValues& values);
-// With --tokenizer, how rows become samples, and the samples' order.
+// The data to train on.
 void read_data(const OptionValues& values, RunSettings& run);
 // After read_data().
 void read_evaluation(const OptionValues& values, RunSettings& run);

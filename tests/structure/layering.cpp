@@ -50,6 +50,23 @@ const std::vector<Room>& rooms() {
 // none of them.
 const std::vector<Room>& streets() {
   static const std::vector<Room> table = {
+      {"apps/launch",
+       {"apps/generate", "apps/options", "apps/output", "apps/processes", "apps/signals", "apps/table", "apps/train"}},
+      {"apps/replay", {"apps/options", "apps/output", "apps/simulate", "apps/table"}},
+      {"apps/watch", {"apps/options", "apps/output", "apps/table", "apps/train"}},
+      {"apps/train", {"apps/options", "apps/output", "apps/processes", "apps/signals", "apps/table"}},
+      {"apps/generate", {"apps/options", "apps/output", "apps/processes", "apps/signals", "apps/table"}},
+      {"apps/export", {"apps/options", "apps/output", "apps/signals", "apps/table"}},
+      {"apps/doctor", {"apps/options", "apps/output", "apps/table"}},
+      {"apps/simulate", {"apps/options", "apps/output", "apps/table"}},
+      {"apps/tokenize", {"apps/options", "apps/output", "apps/table"}},
+      {"apps/tune", {"apps/options", "apps/output", "apps/table"}},
+      {"apps/processes", {"apps/options", "apps/output", "apps/signals", "apps/table"}},
+      {"apps/options", {"apps/foreign", "apps/output", "apps/table"}},
+      {"apps/foreign", {"apps/table"}},
+      {"apps/table", {}},
+      {"apps/output", {"apps/signals"}},
+      {"apps/signals", {"apps/output"}},
       {"actors/training/records", {"actors/training/run", "actors/training/rank", "actors/training/job"}},
       {"actors/training/run",
        {"actors/training/rank", "actors/training/checkpoint", "actors/training/input", "actors/training/job",

@@ -1,11 +1,11 @@
-#include "apps/launch/failed_run.hpp"
+#include "apps/processes/failed_run.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "apps/launch/joined_run.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/processes/joined_run.hpp"
 #include "apps/signals/signals.hpp"
 
 namespace pipetrain {
@@ -31,10 +31,9 @@ bool is_killed_by_launcher(const RunFailed& failure, std::optional<std::chrono::
 int tell_failed_run(const RunFailed& failure, const JoinedRun* joined, std::optional<std::chrono::seconds> grace) {
   if (joined && is_killed_by_launcher(failure, grace)) {
     if (joined->leads() || (joined->is_to_tell(failure) && joined->is_first_follower()))
-      print_note(
-          fmt::format("stopped by {}: another process ended before the run could save ({}), about when the launcher's grace of "
-                      "{} s was over; give the launcher a longer one",
-                      stop_signal_name(), failure.what(), grace->count()));
+      print_note(fmt::format(
+          "stopped by {}: another process ended before the run could save ({}), about when the launcher's grace of {} s was over; give the launcher a longer one",
+          stop_signal_name(), failure.what(), grace->count()));
     return stop_signal_status();
   }
   print_who_waited(failure, joined);

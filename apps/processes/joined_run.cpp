@@ -1,11 +1,11 @@
-#include "apps/launch/joined_run.hpp"
+#include "apps/processes/joined_run.hpp"
 
 #include <csignal>
 #include <exception>
 #include <string_view>
 #include <utility>
 
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/output/process_label.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"

@@ -1,4 +1,4 @@
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
