@@ -55,7 +55,8 @@ void add_messages(const Json& list, const std::string& place, Prompt& prompt) {
   }
 }
 
-// What a chat template may render goes with messages.
+// Checks the keys besides the prompt. Those that a chat template may render are accepted with "messages", but the built-in
+// templates refuse them.
 void check_other_keys(const Json& row, Prompt& prompt, UnreadKeys& unread) {
   for (const auto& [key, value] : row.items()) {
     if (key == "prompt" || key == "messages" || value.is_null()) continue;

@@ -1,4 +1,4 @@
-// What the run computes on, from --device, --devices, --threads and what the machine has.
+// Chooses the devices of a run from --device, --devices, --threads and the hardware of the machine.
 #pragma once
 
 #include <string>

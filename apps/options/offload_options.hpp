@@ -1,4 +1,4 @@
-// What the options --offload and --offload-to ask for.
+// Reads the options --offload and --offload-to.
 #pragma once
 
 #include "apps/options/option_values.hpp"
@@ -6,8 +6,8 @@
 
 namespace pipetrain {
 
-// Completes what the rows have read of it. Throws Error(input) for unknown words, for what is not built, and for a folder
-// without anything to put there.
+// Completes the settings that the rows have read. Throws Error(input) for unknown words, for "none" with other words, and for a
+// fraction or a folder of data that is not offloaded.
 void read_offload(const OptionValues& values, Offload& offload);
 
 }  // namespace pipetrain

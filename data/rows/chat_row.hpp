@@ -11,17 +11,18 @@
 
 namespace pipetrain {
 
-// Of a row with "messages" or "conversations", which is an object. "from" and "value" of messages are read as "role" and
-// "content", and the names that sharegpt gives roles as those of other chats. "tools", "functions" and "documents" may be JSON
-// in a string; "chat_template_kwargs" are variables by their names; "system" becomes the first message. Throws RowFault.
+// Returns the chat of a row, which is an object with "messages" or "conversations". The keys "from" and "value" of messages are
+// read as "role" and "content", and sharegpt's names of roles are replaced by the usual ones. "tools", "functions" and
+// "documents" may be strings of JSON; "chat_template_kwargs" holds variables by name; "system" becomes the first message.
+// Throws RowFault.
 Chat chat_of_row(const Json& row);
 // Throws RowFault also for text that is no JSON.
 Chat chat_of_text(std::string_view row);
 
-// The name of a role in chats, for one that sharegpt uses; other names stay.
+// Returns the usual name of a role for sharegpt's name of it; other names stay.
 std::string_view usual_role(std::string_view role);
 
-// Whether a template may render what a row has under this key beside its messages.
+// Returns true if a template may render the value of this key, one of a row's keys besides its messages.
 bool is_for_templates(std::string_view key);
 
 // Throws RowFault for a chat with something that the template does not render.

@@ -13,7 +13,8 @@ struct TextSpan {
 
 struct Rendering {
   std::string text;
-  // What {% generation %} marks, in order. Nothing is known of marks inside macros, of which the text may be moved.
+  // The spans that {% generation %} marks, in order. Marks inside macros and other captured blocks are not included, because
+  // their text may be moved; they set has_hidden_generation.
   std::vector<TextSpan> generations;
   bool has_hidden_generation = false;
 };

@@ -38,8 +38,9 @@ class AttentionBlock final : public BlockCompute {
   // The queries are the context's tokens, the keys those of the sequence up to the last of them.
   SegmentShape shape_of(const BlockContext& context) const;
 
-  // Of all positions of the context, and from the first of the slice's positions on where they do not count from a document's.
+  // Returns the rotations of all positions.
   const Tensor& rotary_table(const BlockContext& context) const;
+  // Returns the rotations from the slice's first position on, or all of them if positions restart with each document.
   Tensor angles(const BlockContext& context) const;
 
   bool rotary_;

@@ -7,9 +7,9 @@
 
 namespace pipetrain {
 
-// Whether it has them for heads of the model's size. precision: of activations.
+// Returns true if the device has kernels for heads of the model's size. `precision` is the type of the activations.
 bool computes_heads(const ModelConfig& config, DeviceKind device, DType precision);
-// Throws Error(input) that says what would work, if it has none for the model's heads.
+// Throws Error(input), which says what would work, if the device has no kernels for the model's heads.
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision);
 
 }  // namespace pipetrain

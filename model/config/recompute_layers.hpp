@@ -1,4 +1,4 @@
-// Which blocks of a chunk compute again how much, where a run recomputes some of its layers only.
+// The recomputation mode of each block of a chunk, for runs that recompute only some of their layers.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,11 @@
 
 namespace pipetrain {
 
-// What the blocks compute again that are not among those of Numerics::recompute_layers: the next kind that computes less.
+// Returns the mode of blocks outside Numerics::recompute_layers: the next mode that recomputes less.
 constexpr Recompute lighter(Recompute kind) { return kind == Recompute::full ? Recompute::selective : Recompute::none; }
 
-// By block of the chunk. Embedding and head are of no layer. slices: of each microbatch's sequence.
+// Returns the mode of each block of the chunk. Embedding and head belong to no layer. `slices` is the number of slices of each
+// microbatch's sequences.
 std::vector<Recompute> recompute_of_blocks(const std::vector<Block>& chunk, const Numerics& numerics, int slices = 1);
 
 }  // namespace pipetrain

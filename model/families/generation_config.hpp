@@ -1,4 +1,4 @@
-// What a Hugging Face folder says of generating text.
+// Reads the settings for generating text from a Hugging Face folder.
 #pragma once
 
 #include <cstdint>

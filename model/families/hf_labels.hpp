@@ -1,4 +1,4 @@
-// What a Hugging Face config.json says of the classes of sequence classification.
+// Reads and writes the classes of sequence classification in a Hugging Face config.json.
 #pragma once
 
 #include "model/config/config.hpp"
@@ -6,8 +6,8 @@
 
 namespace pipetrain {
 
-// The classes' names: of id2label, else "LABEL_0", ... as many as num_labels says, else two. Throws Error(input) naming the
-// key, also for what is not built: regression and several classes at once.
+// Returns the names of the classes: those of id2label, else "LABEL_0", ..., num_labels of them or two by default. Throws
+// Error(input) naming the key, also for problem types that are not implemented: regression and multi-label classification.
 std::vector<std::string> read_labels(const HfConfigReader& config);
 // Adds id2label, label2id and num_labels.
 void write_labels(const std::vector<std::string>& labels, Json& text);

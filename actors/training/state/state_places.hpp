@@ -93,8 +93,8 @@ class StatePlaces {
   // Returns the parts that the optimizer steps, by unit.
   std::vector<std::vector<OptimizerPart>> optimizer_parts() const;
   std::vector<CountedPart> counted(int tp_rank) const;
-  // What this rank holds, after replicas have been added, of the gradients of a chunk's slices that have copies on other
-  // tensor-parallel ranks. All of these hold the same parts.
+  // Returns this rank's parts of the gradients, summed over replicas, of a chunk's slices that have copies on other
+  // tensor-parallel ranks. All ranks that have a copy hold the same parts.
   std::vector<CopiedPart> copied(int chunk, const Tensor& arena, const TensorParallel& tp) const;
 
  private:
@@ -103,7 +103,7 @@ class StatePlaces {
   // Returns the offset in the shard of an element of the weight arena that is in the unit's own range.
   std::size_t shard_at(std::size_t unit, std::size_t offset) const;
   std::size_t unit_of_grad(std::size_t grad_offset) const;
-  // Where the sums of an element of the layout's gradient arena are that is in the unit's own run.
+  // Returns the offset of the sum of an element of the layout's gradient arena that is in the unit's own range.
   std::size_t own_sum_at(std::size_t grad_offset, std::size_t unit) const;
   void place_gradients();
   // True when the sums of the own range have memory apart from the unit's.

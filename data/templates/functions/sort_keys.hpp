@@ -12,13 +12,14 @@ struct SortRule {
   bool is_case_sensitive = false;
   bool has_several = false;  // the attribute may be several paths with commas between
 };
-// What the value is sorted by: text without regard to its case, unless the rule is sensitive to it.
+// Returns the key by which the value is sorted. The case of text is ignored unless the rule is case-sensitive.
 Value sort_key(Runtime& runtime, const Value& value, const SortRule& rule);
 
 struct KeyedValue {
   Value key, value;
 };
-// By their keys; equal ones keep their order, also where the order is reversed. Throws TemplateFault for keys without an order.
+// Sorts by the keys. Values with equal keys keep their order, also if `reverse` is set. Throws TemplateFault for keys that
+// cannot be ordered.
 void stable_sort_values(Runtime& runtime, std::vector<KeyedValue>& values, bool reverse);
 Values sorted_values(Runtime& runtime, std::vector<KeyedValue> values, bool reverse);
 
