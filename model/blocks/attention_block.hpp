@@ -44,6 +44,7 @@ class AttentionBlock final : public BlockCompute {
 
   bool rotary_;
   std::int64_t window_;                       // 0: a query sees all positions up to its own
+  float score_scale_;                         // see SegmentShape::scale
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
   std::int64_t first_head_;                   // the first of this rank's heads, counted in the model
   DropoutSite dropout_;                       // drops attention probabilities

@@ -19,7 +19,8 @@ enum class TensorRole {
   norm_bias,
   query_norm_weight,  // attention: of the norm over each head's queries, one for all heads
   key_norm_weight,
-  qkv_weight,  // attention: queries, keys and values, in this order
+  output_norm_weight,  // attention and MLP: of the norm of what is added to the residual stream
+  qkv_weight,          // attention: queries, keys and values, in this order
   qkv_bias,
   attention_out_weight,
   attention_out_bias,
