@@ -26,7 +26,7 @@
 #include "apps/generate/generate.hpp"
 #include "apps/launch/launch.hpp"
 #include "apps/launch/launch_program.hpp"
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/output_lock.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -203,8 +203,7 @@ int run_and_report(const std::vector<std::string>& arguments, const Environment&
       report_exception();
     } else {
       print_error(
-          "the host lets this process start no more threads, or has no memory for them; raise ulimit -u or -v, or use "
-          "fewer devices or --threads");
+          "the host lets this process start no more threads, or has no memory for them; raise ulimit -u or -v, or use fewer devices or --threads");
     }
   } catch (...) {
     write_to_stderr("pipetrain: error: the host is out of memory; raise ulimit -v, or use a smaller model\n");

@@ -4,6 +4,7 @@
 
 #include "apps/options/operands.hpp"
 #include "apps/options/option_values.hpp"
+#include "apps/options/shared_options.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/train/progress.hpp"
 #include "core/counted.hpp"
@@ -148,16 +149,13 @@ std::vector<StepMetrics> read_compared_run(const std::string& operand, std::file
 
 }  // namespace
 
-const std::vector<OptionSpec>& compare_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"What counts", "tolerance", "X", "losses, norms and rates that differ by at most this share of their value are equal",
-       "0: to the bit"},
-      {"Results", "json", "", "print one JSON object", "off"},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& compare_option_table() {
+  static const OptionRows table = joined_rows({
+      {{"What counts", "tolerance", "X", "losses, norms and rates that differ by at most this share of their value are equal",
+        NumberRange{}, "0: to the bit"},
+       {"Results", "json", "", "print one JSON object", OnOff{}, "off"}},
+      general_options(),
+  });
   return table;
 }
 
@@ -170,29 +168,27 @@ std::string compare_help() {
          "\n" +
          format_options(compare_option_table()) +
          "\n"
-         "Compared are loss, gradient norm, learning rate, tokens and skipped steps, in the steps that both runs have; "
-         "speeds\n"
-         "are medians without the first step. Exit status: 0 all of that is equal, 1 it is not, 2 the command line or a file "
-         "is\n"
+         "Compared are loss, gradient norm, learning rate, tokens and skipped steps, in the steps that both runs have; speeds\n"
+         "are medians without the first step. Exit status: 0 all of that is equal, 1 it is not, 2 the command line or a file is\n"
          "wrong, or the runs have no step in common.\n";
 }
 
 int run_compare(const std::vector<std::string>& given_arguments, const Environment& environment) {
   std::vector<std::string> arguments = given_arguments, notes;
   const std::vector<std::string> operands = take_operands(compare_option_table(), arguments);
-  const OptionValues values(gather_options(compare_option_table(), arguments, environment, notes));
+  const OptionValues values(compare_option_table(), gather_options(compare_option_table(), arguments, environment, notes));
   if (operands.size() != 2)
     throw Error(ErrorKind::input, fmt::format("compare: takes two runs, and {} given; write pipetrain compare A B",
                                               operands.size() == 1 ? "1 is" : fmt::format("{} are", operands.size())));
   Runs runs;
-  runs.tolerance = values.number("tolerance", {.minimum = 0}).value_or(0);
+  runs.tolerance = values.number("tolerance").value_or(0);
   const auto a = read_compared_run(operands[0], runs.a), b = read_compared_run(operands[1], runs.b);
   const RunComparison found = compare_runs(a, b);
   if (found.common_steps == 0)
-    throw Error(ErrorKind::input,
-                fmt::format("compare: {} tells of steps {} and {} of {}, none of which is the same; give two runs "
-                            "with common steps",
-                            runs.a.string(), steps_of(found.a), runs.b.string(), steps_of(found.b)));
+    throw Error(
+        ErrorKind::input,
+        fmt::format("compare: {} tells of steps {} and {} of {}, none of which is the same; give two runs with common steps",
+                    runs.a.string(), steps_of(found.a), runs.b.string(), steps_of(found.b)));
   values.on_off("json").value_or(false) ? print_comparison_json(runs, found) : print_comparison_table(runs, found);
   for (const auto& note : notes) print_note(note);
   return are_equal(runs, found) ? 0 : 1;

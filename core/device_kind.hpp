@@ -5,4 +5,6 @@ namespace pipetrain {
 
 enum class DeviceKind { cpu, cuda };
 
+constexpr const char* name_of(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
+
 }  // namespace pipetrain

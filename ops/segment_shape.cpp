@@ -8,11 +8,9 @@ namespace pipetrain {
 
 float SegmentShape::score_scale() const { return scale != 0 ? scale : 1.0F / std::sqrt(static_cast<float>(head_dim)); }
 
-void refuse_window_and_scale(const SegmentShape& shape) {
+void refuse_scale(const SegmentShape& shape) {
   if (shape.scale != 0)
     throw Error(ErrorKind::unavailable, "attention with another scale is not built for GPUs yet; use scale 0, or the CPU");
-  if (shape.window != 0)
-    throw Error(ErrorKind::unavailable, "attention within a window is not built for GPUs yet; use window 0, or the CPU");
 }
 
 void refuse_sinks(const SegmentShape& shape) {

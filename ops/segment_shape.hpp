@@ -35,7 +35,10 @@ struct SegmentShape {
   bool is_whole() const { return queries == keys && first_query == first_key; }
   // Returns true if the queries are the last positions of the keys, as in a slice of a sequence.
   bool ends_together() const { return first_query + queries == first_key + keys && queries <= keys; }
+  // Returns true if every query stands behind every key.
   bool sees_all_keys() const { return first_key + keys <= first_query + 1; }
+  // Returns true if the window hides a key from some query.
+  bool is_windowed() const { return window > 0 && first_query + queries - first_key > window; }
 };
 
 inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, const HeadShape& heads) {
@@ -47,8 +50,8 @@ inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, c
           .head_dim = heads.head_dim};
 }
 
-// A backend calls these before it enqueues an operation for which it has no kernel. Both throw Error(unavailable).
+// Every backend calls it before it enqueues attention. Throws Error(unavailable) for a shape with sinks.
 void refuse_sinks(const SegmentShape& shape);
-void refuse_window_and_scale(const SegmentShape& shape);
+void refuse_scale(const SegmentShape& shape);
 
 }  // namespace pipetrain

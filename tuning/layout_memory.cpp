@@ -13,19 +13,19 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
   auto& memory = memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.recompute_layers,
                             layout.zero.stage, braids}];
   if (!memory) {
-    const StageMemory::Mode mode{.numerics = layout.numerics(request_.precision),
-                                 .device = request_.device,
-                                 .zero = layout.zero,
-                                 .replicas = layout.copies(),
-                                 .offload = {.optimizer = request_.offload.optimizer,
-                                             .parameters = request_.offload.parameters,
-                                             .gradients = request_.offload.gradients},
-                                 .braids = braids,
-                                 .previews = request_.post_validation,
-                                 .optimizer = request_.optimizer,
-                                 .cp = layout.cp};
+    JobSettings settings;
+    settings.layout.tp = layout.tp;
+    settings.layout.cp = layout.cp;
+    settings.batch.dp = layout.dp;
+    settings.devices.kind = request_.device;
+    settings.numerics = layout.numerics(request_.precision);
+    settings.zero = layout.zero;
+    settings.offload = request_.offload;
+    settings.offload.activations = false;
+    settings.optimizer = request_.optimizer;
+    settings.post_validation = request_.post_validation;
     const MicrobatchShape shape{layout.microbatch, request_.sequence / layout.cp};
-    memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
+    memory = std::make_unique<StageMemory>(request_.config, shape, settings, braids);
   }
   return *memory;
 }

@@ -112,7 +112,7 @@ std::optional<MeasuredLink> MeasuredDevices::between_hosts() const {
 void write_measured_devices(std::ostream& out, const MeasuredDevices& devices) {
   Json file = Json::object({{"format", format_name},
                             {"version", format_version},
-                            {"device", devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                            {"device", name_of(devices.kind)},
                             {"devices", devices.count},
                             {"threads", devices.threads},
                             {"memory_bytes", devices.memory_bytes},

@@ -22,12 +22,13 @@ void check(const LayoutRequest& request, const Profile& profile) {
   if (profile.sequence != request.sequence)
     fail(fmt::format("the profile is of sequences of {} tokens, and these layouts of {}; give seq-len {}", profile.sequence,
                      request.sequence, profile.sequence));
-  const std::string device = request.device == DeviceKind::cpu ? "cpu" : "cuda";
-  if (profile.device != device) fail(fmt::format("the profile is of {}, and these layouts of {}", profile.device, device));
-  const std::string precision = numbers_name(request.precision);
-  if (!profile.precision.empty() && profile.precision != precision)
-    fail(fmt::format("the profile is of a run in {}, and these layouts compute in {}; give precision {}", profile.precision,
-                     precision, profile.precision));
+  const DeviceKind kind = profile.settings.devices.kind;
+  if (kind != request.device)
+    fail(fmt::format("the profile is of {}, and these layouts of {}", name_of(kind), name_of(request.device)));
+  const std::string precision = numbers_name(request.precision), measured = numbers_name(profile.settings.numerics.precision);
+  if (profile.tells_settings && measured != precision)
+    fail(fmt::format("the profile is of a run in {}, and these layouts compute in {}; give precision {}", measured, precision,
+                     measured));
 }
 
 // Returns the parts of the profile's layout that the times of blocks depend on.
@@ -36,13 +37,12 @@ Layout layout_of(const Profile& profile) {
   layout.pp = profile.pp;
   layout.tp = profile.tp;
   layout.dp = profile.dp;
-  layout.cp = profile.cp;
+  layout.cp = profile.settings.layout.cp;
   layout.chunks = profile.chunks;
   layout.microbatch = profile.microbatch;
   layout.microbatches = profile.microbatches;
-  layout.zero.stage = profile.zero;
-  for (const Recompute mode : recompute_modes)
-    if (profile.recompute == name_of(mode)) layout.recompute = mode;
+  layout.zero.stage = profile.settings.zero.stage;
+  layout.recompute = profile.settings.numerics.recompute;
   return layout;
 }
 

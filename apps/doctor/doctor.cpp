@@ -9,6 +9,7 @@
 #include "apps/doctor/measure_together.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
+#include "apps/options/shared_options.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "comm/control/network_interfaces.hpp"
@@ -121,9 +122,11 @@ bool on_command_line(const OptionValues& values, const char* name) {
 ProcessOptions measuring_processes(const OptionValues& values, const Environment& environment) {
   const ProcessOptions processes = read_processes(values, environment, std::numeric_limits<std::int64_t>::max());
   if (processes.processes > most_measured_processes)
-    throw Error(ErrorKind::input, fmt::format("{}: {} processes are more than the {} whose links are measured two by two; "
-                                              "start one on each host, or on fewer hosts",
-                                              values.where("nnodes"), processes.processes, most_measured_processes));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: {} processes are more than the {} whose links are measured two by two; start one on each host, or on fewer hosts",
+            values.where("nnodes"), processes.processes, most_measured_processes));
   return processes;
 }
 
@@ -148,14 +151,14 @@ MeasureRequest read_measure(const OptionValues& values, const Environment& envir
   request.file = file;
   request.processes = measuring_processes(values, environment);
   const Machine machine = this_machine();
-  const auto choice = values.choice("device", {"auto", "cpu", "cuda"}).value_or(0);
+  const auto choice = values.choice("device").value_or(0);
   if (choice == 2 && machine.gpus == 0) values.fail("device", "no GPU is visible; use cpu");
   MeasuredHost& own = request.own;
   const bool cpu = choice == 1 || (choice == 0 && machine.gpus == 0);
   own.kind = cpu ? DeviceKind::cpu : DeviceKind::cuda;
   if (!cpu && on_command_line(values, "threads"))
     values.fail("threads", "is of CPU devices, and GPUs are measured; leave it out, or use --device cpu");
-  own.threads = static_cast<int>(values.integer("threads", 1, machine.cores).value_or(1));
+  own.threads = static_cast<int>(values.integer("threads", {1, machine.cores}).value_or(1));
   own.devices = cpu ? machine.cores / own.threads : machine.gpus;
   if (cpu) return request;
   own.threads = 1;
@@ -174,31 +177,23 @@ void measure(const MeasureRequest& request) {
 
 }  // namespace
 
-const std::vector<OptionSpec>& doctor_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"Speed", "measure", "FILE",
-       "measure what the devices sustain, and the links between several processes, and write what tune --measured and simulate "
-       "--measured read; takes some seconds",
-       ""},
-      {"Speed", "device", "auto|cpu|cuda", "which to measure; auto takes the GPUs if there are any", "auto"},
-      {"Speed", "threads", "N", "compute threads of one CPU device; as many devices as the cores have room for", "1"},
-
-      {"Processes", "nnodes", "N", "processes that measure the links between them too", "1"},
-      {"Processes", "node-rank", "K", "which of them this is, from 0", "0"},
-      {"Processes", "master", "HOST:PORT", "where process 0 listens, and the others find it", ""},
-      {"Processes", "token-file", "FILE",
-       "its first line is the token without which no process joins; also PIPETRAIN_TOKEN. Needed where the master is not on "
-       "loopback",
-       "none"},
-      {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
-      *find_option(train_option_table(), "transport"),
-
-      {"Settings", "combinations", "", "print which options do not work together, in Markdown, and nothing else", "off"},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& doctor_option_table() {
+  static const OptionRows table = joined_rows({
+      {{"Speed", "measure", "FILE",
+        "measure what the devices sustain, and the links between several processes, and write what tune --measured and simulate --measured read; takes some seconds"},
+       shared_option("Speed", "device", {.help = "which to measure; auto takes the GPUs if there are any"}),
+       shared_option("Speed", "threads",
+                     {"1", "compute threads of one CPU device; as many devices as the cores have room for"}),
+       shared_option("Processes", "nnodes", {"1", "processes that measure the links between them too"}),
+       shared_option("Processes", "node-rank"),
+       shared_option("Processes", "master"),
+       shared_option("Processes", "token-file", {"none"}),
+       shared_option("Processes", "rendezvous-timeout"),
+       shared_option("Processes", "transport"),
+       {"Settings", "combinations", "", "print which options do not work together, in Markdown, and nothing else", OnOff{},
+        "off"}},
+      general_options(),
+  });
   return table;
 }
 
@@ -214,7 +209,7 @@ std::string doctor_help() {
 
 int run_doctor(const std::vector<std::string>& arguments, const Environment& environment) {
   std::vector<std::string> notes;
-  const OptionValues values(gather_options(doctor_option_table(), arguments, environment, notes));
+  const OptionValues values(doctor_option_table(), gather_options(doctor_option_table(), arguments, environment, notes));
   const auto file = output_file(values, "measure");
   refuse_shared_files(values, {.inputs = {"config", "token-file"}, .output_files = {"measure"}, .output_folders = {}});
   for (const char* name :

@@ -21,7 +21,7 @@ namespace {
 Rendezvous doctor_rendezvous(const ProcessOptions& processes, const MeasuredHost& own) {
   Rendezvous rendezvous = rendezvous_of(processes);
   rendezvous.label = "doctor";
-  rendezvous.settings = {{"device", own.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+  rendezvous.settings = {{"device", name_of(own.kind)},
                          {"threads", std::to_string(own.threads)},
                          {"transport", processes.transport ? to_string(*processes.transport) : "auto"}};
   return rendezvous;

@@ -7,6 +7,7 @@
 #include "apps/options/option_table.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/saving_options.hpp"
+#include "apps/options/shared_options.hpp"
 #include "apps/output/saved_result.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
@@ -16,26 +17,23 @@
 
 namespace pipetrain {
 
-const std::vector<OptionSpec>& export_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"Checkpoint", "load", "DIR", "the checkpoint, such as run/step-00000100, saved in any layout", ""},
-
-      {"Model folder", "out", "DIR", "the Hugging Face folder to write; one of an older model is replaced", ""},
-      {"Model folder", "save-dtype", "fp32|bf16|fp16", "of the weights, rounded to the nearest", "fp32"},
-      {"Model folder", "save-shard-size", "SIZE", "of weights in one file at most, such as 500MB; more files have an index",
-       "5GB"},
-      {"Model folder", "tokenizer", "PATH", "a tokenizer's folder or file to put there", "the checkpoint's"},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& export_option_table() {
+  static const OptionRows table = joined_rows({
+      {{"Checkpoint", "load", "DIR", "the checkpoint, such as run/step-00000100, saved in any layout"},
+       {"Model folder", "out", "DIR", "the Hugging Face folder to write; one of an older model is replaced"},
+       shared_option("Model folder", "save-dtype", {.help = "of the weights, rounded to the nearest"}),
+       shared_option("Model folder", "save-shard-size",
+                     {.help = "of weights in one file at most, such as 500MB; more files have an index"}),
+       {"Model folder", "tokenizer", "PATH", "a tokenizer's folder or file to put there", AnyText{}, "the checkpoint's"}},
+      general_options(),
+  });
   return table;
 }
 
 ExportOptions parse_export_options(const std::vector<std::string>& arguments, const Environment& environment) {
   ExportOptions options;
-  const OptionValues values(gather_options(export_option_table(), arguments, environment, options.notes));
+  const OptionValues values(export_option_table(),
+                            gather_options(export_option_table(), arguments, environment, options.notes));
   if (!values.given("load")) values.fail("load", "is needed: the checkpoint to read; give its folder");
   if (!values.given("out")) values.fail("out", "is needed: the folder to write; give it");
   options.load = *values.text("load");

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "apps/foreign/foreign_keys.hpp"
-#include "apps/options/suggest.hpp"
+#include "apps/foreign/foreign_names.hpp"
 #include "core/error.hpp"
 #include "schedules/builders/builders.hpp"
 
@@ -59,7 +59,7 @@ std::span<const ForeignKey> keys_of(ForeignSystem system) {
 // The settings of a file while they are translated.
 class ForeignFile {
  public:
-  ForeignFile(const std::vector<OptionSpec>& table, ForeignSystem system, std::vector<ForeignSetting> settings)
+  ForeignFile(const OptionRows& table, ForeignSystem system, std::vector<ForeignSetting> settings)
       : table_(table), system_(system), settings_(std::move(settings)) {}
 
   RawOptions options() {
@@ -230,7 +230,7 @@ class ForeignFile {
     std::vector<std::string> words = words_of(setting);
     if (targets.size() == 1) {
       const OptionSpec* spec = find_option(table_, targets[0]);
-      if (setting.value.is_array() && spec && !spec->many) refuse(setting, "takes one value, not a list; give it");
+      if (setting.value.is_array() && spec && !spec->takes_several()) refuse(setting, "takes one value, not a list; give it");
       return put_words(targets[0], setting, std::move(words));
     }
     if (words.size() != targets.size()) refuse(setting, fmt::format("must be a list of {} numbers", targets.size()));
@@ -259,7 +259,7 @@ class ForeignFile {
 
   void put_words(const std::string& option, const ForeignSetting& setting, std::vector<std::string> words) {
     const OptionSpec* spec = find_option(table_, option);
-    if (words.size() > 1 && spec && !spec->many) refuse(setting, "takes one value; keep one");
+    if (words.size() > 1 && spec && !spec->takes_several()) refuse(setting, "takes one value; keep one");
     put(option, {words, fmt::format("{}: {} = {}", setting.place, setting.key, fmt::join(words, " ")), setting.place});
   }
   // Keys with the same meaning may both be given.
@@ -275,7 +275,7 @@ class ForeignFile {
     }
   }
 
-  const std::vector<OptionSpec>& table_;
+  const OptionRows& table_;
   ForeignSystem system_;
   std::vector<ForeignSetting> settings_;
   RawOptions options_, fallbacks_;
@@ -296,7 +296,7 @@ void add_leaves(const std::string& key, const Json& value, const std::string& pl
   for (const auto& [name, member] : value.items()) add_leaves(key + "." + name, member, place, settings);
 }
 
-RawOptions foreign_options(const std::vector<OptionSpec>& table, ForeignSystem system, std::vector<ForeignSetting> settings) {
+RawOptions foreign_options(const OptionRows& table, ForeignSystem system, std::vector<ForeignSetting> settings) {
   return ForeignFile(table, system, std::move(settings)).options();
 }
 

@@ -5,7 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/options/option_layers.hpp"
+#include "apps/table/option_spec.hpp"
+#include "apps/table/raw_options.hpp"
 #include "files/json_value.hpp"
 
 namespace pipetrain {
@@ -28,7 +29,7 @@ void add_leaves(const std::string& key, const Json& value, const std::string& pl
 // file turns off give nothing. An option without words must be given by another layer, the command line or the
 // environment; otherwise its `where` is the error. Throws Error(input) for a key without a meaning here, naming it and,
 // if there is one, the option of this program.
-RawOptions foreign_options(const std::vector<OptionSpec>& table, ForeignSystem system, std::vector<ForeignSetting> settings);
+RawOptions foreign_options(const OptionRows& table, ForeignSystem system, std::vector<ForeignSetting> settings);
 
 // Splits a text of arguments as a shell would: words, quotes, # comments and \ at the end of a line. Each "--key" takes
 // the words up to the next key as its value: no word means true, several are a list. Throws Error(input).

@@ -1,14 +1,17 @@
 #include "apps/generate/generate_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <functional>
 #include <limits>
 
+#include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
+#include "apps/options/shared_options.hpp"
 #include "core/mesh.hpp"
 #include "data/tokenizers/chat_template.hpp"
 
@@ -42,9 +45,10 @@ void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
     options.prompts = std::move(read.prompts);
     if (!read.note.empty()) options.notes.push_back(fmt::format("{}: {}", values.where("prompts"), read.note));
   } else if (!file) {
-    options.prompts = {{*values.text("prompt"), {}, ""}};
+    options.prompts.resize(1);
+    options.prompts.front().text = *values.text("prompt");
   }
-  if (const auto chat = values.choice("chat", chat_template_names())) options.chat_template = chat_template_names()[*chat];
+  options.chat_template = values.text("chat") == "auto" ? "" : read_chat_template(values, "chat");
   if (values.given("system") && !options.chat_template)
     values.fail("system", "needs --chat TEMPLATE, which says how a chat becomes a text; give it");
   options.system = values.text("system").value_or("");
@@ -52,31 +56,29 @@ void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
 
 void read_sampling(const OptionValues& values, GenerateOptions& options) {
   Sampling& sampling = options.sampling;
-  const auto temperature = values.number("temperature", {.minimum = 0});
-  sampling.top_k = values.integer("top-k", 1, any_token_count).value_or(0);
-  sampling.top_p =
-      values.number("top-p", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1, .with_maximum = true})
-          .value_or(1);
-  sampling.repetition_penalty = values.number("repetition-penalty", {.minimum = 0, .above = true}).value_or(1);
-  sampling.seed = values.unsigned_integer("seed").value_or(0);
+  const auto temperature = values.number("temperature");
+  sampling.top_k = values.integer("top-k").value_or(0);
+  sampling.top_p = values.number("top-p").value_or(sampling.top_p);
+  sampling.repetition_penalty = values.number("repetition-penalty").value_or(sampling.repetition_penalty);
+  sampling.seed = values.unsigned_integer("seed").value_or(sampling.seed);
   const bool samples = values.given("top-k") || values.given("top-p");
   sampling.temperature = temperature.value_or(samples ? 1 : 0);
   for (const char* name : {"top-k", "top-p"})
     if (values.given(name) && sampling.is_greedy())
       values.fail(name, "has no meaning at temperature 0, which takes the most likely token; leave one of them out");
-  options.max_new_tokens = values.integer("max-new-tokens", 1, any_token_count);
+  options.max_new_tokens = values.integer("max-new-tokens");
 }
 
 void read_generation_sizes(const OptionValues& values, GenerateOptions& options) {
-  options.pp = static_cast<int>(values.integer("pp", 1, most_generating_devices).value_or(1));
-  options.tp = static_cast<int>(values.integer("tp", 1, most_generating_devices).value_or(1));
+  options.pp = static_cast<int>(values.integer("pp").value_or(1));
+  options.tp = static_cast<int>(values.integer("tp").value_or(1));
   if (std::int64_t{options.pp} * options.tp > most_generating_devices)
     values.fail("pp", fmt::format("pp {} x tp {} is more than {} devices; use smaller sizes", options.pp, options.tp,
                                   most_generating_devices));
 }
 
 void read_layout(const OptionValues& values, const Machine& machine, GenerateOptions& options) {
-  if (const auto count = values.integer("in-flight", 1, 4096)) options.in_flight = static_cast<int>(*count);
+  if (const auto count = values.integer("in-flight")) options.in_flight = static_cast<int>(*count);
   TrainOptions train;
   train.run.layout.pp = options.pp;
   train.run.layout.tp = options.tp;
@@ -85,10 +87,10 @@ void read_layout(const OptionValues& values, const Machine& machine, GenerateOpt
   options.devices = train.run.devices;
   options.notes.insert(options.notes.end(), train.notes.begin(), train.notes.end());
   const bool gpu = options.devices.kind == DeviceKind::cuda;
-  const bool bf16 = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0) == 1;
+  const bool bf16 = values.choice("precision").value_or(gpu ? 1 : 0) == 1;
   options.precision = bf16 ? Precision::bf16() : Precision::fp32();
   if (auto note = precision_note(options.precision, gpu)) options.notes.push_back(std::move(*note));
-  if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.stall = std::chrono::seconds(*seconds);
+  if (const auto seconds = values.integer("stall-timeout")) options.stall = std::chrono::seconds(*seconds);
 }
 
 // `place` gives the process its place among those of a run of so many ranks.
@@ -96,7 +98,8 @@ GenerateOptions read_generation(const std::vector<std::string>& arguments, const
                                 const Machine& machine,
                                 const std::function<ProcessOptions(const OptionValues&, std::int64_t ranks)>& place) {
   GenerateOptions options;
-  const OptionValues values(gather_options(generate_option_table(), arguments, environment, options.notes));
+  const OptionValues values(generate_option_table(),
+                            gather_options(generate_option_table(), arguments, environment, options.notes));
   options.places = values.places();
   read_generation_sizes(values, options);
   options.processes = place(values, std::int64_t{options.pp} * options.tp);
@@ -109,55 +112,73 @@ GenerateOptions read_generation(const std::vector<std::string>& arguments, const
   return options;
 }
 
-const OptionSpec& shared_option(const char* name) { return *find_option(train_option_table(), name); }
+OptionRows prompt_rows() {
+  constexpr const char* group = "Input";
+  return {
+      {group, "model", "DIR|FILE", "a Hugging Face folder: config.json and *.safetensors; or a model file of llm.c"},
+      shared_option(group, "tokenizer", {"that in the model's folder, else bytes are tokens"}),
+      {group, "prompt", "TEXT", "the text to go on with"},
+      {group, "prompts", "FILE",
+       "a prompt a line; in FILE.jsonl, rows {\"prompt\"} or {\"messages\": [{\"role\", \"content\"}]}"},
+      {group, "chat", "NAME|FILE|auto",
+       fmt::format("prompts are messages of a user, put in this template: {}, a file in Jinja, or auto, the tokenizer's",
+                   fmt::join(chat_template_names(), ", ")),
+       AnyText{}, "the tokenizer's, for rows {\"messages\"}"},
+      {group, "system", "TEXT", "the system's message of a chat"},
+  };
+}
+
+OptionRows sampling_rows() {
+  constexpr const char* group = "Text";
+  const Sampling usual;
+  return {
+      {group, "max-new-tokens", "N", "most tokens that follow a prompt", IntegerRange{1, any_token_count},
+       fmt::format("{}, or what the model's positions leave", usual_new_tokens)},
+      {group, "temperature", "T", "divides the logits before a token is drawn; 0: the most likely token", NumberRange{},
+       "0; 1 with --top-k or --top-p"},
+      {group, "top-k", "N", "draw from the N most likely tokens only", IntegerRange{1, any_token_count}, "all"},
+      {group, "top-p", "P", "draw from the most likely tokens that together have this probability", NumberRange::above_to(0, 1),
+       fmt::format("{}", usual.top_p)},
+      {group, "repetition-penalty", "X", "makes tokens that are there already less likely; 1: off", NumberRange{.above = true},
+       fmt::format("{}", usual.repetition_penalty)},
+      shared_option(group, "seed", {.help = "of the numbers that are drawn"}),
+  };
+}
+
+OptionRows layout_rows() {
+  constexpr const char* group = "Layout";
+  return {
+      shared_option(group, "pp", {"1"}),
+      shared_option(group, "tp"),
+      {group, "in-flight", "N", "prompts at the same time: they fill the pipeline, and each has a key-value cache",
+       IntegerRange{1, 4096}, "4 x pp, or all prompts"},
+      shared_option(group, "device"),
+      shared_option(group, "devices"),
+      shared_option(group, "threads"),
+      {group, "precision", "", "of weights, caches and computation", Choices{"fp32", "bf16"}, "fp32 on CPU, bf16 on GPU"},
+      shared_option(group, "stall-timeout"),
+  };
+}
+
+OptionRows process_rows() {
+  OptionRows rows;
+  for (const char* name : {"master", "nnodes", "node-rank", "nproc", "token-file", "rendezvous-timeout", "transport"})
+    rows.push_back(shared_option("Processes", name));
+  return rows;
+}
 
 }  // namespace
 
-const std::vector<OptionSpec>& generate_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"Input", "model", "DIR|FILE", "a Hugging Face folder: config.json and *.safetensors; or a model file of llm.c", ""},
-      {"Input", "tokenizer", "PATH", "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one",
-       "that in the model's folder, else bytes are tokens"},
-      {"Input", "prompt", "TEXT", "the text to go on with", ""},
-      {"Input", "prompts", "FILE",
-       "a prompt a line; in FILE.jsonl, rows {\"prompt\"} or {\"messages\": [{\"role\", \"content\"}]}", ""},
-      {"Input", "chat", "chatml|llama2|llama3", "prompts are messages of a user, put in this template",
-       "the tokenizer's, for rows {\"messages\"}"},
-      {"Input", "system", "TEXT", "the system's message of a chat", ""},
-
-      {"Text", "max-new-tokens", "N", "most tokens that follow a prompt", "128, or what the model's positions leave"},
-      {"Text", "temperature", "T", "divides the logits before a token is drawn; 0: the most likely token",
-       "0; 1 with --top-k or --top-p"},
-      {"Text", "top-k", "N", "draw from the N most likely tokens only", "all"},
-      {"Text", "top-p", "P", "draw from the most likely tokens that together have this probability", "1"},
-      {"Text", "repetition-penalty", "X", "makes tokens that are there already less likely; 1: off", "1"},
-      {"Text", "seed", "N", "of the numbers that are drawn", "0"},
-
-      {"Layout", "pp", "N", "pipeline stages", "1"},
-      {"Layout", "tp", "N", "tensor-parallel ranks of each stage", "1"},
-      {"Layout", "in-flight", "N", "prompts at the same time: they fill the pipeline, and each has a key-value cache",
-       "4 x pp, or all prompts"},
-      {"Layout", "device", "auto|cpu|cuda", "auto: GPUs if pp x tp of them are visible, else the CPU", "auto"},
-      {"Layout", "devices", "LIST", "GPUs to use, such as 0,1", "the first ones"},
-      {"Layout", "threads", "N", "of one CPU device", "cores / devices"},
-      {"Layout", "precision", "fp32|bf16", "of weights, caches and computation", "fp32 on CPU, bf16 on GPU"},
-      {"Layout", "stall-timeout", "SECONDS", "a step in which nothing is completed for so long fails; 0: never", "600"},
-
-      shared_option("master"),
-      shared_option("nnodes"),
-      shared_option("node-rank"),
-      shared_option("nproc"),
-      shared_option("token-file"),
-      shared_option("rendezvous-timeout"),
-      shared_option("transport"),
-
-      {"Output", "json", "", "print a line {\"prompt\", \"text\", \"tokens\", \"end\"} for each prompt", "off"},
-      {"Output", "dry-run", "", "print what each device would hold, and stop", "off"},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& generate_option_table() {
+  static const OptionRows table = joined_rows({
+      prompt_rows(),
+      sampling_rows(),
+      layout_rows(),
+      process_rows(),
+      {{"Output", "json", "", "print a line {\"prompt\", \"text\", \"tokens\", \"end\"} for each prompt", OnOff{}, "off"},
+       shared_option("Output", "dry-run", {.help = "print what each device would hold, and stop"})},
+      general_options(),
+  });
   return table;
 }
 
@@ -180,12 +201,10 @@ LaunchedGeneration parse_launch_generate_options(const std::vector<std::string>&
 
 std::string generate_help() {
   return "pipetrain generate --model DIR --prompt TEXT OPTIONS\n"
-         "Write on from a prompt with a model, over as many stages and ranks as train has: the text goes to stdout as it "
-         "comes.\n"
+         "Write on from a prompt with a model, over as many stages and ranks as train has: the text goes to stdout as it comes.\n"
          "\n"
          "  pipetrain generate --model Llama-3.2-1B --prompt \"The sea is\" --max-new-tokens 64\n"
-         "  pipetrain generate --model Llama-3.2-1B-Instruct --chat llama3 --prompt \"Why is the sea salt?\" --temperature "
-         "0.7\n"
+         "  pipetrain generate --model Llama-3.2-1B-Instruct --chat llama3 --prompt \"Why is the sea salt?\" --temperature 0.7\n"
          "  pipetrain generate --model run/model --prompts prompts.txt --pp 2 --json > answers.jsonl\n"
          "  pipetrain launch --nproc 2 generate --model Llama-3.2-1B --prompt \"The sea is\" --pp 2\n"
          "\n" +

@@ -17,6 +17,8 @@
 
 namespace pipetrain {
 
+inline constexpr std::int64_t usual_new_tokens = 128;
+
 struct GenerateOptions {
   std::string model;                               // a Hugging Face folder
   std::optional<std::filesystem::path> tokenizer;  // none: the folder's, else bytes are tokens

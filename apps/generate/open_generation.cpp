@@ -21,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using Ids = std::vector<std::int32_t>;
 
-constexpr std::int64_t usual_new_tokens = 128;
-
 bool has_tokenizer(const fs::path& folder) {
   std::error_code ignored;
   const auto holds = [&](const char* name) { return fs::exists(folder / name, ignored); };
@@ -93,7 +91,7 @@ std::unique_ptr<JoinedRun> join_run(const GenerateOptions& options) {
   request.shape = {.pp = options.pp, .tp = options.tp};
   request.settings = {{"pp", std::to_string(options.pp)},
                       {"tp", std::to_string(options.tp)},
-                      {"device", options.devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                      {"device", name_of(options.devices.kind)},
                       {"precision", precision_name(options.precision)}};
   request.stall = options.stall;
   request.places = options.places;

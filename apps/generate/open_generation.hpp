@@ -10,7 +10,7 @@
 #include "actors/generation/decoding.hpp"
 #include "actors/generation/generation_job.hpp"
 #include "apps/generate/generate_options.hpp"
-#include "apps/launch/joined_run.hpp"
+#include "apps/processes/joined_run.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 
 namespace pipetrain {

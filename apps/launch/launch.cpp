@@ -139,8 +139,7 @@ int launch_generate(const std::vector<std::string>& arguments, const Environment
 
 // Removes the word "generate" from the arguments, wherever it is not an option's value. The command reports other mistakes.
 bool take_generate(std::vector<std::string>& arguments) {
-  std::vector<OptionSpec> either = generate_option_table();
-  either.insert(either.end(), train_option_table().begin(), train_option_table().end());
+  const OptionRows either = joined_rows({generate_option_table(), train_option_table()});
   std::vector<std::string> options = arguments;
   if (take_operands(either, options) != std::vector<std::string>{"generate"}) return false;
   arguments = std::move(options);
@@ -177,9 +176,7 @@ std::string launch_help() {
          "one line that names it, and the exit status is its own. SIGINT, SIGTERM and SIGHUP are passed on: the step is\n"
          "finished, and saved where --save is given. SIGUSR1 prints who waits for whom in the whole run.\n"
          "\n"
-         "Under torchrun, Slurm (srun), Open MPI, PMI and PMIx each process is `pipetrain train` (or generate), which reads "
-         "its "
-         "place\n"
+         "Under torchrun, Slurm (srun), Open MPI, PMI and PMIx each process is `pipetrain train` (or generate), which reads its place\n"
          "from their environment. docs/multi-node.md tells more.\n"
          "\n" +
          format_options(train_option_table());

@@ -18,15 +18,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // The options that launch takes for itself; the others belong to the program that it starts.
-std::vector<OptionSpec> own_options() {
-  std::vector<OptionSpec> table;
+OptionRows own_options() {
+  OptionRows table;
   for (const char* name : {"nproc", "nnodes", "node-rank", "master", "token-file"})
     table.push_back(*find_option(train_option_table(), name));
   return table;
 }
 
 // Returns the index of the program's name if only launch's own options precede it, else nothing.
-std::optional<std::size_t> place_of_program(const std::vector<OptionSpec>& own, const std::vector<std::string>& arguments) {
+std::optional<std::size_t> place_of_program(const OptionRows& own, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string_view word = arguments[i];
     if (!word.starts_with("-")) return word == "generate" ? std::nullopt : std::optional(i);
@@ -65,10 +65,10 @@ std::string find_program(const std::string& name, const std::map<std::string, st
     throw Error(ErrorKind::input, fmt::format("launch: {} is a file that cannot be run from here; {}", name,
                                               is_path ? "make it executable (chmod +x), or give its interpreter before it"
                                                       : "write ./ before it, or give its interpreter before it"));
-  throw Error(ErrorKind::input,
-              fmt::format("launch: {} is not a program that can be run; give one, such as python script.py, or "
-                          "leave it out to train",
-                          name));
+  throw Error(
+      ErrorKind::input,
+      fmt::format("launch: {} is not a program that can be run; give one, such as python script.py, or leave it out to train",
+                  name));
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ std::optional<LaunchProgram> read_launch_program(const std::vector<std::string>&
   const auto begin = arguments.begin() + static_cast<std::ptrdiff_t>(*place);
   LaunchProgram program;
   program.words.assign(begin, arguments.end());
-  const OptionValues values(read_command_line(own, {arguments.begin(), begin}));
+  const OptionValues values(own, read_command_line(own, {arguments.begin(), begin}));
   program.launch = read_launch(values, environment, std::numeric_limits<std::int64_t>::max());
   program.file = find_program(program.words.front(), environment);
   return program;

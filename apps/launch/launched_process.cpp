@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -89,11 +89,13 @@ LaunchedProcess::LaunchedProcess(const std::string& file, const std::vector<std:
                 fmt::format("launch: no pipe for a process ({}); raise ulimit -n", std::strerror(errno)));
   pipe_ = ends[0];
   ::fcntl(pipe_, F_SETFL, O_NONBLOCK);
-  start({file.empty() ? "/proc/self/exe" : file.c_str(), words, child_environment(place, token, ends[1]), ends[1],
-         failure_report(ErrorKind::input,
-                        fmt::format("launch: {} cannot be run; give a program for this machine, or a script whose "
-                                    "first line names its interpreter, such as #!/bin/sh",
-                                    file))});
+  start(
+      {file.empty() ? "/proc/self/exe" : file.c_str(), words, child_environment(place, token, ends[1]), ends[1],
+       failure_report(
+           ErrorKind::input,
+           fmt::format(
+               "launch: {} cannot be run; give a program for this machine, or a script whose first line names its interpreter, such as #!/bin/sh",
+               file))});
   ::close(ends[1]);
   if (id_ >= 0) return;
   const int error = errno;

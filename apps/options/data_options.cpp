@@ -1,10 +1,12 @@
 #include "apps/options/data_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
+#include <filesystem>
 
+#include "apps/options/option_files.hpp"
 #include "data/tokenizers/chat_template.hpp"
 
 namespace pipetrain {
@@ -27,22 +29,27 @@ std::vector<std::string> read_text_keys(const OptionValues& values) {
   return keys;
 }
 
+std::optional<std::string> read_chat_template(const OptionValues& values, const std::string& option) {
+  const auto given = values.text(option);
+  const auto& names = chat_template_names();
+  if (!given || std::find(names.begin(), names.end(), *given) != names.end()) return given;
+  refuse_unreadable(values, option);
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(*given, ignored))
+    values.fail(option, fmt::format("is neither one of {} nor a file; give a name, or the file of a chat template in Jinja",
+                                    fmt::join(names, ", ")));
+  return given;
+}
+
 void read_data(const OptionValues& values, RunSettings& run) {
   for (const std::string& input : values.list("data")) run.data.inputs.push_back(parse_data_input(input));
-  if (const auto tokenizer = values.text("tokenizer")) run.data.tokenizer = *tokenizer;
   run.data.text_keys = read_text_keys(values);
-  if (const auto pack = values.choice("pack", pack_names())) run.data.pack = static_cast<Pack>(*pack);
-  if (const auto name = values.choice("chat-template", chat_template_names()))
-    run.data.chat_template = chat_template_names()[*name];
-  run.data.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());
-  run.samples.shuffle = values.on_off("shuffle").value_or(run.samples.shuffle);
-  run.samples.seed = values.unsigned_integer("seed").value_or(run.samples.seed);
+  run.data.chat_template = read_chat_template(values, "chat-template").value_or("");
 }
 
 void read_evaluation(const OptionValues& values, RunSettings& run) {
   EvaluationSettings& evaluation = run.evaluation;
   for (const std::string& input : values.list("eval-data")) evaluation.inputs.push_back(parse_data_input(input, "eval-data"));
-  evaluation.split = values.number("split", {.minimum = 0, .has_maximum = true, .maximum = 1});
   if (evaluation.split == 0.0) evaluation.split.reset();
   if (evaluation.split && !evaluation.inputs.empty()) values.fail("split", "--eval-data is given too; keep one of them");
   const bool weighted = [&](const auto& inputs) {
@@ -50,7 +57,6 @@ void read_evaluation(const OptionValues& values, RunSettings& run) {
   }(run.data.inputs);
   if (evaluation.split && weighted)
     values.fail("split", "a weighted mixture draws anew in every epoch; give --eval-data, or leave the weights out");
-  evaluation.interval = values.integer("eval-interval", 1, std::numeric_limits<std::int64_t>::max());
   if (evaluation.interval && !evaluation.wanted())
     values.fail("eval-interval", "needs data to evaluate on; give --eval-data or --split");
 }

@@ -106,7 +106,7 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
   const HostRanks here = ranks_here(run, options.processes);
   const bool own_only = sees_own_gpus_only(here, machine), enough = machine.gpus >= here.count || own_only;
   const auto list = values.text("devices");
-  switch (values.choice("device", {"auto", "cpu", "cuda"}).value_or(0)) {
+  switch (values.choice("device").value_or(0)) {
     case 0:
       chosen.kind = enough ? DeviceKind::cuda : DeviceKind::cpu;
       if (!enough && list)
@@ -127,7 +127,7 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
     chosen.gpus = dry_run ? gpus_of_dry_run(values, here, of_host, run.ranks()) : own_gpus(here, of_host);
   }
   const int share = std::max(1, machine.cores / here.count);
-  chosen.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(share));
+  chosen.threads = static_cast<int>(values.integer("threads").value_or(share));
 }
 
 }  // namespace pipetrain

@@ -22,9 +22,9 @@ Precision read_fp8_recipe(const OptionValues& values, const Precision& precision
 std::optional<Recompute> read_recompute(const OptionValues& values);
 // --recompute-num-layers, of a run that recomputes so. Nothing where it is not given.
 std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, std::optional<Recompute> recompute);
-// With --recompute and --deterministic.
-Numerics read_numerics(const OptionValues& values, bool gpu);
-// Dynamic in fp16 unless a scale is given; else 1 unless one is.
-LossScaleSettings read_loss_scale(const OptionValues& values, const Precision& precision);
+// Completes the numerics that their rows have read: the precision, and what goes with it.
+void read_numerics(const OptionValues& values, bool gpu, Numerics& numerics);
+// Likewise. Dynamic in fp16 unless a scale is given; else 1 unless one is.
+void read_loss_scale(const OptionValues& values, const Precision& precision, LossScaleSettings& scale);
 
 }  // namespace pipetrain

@@ -5,8 +5,7 @@
 
 namespace pipetrain {
 
-Offload read_offload(const OptionValues& values) {
-  Offload offload;
+void read_offload(const OptionValues& values, Offload& offload) {
   std::istringstream words(values.text("offload").value_or("none"));
   std::size_t count = 0;
   bool none = false;
@@ -28,11 +27,8 @@ Offload read_offload(const OptionValues& values) {
     }
   }
   if (none && count > 1) values.fail("offload", "none goes with nothing else; leave one out");
-  const auto fraction = values.number("activation-offload-fraction",
-                                      {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1, .with_maximum = true});
-  if (fraction && !offload.activations)
+  if (values.given("activation-offload-fraction") && !offload.activations)
     values.fail("activation-offload-fraction", "is of --offload activations; give that too, or leave it out");
-  offload.activation_fraction = fraction.value_or(1);
   if (values.given("offload-to")) {
     if (!offload.any())
       values.fail(
@@ -40,7 +36,6 @@ Offload read_offload(const OptionValues& values) {
           "there is nothing to put there; give --offload optimizer, parameters, gradients or activations too, or leave it out");
     offload.folder = values.text("offload-to").value_or("");
   }
-  return offload;
 }
 
 }  // namespace pipetrain

@@ -6,7 +6,8 @@
 
 namespace pipetrain {
 
-// Throws Error(input) for unknown words, for what is not built, and for a folder without anything to put there.
-Offload read_offload(const OptionValues& values);
+// Completes what the rows have read of it. Throws Error(input) for unknown words, for what is not built, and for a folder
+// without anything to put there.
+void read_offload(const OptionValues& values, Offload& offload);
 
 }  // namespace pipetrain

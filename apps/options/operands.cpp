@@ -4,7 +4,7 @@
 
 namespace pipetrain {
 
-std::vector<std::string> take_operands(const std::vector<OptionSpec>& table, std::vector<std::string>& arguments) {
+std::vector<std::string> take_operands(const OptionRows& table, std::vector<std::string>& arguments) {
   std::vector<std::string> operands, options;
   bool only_operands = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {

@@ -9,6 +9,6 @@
 namespace pipetrain {
 
 // Takes them out of `arguments`, so that options are left. What follows "--" is all operands.
-std::vector<std::string> take_operands(const std::vector<OptionSpec>& table, std::vector<std::string>& arguments);
+std::vector<std::string> take_operands(const OptionRows& table, std::vector<std::string>& arguments);
 
 }  // namespace pipetrain

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "apps/launch/launch_report.hpp"
-#include "apps/options/suggest.hpp"
+#include "apps/foreign/foreign_names.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "comm/control/launch_environment.hpp"
 #include "core/error.hpp"
@@ -36,12 +36,7 @@ std::initializer_list<const std::vector<OptionSpec>*> all_tables() {
 }
 
 // What an unknown option is answered with: `ours` is of our_spelling().
-std::string here_it_is(const std::string& ours) {
-  if (!ours.starts_with("--")) return ours;
-  const std::string name = ours.substr(2, ours.find(' ') - 2);
-  const OptionSpec* spec = find_option(train_option_table(), name);
-  return fmt::format("here it is {}{}", ours, spec && !spec->built ? ", which is not built yet; leave it out" : "");
-}
+std::string here_it_is(const std::string& ours) { return ours.starts_with("--") ? "here it is " + ours : ours; }
 
 // An option of some command, or set by those who test or debug pipetrain.
 bool known_variable(const std::string& name) {
@@ -55,7 +50,7 @@ bool known_variable(const std::string& name) {
 }
 
 // "; did you mean PIPETRAIN_PP?", or nothing to say. `table` is of the command that runs.
-std::string variable_hint(const std::vector<OptionSpec>& table, const std::string& name) {
+std::string variable_hint(const OptionRows& table, const std::string& name) {
   const std::string option = option_name(name);
   if (const auto ours = our_spelling(option)) {
     const bool one_option = ours->starts_with("--") && ours->find(' ') == std::string::npos;
@@ -80,7 +75,7 @@ void check_words(RawOptions& options) {
 
 }  // namespace
 
-void fail_unknown_option(const std::vector<OptionSpec>& table, const std::string& name, const std::string& where) {
+void fail_unknown_option(const OptionRows& table, const std::string& name, const std::string& where) {
   std::string dashed = name;
   std::replace(dashed.begin(), dashed.end(), '_', '-');
   if (const auto ours = our_spelling(name))
@@ -93,7 +88,7 @@ void fail_unknown_option(const std::vector<OptionSpec>& table, const std::string
   throw Error(ErrorKind::input, fmt::format("{}: unknown option; --help lists them all", where));
 }
 
-RawOptions read_environment(const std::vector<OptionSpec>& table, const std::map<std::string, std::string>& environment,
+RawOptions read_environment(const OptionRows& table, const std::map<std::string, std::string>& environment,
                             std::vector<std::string>& notes) {
   RawOptions options;
   for (const OptionSpec& spec : table) {
@@ -102,7 +97,7 @@ RawOptions read_environment(const std::vector<OptionSpec>& table, const std::map
     RawOption& option = options[spec.name];
     option.where = fmt::format("{}={}", variable->first, variable->second);
     option.place = variable->first;
-    if (spec.many) {
+    if (spec.takes_several()) {
       std::istringstream stream(variable->second);
       for (std::string word; stream >> word;) option.words.push_back(word);
     } else {
@@ -118,7 +113,7 @@ RawOptions read_environment(const std::vector<OptionSpec>& table, const std::map
   return options;
 }
 
-RawOptions gather_options(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments,
+RawOptions gather_options(const OptionRows& table, const std::vector<std::string>& arguments,
                           const std::map<std::string, std::string>& environment, std::vector<std::string>& notes) {
   RawOptions options = read_command_line(table, arguments);
   options.merge(read_environment(table, environment, notes));  // merge keeps what is there already

@@ -7,31 +7,25 @@
 #include <vector>
 
 #include "apps/options/option_table.hpp"
+#include "apps/table/raw_options.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
 
-struct RawOption {
-  std::vector<std::string> words;
-  std::string where;  // how an error names it: "--pp 0", "PIPETRAIN_PP=0", "run.toml:3: pp = 0"
-  std::string place;  // "PIPETRAIN_PP", "run.toml:3"; empty: the command line
-};
-using RawOptions = std::map<std::string, RawOption>;  // by option name; a switch has the word "on" or "off"
-
 // All three throw Error(input) on what is no option of the table, with the nearest one, and on a missing value.
-RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments);
+RawOptions read_command_line(const OptionRows& table, const std::vector<std::string>& arguments);
 // PIPETRAIN_<OPTION>; an empty value counts as not set, several words are separated by spaces. A PIPETRAIN_ name that is no
 // option of any command is told in `notes`; one that is reserved for later throws, as the option does.
-RawOptions read_environment(const std::vector<OptionSpec>& table, const std::map<std::string, std::string>& environment,
+RawOptions read_environment(const OptionRows& table, const std::map<std::string, std::string>& environment,
                             std::vector<std::string>& notes);
 // A .toml or .json file of at most 512 KiB: one table of options, named with dashes or underscores; values are strings,
 // numbers, booleans, or arrays of these for options that take several or have commas between. null, and "auto" for a number,
 // are as not given. What a file of DeepSpeed's turns off, such as "fp16": {"enabled": false}, asks for nothing; bf16 off is
 // --precision fp32.
-RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::string& path);
+RawOptions read_config_file(const OptionRows& table, const std::string& path);
 
 // Command line over environment over the --config file that one of them names.
-RawOptions gather_options(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments,
+RawOptions gather_options(const OptionRows& table, const std::vector<std::string>& arguments,
                           const std::map<std::string, std::string>& environment, std::vector<std::string>& notes);
 
 // What the command line says of an error: one about a setting begins with its option, "--tp 3: ...".
@@ -44,6 +38,6 @@ using OptionPlaces = std::map<std::string, std::string>;
 void placing_errors(const OptionPlaces& places, const std::function<void()>& work);
 
 // Throws the Error for a name that is no option; `where` begins the line, e.g. "--ppp" or "run.toml:3: ppp".
-[[noreturn]] void fail_unknown_option(const std::vector<OptionSpec>& table, const std::string& name, const std::string& where);
+[[noreturn]] void fail_unknown_option(const OptionRows& table, const std::string& name, const std::string& where);
 
 }  // namespace pipetrain

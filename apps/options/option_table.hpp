@@ -1,37 +1,22 @@
-// The options of a command as data: parsing, --help and suggestions all read this one table.
+// The tables of options of all commands.
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
+
+#include "apps/table/option_spec.hpp"
 
 namespace pipetrain {
 
-struct OptionSpec {
-  std::string group;          // heading in --help
-  std::string name;           // "seq-len"
-  std::string value;          // "N"; empty for a switch that takes none
-  std::string help;           // may wrap over lines
-  std::string default_value;  // as --help shows it; empty: not set
-  bool many = false;          // takes several values
-  bool built = true;          // else giving it is an error that says so, but for its default
-};
-
 // In the order of --help.
-const std::vector<OptionSpec>& train_option_table();
-const std::vector<OptionSpec>& simulate_option_table();
-const std::vector<OptionSpec>& tune_option_table();
-const std::vector<OptionSpec>& tokenize_option_table();
-const std::vector<OptionSpec>& generate_option_table();
-const std::vector<OptionSpec>& export_option_table();
-const std::vector<OptionSpec>& replay_option_table();
-const std::vector<OptionSpec>& doctor_option_table();
-const std::vector<OptionSpec>& compare_option_table();
-const std::vector<OptionSpec>& watch_option_table();
-const OptionSpec* find_option(const std::vector<OptionSpec>& table, std::string_view name);
-std::vector<std::string> option_names(const std::vector<OptionSpec>& table);
-
-// Headings, options and their help in two columns, at most 100 characters wide.
-std::string format_options(const std::vector<OptionSpec>& table);
+const OptionRows& train_option_table();
+const OptionRows& simulate_option_table();
+const OptionRows& tune_option_table();
+const OptionRows& tokenize_option_table();
+const OptionRows& generate_option_table();
+const OptionRows& export_option_table();
+const OptionRows& replay_option_table();
+const OptionRows& doctor_option_table();
+const OptionRows& compare_option_table();
+const OptionRows& watch_option_table();
 
 }  // namespace pipetrain

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -63,14 +64,25 @@ std::vector<std::string> OptionValues::list(const std::string& name) const {
   return option->second.words;
 }
 
-std::optional<std::int64_t> OptionValues::integer(const std::string& name, std::int64_t minimum, std::int64_t maximum) const {
+template <class Reader>
+const Reader& OptionValues::reader(const std::string& name) const {
+  const OptionSpec* spec = find_option(*table_, name);
+  assert(spec && std::holds_alternative<Reader>(spec->reader));
+  return std::get<Reader>(spec->reader);
+}
+
+std::optional<std::int64_t> OptionValues::integer(const std::string& name) const {
+  return given(name) ? integer(name, reader<IntegerRange>(name)) : std::nullopt;
+}
+
+std::optional<std::int64_t> OptionValues::integer(const std::string& name, const IntegerRange& range) const {
   const std::string* found = word(name);
   if (!found) return std::nullopt;
   bool out_of_range = false;
   const auto value = parse<std::int64_t>(*found, out_of_range);
-  if (!value && !out_of_range) fail(name, fmt::format("must be an integer of at least {}", minimum));
-  if (value && *value < minimum) fail(name, fmt::format("must be at least {}", minimum));
-  if (!value || *value > maximum) fail(name, fmt::format("must be from {} to {}", minimum, maximum));
+  if (!value && !out_of_range) fail(name, fmt::format("must be an integer of at least {}", range.least));
+  if (value && *value < range.least) fail(name, fmt::format("must be at least {}", range.least));
+  if (!value || *value > range.most) fail(name, fmt::format("must be from {} to {}", range.least, range.most));
   return value;
 }
 
@@ -83,24 +95,25 @@ std::optional<std::uint64_t> OptionValues::unsigned_integer(const std::string& n
   return value;
 }
 
-std::optional<double> OptionValues::number(const std::string& name, const Range& range) const {
+std::optional<double> OptionValues::number(const std::string& name) const {
   const std::string* found = word(name);
   if (!found) return std::nullopt;
-  return number(name, *found, range);
+  return number(name, *found);
 }
 
-std::vector<double> OptionValues::numbers(const std::string& name, const Range& range) const {
+std::vector<double> OptionValues::numbers(const std::string& name) const {
   std::vector<double> values;
   const std::string* found = word(name);
   for (std::size_t at = 0; found && at <= found->size();) {
     const std::size_t end = std::min(found->find(',', at), found->size());
-    values.push_back(number(name, std::string_view(*found).substr(at, end - at), range));
+    values.push_back(number(name, std::string_view(*found).substr(at, end - at)));
     at = end + 1;
   }
   return values;
 }
 
-double OptionValues::number(const std::string& name, std::string_view word, const Range& range) const {
+double OptionValues::number(const std::string& name, std::string_view word) const {
+  const auto& range = reader<NumberRange>(name);
   bool out_of_range = false;
   const auto value = parse<double>(word, out_of_range);
   const bool fits = value && std::isfinite(*value) && (range.above ? *value > range.minimum : *value >= range.minimum) &&
@@ -127,14 +140,25 @@ OptionPlaces OptionValues::places() const {
   return places;
 }
 
-std::optional<std::size_t> OptionValues::choice(const std::string& name, const std::vector<std::string>& choices) const {
+std::optional<std::size_t> OptionValues::choice(const std::string& name) const {
   const std::string* found = word(name);
   if (!found) return std::nullopt;
+  const Choices& choices = reader<Choices>(name);
   const auto at = std::find(choices.begin(), choices.end(), *found);
   if (at != choices.end()) return static_cast<std::size_t>(at - choices.begin());
   const auto nearest = nearest_name(*found, choices);
   fail(name, fmt::format("must be one of {}{}", fmt::join(choices, ", "),
                          nearest ? fmt::format("; did you mean {}?", *nearest) : std::string()));
+}
+
+SettingValue OptionValues::value(const std::string& name) const {
+  const SettingReader& reader = find_option(*table_, name)->reader;
+  if (std::holds_alternative<IntegerRange>(reader)) return *integer(name);
+  if (std::holds_alternative<UnsignedInteger>(reader)) return *unsigned_integer(name);
+  if (std::holds_alternative<NumberRange>(reader)) return *number(name);
+  if (std::holds_alternative<OnOff>(reader)) return *on_off(name);
+  if (std::holds_alternative<Choices>(reader)) return static_cast<std::int64_t>(*choice(name));
+  return *text(name);
 }
 
 }  // namespace pipetrain

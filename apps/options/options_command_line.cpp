@@ -17,16 +17,17 @@ std::string bare_name(const std::string& argument) {
   return argument.substr(begin, argument.find('=') - begin);
 }
 
-[[noreturn]] void fail_extra(const std::vector<OptionSpec>& table, const std::string& argument) {
+[[noreturn]] void fail_extra(const OptionRows& table, const std::string& argument) {
   if (argument.size() > 1 && argument.front() == '-')
     fail_unknown_option(table, bare_name(argument), argument.substr(0, argument.find('=')));
-  throw Error(ErrorKind::input, fmt::format("{}: unexpected argument; options begin with --, and a command comes first "
-                                            "(pipetrain COMMAND OPTIONS)",
-                                            argument));
+  throw Error(
+      ErrorKind::input,
+      fmt::format("{}: unexpected argument; options begin with --, and a command comes first (pipetrain COMMAND OPTIONS)",
+                  argument));
 }
 
 // Names with underscores become ours, and a switch takes the on or off that follows it.
-std::vector<std::string> normalised(const std::vector<OptionSpec>& table, std::vector<std::string> arguments) {
+std::vector<std::string> normalised(const OptionRows& table, std::vector<std::string> arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string& argument = arguments[i];
     if (!argument.starts_with("--")) continue;
@@ -45,7 +46,7 @@ std::vector<std::string> normalised(const std::vector<OptionSpec>& table, std::v
 }
 
 // CLI11 would take the next option for the value of one that lacks its own.
-void check_values_follow(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments) {
+void check_values_follow(const OptionRows& table, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const bool ends_in_equals = argument.ends_with('=');
@@ -73,7 +74,7 @@ void unmark(std::vector<std::string>& words) {
 
 }  // namespace
 
-RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::vector<std::string>& given_arguments) {
+RawOptions read_command_line(const OptionRows& table, const std::vector<std::string>& given_arguments) {
   std::vector<std::string> arguments = normalised(table, given_arguments);
   check_values_follow(table, arguments);
   mark_brackets(arguments);
@@ -84,8 +85,8 @@ RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::ve
   for (const OptionSpec& spec : table) {
     CLI::Option*& option = parsed[spec.name];
     option = spec.value.empty() ? app.add_flag("--" + spec.name) : app.add_option("--" + spec.name)->type_size(1)->expected(1);
-    option->multi_option_policy(spec.many ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
-    if (spec.many) option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
+    option->multi_option_policy(spec.takes_several() ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+    if (spec.takes_several()) option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
   }
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants them backwards
@@ -105,7 +106,7 @@ RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::ve
       throw Error(ErrorKind::input, fmt::format("--{}: takes no value; write it alone", spec.name));
     unmark(given);
     RawOption& option = options[spec.name];
-    option.words = spec.many ? given : std::vector{given.back()};
+    option.words = spec.takes_several() ? given : std::vector{given.back()};
     option.where = "--" + spec.name;
     if (!spec.value.empty() || given.back() != "true") option.where += fmt::format(" {}", fmt::join(option.words, " "));
   }

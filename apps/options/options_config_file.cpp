@@ -87,8 +87,8 @@ std::string config_word(const Json& value, const std::string& where) {
 }
 
 bool takes_number(const OptionSpec& spec) {
-  constexpr std::string_view words = " N V K M P X S T RATE SECONDS ";
-  return words.find(" " + spec.value + " ") != words.npos;
+  return std::holds_alternative<IntegerRange>(spec.reader) || std::holds_alternative<UnsignedInteger>(spec.reader) ||
+         std::holds_alternative<NumberRange>(spec.reader);
 }
 
 // A feature of a DeepSpeed file that is turned off: {"enabled": false}, {"device": "none"}, or {"stage": 0} with nothing
@@ -124,12 +124,12 @@ bool is_off_anyway(const std::string& name, const Json& value) {
 // The name under which a bf16 that is turned off waits for settle_bf16().
 constexpr const char* bf16_off = "bf16";
 
-void add_option(const std::vector<OptionSpec>& table, const std::string& place, const std::string& key, const Json& value,
+void add_option(const OptionRows& table, const std::string& place, const std::string& key, const Json& value,
                 RawOptions& options) {
   std::string name = key;
   std::replace(name.begin(), name.end(), '_', '-');
   const OptionSpec* spec = find_option(table, name);
-  if ((!spec || !spec->built || name == "tensorboard") && (is_disabled_section(value) || is_off_anyway(name, value))) {
+  if ((!spec || name == "tensorboard") && (is_disabled_section(value) || is_off_anyway(name, value))) {
     const std::string where = fmt::format("{}: {}", place, key);
     if (name == "bf16" || name == "bfloat16") options[bf16_off] = {{"fp32"}, where + " is off", place};
     return;
@@ -144,7 +144,7 @@ void add_option(const std::vector<OptionSpec>& table, const std::string& place, 
   if (value.is_array()) {
     for (const Json& element : value) option.words.push_back(config_word(element, where));
     if (option.words.empty()) fail_config(where, "is an empty list; give a value or leave it out");
-    if (!spec->many) option.words = {fmt::format("{}", fmt::join(option.words, ","))};
+    if (!spec->takes_several()) option.words = {fmt::format("{}", fmt::join(option.words, ","))};
   } else {
     option.words = {config_word(value, where)};
   }
@@ -153,7 +153,7 @@ void add_option(const std::vector<OptionSpec>& table, const std::string& place, 
 }
 
 // bf16 is what a GPU computes in here unless told otherwise: where a file turns it off, and names no precision, fp32 is meant.
-void settle_bf16(const std::vector<OptionSpec>& table, RawOptions& options) {
+void settle_bf16(const OptionRows& table, RawOptions& options) {
   const auto off = options.extract(bf16_off);
   if (off.empty() || !find_option(table, "precision")) return;
   const auto [precision, added] = options.try_emplace("precision", off.mapped());
@@ -163,7 +163,7 @@ void settle_bf16(const std::vector<OptionSpec>& table, RawOptions& options) {
 
 }  // namespace
 
-RawOptions read_json(const std::vector<OptionSpec>& table, const std::string& path, const std::string& text) {
+RawOptions read_json(const OptionRows& table, const std::string& path, const std::string& text) {
   std::vector<JsonMember> members;
   std::set<std::string> keys;
   const JsonLimits limits{.comments = true};  // they are welcome in a file people write
@@ -195,7 +195,7 @@ void add_toml_leaves(const std::string& path, const std::string& key, const toml
   }
 }
 
-bool is_torchtitan(const std::vector<OptionSpec>& table, const toml::table& file) {
+bool is_torchtitan(const OptionRows& table, const toml::table& file) {
   static const std::set<std::string> tables = {
       "job", "training", "parallelism", "lr_scheduler", "activation_checkpoint", "checkpoint", "profiling", "experimental"};
   return find_option(table, "microbatches") && find_option(table, "save") &&
@@ -204,7 +204,7 @@ bool is_torchtitan(const std::vector<OptionSpec>& table, const toml::table& file
          });
 }
 
-RawOptions read_toml(const std::vector<OptionSpec>& table, const std::string& path, const std::string& text) {
+RawOptions read_toml(const OptionRows& table, const std::string& path, const std::string& text) {
   check_dots(path, text);
   RawOptions options;
   try {
@@ -222,7 +222,7 @@ RawOptions read_toml(const std::vector<OptionSpec>& table, const std::string& pa
   return options;
 }
 
-RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::string& path) {
+RawOptions read_config_file(const OptionRows& table, const std::string& path) {
   const std::string text = read_options(path);
   const std::string ending = std::filesystem::path(path).extension().string();
   if (ending == ".args" || ending == ".txt")

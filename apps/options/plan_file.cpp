@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "apps/options/suggest.hpp"
+#include "apps/foreign/foreign_names.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 #include "files/file_io.hpp"
@@ -42,7 +42,7 @@ schedules::Plan read_plan_file(const std::string& path) {
 
 int agreed(const OptionValues& values, const char* name, std::int64_t most, std::optional<int> file, const std::string& source,
            int otherwise) {
-  const auto given = values.integer(name, 1, most);
+  const auto given = values.integer(name, {1, most});
   if (given && file && *given != *file)
     values.fail(name, fmt::format("{} has {} {}; give the same or leave it out", source, name, *file));
   return given ? static_cast<int>(*given) : file.value_or(otherwise);

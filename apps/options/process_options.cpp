@@ -17,7 +17,6 @@ namespace pipetrain {
 
 namespace {
 
-constexpr std::int64_t most_process_count = 4096;
 constexpr const char* or_alone = ", or give --nnodes 1 where each process is to be a run of its own";
 constexpr const char* read_token_variable = "PIPETRAIN_TOKEN";
 
@@ -69,10 +68,11 @@ std::vector<std::string> token_notes(const OptionValues& values, const std::stri
 
 void check_token(const std::string& where, const MasterAddress& master, const std::string& token) {
   if (token.empty() && !is_loopback(master.host))
-    throw Error(ErrorKind::input,
-                fmt::format("{}: {} is reached from other hosts, so the run needs a token; give every process the same by "
-                            "--token-file FILE or {}",
-                            where, master.host, read_token_variable));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: {} is reached from other hosts, so the run needs a token; give every process the same by --token-file FILE or {}",
+            where, master.host, read_token_variable));
 }
 
 std::optional<MasterAddress> read_master(const OptionValues& values) {
@@ -86,17 +86,17 @@ std::optional<MasterAddress> read_master(const OptionValues& values) {
 // `way_out` is one more thing to do about it, or empty.
 void check_processes(const std::string& where, int processes, std::int64_t ranks, const char* way_out = "") {
   if (processes > ranks)
-    throw Error(ErrorKind::input, fmt::format("{}: {} for {}: each process needs one at least; use fewer processes, or raise "
-                                              "--pp, --tp or (in training) --dp{}",
-                                              where, counted(processes, "process", "es"), counted(ranks, "rank"), way_out));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: {} for {}: each process needs one at least; use fewer processes, or raise --pp, --tp or (in training) --dp{}",
+            where, counted(processes, "process", "es"), counted(ranks, "rank"), way_out));
 }
 
-int read_nnodes(const OptionValues& values) {
-  return static_cast<int>(values.integer("nnodes", 1, most_process_count).value_or(1));
-}
+int read_nnodes(const OptionValues& values) { return static_cast<int>(values.integer("nnodes").value_or(1)); }
 
 int read_node_rank(const OptionValues& values, int nnodes) {
-  const auto rank = values.integer("node-rank", 0, most_process_count - 1);
+  const auto rank = values.integer("node-rank");
   if (rank && *rank >= nnodes)
     values.fail("node-rank", fmt::format("--nnodes is {}, and nodes count from 0; use one below it", nnodes));
   if (!rank && nnodes > 1) values.fail("nnodes", "--node-rank is missing; give each node its own, from 0");
@@ -149,7 +149,7 @@ void place_by_launcher(const OptionValues& values, const LaunchPlace& place, Pro
 }
 
 std::optional<TransportKind> read_transport(const OptionValues& values, bool several) {
-  const auto choice = values.choice("transport", {"auto", "inproc", "ipc", "nccl", "nccl-put", "nccl-send", "ucx"}).value_or(0);
+  const auto choice = values.choice("transport").value_or(0);
   if (choice == 0) return std::nullopt;
   if (choice == 1 && several) values.fail("transport", "is within one process, and this run has several; use auto");
   if (choice > 1 && !several)
@@ -160,12 +160,12 @@ std::optional<TransportKind> read_transport(const OptionValues& values, bool sev
 }
 
 std::chrono::seconds read_timeout(const OptionValues& values) {
-  return std::chrono::seconds(values.integer("rendezvous-timeout", 1, 1'000'000).value_or(300));
+  const auto given = values.integer("rendezvous-timeout");
+  return given ? std::chrono::seconds(*given) : ProcessOptions{}.timeout;
 }
 
 std::optional<std::chrono::seconds> read_stop_grace(const OptionValues& values, const Environment& environment) {
-  constexpr std::int64_t longest = 1'000'000;
-  if (const auto given = values.integer("stop-grace", 0, longest)) return std::chrono::seconds(*given);
+  if (const auto given = values.integer("stop-grace")) return std::chrono::seconds(*given);
   return launch_grace(environment);
 }
 
@@ -275,7 +275,7 @@ LaunchOptions read_launch(const OptionValues& values, const Environment& environ
         fmt::format("launch: {} has started this process already ({}); use pipetrain train there{}", place->launcher,
                     place->where,
                     environment.contains(launch_variable) ? "" : ", or give --nnodes 1 where this is to be a run of its own"));
-  const auto nproc = values.integer("nproc", 1, most_process_count / options.nnodes);
+  const auto nproc = values.integer("nproc", {1, most_processes / options.nnodes});
   if (!nproc) values.fail("nproc", "is missing; give launch the number of processes of this host");
   options.nproc = static_cast<int>(*nproc);
   check_processes(values.where("nproc"), options.processes(), ranks);
@@ -283,7 +283,7 @@ LaunchOptions read_launch(const OptionValues& values, const Environment& environ
   if (options.nnodes > 1 && !options.master) values.fail("nnodes", "--master HOST:PORT is missing; give every node the same");
   options.token = read_token(values, environment);
   if (options.master) check_token(values.where("master"), *options.master, options.token);
-  options.restarts = static_cast<int>(values.integer("restart", 0, 1'000'000).value_or(0));
+  options.restarts = static_cast<int>(values.integer("restart").value_or(0));
   if (options.restarts > 0 && !values.given("save"))
     values.fail("restart", "needs --save DIR, for the checkpoints to go on from; give it");
   read_timeout(values);

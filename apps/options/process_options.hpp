@@ -15,6 +15,8 @@
 
 namespace pipetrain {
 
+inline constexpr std::int64_t most_processes = 4096;  // of a run
+
 // Where process 0 listens.
 struct MasterAddress {
   std::string host = "127.0.0.1";

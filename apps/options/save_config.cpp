@@ -31,7 +31,7 @@ std::string quoted_value(const RawOption& option, const std::string& word) {
 
 // Integers stay numbers in the file; other words are strings, which are read the same.
 std::string config_value(const OptionSpec& spec, const RawOption& option) {
-  if (spec.many) {
+  if (spec.takes_several()) {
     std::string list;
     for (const auto& word : option.words) list += (list.empty() ? "" : ", ") + quoted_value(option, word);
     return "[" + list + "]";
@@ -45,7 +45,7 @@ std::string config_value(const OptionSpec& spec, const RawOption& option) {
 
 }  // namespace
 
-std::string to_toml(const std::vector<OptionSpec>& table, const RawOptions& options) {
+std::string to_toml(const OptionRows& table, const RawOptions& options) {
   static const std::set<std::string> of_one_call = {"config", "save-config", "dry-run", "help", "version"};
   std::string text;
   for (const OptionSpec& spec : table) {

@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <filesystem>
-#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -18,8 +17,6 @@ namespace pipetrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t any_step_count = std::numeric_limits<std::int64_t>::max();
 
 // "500MB", "5 GB", "2GiB", "1000000".
 std::optional<std::uint64_t> bytes_in(std::string_view text) {
@@ -55,7 +52,7 @@ void refuse_foreign(const OptionValues& values, const fs::path& load) {
 ModelFolderOptions read_model_folder_options(const OptionValues& values) {
   ModelFolderOptions options;
   constexpr SavedType types[] = {SavedType::fp32, SavedType::bf16, SavedType::fp16};
-  options.type = types[values.choice("save-dtype", {"fp32", "bf16", "fp16"}).value_or(0)];
+  options.type = types[values.choice("save-dtype").value_or(0)];
   if (const auto size = values.text("save-shard-size")) {
     const auto bytes = bytes_in(*size);
     if (!bytes)
@@ -67,18 +64,12 @@ ModelFolderOptions read_model_folder_options(const OptionValues& values) {
 
 void read_saving(const OptionValues& values, SavingSettings& saving) {
   saving.folder = output_folder(values, "save");
-  saving.interval = values.integer("save-interval", 1, any_step_count);
-  saving.keep = values.integer("save-keep", 1, any_step_count);
-  saving.keep_every = values.integer("save-keep-every", 1, any_step_count);
-  if (saving.keep_every && !saving.keep)
+  if (values.given("save-keep-every") && !values.given("save-keep"))
     values.fail("save-keep-every", "needs --save-keep K, without which all are kept; give it");
-  saving.resume = values.on_off("resume").value_or(false);
   for (const char* name : {"save-interval", "save-keep", "save-keep-every", "save-dtype", "save-shard-size", "resume"})
     if (values.given(name) && !saving.folder && (name != std::string("resume") || saving.resume))
       values.fail(name, "needs --save DIR, the folder of the checkpoints; give it");
-  const ModelFolderOptions model = read_model_folder_options(values);
-  saving.type = model.type;
-  saving.shard_bytes = model.shard_bytes;
+  saving.shard_bytes = read_model_folder_options(values).shard_bytes;
   if (const auto load = values.text("load")) {
     refuse_unreadable(values, "load");
     refuse_foreign(values, *load);

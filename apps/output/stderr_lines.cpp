@@ -10,7 +10,7 @@
 #include <climits>
 #include <utility>
 
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/signals/signals.hpp"
 #include "core/escape.hpp"
 #include "schedules/draw/utf8.hpp"

@@ -2,63 +2,52 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "apps/options/operands.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
+#include "apps/options/shared_options.hpp"
 #include "apps/simulate/simulate_costs.hpp"
 #include "core/error.hpp"
 #include "records/flight_record.hpp"
 
 namespace pipetrain {
 
-const std::vector<OptionSpec>& replay_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"What is shown", "step", "N", "this step", "the last one of training; files show the whole run"},
-      {"What is shown", "at", "SECONDS",
-       "instead: what every stage runs and waits for, and who holds which slot, so long after the run's first action began, or "
-       "after that of --step",
-       ""},
-
-      {"What if", "stage-factor", "X", "stages take X times as long for their actions; or one per stage: 1,1.1,1,1", "1"},
-      {"What if", "link-factor", "X",
-       "messages between stages take X times as long; or one per edge: between neighbours, then from the last stage to the "
-       "first",
-       "1"},
-
-      {"Output", "json", "",
-       "print an array instead of tables, with the keys of simulate --json: the step, and with a change what it would be",
-       "off"},
-      {"Output", "svg", "FILE", "the timeline as a picture", ""},
-      {"Output", "html", "FILE", "the timeline as a page with zoom, that needs no network", ""},
-      {"Output", "trace", "FILE", "the timeline for chrome://tracing and ui.perfetto.dev, as train --trace writes it", ""},
-      {"Output", "csv", "FILE", "the timeline, one row per action", ""},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& replay_option_table() {
+  constexpr auto factor = NumberRange::from_to(1e-6, 1e6);
+  static const OptionRows table = joined_rows({
+      {{"What is shown", "step", "N", "this step", IntegerRange{}, "the last one of training; files show the whole run"},
+       {"What is shown", "at", "SECONDS",
+        "instead: what every stage runs and waits for, and who holds which slot, so long after the run's first action began, or after that of --step",
+        NumberRange::from_to(0, 1e9)},
+       {"What if", "stage-factor", "X", "stages take X times as long for their actions; or one per stage: 1,1.1,1,1", factor,
+        "1"},
+       {"What if", "link-factor", "X",
+        "messages between stages take X times as long; or one per edge: between neighbours, then from the last stage to the first",
+        factor, "1"},
+       {"Output", "json", "",
+        "print an array instead of tables, with the keys of simulate --json: the step, and with a change what it would be",
+        OnOff{}, "off"}},
+      timeline_options({}, ", as train --trace writes it"),
+      general_options(),
+  });
   return table;
 }
-
-namespace {}  // namespace
 
 ReplayOptions parse_replay_options(const std::vector<std::string>& given_arguments, const Environment& environment) {
   ReplayOptions options;
   std::vector<std::string> arguments = given_arguments;
   const auto operands = take_operands(replay_option_table(), arguments);
-  const OptionValues values(gather_options(replay_option_table(), arguments, environment, options.notes));
+  const OptionValues values(replay_option_table(),
+                            gather_options(replay_option_table(), arguments, environment, options.notes));
   if (operands.size() != 1)
     throw Error(ErrorKind::input, fmt::format("replay: takes one record of a run, and {} given; write pipetrain replay FILE",
                                               operands.empty() ? "none is" : fmt::format("{} are", operands.size())));
   options.file = operands.front();
-  options.step = values.integer("step", 1, std::numeric_limits<std::int64_t>::max());
-  options.at = values.number("at", OptionValues::Range::from_to(0, 1e9));
-  constexpr auto factor = OptionValues::Range::from_to(1e-6, 1e6);
+  options.step = values.integer("step");
+  options.at = values.number("at");
   const int pp = FlightRecordReader(options.file).head().run.plan.placement.stages();
-  options.changes.stage_factors = per_stage(values, "stage-factor", pp, factor);
-  options.changes.link_factors = per_edge(values, "link-factor", pp, factor);
+  options.changes.stage_factors = per_stage(values, "stage-factor", pp);
+  options.changes.link_factors = per_edge(values, "link-factor", pp);
   options.json = values.on_off("json").value_or(false);
   options.svg = output_file(values, "svg");
   options.html = output_file(values, "html");

@@ -19,14 +19,14 @@ struct StepTimes : schedules::StageTimes {  // F and I with the exchanges betwee
 };
 
 // One value per stage, from one for all or a list; empty when the option is not given. Throws Error(input).
-std::vector<double> per_stage(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range);
+std::vector<double> per_stage(const OptionValues& values, const char* name, int pp);
 
 // One value per edge between stages: for all, for the edges between neighbours, or with the one from the last stage to the
 // first. Of two stages these are one edge. Empty when the option is not given. Throws Error(input).
-std::vector<double> per_edge(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range);
+std::vector<double> per_edge(const OptionValues& values, const char* name, int pp);
 
-// Every option that read_step_times() reads.
-const std::vector<std::string>& step_time_options();
+// The options that read_step_times() reads.
+OptionRows step_time_rows();
 StepTimes read_step_times(const OptionValues& values, int pp);
 
 }  // namespace pipetrain

@@ -12,6 +12,7 @@
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/plan_file.hpp"
+#include "apps/options/shared_options.hpp"
 #include "core/error.hpp"
 #include "model/config/hf_config_text.hpp"
 #include "model/named_model.hpp"
@@ -28,6 +29,7 @@ constexpr std::int64_t most_search_work = std::int64_t{1} << 18;     // of auto:
 constexpr std::int64_t most_runs_work = std::int64_t{1} << 31;       // minutes
 constexpr std::int64_t most_following_work = std::int64_t{1} << 20;  // of several steps, one behind the other: ten seconds
 constexpr double most_slots = schedules::most_plan_work;
+constexpr std::int64_t usual_jittered_runs = 101;
 constexpr double most_jitter = 10;  // beyond, times differ by more than what their sum can tell apart
 
 std::vector<std::string> names_and_all() {
@@ -44,7 +46,7 @@ void read_schedule(const OptionValues& values, SimulateOptions& options) {
     options.plan = std::make_shared<const schedules::Plan>(read_plan_file(options.schedule));
     options.schedule = options.plan->schedule;
   }
-  if (values.choice("order", {"planned", "ready"}) == std::size_t{1}) options.order = schedules::Order::ready;
+  if (values.choice("order") == std::size_t{1}) options.order = schedules::Order::ready;
 }
 
 // Stages x chunks x microbatches of the schedule, or of the largest of all of them as long as no --chunks says more.
@@ -95,17 +97,17 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
   if (info && !info->uses_costs && options.chunks && *options.chunks != info->default_chunks && !info->chunks_can_vary)
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
-  options.offload_fraction =
-      values.number("activation-offload-fraction", OptionValues::Range{0, true, true, 1, true}).value_or(0);
+  options.offload_fraction = values.number("activation-offload-fraction").value_or(0);
 }
 
 void read_post_validation(const OptionValues& values, SimulateOptions& options) {
   options.post_validation = values.on_off("post-validation").value_or(false);
   if (options.post_validation && work_of(options) > most_following_work)
-    values.fail("post-validation",
-                fmt::format("{} stages, chunks and microbatches are more than {}, the most that is simulated over steps that "
-                            "follow each other; use fewer",
-                            work_of(options), most_following_work));
+    values.fail(
+        "post-validation",
+        fmt::format(
+            "{} stages, chunks and microbatches are more than {}, the most that is simulated over steps that follow each other; use fewer",
+            work_of(options), most_following_work));
 }
 
 UsedFeatures simulated_features(const OptionValues& values, const SimulateOptions& options) {
@@ -115,7 +117,7 @@ UsedFeatures simulated_features(const OptionValues& values, const SimulateOption
   job.layout.slices = options.slices;
   job.layout.order = options.order;
   job.offload.activations = options.offload_fraction > 0 || (options.plan && schedules::moves_activations(*options.plan));
-  job.zero.stage = options.profile ? options.profile->zero : 0;
+  job.zero.stage = options.profile ? options.profile->settings.zero.stage : 0;
   job.post_validation = options.post_validation;
   UsedFeatures used = features_of(job);
   used.device.reset();
@@ -146,38 +148,36 @@ void read_profile_cut(const OptionValues& values, SimulateOptions& options) {
 
 // Limits of the solver's search. With iterations alone the plan is the same every time.
 void read_simulated_solver(const OptionValues& values, SimulateOptions& options) {
-  constexpr double longest = 1e6;
-  constexpr std::int64_t most_iterations = std::int64_t{1} << 50;
   const bool solves = !options.plan && options.schedule == "solver";
   for (const char* name : {"solver-seconds", "solver-iterations"})
     if (values.given(name) && !solves) values.fail(name, "only the schedule solver takes it; add --schedule solver");
-  const auto seconds = values.number("solver-seconds", OptionValues::Range::from_to(0.001, longest));
-  options.solver_iterations = values.integer("solver-iterations", 1, most_iterations);
+  const auto seconds = values.number("solver-seconds");
+  options.solver_iterations = values.integer("solver-iterations");
   if (options.solver_iterations) options.solver_seconds = std::numeric_limits<double>::infinity();
   if (seconds) options.solver_seconds = *seconds;
 }
 
 void read_times(const OptionValues& values, SimulateOptions& options) {
-  for (const std::string& name : step_time_options())
-    if (options.profile && values.given(name)) values.fail(name, "--costs gives the times already; keep one of them");
+  for (const OptionSpec& row : step_time_rows())
+    if (options.profile && values.given(row.name)) values.fail(row.name, "--costs gives the times already; keep one of them");
   options.times = read_step_times(values, options.pp);
-  options.slots = per_stage(values, "memory-slots", options.pp, OptionValues::Range::from_to(1, most_slots));
-  options.jitter = values.number("jitter", OptionValues::Range::from_to(0, most_jitter)).value_or(0);
-  options.runs = static_cast<int>(values.integer("runs", 1, 1'000'000).value_or(options.jitter > 0 ? 101 : 1));
+  options.slots = per_stage(values, "memory-slots", options.pp);
+  options.jitter = values.number("jitter").value_or(0);
+  options.runs = static_cast<int>(values.integer("runs").value_or(options.jitter > 0 ? usual_jittered_runs : 1));
   if (values.given("runs") && options.jitter == 0)
     values.fail("runs", "without --jitter every run is the same; give --jitter S, or leave this out");
   if (const std::int64_t work = work_of(options); work * options.runs > most_runs_work)
-    values.fail("runs",
-                fmt::format("{} runs x {} stages, chunks and microbatches are more than {}, the most that is simulated; "
-                            "use fewer runs",
-                            options.runs, work, most_runs_work));
+    values.fail(
+        "runs",
+        fmt::format("{} runs x {} stages, chunks and microbatches are more than {}, the most that is simulated; use fewer runs",
+                    options.runs, work, most_runs_work));
   options.seed = values.unsigned_integer("seed").value_or(0);
 }
 
 // What can be known about the model: that the profile is of it, and that it can be cut as the times assume.
 void check_model(const OptionValues& values, const SimulateOptions& options) {
   const auto name = values.text("model");
-  const auto layers = values.integer("layers", 1, 1'000'000);
+  const auto layers = values.integer("layers");
   if (!name && !layers) return;
   ModelConfig config;  // without a name, of which the number of layers is known
   if (name) config = named_model(*name, layers);
@@ -193,9 +193,11 @@ void check_model(const OptionValues& values, const SimulateOptions& options) {
                 fmt::format("pp {} x chunks {} is {} virtual stages, more than the {} blocks of {} layers; use fewer",
                             options.pp, chunks, parts, blocks, config.layers));
   if (values.given("chunks") && config.layers % parts != 0)
-    values.fail("chunks", fmt::format("{} layers do not divide over pp {} x chunks {}, and the times of a stage are shared "
-                                      "evenly by its chunks; use other chunks",
-                                      config.layers, options.pp, chunks));
+    values.fail(
+        "chunks",
+        fmt::format(
+            "{} layers do not divide over pp {} x chunks {}, and the times of a stage are shared evenly by its chunks; use other chunks",
+            config.layers, options.pp, chunks));
 }
 
 void read_outputs(const OptionValues& values, SimulateOptions& options) {
@@ -212,112 +214,72 @@ void read_outputs(const OptionValues& values, SimulateOptions& options) {
     values.fail("plan-out", "must end in .txt (our format) or .csv (PyTorch's)");
 }
 
+OptionRows schedule_rows() {
+  constexpr const char* group = "What";
+  const SimulateOptions usual;
+  return {
+      shared_option(group, "pp", {fmt::format("{}; the plan's or the profile's", usual.pp)}),
+      shared_option(group, "microbatches", {"4 x pp; the plan's or the profile's", "microbatches of one step"}),
+      {group, "schedule", "NAME|all|FILE",
+       "a schedule, all of them but solver sorted by time, or a plan: .txt ours, .csv PyTorch's", AnyText{}, usual.schedule},
+      shared_option(group, "chunks", {"the schedule's own"}),
+      shared_option(group, "slices"),
+      {group, "solver-seconds", "T", "how long --schedule solver looks for a better plan than auto's",
+       NumberRange::from_to(0.001, 1e6), fmt::format("{}; no limit with solver-iterations", usual.solver_seconds)},
+      {group, "solver-iterations", "N", "the same in steps of its search: the same plan every time",
+       IntegerRange{1, std::int64_t{1} << 50}, "no limit"},
+      {group, "order", "", "keep the plan's order, or run what is ready first", Choices{"planned", "ready"}, "planned"},
+      shared_option(
+          group, "post-validation",
+          {.help =
+               "what a step takes once steps follow each other, each begun before the norm of the one before is known, as train's; and without"}),
+      shared_option(
+          group, "activation-offload-fraction",
+          {"none; the plan's own moves",
+           "move this much of each stage's microbatches out of the device until their backward (P, G), as train's --offload activations"}),
+  };
+}
+
+OptionRows measured_rows() {
+  constexpr const char* group = "Costs";
+  return {
+      {group, "costs", "FILE", "measured times instead: the --profile of a real run"},
+      shared_option(
+          group, "cut",
+          {"the profile's; of another pp or chunks, by cost",
+           "with costs: attention and MLP blocks of each virtual stage, as train's --cut: the profile's blocks in these places"}),
+      {group, "memory-slots", "N",
+       "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto and solver, and what holds more is marked",
+       NumberRange::from_to(1, most_slots), "no limit"},
+      {group, "jitter", "S", "lognormal relative deviation of every action's time", NumberRange::from_to(0, most_jitter), "0"},
+      {group, "runs", "N", "simulations with jitter; what is shown is the run of median time", IntegerRange{1, 1'000'000},
+       fmt::format("{} with jitter", usual_jittered_runs)},
+      shared_option(group, "seed", {.help = "of the jitter, and of the solver's search"}),
+      {group, "model", "NAME|DIR|FILE",
+       "check that the costs are of this model, and that it has blocks for every virtual stage"},
+      shared_option(group, "layers"),
+  };
+}
+
 }  // namespace
 
-const std::vector<OptionSpec>& simulate_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"What", "pp", "P", "pipeline stages", "4; the plan's or the profile's"},
-      {"What", "microbatches", "M", "microbatches of one step", "4 x pp; the plan's or the profile's"},
-      {"What", "schedule", "NAME|all|FILE",
-       "a schedule, all of them but solver sorted by time, or a plan: .txt ours, .csv PyTorch's", "1f1b"},
-      {"What", "chunks", "V", "model chunks on each stage, for schedules that can have several numbers of them",
-       "the schedule's own"},
-      {"What", "slices", "N", "pieces of each microbatch's sequence that pass one behind the other; 1f1b and interleaved",
-       "1; the plan's"},
-      {"What", "solver-seconds", "T", "how long --schedule solver looks for a better plan than auto's",
-       "10; no limit with solver-iterations"},
-      {"What", "solver-iterations", "N", "the same in steps of its search: the same plan every time", "no limit"},
-      {"What", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
-      {"What", "post-validation", "on|off",
-       "what a step takes once steps follow each other, each begun before the norm of the one before is known, as train's; "
-       "and without",
-       "off"},
-      {"What", "activation-offload-fraction", "F",
-       "move this much of each stage's microbatches out of the device until their backward (P, G), as train's --offload "
-       "activations",
-       "none; the plan's own moves"},
-
-      {"Costs", "forward", "T",
-       "time of F of a whole stage and one microbatch, shared by its chunks; or one per stage: 1,1,2,1", "1"},
-      {"Costs", "input-grad", "T", "the same of I; B takes I + W", "1"},
-      {"Costs", "weight-grad", "T", "the same of W", "1"},
-      {"Costs", "attention", "SHARE",
-       "with slices: the share of F and of I that attention has, which grows from slice to slice; from 0 to 1", "0"},
-      {"Costs", "tp-comm", "T",
-       "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage; braids (F3+B1) hide it", "0"},
-      {"Costs", "tp-collectives", "N",
-       "in how many exchanges that comes, of F and of I of a whole stage: 2 a block with sequence parallelism, else 1", "16"},
-      {"Costs", "gather-weights", "T",
-       "with weights that replicas divide (--zero 3) or that are offloaded (--offload parameters): the time that those of a "
-       "whole "
-       "stage travel, which F and I take at least",
-       "0"},
-      {"Costs", "p2p", "T",
-       "time of a message between two stages, which delays only the receiver; or one per edge: between neighbours, then from "
-       "the "
-       "last stage to the first",
-       "0"},
-      {"Costs", "latency", "T", "instead of p2p: a message takes latency + message-bytes / bandwidth; also one per edge", "0"},
-      {"Costs", "bandwidth", "BYTES/T", "bytes that an edge carries in one unit of time; also one per edge", "no limit"},
-      {"Costs", "message-bytes", "N", "size of a microbatch's activation or gradient; also one per edge", ""},
-      {"Costs", "hosts", "N", "the stages are on N hosts, as many in order on each: edges between two take the following", "1"},
-      {"Costs", "host-latency", "T", "latency of edges between hosts", "as the others"},
-      {"Costs", "host-bandwidth", "BYTES/T", "bytes that an edge between hosts carries in one unit of time", "as the others"},
-      {"Costs", "measured", "FILE",
-       "links between several processes as doctor --measure found them, instead: the stages are dealt to these in order, and "
-       "all times are seconds",
-       ""},
-      {"Costs", "reduce-grads", "T", "end of step: time of R, the sum of a whole stage's gradients over replicas", "no R"},
-      {"Costs", "overlapped-reduce", "T",
-       "the same beside compute, as train does it: the sums travel from the start of a chunk's last backward on, and R takes "
-       "what is left",
-       "no R"},
-      {"Costs", "publish-weights", "T",
-       "with states that replicas divide (--zero 1, 2): the time that the new weights of a whole stage travel from their "
-       "owners, beside O and before the first F of the next step has read them",
-       "0"},
-      {"Costs", "sum-replicated", "T", "time of S, the sum over tensor-parallel ranks of what sequence parallelism replicates",
-       "no S"},
-      {"Costs", "sum-tied", "T", "time of T, the sum of tied weights' gradients over the first and the last stage", "no T"},
-      {"Costs", "norm", "T", "time of N, a stage's part of the gradient norm; these five also one per stage", "0"},
-      {"Costs", "optimizer-time", "T", "time of O, the optimizer", "0"},
-      {"Costs", "verdict", "T", "from the last N to the first O", "0"},
-      {"Costs", "offload-time", "T",
-       "time of P and of G, each a transfer of what a whole stage keeps of one microbatch, beside compute; also one per stage",
-       "0"},
-      {"Costs", "custom", "NAME=T,...", "times of a plan's custom actions, by name", "0"},
-      {"Costs", "costs", "FILE", "measured times instead: the --profile of a real run", ""},
-      {"Costs", "cut", "N,N,...",
-       "with costs: attention and MLP blocks of each virtual stage, as train's --cut: the profile's blocks in these places",
-       "the profile's; of another pp or chunks, by cost"},
-      {"Costs", "memory-slots", "N",
-       "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto and solver, "
-       "and what holds more is marked",
-       "no limit"},
-      {"Costs", "jitter", "S", "lognormal relative deviation of every action's time", "0"},
-      {"Costs", "runs", "N", "simulations with jitter; what is shown is the run of median time", "101 with jitter"},
-      {"Costs", "seed", "N", "of the jitter, and of the solver's search", "0"},
-      {"Costs", "model", "NAME|DIR|FILE",
-       "check that the costs are of this model, and that it has blocks for every virtual stage", ""},
-      {"Costs", "layers", "N", "keep only the first N layers of the model", "all"},
-
-      {"Output", "json", "", "print an array with one object per schedule instead of tables", "off"},
-      {"Output", "svg", "FILE", "the timeline as a picture; with all: of the fastest, as in all files", ""},
-      {"Output", "html", "FILE", "the timeline as a page with zoom, that needs no network", ""},
-      {"Output", "trace", "FILE", "the timeline for chrome://tracing and ui.perfetto.dev", ""},
-      {"Output", "csv", "FILE", "the timeline, one row per action", ""},
-      {"Output", "plan-out", "FILE", "the plan: .txt in our format, .csv in PyTorch's", ""},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& simulate_option_table() {
+  static const OptionRows table = joined_rows({
+      schedule_rows(),
+      step_time_rows(),
+      measured_rows(),
+      {{"Output", "json", "", "print an array with one object per schedule instead of tables", OnOff{}, "off"}},
+      timeline_options("; with all: of the fastest, as in all files"),
+      {{"Output", "plan-out", "FILE", "the plan: .txt in our format, .csv in PyTorch's"}},
+      general_options(),
+  });
   return table;
 }
 
 SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments, const Environment& environment) {
   SimulateOptions options;
-  const OptionValues values(gather_options(simulate_option_table(), arguments, environment, options.notes));
+  const OptionValues values(simulate_option_table(),
+                            gather_options(simulate_option_table(), arguments, environment, options.notes));
   read_schedule(values, options);
   if (const auto costs = values.text("costs")) {
     check_input_file(values, "costs");
@@ -336,27 +298,23 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
 
 std::string simulate_help() {
   return "pipetrain simulate OPTIONS\n"
-         "Run a schedule under a virtual clock, with the same protocol as a real run: how long a step takes, where it waits "
-         "and\n"
+         "Run a schedule under a virtual clock, with the same protocol as a real run: how long a step takes, where it waits and\n"
          "what each stage holds.\n"
          "\n"
          "  pipetrain simulate --pp 4 --microbatches 8 --schedule 1f1b\n"
          "  pipetrain simulate --pp 8 --microbatches 32 --schedule all --forward 10 --input-grad 11 --weight-grad 8\n"
-         "  pipetrain simulate --pp 8 --microbatches 16 --schedule solver --memory-slots 4 --solver-seconds 30 --plan-out "
-         "p.txt\n"
+         "  pipetrain simulate --pp 8 --microbatches 16 --schedule solver --memory-slots 4 --solver-seconds 30 --plan-out p.txt\n"
          "  pipetrain simulate --schedule zb-h1 --costs profile.json --html timeline.html\n"
          "\n" +
          format_options(simulate_option_table()) +
          "\n"
-         "Options can also come from the environment (PIPETRAIN_PP=2) or from the --config file. The bubble is the share of "
-         "all\n"
+         "Options can also come from the environment (PIPETRAIN_PP=2) or from the --config file. The bubble is the share of all\n"
          "stages' time from first start to last end in which they run nothing; the span bubble leaves out the way to the last\n"
          "stage: the most that one stage waits between its own first start and last end. Ideal is the time of the slowest\n"
          "stage's work without any waiting, microbatches x (F + I + W); idle is what a stage waits in the whole step: the\n"
          "step's time less its own work.\n"
          "\n"
-         "Limits: pp x chunks x microbatches up to 16,777,216 (262,144 for auto and solver), with --jitter times the runs up "
-         "to\n"
+         "Limits: pp x chunks x microbatches up to 16,777,216 (262,144 for auto and solver), with --jitter times the runs up to\n"
          "2,147,483,648. Times, bytes and bandwidths other than 0 are from 1e-100 to 1e100.\n";
 }
 

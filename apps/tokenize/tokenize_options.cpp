@@ -8,6 +8,7 @@
 #include "apps/options/data_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
+#include "apps/options/shared_options.hpp"
 #include "apps/output/output_target.hpp"
 #include "core/error.hpp"
 #include "data/formats/formats.hpp"
@@ -31,28 +32,25 @@ std::vector<std::filesystem::path> read_tokenized_data(const OptionValues& value
 
 }  // namespace
 
-const std::vector<OptionSpec>& tokenize_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"Input", "tokenizer", "PATH",
-       "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one of them", ""},
-      {"Input", "data", "PATH...", "text (.txt), rows {\"text\"} (.jsonl, .parquet), or folders of these",
-       "the text that ships inside", true},
-      {"Input", "text-keys", "A,B", "the keys of rows whose texts are read, one behind the other", "text"},
-      {"Input", "threads", "N", "that tokenize at the same time", "cores"},
-
-      {"Output", "out", "FILE", "write the ids there, a file of tokens (FILE.tokens) for train --data", ""},
-      {"Output", "show", "", "print each id and its piece, a document after the other", "off"},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& tokenize_option_table() {
+  static const OptionRows table = joined_rows({
+      {{"Input", "tokenizer", "PATH",
+        "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one of them"},
+       {"Input", "data", "PATH...", "text (.txt), rows {\"text\"} (.jsonl, .parquet), or folders of these", TextList{},
+        "the text that ships inside"},
+       shared_option("Input", "text-keys"),
+       {"Input", "threads", "N", "that tokenize at the same time", IntegerRange{1, 1024}, "cores"},
+       {"Output", "out", "FILE", "write the ids there, a file of tokens (FILE.tokens) for train --data"},
+       {"Output", "show", "", "print each id and its piece, a document after the other", OnOff{}, "off"}},
+      general_options(),
+  });
   return table;
 }
 
 TokenizeOptions parse_tokenize_options(const std::vector<std::string>& arguments, const Environment& environment) {
   TokenizeOptions options;
-  const OptionValues values(gather_options(tokenize_option_table(), arguments, environment, options.notes));
+  const OptionValues values(tokenize_option_table(),
+                            gather_options(tokenize_option_table(), arguments, environment, options.notes));
   if (!values.given("tokenizer")) values.fail("tokenizer", "is needed: the tokenizer that turns text into ids; give its path");
   options.tokenizer = *values.text("tokenizer");
   placing_errors(values.places(), [&] { options.data = read_tokenized_data(values); });
@@ -66,14 +64,13 @@ TokenizeOptions parse_tokenize_options(const std::vector<std::string>& arguments
     values.fail("out", "does not end in .tokens, by which train knows a file of tokens; name it so");
   refuse_shared_files(values, {.inputs = {"tokenizer", "data", "config"}, .output_files = {"out"}, .output_folders = {}});
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  options.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(cores));
+  options.threads = static_cast<int>(values.integer("threads").value_or(cores));
   return options;
 }
 
 std::string tokenize_help() {
   return "pipetrain tokenize --tokenizer PATH OPTIONS\n"
-         "Turn text into token ids: into a file that train reads in place (--out), or on the terminal with their pieces "
-         "(--show).\n"
+         "Turn text into token ids: into a file that train reads in place (--out), or on the terminal with their pieces (--show).\n"
          "\n"
          "  pipetrain tokenize --tokenizer Llama-3.2-1B --data corpus.jsonl --out corpus.tokens\n"
          "  pipetrain tokenize --tokenizer tokenizer.json --data page.txt --show\n"

@@ -52,9 +52,6 @@ JoinRequest join_request(const TrainOptions& options) {
   JoinRequest request;
   request.shape = {.dp = static_cast<int>(options.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
   request.settings = job_settings(options.run);
-  for (auto& [name, value] : request.settings) {
-    if (name == "eps") name = "adam-eps";
-  }
   request.stall = options.run.stall;
   request.places = options.places;
   return request;

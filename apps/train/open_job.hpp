@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "actors/training/job/train_job.hpp"
-#include "apps/launch/joined_run.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/output/output_lock.hpp"
+#include "apps/processes/joined_run.hpp"
 
 namespace pipetrain {
 

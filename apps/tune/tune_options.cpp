@@ -9,14 +9,15 @@
 #include "apps/options/cut_option.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/offload_options.hpp"
-#include "apps/options/optimizer_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
+#include "apps/options/shared_options.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "model/config/attention_limits.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/named_model.hpp"
+#include "model/optimizer/optimizer.hpp"
 #include "tuning/measured_devices.hpp"
 #include "tuning/profiled_scales.hpp"
 
@@ -33,9 +34,8 @@ constexpr double usual_fp8_factor = 1.8, usual_blocks_factor = 1.4;
 void read_tuned_model(const OptionValues& values, TuneOptions& options) {
   options.model = values.text("model").value_or(options.model);
   options.layers_given = values.given("layers");
-  const auto& config = options.request.config = named_model(options.model, values.integer("layers", 1, 1'000'000));
-  options.request.sequence =
-      values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max()).value_or(config.max_positions);
+  const auto& config = options.request.config = named_model(options.model, values.integer("layers"));
+  options.request.sequence = values.integer("seq-len").value_or(config.max_positions);
   if (options.request.sequence > config.max_positions)
     values.fail("seq-len",
                 fmt::format("the model {} has {} positions; give as many or fewer", options.model, config.max_positions));
@@ -83,7 +83,7 @@ Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
 }
 
 int read_hosts(const OptionValues& values, int devices, int usual) {
-  const auto hosts = static_cast<int>(values.integer("hosts", 1, most_tuned_devices).value_or(usual));
+  const auto hosts = static_cast<int>(values.integer("hosts").value_or(usual));
   if (devices % hosts != 0) values.fail("hosts", fmt::format("do not share {} devices evenly; each host has as many", devices));
   for (const char* name : {"host-bandwidth", "host-latency"})
     if (hosts == 1 && values.given(name)) values.fail(name, "is of links between hosts, and there is one; give --hosts too");
@@ -101,7 +101,8 @@ void check_fp8(const OptionValues& values, const LayoutRequest& request) {
 }
 
 Offload read_offloading(const OptionValues& values) {
-  const Offload offload = read_offload(values);
+  Offload offload;
+  read_offload(values, offload);
   if (values.given("offload-bandwidth") && !offload.any())
     values.fail("offload-bandwidth", "is of --offload; give that too, or leave it out");
   return offload;
@@ -110,39 +111,35 @@ Offload read_offloading(const OptionValues& values) {
 // Of a device of that kind and of its links, in what the request computes.
 DeviceSpeed read_speed(const OptionValues& values, const Usual& usual, const LayoutRequest& request) {
   DeviceSpeed speed = request.speed;
-  const auto read = [&](const char* name, double unit, const DeviceRange& range, double otherwise) {
-    const auto given = values.number(name, OptionValues::Range::from_to(range.least / unit, range.most / unit));
+  const auto read = [&](const char* name, double unit, double otherwise) {
+    const auto given = values.number(name);
     return given ? *given * unit : otherwise;
   };
   // On a CPU fp16 products are fp32's, widened.
   const bool half =
       request.device == DeviceKind::cuda ? request.precision != Precision::fp32() : request.precision == Precision::bf16();
   const double flops = half ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
-  speed.memory_bytes = read("memory", bytes_per_gib, memory_range, usual.memory_bytes);
-  speed.flops = read("tflops", 1e12, flops_range, flops);
-  speed.fp8_flops = read("fp8-tflops", 1e12, flops_range,
-                         (request.precision.fp8_blockwise ? usual_blocks_factor : usual_fp8_factor) * speed.flops);
-  speed.link_rate = read("bandwidth", 1e9, rate_range, usual.link_rate);
-  speed.offload_rate = read("offload-bandwidth", 1e9, rate_range, speed.offload_rate);
-  speed.memory_rate = read("memory-bandwidth", 1e9, rate_range, usual.memory_rate);
-  const auto microseconds = [&](const char* name, double otherwise) {
-    const auto given = values.number(name, OptionValues::Range::from_to(0, 1e9));
-    return given ? *given * 1e-6 : otherwise;
-  };
-  speed.latency = microseconds("latency", usual.latency);
-  speed.block_overhead = microseconds("block-overhead", usual.block_overhead);
-  speed.host_link_rate = read("host-bandwidth", 1e9, rate_range, usual.host_link_rate);
-  speed.host_latency = microseconds("host-latency", usual.host_latency);
+  speed.memory_bytes = read("memory", bytes_per_gib, usual.memory_bytes);
+  speed.flops = read("tflops", 1e12, flops);
+  speed.fp8_flops =
+      read("fp8-tflops", 1e12, (request.precision.fp8_blockwise ? usual_blocks_factor : usual_fp8_factor) * speed.flops);
+  speed.link_rate = read("bandwidth", 1e9, usual.link_rate);
+  speed.offload_rate = read("offload-bandwidth", 1e9, speed.offload_rate);
+  speed.memory_rate = read("memory-bandwidth", 1e9, usual.memory_rate);
+  speed.latency = read("latency", 1e-6, usual.latency);
+  speed.block_overhead = read("block-overhead", 1e-6, usual.block_overhead);
+  speed.host_link_rate = read("host-bandwidth", 1e9, usual.host_link_rate);
+  speed.host_latency = read("host-latency", 1e-6, usual.host_latency);
   return speed;
 }
 
 void read_devices(const OptionValues& values, TuneOptions& options) {
   const Usual usual = usual_numbers(values, options);
   auto& request = options.request;
-  const auto devices = values.integer("devices", 1, most_tuned_devices);
+  const auto devices = values.integer("devices");
   if (!devices && !usual.devices) values.fail("devices", "no GPU is visible to count; say how many devices to plan for");
   request.devices = devices ? static_cast<int>(*devices) : *usual.devices;
-  const auto kind = values.choice("device", {"auto", "cpu", "cuda"}).value_or(0);
+  const auto kind = values.choice("device").value_or(0);
   request.device = kind == 0 ? usual.device : kind == 1 ? DeviceKind::cpu : DeviceKind::cuda;
   const bool gpu = request.device == DeviceKind::cuda;
   if (values.given("measured") && request.device != usual.device)
@@ -154,26 +151,26 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
   request.precision = read_fp8_recipe(values, read_precision(values, bf16_by_default ? Precision::bf16() : Precision::fp32()));
   check_fp8(values, request);
-  request.optimizer = named_optimizer(values);
+  if (const auto choice = values.choice("optimizer")) request.optimizer = default_settings(optimizer_names()[*choice]);
   request.recompute = read_recompute(values);
   request.recompute_layers = read_recompute_layers(values, request.recompute);
-  if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
+  if (const auto zero = values.integer("zero")) request.zero = static_cast<int>(*zero);
   request.offload = read_offloading(values);
-  request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_tuned_devices).value_or(request.most_tp));
-  request.global_batch =
-      values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
+  request.most_tp = static_cast<int>(values.integer("max-tp").value_or(request.most_tp));
+  request.global_batch = values.integer("global-batch").value_or(4 * std::int64_t{request.devices});
   request.speed = read_speed(values, usual, request);
   request.hosts = read_hosts(values, request.devices, usual.hosts);
 }
 
 void read_cp(const OptionValues& values, LayoutRequest& request) {
-  request.cp = static_cast<int>(values.integer("cp", 1, most_tuned_devices).value_or(1));
+  request.cp = static_cast<int>(values.integer("cp").value_or(1));
   if (request.devices % request.cp != 0)
     values.fail("cp", fmt::format("does not divide {} devices, and every layout uses them all; give another", request.devices));
   if (request.cp > 1 && request.sequence % (2 * request.cp) != 0)
-    values.fail("cp", fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; give a --seq-len that is a "
-                                  "multiple of {}",
-                                  request.sequence, request.cp, 2 * request.cp));
+    values.fail(
+        "cp",
+        fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; give a --seq-len that is a multiple of {}",
+                    request.sequence, request.cp, 2 * request.cp));
 }
 
 // Times of blocks that a run measured.
@@ -200,8 +197,7 @@ void read_plans(const OptionValues& values, TuneOptions& options) {
 }
 
 void read_tuned_solver(const OptionValues& values, TuneOptions& options) {
-  constexpr double longest = 1e6;
-  const auto seconds = values.number("solver-seconds", OptionValues::Range::from_to(0.001, longest));
+  const auto seconds = values.number("solver-seconds");
   if (!seconds) return;
   if (!options.plans) values.fail("solver-seconds", "its plans need a folder; add --plans DIR");
   options.request.solver_seconds = *seconds;
@@ -209,7 +205,7 @@ void read_tuned_solver(const OptionValues& values, TuneOptions& options) {
 
 // --cut: by-cost, search, or one for all layouts.
 void read_cuts(const OptionValues& values, LayoutRequest& request) {
-  if (const auto pp = values.integer("pp", 1, most_tuned_devices)) request.pp = static_cast<int>(*pp);
+  if (const auto pp = values.integer("pp")) request.pp = static_cast<int>(*pp);
   if (request.pp && request.devices % *request.pp != 0)
     values.fail("pp", fmt::format("does not divide {} devices, and every layout uses them all; give another", request.devices));
   const std::string word = values.text("cut").value_or("by-cost");
@@ -217,11 +213,9 @@ void read_cuts(const OptionValues& values, LayoutRequest& request) {
   for (const char* name : {"cut-seconds", "cut-steps"})
     if (values.given(name) && !searched) values.fail(name, "is of a search of cuts; add --cut search, or leave it out");
   if (searched) {
-    constexpr double longest = 1e6;
-    constexpr std::int64_t most_cuts = std::int64_t{1} << 50;
     CutLimits limits;
-    const auto cuts = values.integer("cut-steps", 1, most_cuts);
-    const auto seconds = values.number("cut-seconds", OptionValues::Range::from_to(0.001, longest));
+    const auto cuts = values.integer("cut-steps");
+    const auto seconds = values.number("cut-seconds");
     if (!cuts) limits.seconds = usual_cut_seconds;
     if (cuts) limits.cuts = *cuts;
     if (seconds) limits.seconds = *seconds;
@@ -235,88 +229,123 @@ void read_cuts(const OptionValues& values, LayoutRequest& request) {
   }
 }
 
+NumberRange in_units(const DeviceRange& range, double unit) {
+  return NumberRange::from_to(range.least / unit, range.most / unit);
+}
+
+OptionRows batch_rows() {
+  constexpr const char* group = "Model and batch";
+  return {
+      shared_option(group, "model",
+                    {.help = "a preset, a Hugging Face folder (its config.json is enough) or a model file of llm.c"}),
+      shared_option(group, "layers"),
+      shared_option(group, "seq-len", {"the model's most", "tokens of one sequence"}),
+      {group, "global-batch", "N", "sequences of one step, the same for every layout",
+       IntegerRange{1, std::numeric_limits<std::int32_t>::max()}, "4 x devices"},
+  };
+}
+
+OptionRows run_rows() {
+  constexpr const char* group = "Devices";
+  return {
+      {group, "measured", "FILE", "take what doctor --measure wrote for all below that is not given"},
+      {group, "costs", "FILE",
+       "the --profile of a run of this model: what its blocks took there, of what the numbers below say, they take everywhere"},
+      {group, "devices", "N", "how many there are; every layout uses them all", IntegerRange{1, most_tuned_devices},
+       "those measured, else the visible GPUs"},
+      shared_option(group, "device", {.help = "what they are; auto: those measured, else GPUs"}),
+      shared_option(group, "precision", {"fp32 on CPU, bf16 on GPU where the model's heads allow it"}),
+      shared_option(group, "fp8-recipe"),
+      shared_option(group, "recompute", {"for each layout the least that fits"}),
+      shared_option(group, "recompute-num-layers", {"all; where --recompute is not given, as few as fit"}),
+      shared_option(group, "optimizer"),
+      shared_option(group, "zero", {"for each layout the fastest that fits"}),
+      shared_option(
+          group, "post-validation",
+          {.help =
+               "begin steps before the gradient norm of the one before is known, as train's; times are of steps that follow each other"}),
+      shared_option(
+          group, "offload",
+          {.help = "what may live in the host's memory, as of train; activations where a layout does not fit without"}),
+  };
+}
+
+OptionRows speed_rows() {
+  constexpr const char* group = "Devices";
+  const Usual usual;
+  const auto in = [](double value, double unit) { return fmt::format("{:g}", value / unit); };
+  const auto microseconds = NumberRange::from_to(0, 1e9);
+  const auto rates = in_units(rate_range, 1e9), flops = in_units(flops_range, 1e12);
+  return {
+      {group, "offload-bandwidth", "GB/S", "between a device and its host's memory, each way", rates,
+       in(DeviceSpeed{}.offload_rate, 1e9)},
+      {group, "memory", "GIB", "what a run may take of each", in_units(memory_range, bytes_per_gib),
+       "what the first visible GPU has free, else " + in(usual.memory_bytes, bytes_per_gib)},
+      {group, "tflops", "X", "what each sustains in matrix products, in the precision of the run (fp8: in bf16)", flops,
+       in(*usual.bf16_flops, 1e12) + "; " + in(usual.fp32_flops, 1e12) + " in fp32"},
+      {group, "fp8-tflops", "X", "with --precision fp8: what each sustains in the blocks' products in 8 bits", flops,
+       fmt::format("{} x tflops; {} with blockwise", usual_fp8_factor, usual_blocks_factor)},
+      {group, "memory-bandwidth", "GB/S", "of each device's memory", rates, in(usual.memory_rate, 1e9)},
+      {group, "bandwidth", "GB/S", "from one device to another", rates, in(usual.link_rate, 1e9)},
+      {group, "latency", "US", "of a message between devices, in microseconds", microseconds, in(usual.latency, 1e-6)},
+      {group, "hosts", "N", "on how many hosts they are, as many on each; tensor-parallel ranks stay on one host",
+       IntegerRange{1, most_tuned_devices}, fmt::format("those measured, else {}", usual.hosts)},
+      {group, "host-bandwidth", "GB/S", "from one device to another of another host, all at once", rates,
+       in(usual.host_link_rate, 1e9)},
+      {group, "host-latency", "US", "of a message between devices of different hosts", microseconds,
+       in(usual.host_latency, 1e-6)},
+      {group, "block-overhead", "US", "that each pass of an attention or MLP block takes whatever its size", microseconds,
+       in(usual.block_overhead, 1e-6)},
+      shared_option(group, "pp", {"all that fit", "only layouts of so many stages"}),
+      shared_option(group, "cp", {.help = "how many devices share each sequence, in all layouts, as of train"}),
+      {group, "max-tp", "N", "largest tensor-parallel size, such as the devices of one host",
+       IntegerRange{1, most_tuned_devices}, fmt::format("{}", LayoutRequest{}.most_tp)},
+  };
+}
+
+OptionRows output_rows() {
+  constexpr const char* group = "Output";
+  const auto seconds = NumberRange::from_to(0.001, 1e6);
+  return {
+      {group, "count", "N", "how many of the fastest layouts to print", IntegerRange{1, 1000},
+       fmt::format("{}", TuneOptions{}.count)},
+      {group, "plans", "DIR", "search plans of auto too, made for these costs and memory; those of printed layouts go here"},
+      {group, "solver-seconds", "T", "with --plans: improve each fastest layout's order so long, and show its gap", seconds,
+       "off"},
+      {group, "cut", "by-cost|search|N,N,...",
+       "how layouts cut the model into virtual stages: by cost; searched together with placement and schedule for the fastest layouts; or all as these blocks say, as train's --cut",
+       AnyText{}, "by-cost"},
+      {group, "cut-seconds", "T", "with --cut search: how long it may take", seconds,
+       fmt::format("{}; no limit with cut-steps", usual_cut_seconds)},
+      {group, "cut-steps", "N", "the same in cuts that are looked at: the same layouts every time",
+       IntegerRange{1, std::int64_t{1} << 50}, "no limit"},
+      {group, "json", "", "print an array with one object per layout", OnOff{}, "off"},
+  };
+}
+
 }  // namespace
 
-const std::vector<OptionSpec>& tune_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"Model and batch", "model", "NAME|DIR|FILE",
-       "a preset, a Hugging Face folder (its config.json is enough) or a model file of llm.c", "tiny"},
-      {"Model and batch", "layers", "N", "keep only the first N layers of the model", "all"},
-      {"Model and batch", "seq-len", "N", "tokens of one sequence", "the model's most"},
-      {"Model and batch", "global-batch", "N", "sequences of one step, the same for every layout", "4 x devices"},
-
-      {"Devices", "measured", "FILE", "take what doctor --measure wrote for all below that is not given", ""},
-      {"Devices", "costs", "FILE",
-       "the --profile of a run of this model: what its blocks took there, of what the numbers below say, they take everywhere",
-       ""},
-      {"Devices", "devices", "N", "how many there are; every layout uses them all", "those measured, else the visible GPUs"},
-      {"Devices", "device", "auto|cpu|cuda", "what they are; auto: those measured, else GPUs", "auto"},
-      {"Devices", "precision", "fp32|bf16|fp16|fp8", "of computation, as of train",
-       "fp32 on CPU, bf16 on GPU where the model's heads allow it"},
-      {"Devices", "fp8-recipe", "tensorwise|blockwise", "with --precision fp8: what a scale is for, as of train", "tensorwise"},
-      {"Devices", "recompute", "none|selective|full", "what the backward computes again, as of train",
-       "for each layout the least that fits"},
-      {"Devices", "recompute-num-layers", "N", "with --recompute: only the first N layers of each stage, as of train",
-       "all; where --recompute is not given, as few as fit"},
-      {"Devices", "optimizer", optimizer_choices(), "whose states the devices keep, as of train", OptimizerSettings{}.name},
-      {"Devices", "zero", "0|1|2|3", "what the replicas of layouts with dp > 1 divide, as of train",
-       "for each layout the fastest that fits"},
-      {"Devices", "post-validation", "on|off",
-       "begin steps before the gradient norm of the one before is known, as train's; times are of steps that follow each other",
-       "off"},
-      {"Devices", "offload", "none|optimizer|parameters|gradients|activations",
-       "what may live in the host's memory, as of train; activations where a layout does not fit without", "none"},
-      {"Devices", "offload-bandwidth", "GB/S", "between a device and its host's memory, each way", "50"},
-      {"Devices", "memory", "GIB", "what a run may take of each", "what the first visible GPU has free, else 80"},
-      {"Devices", "tflops", "X", "what each sustains in matrix products, in the precision of the run (fp8: in bf16)",
-       "400; 50 in fp32"},
-      {"Devices", "fp8-tflops", "X", "with --precision fp8: what each sustains in the blocks' products in 8 bits",
-       "1.8 x tflops; 1.4 with blockwise"},
-      {"Devices", "memory-bandwidth", "GB/S", "of each device's memory", "3000"},
-      {"Devices", "bandwidth", "GB/S", "from one device to another", "300"},
-      {"Devices", "latency", "US", "of a message between devices, in microseconds", "15"},
-      {"Devices", "hosts", "N", "on how many hosts they are, as many on each; tensor-parallel ranks stay on one host",
-       "those measured, else 1"},
-      {"Devices", "host-bandwidth", "GB/S", "from one device to another of another host, all at once", "25"},
-      {"Devices", "host-latency", "US", "of a message between devices of different hosts", "30"},
-      {"Devices", "block-overhead", "US", "that each pass of an attention or MLP block takes whatever its size", "40"},
-      {"Devices", "pp", "N", "only layouts of so many stages", "all that fit"},
-      {"Devices", "cp", "N", "how many devices share each sequence, in all layouts, as of train", "1"},
-      {"Devices", "max-tp", "N", "largest tensor-parallel size, such as the devices of one host", "8"},
-
-      {"Output", "count", "N", "how many of the fastest layouts to print", "10"},
-      {"Output", "plans", "DIR", "search plans of auto too, made for these costs and memory; those of printed layouts go here",
-       ""},
-      {"Output", "solver-seconds", "T", "with --plans: improve each fastest layout's order so long, and show its gap", "off"},
-      {"Output", "cut", "by-cost|search|N,N,...",
-       "how layouts cut the model into virtual stages: by cost; searched together with placement and schedule for the fastest "
-       "layouts; or all as these blocks say, as train's --cut",
-       "by-cost"},
-      {"Output", "cut-seconds", "T", "with --cut search: how long it may take", "10; no limit with cut-steps"},
-      {"Output", "cut-steps", "N", "the same in cuts that are looked at: the same layouts every time", "no limit"},
-      {"Output", "json", "", "print an array with one object per layout", "off"},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& tune_option_table() {
+  static const OptionRows table = joined_rows({batch_rows(), run_rows(), speed_rows(), output_rows(), general_options()});
   return table;
 }
 
 TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const Environment& environment) {
   TuneOptions options;
-  const OptionValues values(gather_options(tune_option_table(), arguments, environment, options.notes));
+  const OptionValues values(tune_option_table(), gather_options(tune_option_table(), arguments, environment, options.notes));
   placing_errors(values.places(), [&] { read_tuned_model(values, options); });
   read_devices(values, options);
   read_cp(values, options.request);
   read_costs(values, options.request);
-  options.count = static_cast<int>(values.integer("count", 1, 1000).value_or(options.count));
+  options.count = static_cast<int>(values.integer("count").value_or(options.count));
   options.json = values.on_off("json").value_or(false);
   placing_errors(values.places(), [&] { read_cuts(values, options.request); });
   read_plans(values, options);
   read_tuned_solver(values, options);
   options.request.post_validation = values.on_off("post-validation").value_or(false);
-  refuse_combinations(values, features_of(options.request));
+  UsedFeatures used = features_of(options.request);
+  if (options.request.offload.any()) used.add(Feature::host_offload, "offload", to_string(options.request.offload));
+  refuse_combinations(values, used);
   return options;
 }
 
@@ -329,8 +358,7 @@ std::string tune_help() {
          "  pipetrain tune --model llama2-7b --devices 8 --memory 140 --tflops 650\n"
          "  pipetrain tune --model llama3-8b --devices 8 --pp 8 --max-tp 1 --cut search\n"
          "  pipetrain tune --model llama2-70b --devices 32 --hosts 4 --host-bandwidth 50\n"
-         "  pipetrain doctor --measure devices.json && pipetrain tune --model llama3.2-1b --measured devices.json --plans "
-         "plans\n"
+         "  pipetrain doctor --measure devices.json && pipetrain tune --model llama3.2-1b --measured devices.json --plans plans\n"
          "\n" +
          format_options(tune_option_table()) +
          "\n"

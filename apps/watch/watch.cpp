@@ -13,6 +13,7 @@
 
 #include "apps/options/operands.hpp"
 #include "apps/options/option_values.hpp"
+#include "apps/options/shared_options.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/train/progress.hpp"
 #include "core/error.hpp"
@@ -129,22 +130,18 @@ void show_once(MetricsReader& reader) {
 
 }  // namespace
 
-const std::vector<OptionSpec>& watch_option_table() {
-  static const std::vector<OptionSpec> table = {
-      {"Picture", "once", "", "show the run as it is now, and end", "off"},
-      {"Picture", "interval", "SECONDS", "from one look at the file to the next", "1"},
-
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "help", "", "print this page", ""},
-      {"General", "version", "", "print the version", ""},
-  };
+const OptionRows& watch_option_table() {
+  static const OptionRows table = joined_rows({
+      {{"Picture", "once", "", "show the run as it is now, and end", OnOff{}, "off"},
+       {"Picture", "interval", "SECONDS", "from one look at the file to the next", NumberRange::from_to(0.01, 3600), "1"}},
+      general_options(),
+  });
   return table;
 }
 
 std::string watch_help() {
   return "pipetrain watch FILE|DIR OPTIONS\n"
-         "Shows a run while it goes on: its loss as a curve, its speed, what each stage waits and holds. FILE is what "
-         "--metrics\n"
+         "Shows a run while it goes on: its loss as a curve, its speed, what each stage waits and holds. FILE is what --metrics\n"
          "writes, DIR a folder that holds one such file. Any number may watch; the run does not notice.\n"
          "\n"
          "  pipetrain --data corpus.jsonl --metrics run.jsonl &\n"
@@ -152,8 +149,7 @@ std::string watch_help() {
          "\n" +
          format_options(watch_option_table()) +
          "\n"
-         "On a terminal the picture is drawn again and again, as large as the window; elsewhere there is one plain line a "
-         "step, from\n"
+         "On a terminal the picture is drawn again and again, as large as the window; elsewhere there is one plain line a step, from\n"
          "the last ten on. Exit status: 0 with --once, 2 the command line or the file is wrong, 130 or 143 ended by Ctrl-C or\n"
          "SIGTERM, which is how watching ends.\n";
 }
@@ -161,12 +157,12 @@ std::string watch_help() {
 int run_watch(const std::vector<std::string>& given_arguments, const Environment& environment) {
   std::vector<std::string> arguments = given_arguments, notes;
   const std::vector<std::string> operands = take_operands(watch_option_table(), arguments);
-  const OptionValues values(gather_options(watch_option_table(), arguments, environment, notes));
+  const OptionValues values(watch_option_table(), gather_options(watch_option_table(), arguments, environment, notes));
   if (operands.size() != 1)
     throw Error(
         ErrorKind::input,
         fmt::format("watch: takes one file or folder, and {} are given; write pipetrain watch run.jsonl", operands.size()));
-  const double seconds = values.number("interval", OptionValues::Range::from_to(0.01, 3600)).value_or(1);
+  const double seconds = values.number("interval").value_or(1);
   const auto interval = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   const bool once = values.on_off("once").value_or(false);
   MetricsReader reader(find_metrics_file(operands[0]));

@@ -29,12 +29,8 @@ Profile some_profile() {
   profile.pp = profile.microbatches = 2;
   profile.chunks = 1;
   profile.schedule = "1f1b";
-  profile.device = "cpu";
-  profile.precision = "fp32";
-  profile.recompute = "none";
-  profile.threads = 1;
-  profile.cp = 2;
-  profile.deterministic = true;
+  profile.tells_settings = true;
+  profile.settings.layout.cp = 2;
   profile.sequence = 8;
   profile.steps = 3;
   profile.step_seconds = 0.5;

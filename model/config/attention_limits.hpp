@@ -7,9 +7,9 @@
 
 namespace pipetrain {
 
-// Whether it has them for heads of the model's size. precision: of activations.
+// True when the device has kernels for heads of the model's size. precision: that of activations.
 bool computes_heads(const ModelConfig& config, DeviceKind device, DType precision);
-// Throws Error(input) that says what would work, where it has none for the model's heads or windows.
+// Throws Error(input) that says what would work, if it has none for the model's heads.
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision);
 
 }  // namespace pipetrain

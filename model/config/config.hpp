@@ -1,4 +1,4 @@
-// What a transformer is, whatever its family: read from a Hugging Face config.json or a preset.
+// The configuration of a transformer of any family: read from a Hugging Face config.json or a preset.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,8 @@ struct ModelConfig {
   std::vector<std::int64_t> eos_ids;  // any of them ends a text
   // The row of the table of tokens to which a token that is looked up there gives no gradient.
   std::optional<std::int64_t> untrained_row;
-  // Of sequence classification: the classes' names, which the head tells apart at a sequence's last token. Empty: a language
-  // model, whose head has a row for each token of the vocabulary.
+  // The names of the classes of sequence classification, which the head tells apart at a sequence's last token. Empty: a
+  // language model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
   TrainedParts trained;  // a setting of training, which config.json does not have
 
@@ -85,7 +85,7 @@ struct ModelConfig {
   }
   // Rows of the head's matrix.
   std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
-  // What the MLP's first matrix puts out: gate and up side by side, or the one of a GELU.
+  // The columns of the output of the MLP's first matrix: gate and up side by side, or the one of a GELU.
   std::int64_t mlp_columns() const { return (activation == Activation::gelu ? 1 : 2) * intermediate; }
   bool operator==(const ModelConfig&) const = default;
 };

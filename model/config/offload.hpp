@@ -1,4 +1,4 @@
-// What lives in host memory, or on a disk, between uses instead of in the memory of the device.
+// Offload names the state that lives in host memory, or on a disk, between uses instead of in the memory of the device.
 // Sources: Ren et al. 2021, "ZeRO-Offload", arXiv 2101.06840; Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857.
 #pragma once
 

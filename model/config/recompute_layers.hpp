@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// What the blocks compute again that are not among those of Numerics::recompute_layers: the next kind that computes less.
+// The kind of recomputation of blocks that are not among those of Numerics::recompute_layers: the next kind that computes less.
 constexpr Recompute lighter(Recompute kind) { return kind == Recompute::full ? Recompute::selective : Recompute::none; }
 
 // By block of the chunk. Embedding and head are of no layer. slices: of each microbatch's sequence.

@@ -14,14 +14,14 @@ struct RopeScaling {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::int64_t original_max_positions = 8192;  // of llama3, yarn and longrope
-  // Of yarn: how many turns within the original context a pair makes at least that keeps its frequency, and at most one whose
-  // frequency is divided. Where `truncates`, the bounds between pairs are rounded to whole pairs.
+  // For yarn: a pair with more than beta_fast rotations within the original context keeps its frequency, and the frequency of a
+  // pair with less than beta_slow is divided. Where `truncates`, the bounds between pairs are rounded to whole pairs.
   double beta_fast = 32, beta_slow = 1;
   bool truncates = true;
   std::optional<double> mscale = {}, mscale_all_dim = {};
-  // Of yarn and longrope: cosines and sines are multiplied with it; absent: it follows from the factor.
+  // For yarn and longrope: cosines and sines are multiplied with it; absent: it follows from the factor.
   std::optional<double> attention_factor = {};
-  // Of longrope, one for each rotated pair: sequences up to the original context divide frequencies by the short ones, longer
+  // For longrope, one for each rotated pair: sequences up to the original context divide frequencies by the short ones, longer
   // sequences by the long ones.
   std::vector<double> short_factors = {}, long_factors = {};
   bool operator==(const RopeScaling&) const = default;

@@ -1,5 +1,5 @@
-// What a model family declares of each of its tensors, independent of the layout. Everything else follows from it: the slice
-// that a rank holds, initial weights, what the optimizer does, parameters and FLOPs.
+// TensorSpec is the declaration that a model family makes for each of its tensors, independent of the layout. Everything else
+// follows from it: the slice that a rank holds, initial weights, what the optimizer does, parameters and FLOPs.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class TensorRole {
   output_weight,  // head: one row for each token of the vocabulary, or for each class
 };
 
-// Whether it is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
+// True when the tensor is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
 constexpr bool is_matrix(TensorRole role) {
   return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
          role == TensorRole::mlp_out_weight || role == TensorRole::output_weight;
@@ -77,7 +77,7 @@ struct TensorSpec {
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // weight decay
   ParameterGroup group = ParameterGroup::dense;
-  // Of a vector that every tensor-parallel rank holds: each computes a share of its gradient, that of the rank's own heads.
+  // True for a vector that every tensor-parallel rank holds and for which each computes the gradient of its own heads.
   bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
 

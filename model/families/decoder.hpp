@@ -1,4 +1,4 @@
-// What the families have in common that name their tensors and sizes as Llama does: a norm in front of attention and of MLP,
+// The common part of the families that name their tensors and sizes as Llama does: a norm in front of attention and of MLP,
 // rotary positions, a gated MLP of SiLU. A family's own file adds what differs.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a model family is: one FamilySpec, in the file of its name. families.cpp lists them; nothing else tells families apart.
+// A model family is one FamilySpec, in the file of its name. families.cpp lists them; nothing else tells families apart.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace pipetrain {
 
-// What Hugging Face calls a family's tensors, where code other than the family's must know it.
+// Hugging Face's names of a family's tensors, where code other than the family's must know it.
 struct FamilyNames {
   const char* embedding;        // the table of token embeddings
   const char* head;             // the output matrix, where it is not tied
   const char* layers;           // what the names of layer N's tensors begin with, before the N
   const char* optional_prefix;  // that files of the bare model, saved without its head, leave out; "" if there is none
-  // What the names of tensors end with that old files keep, though the configuration tells them; null: no more.
+  // The endings of the names of tensors that old files keep, though the configuration tells them; null: no more.
   std::array<const char*, 2> recomputed;
 };
 

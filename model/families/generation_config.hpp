@@ -1,4 +1,4 @@
-// What a Hugging Face folder says of generating text.
+// Reads the settings for generating text of a Hugging Face folder.
 #pragma once
 
 #include <cstdint>

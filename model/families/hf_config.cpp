@@ -78,7 +78,7 @@ FoundFamily read_family(const HfConfigReader& config) {
   return {*family, classifies};
 }
 
-// Of all matrices and tables as if none were tied; in floating point because 64 bits may not hold the count yet.
+// Counts all matrices and tables as if none were tied; in floating point because 64 bits may not hold the count yet.
 double untied_elements(const ModelConfig& config) {
   const auto of = [&](BlockKind kind) {
     double elements = 0;

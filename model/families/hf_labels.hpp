@@ -1,4 +1,4 @@
-// What a Hugging Face config.json says of the classes of sequence classification.
+// Reads the classes of sequence classification from a Hugging Face config.json.
 #pragma once
 
 #include "model/config/config.hpp"

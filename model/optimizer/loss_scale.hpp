@@ -6,6 +6,9 @@
 
 namespace pipetrain {
 
+// Where a dynamic scale begins unless somebody says otherwise.
+inline constexpr double usual_dynamic_scale = 65536;
+
 struct LossScaleSettings {
   bool dynamic = false;  // else the scale stays `initial`
   double initial = 1;

@@ -219,7 +219,10 @@ TEST_CASE("the estimate of a GPU counts a second set of what its operations have
   const auto half = blocks.begin() + std::ssize(blocks) / 2;
   const schedules::Plan plan = schedules::build_schedule("braided-v", {1, 2, 8});
   const auto workspace = [&](int tp, bool braids) {
-    const StageMemory memory(config, tp, {1, 64}, {.device = DeviceKind::cuda, .braids = braids});
+    JobSettings settings;
+    settings.layout.tp = tp;
+    settings.devices.kind = DeviceKind::cuda;
+    const StageMemory memory(config, {1, 64}, settings, braids);
     return memory.estimate({{blocks.begin(), half}, {half, blocks.end()}}, 8, validate(plan)[0], plan.stages[0]).workspace;
   };
   CHECK(workspace(1, true) == workspace(1, false));

@@ -322,7 +322,10 @@ TEST_CASE("layouts are estimated like runs whose ranks share sequences") {
     const TrainJob job = random_job(small_ring_config(), 256, 4, with_ring(cp, {}));
     const schedules::Plan plan = *build_plan(job);
     const auto needs = validate(plan, Order::planned, TransformerCompute::slot_life());
-    const StageMemory memory(job.config, 1, {1, 256 / cp}, {.numerics = job.numerics, .replicas = cp, .cp = cp});
+    JobSettings settings;
+    settings.layout.cp = cp;
+    settings.numerics = job.numerics;
+    const StageMemory memory(job.config, {1, 256 / cp}, settings);
     const auto blocks = parts_of(job, plan.placement);
     CHECK(memory.estimate(blocks, plan.microbatches, needs.front(), plan.stages.front()).total() ==
           estimate_job(job).devices.front().use.total());

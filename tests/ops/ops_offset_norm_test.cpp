@@ -1,5 +1,5 @@
-// What Gemma computes beside other families, which only CPUs have so far: norms of an offset and a weight, with a residual;
-// gates of a GELU; scaled rows.
+// Operations of Gemma that other families do not have, and that only CPUs have so far: norms of an offset and a weight, with a
+// residual; gates of a GELU; scaled rows.
 #include <cmath>
 #include <vector>
 

@@ -108,6 +108,19 @@ TEST_CASE("a transport is known in at most three files besides its own") {
   CHECK(others.size() <= 3);
 }
 
+TEST_CASE("a setting is known in three files, its struct, its row and its use, as docs/add-an-option.md says") {
+  for (const auto& [name, pattern] : {std::pair{"keep_every", R"(\bkeep_every\b)"},
+                                      {"clip_norm", R"(\bclip_norm\b)"},
+                                      {"activation_fraction", R"(\bactivation_fraction\b)"},
+                                      {"hysteresis", R"((settings_\.|::)hysteresis\b|\bhysteresis = )"}}) {
+    const auto files = files_naming(pattern);
+    for (const std::string& file : files) UNSCOPED_INFO(name << " is named in " << file);
+    CHECK(files.count("actors/training/job/setting_table.cpp") == 1);
+    CHECK(files.size() == 3);
+  }
+  CHECK(text_of("docs/add-an-option.md").find("three files") != std::string::npos);
+}
+
 TEST_CASE("a mesh axis is known in at most 45 files, which docs/add-a-mesh-axis.md lists") {
   const auto files = files_naming(R"(\bcp\b(?!\.(async|reduce)))");  // but not the instruction cp.async of GPUs
   CHECK(files.count("core/mesh.hpp") == 1);

@@ -43,7 +43,7 @@ void check_matrix_sizes(const ModelConfig& config, int tp) {
                   over_ranks ? fmt::format(" over {} ranks", tp) : "", fp8_multiple, over_ranks ? ", or a smaller tp" : ""));
 }
 
-// Tiles lie in columns of as many scales as a microbatch has tokens, of which products take multiples of 4.
+// The scales of tiles are in columns as long as a microbatch's tokens, which must be a multiple of 4 for products.
 void check_tokens_of_tiles(const TrainJob& job) {
   if (!job.numerics.precision.fp8_blockwise || job.dataset == nullptr) return;
   constexpr std::int64_t multiple = 4;
@@ -58,12 +58,12 @@ void check_tokens_of_tiles(const TrainJob& job) {
 
 void check_fp8_gpu(int gpu) {
   const std::string name = cuda_device_name(gpu);
-  if (name.empty() || cuda_multiplies_fp8(gpu)) return;  // whoever opens a GPU that is not there says so
+  if (name.empty() || cuda_multiplies_fp8(gpu)) return;  // opening a missing GPU reports that
   refuse_setting("precision", "fp8",
                  fmt::format("GPU {} ({}) does not multiply in 8 bits as Hopper GPUs do; use bf16", gpu, name));
 }
 
-// An order is of one plan.
+// A recorded order belongs to one plan.
 void check_replayed_plan(const TrainJob& job, const schedules::Plan& plan) {
   if (!job.layout.replayed) return;
   const auto& recorded = *job.layout.replayed;

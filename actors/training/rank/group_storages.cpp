@@ -21,7 +21,7 @@ StorageSetup storage_setup(const RankSetup& setup, const ParameterLayout& layout
                      .actions = setup.actions,
                      .offload = setup.offload,
                      .grads_leave_summed = leave_summed,
-                     .previews = setup.previews},
+                     .previews = setup.post_validation},
           .prefetch = setup.zero.prefetch,
           .optimizer = setup.optimizer,
           .saves = setup.saves};

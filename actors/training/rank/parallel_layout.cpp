@@ -94,6 +94,8 @@ void ParallelLayout::add_links(RankSetup& setup) const {
 
 RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   RankSetup setup;
+  static_cast<JobSettings&>(setup) = job;
+  if (job.fault && job.fault->rank != rank) setup.fault.reset();
   static_cast<MeshRank&>(setup) = reach_.rank(rank, part_rank(mesh().at(rank)).number);
   if (const auto groups = groups_.find(rank); groups != groups_.end()) setup.groups = groups->second;
   if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
@@ -106,22 +108,14 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.slices = plan_->slices;
   setup.braids = job.layout.order == schedules::Order::planned && has_braids(plan());
   setup.isolates_documents = job.dataset->isolates_documents();
-  setup.sequence_parallel = job.layout.sequence_parallel;
-  setup.numerics = job.numerics;
   add_links(setup);
   setup.same_order = job.layout.order == schedules::Order::planned || setup.chunks.size() == 1;
-  setup.seed = job.samples.seed;
-  setup.optimizer = job.optimizer;
-  setup.previews = job.post_validation;
-  setup.zero = job.zero;
-  setup.offload = job.offload;
   setup.replicas = weight_copies(mesh().shape());
   setup.replica = weight_copy(setup.id, mesh().shape());
   if (job.layout.order == schedules::Order::planned) setup.actions = plan_->stages[static_cast<std::size_t>(setup.id.pp)];
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
   setup.saves = job.saves;
-  if (job.fault && job.fault->rank == rank) setup.fault = job.fault;
   return setup;
 }
 

@@ -107,7 +107,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
 
 MemoryUse estimate_memory(const RankSetup& setup) {
   const auto ops = make_measuring_ops();
-  const TensorParallel tp{setup.groups.tensor.get(), setup.sequence_parallel};
+  const TensorParallel tp{setup.groups.tensor.get(), setup.layout.sequence_parallel};
   const auto model = make_stage_model(model_spec(setup), tp, *ops);
   return memory_use(setup, *model);
 }

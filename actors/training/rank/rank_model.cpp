@@ -36,7 +36,7 @@ std::unique_ptr<Ops> RankModel::make_ops() const {
 
 TensorParallel RankModel::tensor_parallel() const {
   Group* const group = braid_ ? static_cast<Group*>(braid_.get()) : tensor_group_.get();
-  return {group, setup_.sequence_parallel};
+  return {group, setup_.layout.sequence_parallel};
 }
 
 Buffer RankModel::make_workspace(const char* what) const {

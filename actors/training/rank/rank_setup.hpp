@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
@@ -11,8 +10,6 @@
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "core/process_group.hpp"
-#include "model/config/offload.hpp"
-#include "model/config/zero.hpp"
 #include "model/context/context_part.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/stage_model.hpp"
@@ -28,7 +25,8 @@ struct RankGroups {
   std::shared_ptr<Group> tied;     // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
 };
 
-struct RankSetup : MeshRank {
+// The settings are those of the whole run, but for the fault, which only its own rank has.
+struct RankSetup : MeshRank, JobSettings {
   RankGroups groups;
   ModelConfig config;
   std::vector<std::vector<Block>> chunks;         // of this stage
@@ -39,24 +37,16 @@ struct RankSetup : MeshRank {
   int slices = 1;                                 // of each microbatch
   bool braids = false;                            // its plan has braids
   bool isolates_documents = false;                // of the data
-  std::shared_ptr<const StepSamples> samples;     // null: the rank is only estimated
+  std::shared_ptr<const StepSamples> training;    // null: the rank is only estimated
   std::shared_ptr<const StepSamples> evaluation;  // null: nothing is evaluated
-  std::uint64_t seed = 0;                         // of dropout
-  bool sequence_parallel = true;
-  Numerics numerics;
   // True when every replica runs its last backward actions in the same order, so that gradients may be summed as they are made.
   bool same_order = true;
-  OptimizerSettings optimizer;
-  bool previews = false;  // the coming step's forwards may begin before the verdict
-  Zero zero;
-  Offload offload;
   int replicas = 1, replica = 0;  // see weight_copies()
   // The actions of its stage in every step, in order; empty where the order is not known in advance.
   std::vector<schedules::Action> actions;
   schedules::StageNeeds needs;
-  WrapOps wrap_ops;            // may be null
-  std::optional<Fault> fault;  // of this rank
-  bool saves = false;          // keeps host memory for a snapshot of its states
+  WrapOps wrap_ops;    // may be null
+  bool saves = false;  // keeps host memory for a snapshot of its states
 };
 
 // Returns what a rank will allocate, without allocating it. A GPU's libraries know their share only when they have

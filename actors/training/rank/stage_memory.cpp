@@ -6,12 +6,12 @@
 
 namespace pipetrain {
 
-StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode)
-    : config_(config), shape_(shape), mode_(mode) {
+StageMemory::StageMemory(const ModelConfig& config, MicrobatchShape shape, const JobSettings& settings, bool braids)
+    : config_(config), shape_(shape), settings_(settings), braids_(braids) {
   // These throw for a model that cannot be split or computed in this way.
-  layout_parameters(config, {blocks_of(config)}, 0, tp);
-  check_attention(config, mode.device, mode.numerics.precision.compute);
-  if (tp > 1) tensor_ = std::move(make_inprocess_groups(tp).front());
+  layout_parameters(config, {blocks_of(config)}, 0, settings.layout.tp);
+  check_attention(config, settings.devices.kind, settings.numerics.precision.compute);
+  if (settings.layout.tp > 1) tensor_ = std::move(make_inprocess_groups(settings.layout.tp).front());
 }
 
 StageMemory::~StageMemory() = default;
@@ -19,22 +19,18 @@ StageMemory::~StageMemory() = default;
 MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, int microbatches,
                                 const schedules::StageNeeds& needs, const std::vector<schedules::Action>& actions) const {
   RankSetup setup;
+  static_cast<JobSettings&>(setup) = settings_;
   setup.groups.tensor = tensor_;
   setup.config = config_;
   setup.chunks = chunks;
   setup.shape = shape_;
-  setup.context = {0, mode_.cp};
+  setup.context = {0, settings_.layout.cp};
   setup.microbatches = microbatches;
   setup.needs = needs;
   setup.actions = actions;
-  setup.numerics = mode_.numerics;
-  setup.zero = mode_.zero;
-  setup.replicas = mode_.replicas;
-  setup.offload = mode_.offload;
-  setup.optimizer = mode_.optimizer;
-  setup.braids = mode_.braids;
-  setup.previews = mode_.previews;
-  if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);
+  setup.replicas = static_cast<int>(settings_.batch.dp) * settings_.layout.cp;
+  setup.braids = braids_;
+  if (settings_.devices.kind != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
   for (const auto& chunk : chunks) blocks += chunk.size();
   if (blocks < blocks_of(config_).size()) setup.links[0] = LinkKind::peer_copy;  // to any other stage
@@ -46,8 +42,11 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
 std::vector<ActivationBytes> StageMemory::activations(const std::vector<std::vector<Block>>& chunks) const {
   const auto ops = make_measuring_ops();
   const TensorParallel tp{tensor_.get(), tensor_ != nullptr};
-  const StageModelSpec spec{
-      .config = config_, .chunks = chunks, .shape = shape_, .numerics = mode_.numerics, .context = {{0, mode_.cp}}};
+  const StageModelSpec spec{.config = config_,
+                            .chunks = chunks,
+                            .shape = shape_,
+                            .numerics = settings_.numerics,
+                            .context = {{0, settings_.layout.cp}}};
   const auto model = make_stage_model(spec, tp, *ops);
   std::vector<ActivationBytes> bytes;
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) bytes.push_back(model->activation_bytes(chunk));

@@ -10,19 +10,10 @@ namespace pipetrain {
 
 class StageMemory {
  public:
-  struct Mode {
-    Numerics numerics = {};
-    DeviceKind device = DeviceKind::cpu;  // GPUs need scratch memory, and memory for results on their way
-    Zero zero = {};
-    int replicas = 1;
-    Offload offload = {};
-    bool braids = false;    // its plan has braids
-    bool previews = false;  // steps begin before the verdict on the previous one
-    OptimizerSettings optimizer = {};
-    int cp = 1;  // ranks that share sequences; the shape is that of one part
-  };
-  // Throws Error(input) when tp cannot split the model, or the device cannot compute its heads. Sequence parallel where tp > 1.
-  StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);
+  // shape: of the part of each sequence that one rank has. braids: the plan has braids. Sequence parallel where tp > 1. GPUs
+  // need scratch memory, and memory for results on their way. Throws Error(input) when tp cannot split the model, or the device
+  // cannot compute its heads.
+  StageMemory(const ModelConfig& config, MicrobatchShape shape, const JobSettings& settings, bool braids = false);
   ~StageMemory();
 
   // Estimates the first rank of a stage with these chunks of consecutive blocks; other ranks need the same or a little
@@ -37,7 +28,8 @@ class StageMemory {
  private:
   ModelConfig config_;
   MicrobatchShape shape_;
-  Mode mode_;
+  JobSettings settings_;
+  bool braids_;
   std::shared_ptr<Group> tensor_;
 };
 

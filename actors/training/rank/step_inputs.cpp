@@ -66,7 +66,7 @@ std::optional<SliceArgs> StepInputs::slice(int microbatch) const {
 // Counts samples in the order of Sampler.
 DropoutDraws StepInputs::draws(int microbatch) const {
   const std::int64_t before = std::int64_t{setup_.id.dp} * (setup_.microbatches / setup_.slices) + microbatch / setup_.slices;
-  return {.seed = setup_.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};
+  return {.seed = setup_.samples.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};
 }
 
 void StepInputs::add_to(ForwardArgs& forward, int microbatch) const {

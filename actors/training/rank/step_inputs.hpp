@@ -33,7 +33,7 @@ class StepInputs {
   void add_to(ForwardArgs& forward, int microbatch) const;
 
  private:
-  const StepSamples& samples() const { return step_.evaluates() ? *setup_.evaluation : *setup_.samples; }
+  const StepSamples& samples() const { return step_.evaluates() ? *setup_.evaluation : *setup_.training; }
   void load_documents();
   Tensor of_microbatch(const Tensor& documents, std::int64_t row, int microbatch) const;
   DropoutDraws draws(int microbatch) const;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "actors/training/job/job_plan.hpp"
+#include "actors/training/job/setting_row.hpp"
 #include "actors/training/rank/stage_memory.hpp"
 #include "actors/training/records/transfer_times.hpp"
-#include "core/counted.hpp"
 #include "files/json.hpp"
 #include "model/config/hf_config_text.hpp"
 #include "model/config/mode_names.hpp"
@@ -35,15 +35,16 @@ bool is_collective(ActionKind kind) { return kind == ActionKind::reduce_grads ||
 }  // namespace
 
 std::string Profile::conditions() const {
-  std::string text = device;
-  if (!precision.empty()) text += ", " + precision;
-  if (!recompute.empty()) text += ", recompute " + recompute;
-  if (recompute_layers > 0) text += " of " + counted(recompute_layers, "layer");
-  if (loss_chunks > 1) text += ", loss in " + counted(loss_chunks, "chunk");
-  if (zero > 0) text += ", zero " + std::to_string(zero);
-  if (cp > 1) text += ", cp " + std::to_string(cp);
-  if (deterministic) text += std::string(", deterministic ") + (*deterministic ? "on" : "off");
-  if (device == "cpu" && threads > 0) text += ", threads " + std::to_string(threads);
+  const Numerics& numerics = settings.numerics;
+  std::string text = name_of(settings.devices.kind);
+  if (tells_settings) text += std::string(", ") + numbers_name(numerics.precision);
+  if (tells_settings && numerics.recompute == Recompute::none) text += ", recompute none";
+  text += told_settings(settings);
+  if (settings.zero.stage > 0) text += ", zero " + std::to_string(settings.zero.stage);
+  if (settings.layout.cp > 1) text += ", cp " + std::to_string(settings.layout.cp);
+  if (tells_settings) text += std::string(", deterministic ") + (numerics.deterministic ? "on" : "off");
+  if (tells_settings && settings.devices.kind == DeviceKind::cpu)
+    text += ", threads " + std::to_string(settings.devices.threads);
   return text;
 }
 
@@ -56,7 +57,7 @@ schedules::EndOfStep Profile::end_of_step() const {
     return std::any_of(stage.chunks.begin(), stage.chunks.end(),
                        [](const ChunkProfile& chunk) { return chunk.sum_replicated > 0; });
   });
-  return {dp * cp > 1, tp > 1 && (sequence_parallel || sums_parts), tied};
+  return {dp * settings.layout.cp > 1, tp > 1 && (sequence_parallel || sums_parts), tied};
 }
 
 bool Profile::splits_backward() const {
@@ -139,20 +140,12 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.sequence_parallel = job.layout.sequence_parallel;
   layout_.tied = job.config.tied_embeddings;
   layout_.schedule = job.layout.schedule;
-  layout_.device = job.devices.kind == DeviceKind::cpu ? "cpu" : "cuda";
-  layout_.precision = numbers_name(job.numerics.precision);
-  layout_.recompute = name_of(job.numerics.recompute);
-  layout_.recompute_layers = static_cast<int>(job.numerics.recompute_layers.value_or(0));
-  layout_.loss_chunks = job.numerics.loss_chunks;
-  layout_.zero = job.zero.stage;
-  layout_.cp = job.layout.cp;
-  layout_.threads = job.devices.threads;
-  layout_.deterministic = job.numerics.deterministic;
+  static_cast<JobSettings&>(layout_.settings) = job;
+  layout_.tells_settings = true;
   layout_.sequence = job.dataset->sequence_length();
   const auto parts = parts_of(job, placement_);
   layout_.cut = cut_of(parts);
-  const StageMemory memory(job.config, job.layout.tp, {job.batch.microbatch, layout_.sequence / layout_.cp},
-                           {.numerics = job.numerics, .device = job.devices.kind, .cp = layout_.cp});
+  const StageMemory memory(job.config, {job.batch.microbatch, layout_.sequence / job.layout.cp}, job);
   for (int stage = 0; stage < job.layout.pp; ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < job.layout.chunks; ++chunk)

@@ -38,15 +38,10 @@ struct Profile {
   Cut cut = {};  // the model's cut into virtual stages; profiles of earlier builds lack it: their models were cut by cost
   bool sequence_parallel = false, tied = false;
   std::string schedule;
-  std::string device;
-  // The run's settings. Profiles of earlier builds lack them: empty, 0 or no value.
-  std::string precision, recompute;  // as the options are given
-  int recompute_layers = 0;          // of each chunk; 0: all
-  int loss_chunks = 1;               // of Numerics
-  int zero = 0;                      // stage of ZeRO
-  int cp = 1;                        // ranks that share each sequence; 1 in profiles of earlier builds
-  int threads = 0;                   // of one CPU device
-  std::optional<bool> deterministic;
+  // The settings that their rows mark as profiled, the device and the precision. Profiles of earlier builds tell only the
+  // device.
+  RunSettings settings;
+  bool tells_settings = false;
   std::int64_t sequence = 0;
   std::int64_t steps = 0;   // measured
   double step_seconds = 0;  // median of a whole step

@@ -1,12 +1,16 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 
+#include "actors/training/job/setting_row.hpp"
 #include "actors/training/records/profile.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
+#include "model/config/mode_names.hpp"
 
 namespace pipetrain {
 namespace {
@@ -84,6 +88,20 @@ class Reader {
     }
     return counts;
   }
+  // As the setting's row reads it.
+  SettingValue setting(const Json& object, const std::string& key, const SettingReader& row) const {
+    if (std::holds_alternative<OnOff>(row)) return flag(object, key.c_str());
+    const Json& value = object.at(key);
+    if (const auto* names = std::get_if<Choices>(&row)) {
+      const auto at = std::find(names->begin(), names->end(), text(object, key.c_str()));
+      if (at == names->end()) fail(fmt::format("{} is none of {}", key, fmt::join(*names, ", ")));
+      return std::int64_t{at - names->begin()};
+    }
+    const auto& range = std::get<IntegerRange>(row);
+    if (!value.is_integer() || value.as_int64() < range.least || value.as_int64() > range.most)
+      fail(fmt::format("{} is {}, not an integer from {} to {}", key, value.dump({.ascii = true}), range.least, range.most));
+    return value.as_int64();
+  }
   const Json& list(const Json& object, const char* key, int length) const {
     const Json& value = at(object, key);
     if (!value.is_array() || std::ssize(value) != length) fail(fmt::format("{} is not a list of {}", key, length));
@@ -105,20 +123,42 @@ ChunkProfile read_chunk(const Reader& reader, const Json& object) {
   return chunk;
 }
 
+std::string key_of(const SettingRow& row) {
+  std::string key = row.name;
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
 // Reads the keys that files of earlier builds lack.
-void read_conditions(const Reader& reader, const Json& layout, Profile& profile) {
-  if (!layout.contains("precision")) return;
-  profile.precision = reader.text(layout, "precision");
-  profile.recompute = reader.text(layout, "recompute");
-  if (layout.contains("recompute_num_layers"))
-    profile.recompute_layers = static_cast<int>(reader.count(layout, "recompute_num_layers"));
-  if (layout.contains("loss_chunks")) profile.loss_chunks = static_cast<int>(reader.count(layout, "loss_chunks"));
-  if (layout.contains("zero")) profile.zero = static_cast<int>(reader.count(layout, "zero"));
-  if (layout.contains("cp")) profile.cp = static_cast<int>(reader.count(layout, "cp"));
-  if (profile.sequence % (2 * std::int64_t{profile.cp}) != 0 && profile.cp > 1)
-    reader.fail(fmt::format("cp {} does not share sequences of {} tokens", profile.cp, profile.sequence));
-  profile.deterministic = reader.flag(layout, "deterministic");
-  profile.threads = static_cast<int>(reader.count(layout, "threads"));
+void read_settings(const Reader& reader, const Json& layout, Profile& profile) {
+  profile.tells_settings = layout.contains("precision");
+  if (!profile.tells_settings) return;
+  const std::string precision = reader.text(layout, "precision");
+  for (const Precision& known : {Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()})
+    if (precision == numbers_name(known)) profile.settings.numerics.precision = known;
+  for (const SettingRow& row : setting_table())
+    if (const std::string key = key_of(row); (row.uses & profiled) != 0 && layout.contains(key))
+      row.member.set(profile.settings, reader.setting(layout, key, row.member.reader));
+  const int cp = profile.settings.layout.cp;
+  if (profile.sequence % (2 * std::int64_t{cp}) != 0 && cp > 1)
+    reader.fail(fmt::format("cp {} does not share sequences of {} tokens", cp, profile.sequence));
+}
+
+// Integers that are as RunSettings has them are left out.
+void write_settings(const Profile& profile, Json& layout) {
+  const RunSettings usual;
+  layout["precision"] = numbers_name(profile.settings.numerics.precision);
+  for (const SettingRow& row : setting_table()) {
+    if ((row.uses & profiled) == 0) continue;
+    const std::string text = row.member.text(profile.settings), key = key_of(row);
+    if (std::holds_alternative<OnOff>(row.member.reader)) {
+      layout[key] = text == "on";
+    } else if (std::holds_alternative<Choices>(row.member.reader)) {
+      layout[key] = text;
+    } else if (text != row.member.text(usual)) {
+      layout[key] = std::stoll(text);
+    }
+  }
 }
 
 }  // namespace
@@ -130,17 +170,8 @@ void write_profile(std::ostream& out, const Profile& profile) {
   if (!profile.cut.empty()) layout["cut"] = profile.cut;
   layout["schedule"] = profile.schedule;
   layout["sequence"] = profile.sequence;
-  layout["device"] = profile.device;
-  if (profile.deterministic) {
-    layout["precision"] = profile.precision;
-    layout["recompute"] = profile.recompute;
-    if (profile.recompute_layers > 0) layout["recompute_num_layers"] = profile.recompute_layers;
-    if (profile.loss_chunks > 1) layout["loss_chunks"] = profile.loss_chunks;
-    if (profile.zero > 0) layout["zero"] = profile.zero;
-    if (profile.cp > 1) layout["cp"] = profile.cp;
-    layout["deterministic"] = *profile.deterministic;
-    layout["threads"] = profile.threads;
-  }
+  layout["device"] = name_of(profile.settings.devices.kind);
+  if (profile.tells_settings) write_settings(profile, layout);
   auto stages = Json::array();
   for (const StageProfile& stage : profile.stages) {
     auto chunks = Json::array();
@@ -184,8 +215,8 @@ Profile read_profile(const std::filesystem::path& path) {
   profile.cut = reader.cut(layout, profile.pp * profile.chunks);
   profile.schedule = reader.text(layout, "schedule");
   profile.sequence = reader.count(layout, "sequence");
-  profile.device = reader.text(layout, "device");
-  read_conditions(reader, layout, profile);
+  profile.settings.devices.kind = reader.text(layout, "device") == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
+  read_settings(reader, layout, profile);
   profile.steps = reader.count(file, "steps");
   profile.step_seconds = reader.number(file, "step_seconds");
   profile.outside = reader.number(file, "outside");

@@ -7,7 +7,6 @@
 #include "actors/training/records/block_times.hpp"
 #include "core/error.hpp"
 #include "model/config/hf_config_text.hpp"
-#include "model/config/mode_names.hpp"
 #include "model/config/recompute_layers.hpp"
 #include "model/costs.hpp"
 #include "schedules/simulate/median.hpp"
@@ -29,18 +28,6 @@ KindsOfParts kinds_of(const Parts& parts, const Numerics& numerics) {
       row.push_back(static_cast<std::size_t>(part[i].kind) + (again[i] == numerics.recompute ? 0 : block_kinds));
   }
   return all;
-}
-
-Numerics numerics_of(const Profile& profile) {
-  Numerics numerics;
-  for (const Recompute mode : recompute_modes)
-    if (profile.recompute == name_of(mode)) numerics.recompute = mode;
-  if (profile.recompute_layers > 0) numerics.recompute_layers = profile.recompute_layers;
-  numerics.loss_chunks = profile.loss_chunks;
-  for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()})
-    if (profile.precision == numbers_name(precision)) numerics.precision = precision;
-  numerics.deterministic = profile.deterministic.value_or(true);
-  return numerics;
 }
 
 // FLOPs of a block of each kind in F, I and W.
@@ -77,7 +64,7 @@ class Relayout {
   Relayout(const Profile& measured, const Placement& placement, bool split, const Cut& cut)
       : measured_(measured), result_(measured), from_(measured.placement()), to_(placement), split_(split) {
     config_ = parse_hf_config(measured.config, "the profile's model");
-    const Numerics numerics = numerics_of(measured);
+    const Numerics& numerics = measured.settings.numerics;
     parts_ = measured_parts(measured, config_, numerics);
     new_parts_ = cut.empty() ? partition_blocks(config_, to_.virtual_stages(), measured.sequence, numerics)
                              : cut_blocks(config_, cut, to_.virtual_stages());
@@ -218,11 +205,10 @@ class Relayout {
   }
 
   void set_bytes() {
-    if (measured_.precision.empty()) return;  // an earlier build's profile, whose settings are not known
-    const StageMemory memory(config_, measured_.tp, {measured_.microbatch, measured_.sequence / measured_.cp},
-                             {.numerics = numerics_of(measured_),
-                              .device = measured_.device == "cpu" ? DeviceKind::cpu : DeviceKind::cuda,
-                              .cp = measured_.cp});
+    if (!measured_.tells_settings) return;  // an earlier build's profile, whose settings are not known
+    RunSettings run = measured_.settings;
+    run.layout.tp = measured_.tp;
+    const StageMemory memory(config_, {measured_.microbatch, measured_.sequence / run.layout.cp}, run);
     for (int stage = 0; stage < to_.stages(); ++stage) {
       Parts chunks;
       for (int chunk = 0; chunk < to_.chunks(); ++chunk)

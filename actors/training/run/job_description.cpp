@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "actors/training/job/setting_row.hpp"
 #include "actors/training/rank/parallel_layout.hpp"
 #include "core/counted.hpp"
-#include "model/config/mode_names.hpp"
 #include "model/costs.hpp"
 #include "schedules/plan/grid.hpp"
 
@@ -52,14 +52,6 @@ std::string stage_lines(const JobEstimate& estimate) {
   return lines;
 }
 
-std::string recomputation(const Numerics& numerics) {
-  std::string text;
-  if (numerics.recompute != Recompute::none) text += fmt::format(", recompute {}", name_of(numerics.recompute));
-  if (numerics.recompute_layers) text += fmt::format(" of {}", counted(*numerics.recompute_layers, "layer"));
-  if (numerics.loss_chunks > 1) text += fmt::format(", loss in {} chunks", numerics.loss_chunks);
-  return text;
-}
-
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 // The line on memory outside the devices; empty where nothing is offloaded or saved.
@@ -104,7 +96,7 @@ std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
                      counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch) +
          fmt::format("schedule {}, {}{}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
                      job.layout.slices > 1 ? fmt::format(", {} slices a microbatch", job.layout.slices) : "",
-                     recomputation(job.numerics), schedules::print_grid(estimate.plan, {})) +
+                     told_settings(job), schedules::print_grid(estimate.plan, {})) +
          fmt::format("cut {} ({})\n", cut_text(cut_of(estimate.blocks)),
                      job.layout.cut.empty() ? "attention and MLP blocks of each virtual stage, by cost" : "as given") +
          stage_lines(estimate) + memory_table(estimate.devices, mesh_of(job).shape());

@@ -181,7 +181,7 @@ class Trainer::Run {
     for (const StageId id : layout_.stages()) {
       auto setups = layout_.rank_setups(job_, id);
       for (RankSetup& setup : setups) {
-        setup.samples = samples_;
+        setup.training = samples_;
         if (evaluator_) setup.evaluation = evaluator_->samples();
       }
       building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {

@@ -50,7 +50,7 @@ void StatePlaces::place_gradients() {
     chunk_begins_.push_back(grads_);
     grads_ += layout_.zeroed_grads[chunk].end - layout_.chunk_grads[chunk].begin;
   }
-  constexpr std::size_t page = OffloadPlace::granularity / sizeof(float);
+  constexpr std::size_t page = OffloadStorage::granularity / sizeof(float);
   if (setup_.offload.gradients) grads_ = (grads_ + page - 1) / page * page;
   pool_begin_ = grads_;
   grads_ += pool_.length;
@@ -65,7 +65,7 @@ std::size_t StatePlaces::rounded() const {
   return gathers_weights() ? shard_ : layout_.weight_elements;
 }
 
-std::vector<Region> StatePlaces::shard_runs() const {
+std::vector<Region> StatePlaces::shard_ranges() const {
   std::vector<Region> runs;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const std::size_t elements = units_[i].tied_copy ? 0 : run(units_[i]).size();

@@ -43,7 +43,7 @@ class StatePlaces {
     Precision precision;
     std::vector<schedules::Action> actions;  // of every step, in order; empty where the order is not known in advance
     Offload offload;
-    bool grads_leave_summed = false;  // of offloaded gradients: see GradientRuns
+    bool grads_leave_summed = false;  // of offloaded gradients: see GradientRanges
     bool previews = false;  // operations read a separate copy of the weights, of any type; only for a rank that divides nothing
   };
   // The layout must outlive it.
@@ -64,7 +64,7 @@ class StatePlaces {
   std::size_t states() const { return is_sharded() ? shard_ : layout_.weight_elements; }  // of each of the optimizer's states
   std::size_t rounded() const;  // of the weights' copy in the operations' type; 0: none
   // The own range of each unit in a shard; of tied copies: empty.
-  std::vector<Region> shard_runs() const;
+  std::vector<Region> shard_ranges() const;
 
   // The parts of states and weights that this rank holds, for saving and loading.
   const std::vector<HeldPart>& held() const { return held_; }
@@ -77,7 +77,7 @@ class StatePlaces {
   bool pools() const { return !pool_.is_empty(); }
   bool is_pooled(std::size_t unit) const { return pool_.begins[unit].has_value(); }
   // The part of the gradients that is outside, where they are offloaded.
-  GradientRuns offloaded_runs() const { return {setup_.place.replica, setup_.grads_leave_summed}; }
+  GradientRanges offloaded_ranges() const { return {setup_.place.replica, setup_.grads_leave_summed}; }
   // The region in which the rank sums the unit over its microbatches, and that of its own range after replicas have been added.
   Region sums(std::size_t unit) const;
   Region own_sums(std::size_t unit) const;
@@ -93,8 +93,8 @@ class StatePlaces {
   // Returns the parts that the optimizer steps, by unit.
   std::vector<std::vector<OptimizerPart>> optimizer_parts() const;
   std::vector<CountedPart> counted(int tp_rank) const;
-  // What this rank holds, after replicas have been added, of the gradients of a chunk's slices that have copies on other
-  // tensor-parallel ranks. All of these hold the same parts.
+  // Returns the parts that this rank holds, after replicas have been added, of the gradients of a chunk's slices that have
+  // copies on other tensor-parallel ranks. All of these hold the same parts.
   std::vector<CopiedPart> copied(int chunk, const Tensor& arena, const TensorParallel& tp) const;
 
  private:

@@ -12,7 +12,9 @@ std::size_t activations(const std::string& schedule, int chunks, Recompute recom
   ModelConfig config = preset_config("tiny");
   config.layers = 8;
   const int stages = 2, microbatches = 8;
-  const StageMemory memory(config, 1, {1, 64}, {.numerics = {.recompute = recompute}});
+  JobSettings settings;
+  settings.numerics.recompute = recompute;
+  const StageMemory memory(config, {1, 64}, settings);
   const auto plan = schedules::build_schedule(schedule, {.stages = stages, .chunks = chunks, .microbatches = microbatches});
   // Chunks of attention and MLP blocks only, so that all have one size.
   std::vector<std::vector<Block>> blocks(static_cast<std::size_t>(chunks));

@@ -53,12 +53,9 @@ Profile profiled(const Placement& placement, bool split, const BlockSeconds& sec
   profile.v_shape = placement != Placement::looping(placement.stages(), placement.chunks());
   profile.sequence = sequence;
   profile.schedule = "1f1b";
-  profile.device = "cpu";
   profile.microbatches = 8;
   profile.stages.resize(static_cast<std::size_t>(placement.stages()));
-  profile.recompute = name_of(numerics.recompute);
-  profile.recompute_layers = static_cast<int>(numerics.recompute_layers.value_or(0));
-  profile.loss_chunks = numerics.loss_chunks;
+  profile.settings.numerics = numerics;
   const auto parts = partition_blocks(model(), placement.virtual_stages(), sequence, numerics);
   for (int stage = 0; stage < placement.stages(); ++stage) {
     StageProfile& row = profile.stages[static_cast<std::size_t>(stage)];
@@ -199,7 +196,7 @@ TEST_CASE("a layout's own profile gives its stages back") {
 TEST_CASE("ranks that share sequences keep their part of them in other layouts too") {
   const auto held = [](int cp) {
     Profile measured = profiled(Placement::looping(2, 1), true, seconds_by_flops());
-    measured.precision = "fp32", measured.cp = cp;
+    measured.tells_settings = true, measured.settings.layout.cp = cp;
     return profile_for(measured, Placement::looping(3, 1), true).stages[0].chunks[0].held_bytes;
   };
   CHECK(held(1) > 0);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/launch/launch_report.hpp"
+#include "apps/output/launch_report.hpp"
 #include "apps/output/process_label.hpp"
 #include "catch.hpp"
 

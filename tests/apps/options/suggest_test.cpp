@@ -1,4 +1,4 @@
-#include "apps/options/suggest.hpp"
+#include "apps/foreign/foreign_names.hpp"
 
 #include <string>
 

@@ -115,19 +115,16 @@ TEST_CASE("options reach their places") {
   CHECK(parse_train({"--pp", "2", "--pp", "3"}).run.layout.pp == 3);
 }
 
-TEST_CASE("checkpoint options and switches reach their places, once they are built") {
+TEST_CASE("checkpoint options and switches reach their places") {
   TempFolder folder;
   const std::string dir = folder.path().string();
-  const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
-  if (built("save-interval")) CHECK(parse_train({"--save", dir, "--save-interval", "5"}).run.saving.interval == 5);
-  if (built("save-keep")) CHECK(parse_train({"--save", dir, "--save-keep", "2"}).run.saving.keep == 2);
-  if (built("load")) CHECK(*parse_train({"--load", dir}).run.saving.load == dir);
-  if (built("dry-run")) CHECK(parse_train({"--dry-run"}).dry_run);
-  if (built("resume")) {
-    CHECK(parse_train({"--save", dir, "--resume"}).run.saving.resume);
-    CHECK(parse_train({"--save", dir}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
-    CHECK_FALSE(parse_train({"--save", dir, "--resume=off"}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
-  }
+  CHECK(parse_train({"--save", dir, "--save-interval", "5"}).run.saving.interval == 5);
+  CHECK(parse_train({"--save", dir, "--save-keep", "2"}).run.saving.keep == 2);
+  CHECK(*parse_train({"--load", dir}).run.saving.load == dir);
+  CHECK(parse_train({"--dry-run"}).dry_run);
+  CHECK(parse_train({"--save", dir, "--resume"}).run.saving.resume);
+  CHECK(parse_train({"--save", dir}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
+  CHECK_FALSE(parse_train({"--save", dir, "--resume=off"}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
 }
 
 TEST_CASE("the batch sizes that are not given follow from the others") {

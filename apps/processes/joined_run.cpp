@@ -1,0 +1,114 @@
+#include "apps/processes/joined_run.hpp"
+
+#include <csignal>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "apps/output/launch_report.hpp"
+#include "apps/output/process_label.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/signals/signals.hpp"
+#include "comm/control/settings.hpp"
+#include "comm/transport_memory.hpp"
+#include "core/wire.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+// Encodes a process's error for the others; empty bytes if it has none.
+Bytes encode(const Error& error) {
+  WireWriter writer;
+  writer.number(error.kind());
+  writer.text(error_line(error));
+  return std::move(writer).data();
+}
+
+Error decode(const Bytes& bytes, const std::string& process) {
+  WireReader reader(bytes);
+  const auto kind = reader.choice(ErrorKind::internal);
+  return {kind, process + ": " + reader.text()};
+}
+
+}  // namespace
+
+std::optional<PlannedProcesses> planned_processes(const ProcessOptions& options, DeviceKind devices) {
+  if (!options.several()) return {};
+  const bool one_host = options.locals >= options.processes;
+  return PlannedProcesses{options.processes, options.transport.value_or(usual_transport(devices, one_host))};
+}
+
+JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) : processes_(std::make_shared<RunProcesses>()) {
+  processes_->transport = options.transport;
+  const ProcessLabels labels(request.shape, options.processes);
+  Rendezvous rendezvous = rendezvous_of(options);
+  rendezvous.label = labels.label(options.process);
+  rendezvous.settings = request.settings;
+  placing_errors(request.places,
+                 [&] { processes_->control = control::join_processes(rendezvous, {.patience = request.stall}); });
+  control().on_message(Channel::run, [this](int, std::span<const std::byte> message) { on_message(message); });
+  if (!leads()) set_line_begin("[" + labels.ranks(control().process()) + "] ");
+  report_joined();
+}
+
+JoinedRun::~JoinedRun() {
+  control().on_message(Channel::run, {});
+  control().leave();
+}
+
+void JoinedRun::together(const std::string& what, const std::function<void()>& work) {
+  Bytes mine;
+  std::exception_ptr own;
+  try {
+    work();
+  } catch (const Error& error) {
+    own = std::current_exception();
+    mine = encode(error);
+  }
+  const auto all = control().exchange(what, std::move(mine));
+  if (own) std::rethrow_exception(own);
+  for (int process = 0; process < control().processes(); ++process) {
+    const Bytes& bytes = all[static_cast<std::size_t>(process)];
+    if (!bytes.empty()) throw decode(bytes, to_string(control().info(process)));
+  }
+}
+
+void JoinedRun::in_first(const std::string& what, const std::function<void()>& work) {
+  together(what, [&] {
+    if (leads()) work();
+  });
+}
+
+std::string JoinedRun::from_first(const std::string& what, const std::string& text) {
+  WireWriter writer;
+  if (leads()) writer.text(text);
+  const auto all = control().exchange(what, std::move(writer).data());
+  return WireReader(all.front()).text();
+}
+
+bool JoinedRun::is_to_tell(const Error& failure) const {
+  return leads() || std::string_view(failure.what()).find(to_string(control().info(0))) != std::string_view::npos;
+}
+
+bool JoinedRun::is_first_follower() const {
+  for (int process = 1; process < control().process(); ++process)
+    if (!control().is_gone(process)) return false;
+  return true;
+}
+
+void JoinedRun::ask_to_stop(int signal) noexcept {
+  WireWriter writer;
+  writer.number(static_cast<std::int32_t>(signal));
+  if (!leads()) return control().send(0, Channel::run, writer.data());
+  for (int process = 1; process < control().processes(); ++process) control().send(process, Channel::run, writer.data());
+}
+
+// Called on the control plane's thread. When process 0 acts on the signal, it tells all others.
+void JoinedRun::on_message(std::span<const std::byte> message) {
+  if (message.size() != sizeof(std::int32_t)) return;
+  const auto signal = WireReader(message).number<std::int32_t>();
+  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) request_stop(signal);
+}
+
+}  // namespace pipetrain
