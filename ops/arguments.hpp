@@ -128,10 +128,14 @@ struct EmbeddingGradArgs {
 // `largest` [1] f32, if given, receives the largest magnitude of the rounded result; NaN if an element is NaN.
 // On GPUs in bf16 only.
 
+// The activation of a gated MLP's gate. GPUs have silu only.
+enum class GateKind { silu, gelu };  // gelu in its tanh form
+
 struct SwigluArgs {
   Tensor gate_up;                      // [T, 2I]
   Tensor y;                            // [T, I], output
   std::optional<Tensor> largest = {};  // of y
+  GateKind gate = GateKind::silu;
 };
 
 struct SwigluBackwardArgs {
@@ -139,6 +143,7 @@ struct SwigluBackwardArgs {
   Tensor gate_up;                      // [T, 2I], the forward's
   Tensor dgate_up;                     // [T, 2I], output; may be gate_up's memory
   std::optional<Tensor> largest = {};  // of dgate_up
+  GateKind gate = GateKind::silu;
 };
 
 struct RmsNormArgs {
@@ -148,6 +153,9 @@ struct RmsNormArgs {
   Tensor y;                            // [Tr, H], output
   Tensor inv_rms;                      // [Tr] f32, output
   std::optional<Tensor> largest = {};  // of y
+  // On CPUs only:
+  float offset = 0;                     // added to the weight
+  std::optional<Tensor> residual = {};  // [Tr, H], added to y before the one rounding; may be y's memory
 };
 
 struct RmsNormBackwardArgs {
@@ -158,6 +166,7 @@ struct RmsNormBackwardArgs {
   std::optional<Tensor> residual = {};  // [Tr, H], added to dx before the one rounding
   Tensor dx;                            // [Tr, H], output; may be x's memory
   Tensor dweight;                       // [H] f32 +=
+  float offset = 0;                     // the forward's; on CPUs only
 };
 
 struct LayerNormArgs {
@@ -196,6 +205,13 @@ struct GeluBackwardArgs {
   Tensor bias;   // [I]
   Tensor dx;     // [T, I], output; may be x's memory
   Tensor dbias;  // [I] f32 += column sums of dx
+};
+
+// On CPUs only.
+struct ScaleArgs {
+  Tensor x;    // [Tr, H]
+  Tensor out;  // [Tr, H], output; may be x's memory
+  float factor = 1;
 };
 
 struct AddBiasArgs {

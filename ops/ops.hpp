@@ -39,7 +39,7 @@ using Operation =
     OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
           ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, CopyArgs, ZeroArgs,
           CopyColumnsArgs, OfSegments<RotaryArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs,
-          GeluArgs, GeluBackwardArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
+          GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
           OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
           OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, UpdateArgs, RoundArgs,
           SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs>;
@@ -95,7 +95,8 @@ class Ops {
 
   // --- Norm and elementwise ---
 
-  // y = x * inv_rms * weight, inv_rms = 1 / sqrt(mean(x^2) + eps), computed in fp32 (Zhang and Sennrich 2019).
+  // y = x * inv_rms * (weight + offset) + residual, inv_rms = 1 / sqrt(mean(x^2) + eps), computed in fp32 (Zhang and Sennrich
+  // 2019).
   void rms_norm(const RmsNormArgs& args) { enqueue(args); }
   // dx = the gradient of rms_norm, plus residual.
   void rms_norm_backward(const RmsNormBackwardArgs& args) { enqueue(args); }
@@ -107,7 +108,7 @@ class Ops {
   // In place on the query and key heads of qkv: rotates columns (i, i + R/2) by the angle of the token's position (Su et al.
   // 2021); columns from R on stay. The tokens are the shape's queries; positions count from the sequence's first token in qkv.
   void rotary(const SegmentShape& shape, const RotaryArgs& args) { enqueue(OfSegments<RotaryArgs>{shape, args}); }
-  // y = silu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
+  // y = silu(gate) * up, or gelu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   void swiglu(const SwigluArgs& args) { enqueue(args); }
   void swiglu_backward(const SwigluBackwardArgs& args) { enqueue(args); }
 
@@ -119,6 +120,8 @@ class Ops {
   // and Gimpel 2016); x [T, I] is the matrix's output without the bias [I].
   void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) { enqueue(GeluArgs{x, bias, y}); }
   void gelu_backward(const GeluBackwardArgs& args) { enqueue(args); }
+  // out = x * factor, the factor rounded to x's type.
+  void scale(const ScaleArgs& args) { enqueue(args); }
   // x [T, N] += bias [N]
   void add_bias(const Tensor& x, const Tensor& bias) { enqueue(AddBiasArgs{x, bias}); }
   // dbias [N] f32 += the column sums of dy [T, N].

@@ -1,8 +1,17 @@
 #include "ops/segment_shape.hpp"
 
+#include <cmath>
+
 #include "core/error.hpp"
 
 namespace pipetrain {
+
+float SegmentShape::score_scale() const { return scale != 0 ? scale : 1.0F / std::sqrt(static_cast<float>(head_dim)); }
+
+void refuse_scale(const SegmentShape& shape) {
+  if (shape.scale != 0)
+    throw Error(ErrorKind::unavailable, "attention with another scale is not built for GPUs yet; use scale 0, or the CPU");
+}
 
 void refuse_sinks(const SegmentShape& shape) {
   if (shape.sinks != 0) throw Error(ErrorKind::unavailable, "attention with sinks is not built yet; use sinks 0");

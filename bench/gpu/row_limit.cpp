@@ -30,7 +30,7 @@ std::vector<Matrix> matrices_of(const Row& row) {
   const std::int64_t heads = config.heads * config.head_dim / row.tp;
   const std::int64_t packed = (config.heads + 2 * config.kv_heads) * config.head_dim / row.tp;
   const std::int64_t inner = config.intermediate / row.tp;
-  const bool gated = config.activation == Activation::swiglu;
+  const bool gated = config.activation != Activation::gelu;
   const std::int64_t vocabulary = whole_vectors(RowSplit(config.vocabulary, row.tp).count(0));
   return {{"qkv", packed, config.hidden, layers},
           {"o", config.hidden, heads, layers},

@@ -1,5 +1,7 @@
 #include "model/blocks/attention_block.hpp"
 
+#include <cmath>
+
 #include "model/blocks/ring_attention.hpp"
 
 namespace pipetrain {
@@ -15,20 +17,21 @@ struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
     projection.relocate(moved);
     norms.relocate(moved);
     for (Tensor* const view : {&qkv, &heads, &log_sum_exp}) moved.move(*view);
-    moved.move(out.input);
+    out.relocate(moved);
   }
 };
 
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
     : rotary_(config.positions == PositionKind::rotary),
       window_(config.window_of(parameters.block.layer)),
+      score_scale_(config.query_scalar == 0 ? 0 : static_cast<float>(1 / std::sqrt(config.query_scalar))),
       heads_(config.heads / tp.size()),
       kv_heads_(config.kv_heads_of_rank(tp.size())),
       head_dim_(config.head_dim),
       first_head_(tp.rank() * heads_),
       dropout_(dropout_name(parameters.block.layer, "probabilities"), config.dropout.attention),
       qkv_(config, {TensorRole::qkv_weight, bias_if(config.biases.qkv, TensorRole::qkv_bias)}),
-      out_({TensorRole::attention_out_weight, bias_if(config.biases.attention_out, TensorRole::attention_out_bias)},
+      out_(config, {TensorRole::attention_out_weight, bias_if(config.biases.attention_out, TensorRole::attention_out_bias)},
            {dropout_name(parameters.block.layer, "attention"), config.dropout.residual}) {
   if (config.head_norms) head_norms_.emplace(config);
 }
@@ -50,7 +53,8 @@ SegmentShape AttentionBlock::shape_of(const BlockContext& context) const {
           .heads = heads_,
           .kv_heads = kv_heads_,
           .head_dim = head_dim_,
-          .window = window_};
+          .window = window_,
+          .scale = score_scale_};
 }
 
 const Tensor& AttentionBlock::rotary_table(const BlockContext& context) const {
@@ -129,7 +133,9 @@ void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& arg
   const ArenaScope scope(context.workspace);
   const KeptMemory kept = forward_memory(context, memory);
   attend(context, args.input, kept, saved);
-  out_.forward(context, {.input = saved.heads, .residual = args.input, .output = args.output, .kept = kept.remade}, saved.out);
+  out_.forward(context,
+               {.input = saved.heads, .residual = args.input, .output = args.output, .kept = kept.remade, .results = &memory},
+               saved.out);
 }
 
 void AttentionBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
@@ -144,7 +150,7 @@ void AttentionBlock::cached_forward(const BlockContext& context, const CachedFor
   const Tensor heads = context.workspace.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   context.ops.cached_attention(shape, {.qkv = qkv, .cache = args.cache, .out = heads});
   ResidualProjection::Saved unused;
-  out_.forward(context, {.input = heads, .residual = args.input, .output = args.output}, unused);
+  out_.forward(context, {.input = heads, .residual = args.input, .output = args.output, .results = &context.workspace}, unused);
 }
 
 void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,

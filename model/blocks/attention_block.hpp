@@ -38,13 +38,15 @@ class AttentionBlock final : public BlockCompute {
   // The queries are the context's tokens, the keys those of the sequence up to the last of them.
   SegmentShape shape_of(const BlockContext& context) const;
 
-  // Returns the rotations of all positions.
+  // The tables for all positions of the context, and from the first of the slice's positions on where they do not count from a
+  // document's.
   const Tensor& rotary_table(const BlockContext& context) const;
   // Returns the rotations from the slice's first position on, or all of them if positions restart with each document.
   Tensor angles(const BlockContext& context) const;
 
   bool rotary_;
   std::int64_t window_;                       // 0: a query sees all positions up to its own
+  float score_scale_;                         // see SegmentShape::scale
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
   std::int64_t first_head_;                   // the first of this rank's heads, counted in the model
   DropoutSite dropout_;                       // drops attention probabilities

@@ -1,5 +1,7 @@
 #include "model/blocks/embedding_block.hpp"
 
+#include <cassert>
+
 namespace pipetrain {
 namespace {
 
@@ -14,7 +16,9 @@ struct EmbeddingSaved final : BlockCompute::Saved {
 EmbeddingBlock::EmbeddingBlock(const ModelConfig& config, const TensorParallel& tp)
     : vocabulary_(own_rows(config.vocabulary, tp)),
       learned_positions_(config.positions == PositionKind::learned),
+      scale_(static_cast<float>(config.embedding_scale)),
       dropout_("embedding", config.dropout.embedding) {
+  assert(scale_ == 1 || (!learned_positions_ && config.dropout.embedding == 0));
   const std::int64_t row = config.untrained_row.value_or(-1) - vocabulary_.first;
   if (config.untrained_row && row >= 0 && row < vocabulary_.count) untrained_row_ = row;
 }
@@ -36,6 +40,7 @@ void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& arg
   static_cast<EmbeddingSaved&>(saved).ids = args.input;
   context.ops.embedding(
       {.tp = context.tp, .ids = args.input, .table = table_.weight, .first_id = vocabulary_.first, .out = args.output});
+  if (scale_ != 1) context.ops.scale({.x = args.output, .out = args.output, .factor = scale_});
   if (learned_positions_) {
     context.ops.add_positions({.first_token = context.tp.shard_begin(context.tokens()),
                                .sequence = context.shape.sequence,
@@ -49,6 +54,7 @@ void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& arg
 void EmbeddingBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
   context.ops.embedding(
       {.tp = context.tp, .ids = args.input, .table = table_.weight, .first_id = vocabulary_.first, .out = args.output});
+  if (scale_ != 1) context.ops.scale({.x = args.output, .out = args.output, .factor = scale_});
   if (!learned_positions_) return;
   const std::int64_t count = context.tokens();
   context.ops.add_positions({.first_token = 0,
@@ -65,6 +71,10 @@ void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& a
   if (dropout_.active(context)) {
     grad = context.workspace.allocate(grad.shape, context.dtype);
     dropout_.drop(context, args.output_grad, grad);
+  }
+  if (scale_ != 1) {
+    grad = context.workspace.allocate(grad.shape, context.dtype);
+    context.ops.scale({.x = args.output_grad, .out = grad, .factor = scale_});
   }
   if (positions_.is_trained()) {
     context.ops.positions_grad({.first_token = context.tp.shard_begin(context.tokens()),

@@ -28,6 +28,7 @@ class EmbeddingBlock final : public BlockCompute {
   VocabularyRows vocabulary_;                  // of this rank
   std::optional<std::int64_t> untrained_row_;  // among this rank's rows; empty if another rank has it
   bool learned_positions_;
+  float scale_;  // of the table's rows
   DropoutSite dropout_;
   BoundTensor table_, positions_;
 };

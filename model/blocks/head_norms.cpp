@@ -32,7 +32,8 @@ void HeadNorms::normalise(const BlockContext& context, const Heads& heads, const
                         .weight = heads.weight.weight,
                         .eps = eps_,
                         .y = normed.reshaped(rows),
-                        .inv_rms = kept.inv_rms});
+                        .inv_rms = kept.inv_rms,
+                        .offset = offset_});
   context.ops.copy_columns({.source = normed, .target = qkv, .target_begin = heads.first_column, .count = columns});
 }
 
@@ -48,7 +49,8 @@ void HeadNorms::normalise_back(const BlockContext& context, const Heads& heads, 
                                  .weight = heads.weight.weight,
                                  .inv_rms = kept.inv_rms,
                                  .dx = kept.input.reshaped(rows),
-                                 .dweight = sums_of(context, heads.weight)});
+                                 .dweight = sums_of(context, heads.weight),
+                                 .offset = offset_});
   context.ops.copy_columns({.source = kept.input, .target = qkv_grad, .target_begin = heads.first_column, .count = columns});
 }
 

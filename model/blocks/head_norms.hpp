@@ -21,7 +21,10 @@ class HeadNorms {
     }
   };
 
-  explicit HeadNorms(const ModelConfig& config) : head_dim_(config.head_dim), eps_(static_cast<float>(config.norm_eps)) {}
+  explicit HeadNorms(const ModelConfig& config)
+      : head_dim_(config.head_dim),
+        eps_(static_cast<float>(config.norm_eps)),
+        offset_(static_cast<float>(config.norm_offset)) {}
   void bind(const BoundTensors& tensors);
 
   // In place on the query and key heads of qkv [T, (Hq + 2 Hkv) D]. What the backward reads is allocated in `memory`.
@@ -42,7 +45,7 @@ class HeadNorms {
   void normalise_back(const BlockContext& context, const Heads& heads, const Tensor& qkv_grad, const Kept& kept) const;
 
   std::int64_t head_dim_;
-  float eps_;
+  float eps_, offset_;
   BoundTensor query_weight_, key_weight_;
 };
 

@@ -16,7 +16,7 @@ struct MlpSaved final : BlockCompute::Saved {
   void relocate(const Relocation& moved) override {
     projection.relocate(moved);
     for (Tensor* const view : {&projected, &inner}) moved.move(*view);
-    moved.move(down.input);
+    down.relocate(moved);
   }
 };
 
@@ -30,7 +30,7 @@ MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
     : activation_(config.activation),
       up_(config,
           {TensorRole::mlp_in_weight, bias_if(config.biases.mlp && activation_ != Activation::gelu, TensorRole::mlp_in_bias)}),
-      down_({TensorRole::mlp_out_weight, bias_if(config.biases.mlp, TensorRole::mlp_out_bias)},
+      down_(config, {TensorRole::mlp_out_weight, bias_if(config.biases.mlp, TensorRole::mlp_out_bias)},
             {dropout_name(parameters.block.layer, "mlp"), config.dropout.residual}) {
   assert(activation_ != Activation::gelu || config.biases.mlp);
 }
@@ -44,7 +44,7 @@ void MlpBlock::bind(const BoundTensors& tensors) {
 }
 
 std::int64_t MlpBlock::inner_cols(const Tensor& projected) const {
-  return projected.shape[1] / (activation_ == Activation::swiglu ? 2 : 1);
+  return projected.shape[1] / (activation_ == Activation::gelu ? 1 : 2);
 }
 
 std::optional<Tensor> MlpBlock::scale_of_activation(Arena& memory) const {
@@ -55,8 +55,8 @@ std::optional<Tensor> MlpBlock::scale_of_activation(Arena& memory) const {
 Tensor MlpBlock::activated(const BlockContext& context, const Tensor& projected, Arena& memory,
                            const std::optional<Tensor>& scale) const {
   const Tensor inner = memory.allocate({context.tokens(), inner_cols(projected)}, context.dtype);
-  if (activation_ == Activation::swiglu) {
-    context.ops.swiglu({.gate_up = projected, .y = inner, .largest = place_of_largest(scale)});
+  if (activation_ != Activation::gelu) {
+    context.ops.swiglu({.gate_up = projected, .y = inner, .largest = place_of_largest(scale), .gate = gate_kind()});
   } else {
     context.ops.gelu(projected, up_bias_.weight, inner);
   }
@@ -67,8 +67,12 @@ void MlpBlock::activation_backward(const BlockContext& context, const Tensor& in
                                    const std::optional<Tensor>& scale) const {
   switch (activation_) {
     case Activation::swiglu:
-      return context.ops.swiglu_backward(
-          {.dy = inner_grad, .gate_up = projected, .dgate_up = projected, .largest = place_of_largest(scale)});
+    case Activation::geglu:
+      return context.ops.swiglu_backward({.dy = inner_grad,
+                                          .gate_up = projected,
+                                          .dgate_up = projected,
+                                          .largest = place_of_largest(scale),
+                                          .gate = gate_kind()});
     case Activation::gelu:
       return context.ops.gelu_backward(
           {.dy = inner_grad, .x = projected, .bias = up_bias_.weight, .dx = projected, .dbias = sums_of(context, up_bias_)});
@@ -85,7 +89,13 @@ void MlpBlock::forward(const BlockContext& context, const ForwardArgs& args, Are
   const bool keeps = memory.remade && !down_.in_fp8();
   const Tensor inner = activated(context, saved.projected, keeps ? for_inner : context.workspace, scale);
   saved.inner = keeps ? inner : Tensor{};
-  down_.forward(context, {.input = inner, .residual = args.input, .output = args.output, .kept = memory.remade, .scale = scale},
+  down_.forward(context,
+                {.input = inner,
+                 .residual = args.input,
+                 .output = args.output,
+                 .kept = memory.remade,
+                 .scale = scale,
+                 .results = &saved_memory},
                 saved.down);
 }
 

@@ -29,6 +29,8 @@ class MlpBlock final : public BlockCompute {
   // for products in 8 bits; otherwise nothing.
   std::optional<Tensor> scale_of_activation(Arena& memory) const;
 
+  GateKind gate_kind() const { return activation_ == Activation::geglu ? GateKind::gelu : GateKind::silu; }
+
   Activation activation_;
   NormedProjection up_;
   BoundTensor up_bias_;  // for a GELU, which adds it

@@ -18,8 +18,13 @@ void Norm::forward(Ops& ops, const ForwardArgs& args) const {
   const auto& [x, y, statistics, largest] = args;
   switch (kind_) {
     case NormKind::rms:
-      return ops.rms_norm(
-          {.x = x, .weight = weight_.weight, .eps = eps_, .y = y, .inv_rms = statistics.inv_scale, .largest = largest});
+      return ops.rms_norm({.x = x,
+                           .weight = weight_.weight,
+                           .eps = eps_,
+                           .y = y,
+                           .inv_rms = statistics.inv_scale,
+                           .largest = largest,
+                           .offset = offset_});
     case NormKind::layer:
       return ops.layer_norm({.x = x,
                              .weight = weight_.weight,
@@ -45,7 +50,8 @@ void Norm::backward(const BlockContext& context, const BackwardArgs& args) const
                                     .inv_rms = statistics.inv_scale,
                                     .residual = residual,
                                     .dx = dx,
-                                    .dweight = sums_of(context, weight_)});
+                                    .dweight = sums_of(context, weight_),
+                                    .offset = offset_});
     case NormKind::layer:
       return ops.layer_norm_backward({.dy = dy,
                                       .x = x,

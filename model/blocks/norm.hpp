@@ -20,7 +20,8 @@ class Norm {
     }
   };
 
-  explicit Norm(const ModelConfig& config) : kind_(config.norm), eps_(static_cast<float>(config.norm_eps)) {}
+  explicit Norm(const ModelConfig& config)
+      : kind_(config.norm), eps_(static_cast<float>(config.norm_eps)), offset_(static_cast<float>(config.norm_offset)) {}
   void bind(const BoundTensors& tensors);
 
   std::int64_t hidden() const { return weight_.weight.elements(); }
@@ -46,7 +47,7 @@ class Norm {
 
  private:
   NormKind kind_;
-  float eps_;
+  float eps_, offset_;
   BoundTensor weight_, bias_;
 };
 

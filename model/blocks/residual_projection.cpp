@@ -1,5 +1,7 @@
 #include "model/blocks/residual_projection.hpp"
 
+#include <cassert>
+
 #include "model/blocks/fp8_memory.hpp"
 
 namespace pipetrain {
@@ -7,6 +9,7 @@ namespace pipetrain {
 void ResidualProjection::bind(const BoundTensors& tensors) {
   matrix_ = tensors.at(roles_.weight);
   if (roles_.bias) bias_ = tensors.at(*roles_.bias);
+  if (has_norm_) norm_weight_ = tensors.at(TensorRole::output_norm_weight);
 }
 
 void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
@@ -37,14 +40,41 @@ std::optional<Tensor> ResidualProjection::residual_sums(const BlockContext& cont
 
 void ResidualProjection::forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const {
   const bool drops = dropout_.active(context);
-  multiply(context, args, drops ? std::nullopt : std::optional(args.residual), saved);
-  if (drops) dropout_.drop(context, args.output, args.output, args.residual);
+  if (!has_norm_) {
+    multiply(context, args, drops ? std::nullopt : std::optional(args.residual), saved);
+    if (drops) dropout_.drop(context, args.output, args.output, args.residual);
+    return;
+  }
+  assert(!drops && !roles_.bias);
+  saved.product = args.results->allocate(args.output.shape, context.dtype);
+  saved.inv_rms = args.results->allocate({args.output.rows()}, DType::f32);
+  ForwardArgs product = args;
+  product.output = saved.product;
+  multiply(context, product, std::nullopt, saved);
+  context.ops.rms_norm({.x = saved.product,
+                        .weight = norm_weight_.weight,
+                        .eps = eps_,
+                        .y = args.output,
+                        .inv_rms = saved.inv_rms,
+                        .offset = offset_,
+                        .residual = args.residual});
 }
 
-Tensor ResidualProjection::undropped(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered) const {
+Tensor ResidualProjection::product_grad(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered,
+                                        const Saved& saved) const {
   const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
   const Tensor grad = gathered.row_range(first, first + context.shard_rows());
-  dropout_.drop(context, output_grad, grad);
+  if (has_norm_) {
+    context.ops.rms_norm_backward({.dy = output_grad,
+                                   .x = saved.product,
+                                   .weight = norm_weight_.weight,
+                                   .inv_rms = saved.inv_rms,
+                                   .dx = grad,
+                                   .dweight = sums_of(context, norm_weight_),
+                                   .offset = offset_});
+  } else {
+    dropout_.drop(context, output_grad, grad);
+  }
   return grad;
 }
 
@@ -56,15 +86,15 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
     input = allocate_fp8(args.input.shape, values_beside(matrix_.fp8), {.cols = &gradients.memory()});
     context.ops.quantise({.x = args.input, .out = input});
   }
-  const bool drops = dropout_.active(context);
+  const bool changes = changes_product(context);
   const Shape whole{context.tokens(), args.output_grad.shape[1]};
-  const Tensor gathered = context.gathers() || drops ? context.workspace.allocate(whole, context.dtype) : args.output_grad;
-  const Tensor shard = drops ? undropped(context, args.output_grad, gathered) : args.output_grad;
+  const Tensor gathered = context.gathers() || changes ? context.workspace.allocate(whole, context.dtype) : args.output_grad;
+  const Tensor shard = changes ? product_grad(context, args.output_grad, gathered, saved) : args.output_grad;
   if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = shard, .full = gathered});
   const Fp8Matrix output_grad =
       allocate_fp8(whole, gradients_beside(matrix_.fp8), {.rows = &context.workspace, .cols = &gradients.memory()});
   context.ops.quantise({.x = gathered, .out = output_grad});
-  if (bias_.is_trained() && drops) context.ops.bias_grad(shard, bias_.grad);
+  if (bias_.is_trained() && changes) context.ops.bias_grad(shard, bias_.grad);
   context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = args.input_grad});
   gradients.add({.a = cols_of(output_grad), .b = cols_of(input), .out = matrix_.grad});
 }
@@ -72,12 +102,12 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
 void ResidualProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                                   const Saved& saved) const {
   if (in_fp8()) return backward_in_fp8(context, args, gradients, saved);
-  const bool drops = dropout_.active(context);
-  const Tensor gathered = context.gathers() || drops
+  const bool changes = changes_product(context);
+  const Tensor gathered = context.gathers() || changes
                               ? gradients.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype)
                               : args.output_grad;
-  const Tensor shard = drops ? undropped(context, args.output_grad, gathered) : args.output_grad;
-  if (bias_.is_trained() && drops) context.ops.bias_grad(shard, bias_.grad);
+  const Tensor shard = changes ? product_grad(context, args.output_grad, gathered, saved) : args.output_grad;
+  if (bias_.is_trained() && changes) context.ops.bias_grad(shard, bias_.grad);
   context.ops.gather_matmul({.tp = context.tp,
                              .kind = MatmulKind::input_grad,
                              .shard = shard,

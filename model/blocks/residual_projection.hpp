@@ -8,16 +8,29 @@ namespace pipetrain {
 
 class ResidualProjection {
  public:
-  ResidualProjection(const MatrixRoles& roles, const DropoutSite& dropout) : roles_(roles), dropout_(dropout) {}
+  // With config.output_norms the product is normed before it is added; then it has no bias, and nothing is dropped.
+  ResidualProjection(const ModelConfig& config, const MatrixRoles& roles, const DropoutSite& dropout)
+      : roles_(roles),
+        dropout_(dropout),
+        has_norm_(config.output_norms),
+        eps_(static_cast<float>(config.norm_eps)),
+        offset_(static_cast<float>(config.norm_offset)) {}
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
   // Returns true if the factors of the matrix have one scale a tensor, which the kernel that computes them can measure.
   bool takes_scale() const { return in_fp8() && matrix_.fp8.scales == Fp8Scales::tensor; }
 
-  // The values kept for a matrix in 8 bits.
   struct Saved {
-    Fp8Matrix input = {};  // its cols, if they are kept
+    Fp8Matrix input = {};  // of a matrix in 8 bits: its cols, if they are kept
+    // With a norm: [Tr, H], the product, and [Tr] f32. Every mode of recomputation keeps them.
+    Tensor product, inv_rms;
+
+    void relocate(const Relocation& moved) {
+      moved.move(input);
+      moved.move(product);
+      moved.move(inv_rms);
+    }
   };
 
   struct ForwardArgs {
@@ -27,6 +40,7 @@ class ResidualProjection {
     Arena* kept = nullptr;  // in 8 bits: arena of the input's cols; null: the backward computes them again
     // [2] f32 if takes_scale(): ends with input's largest magnitude; kept as long as the cols.
     std::optional<Tensor> scale = {};
+    Arena* results = nullptr;  // with a norm: arena of what the backward reads
   };
   void forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const;
 
@@ -45,12 +59,16 @@ class ResidualProjection {
                 Saved& saved) const;
   void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                        const Saved& saved) const;
-  // Returns the gradient before dropout, [Tr, H], at this rank's rows of `gathered`.
-  Tensor undropped(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered) const;
+  // True when the product changes before it is added to the residual stream.
+  bool changes_product(const BlockContext& context) const { return has_norm_ || dropout_.active(context); }
+  // Returns the gradient of the product, [Tr, H], at this rank's rows of `gathered`.
+  Tensor product_grad(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered, const Saved& saved) const;
 
   MatrixRoles roles_;
   DropoutSite dropout_;
-  BoundTensor matrix_, bias_;
+  bool has_norm_;
+  float eps_, offset_;
+  BoundTensor matrix_, bias_, norm_weight_;
 };
 
 }  // namespace pipetrain

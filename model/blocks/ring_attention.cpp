@@ -79,7 +79,8 @@ class RingPass {
                        .heads = shape_.heads,
                        .kv_heads = shape_.kv_heads,
                        .head_dim = shape_.head_dim,
-                       .window = shape_.window};
+                       .window = shape_.window,
+                       .scale = shape_.scale};
     if (!by_position()) return shape;
     shape.first_query = first_position() + part_.chunk(of.queries) * chunk_;
     shape.first_key = of.position;

@@ -1,4 +1,4 @@
-// The configuration of a transformer of any family, read from a Hugging Face config.json or a preset.
+// The configuration of a transformer of any family: read from a Hugging Face config.json or a preset.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace pipetrain {
 
 // Whose names and config.json: Hugging Face's model_type.
-enum class Family { llama, gpt2, qwen2, qwen3, mistral };
-enum class NormKind { rms, layer };           // layer norms have a bias besides the weight
-enum class PositionKind { rotary, learned };  // learned: a table of max_positions rows, added to the embedding
-enum class Activation { swiglu, gelu };       // of the MLP; gelu in its tanh form
+enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3 };
+enum class NormKind { rms, layer };             // layer norms have a bias besides the weight
+enum class PositionKind { rotary, learned };    // learned: a table of max_positions rows, added to the embedding
+enum class Activation { swiglu, gelu, geglu };  // of the MLP; both GELUs in their tanh form
 
 // Which matrices have a bias. The head's has none.
 struct Biases {
@@ -43,6 +43,11 @@ struct ModelConfig {
   NormKind norm = NormKind::rms;
   PositionKind positions = PositionKind::rotary;
   Activation activation = Activation::swiglu;
+  double norm_offset = 0;     // added to the weights of all norms
+  bool output_norms = false;  // an RMSNorm of what attention and MLP add to the residual stream
+  double embedding_scale = 1;
+  // Scores of attention are divided by its square root; 0: by that of head_dim.
+  double query_scalar = 0;
   Biases biases;
   bool head_norms = false;  // an RMSNorm over each head of queries and keys, before they rotate
   std::int64_t hidden = 0;
@@ -66,7 +71,7 @@ struct ModelConfig {
   std::vector<std::int64_t> eos_ids;  // any of them ends a text
   // The row of the table of tokens to which a token that is looked up there gives no gradient.
   std::optional<std::int64_t> untrained_row;
-  // The names of the classes for sequence classification, where the head classifies a sequence at its last token. Empty for a
+  // The names of the classes of sequence classification, which the head tells apart at a sequence's last token. Empty: a
   // language model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
   TrainedParts trained;  // a setting of training, which config.json does not have
@@ -80,8 +85,8 @@ struct ModelConfig {
   }
   // Rows of the head's matrix.
   std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
-  // The width of the first MLP matrix's output: gate and up side by side, or the single projection of a GELU.
-  std::int64_t mlp_columns() const { return (activation == Activation::swiglu ? 2 : 1) * intermediate; }
+  // The columns of the output of the MLP's first matrix: gate and up side by side, or the one of a GELU.
+  std::int64_t mlp_columns() const { return (activation == Activation::gelu ? 1 : 2) * intermediate; }
   bool operator==(const ModelConfig&) const = default;
 };
 

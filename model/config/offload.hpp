@@ -1,4 +1,4 @@
-// The data that is kept in host memory or on disk between uses, instead of in device memory.
+// Offload names the state that lives in host memory, or on a disk, between uses instead of in the memory of the device.
 // Sources: Ren et al. 2021, "ZeRO-Offload", arXiv 2101.06840; Rajbhandari et al. 2021, "ZeRO-Infinity", arXiv 2104.07857.
 #pragma once
 

@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// Returns the mode of blocks outside Numerics::recompute_layers: the next mode that recomputes less.
+// The kind of recomputation of blocks that are not among those of Numerics::recompute_layers: the next kind that computes less.
 constexpr Recompute lighter(Recompute kind) { return kind == Recompute::full ? Recompute::selective : Recompute::none; }
 
 // Returns the mode of each block of the chunk. Embedding and head belong to no layer. `slices` is the number of slices of each

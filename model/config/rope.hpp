@@ -14,15 +14,15 @@ struct RopeScaling {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::int64_t original_max_positions = 8192;  // of llama3, yarn and longrope
-  // For yarn: pairs that make at least beta_fast turns within the original context keep their frequency, and pairs that make at
-  // most beta_slow turns have it divided by the factor. If `truncates`, the bounds are rounded to whole pairs.
+  // For yarn: a pair with more than beta_fast rotations within the original context keeps its frequency, and the frequency of a
+  // pair with less than beta_slow is divided. Where `truncates`, the bounds between pairs are rounded to whole pairs.
   double beta_fast = 32, beta_slow = 1;
   bool truncates = true;
   std::optional<double> mscale = {}, mscale_all_dim = {};
-  // For yarn and longrope: the multiplier of cosines and sines; if absent, it is computed by rotary_magnitude().
+  // For yarn and longrope: cosines and sines are multiplied with it; absent: it follows from the factor.
   std::optional<double> attention_factor = {};
-  // For longrope, one for each rotated pair: frequencies are divided by the short factors for sequences up to the original
-  // context, and by the long factors for longer sequences.
+  // For longrope, one for each rotated pair: sequences up to the original context divide frequencies by the short ones, longer
+  // sequences by the long ones.
   std::vector<double> short_factors = {}, long_factors = {};
   bool operator==(const RopeScaling&) const = default;
 };

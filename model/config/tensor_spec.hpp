@@ -1,5 +1,5 @@
-// The properties that a model family declares for each of its tensors, independent of the layout. They determine everything
-// else: the slice that a rank holds, the initial weights, the optimizer's updates, and the counts of parameters and FLOPs.
+// TensorSpec is the declaration that a model family makes for each of its tensors, independent of the layout. Everything else
+// follows from it: the slice that a rank holds, initial weights, what the optimizer does, parameters and FLOPs.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ enum class TensorRole {
   norm_bias,
   query_norm_weight,  // attention: of the norm over each head's queries, one for all heads
   key_norm_weight,
-  qkv_weight,  // attention: queries, keys and values, in this order
+  output_norm_weight,  // attention and MLP: of the norm of what is added to the residual stream
+  qkv_weight,          // attention: queries, keys and values, in this order
   qkv_bias,
   attention_out_weight,
   attention_out_bias,
@@ -30,7 +31,7 @@ enum class TensorRole {
   output_weight,  // head: one row for each token of the vocabulary, or for each class
 };
 
-// Returns true if the tensor is multiplied by activations. Its gradient is then a matrix product, which W may compute later.
+// True when the tensor is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
 constexpr bool is_matrix(TensorRole role) {
   return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
          role == TensorRole::mlp_out_weight || role == TensorRole::output_weight;
@@ -76,7 +77,7 @@ struct TensorSpec {
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // weight decay
   ParameterGroup group = ParameterGroup::dense;
-  // True for a vector that every tensor-parallel rank holds while each computes only the gradient from its own heads.
+  // True for a vector that every tensor-parallel rank holds and for which each computes the gradient of its own heads.
   bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
 

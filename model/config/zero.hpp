@@ -1,4 +1,4 @@
-// The data that data-parallel replicas shard among themselves, instead of each keeping all of it.
+// Zero names the state that data-parallel replicas divide among themselves instead of each keeping all of it.
 // Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", arXiv 1910.02054.
 #pragma once
 

@@ -2,10 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "model/families/rope_keys.hpp"
 
 namespace pipetrain {
 namespace {
+
+// The key of the activation, and the name of the family's.
+std::pair<const char*, const char*> activation_key(const ModelConfig& config) {
+  if (config.activation == Activation::geglu) return {"hidden_activation", "gelu_pytorch_tanh"};
+  return {"hidden_act", "silu"};
+}
 
 void read_head_dim(const HfConfigReader& config, ModelConfig& model) {
   if (config.has("head_dim")) {
@@ -35,8 +43,10 @@ std::optional<std::int64_t> padding_row(const HfConfigReader& config, std::int64
   return *id < 0 ? *id + vocabulary : *id;
 }
 
-TensorSpec norm_tensor(TensorRole role, const std::string& name, std::int64_t size) {
-  return {.role = role, .name = name, .shape = {size}, .initialisation = Initialisation::ones, .decays = false};
+// Begins as a factor of 1.
+TensorSpec norm_tensor(const ModelConfig& config, TensorRole role, const std::string& name, std::int64_t size) {
+  const auto initialisation = config.norm_offset == 1 ? Initialisation::zeros : Initialisation::ones;
+  return {.role = role, .name = name, .shape = {size}, .initialisation = initialisation, .decays = false};
 }
 
 TensorSpec bias_tensor(TensorRole role, const std::string& name, std::int64_t size, Split split) {
@@ -50,7 +60,7 @@ TensorSpec bias_tensor(TensorRole role, const std::string& name, std::int64_t si
 
 // Each rank computes the gradient of its own heads, and all have the same weight.
 TensorSpec head_norm(TensorRole role, const std::string& name, const ModelConfig& config) {
-  TensorSpec tensor = norm_tensor(role, name, config.head_dim);
+  TensorSpec tensor = norm_tensor(config, role, name, config.head_dim);
   tensor.shared = true;
   return tensor;
 }
@@ -67,7 +77,7 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
                                   {prefix + "self_attn.k_proj", config.kv_heads},
                                   {prefix + "self_attn.v_proj", config.kv_heads}};
   const std::string out = prefix + "self_attn.o_proj";
-  std::vector<TensorSpec> tensors{norm_tensor(TensorRole::norm_weight, prefix + "input_layernorm.weight", hidden)};
+  std::vector<TensorSpec> tensors{norm_tensor(config, TensorRole::norm_weight, prefix + "input_layernorm.weight", hidden)};
   for (const auto& [name, heads] : matrices)
     tensors.push_back({.role = TensorRole::qkv_weight,
                        .name = name + ".weight",
@@ -86,13 +96,17 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
   tensors.push_back(
       {.role = TensorRole::attention_out_weight, .name = out + ".weight", .shape = {hidden, query}, .split = Split::columns});
   if (config.biases.attention_out) tensors.push_back(bias_tensor(TensorRole::attention_out_bias, out, hidden, Split::none));
+  if (config.output_norms)
+    tensors.push_back(norm_tensor(config, TensorRole::output_norm_weight, prefix + "post_attention_layernorm.weight", hidden));
   return tensors;
 }
 
 std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string& prefix) {
   const std::int64_t hidden = config.hidden, inner = config.intermediate;
+  // Where each part has a norm behind it, Hugging Face calls this one by another name.
+  const char* const before = config.output_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   const std::string inputs[] = {prefix + "mlp.gate_proj", prefix + "mlp.up_proj"}, out = prefix + "mlp.down_proj";
-  std::vector<TensorSpec> tensors{norm_tensor(TensorRole::norm_weight, prefix + "post_attention_layernorm.weight", hidden)};
+  std::vector<TensorSpec> tensors{norm_tensor(config, TensorRole::norm_weight, prefix + before + ".weight", hidden)};
   for (const std::string& name : inputs)
     tensors.push_back(
         {.role = TensorRole::mlp_in_weight, .name = name + ".weight", .shape = {inner, hidden}, .split = Split::rows});
@@ -101,13 +115,17 @@ std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string
   tensors.push_back(
       {.role = TensorRole::mlp_out_weight, .name = out + ".weight", .shape = {hidden, inner}, .split = Split::columns});
   if (config.biases.mlp) tensors.push_back(bias_tensor(TensorRole::mlp_out_bias, out, hidden, Split::none));
+  if (config.output_norms)
+    tensors.push_back(
+        norm_tensor(config, TensorRole::output_norm_weight, prefix + "post_feedforward_layernorm.weight", hidden));
   return tensors;
 }
 
 }  // namespace
 
 void read_decoder(const HfConfigReader& config, ModelConfig& model) {
-  if (config.text_or("hidden_act", "silu") != "silu") config.refuse_value("hidden_act", "\"silu\"");
+  const auto [key, name] = activation_key(model);
+  if (config.text_or(key, name) != name) config.refuse_value(key, fmt::format("\"{}\"", name));
   model.hidden = config.count("hidden_size");
   model.layers = config.count("num_hidden_layers", most_layers);
   model.heads = config.count("num_attention_heads");
@@ -119,7 +137,7 @@ void read_decoder(const HfConfigReader& config, ModelConfig& model) {
   }
   read_head_dim(config, model);
   model.norm_eps = config.positive("rms_norm_eps");
-  model.tied_embeddings = config.flag_or("tie_word_embeddings", false);
+  model.tied_embeddings = config.flag_or("tie_word_embeddings", model.tied_embeddings);
   model.dropout.attention = config.share_or("attention_dropout", 0);
   model.untrained_row = padding_row(config, model.vocabulary);
 }
@@ -132,7 +150,8 @@ void write_decoder(const ModelConfig& config, Json& text) {
   text["head_dim"] = config.head_dim;
   text["intermediate_size"] = config.intermediate;
   text["max_position_embeddings"] = config.max_positions;
-  text["hidden_act"] = "silu";
+  const auto [key, name] = activation_key(config);
+  text[key] = name;
   text["rms_norm_eps"] = config.norm_eps;
   text["attention_dropout"] = config.dropout.attention;
   write_rope(config, text);
@@ -151,7 +170,8 @@ std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& 
     case BlockKind::mlp:
       return mlp_tensors(config, prefix);
     case BlockKind::head:
-      return {norm_tensor(TensorRole::norm_weight, "model.norm.weight", config.hidden), output_tensor(config, decoder_names)};
+      return {norm_tensor(config, TensorRole::norm_weight, "model.norm.weight", config.hidden),
+              output_tensor(config, decoder_names)};
   }
   return {};
 }

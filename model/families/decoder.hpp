@@ -1,5 +1,5 @@
-// The common parts of the families that name their tensors and sizes as Llama does: a norm before attention and before the MLP,
-// rotary positions, and a SiLU-gated MLP. Each family's own file adds the differences.
+// The common part of the families that name their tensors and sizes as Llama does: a norm in front of attention and of MLP,
+// rotary positions, a gated MLP of SiLU. A family's own file adds what differs.
 #pragma once
 
 #include <vector>

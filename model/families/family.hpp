@@ -1,5 +1,4 @@
-// FamilySpec describes a model family. Each family defines one in its own file, and families.cpp lists them; no other code
-// distinguishes families.
+// A model family is one FamilySpec, in the file of its name. families.cpp lists them; nothing else tells families apart.
 #pragma once
 
 #include <array>
@@ -14,13 +13,13 @@
 
 namespace pipetrain {
 
-// Hugging Face's names of a family's tensors that code outside the family's own file must know.
+// Hugging Face's names of a family's tensors, where code other than the family's must know it.
 struct FamilyNames {
   const char* embedding;        // the table of token embeddings
   const char* head;             // the output matrix, where it is not tied
   const char* layers;           // the beginning of the names of layer N's tensors, before the N
   const char* optional_prefix;  // that files of the bare model, saved without its head, leave out; "" if there is none
-  // The endings of the names of tensors that old files contain although the configuration determines them; null: unused.
+  // The endings of the names of tensors that old files keep, though the configuration tells them; null: no more.
   std::array<const char*, 2> recomputed;
 };
 

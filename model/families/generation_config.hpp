@@ -1,4 +1,4 @@
-// Reads the settings for generating text from a Hugging Face folder.
+// Reads the settings for generating text of a Hugging Face folder.
 #pragma once
 
 #include <cstdint>

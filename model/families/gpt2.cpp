@@ -107,7 +107,7 @@ void add_norm(const ModelConfig& config, const std::string& name, std::vector<Te
   tensors.push_back(bias(TensorRole::norm_bias, name, config.hidden, Split::none));
 }
 
-// Adds a projection into the residual stream. Its bias is added to the sum over ranks, by each rank to its own tokens.
+// A matrix whose output is added to the residual stream. Its bias is added to the ranks' sum, by each rank to its own tokens.
 void add_output(TensorRole weight_role, TensorRole bias_role, const std::string& name, const Shape& shape,
                 std::vector<TensorSpec>& tensors) {
   TensorSpec weight = matrix(weight_role, name, shape, Split::rows);

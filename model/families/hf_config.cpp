@@ -78,8 +78,7 @@ FoundFamily read_family(const HfConfigReader& config) {
   return {*family, classifies};
 }
 
-// Returns the number of elements of all matrices and tables, as if none were tied. It is a double because the sizes have not
-// been checked yet, so the count may exceed 64 bits.
+// Counts all matrices and tables as if none were tied; in floating point because 64 bits may not hold the count yet.
 double untied_elements(const ModelConfig& config) {
   const auto of = [&](BlockKind kind) {
     double elements = 0;

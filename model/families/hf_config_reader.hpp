@@ -26,7 +26,7 @@ class HfConfigReader {
 
   [[noreturn]] void refuse(const std::string& what) const;
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
-  // Throws with the value of the key, which must be present, and the rule that it breaks.
+  // Throws an error that says which value the key has and which it should have. The key must be there.
   [[noreturn]] void refuse_value(const std::string& key, const std::string& rule) const;
 
   bool has(const std::string& key) const;
@@ -44,7 +44,7 @@ class HfConfigReader {
   std::vector<std::int64_t> tokens(const std::string& key, std::int64_t vocabulary) const;
   std::optional<std::int64_t> token(const std::string& key, std::int64_t vocabulary) const;
   std::optional<std::int64_t> whole(const std::string& key) const;
-  // Returns true if the key is present, even with a null.
+  // True when the key is there, with a null too.
   bool mentions(const std::string& key) const { return asked(key), object_.find(key) != nullptr; }
   // The object under the key, which must be there.
   HfConfigReader inner(const std::string& key) const;

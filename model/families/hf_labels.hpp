@@ -1,4 +1,4 @@
-// Reads and writes the classes of sequence classification in a Hugging Face config.json.
+// Reads the classes of sequence classification from a Hugging Face config.json.
 #pragma once
 
 #include "model/config/config.hpp"

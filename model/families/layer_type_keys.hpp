@@ -9,7 +9,7 @@ namespace pipetrain {
 inline constexpr const char* full_attention = "full_attention";
 inline constexpr const char* sliding_attention = "sliding_attention";
 
-// For a family without windows: throws Error(input) if a layer that layer_types lists does not attend to all positions.
+// For a family without windows: every layer that layer_types lists must attend to all positions. Throws Error(input).
 void refuse_windowed_layers(const HfConfigReader& config);
 // How a family says which layers are windowed where layer_types is absent.
 struct WindowRule {

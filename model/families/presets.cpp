@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
@@ -115,6 +116,39 @@ ModelConfig ministral_8b() {
   ModelConfig config = mistral({4096, 36, 32, 8, 12288});
   config.vocabulary = 131072;
   config.rope.theta = 1e8;
+  return config;
+}
+
+// Gemma team 2025, "Gemma 3 Technical Report", table 1, and the makers' config.json; the language models alone.
+ModelConfig gemma3(const Size& size, std::int64_t window, std::int64_t query_scalar = 256) {
+  ModelConfig config = family_config(Family::gemma3);
+  config.hidden = size.hidden;
+  config.layers = size.layers;
+  config.heads = size.heads;
+  config.kv_heads = size.kv_heads;
+  config.head_dim = query_scalar == 256 ? 256 : 128;
+  config.query_scalar = query_scalar == config.head_dim ? 0 : static_cast<double>(query_scalar);
+  config.intermediate = size.intermediate;
+  config.vocabulary = 262208;
+  config.max_positions = 131072;
+  config.norm_eps = 1e-6;
+  config.embedding_scale = std::sqrt(static_cast<double>(size.hidden));
+  config.rope.theta = 1e6;
+  config.rope.scaling = {.kind = RopeScaling::Kind::linear, .factor = 8};
+  config.windowed_rope = Rope{.theta = 1e4};
+  config.window = window;
+  for (std::int64_t layer = 0; layer < size.layers; ++layer) config.layer_types.push_back({.windowed = (layer + 1) % 6 != 0});
+  config.bos_id = 2;
+  config.eos_ids = {1};
+  config.pad_id = config.untrained_row = 0;
+  return config;
+}
+
+ModelConfig gemma3_1b() {
+  ModelConfig config = gemma3({1152, 26, 4, 1, 6912}, 512);
+  config.vocabulary = 262144;
+  config.max_positions = 32768;
+  config.rope.scaling = {};
   return config;
 }
 
@@ -246,6 +280,19 @@ constexpr std::array presets{
            }},
     Preset{"mistral-7b", mistral_7b},
     Preset{"ministral-8b", ministral_8b},
+    Preset{"gemma3-1b", gemma3_1b},
+    Preset{"gemma3-4b",
+           [] {
+             return gemma3({2560, 34, 8, 4, 10240}, 1024);
+           }},
+    Preset{"gemma3-12b",
+           [] {
+             return gemma3({3840, 48, 16, 8, 15360}, 1024);
+           }},
+    Preset{"gemma3-27b",
+           [] {
+             return gemma3({5376, 62, 32, 16, 21504}, 1024, 168);
+           }},
 };
 
 }  // namespace

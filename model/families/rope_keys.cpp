@@ -173,13 +173,13 @@ void read_objects_by_type(const HfConfigReader& config, const char* key, ModelCo
       objects.refuse(name, fmt::format("sets layers of a type that is not built; known: {}{}", full_attention,
                                        windows ? fmt::format(", {}", sliding_attention) : ""));
   }
-  const auto read = [&](const char* type) {
+  const auto read = [&](const char* type, const OuterRope& beside) {
     objects.require(type);
-    return read_object(config, objects.inner(type), key, model, outer);
+    return read_object(config, objects.inner(type), key, model, beside);
   };
-  if (has_full_layers(model) || !windows) model.rope = read(full_attention);
+  if (has_full_layers(model) || !windows) model.rope = read(full_attention, outer);
   if (!windows) return;
-  const Rope windowed = read(sliding_attention);
+  const Rope windowed = read(sliding_attention, {});  // the keys outside are those of the other layers
   if (!has_full_layers(model)) model.rope = windowed;
   model.windowed_rope = windowed == model.rope ? std::nullopt : std::optional(windowed);
 }
@@ -236,6 +236,11 @@ void read_rope(const HfConfigReader& config, ModelConfig& model) {
       config.refuse("rope_scaling and rope_parameters differ; keep one");
     is_read = true;
   }
+}
+
+bool has_rope_by_type(const HfConfigReader& config) {
+  constexpr const char* key = "rope_parameters";
+  return config.has(key) && config.value(key).is_object() && has_object_by_type(config, key);
 }
 
 void write_rope(const ModelConfig& config, Json& text) {

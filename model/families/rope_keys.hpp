@@ -10,6 +10,8 @@ namespace pipetrain {
 // type of layer). Where layers are windowed, model.window and layer_types have been read, as the sizes have been. Throws
 // Error(input) naming the key: for a type of scaling that is not built, for a key that none has, and where two keys differ.
 void read_rope(const HfConfigReader& config, ModelConfig& model);
+// True when rope_parameters has one object for each type of layer.
+bool has_rope_by_type(const HfConfigReader& config);
 // Writes both forms.
 void write_rope(const ModelConfig& config, Json& text);
 

@@ -8,11 +8,11 @@ constexpr const char* keys[] = {
     "_name_or_path", "name_or_path", "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "auto_map",
     "tokenizer_class", "unsloth_version", "unsloth_fixed", "transformers.js_config", "_commit_hash", "is_llama_config",
     "model_name", "license",
-    // Keys of heads and their labels, which are read if the model has such a head.
+    // Keys of heads and their labels, which are read where the model has such a head.
     "id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params", "summary_activation",
     "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "predict_special_tokens",
     "classifier_dropout", "classifier_bias", "classifier_activation",
-    // Keys of special tokens and of text generation.
+    // Keys of special tokens and of generating text.
     "vocab_size", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "prefix",
     "use_cache", "cache_implementation", "max_length", "min_length", "max_new_tokens", "do_sample", "early_stopping",
     "num_beams", "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",

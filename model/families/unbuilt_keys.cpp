@@ -92,7 +92,7 @@ void refuse_unbuilt_keys(const HfConfigReader& config, const ModelConfig& model)
   }
   const auto head = static_cast<double>(model.head_dim);
   refuse_unbuilt_number(config, "attention_multiplier", 1 / std::sqrt(head));
-  refuse_unbuilt_number(config, "query_pre_attn_scalar", head);
+  refuse_unbuilt_number(config, "query_pre_attn_scalar", model.query_scalar != 0 ? model.query_scalar : head);
   if (!spec_of(model.family).has_windows) {
     const bool is_off = !config.flag_or("use_sliding_window", true), has_window = config.has("sliding_window");
     if (has_window && !is_off) refuse_window(config, "sliding_window", model.max_positions);

@@ -139,7 +139,7 @@ float dot_of(const float* a, const float* b, std::int64_t dim) {
 
 void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_sum_exp) {
   const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const float scale = task.sight.shape().score_scale();
   const Products products(task);
   const Head scores{scratch(0, block * most), most};
   float* const factors = scratch(2, most);
@@ -167,7 +167,7 @@ void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_su
 void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& outputs, const Heads& grad,
                    Accumulate accumulate_dq) {
   const std::int64_t most = task.sight.shape().keys, dim = task.sight.shape().head_dim;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const float scale = task.sight.shape().score_scale();
   const Products products(task);
   const Head probs{scratch(0, block * most), most}, dprobs{scratch(1, block * most), most};
   float* const factors = task.sight.drops() ? scratch(2, most) : nullptr;

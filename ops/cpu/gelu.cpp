@@ -1,33 +1,26 @@
 #include "ops/cpu/column_sums.hpp"
+#include "ops/cpu/gelu_gate.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
-#include "ops/cpu/vector_math.hpp"
 
 namespace pipetrain::cpu {
 namespace {
-
-// 0.5 x (1 + tanh(u)) = x sigmoid(2 u), for u = sqrt(2 / pi) (x + 0.044715 x^3).
-constexpr float twice_sqrt_2_over_pi = 1.5957691216057308F;
-constexpr float cubic = 0.044715F;
-
-inline float gate(float x) { return sigmoid(twice_sqrt_2_over_pi * (x + cubic * x * x * x)); }
 
 // Each function computes one row. To vectorise it, the compiler must know that no iteration reads what another has written:
 // the forward's pointers never overlap, and the backward may write each gradient over its own value.
 void gelu_forward_row(const float* __restrict x, const float* __restrict bias, float* __restrict y, std::int64_t cols) {
   for (std::int64_t i = 0; i < cols; ++i) {
     const float value = x[i] + bias[i];
-    y[i] = value * gate(value);
+    y[i] = value * gelu_gate(value);
   }
 }
 
 void gelu_backward_row(const float* dy, const float* x, const float* bias, float* dx, float* sums, std::int64_t cols) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < cols; ++i) {
-    const float value = x[i] + bias[i], s = gate(value);
-    const float slope = twice_sqrt_2_over_pi * (1.0F + 3.0F * cubic * value * value);
-    const float grad = dy[i] * (s + value * s * (1.0F - s) * slope);
+    const float value = x[i] + bias[i], s = gelu_gate(value);
+    const float grad = dy[i] * gelu_slope(value, s);
     dx[i] = grad;
     sums[i] += grad;
   }

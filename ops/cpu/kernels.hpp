@@ -31,6 +31,7 @@ void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& 
 // partial [row_tiles, cols], here and in bias_grad, holds the tiles' sums of dbias, which are added in order.
 void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial);
 void copy_columns(CpuStream& stream, const CopyColumnsArgs& args);
+void scale(CpuStream& stream, const ScaleArgs& args);
 void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
 void bias_grad(CpuStream& stream, const Tensor& dy, const Tensor& dbias, const Tensor& partial);
 void add_positions(CpuStream& stream, const AddPositionsArgs& args);

@@ -7,21 +7,46 @@
 #include "ops/cpu/vector_math.hpp"
 
 namespace pipetrain::cpu {
+namespace {
+
+// The weight plus the offset, as floats.
+class Gains {
+ public:
+  Gains(const Tensor& weight, float offset) : weight_(weight), sums_(offset == 0 ? 0 : weight.elements()) {
+    const float* const from = weight_;
+    if (offset == 0) return;
+    for (std::int64_t i = 0; i < weight.elements(); ++i) sums_.data()[i] = from[i] + offset;
+    data_ = sums_.data();
+  }
+  operator const float*() const { return data_ != nullptr ? data_ : static_cast<const float*>(weight_); }
+
+ private:
+  Vector weight_;
+  Floats sums_;
+  const float* data_ = nullptr;
+};
+
+}  // namespace
 
 void rms_norm(CpuStream& stream, const RmsNormArgs& args) {
   const std::int64_t cols = args.x.cols();
-  const Vector gains(args.weight);
+  const Gains gains(args.weight, args.offset);
   const float* const gain = gains;
   const float eps = args.eps;
   for_row_tiles(stream, args.x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
     const Rows x(args.x), y(args.y);
+    const OptionalRows residual(args.residual);
     for (std::int64_t row = begin; row < end; ++row) {
       const float* in = x[row];
       const double squares = lane_sum<double>(cols, [in](std::int64_t i) { return static_cast<double>(in[i]) * in[i]; });
       const auto scale = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(cols) + eps));
       args.inv_rms.as<float>()[row] = scale;
       y.write(row, [&](float* out) {
-        for (std::int64_t i = 0; i < cols; ++i) out[i] = in[i] * scale * gain[i];
+        if (const float* const added = residual[row]; added != nullptr) {
+          for (std::int64_t i = 0; i < cols; ++i) out[i] = added[i] + in[i] * scale * gain[i];
+        } else {
+          for (std::int64_t i = 0; i < cols; ++i) out[i] = in[i] * scale * gain[i];
+        }
       });
     }
   });
@@ -51,7 +76,7 @@ void rms_norm_backward_row(const RmsNormRow& row, float scale, std::int64_t cols
 
 void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial) {
   const std::int64_t rows = args.x.rows(), cols = args.x.cols(), tiles = partial.rows();
-  const Vector gain(args.weight);
+  const Gains gain(args.weight, args.offset);
   stream.parallel_for(tiles, [&](std::int64_t tile) {
     float* sums = partial.as<float>() + tile * cols;
     std::memset(sums, 0, static_cast<std::size_t>(cols) * sizeof(float));

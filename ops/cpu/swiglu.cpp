@@ -1,3 +1,4 @@
+#include "ops/cpu/gelu_gate.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
@@ -23,16 +24,31 @@ void swiglu_backward_row(const float* grad, const float* gate, const float* up, 
   }
 }
 
+void geglu_forward_row(const float* __restrict gate, const float* __restrict up, float* __restrict out, std::int64_t inner) {
+  for (std::int64_t i = 0; i < inner; ++i) out[i] = gate[i] * gelu_gate(gate[i]) * up[i];
+}
+
+void geglu_backward_row(const float* grad, const float* gate, const float* up, float* dgate, float* dup, std::int64_t inner) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < inner; ++i) {
+    const float s = gelu_gate(gate[i]);
+    const float dgate_i = grad[i] * up[i] * gelu_slope(gate[i], s), dup_i = grad[i] * gate[i] * s;
+    dgate[i] = dgate_i;
+    dup[i] = dup_i;
+  }
+}
+
 }  // namespace
 
 void swiglu(CpuStream& stream, const SwigluArgs& args) {
   const Tensor gate_up = args.gate_up, y = args.y;
   const std::int64_t inner = y.cols();
+  const auto forward_row = args.gate == GateKind::gelu ? geglu_forward_row : swiglu_forward_row;
   for_row_tiles(stream, y.rows(), inner, [&](std::int64_t begin, std::int64_t end) {
     const Rows gates(gate_up), outs(y);
     for (std::int64_t row = begin; row < end; ++row) {
       const float* gate = gates[row];
-      outs.write(row, [&](float* out) { swiglu_forward_row(gate, gate + inner, out, inner); });
+      outs.write(row, [&](float* out) { forward_row(gate, gate + inner, out, inner); });
     }
   });
 }
@@ -40,11 +56,12 @@ void swiglu(CpuStream& stream, const SwigluArgs& args) {
 void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args) {
   const Tensor dy = args.dy, gate_up = args.gate_up, dgate_up = args.dgate_up;
   const std::int64_t inner = dy.cols();
+  const auto backward_row = args.gate == GateKind::gelu ? geglu_backward_row : swiglu_backward_row;
   for_row_tiles(stream, dy.rows(), inner, [&](std::int64_t begin, std::int64_t end) {
     const Rows grads(dy), gates(gate_up), dgates(dgate_up);
     for (std::int64_t row = begin; row < end; ++row) {
       const float *grad = grads[row], *gate = gates[row];
-      dgates.write(row, [&](float* dgate) { swiglu_backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner); });
+      dgates.write(row, [&](float* dgate) { backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner); });
     }
   });
 }

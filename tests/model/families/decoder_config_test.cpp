@@ -23,7 +23,7 @@ std::vector<bool> windowed(const ModelConfig& config) {
 }
 
 TEST_CASE("each family's configuration reads back as the same model", "[families]") {
-  const auto name = GENERATE("qwen2_tiny", "qwen3_tiny", "llama_biases_yarn_tiny", "mistral_window_tiny");
+  const auto name = GENERATE("qwen2_tiny", "qwen3_tiny", "llama_biases_yarn_tiny", "mistral_window_tiny", "gemma3_tiny");
   INFO(name);
   const ModelConfig config = parse_config(golden_config(name));
   CHECK(round_trip(config) == config);
@@ -135,6 +135,30 @@ TEST_CASE("settings of a rotation that cannot be are refused by their key", "[fa
   CHECK(error({{"rope_type", "proportional"}})
             .starts_with("\"rope_parameters.rope_type\" is \"proportional\"; it must be one of"));
   CHECK(error({{"rope_type", "dynamic"}}).starts_with("key \"rope_parameters.factor\" is missing"));
+}
+
+TEST_CASE("a Gemma 3 has rotations of its own for layers within a window, in the keys of transformers 4 and 5", "[families]") {
+  json config = golden_config("gemma3_tiny");
+  const ModelConfig model = parse_config(config);
+  CHECK(windowed(model) == std::vector<bool>{true, true, false, true});
+  CHECK(model.rope.theta == 1e6);
+  REQUIRE(model.windowed_rope);
+  CHECK(model.windowed_rope->theta == 1e4);
+  CHECK(model.norm_offset == 1);
+  CHECK(model.query_scalar == 0);
+  config.erase("rope_parameters");
+  config["rope_theta"] = 1e6;
+  config["rope_local_base_freq"] = 1e4;
+  CHECK(parse_config(config) == model);
+  config["query_pre_attn_scalar"] = 24;
+  CHECK(parse_config(config).query_scalar == 24);
+  CHECK(round_trip(parse_config(config)) == parse_config(config));
+  config.erase("layer_types");
+  config["sliding_window_pattern"] = 2;
+  CHECK(windowed(parse_config(config)) == std::vector<bool>{true, false, true, false});
+  CHECK(config_error(config, "hidden_activation", "silu").starts_with("\"hidden_activation\" is \"silu\""));
+  CHECK(config_error(config, "final_logit_softcapping", 30.0).starts_with("\"final_logit_softcapping\" is 30.0"));
+  CHECK(config_error(config, "use_bidirectional_attention", true).starts_with("\"use_bidirectional_attention\" is true"));
 }
 
 TEST_CASE("a Qwen3 needs its head size", "[families]") {

@@ -24,6 +24,13 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.window = 3;
     config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
   }
+  if (family == Family::gemma3) {
+    config.window = 3;
+    config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
+    config.windowed_rope = Rope{.theta = 100};
+    config.embedding_scale = 1.5;
+    config.query_scalar = 9;
+  }
   return config;
 }
 

@@ -15,7 +15,8 @@ using pipetrain::templates::Template;
 
 Json answer(const std::string& line, std::map<std::string, std::unique_ptr<Template>>& compiled) {
   try {
-    const Json row = pipetrain::parse_json(line, {"stdin", false}, {.depth = 900, .values = 0, .token_bytes = std::size_t{64} << 20});
+    const Json row =
+        pipetrain::parse_json(line, {"stdin", false}, {.depth = 900, .values = 0, .token_bytes = std::size_t{64} << 20});
     auto& one = compiled[row.at("template").as_string()];
     if (!one) one = std::make_unique<Template>(row.at("template").as_string(), "template");
     return Json::object({{"text", one->render(row.at("variables")).text}});

@@ -1,0 +1,71 @@
+// Gemma 3, its language model: norms of 1 + w before and after attention and MLP and over the heads of queries and keys, a GELU
+// as the gate, scaled embeddings, and five layers within a window for each that attends to all positions.
+#include <cmath>
+
+#include "model/families/decoder.hpp"
+#include "model/families/layer_type_keys.hpp"
+#include "model/families/rope_keys.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr double usual_theta = 1e6, usual_local_theta = 1e4;
+constexpr std::int64_t usual_window = 4096, usual_pattern = 6;
+
+void read_gemma3(const HfConfigReader& config, ModelConfig& model) {
+  config.require("head_dim");  // Hugging Face does not derive it from the other sizes
+  read_decoder(config, model);
+  if (!config.mentions("pad_token_id")) model.untrained_row = 0;
+  model.biases.qkv = model.biases.attention_out = config.flag_or("attention_bias", false);
+  model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
+  const double scalar = config.positive_or("query_pre_attn_scalar", 256);
+  model.query_scalar = scalar == static_cast<double>(model.head_dim) ? 0 : scalar;
+  std::int64_t every = usual_pattern;
+  for (const char* key : {"_sliding_window_pattern", "sliding_window_pattern"})
+    if (config.has(key)) every = config.count(key);
+  read_windows(config, {.window = read_window(config, usual_window), .full_every = every}, model);
+  model.rope.theta = usual_theta;
+  read_rope(config, model);
+  const double local_theta = config.positive_or("rope_local_base_freq", usual_local_theta);
+  if (!has_rope_by_type(config)) model.windowed_rope = Rope{.theta = local_theta};
+  drop_idle_windows(model);
+}
+
+void write_gemma3(const ModelConfig& config, Json& text) {
+  write_decoder(config, text);
+  write_windows(config, text);
+  if (config.window == 0) text["sliding_window"] = config.max_positions;
+  text["pad_token_id"] = config.pad_id ? Json(*config.pad_id) : Json(nullptr);  // absent it would be 0
+  text["attention_bias"] = config.biases.qkv;
+  text["query_pre_attn_scalar"] = config.query_scalar == 0 ? static_cast<double>(config.head_dim) : config.query_scalar;
+  text["rope_local_base_freq"] = config.windowed_rope.value_or(config.rope).theta;
+}
+
+ModelConfig gemma3_defaults() {
+  ModelConfig config;
+  config.family = Family::gemma3;
+  config.activation = Activation::geglu;
+  config.norm_offset = 1;
+  config.output_norms = config.head_norms = config.tied_embeddings = true;
+  return config;
+}
+
+}  // namespace
+
+FamilySpec gemma3_family() {
+  return {.name = "Gemma 3",
+          .model_type = "gemma3_text",
+          .architecture = "Gemma3ForCausalLM",
+          .classifier = "Gemma3TextForSequenceClassification",
+          .names = decoder_names,
+          .dropouts = {&DropoutRates::attention},
+          .defaults = gemma3_defaults(),
+          .bos_id = 2,
+          .eos_id = 1,
+          .has_windows = true,
+          .read = read_gemma3,
+          .write = write_gemma3,
+          .tensors = decoder_tensors};
+}
+
+}  // namespace pipetrain
