@@ -150,13 +150,24 @@ TEST_CASE("an output or gradients of another type go to the kernel that takes al
   CHECK((cuda::attention_backward_kernel(shape, sums, hopper_chip) == exact));
 }
 
-TEST_CASE("a window and sinks are refused until a kernel has them", "[ops][attention_choice]") {
-  SegmentShape windowed = whole_sequences(1, 1024, {4, 4, 128}), with_sinks = windowed;
-  windowed.window = 256, with_sinks.sinks = 4;
-  for (const SegmentShape& shape : {windowed, with_sinks}) {
-    CHECK_THROWS_AS(cuda::attention_kernel(shape, forward_args(shape, {})), Error);
-    CHECK_THROWS_AS(cuda::attention_backward_kernel(shape, backward_args(shape, {}), hopper_chip), Error);
-  }
+TEST_CASE("a window is left to cuDNN where it ends at the diagonal, and to our kernels elsewhere", "[ops][attention_choice]") {
+  SegmentShape whole = whole_sequences(1, 1024, {4, 4, 128}), earlier = whole, odd = whole_sequences(1, 1000, {4, 4, 128});
+  earlier.first_query = 1024;  // every query stands behind every key
+  whole.window = earlier.window = odd.window = 256;
+  CHECK((kernels_of(whole, {}) == AttentionKernels{cudnn, mma, hopper}));
+  CHECK((kernels_of(whole, {DType::bf16, true}) == AttentionKernels{mma, mma, hopper}));
+  CHECK((kernels_of(whole, {DType::f32}) == AttentionKernels{exact, exact, exact}));
+  CHECK((kernels_of(odd, {}) == AttentionKernels{cudnn, mma, mma}));
+  CHECK((kernels_of(earlier, {}) == AttentionKernels{mma, mma, hopper}));
+  whole.window = 1024;  // hides nothing
+  CHECK((kernels_of(whole, {}) == kernels_of(whole_sequences(1, 1024, {4, 4, 128}), {})));
+}
+
+TEST_CASE("sinks are refused until a kernel has them", "[ops][attention_choice]") {
+  SegmentShape shape = whole_sequences(1, 1024, {4, 4, 128});
+  shape.sinks = 4;
+  CHECK_THROWS_AS(cuda::attention_kernel(shape, forward_args(shape, {})), Error);
+  CHECK_THROWS_AS(cuda::attention_backward_kernel(shape, backward_args(shape, {}), hopper_chip), Error);
 }
 
 }  // namespace
