@@ -34,7 +34,6 @@ TEST_CASE("attention over a cache equals attention over the whole sequence, howe
       const std::int64_t positions = std::accumulate(one.runs.begin(), one.runs.end(), std::int64_t{0});
       SegmentShape whole = whole_sequences(1, positions, {one.heads, one.kv_heads, one.head_dim});
       whole.window = one.window;
-      if (one.window > 0 && !on_cpu(b)) continue;  // GPUs refuse windows
       INFO(one.heads << " heads of " << one.head_dim << ", " << positions << " positions");
       const Values qkv = b.draw({positions, whole.packed_cols()});
       const Values expected = reference::attention(whole, qkv).out;

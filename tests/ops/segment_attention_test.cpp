@@ -263,7 +263,6 @@ TEST_CASE("queries that see a window of positions add up over stretches too, in 
       {whole_sequences(1, 30, {2, 1, 16}), 400, {0, 30}, {0, 30}, 7, 9000},  // a window that no query fills
   };
   on_every_backend([&](Bench& b) {
-    if (!on_cpu(b)) return;  // GPUs refuse windows
     for (const Case& one : cases) {
       SegmentShape shape = one.shape;
       shape.window = one.window;
@@ -448,7 +447,7 @@ TEST_CASE("slices see and drop the probabilities that the whole sequence sees an
   });
 }
 
-TEST_CASE("a backend refuses sinks, and a GPU a window, by a typed error before it computes anything", "[ops][segments]") {
+TEST_CASE("a backend refuses sinks by a typed error before it computes anything", "[ops][segments]") {
   on_every_backend([&](Bench& b) {
     const SegmentShape plain = whole_sequences(1, 4, {2, 1, 8});
     const Tensor qkv = b.put(b.draw({4, plain.packed_cols()})), out = b.poisoned({4, plain.query_cols()});
@@ -462,22 +461,18 @@ TEST_CASE("a backend refuses sinks, and a GPU a window, by a typed error before 
       }
       return 0;
     };
-    SegmentShape windowed = plain, with_sinks = plain;
-    windowed.window = 2, with_sinks.sinks = 1;
-    const bool is_cpu = on_cpu(b);
+    SegmentShape with_sinks = plain;
+    with_sinks.sinks = 1;
     int refusals = 0;
     b.team.run([&](TestRank& r) {
-      for (const SegmentShape& shape : {windowed, with_sinks}) {
-        if (is_cpu && shape.window > 0) continue;
-        refusals += refused([&] { r.ops().attention(shape, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums}); });
-        refusals += refused([&] {
-          r.ops().attention_backward(
-              shape, {.dout = out, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums, .dq = dqkv, .dkv = dqkv});
-        });
-        refusals += refused([&] { r.ops().cached_attention(shape, {.qkv = qkv, .cache = cache, .out = out}); });
-      }
+      refusals += refused([&] { r.ops().attention(with_sinks, {.q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums}); });
+      refusals += refused([&] {
+        r.ops().attention_backward(
+            with_sinks, {.dout = out, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = sums, .dq = dqkv, .dkv = dqkv});
+      });
+      refusals += refused([&] { r.ops().cached_attention(with_sinks, {.qkv = qkv, .cache = cache, .out = out}); });
     });
-    CHECK(refusals == (is_cpu ? 3 : 6));
+    CHECK(refusals == 3);
   });
 }
 
