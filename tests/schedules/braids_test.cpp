@@ -81,7 +81,7 @@ TEST_CASE("actions that cannot be braided are refused with their location") {
   Plan plan = build_schedule("braided-v", {2, 2, 8});
   CHECK_THROWS_WITH(offload_activations(plan, 1), Contains("braids"));
   plan.braids[0].front() = 1000;
-  CHECK_THROWS_WITH(check_plan(plan), Contains("place 1000"));
+  CHECK_THROWS_WITH(check_plan(plan), Contains("position 1000"));
 }
 
 // Stage 1 needs F1 of stage 0 for its gradient of microbatch 0, and stage 0 needs that gradient for F1.
