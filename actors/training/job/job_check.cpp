@@ -8,7 +8,7 @@
 #include "actors/training/job/train_job.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"
-#include "model/config/head_size.hpp"
+#include "model/config/attention_limits.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/parameters/parameters.hpp"
 #include "ops/arguments.hpp"
@@ -84,6 +84,15 @@ void check_recompute_layers(const TrainJob& job) {
                  fmt::format("the model has {} layers; name as many or fewer of each stage's", job.config.layers));
 }
 
+// The sums over copies of key-value heads follow those over replicas, when offloaded gradients have left the device.
+void check_offloaded_gradients(const TrainJob& job) {
+  if (!job.offload.gradients || job.layout.tp <= job.config.kv_heads) return;
+  refuse_setting("offload", to_string(job.offload),
+                 fmt::format("the model's {} key-value heads have copies on {} tensor-parallel devices, whose gradients cannot "
+                             "be offloaded; use tp {} or less, or leave gradients out",
+                             job.config.kv_heads, job.layout.tp, job.config.kv_heads));
+}
+
 void check_sequence(const TrainJob& job) {
   const std::int64_t sequence = job.dataset->sequence_length(), chunks = sequence_chunks(job);
   const int slices = job.layout.slices, cp = job.layout.cp;
@@ -114,9 +123,10 @@ void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vect
   check_combinations(features_of(job, &ranks));
   check_replayed_plan(job, plan);
   layout_parameters(job.config, parts, 0, job.layout.tp);  // throws where tp does not divide the model
-  check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
+  check_attention(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8_sizes(job);
   check_recompute_layers(job);
+  check_offloaded_gradients(job);
   check_sequence(job);
 }
 

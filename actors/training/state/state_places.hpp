@@ -17,6 +17,7 @@
 #include "model/optimizer/optimizer.hpp"
 #include "model/parameters/gradient_norm.hpp"
 #include "model/parameters/gradient_places.hpp"
+#include "model/parameters/gradient_sums.hpp"
 #include "model/parameters/shard_units.hpp"
 #include "schedules/plan/action.hpp"
 
@@ -83,7 +84,7 @@ class StatePlaces {
   std::size_t unit_of(const Parameter& parameter) const { return unit_of_grad(parameter.grad_offset); }
   // The regions of a chunk, as in ParameterLayout.
   Region chunk_grads(int chunk) const;  // without gradients in the pool
-  Region replicated_grads(int chunk) const;
+  Region partial_grads(int chunk, bool sequence_parallel) const;
   GradientPlaces gradient_places(const Tensor& arena) const;
   // The own range's sums of the first tensor of this role; empty where the rank has none.
   Region own_sums(TensorRole role) const;
@@ -92,6 +93,9 @@ class StatePlaces {
   // Returns the parts that the optimizer steps, by unit.
   std::vector<std::vector<OptimizerPart>> optimizer_parts() const;
   std::vector<CountedPart> counted(int tp_rank) const;
+  // What this rank holds, after replicas have been added, of the gradients of a chunk's slices that have copies on other
+  // tensor-parallel ranks. All of these hold the same parts.
+  std::vector<CopiedPart> copied(int chunk, const Tensor& arena, const TensorParallel& tp) const;
 
  private:
   std::size_t whole_at(const HeldPart& part) const { return layout_.parameters[part.parameter].offset + part.begin; }
@@ -99,6 +103,8 @@ class StatePlaces {
   // Returns the offset in the shard of an element of the weight arena that is in the unit's own range.
   std::size_t shard_at(std::size_t unit, std::size_t offset) const;
   std::size_t unit_of_grad(std::size_t grad_offset) const;
+  // Where the sums of an element of the layout's gradient arena are that is in the unit's own run.
+  std::size_t own_sum_at(std::size_t grad_offset, std::size_t unit) const;
   void place_gradients();
   // True when the sums of the own range have memory apart from the unit's.
   bool sums_apart(std::size_t unit) const { return is_pooled(unit) && is_sharded() && !setup_.offload.gradients; }

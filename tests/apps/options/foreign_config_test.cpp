@@ -157,7 +157,7 @@ TEST_CASE("an unsupported value in a DeepSpeed file is refused by its key") {
   CHECK_THAT(answer(R"("elasticity": {"enabled": true})"),
              Contains("elasticity.enabled: is not a key of DeepSpeed's that is known here"));
   CHECK_THAT(answer(R"("wandb": {"enabled": true})"), Contains("wandb.enabled: nothing is sent over the network"));
-  CHECK_THAT(answer(R"("gradient_clipping": {"x": {"y": 1}})"), Contains("gradient_clipping.x.y: is no key"));
+  CHECK_THAT(answer(R"("gradient_clipping": {"x": {"y": 1}})"), Contains("gradient_clipping.x.y: is not a key"));
   CHECK_THAT(answer(R"("bf16": {"enabled": "yes"})"), Contains("bf16.enabled: must be true or false"));
   CHECK_THAT(answer(R"("optimizer": {"params": {"lr": 1}}, "scheduler": {"params": {"warmup_max_lr": 2}})"),
              Contains("scheduler.params.warmup_max_lr = 2: but ") && Contains("optimizer.params.lr = 1; keep one of them"));

@@ -1,4 +1,4 @@
-#include "model/config/head_size.hpp"
+#include "model/config/attention_limits.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ bool computes_heads(const ModelConfig& config, DeviceKind device, DType precisio
   return precision == DType::f32 ? config.head_dim <= 256 : config.head_dim % 8 == 0;
 }
 
-void check_head_size(const ModelConfig& config, DeviceKind device, DType precision) {
+void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
   if (computes_heads(config, device, precision)) return;
   if (precision != DType::f32) {
     const char* name = precision == DType::bf16 ? "bf16" : "fp16";
