@@ -52,7 +52,7 @@ std::vector<GemmShape> gpt2_shapes_of(const Layout& layout) {
 // Tensor parallelism computes the rows of one rank at a time (PiecewiseTransfer), or all of them if a tensor is small.
 std::vector<GemmShape> shapes_of(const Layout& layout) {
   const ModelConfig config = preset_config(layout.model);
-  if (config.biases) return gpt2_shapes_of(layout);
+  if (config.biases.mlp) return gpt2_shapes_of(layout);
   const std::int64_t h = config.hidden, tp = layout.tp, heads = config.heads * config.head_dim / tp;
   const std::int64_t columns[] = {(config.heads + 2 * config.kv_heads) * config.head_dim / tp, 2 * config.intermediate / tp,
                                   config.vocabulary / tp};
@@ -106,7 +106,7 @@ void run(bool fp8, const std::string& model) {
   std::vector<GemmShape> shapes;
   for (const Layout& layout : layouts) {
     if (layout.model.find(model) == std::string::npos) continue;
-    if (fp8 && (layout.tp > 1 || preset_config(layout.model).biases)) continue;
+    if (fp8 && (layout.tp > 1 || preset_config(layout.model).biases.mlp)) continue;
     for (const GemmShape& shape : fp8 ? fp8_shapes_of(layout) : shapes_of(layout)) add(shapes, shape);
   }
   std::size_t most = 0;

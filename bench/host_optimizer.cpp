@@ -82,7 +82,7 @@ ParameterLayout one_tensor(std::size_t parameters) {
   layout.parameters = {{.name = "weight", .role = TensorRole::mlp_in_weight, .full = shape, .local = shape}};
   layout.weight_elements = layout.grad_elements = parameters;
   layout.chunk_grads = {{0, parameters}};
-  layout.replicated_grads = layout.zeroed_grads = {{0, 0}};
+  layout.replicated_grads = layout.shared_grads = layout.zeroed_grads = {{0, 0}};
   return layout;
 }
 

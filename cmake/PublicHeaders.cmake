@@ -56,6 +56,7 @@ set(training_included_headers
   model/optimizer/learning_rate.hpp
   model/optimizer/loss_scale.hpp
   model/config/numerics.hpp
+  model/config/rope.hpp
   model/optimizer/optimizer_settings.hpp
   model/config/precision.hpp
   model/config/recompute.hpp

@@ -89,13 +89,13 @@ int weight_copy(const MeshCoordinate& at, const MeshShape& shape) { return at.dp
 
 Mesh::Mesh(const MeshShape& shape) : shape_(shape), size_(count_ranks(shape)) {}
 
-Mesh::Mesh(const MeshShape& shape, std::vector<RankPlace> places) : Mesh(shape) {
+Mesh::Mesh(const MeshShape& shape, std::vector<RankLocation> places) : Mesh(shape) {
   places_ = std::move(places);
   if (places_.size() != static_cast<std::size_t>(size_)) {
     throw Error(ErrorKind::input, std::to_string(places_.size()) + " places are given for " + std::to_string(size_) + " ranks");
   }
   for (int rank = 0; rank < size_; ++rank) {
-    const RankPlace own = place(rank);
+    const RankLocation own = place(rank);
     if (own.process < 0 || own.device < 0) {
       throw Error(ErrorKind::input, "rank " + std::to_string(rank) + " is placed on device " + std::to_string(own.device) +
                                         " of process " + std::to_string(own.process) + "; both count from 0");
@@ -152,9 +152,9 @@ int Mesh::group_index(int rank, std::initializer_list<Axis> axes) const {
   return index;
 }
 
-RankPlace Mesh::place(int rank) const {
+RankLocation Mesh::place(int rank) const {
   assert(rank >= 0 && rank < size_);
-  return places_.empty() ? RankPlace{0, rank} : places_[static_cast<std::size_t>(rank)];
+  return places_.empty() ? RankLocation{0, rank} : places_[static_cast<std::size_t>(rank)];
 }
 
 bool Mesh::spans_processes(const std::vector<int>& ranks) const {
@@ -169,12 +169,12 @@ std::vector<int> Mesh::ranks_of(int process) const {
   return ranks;
 }
 
-std::vector<RankPlace> deal_ranks(int ranks, int processes) {
+std::vector<RankLocation> deal_ranks(int ranks, int processes) {
   if (processes < 1 || ranks < processes) {
     throw Error(ErrorKind::input, std::to_string(ranks) + " ranks cannot be dealt to " + std::to_string(processes) +
                                       " processes; each needs at least one");
   }
-  std::vector<RankPlace> places;
+  std::vector<RankLocation> places;
   for (int process = 0; process < processes; ++process) {
     const int own = ranks / processes + (process < ranks % processes ? 1 : 0);
     for (int device = 0; device < own; ++device) places.push_back({process, device});

@@ -48,10 +48,10 @@ int weight_copies(const MeshShape& shape);
 int weight_copy(const MeshCoordinate& at, const MeshShape& shape);
 
 // The process and device that run a rank.
-struct RankPlace {
+struct RankLocation {
   int process = 0;
   int device = 0;  // number of the device in its process
-  bool operator==(const RankPlace&) const = default;
+  bool operator==(const RankLocation&) const = default;
 };
 
 class Mesh {
@@ -60,7 +60,7 @@ class Mesh {
   // int counts.
   explicit Mesh(const MeshShape& shape);
   // places: one per rank. Throws Error(input) also when their number is not the mesh's, or a process or device is negative.
-  Mesh(const MeshShape& shape, std::vector<RankPlace> places);
+  Mesh(const MeshShape& shape, std::vector<RankLocation> places);
 
   const MeshShape& shape() const noexcept { return shape_; }
   int size() const noexcept { return size_; }  // ranks
@@ -76,7 +76,7 @@ class Mesh {
   // Returns the index in groups(axes) of the group that contains the rank.
   int group_index(int rank, std::initializer_list<Axis> axes) const;
 
-  RankPlace place(int rank) const;
+  RankLocation place(int rank) const;
   int processes() const noexcept { return processes_; }
   // True when these ranks, at least one, do not all run in one process.
   bool spans_processes(const std::vector<int>& ranks) const;
@@ -86,12 +86,12 @@ class Mesh {
  private:
   MeshShape shape_;
   int size_;
-  std::vector<RankPlace> places_;  // by rank; empty: all in process 0
+  std::vector<RankLocation> places_;  // by rank; empty: all in process 0
   int processes_ = 1;
 };
 
 // Deals ranks to processes in order: the first size / processes to process 0, each on the device of its number in the
 // process; with a remainder, the first processes run one rank more. Throws Error(input) for fewer ranks than processes.
-std::vector<RankPlace> deal_ranks(int ranks, int processes);
+std::vector<RankLocation> deal_ranks(int ranks, int processes);
 
 }  // namespace pipetrain

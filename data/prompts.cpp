@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "data/rows/chat_row.hpp"
+#include "data/rows/jsonl_row.hpp"
 #include "data/rows/row_keys.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
@@ -26,7 +28,7 @@ std::string text_of(const Json& object, const std::string& key, const std::strin
   return found->as_string();
 }
 
-bool is_nothing(const Json& value) {
+bool is_nothing_in_prompt(const Json& value) {
   if (value.is_string()) return value.as_string().empty();
   return value.is_null() || ((value.is_array() || value.is_object()) && value.empty());
 }
@@ -34,40 +36,65 @@ bool is_nothing(const Json& value) {
 // Returns true for a key whose value would change the prompt. Weights matter to training alone, so they may be ignored.
 bool says_more(KeyMeaning meaning) { return meaning == KeyMeaning::content || meaning == KeyMeaning::unknown; }
 
-// A chat template may render any field of a message.
-std::vector<ChatMessage> messages_of(const Json& list, const std::string& place) {
+// A chat template may render any field of a message; the built-in ones render roles and texts only.
+void add_messages(const Json& list, const std::string& place, Prompt& prompt) {
   if (!list.is_array()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
-  std::vector<ChatMessage> messages;
+  const auto refuse_built_in = [&](const std::string& why) {
+    if (prompt.unrendered.empty()) prompt.unrendered = why;
+  };
   for (const Json& message : list) {
     if (!message.is_object()) fail_prompt(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
     for (const auto& [key, value] : message.items())
-      if (key != "role" && key != "content" && says_more(rule_of_key(key).meaning) && !is_nothing(value))
-        fail_prompt(place, fmt::format("a message has {}, which is not read; give \"role\" and \"content\" only",
-                                       shown_json_key(key.substr(0, 60))));
-    messages.push_back({text_of(message, "role", place), text_of(message, "content", place)});
+      if (key != "role" && key != "content" && says_more(rule_of_key(key).meaning) && !is_nothing_in_prompt(value))
+        refuse_built_in(fmt::format("a message has {}, which is not read; give \"role\" and \"content\" only",
+                                    shown_json_key(key.substr(0, 60))));
+    const Json* const content = message.find("content");
+    const bool is_text = content != nullptr && content->is_string();
+    if (!is_text) refuse_built_in("\"content\" must be there, and be a string");
+    prompt.messages.push_back({text_of(message, "role", place), is_text ? content->as_string() : ""});
   }
-  return messages;
 }
 
-void check_other_keys(const Json& row, const std::string& place, UnreadKeys& unread) {
+// What a chat template may render goes with messages.
+void check_other_keys(const Json& row, Prompt& prompt, UnreadKeys& unread) {
   for (const auto& [key, value] : row.items()) {
     if (key == "prompt" || key == "messages" || value.is_null()) continue;
     const KeyRule rule = rule_of_key(key);
     if (rule.meaning == KeyMeaning::unknown) unread.add(key);
-    if (rule.meaning == KeyMeaning::content && !is_nothing(value))
-      fail_prompt(place, fmt::format("{} is not read: {}", shown_json_key(key.substr(0, 60)), rule.why));
+    if (rule.meaning != KeyMeaning::content || is_nothing_in_prompt(value)) continue;
+    const std::string why = fmt::format("{} is not read: {}", shown_json_key(key.substr(0, 60)), rule.why);
+    if (!row.contains("messages") || !is_for_templates(key)) fail_prompt(prompt.place, why);
+    if (prompt.unrendered.empty()) prompt.unrendered = why;
   }
 }
 
+Prompt text_prompt(std::string_view line, const std::string& place) {
+  Prompt prompt;
+  prompt.text = line;
+  prompt.place = place;
+  return prompt;
+}
+
 Prompt prompt_of_row(std::string_view line, const std::string& place, UnreadKeys& unread) {
-  const Json row = parse_json(line, {place, false});
+  const Json row = parse_json(line, {place, false}, {.depth = 64});
   if (!row.is_object()) fail_prompt(place, "must be an object, {\"prompt\": \"...\"} or {\"messages\": [...]}");
   const auto has = [&](const char* key) { return row.contains(key) && !row.at(key).is_null(); };
   const bool chat = has("messages");
   if (chat == has("prompt")) fail_prompt(place, "must have either \"prompt\" or \"messages\"");
-  check_other_keys(row, place, unread);
-  if (chat) return {"", messages_of(row.at("messages"), place), place};
-  return {text_of(row, "prompt", place), {}, place};
+  Prompt prompt;
+  prompt.place = place;
+  check_other_keys(row, prompt, unread);
+  if (!chat) {
+    prompt.text = text_of(row, "prompt", place);
+    return prompt;
+  }
+  add_messages(row.at("messages"), place, prompt);
+  try {
+    prompt.chat = chat_of_row(row);
+  } catch (const RowFault& fault) {
+    fail_prompt(place, fault.why);
+  }
+  return prompt;
 }
 
 }  // namespace
@@ -86,7 +113,7 @@ PromptFile read_prompts(const std::filesystem::path& file) {
     at = end + 1;
     const std::string place = fmt::format("{}:{}", file.string(), prompts.size() + 1);
     if (line.empty()) fail_prompt(place, "the line is empty; a prompt has text");
-    prompts.push_back(rows ? prompt_of_row(line, place, unread) : Prompt{std::string(line), {}, place});
+    prompts.push_back(rows ? prompt_of_row(line, place, unread) : text_prompt(line, place));
     if (prompts.back().text.empty() && prompts.back().messages.empty()) fail_prompt(place, "the prompt is empty; give it text");
   }
   if (prompts.empty()) fail_prompt(file.string(), "there is no prompt in it; give one a line");

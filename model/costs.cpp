@@ -24,9 +24,16 @@ std::int64_t elements_of(const ModelConfig& config, Wanted wanted) {
 bool is_counted(const TensorSpec& tensor) { return !tensor.tied_copy; }
 bool is_multiplied(const TensorSpec& tensor) { return is_matrix(tensor.role); }
 
+// Twice the positions that a query of the layer sees, on the average over the sequence: all of them without a window, as a
+// causal product counts half.
+double seen_positions(const ModelConfig& config, std::int64_t layer, std::int64_t sequence) {
+  const auto all = static_cast<double>(sequence), window = static_cast<double>(config.window_of(layer));
+  return window == 0 || window >= all ? all : window * (2 - window / all);
+}
+
 // FLOPs per token of one product of causal attention: scores with queries, keys or values.
-double score_products(const ModelConfig& config, std::int64_t sequence) {
-  return static_cast<double>(config.heads * config.head_dim * sequence);
+double score_products(const ModelConfig& config, std::int64_t layer, std::int64_t sequence) {
+  return static_cast<double>(config.heads * config.head_dim) * seen_positions(config, layer, sequence);
 }
 
 }  // namespace
@@ -40,14 +47,20 @@ std::int64_t parameter_count(const ModelConfig& config) { return elements_of(con
 std::int64_t matmul_parameter_count(const ModelConfig& config) { return elements_of(config, is_multiplied); }
 
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
-  const double attention = static_cast<double>(config.layers) * static_cast<double>(config.hidden * sequence);
+  double attention = 0;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    attention += static_cast<double>(config.hidden) * seen_positions(config, layer, sequence);
   return 6.0 * static_cast<double>(matmul_parameter_count(config)) + 6.0 * attention;
+}
+
+double attention_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence) {
+  return 6.0 * score_products(config, block.layer, sequence);
 }
 
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence) {
   if (block.kind == BlockKind::embedding) return 6.0 * static_cast<double>(config.hidden);
   const double matmul = 6.0 * static_cast<double>(elements_of(config, block.kind, is_multiplied));
-  return block.kind == BlockKind::attention ? matmul + 6.0 * score_products(config, sequence) : matmul;
+  return block.kind == BlockKind::attention ? matmul + attention_flops_per_token(config, block, sequence) : matmul;
 }
 
 // The forward without the block's last matrix; for a head in pieces, the whole forward.
@@ -61,7 +74,7 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
   if (recompute != Recompute::full) return 0;
   switch (block.kind) {
     case BlockKind::attention:
-      return matmul(TensorRole::qkv_weight) + 2.0 * score_products(config, sequence);
+      return matmul(TensorRole::qkv_weight) + 2.0 * score_products(config, block.layer, sequence);
     case BlockKind::mlp:
       return matmul(TensorRole::mlp_in_weight);
     default:

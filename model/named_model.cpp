@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/weights/stored_model.hpp"
@@ -14,8 +16,7 @@ ModelConfig named_model(const std::string& model, std::optional<std::int64_t> la
     throw Error(
         ErrorKind::input, {"layers", std::to_string(*layers)},
         fmt::format("the model {} has {}; give as many or fewer, or leave it out", model, counted(config.layers, "layer")));
-  if (layers) config.layers = *layers;
-  return config;
+  return layers ? first_layers(std::move(config), *layers) : config;
 }
 
 }  // namespace pipetrain

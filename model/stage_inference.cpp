@@ -2,7 +2,6 @@
 
 #include <cassert>
 
-#include "model/blocks/rotary_table.hpp"
 #include "model/parameters/parameter_store.hpp"
 
 namespace pipetrain {
@@ -20,15 +19,15 @@ StageInference::StageInference(const InferenceSpec& spec, const TensorParallel& 
     if (block.block.kind == BlockKind::attention) ++attention_blocks_;
   }
   bind_blocks({nullptr, {}, spec_.precision.compute});  // for measuring
-  if (spec_.config.positions == PositionKind::rotary)
-    rotary_table_ = {nullptr, {spec_.positions, 2, spec_.config.head_dim / 2}, DType::f32};
+  rotary_ = rotary_tables_at(nullptr, spec_.config, spec_.positions);
+  rotary_bytes_ = align_up(rotary_bytes(spec_.config, spec_.positions));
   workspace_peak_ = measure();
 }
 
 std::int64_t StageInference::logits_columns() const { return layout_.blocks.back().find(TensorRole::output_weight)->shape[0]; }
 
 Shape StageInference::cache_shape() const {
-  return {spec_.positions, 2 * spec_.config.kv_heads / tp_.size() * spec_.config.head_dim};
+  return {spec_.positions, 2 * spec_.config.kv_heads_of_rank(tp_.size()) * spec_.config.head_dim};
 }
 
 std::size_t StageInference::cache_bytes() const {
@@ -43,18 +42,15 @@ Tensor StageInference::cache(int sequence, std::size_t attention_block) const {
   return one;
 }
 
-std::size_t StageInference::rotary_bytes() const {
-  return rotary_table_.shape.rank() == 0 ? 0 : align_up(rotary_table_.bytes());
-}
-
 void StageInference::bind(const Tensor& weights, void* caches, void* workspace) {
   assert(weights.dtype == spec_.precision.compute);
   assert(static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
   bind_blocks(weights);
   caches_ = static_cast<char*>(caches);
   auto* const memory = static_cast<char*>(workspace);
-  if (rotary_bytes() > 0) upload_rotary_table(memory);
-  workspace_ = Arena(memory + rotary_bytes(), workspace_peak_, "workspace");
+  rotary_ = rotary_tables_at(memory, spec_.config, spec_.positions);
+  upload_rotary_tables(rotary_, spec_.config, ops_.stream());
+  workspace_ = Arena(memory + rotary_bytes_, workspace_peak_, "workspace");
   ops_.set_workspace(workspace_);
 }
 
@@ -64,13 +60,6 @@ void StageInference::bind_blocks(const Tensor& weights) {
     blocks_[index]->bind({layout_.blocks[index], views[index], no_grads[index], {}});
 }
 
-void StageInference::upload_rotary_table(void* memory) {
-  rotary_table_.data = memory;
-  const std::vector<float> table = rotary_table(spec_.config, spec_.positions);
-  ops_.stream().copy(memory, table.data(), rotary_table_.bytes());
-  ops_.stream().synchronize();
-}
-
 void StageInference::forward(const InferenceArgs& args) { run(ops_, workspace_, args); }
 
 void StageInference::run(Ops& ops, Arena& workspace, const InferenceArgs& args) {
@@ -78,7 +67,7 @@ void StageInference::run(Ops& ops, Arena& workspace, const InferenceArgs& args) 
   assert(count > 0 && count <= spec_.run && args.first + count <= spec_.positions && args.cache < spec_.caches);
   const ArenaScope scope(workspace);
   BlockContext context{ops, workspace, tp_, {1, count}, spec_.precision.compute, {}, Recompute::full};
-  if (rotary_bytes() > 0) context.rotary_table = rotary_table_.row_range(args.first, args.first + count);
+  context.rotary = rotary_.rows(args.first, args.first + count);
   // The residual stream alternates between two buffers.
   const Shape hidden{count, spec_.config.hidden};
   const Tensor places[] = {workspace.allocate(hidden, context.dtype), workspace.allocate(hidden, context.dtype)};

@@ -47,7 +47,7 @@ class StageInference {
   // This rank's rows of the vocabulary, padded to whole vectors. Only if has_head().
   std::int64_t logits_columns() const;
   std::size_t cache_bytes() const;
-  std::size_t workspace_bytes() const { return rotary_bytes() + workspace_peak_; }
+  std::size_t workspace_bytes() const { return rotary_bytes_ + workspace_peak_; }
 
   // weights: the flat arena of parameters(), in the compute type. The memory has at least cache_bytes() and
   // workspace_bytes(). Called once, before the first forward; waits for the stream if positions are rotary.
@@ -57,9 +57,7 @@ class StageInference {
  private:
   Shape cache_shape() const;
   Tensor cache(int sequence, std::size_t attention_block) const;
-  std::size_t rotary_bytes() const;
   void bind_blocks(const Tensor& weights);
-  void upload_rotary_table(void* memory);
   void run(Ops& ops, Arena& workspace, const InferenceArgs& args);
   std::size_t measure();
 
@@ -70,7 +68,8 @@ class StageInference {
   std::vector<std::unique_ptr<BlockCompute>> blocks_;
   std::size_t attention_blocks_ = 0;
   std::size_t workspace_peak_ = 0;
-  Tensor rotary_table_;  // [positions, 2, D/2] f32, without memory where positions are learned
+  RotaryTables rotary_;           // without memory where positions are learned
+  std::size_t rotary_bytes_ = 0;  // of a whole number of alignments
   char* caches_ = nullptr;
   Arena workspace_;
 };

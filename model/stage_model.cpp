@@ -7,10 +7,11 @@
 #include "core/device.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/position_origins.hpp"
-#include "model/blocks/rotary_table.hpp"
+#include "model/blocks/rotary_tables.hpp"
 #include "model/config/recompute_layers.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"
+#include "model/parameters/gradient_sums.hpp"
 
 namespace pipetrain {
 namespace {
@@ -84,7 +85,7 @@ class TransformerStage final : public StageModel {
     assert(grads.blocks.size() == layout_.blocks.size() && grads.zeroed.size() == chunks_.size());
     weights_ = &weights;
     grads_ = std::move(grads);
-    if (config_.positions == PositionKind::rotary) upload_rotary_table();
+    place_rotary_tables();
     if (!cp_.part.is_whole()) origins_.emplace(cp_.part, largest_, ops_.stream());
     if (fp8_.bytes() > 0) fp8_.allocate(ops_.stream().device());
     key_gradients_.allocate(ops_.stream());
@@ -189,7 +190,7 @@ class TransformerStage final : public StageModel {
   BlockContext context(const ChunkSlot& slot) { return context(slot, ops_, workspace_); }
   BlockContext context(const ChunkSlot& slot, Ops& ops, Arena& workspace) {
     assert(!workspace.is_measuring() || workspace_bytes() == 0);
-    return {ops,        workspace,      tp_, shape_,          numerics_.precision.compute, rotary_table_, Recompute::none,
+    return {ops,        workspace,      tp_, shape_,          numerics_.precision.compute, rotary_, Recompute::none,
             slot.draws, slot.documents, cp_, origins_of(slot)};
   }
   std::optional<Tensor> origins_of(const ChunkSlot& slot) const {
@@ -237,13 +238,13 @@ class TransformerStage final : public StageModel {
     if (listener_.closes) listener_.closes(block.index);
   }
 
-  void upload_rotary_table() {
+  void place_rotary_tables() {
     const std::int64_t positions = largest_.sequence * slices_ * cp_.part.size;
-    const std::vector<float> table = rotary_table(config_, positions);
-    rotary_memory_ = ops_.stream().device().allocate(table.size() * sizeof(float), "the rotary table");
-    rotary_table_ = {rotary_memory_.data(), {positions, 2, config_.head_dim / 2}, DType::f32};
-    ops_.stream().copy(rotary_table_.data, table.data(), rotary_table_.bytes());
-    ops_.stream().synchronize();
+    const std::size_t bytes = rotary_bytes(config_, positions);
+    if (bytes == 0) return;
+    rotary_memory_ = ops_.stream().device().allocate(bytes, "the rotary table");
+    rotary_ = rotary_tables_at(rotary_memory_.data(), config_, positions);
+    upload_rotary_tables(rotary_, config_, ops_.stream());
   }
 
   std::unique_ptr<ChunkSlot> make_chunk_slot(int chunk) const {
@@ -334,9 +335,9 @@ class TransformerStage final : public StageModel {
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
     const std::int64_t positions = shape_.sequence * cp_.part.size;  // of a slice, on all ranks that share it
-    const Tensor table{nullptr, {positions * slices_, 2, config_.head_dim / 2}, DType::f32};
+    const RotaryTables tables = rotary_tables_at(nullptr, config_, positions * slices_);
     const BlockContext context{
-        *ops, workspace, tp_, shape_, numerics_.precision.compute, table, Recompute::none, DropoutDraws{}, {}, {cp_.part}};
+        *ops, workspace, tp_, shape_, numerics_.precision.compute, tables, Recompute::none, DropoutDraws{}, {}, {cp_.part}};
     const auto slot = make_chunk_slot(chunk), before = make_chunk_slot(chunk);
     if (slices_ > 1) {  // a slice after another needs the most memory
       slot->slice = {.first = positions, .earlier = {before.get()}};
@@ -360,7 +361,9 @@ class TransformerStage final : public StageModel {
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
     for (const Parameter& parameter : layout_.parameters) {
-      ops->square_sum({nullptr, {parameter.local.elements()}, DType::f32}, {nullptr, {1}, DType::f64});
+      const Tensor gradient{nullptr, {parameter.local.elements()}, DType::f32};
+      ops->square_sum(gradient, {nullptr, {1}, DType::f64});
+      if (parameter.copies > 1) sum_copied_grads({copied_part(parameter, gradient, tp_)}, tp_, *ops);
     }
     return workspace.peak();
   }
@@ -380,7 +383,7 @@ class TransformerStage final : public StageModel {
   Arena second_workspace_ = Arena::measuring();
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
-  Tensor rotary_table_;                     // without memory where positions are learned
+  RotaryTables rotary_;                     // without memory where positions are learned
   std::optional<PositionOrigins> origins_;  // set if ranks share sequences
   ParameterStore* weights_ = nullptr;       // null: measuring
   GradientPlaces grads_;

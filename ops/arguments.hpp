@@ -81,6 +81,14 @@ struct ScatterSumArgs {
   Tensor out;   // [Tr, ...], output
 };
 
+// Several ranks hold the same slice of a tensor, or each of several slices.
+struct SumCopiesArgs {
+  TensorParallel tp = {};
+  Tensor values;            // [N] f32, changed: this rank's share of its slice's sum
+  std::int64_t slice = 0;   // the number of this rank's slice
+  std::int64_t slices = 1;  // that all ranks together hold
+};
+
 // --- Products of matrices in 8 bits ---
 
 struct QuantiseArgs {
@@ -216,7 +224,7 @@ struct DropoutArgs {
 
 struct RotaryArgs {
   Tensor qkv;      // [T, (Hq + 2 Hkv) D], in place
-  Tensor cos_sin;  // [sequence, 2, D/2] f32, cosines then sines
+  Tensor cos_sin;  // [sequence, 2, R/2] f32, cosines then sines: the first R columns of each head rotate, R at most D
   std::optional<Tensor> documents = {};
   bool inverse = false;  // rotates back, as the backward does
 };

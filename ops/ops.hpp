@@ -37,7 +37,7 @@ template <class... Args>
 using OneOf = std::variant<const Args*...>;
 using Operation =
     OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
-          ScatterSumArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, CopyArgs, ZeroArgs,
+          ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, CopyArgs, ZeroArgs,
           CopyColumnsArgs, OfSegments<RotaryArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs,
           GeluArgs, GeluBackwardArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
           OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
@@ -83,6 +83,9 @@ class Ops {
   void gather(const GatherArgs& args) { enqueue(args); }
   void scatter_sum(const ScatterSumArgs& args) { enqueue(args); }
 
+  // values = the sum, in rank order, of those of the ranks that hold the same slice. All ranks have equally many.
+  void sum_copies(const SumCopiesArgs& args) { enqueue(args); }
+
   // --- Embedding: vocabulary rows [first_id, first_id + V) on this rank ---
 
   // out [Tr, H] = rows of the table for ids [T] (i32), looked up on the rank that has them and summed over the group.
@@ -101,8 +104,8 @@ class Ops {
   void zero(const Tensor& tensor) { enqueue(ZeroArgs{tensor}); }
   // Copies columns of each row, rounded if target's type has fewer bits.
   void copy_columns(const CopyColumnsArgs& args) { enqueue(args); }
-  // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021). The
-  // tokens are the shape's queries; positions count from the sequence's first token in qkv.
+  // In place on the query and key heads of qkv: rotates columns (i, i + R/2) by the angle of the token's position (Su et al.
+  // 2021); columns from R on stay. The tokens are the shape's queries; positions count from the sequence's first token in qkv.
   void rotary(const SegmentShape& shape, const RotaryArgs& args) { enqueue(OfSegments<RotaryArgs>{shape, args}); }
   // y = silu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   void swiglu(const SwigluArgs& args) { enqueue(args); }
@@ -129,7 +132,7 @@ class Ops {
 
   // --- Causal attention, grouped-query included ---
 
-  // All except merge_attention throw Error(unavailable) for a shape with a window or with sinks.
+  // All except merge_attention throw Error(unavailable) for a shape with sinks, and on GPUs for a shape with a window.
 
   // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is for the backward. A query without keys has an
   // output of zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.

@@ -4,8 +4,7 @@
 
 namespace pipetrain {
 
-void refuse_unbuilt_attention(const SegmentShape& shape) {
-  if (shape.window != 0) throw Error(ErrorKind::unavailable, "attention within a window is not built yet; use window 0");
+void refuse_sinks(const SegmentShape& shape) {
   if (shape.sinks != 0) throw Error(ErrorKind::unavailable, "attention with sinks is not built yet; use sinks 0");
 }
 

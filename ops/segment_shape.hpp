@@ -17,10 +17,11 @@ struct SegmentShape {
   std::int64_t queries = 1, keys = 1;           // in each sequence
   std::int64_t first_query = 0, first_key = 0;  // their first positions in the sequence
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
-  // Not built yet, see refuse_unbuilt_attention(). A query attends to the last `window` positions up to its own
-  // (0: all of them) and to the first `sinks` positions (Xiao et al. 2023, "Efficient Streaming Language Models
-  // with Attention Sinks").
-  std::int64_t window = 0, sinks = 0;
+  // A query attends to the last `window` positions up to its own; 0: to all of them.
+  std::int64_t window = 0;
+  // Not built yet, see refuse_sinks(). A query also attends to the first `sinks` positions (Xiao et al. 2023, "Efficient
+  // Streaming Language Models with Attention Sinks").
+  std::int64_t sinks = 0;
 
   std::int64_t tokens() const { return batch * queries; }
   std::int64_t query_cols() const { return heads * head_dim; }
@@ -31,7 +32,10 @@ struct SegmentShape {
   bool is_whole() const { return queries == keys && first_query == first_key; }
   // Returns true if the queries are the last positions of the keys, as in a slice of a sequence.
   bool ends_together() const { return first_query + queries == first_key + keys && queries <= keys; }
+  // Returns true if every query stands behind every key.
   bool sees_all_keys() const { return first_key + keys <= first_query + 1; }
+  // Returns true if the window hides a key from some query.
+  bool is_windowed() const { return window > 0 && first_query + queries - first_key > window; }
 };
 
 inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, const HeadShape& heads) {
@@ -43,7 +47,7 @@ inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, c
           .head_dim = heads.head_dim};
 }
 
-// Every backend calls it before it enqueues. Throws Error(unavailable) for a shape with a window or with sinks.
-void refuse_unbuilt_attention(const SegmentShape& shape);
+// Every backend calls it before it enqueues attention. Throws Error(unavailable) for a shape with sinks.
+void refuse_sinks(const SegmentShape& shape);
 
 }  // namespace pipetrain

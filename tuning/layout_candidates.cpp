@@ -47,7 +47,7 @@ class Enumeration {
   bool splits(int tp) const {
     const ModelConfig& config = request_.config;
     if (request_.precision.fp8_products && fp8_misfit(config, tp)) return false;
-    return config.heads % tp == 0 && config.kv_heads % tp == 0 && config.intermediate % tp == 0;
+    return splits_over(config, tp);
   }
 
   void add_batches(int pp, int tp, int dp) {

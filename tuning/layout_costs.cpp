@@ -207,9 +207,8 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = blocks[i];
     const double flops = figures(block).flops * tokens / tp;
-    const double attention = block.kind != BlockKind::attention
-                                 ? 0
-                                 : 6.0 * static_cast<double>(config.heads * config.head_dim * request_.sequence) * tokens / tp;
+    const double attention =
+        block.kind != BlockKind::attention ? 0 : attention_flops_per_token(config, block, request_.sequence) * tokens / tp;
     const double product = (flops - attention) / 3 / product_rate(block), scores = attention / 3 / speed.flops;
     const Ring ring = ring_seconds(block, layout, scores);
     const double gather = gather_seconds(block, layout);

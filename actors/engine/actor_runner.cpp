@@ -68,7 +68,7 @@ void ActorRunner::run() {
   jobs_.clear();
 }
 
-void PassingTurn::exec_later(caf::resumable* job) {
+void ForwardingUnit::exec_later(caf::resumable* job) {
   const BriefActor* brief = as_brief(job);
   if (brief == nullptr || !brief->only_passes_on() || resume(job, this)) unit_.exec_later(job);
 }

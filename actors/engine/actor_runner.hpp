@@ -49,9 +49,9 @@ class ActorRunner : public caf::execution_unit {
 
 // The execution unit of an actor that handles a message: actors that only forward messages run at once on this thread,
 // all others go to `unit`. A queue's work takes less time than handing it to another thread.
-class PassingTurn : public caf::execution_unit {
+class ForwardingUnit : public caf::execution_unit {
  public:
-  explicit PassingTurn(caf::execution_unit& unit) : caf::execution_unit(&unit.system()), unit_(unit) {}
+  explicit ForwardingUnit(caf::execution_unit& unit) : caf::execution_unit(&unit.system()), unit_(unit) {}
 
   void exec_later(caf::resumable* job) override;
 

@@ -113,8 +113,8 @@ void StageActor::on_exit() {
 }
 
 caf::resumable::resume_result StageActor::resume(caf::execution_unit* unit, std::size_t most_messages) {
-  PassingTurn turn(*unit);
-  return caf::event_based_actor::resume(&turn, most_messages);
+  ForwardingUnit forwarding(*unit);
+  return caf::event_based_actor::resume(&forwarding, most_messages);
 }
 
 template <class Work>

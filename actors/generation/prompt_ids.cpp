@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "data/tokenizers/chat_form.hpp"
+#include "data/tokenizers/chat_program.hpp"
 #include "model/families/generation_config.hpp"
 
 namespace pipetrain {
@@ -38,14 +39,15 @@ std::optional<ChatForm> find_chat_form(const std::vector<Prompt>& prompts, const
   } catch (const Error& error) {
     throw Error(ErrorKind::input, named, error.what());
   }
-  if (found.name.empty())
+  if (found.is_empty())
     throw Error(ErrorKind::input, named,
                 fmt::format("is needed for {}: the tokenizer does not define how messages become a text; give one of {}", what,
                             fmt::join(chat_template_names(), ", ")));
   return found;
 }
 
-std::string chat_text(const Prompt& prompt, const PromptForm& form, const std::string& name) {
+std::string built_in_text(const Prompt& prompt, const PromptForm& form, const std::string& name) {
+  if (!prompt.unrendered.empty()) fail(prompt, prompt.unrendered);
   std::vector<ChatMessage> messages = prompt.messages;
   if (messages.empty()) messages.push_back({"user", prompt.text});
   if (!form.system.empty() && messages.front().role != "system") messages.insert(messages.begin(), {"system", form.system});
@@ -59,10 +61,29 @@ std::string chat_text(const Prompt& prompt, const PromptForm& form, const std::s
   return text;
 }
 
+std::string rendered_text(const Prompt& prompt, const PromptForm& form, const ChatProgram& program) {
+  Chat chat{Json::array(), prompt.chat.variables};
+  const Json* const first = prompt.chat.messages.empty() ? nullptr : prompt.chat.messages.begin();
+  if (!form.system.empty() && (first == nullptr || first->at("role") != "system"))
+    chat.messages.push_back(Json::object({{"role", "system"}, {"content", form.system}}));
+  for (const Json& message : prompt.chat.messages) chat.messages.push_back(message);
+  if (first == nullptr) chat.messages.push_back(Json::object({{"role", "user"}, {"content", prompt.text}}));
+  try {
+    if (const std::string ignored = program.ignored(chat); !ignored.empty())
+      fail(prompt,
+           fmt::format("{} is not read: the chat template of {} does not render it; leave it out", ignored, program.file()));
+    std::string text = program.render(chat, true);
+    check_special_tokens(*form.tokenizer, program, text);
+    return text;
+  } catch (const templates::RenderError& error) {
+    fail(prompt, error.what());
+  }
+}
+
 std::vector<std::int32_t> ids_of(const Prompt& prompt, const PromptForm& form, const std::optional<ChatForm>& chat) {
   if (chat && (form.chat_template || !prompt.messages.empty())) {
-    const std::string text = chat->begin.value_or("") + chat_text(prompt, form, chat->name);
-    return form.tokenizer->encode(text, chat->begin ? SpecialTokens::leave_out : SpecialTokens::keep);
+    if (chat->program) return form.tokenizer->encode(rendered_text(prompt, form, *chat->program), SpecialTokens::leave_out);
+    return form.tokenizer->encode(built_in_text(prompt, form, chat->name));
   }
   if (form.tokenizer != nullptr) return form.tokenizer->encode(prompt.text);
   std::vector<std::int32_t> bytes;
@@ -103,7 +124,8 @@ std::vector<std::int32_t> end_ids(const std::string& model_folder, const std::ve
     if (const auto end = form.tokenizer->end_of_text()) ids.push_back(*end);
   }
   if (const auto chat = find_chat_form(prompts, form)) {
-    if (const auto end = form.tokenizer->find(chat_markers(chat->name).back())) ids.push_back(*end);
+    const std::string marker = chat->program ? chat->program->answer_end() : chat_markers(chat->name).back();
+    if (const auto end = form.tokenizer->find(marker)) ids.push_back(*end);
   }
   return ids;
 }

@@ -14,7 +14,8 @@ namespace pipetrain {
 
 struct PromptForm {
   const Tokenizer* tokenizer = nullptr;  // null: bytes are tokens
-  // See render_chat(): the prompt is then the user's message; no value: the tokenizer's template.
+  // See choose_chat_form(): the prompt is then the user's message; no value: the tokenizer's template, for prompts with
+  // messages.
   std::optional<std::string> chat_template;
   std::string system;  // the system message of a chat; may be empty
 };

@@ -10,12 +10,12 @@
 namespace pipetrain {
 namespace {
 
-std::vector<RankPlace> places_of(int ranks, const DeviceSettings& devices, const RunProcesses* processes) {
+std::vector<RankLocation> places_of(int ranks, const DeviceSettings& devices, const RunProcesses* processes) {
   const ControlPlane* control = processes != nullptr ? processes->control.get() : nullptr;
-  std::vector<RankPlace> places = deal_ranks(ranks, control ? control->processes() : 1);
+  std::vector<RankLocation> places = deal_ranks(ranks, control ? control->processes() : 1);
   if (devices.kind == DeviceKind::cpu || devices.gpus.empty()) return places;
   std::size_t next = 0;
-  for (RankPlace& place : places) {
+  for (RankLocation& place : places) {
     if (control != nullptr && place.process != control->process()) continue;
     if (next < devices.gpus.size()) place.device = devices.gpus[next];
     ++next;

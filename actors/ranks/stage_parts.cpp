@@ -46,7 +46,7 @@ StageParts::PartRank StageParts::part_rank(int stage_rank) const {
 }
 
 Mesh StageParts::stage_mesh() const {
-  std::vector<RankPlace> places;
+  std::vector<RankLocation> places;
   for (int rank = 0; rank < mesh_.size(); ++rank) {
     if (part_rank(mesh_.at(rank)).number == 0) places.push_back(mesh_.place(rank));
   }

@@ -1,10 +1,12 @@
 #include "apps/generate/generate_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <functional>
 #include <limits>
 
+#include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/option_files.hpp"
@@ -43,9 +45,10 @@ void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
     options.prompts = std::move(read.prompts);
     if (!read.note.empty()) options.notes.push_back(fmt::format("{}: {}", values.where("prompts"), read.note));
   } else if (!file) {
-    options.prompts = {{*values.text("prompt"), {}, ""}};
+    options.prompts.resize(1);
+    options.prompts.front().text = *values.text("prompt");
   }
-  if (const auto chat = values.choice("chat")) options.chat_template = chat_template_names()[*chat];
+  options.chat_template = values.text("chat") == "auto" ? "" : read_chat_template(values, "chat");
   if (values.given("system") && !options.chat_template)
     values.fail("system", "needs --chat TEMPLATE, which says how a chat becomes a text; give it");
   options.system = values.text("system").value_or("");
@@ -117,8 +120,10 @@ OptionRows prompt_rows() {
       {group, "prompt", "TEXT", "the text to go on with"},
       {group, "prompts", "FILE",
        "a prompt a line; in FILE.jsonl, rows {\"prompt\"} or {\"messages\": [{\"role\", \"content\"}]}"},
-      {group, "chat", "", "prompts are messages of a user, put in this template", chat_template_names(),
-       "the tokenizer's, for rows {\"messages\"}"},
+      {group, "chat", "NAME|FILE|auto",
+       fmt::format("prompts are messages of a user, put in this template: {}, a file in Jinja, or auto, the tokenizer's",
+                   fmt::join(chat_template_names(), ", ")),
+       AnyText{}, "the tokenizer's, for rows {\"messages\"}"},
       {group, "system", "TEXT", "the system's message of a chat"},
   };
 }

@@ -56,9 +56,7 @@ std::string TextPrinter::json_line(const Prompt& prompt, const Answer& answer) {
   if (prompt.messages.empty()) {
     line["prompt"] = prompt.text;
   } else {
-    line["messages"] = Json::array();
-    for (const auto& message : prompt.messages)
-      line["messages"].push_back(Json::object({{"role", message.role}, {"content", message.text}}));
+    line["messages"] = prompt.chat.messages;
   }
   line["text"] = answer.text;
   line["tokens"] = answer.tokens;

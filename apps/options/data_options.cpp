@@ -1,8 +1,13 @@
 #include "apps/options/data_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+
+#include "apps/options/option_files.hpp"
+#include "data/tokenizers/chat_template.hpp"
 
 namespace pipetrain {
 
@@ -24,9 +29,22 @@ std::vector<std::string> read_text_keys(const OptionValues& values) {
   return keys;
 }
 
+std::optional<std::string> read_chat_template(const OptionValues& values, const std::string& option) {
+  const auto given = values.text(option);
+  const auto& names = chat_template_names();
+  if (!given || std::find(names.begin(), names.end(), *given) != names.end()) return given;
+  refuse_unreadable(values, option);
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(*given, ignored))
+    values.fail(option, fmt::format("is neither one of {} nor a file; give a name, or the file of a chat template in Jinja",
+                                    fmt::join(names, ", ")));
+  return given;
+}
+
 void read_data(const OptionValues& values, RunSettings& run) {
   for (const std::string& input : values.list("data")) run.data.inputs.push_back(parse_data_input(input));
   run.data.text_keys = read_text_keys(values);
+  run.data.chat_template = read_chat_template(values, "chat-template").value_or("");
 }
 
 void read_evaluation(const OptionValues& values, RunSettings& run) {

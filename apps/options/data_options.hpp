@@ -1,6 +1,7 @@
 // The options of data to train and to evaluate on.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace pipetrain {
 
 // --text-keys: empty where it is not given.
 std::vector<std::string> read_text_keys(const OptionValues& values);
+// A built-in chat template by its name, or the file of one by its path; nothing if the option is not given.
+std::optional<std::string> read_chat_template(const OptionValues& values, const std::string& option);
 // The data to train on.
 void read_data(const OptionValues& values, RunSettings& run);
 // After read_data().

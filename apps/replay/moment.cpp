@@ -11,7 +11,7 @@ namespace {
 using schedules::InputKind;
 using schedules::QueueState;
 using schedules::RecordedRun;
-using schedules::SlotPlace;
+using schedules::SlotHolder;
 
 std::string of_replica(const RecordedRun& run, int replica, int part) {
   return (run.replicas > 1 ? fmt::format("replica {} ", replica) : "") + (run.parts > 1 ? fmt::format("part {} ", part) : "");
@@ -31,13 +31,13 @@ std::string queue_line(const RecordedRun& run, const QueueState& queue) {
       queue.fed ? "the feeder" : chunk_name(run, queue.virtual_stage + (queue.kind == InputKind::activation ? -1 : 1));
   std::vector<std::string> places;
   if (queue.free > 0) places.push_back(fmt::format("{} has {} free", producer, queue.free));
-  const auto add = [&](SlotPlace place, const std::string& who) {
+  const auto add = [&](SlotHolder place, const std::string& who) {
     const std::vector<int> microbatches = queue.microbatches(place);
     if (!microbatches.empty()) places.push_back(fmt::format("{} {}", who, fmt::join(microbatches, ", ")));
   };
-  add(SlotPlace::filling, producer + " fills");
-  add(SlotPlace::sent, "on their way:");
-  add(SlotPlace::held, consumer + " holds");
+  add(SlotHolder::filling, producer + " fills");
+  add(SlotHolder::sent, "on their way:");
+  add(SlotHolder::held, consumer + " holds");
   if (queue.returning > 0) places.push_back(fmt::format("{} on the way back", queue.returning));
   return fmt::format("{}{} for {}: {}\n", of_replica(run, queue.replica, queue.part), kind, consumer, fmt::join(places, "; "));
 }

@@ -181,7 +181,7 @@ void check_model(const OptionValues& values, const SimulateOptions& options) {
   if (!name && !layers) return;
   ModelConfig config;  // without a name, of which the number of layers is known
   if (name) config = named_model(*name, layers);
-  if (layers) config.layers = *layers;
+  if (layers) config = first_layers(std::move(config), *layers);
   if (name && options.profile && !options.profile->is_of(config))
     values.fail("costs", fmt::format("a profile from another model: it is of {}, not of {}; profile a run of the same model",
                                      options.profile->model, *name));

@@ -14,7 +14,7 @@
 #include "apps/options/shared_options.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "model/config/head_size.hpp"
+#include "model/config/attention_limits.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/named_model.hpp"
 #include "model/optimizer/optimizer.hpp"

@@ -24,8 +24,8 @@ void put_file(const std::filesystem::path& path, std::string_view content) {
 std::vector<Target> all_targets(const std::filesystem::path& folder) {
   std::vector<Target> all = model_targets(folder);
   for (auto&& some :
-       {data_targets(folder), parquet_targets(folder), tokenizer_targets(), token_file_targets(folder), plan_targets(),
-        record_targets(folder), checkpoint_targets(folder), control_targets(), engine_targets(), ucx_targets()})
+       {data_targets(folder), parquet_targets(folder), tokenizer_targets(), template_targets(), token_file_targets(folder),
+        plan_targets(), record_targets(folder), checkpoint_targets(folder), control_targets(), engine_targets(), ucx_targets()})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }

@@ -32,6 +32,7 @@ void put_file(const std::filesystem::path& path, std::string_view content);
 std::vector<Target> model_targets(const std::filesystem::path& folder);       // safetensors, index, llmc-model, config
 std::vector<Target> data_targets(const std::filesystem::path& folder);        // jsonl, row, packed
 std::vector<Target> parquet_targets(const std::filesystem::path& folder);     // parquet; none without Apache Arrow
+std::vector<Target> template_targets();                                       // template
 std::vector<Target> tokenizer_targets();                                      // tokenizer, merges, charsmap
 std::vector<Target> token_file_targets(const std::filesystem::path& folder);  // tokens, megatron, llmc, datatrove
 std::vector<Target> plan_targets();                                           // plan, csv

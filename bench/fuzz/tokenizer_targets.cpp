@@ -3,7 +3,6 @@
 
 #include "bench/fuzz/target.hpp"
 #include "data/tokenizers/hugging_face_tokenizer.hpp"
-#include "data/tokenizers/template_text.hpp"
 #include "data/tokenizers/transforms/charsmap.hpp"
 
 namespace pipetrain::fuzz {
@@ -107,11 +106,7 @@ std::vector<Target> tokenizer_targets() {
     use_tokenizer(*tokenizer_from_merges(
         {input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json", "merges.txt"}, {}));
   };
-  Target chat{"template", {}, {"{%", "-%}", "{{", "}}", "{#", "#}", "'", "\\n", "['role']", " + ", "\n"}, nullptr, nullptr};
-  chat.seeds = {"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content']}}{% endfor %}",
-                "{#- a -#}\n  {%- if a %}\n{{ \"b\" }}\n  {%+ endif -%}\n"};
-  chat.run = [](std::string_view input) { normal_template(input); };
-  return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}, chat};
+  return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}};
 }
 
 }  // namespace pipetrain::fuzz

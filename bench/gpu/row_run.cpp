@@ -22,6 +22,10 @@ std::string variable(const char* name, const std::string& otherwise) {
   return value && *value ? value : otherwise;
 }
 
+std::string script_of(const Row& row, const fs::path& named) {
+  return row.peer_script.empty() ? named : named.parent_path() / row.peer_script;
+}
+
 class RowRun {
  public:
   RowRun(const Row& row, const GpuOptions& options, const Programs& programs, const fs::path& folder)
@@ -157,7 +161,7 @@ class RowRun {
     const int port = 20000 + static_cast<int>(::getpid()) % 10000 + static_cast<int>(peer_runs_);
     command.arguments = peer_arguments(row(), variant,
                                        {.torchrun = programs_.torchrun,
-                                        .script = programs_.peer_script,
+                                        .script = script_of(row(), programs_.peer_script),
                                         .warmup = options_.warmup,
                                         .steps = options_.steps,
                                         .port = port});

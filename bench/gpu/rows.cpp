@@ -116,6 +116,24 @@ std::vector<Row> gpt2_rows() {
   return rows;
 }
 
+// Families of transformers, which runs them itself as the peer.
+std::vector<Row> family_rows() {
+  std::vector<Row> rows;
+  const auto add = [&](const char* model, int layers, int pp) {
+    Row& row = rows.emplace_back();
+    row.name = fmt::format("{}-{}l{}", model, layers, pp > 1 ? fmt::format("-pp{}", pp) : "");
+    row.model = model;
+    row.layers = layers, row.pp = pp, row.microbatches = 8 * pp;
+    row.peer_script = "torch_transformers.py";
+    row.least = 1.1;
+    if (pp > 1) row.schedules = pipeline_schedules(pp), row.predictable = true;
+  };
+  add("qwen2.5-7b", 8, 1);
+  add("qwen3-8b", 8, 1);
+  add("mistral-7b", 16, 2);
+  return rows;
+}
+
 // Runs in 8 bits, with one scale a tensor and then with scales of blocks, which have no peer; nor has tp 2. These are
 // compared with our own rows in bf16.
 std::vector<Row> fp8_rows() {
@@ -149,7 +167,7 @@ std::vector<Row> make_rows() {
               {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
                half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
                half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
-  for (const std::vector<Row>& more : {braid_rows(), zero_rows(), long_rows(), gpt2_rows(), fp8_rows()})
+  for (const std::vector<Row>& more : {braid_rows(), zero_rows(), long_rows(), gpt2_rows(), family_rows(), fp8_rows()})
     rows.insert(rows.end(), more.begin(), more.end());
   for (const int pp : {1, 2}) {
     Row& row = rows.emplace_back();

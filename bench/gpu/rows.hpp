@@ -36,6 +36,7 @@ struct Row {
   // The best measured one counts (see RowResult); the first, if only one is to be run. The same holds for the peer's.
   std::vector<Schedule> schedules{{}};
   std::vector<PeerVariant> peers{{}};
+  std::string peer_script;   // the peer's script, in the folder of PIPETRAIN_TORCH_PEER; empty: that one itself
   double recorded = 0;       // the peer's tokens/s/GPU as measured before; 0: none
   double least = 0;          // promised multiple of the peer's throughput; 0: none
   bool predictable = false;  // the simulated step is promised to be within 3 % of the measured one

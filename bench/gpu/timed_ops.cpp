@@ -65,6 +65,7 @@ constexpr OpClass class_of(const OfSegments<Args>&) {
 OpClass between_ranks(const TensorParallel& tp) { return tp.size() > 1 ? OpClass::communication : OpClass::elementwise; }
 OpClass class_of(const GatherArgs& args) { return between_ranks(args.tp); }
 OpClass class_of(const ScatterSumArgs& args) { return between_ranks(args.tp); }
+OpClass class_of(const SumCopiesArgs& args) { return between_ranks(args.tp); }
 
 // The memory for results of operations' second runs, which nothing reads.
 class Unread {

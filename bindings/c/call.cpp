@@ -8,8 +8,8 @@
 
 #include "actors/engine/failure.hpp"
 #include "actors/engine/step.hpp"
-#include "bindings/host/callback_watch.hpp"
-#include "bindings/host/misuse.hpp"
+#include "bindings/guest/callback_watch.hpp"
+#include "bindings/guest/misuse.hpp"
 #include "core/error.hpp"
 #include "schedules/plan/plan_text.hpp"
 #include "schedules/plan/validate.hpp"

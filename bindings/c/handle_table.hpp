@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "bindings/host/misuse.hpp"
+#include "bindings/guest/misuse.hpp"
 
 namespace pipetrain::c_api {
 

@@ -25,8 +25,8 @@ HandleTable<pipetrain_pipeline, PipelineHandle>& pipelines() {
   return table;
 }
 
-HandleTable<pipetrain_stage, HostedStage>& stages() {
-  static auto& table = *new HandleTable<pipetrain_stage, HostedStage>("stage");
+HandleTable<pipetrain_stage, GuestAnswers>& stages() {
+  static auto& table = *new HandleTable<pipetrain_stage, GuestAnswers>("stage");
   return table;
 }
 

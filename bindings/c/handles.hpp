@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bindings/c/handle_table.hpp"
-#include "bindings/host/hosted_pipeline.hpp"
+#include "bindings/guest/guest_pipeline.hpp"
 #include "schedules/plan/plan.hpp"
 #include "schedules/simulate/timeline.hpp"
 
@@ -15,7 +15,7 @@ namespace pipetrain::c_api {
 
 // A pipeline with the handles of its stages, which end with it.
 struct PipelineHandle {
-  std::unique_ptr<HostedPipeline> pipeline;
+  std::unique_ptr<GuestPipeline> pipeline;
   std::vector<pipetrain_stage*> stages;
 };
 
@@ -27,6 +27,6 @@ struct TimelineHandle {
 HandleTable<pipetrain_plan, const schedules::Plan>& plans();
 HandleTable<pipetrain_timeline, const TimelineHandle>& timelines();
 HandleTable<pipetrain_pipeline, PipelineHandle>& pipelines();
-HandleTable<pipetrain_stage, HostedStage>& stages();
+HandleTable<pipetrain_stage, GuestAnswers>& stages();
 
 }  // namespace pipetrain::c_api

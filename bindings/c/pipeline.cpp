@@ -55,7 +55,7 @@ class StageMaker {
   StageMaker(const pipetrain_pipeline_request& request, PipelineHandle& handle, schedules::Placement placement)
       : request_(request), handle_(handle), placement_(std::move(placement)) {}
 
-  Guest operator()(const HostedRequest& stage) const {
+  Guest operator()(const GuestRequest& stage) const {
     handle_.stages.push_back(stages().add(stage.stage));
     std::vector<pipetrain_chunk_needs> needs;
     for (const auto& chunk : stage.needs.chunks) needs.push_back(to_c(chunk));
@@ -113,8 +113,8 @@ pipetrain_status pipetrain_pipeline_create(const pipetrain_pipeline_request* giv
     auto handle = std::make_shared<PipelineHandle>();
     const StageMaker make_compute(request, *handle, options.plan.placement);
     try {
-      handle->pipeline = std::make_unique<HostedPipeline>(std::move(options), make_compute,
-                                                          [&](int replica) { return make_callback_source(request, replica); });
+      handle->pipeline = std::make_unique<GuestPipeline>(std::move(options), make_compute,
+                                                         [&](int replica) { return make_callback_source(request, replica); });
     } catch (...) {
       remove_stages(*handle);
       throw;

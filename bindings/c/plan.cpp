@@ -5,7 +5,7 @@
 #include "bindings/c/convert.hpp"
 #include "bindings/c/handles.hpp"
 #include "bindings/c/structs.hpp"
-#include "bindings/host/plan_building.hpp"
+#include "bindings/guest/plan_building.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"
 #include "schedules/plan/validate.hpp"

@@ -7,7 +7,7 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
-#include "bindings/host/hosted_pipeline.hpp"
+#include "bindings/guest/guest_pipeline.hpp"
 
 namespace pipetrain::c_api {
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "actors/engine/step.hpp"
-#include "bindings/host/misuse.hpp"
+#include "bindings/guest/misuse.hpp"
 #include "bindings/python/bind.hpp"
 #include "schedules/plan/plan_text.hpp"
 #include "schedules/plan/validate.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "bindings/host/hosted_pipeline.hpp"
+#include "bindings/guest/guest_pipeline.hpp"
 #include "bindings/python/bind.hpp"
 #include "bindings/python/python_stage.hpp"
 #include "core/error.hpp"
@@ -51,15 +51,15 @@ StepInfo read_step(const nb::dict& how) {
 }
 
 // Returns null for a single process.
-std::shared_ptr<HostedProcesses> read_processes(const nb::dict& how) {
+std::shared_ptr<GuestProcesses> read_processes(const nb::dict& how) {
   if (how["world"].is_none()) return nullptr;
-  HostedPlaces places;
-  places.world = nb::cast<std::shared_ptr<HostedWorld>>(how["world"]);
+  GuestPlacement places;
+  places.world = nb::cast<std::shared_ptr<GuestWorld>>(how["world"]);
   places.gpus = nb::cast<std::map<int, int>>(how["gpus"]);
   places.devices = nb::cast<bool>(how["on_gpus"]) ? DeviceKind::cuda : DeviceKind::cpu;
   places.bytes = nb::cast<std::vector<std::size_t>>(how["bytes"]);
   places.note = nb::cast<std::string>(how["note"]);
-  return std::make_shared<HostedProcesses>(std::move(places));
+  return std::make_shared<GuestProcesses>(std::move(places));
 }
 
 // The pipeline, and its common state with the threads that call Python. The GIL is never held while it waits for them.
@@ -72,7 +72,7 @@ class PythonPipeline {
     if (nb::len(stages) != static_cast<std::size_t>(each * options.replicas))
       throw Error(ErrorKind::input, {"stages", std::to_string(nb::len(stages))},
                   "the plan and its replicas have " + std::to_string(each * options.replicas));
-    const auto make_compute = [&](const HostedRequest& request) {
+    const auto make_compute = [&](const GuestRequest& request) {
       const nb::gil_scoped_acquire acquired;
       const nb::object stage = stages[static_cast<std::size_t>(request.id.replica * each + request.id.stage)];
       return make_python_guest(stage, request, plan.placement, thrown_);
@@ -81,7 +81,7 @@ class PythonPipeline {
     auto processes = read_processes(how);
     notes_ = {nb::cast<std::string>(how["note"])};
     const nb::gil_scoped_release released;
-    pipeline_ = std::make_unique<HostedPipeline>(std::move(options), make_compute, make_source, processes);
+    pipeline_ = std::make_unique<GuestPipeline>(std::move(options), make_compute, make_source, processes);
     if (processes) notes_ = processes->notes();
   }
   ~PythonPipeline() {
@@ -162,7 +162,7 @@ class PythonPipeline {
   std::vector<std::string> notes_;  // by process
   std::shared_ptr<PythonInputs> inputs_ = std::make_shared<PythonInputs>();
   std::shared_ptr<PythonThrown> thrown_ = std::make_shared<PythonThrown>();
-  std::unique_ptr<HostedPipeline> pipeline_;
+  std::unique_ptr<GuestPipeline> pipeline_;
 };
 
 }  // namespace

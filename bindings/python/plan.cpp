@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/host/plan_building.hpp"
+#include "bindings/guest/plan_building.hpp"
 #include "bindings/python/bind.hpp"
 #include "core/error.hpp"
 #include "schedules/builders/builders.hpp"

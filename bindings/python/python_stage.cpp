@@ -143,7 +143,7 @@ class LaunchMaker {
 
 class PythonStage : public GuestStage {
  public:
-  PythonStage(nb::object stage, const HostedRequest& request, schedules::Placement placement,
+  PythonStage(nb::object stage, const GuestRequest& request, schedules::Placement placement,
               std::shared_ptr<PythonThrown> thrown)
       : stage_(std::move(stage)),
         run_(nb::steal(PyUnicode_InternFromString("run"))),
@@ -211,7 +211,7 @@ class PythonStage : public GuestStage {
  private:
   nb::object stage_, run_;
   StageId id_;
-  std::shared_ptr<HostedProcesses> processes_;  // null: one process
+  std::shared_ptr<GuestProcesses> processes_;  // null: one process
   FarSlots far_;
   LaunchMaker make_launch_;
   std::shared_ptr<PythonThrown> thrown_;
@@ -256,7 +256,7 @@ nb::object PythonInputs::take(schedules::InputKind kind, int replica, int microb
   return std::move(all.at(static_cast<std::size_t>(replica)).at(static_cast<std::size_t>(microbatch)));
 }
 
-Guest make_python_guest(nb::object stage, const HostedRequest& request, const schedules::Placement& placement,
+Guest make_python_guest(nb::object stage, const GuestRequest& request, const schedules::Placement& placement,
                         std::shared_ptr<PythonThrown> thrown) {
   const bool any_thread(nb::bool_(nb::getattr(stage, "any_thread", nb::bool_(false))));
   return {std::make_shared<PythonStage>(std::move(stage), request, placement, std::move(thrown)),

@@ -10,7 +10,7 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
-#include "bindings/host/hosted_pipeline.hpp"
+#include "bindings/guest/guest_pipeline.hpp"
 
 namespace pipetrain::python {
 
@@ -38,7 +38,7 @@ class PythonInputs {
 PythonInputs::Lists read_inputs(const nanobind::list& given);  // holds the GIL
 
 // Calls the stage's begin_step(step, learning_rate), run(Launch), verdict(apply, grad_scale) and abort(why). Holds the GIL.
-Guest make_python_guest(nanobind::object stage, const HostedRequest& request, const schedules::Placement& placement,
+Guest make_python_guest(nanobind::object stage, const GuestRequest& request, const schedules::Placement& placement,
                         std::shared_ptr<PythonThrown> thrown);
 std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica);
 // decide(results) -> (apply, grad_scale).

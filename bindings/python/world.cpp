@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "bindings/host/hosted_processes.hpp"
+#include "bindings/guest/guest_processes.hpp"
 #include "bindings/python/bind.hpp"
 #include "bindings/python/far_slot.hpp"
 #include "comm/control/launch_environment.hpp"
@@ -97,7 +97,7 @@ std::vector<std::string> transports() {
   return built;
 }
 
-std::shared_ptr<HostedWorld> join(const nb::dict& how) {
+std::shared_ptr<GuestWorld> join(const nb::dict& how) {
   Rendezvous rendezvous;
   rendezvous.process = nb::cast<int>(how["process"]);
   rendezvous.processes = nb::cast<int>(how["processes"]);
@@ -109,7 +109,7 @@ std::shared_ptr<HostedWorld> join(const nb::dict& how) {
   rendezvous.settings = {{"program", "a pipeline of its own stages"}};
   const auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(nb::cast<double>(how["patience"]) * 1000));
   const nb::gil_scoped_release released;
-  return std::make_shared<HostedWorld>(rendezvous, patience);
+  return std::make_shared<GuestWorld>(rendezvous, patience);
 }
 
 }  // namespace
@@ -138,11 +138,11 @@ void bind_world(nb::module_& module) {
       .def(
           "mark_free", [](const FarSlot& far, std::uintptr_t stream, int gpu) { far.mark(far.lane().free, stream, gpu); },
           "stream"_a, "gpu"_a);
-  nb::class_<HostedWorld>(module, "World")
-      .def_prop_ro("process", &HostedWorld::process)
-      .def_prop_ro("processes", &HostedWorld::processes)
-      .def("name_of", &HostedWorld::name_of, "process"_a)
-      .def("leave", &HostedWorld::leave, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<GuestWorld>(module, "World")
+      .def_prop_ro("process", &GuestWorld::process)
+      .def_prop_ro("processes", &GuestWorld::processes)
+      .def("name_of", &GuestWorld::name_of, "process"_a)
+      .def("leave", &GuestWorld::leave, nb::call_guard<nb::gil_scoped_release>());
   module.def("transports", &transports);
   module.def("join", &join, "how"_a);
   module.def("launch_place", &launch_place);

@@ -15,13 +15,13 @@ namespace {
 // The meeting point of a group's members: each publishes its two tensors, then all continue together.
 class Meeting {
  public:
-  struct Place {
+  struct Published {
     Tensor source, target;
   };
 
-  explicit Meeting(int size) : places(static_cast<std::size_t>(size)) {}
+  explicit Meeting(int size) : published(static_cast<std::size_t>(size)) {}
 
-  int size() const { return static_cast<int>(places.size()); }
+  int size() const { return static_cast<int>(published.size()); }
 
   // Returns when every member has arrived; throws the cause of an abort.
   void arrive() {
@@ -47,7 +47,7 @@ class Meeting {
     round_.notify_all();
   }
 
-  std::vector<Place> places;
+  std::vector<Published> published;
 
  private:
   [[noreturn]] void rethrow() {
@@ -74,7 +74,7 @@ class InprocessGroup : public Group {
   void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& split) override {
     meet(stream, shard, full, [this, full, split] {
       for (int rank = 0; rank < size(); ++rank) {
-        const Tensor source = place(rank).source;
+        const Tensor source = published_by(rank).source;
         const Tensor target = full.row_range(split.begin(rank), split.end(rank));
         if (source.data != target.data && source.bytes() > 0) std::memcpy(target.data, source.data, source.bytes());
       }
@@ -93,14 +93,14 @@ class InprocessGroup : public Group {
     meet(stream, tensor, tensor, [this, tensor, reduction] {
       const RowSplit split(tensor.elements(), size());
       std::vector<std::byte*> targets;
-      for (const auto& [source, target] : meeting_->places) targets.push_back(element(target, split.begin(rank_)));
+      for (const auto& [source, target] : meeting_->published) targets.push_back(element(target, split.begin(rank_)));
       reduce_in_rank_order({from_every_source(split.begin(rank_)), targets, split.count(rank_), tensor.dtype, reduction});
     });
   }
 
   void shift(Stream& stream, const Tensor& source, const Tensor& target) override {
     meet(stream, source, target, [this, target] {
-      const Tensor& from = place((rank_ + size() - 1) % size()).source;
+      const Tensor& from = published_by((rank_ + size() - 1) % size()).source;
       if (from.bytes() > 0) std::memcpy(target.data, from.data, from.bytes());
     });
   }
@@ -108,7 +108,7 @@ class InprocessGroup : public Group {
   void abort(std::exception_ptr cause) override { meeting_->abort(std::move(cause)); }
 
  private:
-  const Meeting::Place& place(int rank) const { return meeting_->places[static_cast<std::size_t>(rank)]; }
+  const Meeting::Published& published_by(int rank) const { return meeting_->published[static_cast<std::size_t>(rank)]; }
 
   static std::byte* element(const Tensor& tensor, std::int64_t index) {
     return static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(index) * size_of(tensor.dtype);
@@ -117,7 +117,7 @@ class InprocessGroup : public Group {
   // Returns every member's source from this element on, in rank order.
   std::vector<const std::byte*> from_every_source(std::int64_t begin) const {
     std::vector<const std::byte*> sources;
-    for (const auto& [source, target] : meeting_->places) sources.push_back(element(source, begin));
+    for (const auto& [source, target] : meeting_->published) sources.push_back(element(source, begin));
     return sources;
   }
 
@@ -125,7 +125,7 @@ class InprocessGroup : public Group {
   template <class Work>
   void meet(Stream& stream, const Tensor& source, const Tensor& target, Work work) {
     cpu_stream(stream).enqueue([this, source, target, work] {
-      meeting_->places[static_cast<std::size_t>(rank_)] = {source, target};
+      meeting_->published[static_cast<std::size_t>(rank_)] = {source, target};
       meeting_->arrive();
       work();
       meeting_->arrive();

@@ -11,7 +11,7 @@ namespace pipetrain {
 class PeerCopyLink final : public Link {
  public:
   // The results in flight at once, including the one that is being computed.
-  static constexpr int places = 3;
+  static constexpr int buffers = 3;
 
   explicit PeerCopyLink(const LinkSetup& setup);
   static std::size_t memory_bytes(std::size_t bytes);
@@ -23,14 +23,14 @@ class PeerCopyLink final : public Link {
   Stream* stream() override { return stream_.get(); }
 
  private:
-  struct Place {
+  struct SendBuffer {
     void* data = nullptr;
     std::unique_ptr<Event> written, left;
   };
 
   std::size_t bytes_;
   Buffer memory_;
-  std::vector<Place> places_;
+  std::vector<SendBuffer> buffers_;
   std::size_t next_ = 0;
   std::unique_ptr<Stream> stream_;
 };

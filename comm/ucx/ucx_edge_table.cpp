@@ -193,8 +193,8 @@ UcxReceivingEdge make_receiving(EdgeReceiver end, const EndDescription& sender) 
     refuse_edge(end.edge, std::to_string(sender.lanes) + " ranks send, and " + std::to_string(lanes) + " receive");
   }
   UcxReceivingEdge edge;
-  edge.places.resize(end.slots.size());
-  for (auto& place : edge.places) place.begun.assign(std::max<std::size_t>(lanes, 1), false);
+  edge.states.resize(end.slots.size());
+  for (auto& state : edge.states) state.begun.assign(std::max<std::size_t>(lanes, 1), false);
   edge.end = std::move(end);
   return edge;
 }

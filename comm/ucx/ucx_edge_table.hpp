@@ -23,7 +23,7 @@ namespace pipetrain {
 
 // An edge into a slot's memory. The slots' states belong to the worker's thread.
 struct UcxReceivingEdge {
-  struct Place {
+  struct SlotState {
     bool held = false;  // by this process: no message may arrive
     std::uint32_t fillings = 0;
     std::int32_t microbatch = 0;
@@ -33,8 +33,8 @@ struct UcxReceivingEdge {
   };
 
   EdgeReceiver end;
-  std::vector<Place> places;  // by slot
-  bool shared = false;        // the producer may have mapped the slots
+  std::vector<SlotState> states;  // by slot
+  bool shared = false;            // the producer may have mapped the slots
 };
 
 // An edge out of mirrors, which have their own memory or are the slots themselves.

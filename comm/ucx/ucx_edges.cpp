@@ -30,11 +30,11 @@ void after(const std::shared_ptr<Event>& event, std::function<void()> work) {
 
 // True when this message may fill that lane now.
 bool fits(const UcxReceivingEdge& edge, const UcxDataHeader& header, std::size_t bytes) {
-  if (header.slot >= edge.places.size()) return false;
-  const auto& place = edge.places[header.slot];
-  if (header.lane >= place.begun.size() || place.begun[header.lane] || place.held) return false;
-  const bool first = place.left == 0;
-  if (header.filling != place.fillings + (first ? 1 : 0) || (!first && header.microbatch != place.microbatch)) return false;
+  if (header.slot >= edge.states.size()) return false;
+  const auto& state = edge.states[header.slot];
+  if (header.lane >= state.begun.size() || state.begun[header.lane] || state.held) return false;
+  const bool first = state.left == 0;
+  if (header.filling != state.fillings + (first ? 1 : 0) || (!first && header.microbatch != state.microbatch)) return false;
   const auto& lanes = edge.end.slots[header.slot]->lanes;
   if (lanes.empty()) return bytes == 0;
   const Lane& lane = lanes[header.lane];
@@ -86,9 +86,9 @@ void UcxEdges::open(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender>
 
 void UcxEdges::register_memory(UcxEdgeTable& table) {
   for (auto& [id, edge] : table.receiving) {
-    for (std::size_t slot = 0; slot < edge.places.size(); ++slot) {
+    for (std::size_t slot = 0; slot < edge.states.size(); ++slot) {
       for (const Lane& lane : edge.end.slots[slot]->lanes) {
-        edge.places[slot].memory.push_back(std::make_unique<UcxMemory>(worker_, lane.tensor.data, lane.capacity));
+        edge.states[slot].memory.push_back(std::make_unique<UcxMemory>(worker_, lane.tensor.data, lane.capacity));
       }
     }
   }
@@ -117,7 +117,7 @@ void UcxEdges::close() noexcept {
   wait_until_still(*table);
   worker_.call([&] {
     peers_.unmap_memory();
-    for (auto& [id, edge] : table->receiving) edge.places.clear();
+    for (auto& [id, edge] : table->receiving) edge.states.clear();
     for (auto& [id, edge] : table->sending) edge.memory.clear();
   });
 }
@@ -217,28 +217,28 @@ void UcxEdges::take_data(std::span<const std::byte> bytes, UcxPayload& payload) 
   if (found == current_->receiving.end() || !fits(found->second, *header, payload.bytes())) return peers_.count_dropped();
 
   auto& edge = found->second;
-  auto& place = edge.places[header->slot];
-  if (place.left == 0) {
-    place.left = place.begun.size();
-    ++place.fillings;
-    place.microbatch = header->microbatch;
+  auto& state = edge.states[header->slot];
+  if (state.left == 0) {
+    state.left = state.begun.size();
+    ++state.fillings;
+    state.microbatch = header->microbatch;
   }
-  place.begun[header->lane] = true;
+  state.begun[header->lane] = true;
   if (header->lane == 0) edge.end.slots[header->slot]->note = header->note;
   auto& lanes = edge.end.slots[header->slot]->lanes;
   if (!lanes.empty()) lanes[header->lane].tensor.shape = header->shape;
   ++current_->moving[edge.end.from];
-  const auto done = [this, open = current_, &edge, &place, slot = static_cast<int>(header->slot)](bool came) {
+  const auto done = [this, open = current_, &edge, &state, slot = static_cast<int>(header->slot)](bool came) {
     --open->moving[edge.end.from];
     // A message that did not arrive belongs to a broken connection, which is reported.
-    if (!came || open->closed || --place.left > 0) return;
-    place.held = true;
-    place.begun.assign(place.begun.size(), false);
-    if (!peers_.aborted()) edge.end.arrived(slot, place.microbatch);
+    if (!came || open->closed || --state.left > 0) return;
+    state.held = true;
+    state.begun.assign(state.begun.size(), false);
+    if (!peers_.aborted()) edge.end.arrived(slot, state.microbatch);
   };
   if (header->in_place) return done(true);
   payload.receive(lanes.empty() ? nullptr : lanes[header->lane].tensor.data,
-                  lanes.empty() ? nullptr : place.memory[header->lane]->handle(), done);
+                  lanes.empty() ? nullptr : state.memory[header->lane]->handle(), done);
 }
 
 // The slot is free once every lane's last reader has finished.
@@ -248,7 +248,7 @@ void UcxEdges::give_credit(EdgeId id, int slot) {
   UcxReceivingEdge& edge = open->receiving.at(id);
   const SlotHandle& handle = edge.end.slots.at(static_cast<std::size_t>(slot));
   const auto release = [this, open, &edge, id, slot] {
-    edge.places[static_cast<std::size_t>(slot)].held = false;
+    edge.states[static_cast<std::size_t>(slot)].held = false;
     WireWriter header = peers_.begin_header();
     UcxCreditHeader{open->generation, id, static_cast<std::uint32_t>(slot)}.write(header);
     peers_.send(edge.end.from, {.message = UcxMessage::credit, .header = std::move(header).data()});

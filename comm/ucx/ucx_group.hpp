@@ -25,7 +25,7 @@ namespace pipetrain {
 // Members of one process tell each other here what can be read. Members sleep while they wait.
 class UcxGroupBoard {
  public:
-  struct Place {
+  struct Entry {
     const void* source = nullptr;  // the member's input to the call
     const void* result = nullptr;  // the part that it owns, once it is added
     // Calls: whose source is there; whose result is there; in which it no longer reads from others.
@@ -49,7 +49,7 @@ class UcxGroupBoard {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int, Place> places_;
+  std::map<int, Entry> entries_;
   std::exception_ptr cause_;
 };
 

@@ -5,7 +5,7 @@
 namespace pipetrain {
 
 UcxGroupBoard::UcxGroupBoard(const std::vector<int>& members) {
-  for (const int member : members) places_[member];
+  for (const int member : members) entries_[member];
 }
 
 template <class Ready>
@@ -16,25 +16,25 @@ void UcxGroupBoard::wait(std::unique_lock<std::mutex>& lock, Ready ready) {
 
 void UcxGroupBoard::bring(int member, const void* source, std::uint64_t call) {
   const std::lock_guard lock(mutex_);
-  places_[member].source = source;
-  places_[member].brought = call;
+  entries_[member].source = source;
+  entries_[member].brought = call;
   changed_.notify_all();
 }
 
 void UcxGroupBoard::add(int member, const void* result, std::uint64_t call) {
   const std::lock_guard lock(mutex_);
-  places_[member].result = result;
-  places_[member].added = call;
+  entries_[member].result = result;
+  entries_[member].added = call;
   changed_.notify_all();
 }
 
 void UcxGroupBoard::leave(int member, std::uint64_t call) {
   std::unique_lock lock(mutex_);
-  places_[member].left = call;
+  entries_[member].left = call;
   changed_.notify_all();
   wait(lock, [&] {
-    for (const auto& [other, place] : places_) {
-      if (place.left < call) return false;
+    for (const auto& [other, entry] : entries_) {
+      if (entry.left < call) return false;
     }
     return true;
   });
@@ -42,16 +42,16 @@ void UcxGroupBoard::leave(int member, std::uint64_t call) {
 
 const void* UcxGroupBoard::source(int member, std::uint64_t call) {
   std::unique_lock lock(mutex_);
-  const Place& place = places_[member];
-  wait(lock, [&] { return place.brought >= call; });
-  return place.source;
+  const Entry& entry = entries_[member];
+  wait(lock, [&] { return entry.brought >= call; });
+  return entry.source;
 }
 
 const void* UcxGroupBoard::result(int member, std::uint64_t call) {
   std::unique_lock lock(mutex_);
-  const Place& place = places_[member];
-  wait(lock, [&] { return place.added >= call; });
-  return place.result;
+  const Entry& entry = entries_[member];
+  wait(lock, [&] { return entry.added >= call; });
+  return entry.result;
 }
 
 void UcxGroupBoard::abort(std::exception_ptr cause) {

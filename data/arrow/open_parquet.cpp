@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "data/arrow/parquet_module.hpp"
+#include "data/rows/chat_row.hpp"
 #include "data/rows/parquet.hpp"
 #include "data/rows/row_keys.hpp"
 #include "data/rows/row_masks.hpp"
@@ -76,7 +77,8 @@ ParquetColumn parquet_column_of(std::string_view name, const std::vector<std::st
   if (name == "prompt" || name == "response") return ParquetColumn::answers;
   if (name == "input_ids" || name == "labels") return ParquetColumn::ids;
   if (name == "label") return ParquetColumn::classes;
-  if (name == "messages") return ParquetColumn::messages;
+  if (name == "messages" || name == "conversations") return ParquetColumn::messages;
+  if (is_for_templates(name)) return ParquetColumn::whole;
   if (RowMasks::kind_of(name)) return ParquetColumn::masks;
   const KeyMeaning meaning = rule_of_key(name).meaning;
   if (meaning == KeyMeaning::harmless) return ParquetColumn::unread;

@@ -18,7 +18,8 @@ enum class ParquetColumn {
   classes,   // integers
   ids,       // lists of integers
   masks,     // lists of integers or truths
-  messages,  // lists of structs
+  messages,  // lists of structs with the text role, or from
+  whole,     // values of any type, as JSON
 };
 
 struct ParquetReading {

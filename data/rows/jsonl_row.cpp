@@ -62,8 +62,7 @@ void read_messages(const dom::array& messages, RowReader& reader) {
       }
       if (value.is_null()) continue;
       std::string_view text;
-      if (value.get(text)) reader.wrong_message("has a \"role\" or \"content\" that is not a string");
-      reader.message_text(field, text);
+      value.get(text) ? reader.message_not_text(field) : reader.message_text(field, text);
     }
     reader.end_message();
   }
@@ -126,12 +125,14 @@ class RowEvents : public JsonEvents {
     if (depth_ == 1) open_member(is_array);
     if (depth_ == 2 && is_list()) reader_.list_other(is_array ? "[...]" : "{...}");
     if (depth_ == 2 && field_ == Field::messages) is_array ? reader_.wrong_kind() : reader_.begin_message();
-    if (depth_ == 3 && field_ == Field::messages && message_field_ != RowReader::MessageField::other) fail_message();
+    if (depth_ == 3 && field_ == Field::messages && message_field_ != RowReader::MessageField::other)
+      reader_.message_not_text(message_field_);
     ++depth_;
   }
   void close() override {
     --depth_;
-    if (depth_ == 3 && field_ == Field::messages) reader_.message_other(is_empty_ ? ValueKind::empty : ValueKind::other);
+    if (depth_ == 3 && field_ == Field::messages && message_field_ == RowReader::MessageField::other)
+      reader_.message_other(is_empty_ ? ValueKind::empty : ValueKind::other);
     if (depth_ == 2 && field_ == Field::messages) reader_.end_message();
     if (depth_ == 1 && field_ == Field::other) reader_.other(is_empty_ ? ValueKind::empty : ValueKind::other);
     if (depth_ == 1) field_ = Field::other;
@@ -152,7 +153,6 @@ class RowEvents : public JsonEvents {
 
  private:
   bool is_list() const { return field_ == Field::ids || field_ == Field::labels || field_ == Field::mask; }
-  [[noreturn]] void fail_message() const { reader_.wrong_message("has a \"role\" or \"content\" that is not a string"); }
   std::string_view keep(Json& value) { return kept_.emplace_back(std::move(value.as_string())); }
   void open_member(bool is_array) {
     if (field_ == Field::other) return;
@@ -162,8 +162,7 @@ class RowEvents : public JsonEvents {
   void take_message_field(Json& value) {
     if (message_field_ == RowReader::MessageField::other) return reader_.message_other(value_kind_of(value));
     if (value.is_null()) return;
-    if (!value.is_string()) fail_message();
-    reader_.message_text(message_field_, keep(value));
+    value.is_string() ? reader_.message_text(message_field_, keep(value)) : reader_.message_not_text(message_field_);
   }
   void take_member(Json& value) {
     if (field_ == Field::other) return reader_.other(value_kind_of(value));
@@ -216,7 +215,9 @@ Row parse_row(std::string_view row, const RowWanted& wanted, std::size_t longest
   }
   RowReader reader(wanted);
   read(reader);
-  return reader.finish();
+  Row result = reader.finish();
+  if (result.form == RowForm::messages) result.source = row;
+  return result;
 }
 
 }  // namespace pipetrain

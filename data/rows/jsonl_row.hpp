@@ -16,7 +16,7 @@ class UnreadKeys;
 enum class RowForm {
   text,      // {"text": "..."}, or the configured keys instead of "text"
   answer,    // {"prompt": "...", "response": "..."}
-  messages,  // {"messages": [{"role": "...", "content": "..."}, ...]}
+  messages,  // {"messages": [{"role": "...", "content": "..."}, ...]}, or {"conversations": [{"from", "value"}, ...]}
   ids,       // {"input_ids": [...]}, possibly with "labels"
 };
 const char* to_string(RowForm form);  // "prompt"
@@ -37,6 +37,8 @@ struct Row {
   RowForm form = RowForm::text;
   std::vector<std::string_view> texts;  // of the text keys, in their order; or the prompt and the response
   std::vector<Message> messages;
+  std::string_view source;            // the whole row, if it has messages: interpreted templates render more of it
+  std::string unrendered;             // the reason why a built-in template cannot render the messages; empty if it can
   std::int64_t ids = 0, labels = 0;   // their numbers
   std::int64_t kept = 0;              // ids before the padding that a mask marks
   bool has_labels = false;            // whether it has labels besides ids

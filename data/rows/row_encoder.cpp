@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "data/rows/chat_row.hpp"
 #include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/chat_template.hpp"
 
@@ -20,6 +21,8 @@ std::int32_t end_of(const Tokenizer& tokenizer) {
                 "tokenizer_config.json next to it");
   return *end;
 }
+
+constexpr const char* no_answer = "messages: none has the role assistant, so there is nothing to learn; add an answer";
 
 }  // namespace
 
@@ -90,19 +93,28 @@ void RowEncoder::add_texts(const Row& row, TokenizedDocuments& documents) {
 }
 
 void RowEncoder::add_messages(const Row& row, TokenizedDocuments& documents) {
+  const ChatForm& form = chat_form();
+  if (form.program) {
+    add_rendered(row, *form.program, documents);
+  } else {
+    add_built_in(row, form.name, documents);
+  }
+}
+
+void RowEncoder::add_built_in(const Row& row, const std::string& name, TokenizedDocuments& documents) {
+  if (!row.unrendered.empty()) throw RowFault{row.unrendered};
   std::vector<ChatMessage> messages;
   for (const auto& [role, text] : row.messages) messages.push_back({std::string(role), std::string(text)});
-  const ChatForm& form = chat_form();
   std::vector<ChatPart> parts;
   try {
-    parts = render_chat(form.name, messages, false);
+    parts = render_chat(name, messages, false);
   } catch (const Error& error) {
     if (error.setting() != nullptr) throw;  // the row is not at fault
     throw RowFault{error.what()};
   }
-  if (!form.begin) documents.ids.insert(documents.ids.end(), front_.begin(), front_.end());
+  documents.ids.insert(documents.ids.end(), front_.begin(), front_.end());
   documents.counted.resize(documents.ids.size(), false);
-  Turn turn{form.begin.value_or(""), ""};
+  Turn turn;
   for (const ChatPart& part : parts) {
     if (!part.is_answer) {
       turn.question += part.text;
@@ -110,10 +122,71 @@ void RowEncoder::add_messages(const Row& row, TokenizedDocuments& documents) {
     }
     turn.answer = part.text;
     add_turn(turn, documents);
-    turn = {"", "", chat_markers(form.name).back()};
+    turn = {"", "", chat_markers(name).back()};
   }
-  if (turn.behind.empty()) throw RowFault{"messages: none has the role assistant, so there is nothing to learn; add an answer"};
+  if (turn.behind.empty()) throw RowFault{no_answer};
   finish(&row, documents);  // the tokens after the last answer are not counted
+}
+
+RenderedChat RowEncoder::rendered_chat(const Row& row, const ChatProgram& program) const {
+  Chat chat;
+  if (row.source.empty()) {
+    for (const auto& [role, text] : row.messages) chat.messages.push_back(Json::object({{"role", role}, {"content", text}}));
+  } else {
+    chat = chat_of_text(row.source);
+  }
+  RenderedChat rendered;
+  try {
+    refuse_ignored(program, chat);
+    rendered = program.render_answers(chat);
+  } catch (const templates::RenderError& error) {
+    throw RowFault{error.what()};
+  }
+  if (rendered.answers.empty()) throw RowFault{no_answer};
+  try {
+    check_special_tokens(tokenizer_, program, rendered.text);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::input, {"chat-template", chat_template_}, error.what());
+  }
+  return rendered;
+}
+
+void RowEncoder::add_rendered(const Row& row, const ChatProgram& program, TokenizedDocuments& documents) {
+  const RenderedChat rendered = rendered_chat(row, program);
+  some_.clear();
+  encoder_->encode(rendered.text, SpecialTokens::leave_out, some_);
+  std::vector<bool> counted(some_.size(), false);
+  IdBoundary known;
+  std::size_t end = 0;
+  for (const auto& answer : rendered.answers) {
+    const IdBoundary begin = find_boundary(rendered.text, answer.begin, known);
+    known = find_boundary(rendered.text, answer.end, known);
+    end = std::max(end, std::min(known.ids + (known.straddles ? 1 : 0), some_.size()));
+    for (std::size_t i = begin.ids; i < end; ++i) counted[i] = true;
+  }
+  documents.ids.insert(documents.ids.end(), some_.begin(), some_.begin() + static_cast<std::ptrdiff_t>(end));
+  documents.counted.insert(documents.counted.end(), counted.begin(), counted.begin() + static_cast<std::ptrdiff_t>(end));
+  finish(&row, documents);  // the tokens after the last answer are not counted
+}
+
+// What follows the special token that ends an answer is encoded as if it began there, which is much quicker for long chats.
+RowEncoder::IdBoundary RowEncoder::find_boundary(std::string_view text, std::size_t offset, const IdBoundary& known) {
+  if (offset == text.size()) return {some_.size(), false, offset};
+  const std::string token = known.ids > 0 && !known.straddles ? tokenizer_.piece(some_[known.ids - 1]) : "";
+  const bool is_anchor = token.starts_with('<') && token.ends_with('>') && text.substr(0, known.offset).ends_with(token);
+  if (is_anchor) {
+    const IdBoundary found = boundary_behind({known.ids - 1, false, known.offset - token.size()}, text, offset);
+    if (!found.straddles) return found;
+  }
+  return boundary_behind({}, text, offset);
+}
+
+RowEncoder::IdBoundary RowEncoder::boundary_behind(const IdBoundary& from, std::string_view text, std::size_t offset) {
+  before_.clear();
+  encoder_->encode(text.substr(from.offset, offset - from.offset), SpecialTokens::leave_out, before_);
+  const auto first = some_.begin() + static_cast<std::ptrdiff_t>(from.ids);
+  const auto [own, same] = std::mismatch(before_.begin(), before_.end(), first, some_.end());
+  return {static_cast<std::size_t>(same - some_.begin()), own != before_.end(), offset};
 }
 
 void RowEncoder::add_turn(const Turn& turn, TokenizedDocuments& documents) {
@@ -163,7 +236,7 @@ const ChatForm& RowEncoder::chat_form() {
   } catch (const Error& error) {
     throw Error(ErrorKind::input, {"chat-template", chat_template_}, error.what());
   }
-  if (!chat_form_->name.empty()) return *chat_form_;
+  if (!chat_form_->is_empty()) return *chat_form_;
   chat_form_.reset();
   throw RowFault{
       "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which show how they become a text; name the "

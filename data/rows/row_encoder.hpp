@@ -9,6 +9,7 @@
 
 #include "data/rows/jsonl_row.hpp"
 #include "data/rows/text_reading.hpp"
+#include "data/tokenizers/chat_program.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 
 namespace pipetrain {
@@ -23,7 +24,8 @@ class RowEncoder {
   // Appends the row as one document, with the special tokens that the tokenizer puts around a text:
   // - one or more texts, joined and all counted, and the token that ends a text; rows with a class lack that token;
   // - a prompt, and the response with the token that ends a text; only the latter two count;
-  // - messages in their template; only the answers count.
+  // - messages in their template; only the answers count. A template that is interpreted gives the ids of its whole text up to
+  //   the end of the last answer, without the special tokens that the tokenizer puts around other texts.
   // Throws RowFault for a row that is wrong, has no answer, or has a token for which the model has no id.
   void add(const Row& row, TokenizedDocuments& documents);
   // Appends a document of its own, all of it counted. Throws RowFault for a token without an id.
@@ -32,6 +34,18 @@ class RowEncoder {
  private:
   void add_texts(const Row& row, TokenizedDocuments& documents);
   void add_messages(const Row& row, TokenizedDocuments& documents);
+  void add_built_in(const Row& row, const std::string& name, TokenizedDocuments& documents);
+  void add_rendered(const Row& row, const ChatProgram& program, TokenizedDocuments& documents);
+  RenderedChat rendered_chat(const Row& row, const ChatProgram& program) const;
+  // The number of ids in some_ that encode the text before an offset.
+  struct IdBoundary {
+    std::size_t ids = 0;
+    bool straddles = false;  // the next id encodes text on both sides of the offset
+    std::size_t offset = 0;
+  };
+  // `known`: a boundary before the offset.
+  IdBoundary find_boundary(std::string_view text, std::size_t offset, const IdBoundary& known);
+  IdBoundary boundary_behind(const IdBoundary& from, std::string_view text, std::size_t offset);
   // A question, not counted, and the answer to it. Their ids are those of both as one text that follows the end of
   // another answer.
   struct Turn {

@@ -111,7 +111,7 @@ const std::vector<KeyGroup>& key_groups() {
   static const std::vector<KeyGroup> groups = {
       {KeyMeaning::content,
        R"(write the conversation as {"messages": [{"role": "user", "content": "..."}, ...]})",
-       {"chat", "conversation", "conversations", "dialog", "dialogue", "turns"}},
+       {"chat", "conversation", "dialog", "dialogue", "turns"}},
       {KeyMeaning::content,
        R"(write the question and its answer as {"prompt": "...", "response": "..."})",
        {"answer", "answers", "chosen_response", "completion", "completions", "context", "input", "inputs", "instruction",
@@ -120,7 +120,7 @@ const std::vector<KeyGroup>& key_groups() {
        R"(write what comes before the question into "prompt", or as the first of "messages")",
        {"history", "system", "system_message", "system_prompt"}},
       {KeyMeaning::content,
-       "chat templates that render it are not supported; leave it out, or write it into the text",
+       "it is for chat templates that render it, which the built-in ones do not; leave it out, or write it into the text",
        {"chat_template", "chat_template_kwargs", "documents", "function", "function_call", "function_calls", "functions",
         "tool_calls", "tool_choice", "tools"}},
       {KeyMeaning::content,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/rows/chat_row.hpp"
 #include "data/samples/sample.hpp"
 #include "files/json_builder.hpp"
 
@@ -45,12 +46,12 @@ RowReader::Field RowReader::key(std::string_view key) {
   if (texts_alone_ && name == names.end() && !is_class) return field_ = Field::other;
   if (name == names.end() && (key == "prompt" || key == "response")) slot_ += key == "response" ? 1 : 0;
   const bool is_text = name != names.end() || key == "prompt" || key == "response";
-  field_ = is_text              ? Field::text
-           : key == "input_ids" ? Field::ids
-           : key == "labels"    ? Field::labels
-           : key == "label"     ? Field::label
-           : key == "messages"  ? Field::messages
-                                : Field::other;
+  field_ = is_text                                       ? Field::text
+           : key == "input_ids"                          ? Field::ids
+           : key == "labels"                             ? Field::labels
+           : key == "label"                              ? Field::label
+           : key == "messages" || key == "conversations" ? Field::messages
+                                                         : Field::other;
   if (const auto mask = RowMasks::kind_of(key); mask && field_ == Field::other) {
     field_ = Field::mask;
     mask_ = *mask;
@@ -119,32 +120,53 @@ RowReader::MessageField RowReader::message_key(std::string_view key) {
     wrong_message(fmt::format("has {} twice; keep one", shown_json_key(message_key_)));
   key_bytes_ += key.size();
   if (message_keys_.size() > most_keys || key_bytes_ > most_row_key_bytes) wrong_message("has too many keys; leave some out");
-  return key == "role" ? MessageField::role : key == "content" ? MessageField::text : MessageField::other;
+  if (key == "role" || key == "from") return MessageField::role;
+  return key == "content" || key == "value" ? MessageField::text : MessageField::other;
 }
 
-// A chat template may render any field of a message, so only fields that are known not to be part of the text are allowed.
-void RowReader::message_other(ValueKind kind) const {
+void RowReader::begin_messages() {
+  if (has_messages_) throw RowFault{R"(this row has both "messages" and "conversations"; keep one)"};
+  has_messages_ = true;
+}
+
+void RowReader::note_unrendered(std::string why) {
+  if (row_.unrendered.empty()) row_.unrendered = std::move(why);
+}
+
+void RowReader::message_not_text(MessageField field) {
+  if (field == MessageField::role) wrong_message("has a \"role\" or \"content\" that is not a string");
+  has_text_ = true;
+  note_unrendered(message_fault("has a \"role\" or \"content\" that is not a string"));
+}
+
+// A chat template may render any field of a message; the built-in ones allow only fields that are known not to be part of the
+// text.
+void RowReader::message_other(ValueKind kind) {
   const KeyMeaning meaning = rule_of_key(message_key_).meaning;
   const bool is_neutral = meaning == KeyMeaning::harmless || (meaning == KeyMeaning::weight && kind == ValueKind::one);
   const bool is_nothing = kind == ValueKind::null || (kind == ValueKind::empty && meaning != KeyMeaning::weight);
   if (is_nothing || is_neutral) return;
-  wrong_message(fmt::format("has {}, which is not read; give \"role\" and \"content\" only", shown_json_key(message_key_)));
+  const std::string why =
+      fmt::format("has {}, which is not read; give \"role\" and \"content\" only", shown_json_key(message_key_));
+  if (meaning == KeyMeaning::weight) wrong_message(why);
+  note_unrendered(message_fault(why));
 }
 
 void RowReader::message_text(MessageField field, std::string_view text) {
   const bool is_role = field == MessageField::role;
-  (is_role ? row_.messages.back().role : row_.messages.back().text) = text;
+  (is_role ? row_.messages.back().role : row_.messages.back().text) = is_role ? usual_role(text) : text;
   (is_role ? has_role_ : has_text_) = true;
 }
 
-void RowReader::end_message() const {
-  if (!has_role_ || !has_text_)
-    wrong_message(
-        fmt::format("has no \"{}\"; write {{\"role\": \"user\", \"content\": \"...\"}}", has_role_ ? "content" : "role"));
+void RowReader::end_message() {
+  const std::string why =
+      fmt::format("has no \"{}\"; write {{\"role\": \"user\", \"content\": \"...\"}}", has_role_ ? "content" : "role");
+  if (!has_role_) wrong_message(why);
+  if (!has_text_) note_unrendered(message_fault(why));
 }
 
-void RowReader::wrong_message(std::string_view why) const {
-  throw RowFault{fmt::format("messages[{}] {}", std::max<std::size_t>(row_.messages.size(), 1) - 1, why)};
+std::string RowReader::message_fault(std::string_view why) const {
+  return fmt::format("messages[{}] {}", std::max<std::size_t>(row_.messages.size(), 1) - 1, why);
 }
 
 void RowReader::other(ValueKind kind) {
@@ -155,8 +177,14 @@ void RowReader::other(ValueKind kind) {
 }
 
 // Other content may be ignored next to texts whose keys the user named, since it is then known what the text is.
-void RowReader::refuse_unread() const {
+void RowReader::refuse_unread() {
   const bool is_text = takes(RowForm::text), is_chosen = is_text && wanted_.text_keys_chosen;
+  if (has_messages_)
+    std::erase_if(content_, [&](const Unread& unread) {
+      if (!is_for_templates(unread.key)) return false;
+      note_unrendered(fmt::format("{} is not read: {}", shown_json_key(unread.key), unread.why));
+      return true;
+    });
   if (!content_.empty() && !is_chosen)
     throw RowFault{fmt::format("{} is not read: {}{}", shown_json_key(content_.front().key), content_.front().why,
                                is_text ? "; or name the keys of the text (text-keys), then others are passed over" : "")};

@@ -27,17 +27,18 @@ class RowReader {
   void list_truth(bool value);
   void list_other(std::string shown);
   void label(std::int64_t label) { row_.label = label; }
-  void begin_messages() { has_messages_ = true; }
+  void begin_messages();
   void begin_message();
   enum class MessageField { role, text, other };
   MessageField message_key(std::string_view key);
   void message_text(MessageField field, std::string_view text);
-  void message_other(ValueKind kind) const;  // for a field that is not read
-  void end_message() const;
+  void message_not_text(MessageField field);  // for a value of another kind, which a template may render
+  void message_other(ValueKind kind);         // for a field that is not read
+  void end_message();
   void other(ValueKind kind);  // for a key that is not read
   // ... and this if it is of another kind. Throws RowFault, as all functions do.
   [[noreturn]] void wrong_kind() const;
-  [[noreturn]] void wrong_message(std::string_view why) const;
+  [[noreturn]] void wrong_message(std::string_view why) const { throw RowFault{message_fault(why)}; }
 
   bool has_text() const { return takes(RowForm::text); }
   Row finish();
@@ -49,7 +50,9 @@ class RowReader {
   void drop_repeated_prompt();
   void finish_texts(RowForm form);
   void finish_ids();
-  void refuse_unread() const;
+  void refuse_unread();
+  std::string message_fault(std::string_view why) const;
+  void note_unrendered(std::string why);
   void add_wrong(std::string why);
 
   const RowWanted& wanted_;

@@ -1,18 +1,18 @@
 #include "data/tokenizers/chat_form.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 
 #include "core/error.hpp"
+#include "data/tokenizers/chat_program.hpp"
 #include "data/tokenizers/chat_template.hpp"
-#include "data/tokenizers/template_text.hpp"
 #include "data/tokenizers/text/component.hpp"
 #include "data/tokenizers/tokenizer_config.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
-#include "files/json_builder.hpp"
 #include "files/text_encoding.hpp"
 
 namespace pipetrain {
@@ -21,55 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t largest_template = std::size_t{1} << 20;
-
-// The texts of published templates that render_chat() reproduces for all messages that it takes.
-struct KnownTemplate {
-  const char* name;
-  bool begins;  // with bos_token, which render_chat() leaves to the tokenizer
-  bool ends;    // turns with eos_token, for which render_chat() has </s>
-  const char* text;
-};
-
-constexpr KnownTemplate known_templates[] = {
-    {"chatml", false, false,
-     R"({% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}})"
-     R"({% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})"},
-    {"chatml", false, false,
-     R"({% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %})"
-     R"({% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}})"
-     R"({% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})"},
-    {"llama3", true, false,
-     R"({% set loop_messages = messages %}{% for message in loop_messages %})"
-     R"({% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + )"
-     R"('<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %})"
-     R"({% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})"},
-    {"llama3", true, false,
-     R"({% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %})"
-     R"({% set loop_messages = messages %}{% for message in loop_messages %})"
-     R"({% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + )"
-     R"('<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %})"
-     R"({% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})"},
-    {"llama2", true, true,
-     R"({% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %})"
-     R"({% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %})"
-     R"({% set system_message = false %}{% endif %}{% for message in loop_messages %})"
-     R"({% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %})"
-     R"({{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %})"
-     R"({% if loop.index0 == 0 and system_message != false %})"
-     R"({% set content = '<<SYS>>\n' + system_message + '\n<</SYS>>\n\n' + message['content'] %})"
-     R"({% else %}{% set content = message['content'] %}{% endif %})"
-     R"({% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }})"
-     R"({% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %})"},
-};
-
-const std::map<std::string, const KnownTemplate*>& known_by_normal_form() {
-  static const std::map<std::string, const KnownTemplate*> known = [] {
-    std::map<std::string, const KnownTemplate*> forms;
-    for (const KnownTemplate& one : known_templates) forms.emplace(normal_template(one.text).value(), &one);
-    return forms;
-  }();
-  return known;
-}
 
 struct FoundTemplates {
   std::string file;
@@ -121,18 +72,28 @@ FoundTemplates find_templates(const TokenizerConfig& config) {
   return templates_of_value(value ? *value : Json(), processor.string());
 }
 
-std::string shown_template(const std::string& text) { return shown_json_key(text.substr(0, 60)); }
-
 ChatForm form_by_special_tokens(const Tokenizer& tokenizer) {
-  return {tokenizer.find("<|im_start|>") ? "chatml" : tokenizer.find("<|start_header_id|>") ? "llama3" : "", {}};
+  ChatForm form;
+  form.name = tokenizer.find("<|im_start|>") ? "chatml" : tokenizer.find("<|start_header_id|>") ? "llama3" : "";
+  return form;
+}
+
+bool is_built_in(const std::string& name) {
+  const auto& names = chat_template_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 }  // namespace
 
 ChatForm choose_chat_form(const Tokenizer& tokenizer, const std::string& name) {
-  ChatForm form{name, {}};
+  ChatForm form;
+  if (!name.empty() && !is_built_in(name)) {
+    form.program = std::make_shared<const ChatProgram>(template_file(name), name, tokenizer.special_tokens());
+    return form;
+  }
+  form.name = name;
   if (name.empty()) form = tokenizer.chat_form();
-  if (form.name.empty()) form = form_by_special_tokens(tokenizer);
+  if (form.is_empty()) form = form_by_special_tokens(tokenizer);
   if (form.name.empty()) return form;
   for (const std::string& marker : chat_markers(form.name))
     if (const auto id = tokenizer.find(marker); id && !tokenizer.is_found_in_texts(*id))
@@ -142,26 +103,29 @@ ChatForm choose_chat_form(const Tokenizer& tokenizer, const std::string& name) {
   return form;
 }
 
+void check_special_tokens(const Tokenizer& tokenizer, const ChatProgram& program, const std::string& text) {
+  for (const auto& [name, token] : program.special_tokens().items()) {
+    if (!token.is_string() || token.as_string().empty()) continue;
+    const auto id = tokenizer.find(token.as_string());
+    if (!id || tokenizer.is_found_in_texts(*id) || text.find(token.as_string()) == std::string::npos) continue;
+    throw Error(ErrorKind::input, fmt::format("the tokenizer.model does not find the special token {} of the template in {} in "
+                                              "texts; give the tokenizer.json of this tokenizer",
+                                              token.as_string(), program.file()));
+  }
+}
+
 ChatForm chat_form_of(const TokenizerConfig& config) {
   const FoundTemplates found = find_templates(config);
   if (found.texts.empty()) return {};
-  const std::string remedy = fmt::format("name one of {} to use it instead", fmt::join(chat_template_names(), ", "));
-  const auto text = found.texts.find("default");
+  const auto text = found.texts.find("default"), with_tools = found.texts.find("tool_use");
   if (text == found.texts.end())
-    found.fail(fmt::format("of its {} chat templates none has the name \"default\"; {}", found.texts.size(), remedy));
-  const auto normal = normal_template(text->second);
-  const auto& known = known_by_normal_form();
-  const auto one = normal ? known.find(*normal) : known.end();
-  if (one == known.end())
-    found.fail(fmt::format("its chat template {} is none of the templates that can be rendered; {}",
-                           shown_template(text->second), remedy));
-  const auto& [name, begins, ends, published] = *one->second;
-  if (begins && config.begin_name.empty())
-    found.fail(fmt::format("its chat template begins with bos_token, which no file names; name it, or {}", remedy));
-  if (ends && (config.begin_name != "<s>" || config.end_name != "</s>"))
-    found.fail(fmt::format("its chat template is {} with the tokens {} and {} for <s> and </s>, which cannot be rendered; {}",
-                           name, config.begin_name, config.end_name, remedy));
-  return {name, begins ? config.begin_name : ""};
+    found.fail(fmt::format("of its {} chat templates none has the name \"default\"; name one of {} to use it instead",
+                           found.texts.size(), fmt::join(chat_template_names(), ", ")));
+  auto program = std::make_shared<ChatProgram>(text->second, found.file, config.special_tokens);
+  if (with_tools != found.texts.end()) program->set_tool_template(with_tools->second, found.file);
+  ChatForm form;
+  form.program = std::move(program);
+  return form;
 }
 
 }  // namespace pipetrain

@@ -9,15 +9,18 @@ namespace pipetrain {
 
 struct TokenizerConfig;
 
-// The template of this name; or, without one, that of the tokenizer's files, else the one that its special tokens tell:
-// <|im_start|> chatml, <|start_header_id|> llama3. The name is empty where nothing tells. Throws Error(input) as
-// chat_form_of(), and where the tokenizer does not find the template's special tokens in texts.
+// The built-in template of this name, see render_chat(); else that of the file of this name. Without a name that of the
+// tokenizer's files, else the built-in one that its special tokens tell: <|im_start|> chatml, <|start_header_id|> llama3. The
+// form is empty where nothing tells. Throws Error(input) as chat_form_of(), for a file that cannot be read, and where the
+// tokenizer does not find the special tokens of a built-in template in texts.
 ChatForm choose_chat_form(const Tokenizer& tokenizer, const std::string& name);
 
+// Throws Error(input) where the text of a chat has a special token that the tokenizer does not find in texts.
+void check_special_tokens(const Tokenizer& tokenizer, const ChatProgram& program, const std::string& text);
+
 // Internal to data/. The template is that of chat_template.jinja and the folder additional_chat_templates, else of
-// tokenizer_config.json, else of chat_template.json; of several that with the name "default". It is recognized by its text:
-// Jinja is not interpreted.
-// Throws Error(input) that names the file for a template that is damaged, or that no built-in one reproduces.
+// tokenizer_config.json, else of chat_template.json; of several that with the name "default", and for chats with tools
+// "tool_use". Throws Error(input) that names the file, and the line of a template that cannot be read.
 ChatForm chat_form_of(const TokenizerConfig& config);
 
 }  // namespace pipetrain

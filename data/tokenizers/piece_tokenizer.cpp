@@ -168,6 +168,7 @@ class PieceTokenizer : public Tokenizer {
   }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
   ChatForm chat_form() const override { return chat_form_of(parts_.config); }
+  Json special_tokens() const override { return parts_.config.special_tokens; }
   std::uint64_t content() const override { return parts_.content; }
 
  private:

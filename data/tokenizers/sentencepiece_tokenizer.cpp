@@ -117,6 +117,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return parts_.processor.eos_id() >= 0 ? std::optional(parts_.processor.eos_id()) : std::nullopt;
   }
   ChatForm chat_form() const override { return chat_form_of(config_); }
+  Json special_tokens() const override { return config_.special_tokens; }
   bool is_found_in_texts(std::int32_t id) const override { return !parts_.processor.IsControl(id); }
   std::uint64_t content() const override { return content_; }
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "files/json_value.hpp"
+
 namespace pipetrain {
 
 enum class SpecialTokens { keep, leave_out };
@@ -24,11 +26,13 @@ class TextEncoder {
   virtual void encode(std::string_view text, SpecialTokens around, std::vector<std::int32_t>& ids) = 0;
 };
 
-// Says how messages become a text; see render_chat().
+class ChatProgram;
+
+// Says how messages become a text: by a built-in template, see render_chat(), or by one that is interpreted.
 struct ChatForm {
-  std::string name;  // of the template; empty: no file has one
-  // The beginning of the text, which replaces the tokens that the tokenizer puts around a text; nothing: those tokens.
-  std::optional<std::string> begin;
+  std::string name;                            // of the built-in template; empty: none
+  std::shared_ptr<const ChatProgram> program;  // null: none; its text gets no tokens of the tokenizer around it
+  bool is_empty() const { return name.empty() && program == nullptr; }
 };
 
 // Immutable; all methods are thread-safe.
@@ -53,8 +57,10 @@ class Tokenizer {
   virtual std::optional<std::int32_t> end_of_text() const = 0;
   // Returns the form in which the chat template in the tokenizer's files renders messages. The template is read only
   // when this is called, so that a bad one does not matter to data without messages. Throws Error(input) that names the
-  // file if its template is damaged, or is not one that render_chat() reproduces.
+  // file if its template is damaged.
   virtual ChatForm chat_form() const { return {}; }
+  // The members "bos_token", "eos_token" and others that the files name, which are variables of chat templates.
+  virtual Json special_tokens() const { return Json::object(); }
   // Returns true if encoders find this piece in a text, if it is special.
   virtual bool is_found_in_texts(std::int32_t) const { return true; }
   // A checksum of the files.

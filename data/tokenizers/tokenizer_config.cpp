@@ -207,10 +207,18 @@ class ConfigReader {
     for (auto& [key, named] : own_texts_) put(own_objects_, key, std::move(named));
     for (const auto& [key, named] : own_objects_) result_.named.push_back(named);
     for (NamedToken& named : result_.named) named.make_special();
+    name_for_templates();
     for (const auto& [key, named] : usual_) {
       if (key == "bos_token") result_.begin_name = named.token.content;
       if (key == "eos_token") result_.end_name = named.token.content;
     }
+  }
+
+  void name_for_templates() {
+    Json& tokens = result_.special_tokens;
+    for (const Tokens* list : {&usual_, &own_objects_})
+      for (const auto& [key, named] : *list) tokens[key] = named.token.content;
+    for (const NamedToken& named : result_.extra) tokens[additional_key].push_back(named.token.content);
   }
 
   ObjectFile config_, map_, added_;

@@ -34,7 +34,9 @@ struct TokenizerConfig {
   // that the tokenizer already has keeps its flags.
   std::vector<NamedToken> named, extra;
   std::string begin_name, end_name;  // the tokens that "bos_token" and "eos_token" name; empty: none
-  Json settings = Json::object();    // tokenizer_config.json
+  // The texts of named tokens by their keys, and of "additional_special_tokens" as an array.
+  Json special_tokens = Json::object();
+  Json settings = Json::object();  // tokenizer_config.json
 
   // Returns a setting that is true or false. Throws Error(input) for another kind.
   bool flag(const char* key, bool otherwise) const;

@@ -3,25 +3,17 @@
 #include "model/blocks/ring_attention.hpp"
 
 namespace pipetrain {
-namespace {
-
-// Returns the angles from the slice's first position on, if positions do not count from a document's beginning.
-Tensor angles(const BlockContext& context) {
-  const Tensor& table = context.rotary_table;
-  return context.slice == nullptr || context.documents ? table : table.row_range(context.slice->first, table.rows());
-}
-
-}  // namespace
-
 struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
-  Tensor qkv;          // [T, (Hq + 2 Hkv) D], rotated where positions are rotary
+  Tensor qkv;  // [T, (Hq + 2 Hkv) D], normed if the heads have norms, rotated if positions are rotary
+  HeadNorms::Saved norms;
   Tensor heads;        // [T, Hq D], the output of the heads
   Tensor log_sum_exp;  // [batch, Hq, sequence] f32
   ResidualProjection::Saved out;
 
   void relocate(const Relocation& moved) override {
     projection.relocate(moved);
+    norms.relocate(moved);
     for (Tensor* const view : {&qkv, &heads, &log_sum_exp}) moved.move(*view);
     moved.move(out.input);
   }
@@ -29,19 +21,23 @@ struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
 
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
     : rotary_(config.positions == PositionKind::rotary),
+      window_(config.window_of(parameters.block.layer)),
       heads_(config.heads / tp.size()),
-      kv_heads_(config.kv_heads / tp.size()),
+      kv_heads_(config.kv_heads_of_rank(tp.size())),
       head_dim_(config.head_dim),
       first_head_(tp.rank() * heads_),
       dropout_(dropout_name(parameters.block.layer, "probabilities"), config.dropout.attention),
-      qkv_(config, {TensorRole::qkv_weight, with_bias(config, TensorRole::qkv_bias)}),
-      out_({TensorRole::attention_out_weight, with_bias(config, TensorRole::attention_out_bias)},
-           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual}) {}
+      qkv_(config, {TensorRole::qkv_weight, bias_if(config.biases.qkv, TensorRole::qkv_bias)}),
+      out_({TensorRole::attention_out_weight, bias_if(config.biases.attention_out, TensorRole::attention_out_bias)},
+           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual}) {
+  if (config.head_norms) head_norms_.emplace(config);
+}
 
 std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
 
 void AttentionBlock::bind(const BoundTensors& tensors) {
   qkv_.bind(tensors);
+  if (head_norms_) head_norms_->bind(tensors);
   out_.bind(tensors);
 }
 
@@ -53,13 +49,24 @@ SegmentShape AttentionBlock::shape_of(const BlockContext& context) const {
           .first_query = first,
           .heads = heads_,
           .kv_heads = kv_heads_,
-          .head_dim = head_dim_};
+          .head_dim = head_dim_,
+          .window = window_};
+}
+
+const Tensor& AttentionBlock::rotary_table(const BlockContext& context) const {
+  return window_ > 0 ? context.rotary.windowed : context.rotary.full;
+}
+
+Tensor AttentionBlock::angles(const BlockContext& context) const {
+  const Tensor& table = rotary_table(context);
+  return context.slice == nullptr || context.documents ? table : table.row_range(context.slice->first, table.rows());
 }
 
 void AttentionBlock::attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
                             AttentionSaved& saved) const {
   const SegmentShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
+  if (head_norms_) head_norms_->forward(context, shape, saved.qkv, *memory.results, saved.norms);
   if (rotary_)
     context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.position_origins()});
   // In 8 bits the weight gradient reads another form of the heads' output.
@@ -107,7 +114,7 @@ void AttentionBlock::attention_backward(const BlockContext& context, const Tenso
                              .dkv = qkv_grad,
                              .documents = context.documents,
                              .dropout = dropout};
-  if (rotary_) args.cos_sin = context.rotary_table;
+  if (rotary_) args.cos_sin = rotary_table(context);
   context.ops.attention_backward(shape, args);
 }
 
@@ -131,7 +138,9 @@ void AttentionBlock::cached_forward(const BlockContext& context, const CachedFor
   const ArenaScope scope(context.workspace);
   NormedProjection::Saved projection;
   const Tensor qkv = qkv_.forward(context, args.input, {&context.workspace, &context.workspace, nullptr}, projection);
-  if (rotary_) context.ops.rotary(shape, {.qkv = qkv, .cos_sin = context.rotary_table});
+  HeadNorms::Saved norms;
+  if (head_norms_) head_norms_->forward(context, shape, qkv, context.workspace, norms);
+  if (rotary_) context.ops.rotary(shape, {.qkv = qkv, .cos_sin = rotary_table(context)});
   const Tensor heads = context.workspace.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   context.ops.cached_attention(shape, {.qkv = qkv, .cache = args.cache, .out = heads});
   ResidualProjection::Saved unused;
@@ -160,6 +169,7 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     out_.backward(context, {.output_grad = args.output_grad, .input = saved.heads, .input_grad = heads_grad}, gradients,
                   saved.out);
     attention_backward(context, heads_grad, saved, qkv_grad);
+    if (head_norms_) head_norms_->backward(context, shape_of(context), qkv_grad, saved.norms);
   }
   if (moves) {
     context.ops.copy(qkv_grad, saved.qkv);

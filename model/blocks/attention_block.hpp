@@ -1,8 +1,11 @@
-// Norm, causal self-attention, residual; positions are rotary unless the embedding has added learned ones. Heads are spread
-// over the tensor-parallel group.
+// Norm, causal self-attention (within a window of positions, if the layer is windowed), residual; positions are rotary unless
+// the embedding has added learned ones. Heads are spread over the tensor-parallel group.
 #pragma once
 
+#include <optional>
+
 #include "model/blocks/block_compute.hpp"
+#include "model/blocks/head_norms.hpp"
 #include "model/blocks/normed_projection.hpp"
 #include "model/blocks/residual_projection.hpp"
 #include "model/blocks/slice_attention.hpp"
@@ -35,11 +38,17 @@ class AttentionBlock final : public BlockCompute {
   // The queries are the context's tokens, the keys those of the sequence up to the last of them.
   SegmentShape shape_of(const BlockContext& context) const;
 
+  // Of all positions of the context, and from the first of the slice's positions on where they do not count from a document's.
+  const Tensor& rotary_table(const BlockContext& context) const;
+  Tensor angles(const BlockContext& context) const;
+
   bool rotary_;
+  std::int64_t window_;                       // 0: a query sees all positions up to its own
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
   std::int64_t first_head_;                   // the first of this rank's heads, counted in the model
   DropoutSite dropout_;                       // drops attention probabilities
   NormedProjection qkv_;
+  std::optional<HeadNorms> head_norms_;
   ResidualProjection out_;
 };
 

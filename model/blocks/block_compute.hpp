@@ -8,6 +8,7 @@
 #include "core/buffer.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/relocation.hpp"
+#include "model/blocks/rotary_tables.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
@@ -50,8 +51,8 @@ struct MatrixRoles {
   TensorRole weight;
   std::optional<TensorRole> bias = {};
 };
-inline std::optional<TensorRole> with_bias(const ModelConfig& config, TensorRole bias) {
-  return config.biases ? std::optional(bias) : std::nullopt;
+inline std::optional<TensorRole> bias_if(bool has_bias, TensorRole bias) {
+  return has_bias ? std::optional(bias) : std::nullopt;
 }
 
 struct SliceContext;
@@ -63,7 +64,7 @@ struct BlockContext {
   TensorParallel tp;
   MicrobatchShape shape;
   DType dtype = DType::f32;  // of activations
-  Tensor rotary_table;       // [sequence, 2, D/2]; without memory where positions are learned
+  RotaryTables rotary;       // of the sequence's positions; without shapes where positions are learned
   Recompute recompute = Recompute::none;
   std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
@@ -113,7 +114,7 @@ class BlockCompute {
   virtual void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                         Saved& saved) const = 0;
 
-  // Runs the forward alone, in the workspace. context.shape is {1, T}; context.rotary_table has the rows of these positions.
+  // Runs the forward alone, in the workspace. context.shape is {1, T}; context.rotary has the rows of these positions.
   virtual void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const;
 
  protected:

@@ -78,7 +78,8 @@ class RingPass {
                        .first_query = step == 0 ? earlier_ + of.queries * chunk_ : of.rows,
                        .heads = shape_.heads,
                        .kv_heads = shape_.kv_heads,
-                       .head_dim = shape_.head_dim};
+                       .head_dim = shape_.head_dim,
+                       .window = shape_.window};
     if (!by_position()) return shape;
     shape.first_query = first_position() + part_.chunk(of.queries) * chunk_;
     shape.first_key = of.position;
@@ -113,7 +114,7 @@ class RingPass {
 
  private:
   RingExchange* ring() const { return context_.cp.ring; }
-  bool by_position() const { return documents_ || dropout_.active(); }
+  bool by_position() const { return documents_ || dropout_.active() || shape_.window > 0; }
   // The rank whose keys and values are here.
   int owner(int step) const { return (part_.rank - step + part_.size) % part_.size; }
   std::int64_t key_rows() const { return earlier_ + shape_.queries; }    // rows of each sequence

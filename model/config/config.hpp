@@ -6,25 +6,28 @@
 #include <string>
 #include <vector>
 
+#include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
 
 namespace pipetrain {
 
-// Frequencies for contexts longer than trained on. kind llama3: Hugging Face's rope_type "llama3"; linear: positions / factor.
-struct RopeScaling {
-  enum class Kind { none, linear, llama3 } kind = Kind::none;
-  double factor = 1;
-  double low_freq_factor = 1;
-  double high_freq_factor = 4;
-  std::int64_t original_max_positions = 8192;
-  bool operator==(const RopeScaling&) const = default;
-};
-
 // Whose names and config.json: Hugging Face's model_type.
-enum class Family { llama, gpt2 };
+enum class Family { llama, gpt2, qwen2, qwen3, mistral };
 enum class NormKind { rms, layer };           // layer norms have a bias besides the weight
 enum class PositionKind { rotary, learned };  // learned: a table of max_positions rows, added to the embedding
 enum class Activation { swiglu, gelu };       // of the MLP; gelu in its tanh form
+
+// Which matrices have a bias. The head's has none.
+struct Biases {
+  bool qkv = false, attention_out = false, mlp = false;
+  bool operator==(const Biases&) const = default;
+};
+
+// How the attention of one layer differs from other layers'.
+struct LayerType {
+  bool windowed = false;  // a query sees the last ModelConfig::window positions up to its own, not all of them
+  bool operator==(const LayerType&) const = default;
+};
 
 // Shares of the elements that training drops.
 struct DropoutRates {
@@ -40,7 +43,8 @@ struct ModelConfig {
   NormKind norm = NormKind::rms;
   PositionKind positions = PositionKind::rotary;
   Activation activation = Activation::swiglu;
-  bool biases = false;  // of all matrices but the head's
+  Biases biases;
+  bool head_norms = false;  // an RMSNorm over each head of queries and keys, before they rotate
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
@@ -50,8 +54,10 @@ struct ModelConfig {
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;
   double norm_eps = 1e-5;
-  double rope_theta = 1e4;
-  RopeScaling rope_scaling;
+  Rope rope;
+  std::optional<Rope> windowed_rope;   // of windowed layers, where they rotate in another way
+  std::int64_t window = 0;             // positions that queries of windowed layers see; 0 where there is no such layer
+  std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed
   bool tied_embeddings = false;
   double init_std = 0.02;
   DropoutRates dropout;  // a setting of training rather than of the model, which its makers' config.json tells all the same
@@ -65,7 +71,13 @@ struct ModelConfig {
   std::vector<std::string> labels;
   TrainedParts trained;  // a setting of training, which config.json does not have
 
+  // Key and value heads of each tensor-parallel rank; where ranks are more than heads, several hold copies of one.
+  std::int64_t kv_heads_of_rank(std::int64_t ranks) const { return kv_heads < ranks ? 1 : kv_heads / ranks; }
   bool classifies() const { return !labels.empty(); }
+  // Positions that a query of the layer sees; 0: all up to its own.
+  std::int64_t window_of(std::int64_t layer) const {
+    return !layer_types.empty() && layer_types.at(static_cast<std::size_t>(layer)).windowed ? window : 0;
+  }
   // Rows of the head's matrix.
   std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
   // What the MLP's first matrix puts out: gate and up side by side, or the one of a GELU.
@@ -76,6 +88,8 @@ struct ModelConfig {
 // Tells whether the weights of one are weights of the other: equal but for what training drops and freezes, and for special
 // tokens and what they mean to it.
 bool same_model(ModelConfig a, const ModelConfig& b);
+// The model of the first layers alone; layers: at most as many as it has.
+ModelConfig first_layers(ModelConfig config, std::int64_t layers);
 // Every rate that the family's models have becomes this one.
 void set_dropout(ModelConfig& config, double rate);
 

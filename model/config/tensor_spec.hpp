@@ -17,6 +17,8 @@ enum class TensorRole {
   position_table,  // embedding: one row for each position
   norm_weight,     // of the norm that a block begins with
   norm_bias,
+  query_norm_weight,  // attention: of the norm over each head's queries, one for all heads
+  key_norm_weight,
   qkv_weight,  // attention: queries, keys and values, in this order
   qkv_bias,
   attention_out_weight,
@@ -66,11 +68,16 @@ struct TensorSpec {
   std::string name;  // Hugging Face's
   Shape shape;       // of the whole, as Hugging Face's files have it
   Split split = Split::none;
+  // Indices along the split axis that one rank has together, such as a key head's. Where there are fewer such runs than ranks,
+  // several ranks hold copies of one.
+  std::int64_t indivisible = 1;
   TensorPart part = {};     // of a tensor that holds several; the parts follow each other in the list
   bool transposed = false;  // files have [inputs, outputs]
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // weight decay
   ParameterGroup group = ParameterGroup::dense;
+  // Of a vector that every tensor-parallel rank holds: each computes a share of its gradient, that of the rank's own heads.
+  bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
 
   std::int64_t elements() const { return shape.elements() / part.count; }

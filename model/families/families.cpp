@@ -3,14 +3,18 @@
 #include <cassert>
 
 #include "model/families/family.hpp"
+#include "model/families/layer_type_keys.hpp"
 
 namespace pipetrain {
 
 FamilySpec llama_family();
 FamilySpec gpt2_family();
+FamilySpec qwen2_family();
+FamilySpec qwen3_family();
+FamilySpec mistral_family();
 
 const std::vector<FamilySpec>& families() {
-  static const std::vector<FamilySpec> table{llama_family(), gpt2_family()};
+  static const std::vector<FamilySpec> table{llama_family(), gpt2_family(), qwen2_family(), qwen3_family(), mistral_family()};
   return table;
 }
 
@@ -29,6 +33,13 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.untrained_row = b.untrained_row;
   a.trained = b.trained;
   return a == b;
+}
+
+ModelConfig first_layers(ModelConfig config, std::int64_t layers) {
+  config.layers = layers;
+  if (!config.layer_types.empty()) config.layer_types.resize(static_cast<std::size_t>(layers));
+  drop_idle_windows(config);
+  return config;
 }
 
 void set_dropout(ModelConfig& config, double rate) {

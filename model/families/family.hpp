@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct FamilySpec {
   FamilyNames names;
   std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json tells
   ModelConfig defaults;                          // what all models of the family have in common; sizes are still to be given
-  std::int64_t bos_id, eos_id;                   // where config.json does not mention them
+  std::optional<std::int64_t> bos_id, eos_id;    // where config.json does not mention them
+  bool has_windows = false;                      // its models may have layers within a window
   // All of config.json but what every family has: the vocabulary (there already), init_std, bos_id, eos_ids. Throws
   // Error(input) naming the key, also for what is not built.
   void (*read)(const HfConfigReader& config, ModelConfig& model);

@@ -177,7 +177,7 @@ ModelConfig defaults() {
   config.norm = NormKind::layer;
   config.positions = PositionKind::learned;
   config.activation = Activation::gelu;
-  config.biases = true;
+  config.biases = {.qkv = true, .attention_out = true, .mlp = true};
   return config;
 }
 

@@ -12,6 +12,7 @@
 #include "model/families/family.hpp"
 #include "model/families/hf_config_reader.hpp"
 #include "model/families/hf_labels.hpp"
+#include "model/families/silent_keys.hpp"
 #include "model/families/unbuilt_keys.hpp"
 
 namespace pipetrain {
@@ -99,9 +100,9 @@ Json tokens_json(const std::vector<std::int64_t>& ids) {
 // transformers takes the family's ids where a key is absent; null says that there is none. An id that the vocabulary does not
 // have begins and ends nothing.
 void read_ends(const HfConfigReader& config, const FamilySpec& family, ModelConfig& model) {
-  const auto read = [&](const char* key, std::int64_t usual) {
+  const auto read = [&](const char* key, std::optional<std::int64_t> usual) {
     if (config.mentions(key)) return config.tokens(key, model.vocabulary);
-    return usual < model.vocabulary ? std::vector{usual} : std::vector<std::int64_t>();
+    return usual && *usual < model.vocabulary ? std::vector{*usual} : std::vector<std::int64_t>();
   };
   const auto begins = read("bos_token_id", family.bos_id);
   if (!begins.empty()) model.bos_id = begins.front();
@@ -140,6 +141,7 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
   read_ends(config, family, model);
   model.pad_id = classifies ? config.token("pad_token_id", model.vocabulary) : config.whole("pad_token_id");
   refuse_unbuilt_keys(config, model);
+  config.refuse_other_keys(silent_keys());
   return model;
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "core/error.hpp"
 
@@ -23,6 +25,7 @@ void HfConfigReader::refuse_value(const std::string& key, const std::string& rul
 }
 
 bool HfConfigReader::has(const std::string& key) const {
+  asked(key);
   const Json* const found = object_.find(key);
   return found && !found->is_null();
 }
@@ -47,6 +50,13 @@ double HfConfigReader::positive(const std::string& key) const {
   if (!value.is_number() || !std::isfinite(value.as_double()) || value.as_double() <= 0) {
     refuse_value(key, "a number above 0");
   }
+  return value.as_double();
+}
+
+std::optional<double> HfConfigReader::number(const std::string& key) const {
+  if (!has(key)) return std::nullopt;
+  const Json& value = object_.at(key);
+  if (!value.is_number() || !std::isfinite(value.as_double())) refuse_value(key, "a number");
   return value.as_double();
 }
 
@@ -101,6 +111,14 @@ std::optional<std::int64_t> HfConfigReader::whole(const std::string& key) const 
 HfConfigReader HfConfigReader::inner(const std::string& key) const {
   if (!object_.at(key).is_object()) refuse_value(key, "an object");
   return HfConfigReader(object_.at(key), file_, model_, prefix_ + key + ".");
+}
+
+void HfConfigReader::refuse_other_keys(std::span<const char* const> silent) const {
+  for (const auto& [key, value] : object_.items()) {
+    const auto is_it = [&](std::string_view one) { return one == key; };
+    if (value.is_null() || asked_->contains(std::string(key)) || std::any_of(silent.begin(), silent.end(), is_it)) continue;
+    refuse(std::string(key), "is not known, and may change what the model computes; remove it if it changes nothing");
+  }
 }
 
 }  // namespace pipetrain

@@ -48,7 +48,7 @@ ModelConfig llama3(const Size& size) {
   ModelConfig config = llama(size);
   config.vocabulary = 128256;
   config.max_positions = 8192;
-  config.rope_theta = 5e5;
+  config.rope.theta = 5e5;
   config.bos_id = 128000;
   config.eos_ids = {128001};
   return config;
@@ -57,8 +57,64 @@ ModelConfig llama3(const Size& size) {
 ModelConfig llama32_1b() {
   ModelConfig config = llama3({2048, 16, 32, 8, 8192});
   config.max_positions = 131072;
-  config.rope_scaling = {RopeScaling::Kind::llama3, 32, 1, 4, 8192};
+  config.rope.scaling = {RopeScaling::Kind::llama3, 32, 1, 4, 8192};
   config.tied_embeddings = true;
+  return config;
+}
+
+// The sizes that the makers' config.json say. max_positions: what the model was trained for, without yarn.
+ModelConfig qwen(Family family, const Size& size, std::int64_t vocabulary, std::int64_t max_positions) {
+  ModelConfig config = family_config(family);
+  config.hidden = size.hidden;
+  config.layers = size.layers;
+  config.heads = size.heads;
+  config.kv_heads = size.kv_heads;
+  config.head_dim = family == Family::qwen3 ? 128 : size.hidden / size.heads;
+  config.intermediate = size.intermediate;
+  config.vocabulary = vocabulary;
+  config.max_positions = max_positions;
+  config.norm_eps = 1e-6;
+  config.rope.theta = 1e6;
+  config.tied_embeddings = size.hidden <= 2560;  // up to 3B of Qwen2.5, up to 4B of Qwen3
+  config.bos_id = 151643;
+  config.eos_ids = {151643};
+  return config;
+}
+
+// Qwen team 2024, "Qwen2.5 Technical Report", table 1.
+ModelConfig qwen25(const Size& size, std::int64_t vocabulary = 151936) {
+  const bool is_large = vocabulary != 151936;
+  ModelConfig config = qwen(Family::qwen2, size, vocabulary, is_large ? 131072 : 32768);
+  if (size.hidden >= 5120) config.norm_eps = 1e-5;
+  return config;
+}
+
+// Qwen team 2025, "Qwen3 Technical Report", table 1; those before post-training.
+ModelConfig qwen3(const Size& size) { return qwen(Family::qwen3, size, 151936, 32768); }
+
+ModelConfig mistral(const Size& size) {
+  ModelConfig config = llama(size);
+  config.family = Family::mistral;
+  config.max_positions = 32768;
+  config.bos_id = 1;
+  config.eos_ids = {2};
+  return config;
+}
+
+// Jiang et al. 2023, "Mistral 7B", table 1; the first version, of a window of 4,096 positions.
+ModelConfig mistral_7b() {
+  ModelConfig config = mistral({4096, 32, 32, 8, 14336});
+  config.vocabulary = 32000;
+  config.window = 4096;
+  config.layer_types.assign(32, {.windowed = true});
+  return config;
+}
+
+// Mistral AI 2024, "Un Ministral, des Ministraux"; Hugging Face's file keeps to the 32,768 positions of its window.
+ModelConfig ministral_8b() {
+  ModelConfig config = mistral({4096, 36, 32, 8, 12288});
+  config.vocabulary = 131072;
+  config.rope.theta = 1e8;
   return config;
 }
 
@@ -136,6 +192,60 @@ constexpr std::array presets{
              return llama3({8192, 80, 64, 8, 28672});
            }},
     Preset{"llama3.2-1b", llama32_1b},
+    Preset{"qwen2.5-0.5b",
+           [] {
+             return qwen25({896, 24, 14, 2, 4864});
+           }},
+    Preset{"qwen2.5-1.5b",
+           [] {
+             return qwen25({1536, 28, 12, 2, 8960});
+           }},
+    Preset{"qwen2.5-3b",
+           [] {
+             return qwen25({2048, 36, 16, 2, 11008});
+           }},
+    Preset{"qwen2.5-7b",
+           [] {
+             return qwen25({3584, 28, 28, 4, 18944}, 152064);
+           }},
+    Preset{"qwen2.5-14b",
+           [] {
+             return qwen25({5120, 48, 40, 8, 13824}, 152064);
+           }},
+    Preset{"qwen2.5-32b",
+           [] {
+             return qwen25({5120, 64, 40, 8, 27648}, 152064);
+           }},
+    Preset{"qwen2.5-72b",
+           [] {
+             return qwen25({8192, 80, 64, 8, 29568}, 152064);
+           }},
+    Preset{"qwen3-0.6b",
+           [] {
+             return qwen3({1024, 28, 16, 8, 3072});
+           }},
+    Preset{"qwen3-1.7b",
+           [] {
+             return qwen3({2048, 28, 16, 8, 6144});
+           }},
+    Preset{"qwen3-4b",
+           [] {
+             return qwen3({2560, 36, 32, 8, 9728});
+           }},
+    Preset{"qwen3-8b",
+           [] {
+             return qwen3({4096, 36, 32, 8, 12288});
+           }},
+    Preset{"qwen3-14b",
+           [] {
+             return qwen3({5120, 40, 40, 8, 17408});
+           }},
+    Preset{"qwen3-32b",
+           [] {
+             return qwen3({5120, 64, 64, 8, 25600});
+           }},
+    Preset{"mistral-7b", mistral_7b},
+    Preset{"ministral-8b", ministral_8b},
 };
 
 }  // namespace

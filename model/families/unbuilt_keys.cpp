@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "model/families/family.hpp"
+
 namespace pipetrain {
 namespace {
 
@@ -27,6 +29,7 @@ constexpr UnbuiltKey unbuilt_keys[] = {{"embedding_multiplier", Off::one},
                                        {"use_qk_norm", Off::no},
                                        {"qk_layernorm", Off::no},
                                        {"use_parallel_residual", Off::no},
+                                       {"rope_interleaved", Off::no},
                                        {"alibi", Off::no},
                                        {"per_layer_config", Off::empty},
                                        {"pruned_heads", Off::empty}};
@@ -90,7 +93,10 @@ void refuse_unbuilt_keys(const HfConfigReader& config, const ModelConfig& model)
   const auto head = static_cast<double>(model.head_dim);
   refuse_unbuilt_number(config, "attention_multiplier", 1 / std::sqrt(head));
   refuse_unbuilt_number(config, "query_pre_attn_scalar", head);
-  if (config.flag_or("use_sliding_window", true)) refuse_window(config, "sliding_window", model.max_positions);
+  if (!spec_of(model.family).has_windows) {
+    const bool is_off = !config.flag_or("use_sliding_window", true), has_window = config.has("sliding_window");
+    if (has_window && !is_off) refuse_window(config, "sliding_window", model.max_positions);
+  }
   refuse_window(config, "attention_chunk_size", model.max_positions);
 }
 

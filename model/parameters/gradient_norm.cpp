@@ -17,7 +17,8 @@ std::vector<std::size_t> counted_parameters(const ParameterLayout& layout, int t
   for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
     const Parameter& parameter = layout.parameters[i];
     const bool replicated = parameter.split_axis < 0;
-    if (is_trained(parameter.group) && !parameter.tied_copy && (!replicated || tp_rank == 0)) counted.push_back(i);
+    if (is_trained(parameter.group) && !parameter.tied_copy && (!replicated || tp_rank == 0) && parameter.copy == 0)
+      counted.push_back(i);
   }
   return counted;
 }

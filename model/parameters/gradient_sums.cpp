@@ -11,9 +11,22 @@ Tensor grad_of(const StoredTensor& tensor, const Tensor& grads) {
 
 }  // namespace
 
-void sum_replicated_grads(const Tensor& replicated, const TensorParallel& tp, Ops& ops) {
-  if (!tp.sequence_parallel || tp.size() == 1 || replicated.elements() == 0) return;
-  tp.group->all_reduce(ops.stream(), replicated, Reduction::sum);
+bool has_partial_gradients(const ModelConfig& config, int tp, bool sequence_parallel) {
+  return tp > 1 && (sequence_parallel || config.head_norms || tp > config.kv_heads);
+}
+
+void sum_partial_grads(const Tensor& partial, const TensorParallel& tp, Ops& ops) {
+  if (tp.size() == 1 || partial.elements() == 0) return;
+  tp.group->all_reduce(ops.stream(), partial, Reduction::sum);
+}
+
+CopiedPart copied_part(const Parameter& parameter, const Tensor& gradient, const TensorParallel& tp) {
+  return {gradient, tp.rank() / parameter.copies, tp.size() / parameter.copies};
+}
+
+void sum_copied_grads(const std::vector<CopiedPart>& parts, const TensorParallel& tp, Ops& ops) {
+  for (const CopiedPart& part : parts)
+    ops.sum_copies({.tp = tp, .values = part.gradient, .slice = part.slice, .slices = part.slices});
 }
 
 TiedGrads tied_grads(const ParameterLayout& layout, const ModelConfig& config, const Tensor& grads) {

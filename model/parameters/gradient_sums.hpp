@@ -2,15 +2,29 @@
 // Everything is enqueued on the Ops' stream. Not thread-safe.
 #pragma once
 
+#include <vector>
+
 #include "model/parameters/parameters.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {
 
-// With sequence parallelism every rank computes gradients of its own rows only for the tensors that all ranks
-// replicate (GradientKind). Adds them up, in rank order; does nothing without sequence parallelism. replicated:
-// those of one chunk (ParameterLayout::replicated_grads).
-void sum_replicated_grads(const Tensor& replicated, const TensorParallel& tp, Ops& ops);
+// True when tensor-parallel ranks compute parts of the same gradients (ParameterLayout::partial_grads(), CopiedPart).
+bool has_partial_gradients(const ModelConfig& config, int tp, bool sequence_parallel);
+
+// Adds up, in rank order, the gradients of which every rank has a part. partial: those of one chunk
+// (ParameterLayout::partial_grads()).
+void sum_partial_grads(const Tensor& partial, const TensorParallel& tp, Ops& ops);
+
+// A range of a slice of which several ranks hold copies (Parameter::copies). Each has computed a part of its gradient.
+struct CopiedPart {
+  Tensor gradient;          // [elements] f32
+  std::int64_t slice = 0;   // the number of the rank's slice
+  std::int64_t slices = 1;  // the number of slices of all ranks
+};
+// Adds up the gradients of each part. All ranks must list the same parts in the same order.
+void sum_copied_grads(const std::vector<CopiedPart>& parts, const TensorParallel& tp, Ops& ops);
+CopiedPart copied_part(const Parameter& parameter, const Tensor& gradient, const TensorParallel& tp);
 
 // The gradients of tied embeddings on one stage: views of `grads`, without elements if the stage lacks that end or nothing is
 // tied. The embedding's and the head's accumulator are added exactly once, in this order, before the norm.

@@ -14,6 +14,7 @@ namespace {
 // The region of the whole layout in which a tensor's gradient lies determines how the gradient is computed.
 GradientKind kind_of_gradient(const ParameterLayout& whole, const StoredTensor& tensor, int chunk) {
   const auto at = static_cast<std::size_t>(chunk);
+  if (tensor.grad_offset < whole.shared_grads[at].end) return GradientKind::shared;
   if (tensor.grad_offset < whole.replicated_grads[at].end) return GradientKind::replicated;
   return tensor.grad_offset < whole.zeroed_grads[at].end ? GradientKind::summed : GradientKind::product;
 }
@@ -49,6 +50,7 @@ class GroupPlacer {
       }
       return Region{begin, layout.grad_elements};
     };
+    layout.shared_grads.push_back(place_all(GradientKind::shared));
     layout.replicated_grads.push_back(place_all(GradientKind::replicated));
     layout.zeroed_grads.push_back(place_all(GradientKind::summed));
     layout.chunk_grads.push_back(place_all(GradientKind::product));

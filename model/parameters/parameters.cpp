@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cassert>
-#include <numeric>
 
 #include "core/buffer.hpp"
 #include "core/error.hpp"
@@ -13,30 +12,27 @@
 namespace pipetrain {
 namespace {
 
-// "1, 2, 4 or 8": the sizes that divide all of the counts.
-std::string working_sizes(std::int64_t common_divisor) {
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t size = 1; size <= common_divisor; ++size) {
-    if (common_divisor % size == 0) sizes.push_back(size);
+// "1, 2, 4 or 8": the sizes that the model splits over.
+std::string working_sizes(const ModelConfig& config) {
+  std::vector<std::string> sizes;
+  for (std::int64_t size = 1; size <= config.heads; ++size) {
+    if (splits_over(config, size)) sizes.push_back(std::to_string(size));
   }
-  std::string text = std::to_string(sizes.front());
-  for (std::size_t i = 1; i < sizes.size(); ++i) {
-    text += (i + 1 == sizes.size() ? " or " : ", ") + std::to_string(sizes[i]);
-  }
-  return text;
+  const std::string last = sizes.back();
+  sizes.pop_back();
+  return sizes.empty() ? last : fmt::format("{} or {}", fmt::join(sizes, ", "), last);
 }
 
 void check_tensor_parallel(const ModelConfig& config, int tp_size) {
   if (tp_size < 1) throw Error(ErrorKind::input, {"tp", std::to_string(tp_size)}, "the number of devices must be at least 1");
-  const auto require = [&](std::int64_t count, const char* what) {
-    if (count % tp_size == 0) return;
-    const std::int64_t common = std::gcd(std::gcd(config.heads, config.kv_heads), config.intermediate);
+  if (splits_over(config, tp_size)) return;
+  const auto refuse = [&](std::int64_t count, const char* what) {
     throw Error(ErrorKind::input, {"tp", std::to_string(tp_size)},
-                fmt::format("{} {} cannot be split over {} devices; use {}", count, what, tp_size, working_sizes(common)));
+                fmt::format("{} {} cannot be split over {} devices; use {}", count, what, tp_size, working_sizes(config)));
   };
-  require(config.heads, "attention heads");
-  require(config.kv_heads, "key-value heads");
-  require(config.intermediate, "columns of the MLP (intermediate size)");
+  if (config.heads % tp_size != 0) refuse(config.heads, "attention heads");
+  if (config.intermediate % tp_size != 0) refuse(config.intermediate, "columns of the MLP (intermediate size)");
+  refuse(config.kv_heads, "key-value heads");
 }
 
 // Gives every stored tensor its offsets: chunk by chunk, within a chunk by gradient kind.
@@ -56,6 +52,7 @@ class Placer {
       for (std::size_t i = 0; i < blocks.size(); ++i) place(layout_.blocks[first + i], plans[i], kind);
       return Region{begin, layout_.grad_elements};
     };
+    layout_.shared_grads.push_back(place_all(GradientKind::shared));
     layout_.replicated_grads.push_back(place_all(GradientKind::replicated));
     layout_.zeroed_grads.push_back(place_all(GradientKind::summed));
     layout_.chunk_grads.push_back(place_all(GradientKind::product));
@@ -107,6 +104,11 @@ class Placer {
 };
 
 }  // namespace
+
+bool splits_over(const ModelConfig& config, std::int64_t ranks) {
+  return config.heads % ranks == 0 && config.intermediate % ranks == 0 &&
+         (config.kv_heads % ranks == 0 || ranks % config.kv_heads == 0);
+}
 
 const StoredTensor* BlockParameters::find(TensorRole role) const {
   for (const StoredTensor& tensor : tensors) {

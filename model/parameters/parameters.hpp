@@ -21,11 +21,14 @@ namespace pipetrain {
 struct Parameter {
   std::string name;  // "model.layers.3.self_attn.q_proj.weight"
   TensorRole role = TensorRole::norm_weight;
-  Shape full;                   // shape of the logical tensor, as Hugging Face has it
-  Shape local;                  // shape of the slice held here, as the operations use it
-  bool transposed = false;      // local's rows are columns of full
-  int split_axis = -1;          // axis of full. -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
-  std::int64_t begin = 0;       // the slice's first index along split_axis
+  Shape full;               // shape of the logical tensor, as Hugging Face has it
+  Shape local;              // shape of the slice held here, as the operations use it
+  bool transposed = false;  // local's rows are columns of full
+  int split_axis = -1;      // axis of full. -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
+  std::int64_t begin = 0;   // the slice's first index along split_axis
+  // `copies` neighbouring ranks hold this slice, and `copy` is this rank's number among them. Each computes a part of the
+  // slice's gradient. Only copy 0 counts for norms, counts and checkpoints.
+  int copy = 0, copies = 1;
   std::size_t offset = 0;       // first element, in the weight arena
   std::size_t grad_offset = 0;  // first element, in the gradient arena
   int chunk = 0;                // of this stage
@@ -72,13 +75,24 @@ struct ParameterLayout {
   std::size_t weight_elements = 0;      // length of the weight and of each optimizer-state arena
   std::size_t grad_elements = 0;        // length of the gradient arena, which is larger if this stage holds both ends of a tie
   std::vector<Region> chunk_grads;      // by chunk: its region of the gradient arena, contiguous
-  // By chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate
-  // (GradientKind), contiguous.
-  std::vector<Region> replicated_grads;
+  // By chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate (GradientKind),
+  // contiguous. The shared ones come first and have a region of their own.
+  std::vector<Region> replicated_grads, shared_grads;
   // By chunk, inside its region: the gradients to which operations other than matrix products add (those of vectors and of
   // tables), contiguous. A step begins with zeros there; its first microbatch overwrites the others.
   std::vector<Region> zeroed_grads;
+
+  // The gradients of a chunk of which each tensor-parallel rank computes a part: of what is replicated, under sequence
+  // parallelism each has that of its own tokens; of what is shared, that of its own heads.
+  Region partial_grads(int chunk, bool sequence_parallel) const {
+    const auto at = static_cast<std::size_t>(chunk);
+    return sequence_parallel ? replicated_grads[at] : shared_grads[at];
+  }
 };
+
+// True when a model can be split over so many tensor-parallel ranks: its heads and its MLP's columns divide evenly, and each
+// rank has whole key-value heads, or each key-value head goes to equally many ranks.
+bool splits_over(const ModelConfig& config, std::int64_t ranks);
 
 // The layout of one rank of a stage that holds these chunks (each a range of blocks). With tied embeddings, a
 // stage that holds both ends stores the weight once and has two gradient accumulators; two stages each store

@@ -105,6 +105,9 @@ std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) 
   const ByGrads parameters = parameters_by_grads(layout);
   std::vector<ShardUnit> units;
   Surplus surplus(static_cast<std::size_t>(replicas), 0);
+  // Ranks that hold copies of a slice must cut it alike, whatever their tables' lengths.
+  const bool has_copies = std::any_of(layout.parameters.begin(), layout.parameters.end(),
+                                      [](const Parameter& parameter) { return parameter.copies > 1; });
   for (std::size_t i = 0; i < placed.size();) {
     const std::size_t first = i;
     do {
@@ -122,7 +125,7 @@ std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) 
     if (unit.tied_copy) {
       unit.cuts = table_of(units, unit).cuts;
     } else {
-      cut(unit, block_begins(parameters, unit), surplus, of_words(begin.tensor->role));
+      cut(unit, block_begins(parameters, unit), surplus, has_copies || of_words(begin.tensor->role));
     }
     units.push_back(std::move(unit));
   }

@@ -78,7 +78,9 @@ class Sight {
   // A query attends to the keys [begin, end), or to none if they are equal. Neither bound decreases from one
   // query to the next.
   std::int64_t begin(std::int64_t query) const {
-    return documents_ == nullptr ? 0 : std::clamp(documents_[query] - shape_.first_key, std::int64_t{0}, end(query));
+    std::int64_t first = documents_ == nullptr ? 0 : documents_[query];  // the position of the first key
+    if (shape_.window > 0) first = std::max(first, query + 1 + shape_.first_query - shape_.window);
+    return std::clamp(first - shape_.first_key, std::int64_t{0}, end(query));
   }
   std::int64_t end(std::int64_t query) const {
     return std::clamp(query + 1 + shape_.first_query - shape_.first_key, std::int64_t{0}, shape_.keys);

@@ -60,6 +60,17 @@ class CpuOps final : public Ops {
     if (a.full.data != a.out.data) copy(a.full, a.out);
     if (a.tp.size() > 1) a.tp.group->all_reduce(stream_, a.out, Reduction::sum);
   }
+  // Every rank adds zeros to the slices that it does not hold.
+  void compute(const SumCopiesArgs& a) {
+    if (a.tp.size() == 1) return;
+    const ArenaScope scope(*workspace_);
+    const Tensor all = cpu::scratch_of(*workspace_, a);
+    const Tensor own = all.row_range(a.slice, a.slice + 1).reshaped(a.values.shape);
+    zero(all);
+    copy(a.values, own);
+    a.tp.group->all_reduce(stream_, all, Reduction::sum);
+    copy(own, a.values);
+  }
 
   void compute(const EmbeddingArgs& a) {
     const ArenaScope scope(*workspace_);
@@ -143,7 +154,7 @@ class CpuOps final : public Ops {
   }
   template <class Kernel, class Args>
   void enqueue_attention(Kernel kernel, const OfSegments<Args>& a) {
-    refuse_unbuilt_attention(a.shape);
+    refuse_sinks(a.shape);
     enqueue(kernel, a.shape, a.args);
   }
   template <class Kernel, class Args>

@@ -7,7 +7,7 @@ namespace pipetrain::cpu {
 
 void rotary(CpuStream& stream, const SegmentShape& shape, const RotaryArgs& args) {
   const auto* documents = args.documents ? args.documents->as<std::int32_t>() : nullptr;
-  const std::int64_t half = shape.head_dim / 2, rotated_heads = shape.heads + shape.kv_heads;
+  const std::int64_t half = args.cos_sin.shape[2], rotated_heads = shape.heads + shape.kv_heads;
   for_row_tiles(stream, shape.tokens(), shape.packed_cols(), [&](std::int64_t begin, std::int64_t end) {
     const Rows heads(args.qkv, rotated_heads * shape.head_dim);
     for (std::int64_t token = begin; token < end; ++token) {

@@ -17,7 +17,7 @@ enum class ActionKind : std::uint8_t {
   weight_grad,  // W: the gradients of this chunk's weights, after I of the same microbatch
   // Actions at the end of a step, after all compute of the chunk (R, S, T) or of the stage (N, O). They have no microbatch.
   reduce_grads,    // R: sum a chunk's gradients over the data-parallel replicas
-  sum_replicated,  // S: sum the gradients that sequence parallelism replicates over the tensor-parallel ranks
+  sum_replicated,  // S: sum over the tensor-parallel ranks the gradients of which each has a part
   sum_tied,        // T: sum the gradients of weights that the model's two ends share; once on each stage that holds an end
   norm,            // N: this stage's part of the gradient norm
   optimizer,       // O: apply or skip the step, after the verdict

@@ -44,7 +44,7 @@ class ListCheck {
   }
 
  private:
-  enum class Place : std::uint8_t { device, outside, back };
+  enum class Residence : std::uint8_t { device, outside, back };
   // The next microbatch of each row of a chunk, whose microbatches must be in order; with slices, the slice's position
   // in the row.
   struct Chunk {
@@ -52,7 +52,7 @@ class ListCheck {
     int input_grads = 0;   // by B or I
     int weight_grads = 0;  // by B or W
     bool reduced = false, summed = false;
-    std::vector<Place> places;  // by microbatch: where its activations are; empty: none has moved
+    std::vector<Residence> residences;  // by microbatch: where its activations are; empty: none has moved
   };
 
   void check_microbatch(int m) const {
@@ -82,12 +82,12 @@ class ListCheck {
     if (gives_input_grad(action.kind) && action.microbatch >= chunk.forwards)
       fail(name() + " comes before " + text(ActionKind::forward));
     if (chunk.weight_grads > chunk.input_grads) fail(name() + " comes before " + text(ActionKind::input_grad));
-    if (gives_input_grad(action.kind) && place(chunk, action.microbatch) == Place::outside)
+    if (gives_input_grad(action.kind) && place(chunk, action.microbatch) == Residence::outside)
       fail(name() + " comes before " + text(ActionKind::reload) + ", and what it reads is outside of the device");
   }
 
-  static Place place(const Chunk& chunk, int microbatch) {
-    return chunk.places.empty() ? Place::device : chunk.places[static_cast<std::size_t>(microbatch)];
+  static Residence place(const Chunk& chunk, int microbatch) {
+    return chunk.residences.empty() ? Residence::device : chunk.residences[static_cast<std::size_t>(microbatch)];
   }
 
   void check_move(const Action& action) {
@@ -100,12 +100,12 @@ class ListCheck {
     if (chunk.forwards <= action.microbatch) fail(name() + " comes before " + text(ActionKind::forward));
     if (chunk.input_grads > action.microbatch)
       fail(name() + " comes after the backward of its microbatch, when nobody needs what it moves");
-    const Place now = place(chunk, action.microbatch);
-    if (now == (out ? Place::outside : Place::back)) fail(name() + " comes twice");
-    if (!out && now == Place::device) fail(name() + " comes before " + text(ActionKind::offload));
-    if (out && now == Place::back) fail(name() + " comes after " + text(ActionKind::reload));
-    chunk.places.resize(static_cast<std::size_t>(plan_.microbatches), Place::device);
-    chunk.places[static_cast<std::size_t>(action.microbatch)] = out ? Place::outside : Place::back;
+    const Residence now = place(chunk, action.microbatch);
+    if (now == (out ? Residence::outside : Residence::back)) fail(name() + " comes twice");
+    if (!out && now == Residence::device) fail(name() + " comes before " + text(ActionKind::offload));
+    if (out && now == Residence::back) fail(name() + " comes after " + text(ActionKind::reload));
+    chunk.residences.resize(static_cast<std::size_t>(plan_.microbatches), Residence::device);
+    chunk.residences[static_cast<std::size_t>(action.microbatch)] = out ? Residence::outside : Residence::back;
   }
 
   // Rows `whole` and `half` together must hold the microbatches in order; `next` is the expected one.
@@ -187,8 +187,8 @@ class ListCheck {
   }
 
   void check_tied(const Action& action) const {
-    const auto places = tied_sum_places(plan_.placement);
-    const auto place = std::find_if(places.begin(), places.end(), [&](StageChunk at) { return at.stage == stage_; });
+    const auto residences = tied_sum_places(plan_.placement);
+    const auto place = std::find_if(residences.begin(), residences.end(), [&](StageChunk at) { return at.stage == stage_; });
     if (!is_end(action.chunk)) fail(name() + " is on a chunk that is neither the first nor the last of the model");
     if (place->chunk != action.chunk)
       fail(name() + " is one too many: this stage holds both ends of the model, and adds their gradients once, at " +

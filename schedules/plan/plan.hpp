@@ -103,7 +103,7 @@ constexpr std::int64_t most_plan_work = std::int64_t{1} << 24;
 // The actions that end a step, as the parallel layout requires them.
 struct EndOfStep {
   bool reduce_grads = false;    // several data-parallel replicas
-  bool sum_replicated = false;  // several tensor-parallel ranks with sequence parallelism
+  bool sum_replicated = false;  // several tensor-parallel ranks that have parts of the same gradients
   bool sum_tied = false;        // the first and the last virtual stage share weights
 };
 

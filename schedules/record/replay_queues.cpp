@@ -8,10 +8,10 @@ constexpr std::size_t queue_input_kinds = 3;
 
 }  // namespace
 
-std::vector<int> QueueState::microbatches(SlotPlace place) const {
+std::vector<int> QueueState::microbatches(SlotHolder place) const {
   std::vector<int> found;
-  for (int microbatch = 0; microbatch < std::ssize(places); ++microbatch)
-    if (places[static_cast<std::size_t>(microbatch)] == place) found.push_back(microbatch);
+  for (int microbatch = 0; microbatch < std::ssize(holders); ++microbatch)
+    if (holders[static_cast<std::size_t>(microbatch)] == place) found.push_back(microbatch);
   return found;
 }
 
@@ -31,7 +31,7 @@ ReplayQueues::ReplayQueues(const RecordedRun& run)
         queue.kind = kind;
         queue.fed = fed;
         (fed ? queue.free : queue.returning) = slots;
-        queue.places.resize(static_cast<std::size_t>(run.plan.microbatches));
+        queue.holders.resize(static_cast<std::size_t>(run.plan.microbatches));
       };
       add(InputKind::activation, needs.activation_slots, v == 0);
       add(InputKind::gradient, needs.gradient_slots, false);

@@ -10,7 +10,7 @@
 namespace pipetrain::schedules {
 
 // The holder of a microbatch's slot: the producer, the connection, or the consumer.
-enum class SlotPlace : std::uint8_t { none, filling, sent, held };
+enum class SlotHolder : std::uint8_t { none, filling, sent, held };
 
 // The state of one queue's slots. A slot without a microbatch is free at the producer or on its way back.
 struct QueueState {
@@ -19,36 +19,36 @@ struct QueueState {
   InputKind kind = InputKind::activation;
   bool fed = false;  // filled by a feeder, whose slots are not recorded
   int free = 0, returning = 0;
-  std::vector<SlotPlace> places;  // by microbatch
+  std::vector<SlotHolder> holders;  // by microbatch
 
-  std::vector<int> microbatches(SlotPlace place) const;  // that are there
+  std::vector<int> microbatches(SlotHolder place) const;  // that are there
 
   void fill(int microbatch);
-  void send(int microbatch) { at(microbatch) = SlotPlace::sent; }
+  void send(int microbatch) { at(microbatch) = SlotHolder::sent; }
   bool arrive(int microbatch);  // false where it was not on its way
   void release(int microbatch);
   bool credit();  // false where no slot is on its way back
 
  private:
-  SlotPlace& at(int microbatch) { return places[static_cast<std::size_t>(microbatch)]; }
+  SlotHolder& at(int microbatch) { return holders[static_cast<std::size_t>(microbatch)]; }
 };
 
 // Inline, because a replay spends much of its time here.
 
 inline void QueueState::fill(int microbatch) {
   free = std::max(0, free - 1);
-  at(microbatch) = SlotPlace::filling;
+  at(microbatch) = SlotHolder::filling;
 }
 
 inline bool QueueState::arrive(int microbatch) {
-  if (!fed && at(microbatch) != SlotPlace::sent) return false;
+  if (!fed && at(microbatch) != SlotHolder::sent) return false;
   if (fed) --free;
-  at(microbatch) = SlotPlace::held;
+  at(microbatch) = SlotHolder::held;
   return true;
 }
 
 inline void QueueState::release(int microbatch) {
-  at(microbatch) = SlotPlace::none;
+  at(microbatch) = SlotHolder::none;
   ++(fed ? free : returning);
 }
 

@@ -170,27 +170,27 @@ void OrderTimes::advance(int stage, const Word& word) {
   }
 }
 
-const std::vector<OrderTimes::Place>& OrderTimes::critical() {
+const std::vector<OrderTimes::Position>& OrderTimes::critical() {
   critical_.clear();
-  Place place{0, 0};
+  Position position{0, 0};
   for (int stage = 1; stage < problem_.stages(); ++stage)
-    if (rows_[static_cast<std::size_t>(stage)].free_at > rows_[static_cast<std::size_t>(place.stage)].free_at)
-      place.stage = stage;
-  place.index = (*words_)[static_cast<std::size_t>(place.stage)].size() - 1;
+    if (rows_[static_cast<std::size_t>(stage)].free_at > rows_[static_cast<std::size_t>(position.stage)].free_at)
+      position.stage = stage;
+  position.index = (*words_)[static_cast<std::size_t>(position.stage)].size() - 1;
   while (true) {
-    critical_.push_back(place);
-    const Row& row = rows_[static_cast<std::size_t>(place.stage)];
-    if (!row.waited[place.index]) {
-      if (place.index == 0) return critical_;
-      --place.index;
+    critical_.push_back(position);
+    const Row& row = rows_[static_cast<std::size_t>(position.stage)];
+    if (!row.waited[position.index]) {
+      if (position.index == 0) return critical_;
+      --position.index;
       continue;
     }
-    const Letter letter = (*words_)[static_cast<std::size_t>(place.stage)][place.index];
-    const int v = problem_.placement().virtual_stage(place.stage, letter.chunk);
+    const Letter letter = (*words_)[static_cast<std::size_t>(position.stage)][position.index];
+    const int v = problem_.placement().virtual_stage(position.stage, letter.chunk);
     const int producer = letter.kind == Letter::F ? v - 1 : v + 1;
     const auto& ends = letter.kind == Letter::F ? forwards_ : backwards_;
-    const std::size_t index = ends[at(producer, row.microbatch[place.index])].index;
-    place = {problem_.placement().at(producer).stage, index};
+    const std::size_t index = ends[at(producer, row.microbatch[position.index])].index;
+    position = {problem_.placement().at(producer).stage, index};
   }
 }
 

@@ -74,12 +74,12 @@ class OrderTimes {
   // Returns the last end; infinity where the words deadlock.
   double evaluate(const Words& words);
 
-  struct Place {
+  struct Position {
     int stage;
     std::size_t index;  // in the stage's word
   };
   // Returns the letters of one longest path of the words last evaluated, which must have ended; last to first.
-  const std::vector<Place>& critical();
+  const std::vector<Position>& critical();
 
  private:
   struct Row {
@@ -107,7 +107,7 @@ class OrderTimes {
   std::vector<Row> rows_;
   std::vector<End> forwards_, backwards_;  // by virtual stage and microbatch
   std::vector<int> to_run_;
-  std::vector<Place> critical_;
+  std::vector<Position> critical_;
 };
 
 }  // namespace pipetrain::schedules

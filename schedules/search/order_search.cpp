@@ -41,21 +41,21 @@ void OrderSearch::move(Word& word, std::size_t from, std::size_t to) {
 // forward that moves from the end of a word to its beginning makes all those between come one microbatch later.
 bool OrderSearch::try_move(double temperature) {
   const bool on_path = random(8) != 0;
-  const auto place = on_path ? critical_[random(critical_.size())]
-                             : OrderTimes::Place{static_cast<int>(random(words_.size())), random(words_[0].size())};
-  Word& word = words_[static_cast<std::size_t>(place.stage)];
+  const auto position = on_path ? critical_[random(critical_.size())]
+                                : OrderTimes::Position{static_cast<int>(random(words_.size())), random(words_[0].size())};
+  Word& word = words_[static_cast<std::size_t>(position.stage)];
   const std::size_t reach = random(6) == 0 ? word.size() : 6;
   const std::size_t by = 1 + random(reach);
   const bool earlier = random(2) == 0;
-  if (earlier ? by > place.index : place.index + by >= word.size()) return false;
-  const std::size_t to = earlier ? place.index - by : place.index + by;
-  if (word[to] == word[place.index] && by == 1) return false;
-  move(word, place.index, to);
+  if (earlier ? by > position.index : position.index + by >= word.size()) return false;
+  const std::size_t to = earlier ? position.index - by : position.index + by;
+  if (word[to] == word[position.index] && by == 1) return false;
+  move(word, position.index, to);
   double end = std::numeric_limits<double>::infinity();
-  if (problem_.keeps_rules(place.stage, word)) end = times_.evaluate(words_);
+  if (problem_.keeps_rules(position.stage, word)) end = times_.evaluate(words_);
   const double worse = end - end_;
   if (std::isinf(end) || (worse > 0 && uniform() >= std::exp(-worse / temperature))) {
-    move(word, to, place.index);
+    move(word, to, position.index);
     return false;
   }
   end_ = end;

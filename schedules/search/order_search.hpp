@@ -37,7 +37,7 @@ class OrderSearch {
   std::mt19937_64 random_;
   Words words_, best_;
   double end_ = 0, best_end_ = 0;
-  std::vector<OrderTimes::Place> critical_;  // of words_
+  std::vector<OrderTimes::Position> critical_;  // of words_
 };
 
 }  // namespace pipetrain::schedules

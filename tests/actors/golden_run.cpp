@@ -157,6 +157,7 @@ Reference golden_reference(const std::string& name) {
     reference.loss.push_back(step.at("loss"));
     reference.grad_norm.push_back(step.at("grad_norm"));
   }
+  if (!fs::exists(golden_folder(name) / "final.safetensors")) return reference;
   const TempFolder folder;  // the final weights under the name of a model's weights
   fs::copy_file(golden_folder(name) / "config.json", folder.path() / "config.json");
   fs::copy_file(golden_folder(name) / "final.safetensors", folder.path() / "model.safetensors");
@@ -172,6 +173,7 @@ void check_golden(const RunRecord& record, const Reference& reference) {
     CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 2e-5);
     CHECK(std::abs(record.grad_norm[step] / reference.grad_norm[step] - 1) <= 1e-4);
   }
+  if (reference.weights.empty()) return;
   int strayed = 0;  // see golden_direct_test.cpp: rounding decides elements whose gradient is as small as Adam's eps
   REQUIRE(record.weights.size() == reference.weights.size());
   for (const auto& [name, values] : record.weights) {

@@ -190,7 +190,7 @@ TEST_CASE("processes with other data or another model are detected before anythi
   };
   const std::string who = "process 1 (part 1) on host host1 has another ",
                     end = " than process 0: give all processes the same files";
-  CHECK(difference([](TrainJob& job) { job.config.rope_theta = 5; }) == who + "model" + end);
+  CHECK(difference([](TrainJob& job) { job.config.rope.theta = 5; }) == who + "model" + end);
   CHECK(difference([](TrainJob& job) { job.dataset = job_of({.sequence = 9}).dataset; }) == who + "data" + end);
   CHECK(difference([](TrainJob& job) { job.steps_done = 3; }) == who + "step to go on from" + end);
 }

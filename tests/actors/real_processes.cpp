@@ -65,7 +65,7 @@ void use_own_gpu(TrainJob& job, const std::string& transport) {
   job.devices.kind = DeviceKind::cuda;
   job.processes->transport = transport == "ipc" ? TransportKind::ipc : TransportKind::nccl;
   const int ranks = static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.cp * job.layout.tp;
-  for (const RankPlace& place : deal_ranks(ranks, job.processes->control->processes())) {
+  for (const RankLocation& place : deal_ranks(ranks, job.processes->control->processes())) {
     if (place.process == job.processes->control->process()) job.devices.gpus.push_back(place.process);
   }
 }

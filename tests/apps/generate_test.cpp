@@ -75,9 +75,13 @@ TEST_CASE("generate puts messages in the template of the tokenizer's files, or s
   const auto expected = text_of("--prompts " + chat);
   CHECK(text_of("--prompts " + rows) == expected);
   CHECK(text_of("--chat chatml --prompts " + rows) == expected);
-  write(folder.path() / "chat_template.jinja", "{{ messages }}");
+  const std::string asked = generate + "--prompt hi ";
+  CHECK(answer_lines(run(asked + "--chat auto").out)[0]["text"] == expected);
+  CHECK(answer_lines(run(asked + "--chat '" + (folder.path() / "chat_template.jinja").string() + "'").out)[0]["text"] == expected);
+  CHECK_THAT(refused(asked + "--chat missing.jinja"), Catch::Matchers::Contains("is neither one of chatml, llama2, llama3 nor a file"));
+  write(folder.path() / "chat_template.jinja", "{{ messages");
   CHECK_THAT(refused(generate + "--prompts " + rows),
-             Catch::Matchers::StartsWith("--chat: ") && Catch::Matchers::Contains("chat_template.jinja: its chat template"));
+             Catch::Matchers::StartsWith("--chat: ") && Catch::Matchers::Contains("chat_template.jinja:1: a tag does not end"));
   CHECK(text_of("--chat chatml --prompts " + rows) == expected);
   fs::remove(folder.path() / "chat_template.jinja");
   CHECK_THAT(refused(generate + "--prompts " + rows),

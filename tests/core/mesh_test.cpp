@@ -64,12 +64,12 @@ TEST_CASE("a stage's ranks are adjacent, those with the same weights in their gr
 TEST_CASE("ranks are dealt to processes in order", "[mesh]") {
   const Mesh one({.pp = 3});
   CHECK(one.processes() == 1);
-  CHECK(one.place(2) == RankPlace{0, 2});
+  CHECK(one.place(2) == RankLocation{0, 2});
   const Mesh mesh({.dp = 5}, deal_ranks(5, 2));
   CHECK(mesh.processes() == 2);
   CHECK(mesh.ranks_of(0) == std::vector<int>{0, 1, 2});
   CHECK(mesh.ranks_of(1) == std::vector<int>{3, 4});
-  CHECK(mesh.place(4) == RankPlace{1, 1});
+  CHECK(mesh.place(4) == RankLocation{1, 1});
   CHECK(mesh.ranks_of(2).empty());
   CHECK_FALSE(mesh.spans_processes({0, 2}));
   CHECK(mesh.spans_processes({0, 2, 3}));

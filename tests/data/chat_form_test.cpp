@@ -1,4 +1,4 @@
-// The chat template in a tokenizer's files is recognized by its text, or refused.
+// The chat template in a tokenizer's files, or in a file that is named, renders messages.
 #include "data/tokenizers/chat_form.hpp"
 
 #include "catch.hpp"
@@ -7,7 +7,7 @@
 #include "data/input_error.hpp"
 #include "data/rows/row_encoder.hpp"
 #include "data/tokenize_files.hpp"
-#include "data/tokenizers/template_text.hpp"
+#include "data/tokenizers/chat_program.hpp"
 #include "files/json_value.hpp"
 #include "paths.hpp"
 
@@ -54,8 +54,12 @@ Json config_with(Json value) {
   return Json::object({{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"chat_template", std::move(value)}});
 }
 
-std::string name_for(const std::string& text) { return ChatFolder(config_with(text)).form().name; }
 std::string error_for(const Json& value) { return ChatFolder(config_with(value)).error(); }
+
+const Chat one_question{Json::array({Json::object({{"role", "user"}, {"content", "hi"}})}), Json::object()};
+std::string text_of(const ChatForm& form, const Chat& chat = one_question) {
+  return form.program ? form.program->render(chat, false) : "no template";
+}
 
 Row row_of(const std::vector<Row::Message>& messages) {
   Row row;
@@ -81,42 +85,30 @@ std::string learned(const Tokenizer& tokenizer, const std::vector<Row::Message>&
 
 }  // namespace
 
-TEST_CASE("the published chat templates are recognized") {
-  CHECK(name_for(chatml) == "chatml");
-  CHECK(name_for("{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}" + chatml) ==
-        "chatml");
-  CHECK(name_for(llama3) == "llama3");
-  CHECK(name_for(llama2) == "llama2");
-  CHECK(name_for(chatml + "\n") == "chatml");
-  // With other quotes, white space, comments, and lines that write nothing.
-  CHECK(name_for("{%- for message in messages %}\n    {{- \"<|im_start|>\" + message.role + \"\\n\" + message.content + "
-                 "\"<|im_end|>\\n\" }}\n{%- endfor %}\n{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n' }}\n"
-                 "{%- endif %}\n") == "chatml");
-  CHECK(name_for("{# ours #}\r\n{% for message in messages %}\r\n{% generation %}{{ '<|im_start|>' + message['role'] + '\n' + "
-                 "message['content'] + '<|im_end|>' + '\n' }}{% endgeneration %}\r\n  {% endfor %}"
-                 "{% if add_generation_prompt %}{{'<|im_start|>assistant\n'}}{% endif %}") == "chatml");
-  CHECK(ChatFolder().form().name.empty());
-  CHECK(ChatFolder(config_with(Json())).form().name.empty());
-}
-
 TEST_CASE("the chat template of a tokenizer is looked for where transformers looks for it") {
   const auto one = [](const char* name, const std::string& text) { return Json::object({{"name", name}, {"template", text}}); };
-  CHECK(ChatFolder(config_with(Json::array({one("rag", instruction), one("default", chatml)}))).form().name == "chatml");
-  CHECK(ChatFolder(config_with(Json::object({{"tool_use", instruction}, {"default", llama3}}))).form().name == "llama3");
+  CHECK(text_of(ChatFolder().form()) == "no template");
+  CHECK(text_of(ChatFolder(config_with(Json())).form()) == "no template");
+  CHECK(text_of(ChatFolder(config_with("a{{ bos_token }}{{ pad_token }}")).form()) == "a<s>");
+  CHECK(text_of(ChatFolder(config_with(Json::array({one("rag", "r"), one("default", "d")}))).form()) == "d");
+  CHECK(text_of(ChatFolder(config_with(Json::object({{"tool_use", "t"}, {"default", "d"}}))).form()) == "d");
+  Chat with_tools = one_question;
+  with_tools.variables["tools"] = Json::array({1});
+  CHECK(text_of(ChatFolder(config_with(Json::object({{"tool_use", "t"}, {"default", "d"}}))).form(), with_tools) == "t");
   CHECK_THAT(error_for(Json::array({one("rag", chatml)})), Contains("of its 1 chat templates none has the name \"default\""));
   ChatFolder beside(config_with(instruction));
-  beside.folder.write("chat_template.jinja", chatml);
-  CHECK(beside.form().name == "chatml");
+  beside.folder.write("chat_template.jinja", "beside");
+  CHECK(text_of(beside.form()) == "beside");
   beside.folder.write("additional_chat_templates/rag.jinja", instruction);
-  CHECK(beside.form().name == "chatml");
-  beside.folder.write("chat_template.jinja", instruction);
-  CHECK_THAT(beside.error(), StartsWith("chat_template.jinja: its chat template "));
+  CHECK(text_of(beside.form()) == "beside");
+  beside.folder.write("chat_template.jinja", "\n{% for %}");
+  CHECK_THAT(beside.error(), StartsWith("chat_template.jinja:2: a name is expected"));
   ChatFolder further;
-  further.folder.write("additional_chat_templates/default.jinja", chatml);
-  CHECK(further.form().name == "chatml");
+  further.folder.write("additional_chat_templates/default.jinja", "further");
+  CHECK(text_of(further.form()) == "further");
   ChatFolder processor;
-  processor.folder.write("chat_template.json", Json::object({{"chat_template", chatml}}).dump());
-  CHECK(processor.form().name == "chatml");
+  processor.folder.write("chat_template.json", Json::object({{"chat_template", "processor"}}).dump());
+  CHECK(text_of(processor.form()) == "processor");
   processor.folder.write("chat_template.json", R"({"template": 1})");
   CHECK_THAT(processor.error(), StartsWith("chat_template.json: \"chat_template\" is neither a text nor"));
   ChatFolder wide;
@@ -124,43 +116,9 @@ TEST_CASE("the chat template of a tokenizer is looked for where transformers loo
   CHECK_THAT(wide.error(), StartsWith("chat_template.jinja: is text in UTF-16"));
 }
 
-TEST_CASE("other chat templates, and broken ones, are refused") {
-  CHECK_THAT(error_for(instruction), StartsWith("tokenizer_config.json: its chat template \"{% for m in messages %}{% if "));
-  CHECK_THAT(error_for(instruction),
-             Contains("is none of the templates that can be rendered; name one of chatml, llama2, llama3"));
-  const auto changed = [](std::string text, const std::string& from, const std::string& to) {
-    return text.replace(text.find(from), from.size(), to);
-  };
-  for (const std::string& text : {std::string(),
-                                  std::string(" "),
-                                  "x" + chatml,
-                                  chatml + " ",
-                                  chatml + "{",
-                                  chatml + "{% raw %}{% endraw %}",
-                                  changed(chatml, "'\\n' + message", "' ' + message"),
-                                  changed(chatml, "{% endfor %}", "\n{% endfor %}"),
-                                  changed(chatml, "'}}", "'}} "),
-                                  changed(chatml, "message['content']", "message['content'] | trim"),
-                                  changed(chatml, "message['role']", "message['name']"),
-                                  changed(chatml, "{% endif %}", ""),
-                                  changed(chatml, "{% endif %}", "{% endif"),
-                                  changed(chatml, "'<|im_end|>'", "'<|im_end|>"),
-                                  changed(chatml, "{{'<|im", "{{'<\\x7cim"),
-                                  changed(chatml, "'}}", "' +}}"),
-                                  "{% generation %}" + chatml,
-                                  "{% endgeneration %}" + chatml,
-                                  "{% generation %}" + chatml + "{% endgeneration %}",
-                                  changed(llama3, " | trim", ""),
-                                  changed(llama2, ".strip()", "")}) {
-    INFO(text);
-    CHECK_THAT(error_for(text), Contains("is none of the templates that can be rendered"));
-  }
+TEST_CASE("chat templates that are no texts are refused") {
   for (const Json& value : {Json(5), Json(true), Json::array({Json(chatml)}), Json::object({{"default", 5}})})
     CHECK_THAT(error_for(value), Contains("\"chat_template\" is neither a text nor a list"));
-  CHECK_THAT(ChatFolder(Json::object({{"chat_template", llama3}})).error(),
-             Contains("begins with bos_token, which no file names"));
-  CHECK_THAT(ChatFolder(Json::object({{"chat_template", llama2}, {"bos_token", "<b>"}, {"eos_token", "</s>"}})).error(),
-             Contains("its chat template is llama2 with the tokens <b> and </s> for <s> and </s>"));
 }
 
 TEST_CASE("messages become the ids of the template in the tokenizer's files") {
@@ -188,12 +146,18 @@ TEST_CASE("messages become the ids of the template in the tokenizer's files") {
         "<s><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
         "\xC2\xAByes<|eot_id|>\xC2\xBB<|start_header_id|>user<|end_header_id|>\n\non<|eot_id|><|start_header_id|>assistant"
         "<|end_header_id|>\n\n\xC2\xABno<|eot_id|>\xC2\xBB");
-  CHECK_THAT(test::input_error(folder, [&] { text_with(config_with(instruction)); }),
-             StartsWith("chat-template: tokenizer_config.json: its chat template"));
+  CHECK(text_with(config_with(instruction)) ==
+        "### Instruction:\nhi\n\n\xC2\xAB### Response:\nyes<|im_end|>\xC2\xBB### Instruction:\non\n\n\xC2\xAB### "
+        "Response:\nno<|im_end|>"
+        "\xC2\xBB");
+  const std::string file = folder.write("own.jinja", instruction).string();
+  CHECK(text_with(config_with(chatml), file) == text_with(config_with(instruction)));
+  CHECK_THAT(test::input_error(folder, [&] { text_with(config_with("{% if %}")); }),
+             StartsWith("chat-template: tokenizer_config.json:1: an expression is expected"));
 }
 
 TEST_CASE("a text without messages needs no template that can be rendered") {
-  ChatFolder chat(config_with(instruction));
+  ChatFolder chat(config_with("{% if %}"));
   const auto tokenizer = open_tokenizer(chat.folder.path());
   CHECK(tokenize_text("hi", *tokenizer).ids.size() == 3);
   CHECK_THROWS_AS(learned(*tokenizer, {{"user", "hi"}, {"assistant", "yes"}}), Error);

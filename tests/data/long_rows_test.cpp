@@ -25,13 +25,13 @@ std::vector<std::string> texts_of(const Row& row) {
   return texts;
 }
 
+// What is wrong with a row, or why a built-in template cannot render it.
 std::string fault_of(const std::string& row) {
   try {
-    parse_row(row, {.vocabulary = 256});
+    return parse_row(row, {.vocabulary = 256}).unrendered;
   } catch (const RowFault& fault) {
     return fault.why;
   }
-  return "";
 }
 
 }  // namespace

@@ -58,8 +58,12 @@ TEST_CASE("keys of prompts that say more of what is to be read are refused, and 
     const std::string row = fmt::format("{{\"prompt\": \"a\"}}\n{{\"prompt\": \"b\", \"{}\": [\"c\"]}}\n", key);
     CHECK_THAT(refused(folder, "c.jsonl", row), Contains(fmt::format("c.jsonl:2: \"{}\" is not read: ", key)));
   }
-  CHECK_THAT(refused(folder, "c.jsonl", R"({"messages": [{"role": "user", "content": "u"}], "tools": [{}]})"),
-             Contains("c.jsonl:1: \"tools\" is not read: chat templates"));
+  const auto chat =
+      prompts_in(folder, "c.jsonl", R"({"messages": [{"role": "user", "content": "u", "tool_calls": [1]}], "tools": [{}]})")
+          .prompts;
+  CHECK_THAT(chat[0].unrendered, Contains("\"tools\" is not read: it is for chat templates"));
+  CHECK(chat[0].chat.variables.at("tools").size() == 1);
+  CHECK(chat[0].chat.messages[0].contains("tool_calls"));
   const auto harmless = prompts_in(folder, "c.jsonl", R"({"prompt": "a", "id": 7, "tools": [], "system": null, "weight": 2})");
   CHECK(harmless.prompts.size() == 1);
   CHECK(harmless.note.empty());
@@ -86,10 +90,9 @@ TEST_CASE("a fault in a file of prompts is reported with its line") {
   check("b.jsonl", "{\"text\": \"a\"}\n", "b.jsonl:1: must have either");
   check("b.jsonl", "{\"prompt\": \"a\", \"messages\": []}\n", "b.jsonl:1: must have either");
   check("b.jsonl", "{\"messages\": [1]}\n", "b.jsonl:1: \"messages\" must be an array");
-  check("b.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n", "b.jsonl:1: \"content\" must be there");
+  check("b.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n",
+        "b.jsonl:1: messages[0] has neither \"content\" nor \"tool_calls\"");
   check("b.jsonl", "{\"messages\": []}\n", "b.jsonl:1: the prompt is empty");
-  check("b.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"tool_calls\": [1]}]}\n",
-        "b.jsonl:1: a message has \"tool_calls\", which is not read");
   check("b.txt",
         std::string("\xFF\xFE"
                     "a\0",

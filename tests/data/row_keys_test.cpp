@@ -66,7 +66,6 @@ TEST_CASE("a key that says more of a row's text, or how much it counts, is refus
                                R"("audio": "a")",
                                R"("audios": ["a"])",
                                R"("history": [["q", "a"]])",
-                               R"("conversations": [{"from": "human", "value": "q"}])",
                                R"("instruction": "i")",
                                R"("input": "i")",
                                R"("output": "o")",
@@ -128,8 +127,6 @@ TEST_CASE("the error about another program's row says how to write it") {
     options.inputs = {{folder.write("rows.jsonl", row), std::nullopt}};
     return test::input_error(folder, [&] { open_dataset(options); });
   };
-  CHECK_THAT(error(R"({"conversations": [{"from": "human", "value": "q"}]})"),
-             StartsWith("rows.jsonl:1: \"conversations\" is not read: write the conversation as {\"messages\":"));
   CHECK_THAT(error(R"({"instruction": "i", "input": "", "output": "o"})"),
              StartsWith("rows.jsonl:1: \"instruction\" is not read: write the question and its answer as {\"prompt\":"));
   CHECK_THAT(error(R"({"prompt": "p", "chosen": "c", "rejected": "r"})"),

@@ -1,5 +1,7 @@
 #include "model/costs.hpp"
 
+#include <algorithm>
+
 #include "catch.hpp"
 
 namespace pipetrain {
@@ -28,6 +30,26 @@ TEST_CASE("the blocks' costs add up to the model's, except for the embedding's c
   double sum = 0;
   for (const Block& block : blocks_of(config)) sum += block_flops_per_token(config, block, 4096);
   CHECK(sum - 6.0 * 8192 == model_flops_per_token(config, 4096));
+}
+
+TEST_CASE("a layer within a window costs what its queries see, and a cut by cost gives such layers more room") {
+  ModelConfig config = preset_config("llama2-7b");
+  config.window = 1024;
+  config.layer_types.resize(32);
+  for (std::size_t layer = 0; layer < 16; ++layer) config.layer_types[layer].windowed = true;
+  const auto cost = [&](std::int64_t layer, std::int64_t sequence) {
+    return attention_flops_per_token(config, {BlockKind::attention, layer}, sequence);
+  };
+  CHECK(cost(0, 512) == cost(16, 512));
+  CHECK(cost(0, 32768) == cost(16, 32768) * 1024 * (2 - 1.0 / 32) / 32768);
+  double seen = 0;  // by counting
+  for (std::int64_t query = 0; query < 4096; ++query) seen += static_cast<double>(std::min<std::int64_t>(query + 1, 1024));
+  CHECK(cost(0, 4096) == Approx(cost(16, 4096) * 2 * seen / 4096 / 4096).epsilon(1e-3));
+  const auto halves = partition_blocks(config, 2, 32768);
+  CHECK(halves[0].size() > halves[1].size() + 4);
+  double sum = 0;
+  for (const Block& block : blocks_of(config)) sum += block_flops_per_token(config, block, 32768);
+  CHECK(sum - 6.0 * 4096 == Approx(model_flops_per_token(config, 32768)).epsilon(1e-12));
 }
 
 TEST_CASE("full recomputation runs all of a layer's forward again but its last matrices; model FLOPs leave it out") {

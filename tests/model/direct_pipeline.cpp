@@ -138,10 +138,20 @@ void DirectPipeline::complete_grads() {
     const TensorParallel tp = tensor_parallel(static_cast<int>(r));
     for (Stage& stage : rank.stages) {
       const ParameterLayout& layout = stage.model->parameters();
-      for (const Region& region : layout.replicated_grads) {
+      for (std::size_t chunk = 0; chunk < layout.chunk_grads.size(); ++chunk) {
+        const Region region = layout.partial_grads(static_cast<int>(chunk), tp.sequence_parallel);
         const auto begin = static_cast<std::int64_t>(region.begin), end = static_cast<std::int64_t>(region.end);
-        sum_replicated_grads(stage.arenas.grads.row_range(begin, end), tp, *stage.ops);
+        sum_partial_grads(stage.arenas.grads.row_range(begin, end), tp, *stage.ops);
       }
+    }
+    for (Stage& stage : rank.stages) {
+      std::vector<CopiedPart> copied;
+      for (const Parameter& parameter : stage.model->parameters().parameters) {
+        const auto begin = static_cast<std::int64_t>(parameter.grad_offset);
+        const Tensor gradient = stage.arenas.grads.row_range(begin, begin + parameter.local.elements());
+        if (parameter.copies > 1) copied.push_back(copied_part(parameter, gradient, tp));
+      }
+      sum_copied_grads(copied, tp, *stage.ops);
     }
     for (Stage& stage : rank.stages) {
       sum_tied_grads(tied_grads(stage.model->parameters(), setup_.config, stage.arenas.grads), *stage.ops);

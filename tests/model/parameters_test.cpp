@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "model/costs.hpp"
 #include "model/parameters/block_plan.hpp"
+#include "model/parameters/gradient_norm.hpp"
 
 namespace pipetrain {
 namespace {
@@ -156,6 +157,25 @@ TEST_CASE("the ranks' slices cover every logical tensor exactly once") {
   CHECK(total == parameter_count(config));
 }
 
+TEST_CASE("more ranks than key-value heads hold copies of them, which count once") {
+  const ModelConfig config = grouped_query_config();  // 8 heads and 4 key-value heads of 16
+  double counted = 0;
+  for (int rank = 0; rank < 8; ++rank) {
+    const ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, rank, 8);
+    for (const char* name : {"model.layers.1.self_attn.k_proj.weight", "model.layers.1.self_attn.v_proj.weight"}) {
+      const Parameter& parameter = find(layout, name);
+      CHECK(parameter.local == Shape{16, 128});
+      CHECK(parameter.begin == rank / 2 * 16);
+      CHECK(parameter.copies == 2);
+      CHECK(parameter.copy == rank % 2);
+    }
+    CHECK(find(layout, "model.layers.1.self_attn.q_proj.weight").copies == 1);
+    for (const std::size_t index : counted_parameters(layout, rank))
+      counted += static_cast<double>(layout.parameters[index].local.elements());
+  }
+  CHECK(counted == static_cast<double>(parameter_count(config)));
+}
+
 TEST_CASE("a rank's q, k and v are stacked into one matrix, and gate and up") {
   const ModelConfig config = grouped_query_config();  // 8 heads and 4 key-value heads of 16
   const ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 1, 2);
@@ -202,7 +222,9 @@ TEST_CASE("a tie inside one stage shares the weight and keeps two gradients; bet
 
 TEST_CASE("sizes that tensor parallelism cannot split are refused with those that work") {
   CHECK(error_text(preset_config("tiny"), 3) == "tp 3: 8 attention heads cannot be split over 3 devices; use 1, 2, 4 or 8");
-  CHECK(error_text(grouped_query_config(), 8) == "tp 8: 4 key-value heads cannot be split over 8 devices; use 1, 2 or 4");
+  ModelConfig twelve = grouped_query_config();
+  twelve.heads = 12, twelve.intermediate = 360;
+  CHECK(error_text(twelve, 6) == "tp 6: 4 key-value heads cannot be split over 6 devices; use 1, 2, 4 or 12");
   ModelConfig odd = preset_config("tiny");
   odd.intermediate = 355;
   CHECK(error_text(odd, 2) == "tp 2: 355 columns of the MLP (intermediate size) cannot be split over 2 devices; use 1");

@@ -25,6 +25,8 @@ struct Bench {
   Tensor poisoned(const Shape& shape) { return rank.poisoned(shape, dtype); }
 };
 
+inline bool on_cpu(const Bench& bench) { return bench.rank.device().id().kind == DeviceKind::cpu; }
+
 // Runs `check` for every backend and type of activations.
 inline void on_every_backend(const std::function<void(Bench&)>& check) {
   for (const OpsBackend* backend : ops_backends()) {

@@ -273,6 +273,33 @@ TEST_CASE("gather and scatter_sum over ranks", "[ops]") {
   });
 }
 
+TEST_CASE("ranks that hold copies of a slice get its sum", "[ops]") {
+  on_every_layout([](Layout& l) {
+    const int ranks = l.team.size();
+    for (const int copies : {1, 2, 3, 4}) {  // next to each other
+      if (ranks % copies != 0) continue;
+      std::vector<Values> sums(static_cast<std::size_t>(ranks / copies), Values(Shape{7}));
+      std::vector<Tensor> shares;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Values share = l.draw({7});
+        Values& sum = sums[static_cast<std::size_t>(rank / copies)];
+        sum = plus(sum, share);
+        shares.push_back(l.team[rank].put(share, DType::f32));
+      }
+      l.team.run([&](TestRank& r) {
+        r.ops().sum_copies({.tp = r.tp(l.sequence_parallel),
+                            .values = shares[static_cast<std::size_t>(r.rank())],
+                            .slice = r.rank() / copies,
+                            .slices = ranks / copies});
+      });
+      INFO(ranks << " ranks, " << copies << " copies");
+      for (int rank = 0; rank < ranks; ++rank)
+        CHECK(relative_error(l.team[rank].get(shares[static_cast<std::size_t>(rank)]),
+                             sums[static_cast<std::size_t>(rank / copies)]) < 1e-6);
+    }
+  });
+}
+
 TEST_CASE("vocabulary-parallel embedding over uneven shards", "[ops]") {
   on_every_layout([](Layout& l) {
     const std::int64_t vocabulary = 50 + 3, hidden = 12;

@@ -38,8 +38,10 @@ struct Query {
 
 // Returns the first key that a query attends to.
 std::int64_t first_key(const SegmentShape& shape, const Values& documents, const Query& query) {
-  if (documents.data.empty()) return 0;
-  return static_cast<std::int64_t>(documents.data[static_cast<std::size_t>(query.b * shape.queries + query.s)]);
+  const std::int64_t in_window = shape.window > 0 ? std::max<std::int64_t>(query.s + 1 - shape.window, 0) : 0;
+  if (documents.data.empty()) return in_window;
+  const double document = documents.data[static_cast<std::size_t>(query.b * shape.queries + query.s)];
+  return std::max(static_cast<std::int64_t>(document), in_window);
 }
 
 // Returns the factor of each of a query's probabilities.

@@ -31,10 +31,9 @@ struct CombinationTable {
       excluded(ready_order, offload_parameters, "offloaded weights are fetched in the plan's order; use planned"),
       excluded(ready_order, offload_activations, "activations are moved in the plan's order; use planned"),
       excluded(ready_order, divided_stages,
-               "the ranks of a stage run in several processes, which must not choose apart; give each process whole stages, or "
-               "use planned"),
-      excluded(record, replayed_order,
-               "a run that keeps to a recorded order chooses nothing that a record could hold; leave it out"),
+               "the ranks of a stage run in several processes, and each would choose its own order; give each process whole "
+               "stages, or use planned"),
+      excluded(record, replayed_order, "a replayed run makes no choices to record; leave it out"),
 
       excluded(slices, whole_microbatches, "the schedule passes whole microbatches; use 1f1b or interleaved"),
       not_built(slices, fp8, "slices in fp8 are not built yet; use precision bf16, or leave it out"),
@@ -64,7 +63,7 @@ struct CombinationTable {
           "braids of tensor-parallel GPUs of several processes are not built yet; run a stage in one process, or use "
           "dualpipe-v"),
       not_built(profile, tensor_braids,
-                "the actions of a braid are not measured apart; leave it out, or profile the schedule dualpipe-v"),
+                "the actions of a braid are not measured separately; leave it out, or profile the schedule dualpipe-v"),
 
       excluded(tensor_parallel, whole_matrices,
                "the optimizer steps whole matrices, and tensor parallelism cuts them; leave it out"),
@@ -80,7 +79,7 @@ struct CombinationTable {
                "a record holds one step at a time, and steps overlap; leave out the replayed order, or turn it off"),
       excluded(post_validation, record,
                "a record holds one step at a time, and steps overlap; leave out record, or turn it off"),
-      not_built(post_validation, slices, "slices do not begin before the verdict on the step before yet; turn it off"),
+      not_built(post_validation, slices, "slices cannot begin before the verdict on the previous step yet; turn it off"),
       excluded(post_validation, zero,
                "a step that begins early reads weights that are whole on every replica, and zero 1 to 3 divide them or publish "
                "them after the verdict; use zero 0, or turn it off"),
@@ -97,9 +96,8 @@ struct CombinationTable {
           post_validation, divided_stages,
           "all ranks of a stage must be in one process, because they begin early together; give each process whole stages, "
           "or turn it off"),
-      excluded(post_validation, jitter, "steps that follow each other are simulated without jitter; leave it out"),
-      excluded(post_validation, several_hosts,
-               "tune does not simulate that nothing is sent between hosts before the verdict; plan one host, or turn it off"),
+      excluded(post_validation, jitter, "consecutive steps are simulated without jitter; leave out jitter, or turn it off"),
+      excluded(post_validation, several_hosts, "tune does not simulate it between hosts; plan one host, or turn it off"),
       excluded(post_validation, cut_search, "cuts are searched for one step alone; leave out cut search, or turn it off"),
       excluded(post_validation, solver_time,
                "the solver makes orders for one step alone; leave out solver-seconds, or turn it off"),

@@ -8,7 +8,7 @@
 #include "actors/training/job/train_job.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"
-#include "model/config/head_size.hpp"
+#include "model/config/attention_limits.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/parameters/parameters.hpp"
 #include "ops/arguments.hpp"
@@ -43,7 +43,7 @@ void check_matrix_sizes(const ModelConfig& config, int tp) {
                   over_ranks ? fmt::format(" over {} ranks", tp) : "", fp8_multiple, over_ranks ? ", or a smaller tp" : ""));
 }
 
-// Tiles lie in columns of as many scales as a microbatch has tokens, of which products take multiples of 4.
+// The scales of tiles are in columns as long as a microbatch's tokens, which must be a multiple of 4 for products.
 void check_tokens_of_tiles(const TrainJob& job) {
   if (!job.numerics.precision.fp8_blockwise || job.dataset == nullptr) return;
   constexpr std::int64_t multiple = 4;
@@ -58,12 +58,12 @@ void check_tokens_of_tiles(const TrainJob& job) {
 
 void check_fp8_gpu(int gpu) {
   const std::string name = cuda_device_name(gpu);
-  if (name.empty() || cuda_multiplies_fp8(gpu)) return;  // whoever opens a GPU that is not there says so
+  if (name.empty() || cuda_multiplies_fp8(gpu)) return;  // opening a missing GPU reports that
   refuse_setting("precision", "fp8",
                  fmt::format("GPU {} ({}) does not multiply in 8 bits as Hopper GPUs do; use bf16", gpu, name));
 }
 
-// An order is of one plan.
+// A recorded order belongs to one plan.
 void check_replayed_plan(const TrainJob& job, const schedules::Plan& plan) {
   if (!job.layout.replayed) return;
   const auto& recorded = *job.layout.replayed;
@@ -82,6 +82,15 @@ void check_recompute_layers(const TrainJob& job) {
   if (!layers || *layers <= job.config.layers) return;
   refuse_setting("recompute-num-layers", std::to_string(*layers),
                  fmt::format("the model has {} layers; name as many or fewer of each stage's", job.config.layers));
+}
+
+// The sums over copies of key-value heads follow those over replicas, when offloaded gradients have left the device.
+void check_offloaded_gradients(const TrainJob& job) {
+  if (!job.offload.gradients || job.layout.tp <= job.config.kv_heads) return;
+  refuse_setting("offload", to_string(job.offload),
+                 fmt::format("the model's {} key-value heads have copies on {} tensor-parallel devices, whose gradients cannot "
+                             "be offloaded; use tp {} or less, or leave gradients out",
+                             job.config.kv_heads, job.layout.tp, job.config.kv_heads));
 }
 
 void check_sequence(const TrainJob& job) {
@@ -114,9 +123,10 @@ void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vect
   check_combinations(features_of(job, &ranks));
   check_replayed_plan(job, plan);
   layout_parameters(job.config, parts, 0, job.layout.tp);  // throws where tp does not divide the model
-  check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
+  check_attention(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8_sizes(job);
   check_recompute_layers(job);
+  check_offloaded_gradients(job);
   check_sequence(job);
 }
 

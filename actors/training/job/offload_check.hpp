@@ -1,4 +1,4 @@
-// Whether a job's offloading is possible on this machine.
+// Checks that this machine can offload what a job asks for.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct TrainJob;
 // Throws Error(input) where nothing would move, and for a folder that cannot hold files of states. Leaves nothing there.
 void check_offload(const TrainJob& job);
 
-// What to throw where the host, or the disk, has less room than the devices of this process are to keep there. beside: bytes
-// of the host that other processes of the run keep there.
+// Returns the error to throw where host memory, or the disk, has less room than this process offloads to it. beside: bytes of
+// host memory that other processes of the run need.
 std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices, std::size_t beside = 0);
 
 }  // namespace pipetrain

@@ -63,10 +63,6 @@ void set_optimizer(Run& run, const SettingValue& value) {
   run.optimizer = default_settings(optimizer_names()[static_cast<std::size_t>(std::get<std::int64_t>(value))]);
 }
 
-void set_chat_template(Run& run, const SettingValue& value) {
-  run.data.chat_template = chat_template_names()[static_cast<std::size_t>(std::get<std::int64_t>(value))];
-}
-
 std::string unset(const Run&) { return ""; }
 
 Rows model_rows() {
@@ -90,10 +86,11 @@ Rows model_rows() {
       {"text-keys", "A,B", "the keys of rows whose texts are read, one behind the other",
        special(AnyText{}, [](const Run& run) { return fmt::format("{}", fmt::join(run.data.text_keys, ",")); }), compared,
        "text"},
-      {"chat-template", "NAME", "how rows {\"messages\"} become text: chatml, llama2 or llama3",
-       special(
-           chat_template_names(), [](const Run& run) { return run.data.chat_template; }, set_chat_template),
-       compared, "as the tokenizer's chat template tells, else its special tokens"},
+      {"chat-template", "NAME|FILE",
+       fmt::format("how rows {{\"messages\"}} become text: {}, or a file with a template in Jinja",
+                   fmt::join(chat_template_names(), ", ")),
+       special(AnyText{}, [](const Run& run) { return run.data.chat_template; }), compared,
+       "the tokenizer's chat template, else as its special tokens tell"},
       {"pack", "",
        "each row a sample, padded; or documents one behind the other, cut into samples; or these, with attention and positions that end with the document",
        choice<&Run::data, &DataSettings::pack>(pack_names()), compared, "documents for texts, else none"},

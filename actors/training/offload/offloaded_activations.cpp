@@ -12,12 +12,12 @@ bool OffloadedActivations::needed(const schedules::StageNeeds& needs) {
 }
 
 std::size_t OffloadedActivations::place_bytes(const StageModel& model, std::size_t chunk) {
-  constexpr std::size_t granularity = OffloadPlace::granularity;
+  constexpr std::size_t granularity = OffloadStorage::granularity;
   return (model.activation_bytes(static_cast<int>(chunk)).saved + granularity - 1) / granularity * granularity;
 }
 
-PlaceBytes OffloadedActivations::bytes(const StageModel& model, const schedules::StageNeeds& needs) {
-  PlaceBytes bytes;
+StorageBytes OffloadedActivations::bytes(const StageModel& model, const schedules::StageNeeds& needs) {
+  StorageBytes bytes;
   for (std::size_t chunk = 0; chunk < needs.chunks.size(); ++chunk) {
     const std::size_t own = place_bytes(model, chunk);
     bytes.all += static_cast<std::size_t>(needs.chunks[chunk].peak_offloaded) * own;
@@ -28,10 +28,10 @@ PlaceBytes OffloadedActivations::bytes(const StageModel& model, const schedules:
 
 OffloadedActivations::OffloadedActivations(const Setup& setup, const StageModel& model, const schedules::StageNeeds& needs)
     : free_(needs.chunks.size()) {
-  const PlaceBytes all = bytes(model, needs);
+  const StorageBytes all = bytes(model, needs);
   const std::string what = setup.name + ": offloaded activations";
-  memory_ =
-      setup.folder.empty() ? make_host_place(setup.device, all.all, what) : make_disk_place(setup.device, setup.folder, all);
+  memory_ = setup.folder.empty() ? make_host_storage(setup.device, all.all, what)
+                                 : make_disk_storage(setup.device, setup.folder, all);
   out_ = setup.device.make_stream(setup.name + " activations out");
   in_ = setup.device.make_stream(setup.name + " activations in");
   std::size_t at = 0;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "core/device.hpp"
 #include "model/stage_model.hpp"
 #include "schedules/plan/plan_needs.hpp"
@@ -30,7 +30,7 @@ class OffloadedActivations {
     std::filesystem::path folder;  // of a disk; empty: host memory
     std::string name;              // of the rank, for errors
   };
-  // Allocates as much storage as the plan needs. Throws as OffloadPlace does.
+  // Allocates as much storage as the plan needs. Throws as OffloadStorage does.
   OffloadedActivations(const Setup& setup, const StageModel& model, const schedules::StageNeeds& needs);
 
   // True when this plan moves activations on this stage.
@@ -38,14 +38,14 @@ class OffloadedActivations {
   // Bytes of one microbatch of a chunk, the same inside and outside of the device.
   static std::size_t place_bytes(const StageModel& model, std::size_t chunk);
   // All bytes on the host or the disk, and the most bytes of one transfer.
-  static PlaceBytes bytes(const StageModel& model, const schedules::StageNeeds& needs);
+  static StorageBytes bytes(const StageModel& model, const schedules::StageNeeds& needs);
 
   Stream& out() { return *out_; }
   Stream& in() { return *in_; }
   std::vector<Stream*> streams() const { return {out_.get(), in_.get()}; }
 
   // Each enqueues to its stream, which waits for the previous user of the storage. memory and bytes: multiples of
-  // OffloadPlace::granularity.
+  // OffloadStorage::granularity.
   Outside& begin_out(std::size_t chunk);
   void move_out(Outside& to, const void* memory, std::size_t bytes);
   void begin_in(Outside& from);
@@ -55,7 +55,7 @@ class OffloadedActivations {
  private:
   std::vector<Outside> places_;
   std::vector<std::deque<Outside*>> free_;  // by chunk, the least recently used first
-  std::unique_ptr<OffloadPlace> memory_;
+  std::unique_ptr<OffloadStorage> memory_;
   std::unique_ptr<Stream> out_, in_;  // declared after the memory that they use
 };
 

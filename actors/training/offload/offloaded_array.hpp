@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "actors/training/offload/offload_streams.hpp"
 #include "core/dtype.hpp"
 #include "core/tensor.hpp"
@@ -29,12 +29,12 @@ class OffloadedArray {
     std::size_t largest = 0;  // the most elements of one transfer
     DType type = DType::f32;
   };
-  // Allocates zeros. Throws as OffloadPlace does.
+  // Allocates zeros. Throws as OffloadStorage does.
   OffloadedArray(const Setup& setup, const Lengths& lengths);
-  static PlaceBytes bytes(const Lengths& lengths);
+  static StorageBytes bytes(const Lengths& lengths);
 
   // A range of elements moves as whole pages. On the device it is in memory that begins at a multiple of
-  // OffloadPlace::granularity: `lead` elements after that begin, in `page_bytes` bytes.
+  // OffloadStorage::granularity: `lead` elements after that begin, in `page_bytes` bytes.
   static std::size_t lead(const Region& elements, DType type);
   static std::size_t page_bytes(const Region& elements, DType type);
 
@@ -52,7 +52,7 @@ class OffloadedArray {
  private:
   Setup setup_;
   Lengths lengths_;
-  std::unique_ptr<OffloadPlace> place_;
+  std::unique_ptr<OffloadStorage> storage_;
 };
 
 }  // namespace pipetrain

@@ -38,10 +38,10 @@ OffloadedStates::OffloadedStates(const Setup& setup) : setup_(setup), arrays_(se
   const OffloadedBlocks& blocks = setup_.blocks;
   const std::string what = setup_.name + ": offloaded optimizer states";
   if (blocks.arrays() > 0)
-    place_ = setup_.folder.empty() ? make_host_place(device, blocks.outside_bytes(), what)
-                                   : make_disk_place(device, setup_.folder, {blocks.outside_bytes(), blocks.block_bytes()});
+    storage_ = setup_.folder.empty() ? make_host_storage(device, blocks.outside_bytes(), what)
+                                     : make_disk_storage(device, setup_.folder, {blocks.outside_bytes(), blocks.block_bytes()});
   memory_ = device.allocate(blocks.device_bytes(), what);
-  constexpr std::uintptr_t granularity = OffloadPlace::granularity;
+  constexpr std::uintptr_t granularity = OffloadStorage::granularity;
   const auto first = (reinterpret_cast<std::uintptr_t>(memory_.data()) + granularity - 1) / granularity * granularity;
   for (std::size_t i = 0; i < blocks.slots(); ++i)
     slots_.push_back(make_slot(reinterpret_cast<char*>(first) + i * blocks.slot_bytes()));
@@ -69,7 +69,7 @@ void OffloadedStates::fetch(std::size_t block) {
   Stream& in = *setup_.streams.in;
   in.wait(*slot.stored);
   const std::size_t bytes = arrays_ * setup_.blocks.block_elements() * sizeof(float);
-  if (bytes > 0) place_->fetch(in, block * setup_.blocks.block_bytes(), slot.memory, bytes);
+  if (bytes > 0) storage_->fetch(in, block * setup_.blocks.block_bytes(), slot.memory, bytes);
   for (std::size_t i = 0; i < setup_.windows.size(); ++i) {
     const Window& window = setup_.windows[i];
     if (window.fetched) window.array->fetch(setup_.blocks.region(block), slot.block.windows[i].data);
@@ -94,8 +94,8 @@ void OffloadedStates::release(std::size_t block, Change change) {
   Stream& out = *setup_.streams.out;
   setup_.compute.record(*slot.computed);
   out.wait(*slot.computed);
-  if (change == Change::all && place_)
-    place_->store(out, block * setup_.blocks.block_bytes(), slot.memory, setup_.blocks.block_bytes());
+  if (change == Change::all && storage_)
+    storage_->store(out, block * setup_.blocks.block_bytes(), slot.memory, setup_.blocks.block_bytes());
   for (std::size_t i = 0; change != Change::none && i < setup_.windows.size(); ++i) {
     const Window& window = setup_.windows[i];
     if (window.stored) window.array->store(setup_.blocks.region(block), slot.block.windows[i].data);
@@ -122,7 +122,7 @@ void OffloadedStates::read(std::size_t array, std::size_t begin, float* values, 
   const OffloadedBlocks& blocks = setup_.blocks;
   for (const std::size_t end = begin + count; begin < end;) {
     const std::size_t own = std::min(end, blocks.region(blocks.block_of(begin)).end) - begin;
-    place_->read(blocks.begin(array, begin), values, own * sizeof(float));
+    storage_->read(blocks.begin(array, begin), values, own * sizeof(float));
     begin += own;
     values += own;
   }
@@ -132,7 +132,7 @@ void OffloadedStates::write(std::size_t array, std::size_t begin, const float* v
   const OffloadedBlocks& blocks = setup_.blocks;
   for (const std::size_t end = begin + count; begin < end;) {
     const std::size_t own = std::min(end, blocks.region(blocks.block_of(begin)).end) - begin;
-    place_->write(blocks.begin(array, begin), values, own * sizeof(float));
+    storage_->write(blocks.begin(array, begin), values, own * sizeof(float));
     begin += own;
     values += own;
   }

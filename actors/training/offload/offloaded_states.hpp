@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "actors/training/offload/offload_streams.hpp"
 #include "actors/training/offload/offloaded_array.hpp"
 #include "core/device.hpp"
@@ -35,7 +35,7 @@ class OffloadedBlocks {
   std::size_t block_bytes() const { return arrays_ * block_ * sizeof(float); }
   std::size_t outside_bytes() const { return count() * block_bytes(); }
   std::size_t slot_bytes() const { return block_bytes() + block_ * window_bytes_; }
-  std::size_t device_bytes() const { return slots() * slot_bytes() + OffloadPlace::granularity; }
+  std::size_t device_bytes() const { return slots() * slot_bytes() + OffloadStorage::granularity; }
   // The byte offset of an array's element in the storage.
   std::size_t begin(std::size_t array, std::size_t element) const;
   std::size_t arrays() const { return arrays_; }
@@ -62,7 +62,7 @@ class OffloadedStates {
     std::filesystem::path folder;  // of a disk; empty: host memory
     std::string name;              // of the rank, for errors
   };
-  // Allocates zeros. Throws as OffloadPlace does.
+  // Allocates zeros. Throws as OffloadStorage does.
   explicit OffloadedStates(const Setup& setup);
 
   const OffloadedBlocks& blocks() const { return setup_.blocks; }
@@ -99,7 +99,7 @@ class OffloadedStates {
   void fetch(std::size_t block);
 
   Setup setup_;
-  std::unique_ptr<OffloadPlace> place_;  // null: there are only windows
+  std::unique_ptr<OffloadStorage> storage_;  // null: there are only windows
   Buffer memory_;
   std::vector<Slot> slots_;
   std::size_t fetched_ = 0;  // blocks of the current pass that have been fetched or are being fetched

@@ -4,20 +4,20 @@
 
 namespace pipetrain {
 
-OffloadedUnits::OffloadedUnits(Device& device, OffloadedArray& array, std::vector<Region> runs)
-    : array_(array), runs_(std::move(runs)), being_stored_(runs_.size(), false) {
-  for (std::size_t unit = 0; unit < runs_.size(); ++unit) stored_.push_back(device.make_event());
+OffloadedUnits::OffloadedUnits(Device& device, OffloadedArray& array, std::vector<Region> ranges)
+    : array_(array), ranges_(std::move(ranges)), being_stored_(ranges_.size(), false) {
+  for (std::size_t unit = 0; unit < ranges_.size(); ++unit) stored_.push_back(device.make_event());
 }
 
 char* OffloadedUnits::first(std::size_t unit, char* pages) const {
-  return pages + OffloadedArray::lead(runs_[unit], type()) * size_of(type());
+  return pages + OffloadedArray::lead(ranges_[unit], type()) * size_of(type());
 }
 
 void OffloadedUnits::fetch(std::size_t unit, char* pages) {
-  if (runs_[unit].size() == 0) return;
+  if (ranges_[unit].size() == 0) return;
   if (being_stored_[unit]) in().wait(*stored_[unit]);
   being_stored_[unit] = false;
-  array_.fetch(runs_[unit], pages);
+  array_.fetch(ranges_[unit], pages);
 }
 
 void OffloadedUnits::stored(std::size_t unit) {

@@ -14,11 +14,11 @@ namespace pipetrain {
 // Used by the rank's worker; not thread-safe.
 class OffloadedUnits {
  public:
-  // runs: the range of each unit, in the array's elements; an empty one is never fetched.
-  OffloadedUnits(Device& device, OffloadedArray& array, std::vector<Region> runs);
+  // ranges: the range of each unit, in the array's elements; an empty one is never fetched.
+  OffloadedUnits(Device& device, OffloadedArray& array, std::vector<Region> ranges);
 
   DType type() const { return array_.type(); }
-  std::size_t page_bytes(std::size_t unit) const { return OffloadedArray::page_bytes(runs_[unit], type()); }
+  std::size_t page_bytes(std::size_t unit) const { return OffloadedArray::page_bytes(ranges_[unit], type()); }
   // Returns the address of the unit's first element in memory that it was fetched into.
   char* first(std::size_t unit, char* pages) const;
 
@@ -33,7 +33,7 @@ class OffloadedUnits {
 
  private:
   OffloadedArray& array_;
-  std::vector<Region> runs_;
+  std::vector<Region> ranges_;
   std::vector<std::unique_ptr<Event>> stored_;  // by unit
   std::vector<bool> being_stored_;              // by unit
 };

@@ -15,7 +15,7 @@ using schedules::StageNeeds;
 
 namespace {
 
-struct PlaceSizes {
+struct BlockSizes {
   std::size_t count, bytes;
   std::size_t total() const { return count * bytes; }
 };
@@ -26,12 +26,12 @@ std::size_t saved_bytes(const StageModel& model, const StageNeeds& needs, std::s
   return align_up(model.activation_bytes(static_cast<int>(chunk)).saved);
 }
 
-// The memory of activations, which are kept from F on: either each chunk has its own places, or places of the largest
+// The memory of activations, which are kept from F on: either each chunk has its own blocks, or blocks of the largest
 // chunk's size serve all chunks, whichever takes less. With several chunks, a schedule holds fewer microbatches of all
 // chunks at once than the sum of each chunk's maximum.
-std::vector<PlaceSizes> saved_places(const StageModel& model, const StageNeeds& needs) {
-  std::vector<PlaceSizes> own;
-  PlaceSizes shared{0, 0};
+std::vector<BlockSizes> saved_blocks(const StageModel& model, const StageNeeds& needs) {
+  std::vector<BlockSizes> own;
+  BlockSizes shared{0, 0};
   std::size_t total = 0;
   for (const auto& chunk : needs.chunks) {
     const std::size_t bytes = saved_bytes(model, needs, own.size());
@@ -52,20 +52,20 @@ T* take_one(std::vector<T*>& free, const Action& action) {
   return one;
 }
 
-PlaceSizes pending_places(const StageModel& model, const StageNeeds& needs, std::size_t chunk) {
+BlockSizes pending_blocks(const StageModel& model, const StageNeeds& needs, std::size_t chunk) {
   return {static_cast<std::size_t>(needs.chunks[chunk].peak_pending_weight_grads),
           align_up(model.activation_bytes(static_cast<int>(chunk)).pending)};
 }
 
-// Room to align the first place to the granularity.
-std::size_t slack(const StageNeeds& needs) { return OffloadedActivations::needed(needs) ? OffloadPlace::granularity : 0; }
+// Room to align the first block to the granularity.
+std::size_t slack(const StageNeeds& needs) { return OffloadedActivations::needed(needs) ? OffloadStorage::granularity : 0; }
 
 }  // namespace
 
-ActivationPool::Places::Places(Device& device, std::size_t bytes, const std::string& what)
+ActivationPool::MemoryBlocks::MemoryBlocks(Device& device, std::size_t bytes, const std::string& what)
     : memory(device.allocate(bytes, what)) {}
 
-void ActivationPool::Places::divide(std::size_t count, std::size_t bytes, std::size_t alignment) {
+void ActivationPool::MemoryBlocks::divide(std::size_t count, std::size_t bytes, std::size_t alignment) {
   auto at = reinterpret_cast<std::uintptr_t>(memory.data());
   if (alignment > 0) at = (at + alignment - 1) / alignment * alignment;
   all.resize(count);
@@ -80,16 +80,16 @@ ActivationPool::ActivationPool(const Setup& setup) : model_(setup.model), slices
   const StageNeeds& needs = setup.needs;
   if (OffloadedActivations::needed(needs))
     outside_.emplace(OffloadedActivations::Setup{device, setup.folder, setup.owner}, model_, needs);
-  for (const auto& [count, bytes] : saved_places(model_, needs)) {
-    Places& places = saved_.emplace_back(device, count * bytes + slack(needs), setup.owner + ": activations");
-    places.divide(count, bytes, slack(needs));
-    for (Place& place : places.all)
-      if (outside_) place.last_use = device.make_event();
+  for (const auto& [count, bytes] : saved_blocks(model_, needs)) {
+    MemoryBlocks& blocks = saved_.emplace_back(device, count * bytes + slack(needs), setup.owner + ": activations");
+    blocks.divide(count, bytes, slack(needs));
+    for (MemoryBlock& block : blocks.all)
+      if (outside_) block.last_use = device.make_event();
   }
   for (std::size_t i = 0; i < needs.chunks.size(); ++i) {
-    const auto [count, bytes] = pending_places(model_, needs, i);
+    const auto [count, bytes] = pending_blocks(model_, needs, i);
     Chunk& chunk = chunks_.emplace_back(saved_.size() == 1 ? 0 : i,
-                                        Places(device, count * bytes, setup.owner + ": pending weight gradients"));
+                                        MemoryBlocks(device, count * bytes, setup.owner + ": pending weight gradients"));
     chunk.pending.divide(count, bytes, 0);
     for (int slot = 0; slot < needs.chunks[i].peak_activations + needs.chunks[i].peak_offloaded; ++slot) {
       chunk.slots.push_back(model_.make_slot(static_cast<int>(i)));
@@ -101,17 +101,17 @@ ActivationPool::ActivationPool(const Setup& setup) : model_(setup.model), slices
 
 std::size_t ActivationPool::bytes(const StageModel& model, const StageNeeds& needs) {
   std::size_t total = 0;
-  for (const PlaceSizes& places : saved_places(model, needs)) total += places.total() + slack(needs);
-  for (std::size_t i = 0; i < needs.chunks.size(); ++i) total += pending_places(model, needs, i).total();
+  for (const BlockSizes& blocks : saved_blocks(model, needs)) total += blocks.total() + slack(needs);
+  for (std::size_t i = 0; i < needs.chunks.size(); ++i) total += pending_blocks(model, needs, i).total();
   return total;
 }
 
-// Compute takes a place that compute released, if there is one, because it need not wait for that. A transfer takes the
-// place that has been free the longest.
-ActivationPool::Place* ActivationPool::take_saved(const Action& action, bool for_transfer) {
+// Compute takes a block that compute released, if there is one, because it need not wait for that. A transfer takes the
+// block that has been free the longest.
+ActivationPool::MemoryBlock* ActivationPool::take_saved(const Action& action, bool for_transfer) {
   auto& free = saved_[chunk(action).saved].free;
   if (!outside_) return take_one(free, action);
-  const auto better = [for_transfer](const Place* a, const Place* b) {
+  const auto better = [for_transfer](const MemoryBlock* a, const MemoryBlock* b) {
     if (for_transfer || (a->moved && b->moved)) return a->released < b->released;
     return a->moved != b->moved ? b->moved : a->released > b->released;
   };
@@ -193,7 +193,7 @@ void ActivationPool::move(const Action& action) {
   Held& own = held(action);
   if (action.kind == ActionKind::offload) {
     const std::size_t bytes = model_.saved_bytes(action.chunk, *own.slot);
-    constexpr std::size_t granularity = OffloadPlace::granularity;
+    constexpr std::size_t granularity = OffloadStorage::granularity;
     outside_->move_out(*own.outside, own.saved->memory, (bytes + granularity - 1) / granularity * granularity);
     outside_->out().record(*own.saved->last_use);
     release_saved(action, true);

@@ -1,6 +1,6 @@
-// The memory of a rank's microbatches between their actions: as many places as the plan needs. A place is reused as soon as the
+// The memory of a rank's microbatches between their actions: as many blocks as the plan needs. A block is reused as soon as the
 // worker has enqueued the last action on it, because the stream runs in order. Where the plan moves microbatches out (P) and
-// back (G), the next user of a place waits, on the device, for the transfer that freed it. Not thread-safe.
+// back (G), the next user of a block waits, on the device, for the transfer that freed it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -55,31 +55,31 @@ class ActivationPool {
   std::vector<Stream*> streams() const { return outside_ ? outside_->streams() : std::vector<Stream*>{}; }
 
  private:
-  struct Place {
+  struct MemoryBlock {
     void* memory = nullptr;
     std::uint64_t released = 0;       // the number of its last release, counted over all releases
     bool moved = false;               // its last user was a transfer
     std::unique_ptr<Event> last_use;  // where there are moves: the event of its last user
   };
   // Blocks of memory of one size, free or in use.
-  struct Places {
-    Places(Device& device, std::size_t bytes, const std::string& what);
-    // Divides the memory into `count` places of `bytes` bytes, the first aligned (0: not aligned).
+  struct MemoryBlocks {
+    MemoryBlocks(Device& device, std::size_t bytes, const std::string& what);
+    // Divides the memory into `count` blocks of `bytes` bytes, the first aligned (0: not aligned).
     void divide(std::size_t count, std::size_t bytes, std::size_t alignment);
 
     Buffer memory;
-    std::vector<Place> all;
-    std::vector<Place*> free;
+    std::vector<MemoryBlock> all;
+    std::vector<MemoryBlock*> free;
   };
   struct Held {
     ActivationSlot* slot = nullptr;
-    Place *saved = nullptr, *pending = nullptr;
+    MemoryBlock *saved = nullptr, *pending = nullptr;
     OffloadedActivations::Outside* outside = nullptr;
     bool came_back = false;
   };
   struct Chunk {
     std::size_t saved;  // index into saved_
-    Places pending;
+    MemoryBlocks pending;
     std::vector<std::unique_ptr<ActivationSlot>> slots;
     std::vector<ActivationSlot*> free;
     std::vector<Held> held;  // by microbatch
@@ -87,7 +87,7 @@ class ActivationPool {
 
   Chunk& chunk(const schedules::Action& action) { return chunks_[static_cast<std::size_t>(action.chunk)]; }
   Held& held(const schedules::Action& action) { return chunk(action).held[static_cast<std::size_t>(action.microbatch)]; }
-  Place* take_saved(const schedules::Action& action, bool for_transfer);
+  MemoryBlock* take_saved(const schedules::Action& action, bool for_transfer);
   void release_saved(const schedules::Action& action, bool moved);
   void release_slot(const schedules::Action& action);
 
@@ -95,7 +95,7 @@ class ActivationPool {
   int slices_;
   Stream& compute_;
   std::optional<OffloadedActivations> outside_;  // where the plan has moves
-  std::vector<Places> saved_;                    // one for all chunks, or one for each chunk
+  std::vector<MemoryBlocks> saved_;              // one for all chunks, or one for each chunk
   std::vector<Chunk> chunks_;
   std::uint64_t releases_ = 0;
 };

@@ -64,7 +64,9 @@ void RankState::reduce(int chunk) {
 void RankState::sum_replicated(int chunk) {
   for (const auto& group : storages_.trained()) {
     const ParameterStorage& storage = group->storage;
-    sum_replicated_grads(storage.gradients().part(storage.places().replicated_grads(chunk)), tp_, ops_);
+    const StatePlaces& places = storage.places();
+    sum_partial_grads(storage.gradients().part(places.partial_grads(chunk, tp_.sequence_parallel)), tp_, ops_);
+    sum_copied_grads(places.copied(chunk, storage.gradients().arena(), tp_), tp_, ops_);
   }
 }
 

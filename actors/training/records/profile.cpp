@@ -52,6 +52,14 @@ schedules::Placement Profile::placement() const {
   return v_shape ? schedules::Placement::v_shape(pp) : schedules::Placement::looping(pp, chunks);
 }
 
+schedules::EndOfStep Profile::end_of_step() const {
+  const bool sums_parts = std::any_of(stages.begin(), stages.end(), [](const StageProfile& stage) {
+    return std::any_of(stage.chunks.begin(), stage.chunks.end(),
+                       [](const ChunkProfile& chunk) { return chunk.sum_replicated > 0; });
+  });
+  return {dp * settings.layout.cp > 1, tp > 1 && (sequence_parallel || sums_parts), tied};
+}
+
 bool Profile::splits_backward() const {
   return std::all_of(stages.begin(), stages.end(), [](const StageProfile& stage) {
     return std::all_of(stage.chunks.begin(), stage.chunks.end(),

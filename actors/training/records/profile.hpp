@@ -58,7 +58,7 @@ struct Profile {
   bool is_of(const ModelConfig& other) const;
   // True when the run's plan had I and W, whose times a plan with I and W needs.
   bool splits_backward() const;
-  schedules::EndOfStep end_of_step() const { return {dp * settings.layout.cp > 1, tp > 1 && sequence_parallel, tied}; }
+  schedules::EndOfStep end_of_step() const;
   // Returns the reason why the costs of a plan of this placement and kind of backward are unknown, for the end of a
   // line; else empty.
   std::string why_not(const schedules::Plan& plan) const;

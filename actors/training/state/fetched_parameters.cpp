@@ -17,13 +17,13 @@ std::vector<Region> regions(const std::vector<ShardUnit>& units) {
 }  // namespace
 
 std::size_t FetchedParameters::Sizes::bytes() const {
-  return vectors + (slots.table ? table : 0) + slots.blocks * block + OffloadPlace::granularity;
+  return vectors + (slots.table ? table : 0) + slots.blocks * block + OffloadStorage::granularity;
 }
 
 FetchedParameters::Sizes FetchedParameters::sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units,
                                                   int prefetch, DType type) {
   Sizes sizes;
-  sizes.slots = UnitTurns::slots(layout, units, prefetch);
+  sizes.slots = UnitSlots::slots(layout, units, prefetch);
   for (const ShardUnit& unit : units) {
     if (unit.tied_copy) continue;
     const std::size_t own = OffloadedArray::page_bytes(unit.weights, type);
@@ -37,14 +37,14 @@ FetchedParameters::Sizes FetchedParameters::sizes(const ParameterLayout& layout,
   return sizes;
 }
 
-FetchedParameters::FetchedParameters(const Setup& setup, OffloadedArray& weights, int prefetch, UnitTurns::Sequences sequences)
+FetchedParameters::FetchedParameters(const Setup& setup, OffloadedArray& weights, int prefetch, UnitSlots::Sequences sequences)
     : setup_(setup),
       weights_(setup.device, weights, regions(setup.units)),
-      turns_(setup.layout, setup.units, prefetch, std::move(sequences),
-             [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
+      unit_slots_(setup.layout, setup.units, prefetch, std::move(sequences),
+                  [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
       stepped_(setup.device.make_event()),
       vectors_fetched_(setup.device.make_event()) {
-  constexpr std::uintptr_t granularity = OffloadPlace::granularity;
+  constexpr std::uintptr_t granularity = OffloadStorage::granularity;
   const std::size_t bytes = sizes(setup.layout, setup.units, prefetch, weights_.type()).bytes();
   memory_ = setup.device.allocate(align_up(bytes), setup.rank + ": fetched parameters");
   const auto begin = (reinterpret_cast<std::uintptr_t>(memory_.data()) + granularity - 1) / granularity * granularity;
@@ -108,7 +108,7 @@ void FetchedParameters::begin_step(schedules::StepKind kind) {
   }
   in.record(*vectors_fetched_);
   vectors_on_their_way_ = true;
-  turns_.begin_step(kind);
+  unit_slots_.begin_step(kind);
 }
 
 Tensor FetchedParameters::settled() {
@@ -122,16 +122,16 @@ Tensor FetchedParameters::settled() {
 }
 
 const std::vector<Tensor>& FetchedParameters::acquire(std::size_t block) {
-  const bool of_table = is_table(setup_.layout, setup_.units[turns_.unit_of(block)]);
+  const bool of_table = is_table(setup_.layout, setup_.units[unit_slots_.unit_of(block)]);
   if (rehearsing_) return views_[block][of_table ? 0 : slots_.size() - 1];
-  const std::size_t index = turns_.acquire(block);
+  const std::size_t index = unit_slots_.acquire(block);
   settled();
   if (std::exchange(slots_[index].on_its_way, false)) setup_.compute.wait(*slots_[index].fetched);
   return views_[block][index];
 }
 
 void FetchedParameters::release(std::size_t block) {
-  if (!rehearsing_) setup_.compute.record(*slots_[turns_.release(block)].released);
+  if (!rehearsing_) setup_.compute.record(*slots_[unit_slots_.release(block)].released);
 }
 
 }  // namespace pipetrain

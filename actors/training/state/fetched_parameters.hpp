@@ -9,7 +9,7 @@
 
 #include "actors/training/offload/offloaded_units.hpp"
 #include "actors/training/state/step_parameters.hpp"
-#include "actors/training/state/unit_turns.hpp"
+#include "actors/training/state/unit_slots.hpp"
 #include "core/buffer.hpp"
 
 namespace pipetrain {
@@ -21,14 +21,14 @@ class FetchedParameters final : public StepParameters {
   struct Sizes {
     std::size_t vectors = 0;           // bytes of all vectors
     std::size_t table = 0, block = 0;  // bytes of the table's slot, and of each other slot
-    UnitTurns::Slots slots;
+    UnitSlots::Slots slots;
     std::size_t bytes() const;
   };
   static Sizes sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, DType type);
 
   // The setup's units must be for one replica; `weights` must outlive it. Allocates sizes().bytes() on the device.
   // Throws Error(out_of_memory).
-  FetchedParameters(const Setup& setup, OffloadedArray& weights, int prefetch, UnitTurns::Sequences sequences);
+  FetchedParameters(const Setup& setup, OffloadedArray& weights, int prefetch, UnitSlots::Sequences sequences);
 
   void begin_step(schedules::StepKind kind) override;
   void publish(std::size_t unit) override { weights_.stored(unit); }
@@ -52,7 +52,7 @@ class FetchedParameters final : public StepParameters {
   Setup setup_;
   OffloadedUnits weights_;
   Buffer memory_;
-  UnitTurns turns_;
+  UnitSlots unit_slots_;
   std::vector<char*> vector_pages_;  // by unit; null: no vectors
   std::vector<Slot> slots_;
   std::vector<std::vector<std::vector<Tensor>>> views_;  // by block and slot

@@ -45,17 +45,17 @@ GatheredParameters::Sizes GatheredParameters::sizes(const ParameterLayout& layou
   return sizes;
 }
 
-GatheredParameters::GatheredParameters(const Setup& setup, const Replicas& replicas, std::unique_ptr<OwnRuns> runs,
-                                       int prefetch, UnitTurns::Sequences sequences)
+GatheredParameters::GatheredParameters(const Setup& setup, const Replicas& replicas, std::unique_ptr<OwnShards> shards,
+                                       int prefetch, UnitSlots::Sequences sequences)
     : setup_(setup),
       replicas_(replicas),
-      runs_(std::move(runs)),
-      turns_(setup.layout, setup.units, prefetch, std::move(sequences),
-             [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
+      shards_(std::move(shards)),
+      unit_slots_(setup.layout, setup.units, prefetch, std::move(sequences),
+                  [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
       stepped_(setup.device.make_event()),
       vectors_gathered_(setup.device.make_event()) {
   const auto elements = static_cast<std::int64_t>(sizes(setup.layout, setup.units, prefetch).total());
-  whole_ = {nullptr, {elements}, runs_->type()};
+  whole_ = {nullptr, {elements}, shards_->type()};
   memory_ = setup.device.allocate(align_up(whole_.bytes()), setup.rank + ": gathered parameters");
   whole_.data = memory_.data();
   make_slots(prefetch);
@@ -107,7 +107,7 @@ void GatheredParameters::make_views() {
 
 void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   const ShardUnit& unit = setup_.units[index];
-  const Tensor own = runs_->acquire(replicas_.transfer, index);
+  const Tensor own = shards_->acquire(replicas_.transfer, index);
   const RowSplit rows(unit.cuts);
   // Where copy engines can move matrices, all multiprocessors stay free for the computing blocks.
   if (PiecewiseTransfer* pieces = unit.vectors ? nullptr : replicas_.group.in_pieces()) {
@@ -115,7 +115,7 @@ void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   } else {
     replicas_.group.all_gather(replicas_.transfer, own, target, rows);
   }
-  runs_->release(replicas_.transfer, index);
+  shards_->release(replicas_.transfer, index);
 }
 
 void GatheredParameters::begin_step(schedules::StepKind kind) {
@@ -127,7 +127,7 @@ void GatheredParameters::begin_step(schedules::StepKind kind) {
   }
   replicas_.transfer.record(*vectors_gathered_);
   vectors_on_their_way_ = true;
-  turns_.begin_step(kind);
+  unit_slots_.begin_step(kind);
 }
 
 Tensor GatheredParameters::settled() {
@@ -144,16 +144,16 @@ void GatheredParameters::fill(std::size_t index, std::size_t unit) {
 }
 
 const std::vector<Tensor>& GatheredParameters::acquire(std::size_t block) {
-  const bool of_table = is_table(setup_.layout, setup_.units[turns_.unit_of(block)]);
+  const bool of_table = is_table(setup_.layout, setup_.units[unit_slots_.unit_of(block)]);
   if (rehearsing_) return views_[block][of_table ? 0 : slots_.size() - 1];
-  const std::size_t index = turns_.acquire(block);
+  const std::size_t index = unit_slots_.acquire(block);
   settled();
   if (std::exchange(slots_[index].on_its_way, false)) setup_.compute.wait(*slots_[index].gathered);
   return views_[block][index];
 }
 
 void GatheredParameters::release(std::size_t block) {
-  if (!rehearsing_) setup_.compute.record(*slots_[turns_.release(block)].released);
+  if (!rehearsing_) setup_.compute.record(*slots_[unit_slots_.release(block)].released);
 }
 
 }  // namespace pipetrain

@@ -1,7 +1,7 @@
-// Weights of which every replica keeps only its own ranges between uses (OwnRuns): the matrices or the table of a block
+// Weights of which every replica keeps only its own ranges between uses (OwnShards): the matrices or the table of a block
 // are gathered into a slot ahead of use; then the slot serves another block. Vectors are small and always gathered.
 //
-// The step's sequence of blocks determines the order of gathering (UnitTurns), so all replicas gather the same units in
+// The step's sequence of blocks determines the order of gathering (UnitSlots), so all replicas gather the same units in
 // the same order. Not thread-safe: used by the rank's worker only.
 #pragma once
 
@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "actors/training/state/own_runs.hpp"
+#include "actors/training/state/own_shards.hpp"
 #include "actors/training/state/step_parameters.hpp"
-#include "actors/training/state/unit_turns.hpp"
+#include "actors/training/state/unit_slots.hpp"
 #include "core/buffer.hpp"
 #include "schedules/plan/action.hpp"
 
@@ -32,13 +32,13 @@ class GatheredParameters final : public StepParameters {
   };
   static Sizes sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch);
 
-  // runs: this rank's. Allocates sizes().total() elements of their type. Throws Error(out_of_memory).
-  GatheredParameters(const Setup& setup, const Replicas& replicas, std::unique_ptr<OwnRuns> runs, int prefetch,
-                     UnitTurns::Sequences sequences);
+  // shards: this rank's. Allocates sizes().total() elements of their type. Throws Error(out_of_memory).
+  GatheredParameters(const Setup& setup, const Replicas& replicas, std::unique_ptr<OwnShards> shards, int prefetch,
+                     UnitSlots::Sequences sequences);
 
   void begin_step(schedules::StepKind kind) override;
-  void publish(std::size_t unit) override { runs_->publish(unit); }
-  void loaded() override { runs_->loaded(); }
+  void publish(std::size_t unit) override { shards_->publish(unit); }
+  void loaded() override { shards_->loaded(); }
   void set_rehearsing(bool rehearsing) override;
   Tensor settled() override;
   const std::vector<Tensor>& acquire(std::size_t block) override;
@@ -58,10 +58,10 @@ class GatheredParameters final : public StepParameters {
 
   Setup setup_;
   Replicas replicas_;
-  std::unique_ptr<OwnRuns> runs_;
+  std::unique_ptr<OwnShards> shards_;
   Buffer memory_;
   Tensor whole_;  // [sizes().total()]
-  UnitTurns turns_;
+  UnitSlots unit_slots_;
   bool rehearsing_ = false, vectors_on_their_way_ = false;
   std::vector<std::size_t> vector_begins_;               // of each unit of vectors, in whole_
   std::vector<Slot> slots_;                              // the table's first

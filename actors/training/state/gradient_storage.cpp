@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "model/parameters/arena_views.hpp"
 
 namespace pipetrain {
 
 GradientStorage::GradientStorage(const Setup& setup, Placement placement) : setup_(setup) {
-  constexpr std::uintptr_t page = OffloadPlace::granularity;
+  constexpr std::uintptr_t page = OffloadStorage::granularity;
   const bool aligned = placement == Placement::whole_pages;
   const std::size_t elements = setup_.places.grads() + (aligned ? page / sizeof(float) : 0);
   memory_ = setup_.device.allocate(align_up(elements * size_of(setup_.type)), setup_.rank + ": gradients");

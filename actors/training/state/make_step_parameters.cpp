@@ -3,31 +3,31 @@
 #include <utility>
 
 #include "actors/training/state/fetched_parameters.hpp"
-#include "actors/training/state/fetched_runs.hpp"
+#include "actors/training/state/fetched_shards.hpp"
 #include "actors/training/state/gathered_parameters.hpp"
 #include "actors/training/state/published_parameters.hpp"
 
 namespace pipetrain {
 namespace {
 
-UnitTurns::Sequences block_sequences(const StepParameters::Setup& setup, const StatePlaces& places) {
+UnitSlots::Sequences block_sequences(const StepParameters::Setup& setup, const StatePlaces& places) {
   const auto sequence = [&](schedules::StepKind kind) { return block_sequence(setup.layout, places.actions(), kind); };
   return {sequence(schedules::StepKind::training), sequence(schedules::StepKind::evaluation)};
 }
 
-std::unique_ptr<OwnRuns> own_runs(const StepParameters::Setup& setup, const WeightPlaces& where) {
+std::unique_ptr<OwnShards> own_shards(const StepParameters::Setup& setup, const WeightMemory& where) {
   if (where.outside != nullptr)
-    return std::make_unique<FetchedRuns>(setup.device, *where.outside, where.places.shard_runs(), setup.rank);
+    return std::make_unique<FetchedShards>(setup.device, *where.outside, where.places.shard_ranges(), setup.rank);
   // A replica that owns no part of a small stage has no arena.
   const Tensor none{nullptr, {0}, where.places.precision().compute};
-  return std::make_unique<ResidentRuns>(where.operands.data ? where.operands : none, where.places.shard_runs());
+  return std::make_unique<ResidentShards>(where.operands.data ? where.operands : none, where.places.shard_ranges());
 }
 
 }  // namespace
 
-std::unique_ptr<StepParameters> make_step_parameters(const StepParameters::Setup& setup, const WeightPlaces& where) {
+std::unique_ptr<StepParameters> make_step_parameters(const StepParameters::Setup& setup, const WeightMemory& where) {
   if (where.places.gathers_weights())
-    return std::make_unique<GatheredParameters>(setup, *where.replicas, own_runs(setup, where), where.prefetch,
+    return std::make_unique<GatheredParameters>(setup, *where.replicas, own_shards(setup, where), where.prefetch,
                                                 block_sequences(setup, where.places));
   if (where.replicas) return std::make_unique<PublishedParameters>(setup, *where.replicas, where.operands);
   if (where.outside != nullptr)

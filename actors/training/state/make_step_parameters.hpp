@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-struct WeightPlaces {
+struct WeightMemory {
   const StatePlaces& places;
   std::optional<Replicas> replicas = {};  // where replicas divide the weights
   Tensor operands = {};                   // the weights that are on the device: see OptimizerStorage
@@ -19,6 +19,6 @@ struct WeightPlaces {
 };
 
 // All arguments must outlive it. Throws Error(out_of_memory).
-std::unique_ptr<StepParameters> make_step_parameters(const StepParameters::Setup& setup, const WeightPlaces& where);
+std::unique_ptr<StepParameters> make_step_parameters(const StepParameters::Setup& setup, const WeightMemory& where);
 
 }  // namespace pipetrain

@@ -7,13 +7,13 @@ namespace pipetrain {
 OffloadedGradientStorage::OffloadedGradientStorage(const Setup& setup, OffloadStreams& streams, const Offload& offload)
     : GradientStorage(setup, Placement::whole_pages),
       outside_({setup.device, streams, offload.folder, setup.rank + ": offloaded gradients"},
-               outside_gradients(setup.layout, setup.places.units(), setup.places.offloaded_runs())),
+               outside_gradients(setup.layout, setup.places.units(), setup.places.offloaded_ranges())),
       offloaded_(offloaded_setup(), outside_, slots()) {}
 
 OffloadedGradients::Setup OffloadedGradientStorage::offloaded_setup() {
   const StatePlaces& places = setup().places;
   OffloadedGradients::Setup offloaded{setup().layout, places.units(), setup().device, setup().ops.stream(),
-                                      places.offloaded_runs()};
+                                      places.offloaded_ranges()};
   if (is_replicated()) {
     offloaded.transfer = transfer();
     offloaded.sum = [this](Stream& transfer, std::size_t unit) { sum_unit(transfer, unit); };

@@ -17,7 +17,7 @@ class OffloadedGradientStorage final : public GradientStorage {
   OffloadedGradientStorage(const Setup& setup, OffloadStreams& streams, const Offload& offload);
 
   // Additional elements of the arena, beyond StatePlaces::grads(): it is aligned to pages, because blocks move as pages.
-  static constexpr std::size_t alignment = OffloadPlace::granularity / sizeof(float);
+  static constexpr std::size_t alignment = OffloadStorage::granularity / sizeof(float);
 
   void begin_step() override;
   void open(std::size_t block) override { offloaded_.open(block); }

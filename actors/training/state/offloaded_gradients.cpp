@@ -4,14 +4,14 @@
 #include <cassert>
 #include <utility>
 
-#include "actors/training/state/unit_turns.hpp"
+#include "actors/training/state/unit_slots.hpp"
 
 namespace pipetrain {
 namespace {
 
 constexpr std::size_t most_gradient_slots = 3;  // one is fetched, one added to, one stored
 
-constexpr std::size_t page = OffloadPlace::granularity / sizeof(float);
+constexpr std::size_t page = OffloadStorage::granularity / sizeof(float);
 
 std::size_t whole_pages(std::size_t elements) { return (elements + page - 1) / page * page; }
 
@@ -50,20 +50,20 @@ GradientPool gradient_slots(const ParameterLayout& layout, const std::vector<Sha
   return pool;
 }
 
-LeavingGradients leaving_gradients(const ShardUnit& unit, const GradientRuns& runs) {
-  const Region run = unit.run(runs.replica);
+LeavingGradients leaving_gradients(const ShardUnit& unit, const GradientRanges& ranges) {
+  const Region run = unit.run(ranges.replica);
   LeavingGradients leaving;
-  if (!runs.leave_summed) leaving.before = {0, whole_pages(unit.weights.size())};
+  if (!ranges.leave_summed) leaving.before = {0, whole_pages(unit.weights.size())};
   if (run.size() > 0) leaving.after = {run.begin / page * page, whole_pages(run.end)};
   return leaving;
 }
 
 OffloadedArray::Lengths outside_gradients(const ParameterLayout& layout, const std::vector<ShardUnit>& units,
-                                          const GradientRuns& runs) {
+                                          const GradientRanges& ranges) {
   OffloadedArray::Lengths lengths;
   for (const ShardUnit& unit : units) {
     if (!leaves_with_gradients(layout, unit)) continue;
-    const std::size_t elements = leaving_gradients(unit, runs).all().size();
+    const std::size_t elements = leaving_gradients(unit, ranges).all().size();
     lengths.elements += elements;
     lengths.largest = std::max(lengths.largest, elements);
   }
@@ -77,7 +77,7 @@ OffloadedGradients::OffloadedGradients(const Setup& setup, OffloadedArray& outsi
     Unit& unit = units_.emplace_back();
     if (slots[i] == nullptr) continue;
     unit_of_[setup.units[i].block] = i;
-    unit.leaving = leaving_gradients(setup.units[i], setup.runs);
+    unit.leaving = leaving_gradients(setup.units[i], setup.ranges);
     unit.outside = at;
     unit.slot = slot_at(slots[i]);
     unit.stored = setup.device.make_event();

@@ -1,5 +1,5 @@
 // Gradients of attention and MLP blocks' matrices that are outside of the device while nothing is added to them. Those
-// of a block are in a slot while its backward (or its weight-gradient half) runs, and outside until the next microbatch
+// of a block are in a slot while its backward (or its weight-gradient half) ranges, and outside until the next microbatch
 // adds to them, the norm counts them, or the optimizer reads them.
 //
 // The sums have the bits of resident gradients: the same operations add the same numbers in the same order. Several
@@ -23,7 +23,8 @@ namespace pipetrain {
 // True when gradients of this unit are offloaded; those of word tables and vectors stay on the device.
 bool leaves_with_gradients(const ParameterLayout& layout, const ShardUnit& unit);
 // Returns where units are on the device. Offloaded units share slots, each always in the same one, neighbours never in the
-// same; gradients of other products have memory of their own. Positions are multiples of OffloadPlace::granularity bytes. Pure.
+// same; gradients of other products have memory of their own. Positions are multiples of OffloadStorage::granularity bytes.
+// Pure.
 GradientPool gradient_slots(const ParameterLayout& layout, const std::vector<ShardUnit>& units);
 
 // The part of a unit's gradients that is outside, in elements of its slot and whole pages: this rank's range after
@@ -32,14 +33,14 @@ struct LeavingGradients {
   Region before, after;
   Region all() const { return before.size() > 0 ? before : after; }
 };
-struct GradientRuns {
+struct GradientRanges {
   int replica = 0;            // the replica whose ranges of the units this rank keeps
   bool leave_summed = false;  // nothing is stored before replicas have been added
 };
-LeavingGradients leaving_gradients(const ShardUnit& unit, const GradientRuns& runs);
+LeavingGradients leaving_gradients(const ShardUnit& unit, const GradientRanges& ranges);
 // The lengths of all offloaded gradients.
 OffloadedArray::Lengths outside_gradients(const ParameterLayout& layout, const std::vector<ShardUnit>& units,
-                                          const GradientRuns& runs);
+                                          const GradientRanges& ranges);
 
 // Used by the rank's worker; not thread-safe.
 class OffloadedGradients {
@@ -49,13 +50,13 @@ class OffloadedGradients {
     const std::vector<ShardUnit>& units;
     Device& device;
     Stream& compute;  // of the rank
-    GradientRuns runs;
+    GradientRanges ranges;
     // With several replicas: the stream that carries their sums, and the function that enqueues on it that the unit's
     // sums, or at least this rank's range, are in its slot. Every replica makes the same calls in the same order.
     Stream* transfer = nullptr;
     std::function<void(Stream& transfer, std::size_t unit)> sum = {};
   };
-  // slots: the address of each unit on the device, a multiple of OffloadPlace::granularity; null where it is not
+  // slots: the address of each unit on the device, a multiple of OffloadStorage::granularity; null where it is not
   // offloaded. All arguments must outlive it.
   OffloadedGradients(const Setup& setup, OffloadedArray& outside, const std::vector<void*>& slots);
 

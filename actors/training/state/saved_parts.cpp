@@ -3,7 +3,7 @@
 namespace pipetrain {
 
 bool is_kept_elsewhere(const Parameter& parameter, int tp_rank) {
-  return parameter.tied_copy || (parameter.split_axis < 0 && tp_rank > 0);
+  return parameter.tied_copy || parameter.copy > 0 || (parameter.split_axis < 0 && tp_rank > 0);
 }
 
 namespace {

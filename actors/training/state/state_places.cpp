@@ -50,7 +50,7 @@ void StatePlaces::place_gradients() {
     chunk_begins_.push_back(grads_);
     grads_ += layout_.zeroed_grads[chunk].end - layout_.chunk_grads[chunk].begin;
   }
-  constexpr std::size_t page = OffloadPlace::granularity / sizeof(float);
+  constexpr std::size_t page = OffloadStorage::granularity / sizeof(float);
   if (setup_.offload.gradients) grads_ = (grads_ + page - 1) / page * page;
   pool_begin_ = grads_;
   grads_ += pool_.length;
@@ -65,7 +65,7 @@ std::size_t StatePlaces::rounded() const {
   return gathers_weights() ? shard_ : layout_.weight_elements;
 }
 
-std::vector<Region> StatePlaces::shard_runs() const {
+std::vector<Region> StatePlaces::shard_ranges() const {
   std::vector<Region> runs;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const std::size_t elements = units_[i].tied_copy ? 0 : run(units_[i]).size();
@@ -116,8 +116,8 @@ Region StatePlaces::chunk_grads(int chunk) const {
   return pools() ? moved({all.begin, layout_.zeroed_grads[at].end}, chunk) : all;
 }
 
-Region StatePlaces::replicated_grads(int chunk) const {
-  return moved(layout_.replicated_grads[static_cast<std::size_t>(chunk)], chunk);
+Region StatePlaces::partial_grads(int chunk, bool sequence_parallel) const {
+  return moved(layout_.partial_grads(chunk, sequence_parallel), chunk);
 }
 
 GradientPlaces StatePlaces::gradient_places(const Tensor& arena) const {
@@ -160,8 +160,22 @@ std::vector<std::vector<OptimizerPart>> StatePlaces::optimizer_parts() const {
 std::vector<CountedPart> StatePlaces::counted(int tp_rank) const {
   std::vector<CountedPart> parts = counted_parts(layout_, tp_rank, held_);
   for (CountedPart& part : parts) {
-    const std::size_t unit = unit_of_grad(layout_.parameters[part.parameter].grad_offset);
-    part.grads = own_sums(unit).begin + part.grads - units_[unit].grads - run(units_[unit]).begin;
+    part.grads = own_sum_at(part.grads, unit_of_grad(layout_.parameters[part.parameter].grad_offset));
+  }
+  return parts;
+}
+
+std::size_t StatePlaces::own_sum_at(std::size_t grad_offset, std::size_t unit) const {
+  return own_sums(unit).begin + grad_offset - units_[unit].grads - run(units_[unit]).begin;
+}
+
+std::vector<CopiedPart> StatePlaces::copied(int chunk, const Tensor& arena, const TensorParallel& tp) const {
+  std::vector<CopiedPart> parts;
+  for (const HeldPart& part : held_) {
+    const Parameter& parameter = layout_.parameters[part.parameter];
+    if (parameter.copies == 1 || parameter.chunk != chunk) continue;
+    const std::size_t begin = own_sum_at(parameter.grad_offset + part.begin, unit_of_grad(parameter.grad_offset));
+    parts.push_back(copied_part(parameter, span(arena, begin, part.size()), tp));
   }
   return parts;
 }

@@ -17,6 +17,7 @@
 #include "model/optimizer/optimizer.hpp"
 #include "model/parameters/gradient_norm.hpp"
 #include "model/parameters/gradient_places.hpp"
+#include "model/parameters/gradient_sums.hpp"
 #include "model/parameters/shard_units.hpp"
 #include "schedules/plan/action.hpp"
 
@@ -42,7 +43,7 @@ class StatePlaces {
     Precision precision;
     std::vector<schedules::Action> actions;  // of every step, in order; empty where the order is not known in advance
     Offload offload;
-    bool grads_leave_summed = false;  // of offloaded gradients: see GradientRuns
+    bool grads_leave_summed = false;  // of offloaded gradients: see GradientRanges
     bool previews = false;  // operations read a separate copy of the weights, of any type; only for a rank that divides nothing
   };
   // The layout must outlive it.
@@ -63,7 +64,7 @@ class StatePlaces {
   std::size_t states() const { return is_sharded() ? shard_ : layout_.weight_elements; }  // of each of the optimizer's states
   std::size_t rounded() const;  // of the weights' copy in the operations' type; 0: none
   // The own range of each unit in a shard; of tied copies: empty.
-  std::vector<Region> shard_runs() const;
+  std::vector<Region> shard_ranges() const;
 
   // The parts of states and weights that this rank holds, for saving and loading.
   const std::vector<HeldPart>& held() const { return held_; }
@@ -76,14 +77,14 @@ class StatePlaces {
   bool pools() const { return !pool_.is_empty(); }
   bool is_pooled(std::size_t unit) const { return pool_.begins[unit].has_value(); }
   // The part of the gradients that is outside, where they are offloaded.
-  GradientRuns offloaded_runs() const { return {setup_.place.replica, setup_.grads_leave_summed}; }
+  GradientRanges offloaded_ranges() const { return {setup_.place.replica, setup_.grads_leave_summed}; }
   // The region in which the rank sums the unit over its microbatches, and that of its own range after replicas have been added.
   Region sums(std::size_t unit) const;
   Region own_sums(std::size_t unit) const;
   std::size_t unit_of(const Parameter& parameter) const { return unit_of_grad(parameter.grad_offset); }
   // The regions of a chunk, as in ParameterLayout.
   Region chunk_grads(int chunk) const;  // without gradients in the pool
-  Region replicated_grads(int chunk) const;
+  Region partial_grads(int chunk, bool sequence_parallel) const;
   GradientPlaces gradient_places(const Tensor& arena) const;
   // The own range's sums of the first tensor of this role; empty where the rank has none.
   Region own_sums(TensorRole role) const;
@@ -92,6 +93,9 @@ class StatePlaces {
   // Returns the parts that the optimizer steps, by unit.
   std::vector<std::vector<OptimizerPart>> optimizer_parts() const;
   std::vector<CountedPart> counted(int tp_rank) const;
+  // What this rank holds, after replicas have been added, of the gradients of a chunk's slices that have copies on other
+  // tensor-parallel ranks. All of these hold the same parts.
+  std::vector<CopiedPart> copied(int chunk, const Tensor& arena, const TensorParallel& tp) const;
 
  private:
   std::size_t whole_at(const HeldPart& part) const { return layout_.parameters[part.parameter].offset + part.begin; }
@@ -99,6 +103,8 @@ class StatePlaces {
   // Returns the offset in the shard of an element of the weight arena that is in the unit's own range.
   std::size_t shard_at(std::size_t unit, std::size_t offset) const;
   std::size_t unit_of_grad(std::size_t grad_offset) const;
+  // Where the sums of an element of the layout's gradient arena are that is in the unit's own run.
+  std::size_t own_sum_at(std::size_t grad_offset, std::size_t unit) const;
   void place_gradients();
   // True when the sums of the own range have memory apart from the unit's.
   bool sums_apart(std::size_t unit) const { return is_pooled(unit) && is_sharded() && !setup_.offload.gradients; }

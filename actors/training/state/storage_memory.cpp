@@ -1,6 +1,6 @@
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "actors/training/state/fetched_parameters.hpp"
-#include "actors/training/state/fetched_runs.hpp"
+#include "actors/training/state/fetched_shards.hpp"
 #include "actors/training/state/gathered_parameters.hpp"
 #include "actors/training/state/offloaded_gradient_storage.hpp"
 #include "actors/training/state/offloaded_optimizer.hpp"
@@ -17,7 +17,7 @@ std::size_t coming_bytes(const StatePlaces& places, const StorageSetup& setup) {
   if (!places.gathers_weights())
     return fetches ? FetchedParameters::sizes(setup.layout, places.units(), setup.prefetch, type).bytes() : 0;
   const std::size_t gathered = GatheredParameters::sizes(setup.layout, places.units(), setup.prefetch).total() * size_of(type);
-  return gathered + (fetches ? FetchedRuns::bytes(places.shard_runs(), type) : 0);
+  return gathered + (fetches ? FetchedShards::bytes(places.shard_ranges(), type) : 0);
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ MemoryUse storage_memory(const StorageSetup& setup) {
   const auto optimizer = make_optimizer(setup.optimizer);
   const auto here = ResidentOptimizer::lengths(places, precision, offload);
   MemoryUse use;
-  const auto add_outside = [&](const PlaceBytes& bytes) { add_offloaded(bytes, offload, setup.device, use); };
+  const auto add_outside = [&](const StorageBytes& bytes) { add_offloaded(bytes, offload, setup.device, use); };
   use.parameters = here.weights * size_of(precision.master) + here.rounded * size_of(precision.compute);
   use.parameters += coming_bytes(places, setup);
   if (offload.parameters) add_outside(OffloadedArray::bytes(OffloadedOptimizer::operand_lengths(places, precision.compute)));
@@ -42,7 +42,7 @@ MemoryUse storage_memory(const StorageSetup& setup) {
   use.gradients = places.grads() * size_of(precision.grad);
   if (offload.gradients) {
     use.gradients += OffloadedGradientStorage::alignment * size_of(precision.grad);
-    add_outside(OffloadedArray::bytes(outside_gradients(setup.layout, places.units(), places.offloaded_runs())));
+    add_outside(OffloadedArray::bytes(outside_gradients(setup.layout, places.units(), places.offloaded_ranges())));
   }
   if (setup.saves) {
     for (const HeldPart& part : saved_parts(setup.layout, places, setup.rank)) use.snapshot += part.size() * sizeof(float);

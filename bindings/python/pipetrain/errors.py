@@ -1,8 +1,8 @@
-"""What goes wrong, as exceptions. Each text is one line: what, where, and what to do."""
+"""The exceptions of pipetrain. Each text is one line: what, where, and what to do."""
 
 
 class Error(RuntimeError):
-    """Anything that fails in pipetrain. `kind` says what: "input", "aborted", "lost", "out of memory" and so on."""
+    """Any failure in pipetrain. `kind` names it: "input", "aborted", "lost", "out of memory" and so on."""
 
     kind: str = "internal"
 
@@ -14,15 +14,15 @@ class InputError(Error, ValueError):
 
 
 class PlanError(InputError):
-    """A plan breaks a rule: the stage and the action are in the first line, the place on the printed grid below."""
+    """A plan breaks a rule: its first line names the stage and the action, and the grid below shows the position."""
 
 
 class MisuseError(Error):
-    """A call out of order: during another step, from inside a stage's code, of a pipeline that was closed."""
+    """A call out of order: during another step, inside a stage's code, or on a closed pipeline."""
 
 
 class RunFailed(Error):
-    """A step failed. `waiting` has a line a stage: what it waited for. The exception of a stage's code is `__cause__`."""
+    """A step failed. `waiting` says for each stage in a line what it waited for. The exception of a stage's code is `__cause__`."""
 
     waiting: list[str]
 

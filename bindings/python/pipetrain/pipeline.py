@@ -18,7 +18,7 @@ from .world import World
 
 @dataclass(frozen=True)
 class Step:
-    """A step that ended: what each stage's N gave, replica by replica, and what was decided."""
+    """The outcome of a step: the result of each stage's N, replica by replica, and the verdict."""
 
     step: int
     results: list[list[float]]
@@ -33,14 +33,14 @@ class Pipeline:
     """Runs a plan around your stages.
 
     stages: one object per stage, as Stage; replica by replica where there are several.
-    activation_life, gradient_life: until which action of its microbatch a stage reads what it received: "F" (activations
+    activation_life, gradient_life: the last action of a microbatch that reads a received value: "F" (activations
     only), "I" (I or B) or "W" (W or B). The default is "I" for activations and targets, "W" for gradients.
-    stall_timeout: a step in which no action completes for so many seconds fails, and names who hangs.
+    stall_timeout: a step in which no action completes for so many seconds fails, and names the stage that hangs.
     world: the processes that the stages run in, dealt to them in order, replica by replica. All of them make the pipeline with the
-    same arguments, but that `stages` has None for those of others (or a function makes those of this process, given replica and
-    stage), and step(), evaluate() and close() it together.
-    largest: over several processes, the bytes of what one microbatch brings from one piece of the model to the next at most; or a
-    list, one for each such boundary. gpus: the GPU of each stage of this process, by its place in `stages`.
+    same arguments, except that `stages` has None for those of other processes (or is a function that makes those of this process from
+    replica and stage), and call step(), evaluate() and close() together.
+    largest: over several processes, the most bytes that one microbatch passes from one part of the model to the next; or a list with
+    a value for each such boundary. gpus: the GPU of each stage of this process, by its index in `stages`.
 
     One step or evaluation at a time. Use it as a context manager, or call close(). Raises InputError, PlanError.
     """
@@ -80,12 +80,12 @@ class Pipeline:
 
     @property
     def _notes(self) -> list[str]:
-        """What each process gave as `_note`, by process."""
+        """The `_note` of each process, by process."""
         return self._engine.notes
 
     @property
     def plan(self) -> _engine.Plan:
-        """With its end of step."""
+        """The plan, including its end of step."""
         return self._engine.plan
 
     def step(
@@ -99,12 +99,12 @@ class Pipeline:
     ) -> Step:
         """Runs one step to its end.
 
-        inputs, targets: a value per microbatch, of any shapes; per replica such a list where there are several. None in a process that
-        does not run the model's first piece, or its last.
-        decide: given what every stage's N gave, whether the optimizers run: a bool, or the scale of the gradients. Over several processes
-        that of process 0 decides, as its learning_rate is taken.
+        inputs, targets: a value per microbatch, of any shapes; with several replicas, such a list for each. None in a process that does
+        not run the model's first part (inputs) or its last (targets).
+        decide: gets the results of every stage's N and returns whether the optimizers run (a bool), or the scale of the gradients. Over
+        several processes, the decide and the learning_rate of process 0 count.
 
-        Raises RunFailed, whose `waiting` says who waited for whom; the pipeline can do no more steps then.
+        Raises RunFailed, whose `waiting` says what each stage waited for; no further step is possible then.
         """
         number = self._steps + 1 if step is None else step
 
@@ -118,8 +118,8 @@ class Pipeline:
         return Step(number, *done)
 
     def evaluate(self, inputs: Sequence[Any] | None, targets: Sequence[Any] | None = None) -> list[list[float]]:
-        """Runs the forwards of the plan alone, in its order, and gives what each stage's N gave then. Stages are told by
-        begin_evaluation() in the place of begin_step(); no backward comes, and no optimizer. inputs, targets, errors: as step()."""
+        """Runs only the forwards of the plan, in its order, and returns the results of each stage's N. Stages get begin_evaluation() in place
+        of begin_step(), and neither a backward nor the optimizer. inputs, targets, errors: as step()."""
         how = {"number": self._evaluations + 1, "evaluation": True, "learning_rate": 0.0}
         results, *_ = self._run(how, inputs, targets, lambda results: (False, 1.0))
         self._evaluations += 1
@@ -133,7 +133,7 @@ class Pipeline:
         judge: Callable[[list[list[float]]], tuple[bool, float]],
         around: AbstractContextManager | None = None,
     ) -> tuple[list[list[float]], bool, float]:
-        """around: entered when it is known that the step is not refused, and left before another one can begin."""
+        """around: a context that is entered when the step is accepted, and left before another one can begin."""
         nothing = [[None] * self.plan.microbatches] * self._replicas
         if inputs is None and self._first:
             raise InputError("inputs: the model's first piece runs in this process; give its microbatches")
@@ -157,16 +157,16 @@ class Pipeline:
         self._engine.abort(why)
 
     def waiting(self) -> list[str]:
-        """What each stage waits for now. From any thread."""
+        """Returns what each stage waits for now. From any thread."""
         return self._engine.waiting()
 
     def timeline(self) -> _engine.Timeline:
-        """When the actions of the latest step or evaluation ran."""
+        """The times at which the actions of the latest step or evaluation ran."""
         return self._engine.timeline()
 
     def close(self) -> None:
-        """Ends the threads. MisuseError during a step or evaluation, and while a stage's code has not returned. Over several processes those
-        but 0 wait until that one has closed it too."""
+        """Ends the threads. MisuseError during a step or evaluation, and while a stage's code has not returned. Over several processes all
+        but process 0 wait until process 0 has closed it too."""
         self._engine.close()
 
     def __enter__(self) -> Pipeline:
@@ -178,7 +178,7 @@ class Pipeline:
         self.close()
 
     def leave(self, why: str) -> None:
-        """Before close(), in one of several processes that cannot go on: the others' step fails with this reason."""
+        """For a process that cannot continue, before close(): the step of the other processes fails with this reason."""
         try:
             self._engine.abort(f"process {self._world.process} has left the pipeline: {why}")
         except MisuseError:  # it is closed
@@ -186,7 +186,7 @@ class Pipeline:
 
 
 def _places(plan: _engine.Plan, replicas: int, world: World | None, largest: Any, gpus: dict[int, int] | None) -> dict[str, Any]:
-    """What the extension is told of the processes."""
+    """The extension's arguments about the processes."""
     if world is None or world.processes == 1:
         return {"world": None}
     boundaries = plan.stages * plan.chunks - 1
@@ -199,7 +199,7 @@ def _places(plan: _engine.Plan, replicas: int, world: World | None, largest: Any
 
 
 def _ends(plan: _engine.Plan, here: Sequence[int]) -> tuple[bool, bool]:
-    """Whether the model's first and its last piece run here."""
+    """Returns whether the model's first and its last part run here."""
     pieces = {plan.virtual_stage(number % plan.stages, chunk) for number in here for chunk in range(plan.chunks)}
     return 0 in pieces, plan.stages * plan.chunks - 1 in pieces
 
@@ -215,7 +215,7 @@ def _stages_here(stages: Any, plan: _engine.Plan, replicas: int, here: Sequence[
 
 
 def _forget_all() -> None:
-    """In a forked process, which has none of the threads: what they hold is never let go of there."""
+    """For a forked process, which has none of the threads: it never frees what they hold."""
     _open.clear()
     _engine.keep_silent_about_leaks()
 
@@ -225,11 +225,11 @@ os.register_at_fork(after_in_child=_forget_all)
 
 @atexit.register
 def _close_all() -> None:
-    """Threads that call Python must be gone before the interpreter is."""
+    """Ends the threads that call Python before the interpreter ends."""
     for pipeline in list(_open):
         try:
             if pipeline._world is not None:
                 pipeline.leave("its program has ended without close()")
             pipeline.close()
-        except Exception as error:  # a stage's code hangs: the process ends all the same
+        except Exception as error:  # a stage's code hangs, but the process ends
             print(f"pipetrain: {error}")

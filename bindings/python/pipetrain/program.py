@@ -29,7 +29,7 @@ def program_path() -> str:
 
 
 def option_words(options: dict[str, object]) -> list[str]:
-    """Keyword arguments as options of the command line: seq_len=64 is --seq-len=64, True and False are on and off; numbers of a
+    """Converts keyword arguments to options of the command line: seq_len=64 is --seq-len=64, True and False are on and off; numbers of a
     list become one value with commas, texts and paths several values."""
     words = []
     for key, value in options.items():
@@ -48,7 +48,7 @@ def option_words(options: dict[str, object]) -> list[str]:
 
 
 def _run(words: Sequence[str], show: bool) -> str:
-    """Its stdout. Raises ProgramFailed with the program's own line."""
+    """Runs the program and returns its stdout. Raises ProgramFailed with the program's own line."""
     ended = subprocess.run(
         [program_path(), *words], stdout=subprocess.PIPE, stderr=None if show else subprocess.PIPE, text=True, check=False
     )
@@ -76,7 +76,7 @@ class TrainingRun(Table):
 
 
 def train(*, show: bool = False, **options: object) -> TrainingRun:
-    """Trains by the program, in a process of its own. Keyword arguments are the options of `pipetrain train`:
+    """Trains with the program, in a separate process. Keyword arguments are the options of `pipetrain train`:
     train(pp=2, microbatches=8, schedule="zb-h1", steps=20, save="run"). show: let its progress be seen on stderr.
 
     Raises ProgramFailed with the program's line and exit status; InputError where there is no program.
@@ -90,7 +90,7 @@ def train(*, show: bool = False, **options: object) -> TrainingRun:
 
 
 def tune(*, show: bool = False, **options: object) -> Table:
-    """Searches the fastest layouts by the program. Keyword arguments are the options of `pipetrain tune`:
+    """Searches the fastest layouts with the program. Keyword arguments are the options of `pipetrain tune`:
     tune(model="llama2-7b", devices=8, memory=140). A row a layout, the fastest first.
 
     Raises ProgramFailed, InputError.

@@ -1,4 +1,4 @@
-"""What one stage of a pipeline computes, in Python."""
+"""The stages of a pipeline, in Python."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .errors import InputError
 
 
 class Launch(NamedTuple):
-    """An action to do, with its inputs. Objects come as the stage before returned them: any that has `__dlpack__` can be read
+    """An action to run, with its inputs. Objects arrive as the previous stage returned them: any that has `__dlpack__` can be read
     by another library with that library's `from_dlpack`, without a copy."""
 
     kind: str  #: "F", "B", "I", "W"; at the end of the step "R", "S", "T", "N", "O"; "X" of a plan's custom actions
     chunk: int  #: of the stage, in model order
-    microbatch: int  #: -1 at the end of the step; of "X" its number in the plan
-    virtual_stage: int  #: which piece of the model the chunk is
-    activation: Any  #: None where the action has none; after F as long as the pipeline's activation_life says
+    microbatch: int  #: -1 at the end of the step; for "X" its number in the plan
+    virtual_stage: int  #: the chunk's number among the parts of the model
+    activation: Any  #: None where the action has none; kept after F as activation_life says
     gradient: Any
-    target: Any  #: of the model's last piece
+    target: Any  #: for the model's last part
     custom: str | None = None  #: the name of a custom action
 
 
 class Stage:
-    """What one stage computes. Override what the plan asks for; `run`, and so every action, is called on a thread of this stage's own
+    """The code of one stage. Override the methods that the plan needs; `run`, and so every action, is called on a thread of this stage's own
     (see `any_thread`), the others on threads of the engine; one at a time but for abort(), with the GIL held. What a method raises ends
     the run."""
 
@@ -35,7 +35,7 @@ class Stage:
     saves waking a thread for most of them. Read when the pipeline is made."""
 
     def run(self, launch: Launch) -> Any:
-        """Does the action; gives what the next stage (F) or the previous one (B, I) receives. N gives a list of floats."""
+        """Runs the action and returns the value for the next stage (F) or the previous one (B, I). N returns a list of floats."""
         return self._methods[launch.kind](self, launch)
 
     def forward(self, launch: Launch) -> Any:
@@ -62,7 +62,7 @@ class Stage:
         raise NotImplementedError(f"custom, for {launch.custom}")
 
     def norm(self) -> list[float]:
-        """What `decide` is told of this stage."""
+        """Returns this stage's numbers for `decide`."""
         return []
 
     def optimizer(self) -> None:
@@ -71,17 +71,17 @@ class Stage:
     def begin_step(self, step: int, learning_rate: float) -> None: ...
 
     def begin_evaluation(self) -> None:
-        """In the place of begin_step(): forwards and norm() follow, and no backward, so that nothing need be kept for one. Without it
-        an evaluation begins as a step does."""
+        """Called in place of begin_step(): forwards and norm() follow, but no backward, so nothing need be kept for one. The default calls
+        begin_step()."""
         self.begin_step(0, 0.0)
 
     def verdict(self, apply: bool, grad_scale: float) -> None: ...
 
     def abort(self, why: str) -> None:
-        """The run has failed: make what runs end soon. Called while another method may run."""
+        """The run has failed: make running work end soon. Called while another method may run."""
 
     def store(self, value: Any, slot: _engine.Slot) -> None:
-        """Over several processes: puts what goes to a stage of another one into memory that it will read. By pickling, where
+        """Over several processes: puts a value for a stage of another process into memory that it will read. Uses pickle, in which
         arrays of numpy are copied once. InputError for more than `largest`."""
         parts: list[pickle.PickleBuffer] = []
         head = pickle.dumps(value, protocol=5, buffer_callback=parts.append)
@@ -94,7 +94,7 @@ class Stage:
         slot.fill(at, ",".join(str(view.nbytes) for view in views).encode())
 
     def load(self, slot: _engine.Slot) -> Any:
-        """The value that a stage of another process has put there, as copies of its own."""
+        """Returns a copy of the value that a stage of another process has put there."""
         memory, at, parts = _bytes_of(slot), 0, []
         for size in map(int, slot.note.split(b",")):
             parts.append(bytearray(memory[at : at + size]))

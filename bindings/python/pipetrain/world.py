@@ -16,15 +16,15 @@ _worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
 class World:
-    """This process among those of a run, which `pipetrain launch --nproc 4 python script.py` has started, or torchrun, Slurm's srun or
-    Open MPI: their environment says which one this is. Without any there is one process.
+    """This process's place among those of a run that `pipetrain launch --nproc 4 python script.py`, torchrun, Slurm's srun or Open MPI has
+    started; their environment gives the place. Without a launcher there is one process.
 
     process, processes, master: given instead of the environment; master is "host:port" of process 0.
-    token: secret of the run, needed off this host; else PIPETRAIN_TOKEN. timeout: for all to come, in seconds. patience: for one that
-    the others wait for while a pipeline is made or ended.
+    token: secret of the run, needed off this host; else PIPETRAIN_TOKEN. timeout: seconds in which all must join. patience: seconds for a
+    process that the others wait for while a pipeline is made or ended.
 
-    Blocks until all are there. Use it as a context manager, or call close() last. Raises InputError, and Error where a process does
-    not come.
+    Blocks until all have joined. Use it as a context manager, or call close() last. Raises InputError, and Error where a process does
+    not join.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class World:
         return cls(process=0, processes=1)
 
     def stages(self, count: int) -> range:
-        """Those of so many, counted from 0, that run in this process. Raises Error for fewer stages than processes."""
+        """Returns the stages, out of so many counted from 0, that run in this process. Raises Error for fewer stages than processes."""
         mine = _engine.stages_of(self.process, self.processes, count)
         return range(mine[0], mine[-1] + 1)
 
@@ -71,7 +71,7 @@ class World:
         return self._world
 
     def close(self) -> None:
-        """This process leaves: the others do not miss it. After its pipeline's close()."""
+        """This process leaves and does not count as lost. Call it after its pipeline's close()."""
         if self._world is not None:
             self._world.leave()
         self._world = None
@@ -95,7 +95,7 @@ def _address(master: str | None, place: dict) -> tuple[str, int]:
 
 
 def _report_failures_to_launch() -> None:
-    """pipetrain launch prints one line for all: that of the first cause."""
+    """Lets pipetrain launch print one line for all processes: that of the first cause."""
     variable = os.environ.pop("PIPETRAIN_LAUNCH_REPORT", "")
     if not variable.isdigit():
         return
@@ -112,7 +112,7 @@ def _report_failures_to_launch() -> None:
         try:
             os.write(pipe, f"failed {number} {' '.join(text.split())}"[:4000].encode() + b"\n")
         except OSError:
-            pass  # nobody listens any more
+            pass  # the other processes are gone
 
     sys.excepthook = tell
 
@@ -127,5 +127,5 @@ def _leave_all() -> None:
     for world in list(_worlds):
         try:
             world.close()
-        except Exception as error:  # a stage's code hangs, and keeps the pipeline: the process ends all the same
+        except Exception as error:  # a stage's code hangs, but the process ends
             print(f"pipetrain: {error}", file=sys.stderr)

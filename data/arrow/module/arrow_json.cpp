@@ -72,8 +72,7 @@ void JsonWriter::value(const arrow::Array& array, std::int64_t i) {
   if (element_of(*array.type()) == nullptr) return integers(array, i, i + 1);
   const auto [values, begin, end] = elements_at(array, i);
   text_ += '[';
-  values.type_id() == Kind::STRUCT ? messages(static_cast<const arrow::StructArray&>(values), begin, end)
-                                   : integers(values, begin, end);
+  integers(values, begin, end);
   text_ += ']';
 }
 
@@ -139,27 +138,45 @@ void JsonWriter::integers(const arrow::Array& values, std::int64_t begin, std::i
   }
 }
 
-// A null field is written as if the message did not have it.
-void JsonWriter::messages(const arrow::StructArray& values, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) {
-    if (i > begin) text_ += ',';
-    if (values.IsNull(i)) {
-      text_ += "null";
-      continue;
-    }
-    text_ += '{';
-    bool is_first = true;
-    for (int f = 0; f < values.num_fields(); ++f) {
-      const std::string& name = values.struct_type()->field(f)->name();
-      const arrow::Array& field = *values.field(f);
-      if (is_null(field, i)) continue;
-      if (!std::exchange(is_first, false)) text_ += ',';
-      string(name);
-      text_ += ':';
-      name == "role" || name == "content" ? string(string_at(field, i)) : glance(field, i);
-    }
-    text_ += '}';
+void JsonWriter::real(double number) {
+  // A number that is whole keeps its type: templates print 1.0 and 1 differently.
+  text_ += std::isfinite(number) ? fmt::format("{:#}", number) : "null";
+}
+
+void JsonWriter::whole(const arrow::Array& array, std::int64_t i, int depth) {
+  constexpr int deepest = 50;
+  if (depth > deepest) throw ValueFault{"has values in each other too deep"};
+  if (is_null(array, i)) return void(text_ += "null");
+  const arrow::DataType& type = *array.type();
+  if (is_text(type)) return string(string_at(array, i));
+  if (arrow::is_integer(type.id())) return integers(array, i, i + 1);
+  if (type.id() == Kind::BOOL) return void(text_ += static_cast<const arrow::BooleanArray&>(array).Value(i) ? "true" : "false");
+  if (type.id() == Kind::FLOAT) return real(double{static_cast<const arrow::FloatArray&>(array).Value(i)});
+  if (type.id() == Kind::DOUBLE) return real(static_cast<const arrow::DoubleArray&>(array).Value(i));
+  if (type.id() == Kind::STRUCT) return object(static_cast<const arrow::StructArray&>(array), i, depth);
+  if (element_of(type) == nullptr) throw ValueFault{"is of the type " + type.ToString().substr(0, 60) + ", which JSON has not"};
+  const auto [values, begin, end] = elements_at(array, i);
+  text_ += '[';
+  for (std::int64_t element = begin; element < end; ++element) {
+    if (element > begin) text_ += ',';
+    whole(values, element, depth + 1);
   }
+  text_ += ']';
+}
+
+// A field that is null is written as if the object did not have it.
+void JsonWriter::object(const arrow::StructArray& values, std::int64_t i, int depth) {
+  text_ += '{';
+  bool is_first = true;
+  for (int f = 0; f < values.num_fields(); ++f) {
+    const arrow::Array& field = *values.field(f);
+    if (is_null(field, i)) continue;
+    if (!std::exchange(is_first, false)) text_ += ',';
+    string(values.struct_type()->field(f)->name());
+    text_ += ':';
+    whole(field, i, depth + 1);
+  }
+  text_ += '}';
 }
 
 }  // namespace pipetrain

@@ -86,11 +86,11 @@ T take(arrow::Result<T> result) {
   return *std::move(result);
 }
 
-// Only role and content are written; another field that is not null is only glanced at.
+// A chat template may render every field of a message.
 bool is_message(const arrow::DataType& type) {
   if (type.id() != Kind::STRUCT) return false;
   return std::all_of(type.fields().begin(), type.fields().end(), [](const auto& field) {
-    return (field->name() != "role" && field->name() != "content") || is_text(*field->type());
+    return (field->name() != "role" && field->name() != "from") || is_text(*field->type());
   });
 }
 
@@ -117,6 +117,18 @@ std::string wrong_type(ParquetColumn column, const arrow::DataType& type) {
 
 // Returns true if the column's values are part of the rows.
 bool is_read(ParquetColumn column) { return column != ParquetColumn::unread && column != ParquetColumn::named; }
+
+void write_value(JsonWriter& json, ParquetColumn column, const arrow::Array& values, std::int64_t i) {
+  switch (column) {
+    case ParquetColumn::glanced:
+      return json.glance(values, i);
+    case ParquetColumn::whole:
+    case ParquetColumn::messages:
+      return json.whole(values, i);
+    default:
+      return json.value(values, i);
+  }
+}
 
 // Thrown to stop because the lines cannot be written.
 struct Stopped {};
@@ -194,7 +206,7 @@ class ParquetRows {
       const ParquetColumn column = checked_column(reading, *field);
       wanted_[field->name()] = column;
       if (column == ParquetColumn::named) named_.push_back(field->name());
-      has_form = has_form || (is_read(column) && column != ParquetColumn::glanced);
+      has_form = has_form || (is_read(column) && column != ParquetColumn::glanced && column != ParquetColumn::whole);
     }
     const parquet::SchemaDescriptor& leaves = *metadata().schema();
     for (int leaf = 0; leaf < leaves.num_columns(); ++leaf)
@@ -242,7 +254,7 @@ class ParquetRows {
       try {
         if (is_null(values, i)) continue;
         add_name(name);
-        column_of(name) == ParquetColumn::glanced ? json.glance(values, i) : json.value(values, i);
+        write_value(json, column_of(name), values, i);
       } catch (const ValueFault& fault) {
         throw Refusal{row_ + 1, fmt::format("\"{}\" {}", name, fault.why)};
       }

@@ -14,10 +14,8 @@ struct Heads {
   Dropout dropout;
 
   __device__ int group() const { return heads / kv_heads; }
-  // Returns the first key that this query and all later ones attend to; for a query past the sequence, that of the last one.
-  __device__ int begin(int batch, int query) const {
-    return documents == nullptr ? 0 : documents[batch * sequence + (query < sequence ? query : sequence - 1)];
-  }
+  // The position at which the query's document begins.
+  __device__ int document(int batch, int query) const { return documents == nullptr ? 0 : documents[batch * sequence + query]; }
   // Returns the factor by which dropout multiplies this probability.
   __device__ float factor(int batch, int head, int query, int key) const {
     if (!dropout.active()) return 1;
@@ -44,14 +42,16 @@ struct Segment {
   Heads heads;
   int keys, key_rows;          // of each sequence: its keys, and the rows of kv of which they are the first
   int first_query, first_key;  // positions in the sequence
+  int window;                  // a query sees the last `window` positions up to its own; 0: all of them
   const T *q, *kv;             // at the columns of the first query head and of the first key head
   std::int64_t q_cols, kv_cols;
 
   __device__ int ahead() const { return first_query - first_key; }
-  // Returns the index of the first key that this query and all later ones attend to.
+  // The index of the first key that this query and all later ones see; for a query past the sequence, that of the last query.
   __device__ int begin(int batch, int query) const {
-    const int first = heads.begin(batch, query) - first_key;
-    return first > 0 ? first : 0;
+    const int row = query < heads.sequence ? query : heads.sequence - 1, document = heads.document(batch, row) - first_key;
+    const int within = window > 0 ? row + ahead() + 1 - window : 0;
+    return max(0, max(document, within));
   }
   __device__ bool sees(int begin, int query, int key) const { return begin <= key && key <= query + ahead() && key < keys; }
   __device__ float factor(int batch, int head, int query, int key) const {
@@ -93,6 +93,7 @@ Segment<T> segment_of(const SegmentShape& s, const Args& args) {
           .key_rows = static_cast<int>(args.kv.rows() / s.batch),
           .first_query = static_cast<int>(s.first_query),
           .first_key = static_cast<int>(s.first_key),
+          .window = static_cast<int>(s.window),
           .q = data_of<T>(args.q),
           .kv = data_of<T>(args.kv) + args.kv.cols() - s.key_value_cols(),
           .q_cols = args.q.cols(),

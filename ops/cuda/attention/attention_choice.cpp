@@ -14,19 +14,20 @@ bool is_rounded(const Args& args) {
   return args.q.dtype != DType::f32 && args.out.dtype == args.q.dtype;
 }
 
-// cuDNN draws dropout in ways that depend on the layout, and its graphs need the number of documents in
-// advance. It aligns the causal diagonal with the first key or with the last one.
+// cuDNN draws dropout in ways that depend on the layout, and its graphs need the number of documents in advance. It aligns the
+// causal diagonal with the first key or with the last one, and takes a window only beside that diagonal.
 template <class Args>
 bool takes_cudnn(const SegmentShape& shape, const Args& args) {
   const bool sizes = shape.head_dim % 8 == 0 && shape.head_dim <= 128;
-  return is_rounded(args) && is_plain(args) &&
-         (shape.is_whole() || (sizes && (shape.ends_together() || shape.sees_all_keys())));
+  const bool sight =
+      shape.is_windowed() ? shape.ends_together() && !shape.sees_all_keys() : shape.ends_together() || shape.sees_all_keys();
+  return is_rounded(args) && is_plain(args) && (shape.is_whole() || (sizes && sight));
 }
 
 // Used only for attention that cuDNN, which is faster, cannot compute.
 template <class Args>
 bool takes_mma(const SegmentShape& shape, const Args& args) {
-  return is_rounded(args) && args.q.dtype == DType::bf16 && !is_plain(args) && shape.head_dim <= 128 &&
+  return is_rounded(args) && args.q.dtype == DType::bf16 && (!is_plain(args) || shape.is_windowed()) && shape.head_dim <= 128 &&
          shape.head_dim % 8 == 0 && shape.first_key % dropout_columns == 0;
 }
 
@@ -60,14 +61,14 @@ bool shares_layout(const AttentionBackwardArgs& args) {
 }  // namespace
 
 AttentionKernel attention_kernel(const SegmentShape& shape, const AttentionArgs& args) {
-  refuse_unbuilt_attention(shape);
+  refuse_sinks(shape);
   if (takes_cudnn(shape, args)) return AttentionKernel::cudnn;
   if (takes_mma(shape, args)) return AttentionKernel::mma;
   return AttentionKernel::exact;
 }
 
 AttentionKernel attention_backward_kernel(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
-  refuse_unbuilt_attention(shape);
+  refuse_sinks(shape);
   const bool rounded = gives_rounded(args);
   if (rounded || gives_sums(args)) {
     if (takes_hopper(shape, args, gpu)) return AttentionKernel::hopper;

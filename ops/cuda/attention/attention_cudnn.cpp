@@ -35,17 +35,19 @@ struct Layout {
 
 template <class Args>
 Layout layout_of(const SegmentShape& shape, const Args& args) {
-  return {shape, args.q.cols(), args.kv.cols(), args.kv.rows() / shape.batch};
+  Layout layout{shape, args.q.cols(), args.kv.cols(), args.kv.rows() / shape.batch};
+  if (!shape.is_windowed()) layout.shape.window = 0;
+  return layout;
 }
 
-using Key = std::tuple<bool, bool, DType, std::array<std::int64_t, 9>>;
+using Key = std::tuple<bool, bool, DType, std::array<std::int64_t, 10>>;
 
 Key key_of(bool backward, DType dtype, const Layout& of) {
   const SegmentShape& s = of.shape;
   return {backward,
           of.causal(),
           dtype,
-          {s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim, of.q_cols, of.kv_cols, of.kv_rows}};
+          {s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim, of.q_cols, of.kv_cols, of.kv_rows, s.window}};
 }
 
 std::string text_of(const SegmentShape& s) {
@@ -146,6 +148,7 @@ struct CudnnAttention::State {
     const auto diagonal = s.keys == s.queries ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT;
     auto attributes = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(scale(s));
     if (layout.causal()) attributes.set_diagonal_alignment(diagonal).set_diagonal_band_right_bound(0);
+    if (s.window > 0) attributes.set_diagonal_band_left_bound(s.window);
     auto [output, log_sums] =
         graph.sdpa(graph.tensor(tensor(q, "q", s, queries_of(layout))), graph.tensor(tensor(k, "k", s, keys_of(layout))),
                    graph.tensor(tensor(v, "v", s, keys_of(layout))), attributes);
@@ -157,15 +160,17 @@ struct CudnnAttention::State {
   void describe_backward(fe::graph::Graph& graph, const Layout& layout) const {
     const SegmentShape& s = layout.shape;
     const GraphRows queries = queries_of(layout), keys = keys_of(layout), outputs = outputs_of(s);
-    auto [dq, dk, dv] = graph.sdpa_backward(graph.tensor(tensor(q, "q", s, queries)), graph.tensor(tensor(k, "k", s, keys)),
-                                            graph.tensor(tensor(v, "v", s, keys)), graph.tensor(tensor(o, "o", s, outputs)),
-                                            graph.tensor(tensor(d_o, "do", s, outputs)), graph.tensor(statistics(s)),
-                                            fe::graph::SDPA_backward_attributes()
-                                                .set_name("attention_backward")
-                                                .set_attn_scale(scale(s))
-                                                .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                                                .set_diagonal_band_right_bound(0)
-                                                .set_deterministic_algorithm(deterministic));
+    auto attributes = fe::graph::SDPA_backward_attributes()
+                          .set_name("attention_backward")
+                          .set_attn_scale(scale(s))
+                          .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                          .set_diagonal_band_right_bound(0)
+                          .set_deterministic_algorithm(deterministic);
+    if (s.window > 0) attributes.set_diagonal_band_left_bound(s.window);
+    auto [dq, dk, dv] =
+        graph.sdpa_backward(graph.tensor(tensor(q, "q", s, queries)), graph.tensor(tensor(k, "k", s, keys)),
+                            graph.tensor(tensor(v, "v", s, keys)), graph.tensor(tensor(o, "o", s, outputs)),
+                            graph.tensor(tensor(d_o, "do", s, outputs)), graph.tensor(statistics(s)), attributes);
     describe_output(dq, tensor(d_q, "dq", s, queries));
     describe_output(dk, tensor(d_k, "dk", s, keys));
     describe_output(dv, tensor(d_v, "dv", s, keys));

@@ -51,17 +51,17 @@ __device__ void load_row(R (&row)[J], const T* head, int lane, int dim) {
 }
 
 template <class T, int J>
-__global__ void __launch_bounds__(threads) attend_kernel(Heads h, const T* qkv, const T* cache, int first, T* out) {
+__global__ void __launch_bounds__(threads) attend_kernel(Heads h, const T* qkv, const T* cache, int first, int window, T* out) {
   using R = Real<T>;
   wait_for_previous();
   __shared__ R largest[warps], sums[warps], values[warps][32 * J];
   const std::int64_t token = blockIdx.x;
   const int head = blockIdx.y, kv = head / (h.heads / h.kv_heads), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int keys = first + static_cast<int>(token) + 1;
+  const int keys = first + static_cast<int>(token) + 1, first_key = window > 0 ? max(0, keys - window) : 0;
   R query[J], row[J];
   load_row(query, qkv + token * h.packed() + static_cast<std::int64_t>(head) * h.dim, lane, h.dim);
   Partial<R, J> own;
-  for (int key = warp; key < keys; key += warps) {
+  for (int key = first_key + warp; key < keys; key += warps) {
     const T* at = cache + key * h.cached() + static_cast<std::int64_t>(kv) * h.dim;
     load_row(row, at, lane, h.dim);
     R dot = 0;
@@ -113,7 +113,8 @@ void cached_attention(cudaStream_t stream, const SegmentShape& shape, const Cach
            data_of<T>(args.cache.row_range(shape.first_query, shape.first_query + shape.queries)));
     with_head_size(shape, [&](auto j) {
       launch(stream, attend_kernel<T, decltype(j)::value>, dim3(tokens, static_cast<unsigned>(shape.heads)), threads, 0, heads,
-             data_of<T>(args.qkv), data_of<T>(args.cache), static_cast<int>(shape.first_query), data_of<T>(args.out));
+             data_of<T>(args.qkv), data_of<T>(args.cache), static_cast<int>(shape.first_query), static_cast<int>(shape.window),
+             data_of<T>(args.out));
     });
   });
 }

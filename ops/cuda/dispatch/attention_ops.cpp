@@ -34,14 +34,14 @@ void AttentionOps::attention_backward(const SegmentShape& shape, const Attention
                                          ops_.scratch(hopper_attention_backward_scratch(shape, args, gpu_)));
     }
   });
-  if (!args.cos_sin || (kernel == AttentionKernel::hopper && rotates_in_hopper(args))) return;
+  if (!args.cos_sin || (kernel == AttentionKernel::hopper && rotates_in_hopper(shape, args))) return;
   ops_.enqueue("rotary", [&](cudaStream_t stream) {
     cuda::rotary(stream, shape, {.qkv = args.dq, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
   });
 }
 
 void AttentionOps::cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) {
-  refuse_unbuilt_attention(shape);
+  refuse_sinks(shape);
   ops_.enqueue("cached_attention", [&](cudaStream_t stream) { cuda::cached_attention(stream, shape, args); });
 }
 

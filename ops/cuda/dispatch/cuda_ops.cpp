@@ -83,6 +83,17 @@ class CudaOps final : public Ops {
     copy(args.full, args.out);
     if (args.tp.size() > 1) args.tp.group->all_reduce(stream_, args.out, Reduction::sum);
   }
+  // Every rank adds zeros to the slices that it does not hold.
+  void compute(const SumCopiesArgs& args) {
+    if (args.tp.size() == 1) return;
+    Tensor all{nullptr, {args.slices, args.values.elements()}, DType::f32};
+    all.data = scratch(all.bytes());
+    const Tensor own = all.row_range(args.slice, args.slice + 1).reshaped(args.values.shape);
+    zero(all);
+    copy(args.values, own);
+    args.tp.group->all_reduce(stream_, all, Reduction::sum);
+    copy(own, args.values);
+  }
 
   void compute(const EmbeddingArgs& args) {
     const TensorParallel& tp = args.tp;

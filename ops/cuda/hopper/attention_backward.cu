@@ -36,7 +36,7 @@ class Loader {
         load_keys(block, round);
         has_keys = true;
       });
-      if (!has_keys) load_keys(block, round);  // its documents may have ended before the first query
+      if (!has_keys) load_keys(block, round);  // where no query sees these keys
       // As late as possible, but early enough to arrive before the last tile's products end.
       ticket = atomicAdd(view_.tickets, 1);
     }
@@ -163,16 +163,16 @@ void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardA
 
 void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
   const bool wide = args.dout.cols() == view.heads * 128;
-  const auto with = [&](auto element, auto isolates) {
+  const auto with = [&](auto element, auto limited) {
     using Element = decltype(element);
-    constexpr bool documents = decltype(isolates)::value;
-    return wide ? run<Tile<128, Element, documents>>(stream, view, args, multiprocessors)
-                : run<Tile<64, Element, documents>>(stream, view, args, multiprocessors);
+    constexpr bool has_begins = decltype(limited)::value;
+    return wide ? run<Tile<128, Element, has_begins>>(stream, view, args, multiprocessors)
+                : run<Tile<64, Element, has_begins>>(stream, view, args, multiprocessors);
   };
-  const auto of_type = [&](auto isolates) {
-    return args.q.dtype == DType::bf16 ? with(__nv_bfloat16{}, isolates) : with(__half{}, isolates);
+  const auto of_type = [&](auto limited) {
+    return args.q.dtype == DType::bf16 ? with(__nv_bfloat16{}, limited) : with(__half{}, limited);
   };
-  return view.documents != nullptr ? of_type(std::true_type{}) : of_type(std::false_type{});
+  return view.has_begins() ? of_type(std::true_type{}) : of_type(std::false_type{});
 }
 
 }  // namespace pipetrain::cuda::hopper

@@ -16,15 +16,15 @@
 namespace pipetrain::cuda::hopper {
 
 // The shape of a tile of queries: as many as the registers can hold the products of with a block of keys.
-template <int HeadDim, class Number, bool Isolates>
+template <int HeadDim, class Number, bool HasBegins>
 struct Tile {
   using Element = Number;
   static constexpr int head_dim = HeadDim;  // 64 or 128
   static constexpr int keys = hopper_attention_block;
   static constexpr int queries = HeadDim == 128 ? 64 : 128;
   static constexpr int stages = 2;
-  static constexpr bool isolates = Isolates;  // whether documents that share a sequence do not attend to each other
-  static constexpr int statistics = Isolates ? 4 : 3;
+  static constexpr bool has_begins = HasBegins;  // documents or a window limit the keys that a query sees
+  static constexpr int statistics = HasBegins ? 4 : 3;
   static constexpr int sums = queries * head_dim / 2;  // elements of dQ in one of the two groups of warps
   // Registers of a thread. A key group's registers hold everything it needs; values that the loader spills to
   // memory arrive late for tiles of 64.
@@ -36,26 +36,27 @@ enum Statistic : int {
   log2_sum,      // log2 of the softmax's sum
   delta,         // dout . out
   inverse_norm,  // 1 / |dout|; 0 for a row of zeros, NaN if dout or the sum is not finite
-  document       // the bits of an i32: the first position of the query's document
+  begin          // the bits of an i32: the first key that the query sees, counted from the segment's first one
 };
 
 struct BackwardView {
-  int batch, queries, keys, heads, kv_heads;  // queries, keys: in each sequence; the last query attends to all keys
+  int batch, queries, keys, heads, kv_heads;  // queries, keys: in each sequence; the last query attends to the last key
   // Rows of each sequence in kv, in dkv or `added`, and in key_sums; its keys are the first.
   int kv_rows, dkv_rows, sum_rows;
   int parts;             // a group of query heads that share a key head is divided into parts; each is another block's
   int first_query;       // its position, counted from the first key's
+  int window;            // a query sees the last `window` positions up to its own; 0: all of them
   float scale;           // the softmax's
   const int* documents;  // [batch, queries]: the first position of each query's document; null: a sequence is one document
-  int* ends;          // [batch, keys / tile]: the end of the tiles of queries that attend to one of these keys, with documents
-  float* statistics;  // [batch, heads, queries / tile, statistics, tile]
-  int section;        // blocks of this many of the batch * kv_heads * parts run at about the same time; divides them
-  unsigned* largest;  // [batch, kv_heads, 2]: bits of the largest |k| of an element and |v|^2 of a row
-  int* tickets;       // [1]: the number of blocks taken so far
-  int* query_sums;    // [batch, heads, queries / tile, 2, sums]: dQ as integers
-  float* key_sums;    // [parts, batch sum_rows, 2, kv_heads, D]: dK, dV of each part, or null; with one part equal to `added`
-  float* added;       // [batch dkv_rows, 2, kv_heads, D]: dK and dV are added to it; null: they are rounded to dkv
-  void *dq, *dkv;     // at the columns of the first query head and of the first key head
+  int* ends;             // [batch, keys / tile]: the first tile of queries that sees none of these keys any more; null: all do
+  float* statistics;     // [batch, heads, queries / tile, statistics, tile]
+  int section;           // blocks of this many of the batch * kv_heads * parts run at about the same time; divides them
+  unsigned* largest;     // [batch, kv_heads, 2]: bits of the largest |k| of an element and |v|^2 of a row
+  int* tickets;          // [1]: the number of blocks taken so far
+  int* query_sums;       // [batch, heads, queries / tile, 2, sums]: dQ as integers
+  float* key_sums;  // [parts, batch sum_rows, 2, kv_heads, D]: dK, dV of each part, or null; with one part equal to `added`
+  float* added;     // [batch dkv_rows, 2, kv_heads, D]: dK and dV are added to it; null: they are rounded to dkv
+  void *dq, *dkv;   // at the columns of the first query head and of the first key head
   std::int64_t dq_cols, dkv_cols;
   const float* cos_sin;  // [keys, 2, D/2] of the rotation that produced whole sequences' queries and keys, or null
   // True if dQ is f32, and if it is added to.
@@ -63,6 +64,12 @@ struct BackwardView {
 
   __host__ __device__ int group() const { return heads / kv_heads; }
   __host__ __device__ int ahead() const { return first_query; }  // the number of keys before the first query's position
+  bool has_begins() const { return documents != nullptr || window > 0; }
+  // The first key, counted from the segment's first one, that a query and all later ones see.
+  __device__ int begin_of(int sequence, int query) const {
+    const int document = documents == nullptr ? 0 : documents[static_cast<std::int64_t>(sequence) * queries + query];
+    return window > 0 ? max(document, ahead() + query + 1 - window) : document;
+  }
 };
 
 // dQ is added as integers, because integer sums are the same in every order: row i is multiplied by
@@ -120,8 +127,8 @@ __device__ __forceinline__ RotatedWords rotated_back(RotatedWords words, const R
   return {pack<Element>(even.x, odd.x), pack<Element>(even.y, odd.y)};
 }
 
-// attention_preprocess.cu: zeroes view.query_sums and view.tickets; writes view.statistics, view.largest and,
-// with documents, view.ends.
+// attention_preprocess.cu: zeroes view.query_sums and view.tickets; writes view.statistics, view.largest and, with documents
+// or a window, view.ends.
 template <class Tile>
 void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args);
 
@@ -130,10 +137,11 @@ void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBa
 template <class Tile>
 void postprocess(cudaStream_t stream, const BackwardView& view);
 
-// attention_backward.cu: runs all three steps, with the tile for these heads, types and documents.
+// attention_backward.cu: runs all three steps, with the tile for these heads, types, documents and window.
 void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
 
-// Applies a macro of (head size, element type, whether documents are isolated) to every tile that kernels are compiled for.
+// Applies a macro of (head size, element type, whether documents or a window limit the keys) to every tile that there are
+// kernels for.
 // clang-format off
 #define PIPETRAIN_FOR_EACH_TILE(apply) \
   apply(64, __nv_bfloat16, false)      \

@@ -67,7 +67,7 @@ __device__ __forceinline__ int first_tile(const BackwardView& view, const Block&
 // Returns the end of the tiles of queries that attend to them.
 template <class Tile>
 __device__ __forceinline__ int end_tile(const BackwardView& view, const Block& block) {
-  if constexpr (Tile::isolates) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];
+  if constexpr (Tile::has_begins) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];
   return view.queries / Tile::queries;
 }
 

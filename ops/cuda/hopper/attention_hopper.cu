@@ -1,12 +1,11 @@
 // Divides attention's backward into the blocks and parts of the Hopper kernels, and lays out their shared results in scratch.
 //
-// q, dq       [batch queries, Hq D], or columns of a packed matrix
-// kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
-// dout, out   [batch queries, Hq D]
-// statistics  [batch, Hq, queries / tile, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and the document's
-// first position
-// query_sums  [batch, Hq, queries / tile, 2, tile D / 2]: dQ as integers
-// key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
+//   q, dq       [batch queries, Hq D], or columns of a packed matrix
+//   kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
+//   dout, out   [batch queries, Hq D]
+//   statistics  [batch, Hq, queries / tile, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and the first key that is seen
+//   query_sums  [batch, Hq, queries / tile, 2, tile D / 2]: dQ as integers
+//   key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
 //
 // attention_preprocess.cu writes the statistics and zeroes query_sums, attention_backward.cu adds to query_sums
 // and key_sums, and attention_postprocess.cu converts these into dq and dkv.
@@ -51,6 +50,7 @@ hopper::BackwardView view_of(const SegmentShape& shape, const AttentionBackwardA
                             .sum_rows = static_cast<int>(shape.keys),
                             .parts = parts_of(shape, gpu),
                             .first_query = static_cast<int>(shape.first_query - shape.first_key),
+                            .window = shape.is_windowed() ? static_cast<int>(shape.window) : 0,
                             .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim)))};
   view.section = section_of(shape, view.parts);
   const std::int64_t queries = shape.batch * shape.queries, keys = shape.batch * shape.keys;
@@ -59,11 +59,9 @@ hopper::BackwardView view_of(const SegmentShape& shape, const AttentionBackwardA
   const std::int64_t largest = 2 * shape.batch * shape.kv_heads;
   view.largest = reinterpret_cast<unsigned*>(i32(largest + 1));
   view.tickets = reinterpret_cast<int*>(view.largest) + largest;
-  if (args.documents) {
-    view.documents = static_cast<const int*>(args.documents->data);
-    view.ends = i32(keys / keys_of_block);
-  }
-  view.statistics = f32((args.documents ? 4 : 3) * queries * shape.heads);
+  if (args.documents) view.documents = static_cast<const int*>(args.documents->data);
+  if (view.has_begins()) view.ends = i32(keys / keys_of_block);
+  view.statistics = f32((view.has_begins() ? 4 : 3) * queries * shape.heads);
   view.query_sums = i32(queries * shape.heads * shape.head_dim);
   if (view.parts > 1) view.key_sums = f32(view.parts * keys * shape.kv_heads * 2 * shape.head_dim);
   return view;
@@ -95,7 +93,7 @@ void hopper_attention_backward(cudaStream_t stream, const SegmentShape& shape, c
     view.dkv = static_cast<char*>(args.dkv.data) + static_cast<std::size_t>(first_col) * size_of(args.dkv.dtype);
     view.dkv_cols = args.dkv.cols();
   }
-  view.cos_sin = rotates_in_hopper(args) ? static_cast<const float*>(args.cos_sin->data) : nullptr;
+  view.cos_sin = rotates_in_hopper(shape, args) ? static_cast<const float*>(args.cos_sin->data) : nullptr;
   hopper::run_backward(stream, view, args, gpu.multiprocessors);
 }
 

@@ -12,8 +12,10 @@
 
 namespace pipetrain::cuda {
 
-// The kernel also runs the rotation's backward if positions count from the sequence's first token.
-inline bool rotates_in_hopper(const AttentionBackwardArgs& args) { return args.cos_sin && !args.documents; }
+// The kernel also runs the rotation's backward if positions count from the sequence's first token and whole heads rotate.
+inline bool rotates_in_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args) {
+  return args.cos_sin && !args.documents && 2 * args.cos_sin->shape[2] == shape.head_dim;
+}
 
 // In bytes.
 std::size_t hopper_attention_backward_scratch(const SegmentShape& shape, const AttentionBackwardArgs& args,

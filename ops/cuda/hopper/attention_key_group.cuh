@@ -68,7 +68,7 @@ class KeyGroup {
     wait_for_groups_but<1>();
     softmax(p, stage);
     if (after < Tile::keys) clear_before(p, after);
-    if constexpr (Tile::isolates) clear_other_documents(p, stage, first_key);
+    if constexpr (Tile::has_begins) clear_before_begin(p, stage, first_key);
     Operand probabilities, dscores;
     if constexpr (dim == 128) {  // there are enough registers to round P before dP arrives
       round_to(probabilities, p);
@@ -126,18 +126,18 @@ class KeyGroup {
       if (2 * (i / 4 * 4) + i % 2 < ahead + 8 * (i / 2 % 2)) p[i] = 0;
   }
 
-  __device__ __forceinline__ void clear_other_documents(float (&p)[scores], int stage, int first_key) const {
-    const int* begins = reinterpret_cast<const int*>(shared_.statistics[stage] + document * Tile::queries);
-    if (begins[Tile::queries - 1] <= first_key) return;  // all queries belong to documents that begin at or before it
+  __device__ __forceinline__ void clear_before_begin(float (&p)[scores], int stage, int first_key) const {
+    const int* begins = reinterpret_cast<const int*>(shared_.statistics[stage] + begin * Tile::queries);
+    if (begins[Tile::queries - 1] <= first_key) return;  // all queries of the tile see the block's first key
     begins += col();
     const int key = first_key + 64 * group_ + row();
 #pragma unroll
     for (int j = 0; j < scores; j += 4) {
-      const int2 begin = *reinterpret_cast<const int2*>(begins + 2 * j);
-      if (key < begin.x) p[j] = 0;
-      if (key < begin.y) p[j + 1] = 0;
-      if (key + 8 < begin.x) p[j + 2] = 0;
-      if (key + 8 < begin.y) p[j + 3] = 0;
+      const int2 first = *reinterpret_cast<const int2*>(begins + 2 * j);
+      if (key < first.x) p[j] = 0;
+      if (key < first.y) p[j + 1] = 0;
+      if (key + 8 < first.x) p[j + 2] = 0;
+      if (key + 8 < first.y) p[j + 3] = 0;
     }
   }
 

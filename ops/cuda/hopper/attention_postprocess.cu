@@ -178,8 +178,8 @@ void postprocess(cudaStream_t stream, const BackwardView& view) {
   launch(stream, add_key_parts<Tile>, blocks_for(pairs, block_threads), block_threads, 0, view);
 }
 
-#define PIPETRAIN_TILE(head_dim, Element, isolates) \
-  template void postprocess<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&);
+#define PIPETRAIN_TILE(head_dim, Element, has_begins) \
+  template void postprocess<Tile<head_dim, Element, has_begins>>(cudaStream_t, const BackwardView&);
 PIPETRAIN_FOR_EACH_TILE(PIPETRAIN_TILE)
 #undef PIPETRAIN_TILE
 

@@ -66,7 +66,10 @@ __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std
     to[delta * Tile::queries] = dot;
     const float inverse = norm > 0 ? 1 / fmaxf(norm, 1e-18F) : 0;
     to[inverse_norm * Tile::queries] = isfinite(norm) && isfinite(sum) ? inverse : nanf("");
-    if constexpr (Tile::isolates) to[document * Tile::queries] = __int_as_float(view.documents[token]);
+    if constexpr (Tile::has_begins) {
+      const int first_key = view.begin_of(static_cast<int>(token / view.queries), static_cast<int>(query));
+      to[begin * Tile::queries] = __int_as_float(first_key);
+    }
   }
 }
 
@@ -107,15 +110,14 @@ __device__ void preprocess_keys(const BackwardView& view, const Rows& in, int bl
   }
 }
 
-// Finds the first tile whose queries attend to none of a block's keys any more: the first position of a
-// document never decreases from one query to the next.
+// Finds the first tile whose queries see none of a block's keys any more: no query sees an earlier key than the query before
+// it.
 template <class Tile>
 __device__ void find_end(const BackwardView& view, int sequence, int block) {
-  const int* const documents = view.documents + static_cast<std::int64_t>(sequence) * view.queries;
   int low = 0, high = view.queries / Tile::queries;
   while (low < high) {
     const int middle = (low + high) / 2;
-    if (documents[middle * Tile::queries] < (block + 1) * Tile::keys) {
+    if (view.begin_of(sequence, middle * Tile::queries) < (block + 1) * Tile::keys) {
       low = middle + 1;
     } else {
       high = middle;
@@ -130,7 +132,7 @@ __global__ void __launch_bounds__(block_threads) preprocess_kernel(const __grid_
   const int key_blocks = view.batch * view.kv_heads * (view.keys / Tile::keys), block = static_cast<int>(blockIdx.x);
   if (block < key_blocks) {
     preprocess_keys<Tile>(view, in, block);
-    if constexpr (Tile::isolates) {
+    if constexpr (Tile::has_begins) {
       const int blocks = view.keys / Tile::keys, plane = block / blocks;
       if (threadIdx.x == 0 && plane % view.kv_heads == 0) find_end<Tile>(view, plane / view.kv_heads, block % blocks);
     }
@@ -153,8 +155,9 @@ void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBa
   launch(stream, preprocess_kernel<Tile>, static_cast<unsigned>(blocks), block_threads, 0, view, in);
 }
 
-#define PIPETRAIN_TILE(head_dim, Element, isolates) \
-  template void preprocess<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&, const AttentionBackwardArgs&);
+#define PIPETRAIN_TILE(head_dim, Element, has_begins)                                              \
+  template void preprocess<Tile<head_dim, Element, has_begins>>(cudaStream_t, const BackwardView&, \
+                                                                const AttentionBackwardArgs&);
 PIPETRAIN_FOR_EACH_TILE(PIPETRAIN_TILE)
 #undef PIPETRAIN_TILE
 

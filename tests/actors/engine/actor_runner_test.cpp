@@ -78,7 +78,7 @@ class Turning : public caf::event_based_actor {
     };
   }
   resume_result resume(caf::execution_unit* unit, std::size_t most_messages) override {
-    pipetrain::PassingTurn turn(*unit);
+    pipetrain::ForwardingUnit turn(*unit);
     return caf::event_based_actor::resume(&turn, most_messages);
   }
 };

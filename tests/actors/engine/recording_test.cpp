@@ -138,8 +138,8 @@ TEST_CASE("a moment of a replay has every slot once") {
       const int slots = queue.kind == schedules::InputKind::activation ? needs.activation_slots
                         : queue.kind == schedules::InputKind::gradient ? needs.gradient_slots
                                                                        : needs.target_slots;
-      const auto unused = std::count(queue.places.begin(), queue.places.end(), schedules::SlotPlace::none);
-      CHECK(queue.free + queue.returning + std::ssize(queue.places) - unused == slots);
+      const auto unused = std::count(queue.holders.begin(), queue.holders.end(), schedules::SlotHolder::none);
+      CHECK(queue.free + queue.returning + std::ssize(queue.holders) - unused == slots);
     }
     CHECK(replay.stages().size() == 4);
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/offload/offload_place.hpp"
+#include "actors/training/offload/offload_storage.hpp"
 #include "catch.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
@@ -18,7 +18,7 @@ using namespace pipetrain;
 
 namespace {
 
-constexpr std::size_t granularity = OffloadPlace::granularity;
+constexpr std::size_t granularity = OffloadStorage::granularity;
 
 // A device whose streams fetch and store, and as many slots of memory.
 struct Moving {
@@ -47,7 +47,7 @@ TEST_CASE("blocks that go to a disk by way of the host come back as they went, i
     constexpr std::size_t blocks = 5, slots = 2;
     const TempFolder folder;
     const auto device = make_cpu_device(0, 1);
-    const auto place = make_staged_disk_place(*device, folder.path(), {blocks * block, block});
+    const auto place = make_staged_disk_storage(*device, folder.path(), {blocks * block, block});
     CHECK(names_in(folder.path()).empty());
     std::vector<std::vector<char>> expected(blocks, std::vector<char>(block));
     std::mt19937 random(3);
@@ -84,8 +84,8 @@ TEST_CASE("several threads write different bytes of one place, host memory or a 
   const TempFolder folder;
   const auto device = make_cpu_device(0, 1);
   constexpr std::size_t count = 40'000, each = 257;
-  std::unique_ptr<OffloadPlace> places[] = {make_host_place(*device, count * each, "bytes"),
-                                            make_disk_place(*device, folder.path(), {3000 * granularity, granularity})};
+  std::unique_ptr<OffloadStorage> places[] = {make_host_storage(*device, count * each, "bytes"),
+                                              make_disk_storage(*device, folder.path(), {3000 * granularity, granularity})};
   for (const auto& place : places) {
     on_threads(4, 100, [&](std::size_t i) {
       const std::size_t begin = i * count / 100 * each, bytes = count / 100 * each;
@@ -103,7 +103,7 @@ TEST_CASE("a full disk ends the stream that writes to it, by its folder's name, 
   constexpr std::size_t block = 4 * granularity;
   const TempFolder folder;
   const auto device = make_cpu_device(0, 1);
-  const auto place = make_staged_disk_place(*device, folder.path(), {8 * block, block});
+  const auto place = make_staged_disk_storage(*device, folder.path(), {8 * block, block});
   Moving moving(block, 1);
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);

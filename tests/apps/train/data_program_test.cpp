@@ -77,7 +77,7 @@ TEST_CASE("each text is a sample of its own where nothing is packed") {
         "--pack none: the text that ships inside is one document, too long for a sample; pack documents");
 }
 
-TEST_CASE("messages are not learned in another template than that of the tokenizer's files") {
+TEST_CASE("messages are learned in the template of the tokenizer's files, or in that of a file that is named") {
   const TempFolder folder;
   folder.write("tokenizer.json", test::byte_level_file());
   const auto run_with = [&](const std::string& chat_template, const std::string& row, const std::string& options = "") {
@@ -89,11 +89,12 @@ TEST_CASE("messages are not learned in another template than that of the tokeniz
   };
   const std::string chat = R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]})";
   const std::string other = "{% for m in messages %}{{ '### ' + m['content'] }}{% endfor %}";
-  for (const std::string& unknown : {other, std::string("{% for")}) {
-    const Result refused = run_with(unknown, chat);
-    CHECK(refused.status == 2);
-    CHECK_THAT(refused.err, Contains("error: --chat-template: ") && Contains("tokenizer_config.json: its chat template"));
-  }
+  const Result refused = run_with("{% for", chat);
+  CHECK(refused.status == 2);
+  CHECK_THAT(refused.err, Contains("error: --chat-template: ") && Contains("tokenizer_config.json:1: "));
+  CHECK(run_with(other, chat).status == 0);
+  const std::string file = folder.write("own.jinja", other).string();
+  CHECK(run_with("{% for", chat, "--chat-template '" + file + "'").status == 0);
   CHECK(run_with(other, chat, "--chat-template chatml").status == 0);
   CHECK(run_with(other, R"({"text": "a text that has more than enough tokens for one sample"})", "--seq-len 4").status == 0);
 }

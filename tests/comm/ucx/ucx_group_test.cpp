@@ -25,7 +25,7 @@ namespace {
 using Layout = std::vector<int>;
 
 Mesh mesh_of(const Layout& layout) {
-  std::vector<RankPlace> places;
+  std::vector<RankLocation> places;
   for (const int process : layout) places.push_back({process, static_cast<int>(places.size())});
   MeshShape shape;
   shape.dp = static_cast<int>(layout.size());

@@ -25,7 +25,7 @@ class DropoutRank {
                                .workspace = workspace_,
                                .tp = tp,
                                .shape = {batch, tokens},
-                               .rotary_table = {},
+                               .rotary = {},
                                .draws = DropoutDraws{.seed = 3, .step = 5, .first_sample = 7},
                                .cp = {part.context},
                                .slice = part.first == 0 ? nullptr : &slice};

@@ -65,7 +65,7 @@ class RingRank {
             .tp = {},
             .shape = {of.shape.batch, of.shape.queries / of.ranks},
             .dtype = dtype_,
-            .rotary_table = {},
+            .rotary = {},
             .cp = {{rank, of.ranks}, ring_.get()}};
   }
   Ops& ops() { return *ops_; }

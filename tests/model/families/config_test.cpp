@@ -27,16 +27,16 @@ json llama_json() {
 std::string llama_error_with(const std::string& key, const json& value) { return config_error(llama_json(), key, value); }
 
 TEST_CASE("presets have the published numbers of parameters") {
-  const auto [name, count] = GENERATE(table<std::string, std::int64_t>({{"llama-7b", 6'738'415'616},
-                                                                        {"llama-13b", 13'015'864'320},
-                                                                        {"llama-30b", 32'528'943'616},
-                                                                        {"llama-65b", 65'285'660'672},
-                                                                        {"llama2-7b", 6'738'415'616},
-                                                                        {"llama2-13b", 13'015'864'320},
-                                                                        {"llama2-70b", 68'976'648'192},
-                                                                        {"llama3-8b", 8'030'261'248},
-                                                                        {"llama3-70b", 70'553'706'496},
-                                                                        {"llama3.2-1b", 1'235'814'400}}));
+  const auto [name, count] = GENERATE(table<std::string, std::int64_t>(
+      {{"llama-7b", 6'738'415'616},     {"llama-13b", 13'015'864'320},   {"llama-30b", 32'528'943'616},
+       {"llama-65b", 65'285'660'672},   {"llama2-7b", 6'738'415'616},    {"llama2-13b", 13'015'864'320},
+       {"llama2-70b", 68'976'648'192},  {"llama3-8b", 8'030'261'248},    {"llama3-70b", 70'553'706'496},
+       {"llama3.2-1b", 1'235'814'400},  {"qwen2.5-0.5b", 494'032'768},   {"qwen2.5-1.5b", 1'543'714'304},
+       {"qwen2.5-3b", 3'085'938'688},   {"qwen2.5-7b", 7'615'616'512},   {"qwen2.5-14b", 14'770'033'664},
+       {"qwen2.5-32b", 32'763'876'352}, {"qwen2.5-72b", 72'706'203'648}, {"qwen3-0.6b", 596'049'920},
+       {"qwen3-1.7b", 1'720'574'976},   {"qwen3-4b", 4'022'468'096},     {"qwen3-8b", 8'190'735'360},
+       {"qwen3-14b", 14'768'307'200},   {"qwen3-32b", 32'762'123'264},   {"mistral-7b", 7'241'732'096},
+       {"ministral-8b", 8'019'808'256}}));
   CHECK(parameter_count(preset_config(name)) == count);
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("a Hugging Face folder's configuration is read") {
   CHECK(config.vocabulary == 320);
   CHECK(config.max_positions == 128);
   CHECK(config.norm_eps == 1e-5);
-  CHECK(config.rope_theta == 5e5);
+  CHECK(config.rope.theta == 5e5);
   CHECK(config.init_std == 0.08);
   CHECK_FALSE(config.tied_embeddings);
   CHECK(config.bos_id == 1);
@@ -89,9 +89,9 @@ TEST_CASE("optional keys have Hugging Face's defaults") {
   const ModelConfig model = parse_config(config);
   CHECK(model.kv_heads == 8);
   CHECK(model.head_dim == 8);
-  CHECK(model.rope_theta == 1e4);
+  CHECK(model.rope.theta == 1e4);
   CHECK(model.init_std == 0.02);
-  CHECK(model.rope_scaling == RopeScaling{});
+  CHECK(model.rope.scaling == RopeScaling{});
   CHECK(model.eos_ids == std::vector<std::int64_t>{5, 6});
   CHECK_FALSE(model.bos_id.has_value());
 }
@@ -137,8 +137,8 @@ TEST_CASE("rotary settings are read in the forms of transformers 4 and 5") {
     config["rope_parameters"]["rope_theta"] = 500000.0;
   }
   const ModelConfig model = parse_config(config);
-  CHECK(model.rope_theta == 5e5);
-  CHECK(model.rope_scaling == expected);
+  CHECK(model.rope.theta == 5e5);
+  CHECK(model.rope.scaling == expected);
 }
 
 TEST_CASE("rotary settings for each type of layer are read where all layers attend to everything") {
@@ -147,10 +147,10 @@ TEST_CASE("rotary settings for each type of layer are read where all layers atte
   json config = llama_json();
   const char* key = GENERATE("rope_parameters", "rope_scaling");
   config[key] = {{"full_attention", settings}};
-  CHECK(parse_config(config).rope_theta == 5e5);
-  CHECK(parse_config(config).rope_scaling == RopeScaling{RopeScaling::Kind::llama3, 32, 1, 4, 8192});
+  CHECK(parse_config(config).rope.theta == 5e5);
+  CHECK(parse_config(config).rope.scaling == RopeScaling{RopeScaling::Kind::llama3, 32, 1, 4, 8192});
   config["layer_types"] = {"full_attention", "full_attention"};
-  CHECK(parse_config(config).rope_theta == 5e5);
+  CHECK(parse_config(config).rope.theta == 5e5);
 
   config["layer_types"][1] = "sliding_attention";
   CHECK(config_error(config).find("\"layer_types\" is [\"full_attention\",\"sliding_attention\"]; it must be a list of "
@@ -175,10 +175,10 @@ TEST_CASE("a configuration's other keys cost linear time") {
 TEST_CASE("linear scaling and the default are read") {
   json config = llama_json();
   config["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
-  CHECK(parse_config(config).rope_scaling.kind == RopeScaling::Kind::linear);
-  CHECK(parse_config(config).rope_scaling.factor == 2);
+  CHECK(parse_config(config).rope.scaling.kind == RopeScaling::Kind::linear);
+  CHECK(parse_config(config).rope.scaling.factor == 2);
   config["rope_scaling"] = {{"rope_type", "default"}};
-  CHECK(parse_config(config).rope_scaling.kind == RopeScaling::Kind::none);
+  CHECK(parse_config(config).rope.scaling.kind == RopeScaling::Kind::none);
 }
 
 TEST_CASE("a missing key is named with its file") {
@@ -211,8 +211,9 @@ TEST_CASE("wrong values are named with what is right") {
   CHECK(llama_error_with("eos_token_id", 320) ==
         "\"eos_token_id\" is 320; it must be a token id below the vocabulary size 320");
   CHECK(llama_error_with("rope_scaling", "llama3") == "\"rope_scaling\" is \"llama3\"; it must be an object");
-  CHECK(llama_error_with("rope_scaling", {{"type", "yarn"}}) ==
-        "\"rope_scaling.type\" is \"yarn\"; it must be \"default\", \"linear\" or \"llama3\"");
+  CHECK(llama_error_with("rope_scaling", {{"type", "ntk"}}) ==
+        "\"rope_scaling.type\" is \"ntk\"; it must be one of \"default\", \"linear\", \"dynamic\", \"llama3\", \"yarn\", "
+        "\"longrope\"");
   CHECK(llama_error_with("rope_scaling", {{"type", "llama3"}, {"factor", 8}}) ==
         "key \"rope_scaling.low_freq_factor\" is missing; a Llama model needs it: add it, or copy the file again");
   CHECK(llama_error_with("rope_scaling", {{"type", "linear"}, {"factor", 0.5}}) ==
@@ -229,19 +230,24 @@ TEST_CASE("a model of absurd size is refused before anything is computed from it
 TEST_CASE("models beyond what is built are refused, not trained wrongly") {
   const std::string known =
       "known: llama (LlamaForCausalLM or LlamaForSequenceClassification), gpt2 (GPT2LMHeadModel or "
-      "GPT2ForSequenceClassification)";
-  CHECK(llama_error_with("model_type", "mistral") == "unknown architecture \"mistral\"; " + known);
-  CHECK(llama_error_with("architectures", {"LlamaForQuestionAnswering"}) ==
-        "unknown architecture \"LlamaForQuestionAnswering\"; " + known + "; only these heads are built");
+      "GPT2ForSequenceClassification), qwen2 (";
+  CHECK(llama_error_with("model_type", "mamba").starts_with("unknown architecture \"mamba\"; " + known));
+  const std::string of_answers = llama_error_with("architectures", {"LlamaForQuestionAnswering"});
+  CHECK(of_answers.starts_with("unknown architecture \"LlamaForQuestionAnswering\"; " + known));
+  CHECK(of_answers.ends_with("; only these heads are built"));
   CHECK(llama_error_with("model_type", "gpt2") ==
         "\"architectures\" is [\"LlamaForCausalLM\"]; it must be [\"GPT2LMHeadModel\"] for model_type \"gpt2\"");
-  CHECK(llama_error_with("attention_bias", true).starts_with("\"attention_bias\" is true: biases are not built"));
-  CHECK(llama_error_with("mlp_bias", true).starts_with("\"mlp_bias\" is true: biases are not built"));
   CHECK(llama_error_with("hidden_act", "gelu") == "\"hidden_act\" is \"gelu\"; it must be \"silu\"");
   CHECK(llama_error_with("attention_dropout", 1) == "\"attention_dropout\" is 1; it must be a number from 0 to below 1");
   CHECK(llama_error_with("quantization_config", {{"bits", 4}}).starts_with("\"quantization_config\" is set"));
   CHECK(llama_error_with("pretraining_tp", 2).empty());
-  CHECK(llama_error_with("partial_rotary_factor", 0.5).starts_with("\"partial_rotary_factor\" is 0.5; it must be 1"));
+  CHECK(llama_error_with("rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"mrope_section", {2, 2}}}) ==
+        "\"rope_scaling.mrope_section\" is not known, and may change what the model computes; remove it if it changes nothing");
+  CHECK(llama_error_with("logit_temperature", 0.5) ==
+        "\"logit_temperature\" is not known, and may change what the model computes; remove it if it changes nothing");
+  CHECK(
+      llama_error_with("partial_rotary_factor", 0.2)
+          .starts_with("\"partial_rotary_factor\" is 0.2; it must be at most 1, and such that an even number of a head's 8 "));
   json twice = llama_json();
   twice["rope_theta"] = 1e4;
   twice["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};

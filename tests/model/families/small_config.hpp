@@ -20,6 +20,10 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.kv_heads = config.heads;
     config.max_positions = 7;
   }
+  if (family == Family::mistral) {
+    config.window = 3;
+    config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
+  }
   return config;
 }
 

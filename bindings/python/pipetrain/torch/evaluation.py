@@ -1,4 +1,4 @@
-"""Evaluation: what it gives, and modules in eval mode meanwhile."""
+"""The result of an evaluation, and a context that puts modules into eval mode."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import nn
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """loss: the mean over the whole batch; None without targets. outputs: what the last piece returned, by microbatch, where they were
-    asked for and it runs in this process; else None."""
+    """loss: the mean over the whole batch; None without targets. outputs: the last piece's outputs, by microbatch, where they
+    were requested and the piece runs in this process; else None."""
 
     loss: float | None
     outputs: list[Any] | None = None
@@ -26,7 +26,7 @@ def _switch(module: nn.Module, training: bool) -> None:
 
 @contextmanager
 def eval_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """As after eval() of each; afterwards each of their modules is in the mode that it was in before."""
+    """A context as after eval() of each module; afterwards each of their modules is in its previous mode."""
     before = {one: one.training for module in modules for one in module.modules()}  # outer modules first
     with ExitStack() as afterwards:  # runs what was added last first, and all of it whatever one raises
         for one, training in before.items():  # a module in two places, which the later one has switched again

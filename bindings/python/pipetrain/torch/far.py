@@ -20,7 +20,7 @@ _ALIGNED = 256  # bytes
 
 
 def _layout(values: tuple) -> tuple[list, int]:
-    """Of each value: a tensor's dtype, shape and place, or what is none itself; and the bytes of all."""
+    """Describes each value: a tensor's dtype, shape and offset, or a value that is no tensor; and returns the bytes of all."""
     entries, at = [], 0
     for one in values:
         if not isinstance(one, Tensor):
@@ -32,7 +32,7 @@ def _layout(values: tuple) -> tuple[list, int]:
 
 
 def bytes_of(largest: Any) -> int | list[int] | None:
-    """Bytes, of examples of what travels."""
+    """Returns the bytes of example values."""
     if isinstance(largest, list):
         return [bytes_of(one) for one in largest]
     return _layout(as_tuple(largest))[1] if isinstance(largest, (Tensor, tuple)) else largest
@@ -90,7 +90,7 @@ class FarMemory:
                 one.record_stream(self._out)
 
     def load(self, slot: _engine.Slot) -> Any:
-        """Copies, because a stage keeps what it received for longer than a slot is its own."""
+        """Copies the value, because a stage keeps it longer than it holds the slot."""
         several, entries = pickle.loads(slot.note)
         stream = torch.cuda.current_stream(self._device).cuda_stream if self._gpu is not None else 0
         if self._gpu is not None:

@@ -1,4 +1,4 @@
-"""What a stage is given for a step, and what it keeps of a forward for the backward."""
+"""The settings of a stage for a step, and the values that a forward keeps for the backward."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .split_linear import WeightGradients
 
 @dataclass(frozen=True)
 class StepSetup:
-    """What a stage is given for one step besides its inputs."""
+    """The settings of a stage for one step, besides its inputs."""
 
-    autocast: list[torch.autocast] = field(default_factory=list)  #: what forwards run under
+    autocast: list[torch.autocast] = field(default_factory=list)  #: the contexts of forwards
     #: By chunk and microbatch, as `send` and `flatten` leave them; chunks without any have none.
     keywords: dict[tuple[int, int], Any] = field(default_factory=dict)
     keeps_outputs: bool = False  #: of the last piece, in an evaluation
 
 
 class Forward:
-    """What a microbatch keeps from F to B or W."""
+    """The values that a microbatch keeps from F to B or W."""
 
     def __init__(self, inputs: tuple, target: Any, keywords: dict[str, Any]):
         self.inputs = inputs
         self.target = target
         self.keywords = keywords
         self.outputs: tuple[Tensor, ...] = ()  # those with a graph
-        self.sent_at: list[int] = []  # where they are in what was sent
+        self.sent_at: list[int] = []  # their indices in the value that was sent
         self.split: SplitBackward | None = None
         self.weight_gradients: WeightGradients | None = None  # of split linears, from I to W
 

@@ -20,7 +20,7 @@ def add_gradients(parameters: Sequence[Tensor], gradients: Sequence[Tensor | Non
 
 
 def squared_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """In double precision; summed in no less than single, and without a copy of a gradient in another precision."""
+    """Returns a double, summed in at least single precision, without copying a gradient to another precision."""
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
     for one in gradients:
         by_dtype.setdefault(one.dtype, []).append(one)

@@ -1,4 +1,4 @@
-"""Keyword arguments of pieces: who takes which, and what of them belongs to which microbatch."""
+"""Keyword arguments of pieces: which piece takes which, and their values for each microbatch."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .microbatches import Division
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """Of a keyword argument: this very value for every microbatch, such as a table that has no axis of samples."""
+    """A keyword argument with the same value for every microbatch, such as a table that has no axis of samples."""
 
     value: Any
 
 
 @dataclass(frozen=True, eq=False)
 class PerMicrobatch:
-    """Of a keyword argument: a value for each microbatch, in their order."""
+    """A keyword argument with a value for each microbatch, in their order."""
 
     values: Sequence[Any]
 
@@ -41,8 +41,8 @@ _PLAIN = (
 
 @dataclass(frozen=True)
 class Accepted:
-    """names: the keyword arguments of a piece's forward. any: it has **kwargs too. first: what the piece before gives, which cannot be
-    one."""
+    """names: the keyword arguments of a piece's forward. any: it has **kwargs too. first: the parameter for the previous piece's output, which
+    cannot be one."""
 
     names: tuple[str, ...]
     any: bool
@@ -50,10 +50,10 @@ class Accepted:
 
     @staticmethod
     def of(module: nn.Module) -> Accepted:
-        forward = getattr(module, "_orig_mod", module).forward  # of what torch.compile wraps
+        forward = getattr(module, "_orig_mod", module).forward  # of the module that torch.compile wraps
         try:
             parameters = list(inspect.signature(forward).parameters.values())
-        except (TypeError, ValueError):  # code that is not Python's, which says itself what it does not take
+        except (TypeError, ValueError):  # not Python code: it refuses unknown arguments itself
             return Accepted((), True)
         positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
         first = positional[0].name if positional else ""
@@ -97,7 +97,7 @@ def check_names(kwargs: Any, accepted: Mapping[int, Accepted]) -> None:
 
 
 def split_keywords(kwargs: Mapping[str, Any], division: Division) -> list[dict[str, Any]]:
-    """Those of each microbatch. Tensors, also inside of tuples, lists and dicts, are split along their first axis as the inputs are, or
+    """Returns those of each microbatch. Tensors, also inside of tuples, lists and dicts, are split along their first axis as the inputs are, or
     nearly evenly where none are given; numbers, words and the like are the same for all."""
     microbatches: list[dict[str, Any]] = [{} for _ in range(division.microbatches)]
     for name, value in kwargs.items():

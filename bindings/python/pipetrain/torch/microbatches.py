@@ -14,7 +14,7 @@ from .transfer import as_tuple, send
 
 
 def split(name: str, batch: Any, microbatches: int) -> list[Any]:
-    """A tensor's parts along its first axis, or a list of microbatches as it is."""
+    """Splits a tensor along its first axis; returns a list of microbatches unchanged."""
     if batch is None:
         raise InputError(f"{name}: None; this process needs them")
     if not isinstance(batch, Tensor):
@@ -36,7 +36,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Division:
-    """How a batch is in microbatches, as far as its inputs say. samples: of each microbatch; None where no inputs are given, or
+    """The division of a batch into microbatches, as its inputs define it. samples: of each microbatch; None where no inputs are given, or
     (has_inputs) where they have no tensors to count by."""
 
     microbatches: int
@@ -57,7 +57,7 @@ def _samples(value: Any) -> int | None:
 
 
 def check_match(inputs: Any, targets: Any, microbatches: int) -> None:
-    """Tensors that split() takes are split apart from each other: their parts must belong together."""
+    """Checks that tensors which split() divides separately have corresponding parts."""
     if not (isinstance(inputs, Tensor) and isinstance(targets, Tensor)):
         return
     samples, rows = len(inputs), len(targets)
@@ -73,7 +73,7 @@ def _weight(target: Any) -> float:
 
 
 def weighted(targets: Any, weights: Sequence[float] | None, microbatches: int) -> list[tuple]:
-    """Of each microbatch its target, ready to be received, and how much its loss counts in the mean."""
+    """Returns the target of each microbatch, ready to be received, and the weight of its loss in the mean."""
     targets = split("targets", targets, microbatches)
     weights = [_weight(one) for one in targets] if weights is None else [float(one) for one in weights]
     if len(weights) != microbatches or not sum(weights) > 0:

@@ -1,4 +1,4 @@
-"""The pieces of a model and the plan that they are run by, as a caller gives them."""
+"""The pieces of a model and their plan, as a caller gives them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _chunks_of(schedule: str, pieces: int, stages: int | None) -> tuple[int, int
 def plan_of(
     schedule: str | _engine.Plan, pieces: Any, stages: int | None, microbatches: int, world: World | None
 ) -> _engine.Plan:
-    """One of as many pieces."""
+    """A plan for this number of pieces."""
     if isinstance(schedule, str):
         if callable(pieces):
             stages = (world.processes if world else 1) if stages is None else stages

@@ -36,33 +36,33 @@ class Step:
 
 
 def _totals(results: list[list[float]]) -> tuple[float, float]:
-    """Loss and gradient norm, of what each stage's norm() gave."""
+    """Returns loss and gradient norm from the results of each stage's norm()."""
     return sum(one[1] for one in results), math.sqrt(sum(one[0] for one in results))
 
 
 def _autocast_of_caller() -> list[torch.autocast]:
-    """What `with torch.autocast(...)` around the step says, which other threads do not see."""
+    """Returns the autocast contexts around the step, which other threads do not see."""
     cached = torch.is_autocast_cache_enabled()
     kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     return [torch.autocast(kind, dtype=torch.get_autocast_dtype(kind), cache_enabled=cached) for kind in kinds]
 
 
 class Pipeline:
-    """pieces: the model's modules in order, one for each chunk of each stage; or a function that makes the one of a number. A piece takes
-    what the one before returns: a tensor, or a tuple. A model's pieces keep their own code and parameters.
+    """pieces: the model's modules in order, one for each chunk of each stage; or a function that makes the piece of a number. A piece takes
+    the previous one's output: a tensor, or a tuple. A model's pieces keep their own code and parameters.
 
     world: the processes that the stages run in, dealt to them in order; each makes the pipeline with the same arguments and calls step()
     and close() when the others do, but needs the pieces of its own stages only: others may be None, and a function is not called for
-    them. All on CPUs, or all on GPUs. largest: what one microbatch brings from one piece to the next at most, where they are in different
+    them. All on CPUs, or all on GPUs. largest: the most that one microbatch passes from one piece to the next, where they are in different
     processes: bytes, or a tensor or tuple of that size (which may be on the device "meta"); or a list, one for each such boundary.
 
     loss: of the last piece's output and a target, a mean over the microbatch.
     schedule: a name, or a Plan. stages: where a schedule's chunks can vary.
-    optimizer: makes one for a stage's parameters; without it a step leaves its gradients, clipped, in `.grad`, which the next one sets anew.
+    optimizer: makes one for a stage's parameters; without it a step leaves its gradients, clipped, in `.grad`, which the next one overwrites.
     clip_grad: the largest norm of all gradients together.
     devices: of each stage; else where its modules are. recompute: F again before B or I, for less memory.
     reduce: sums gradients over data-parallel replicas: reduce(parameters), called on each stage's thread per chunk.
-    split_linear: the gradients of nn.Linear's weights are products of their own until close(): left to W also in compiled pieces, and added
+    split_linear: the gradients of nn.Linear's weights are separate products until close(): left to W also in compiled pieces, and added
     to `.grad` in the product. Not for autocast, nor for a weight that the piece's own code reads too.
     Further arguments are those of pipetrain.Pipeline. The CPU's stages share torch's threads: torch.set_num_threads().
 
@@ -114,7 +114,7 @@ class Pipeline:
             self._pipeline = pipeline.Pipeline(plan, self.stages, activation_life="F", gradient_life="I", _note=note, **engine)
             self._accepted = keywords.read_notes(self._pipeline._notes)
         except BaseException:
-            self._close_stages()  # which leaves the modules as they were
+            self._close_stages()  # restores the modules
             raise
 
     def _module(self, piece: int) -> nn.Module:
@@ -155,8 +155,8 @@ class Pipeline:
 
         kwargs: keyword arguments of the pieces. Each goes to every piece whose forward has a parameter of that name, or **kwargs, but the
         first parameter. Tensors, also inside of tuples, lists and dicts, have as many samples along their first axis as the inputs, and
-        are split as they are; numbers, strings, booleans, None and functions are the same for all microbatches; Repeated(value) says so
-        of anything else, and PerMicrobatch([...]) gives a value for each. No gradient goes to them. Over several processes each
+        are split like them; numbers, strings, booleans, None and functions are the same for all microbatches; Repeated(value) marks
+        anything else as the same, and PerMicrobatch([...]) gives a value for each. They get no gradient. Over several processes, each
         gives its own pieces theirs.
         weights: how much each microbatch counts in the mean; else by the elements of its targets.
         learning_rate: of this step, where it is not 0; that of process 0 counts.
@@ -192,11 +192,11 @@ class Pipeline:
         weights: Sequence[float] | None = None,
         outputs: bool = False,
     ) -> Evaluation:
-        """The forwards of a batch alone, through the stages in the order of the plan: the loss, and nothing changes. Modules are in eval
-        mode and under no_grad meanwhile, and afterwards each in the mode that it was in. The arguments are those of step(); targets may be
-        None, for no loss. outputs: keep what the last piece returns.
+        """Runs only the forwards of a batch, in the order of the plan, and returns the loss; nothing changes. Modules are in eval mode and under
+        no_grad meanwhile, and afterwards each in its previous mode. The arguments are those of step(); targets may be
+        None, for no loss. outputs: keep the last piece's outputs.
 
-        Between steps; a call of all processes, as step(). A loss that is not finite is given as it is. Raises as step(), and RunFailed ends
+        Between steps; a call of all processes, as step(). A loss that is not finite is returned unchanged. Raises as step(), and RunFailed ends
         the pipeline here too.
         """
         if self._has_last and targets is None and not outputs:
@@ -219,7 +219,7 @@ class Pipeline:
         return Evaluation(loss, [kept[number] for number in sorted(kept)] if outputs and self._has_last else None)
 
     def _batch(self, inputs: Any, targets: Any, weights: Sequence[float] | None) -> tuple[list | None, list | None]:
-        """As the engine takes them."""
+        """Returns them in the engine's form."""
         count = self.plan.microbatches
         sent = [send(flatten(one)) for one in batches.split("inputs", inputs, count)] if self._has_first else None
         wanted = batches.weighted(targets, weights, count) if self._has_last and targets is not None else None
@@ -251,7 +251,7 @@ class Pipeline:
             yield
         finally:
             for number in setups:
-                self.stages[number].setup = StepSetup()  # which lets go of the arguments
+                self.stages[number].setup = StepSetup()  # releases the arguments
 
     def _stages_here(self) -> list[TorchStage]:
         return [stage for stage in self.stages if stage is not None]
@@ -268,7 +268,7 @@ class Pipeline:
         return [one for one in made if one is not None]
 
     def timeline(self) -> _engine.Timeline:
-        """When the actions of the latest step or evaluation ran: times of the host, which on GPUs are those of issuing work."""
+        """The times at which the actions of the latest step or evaluation ran: times of the host, which on GPUs are those of issuing work."""
         return self._pipeline.timeline()
 
     def waiting(self) -> list[str]:

@@ -18,13 +18,13 @@ from .gradients import add_gradients
 
 
 class _Graph:
-    """Which nodes lie on a way from the outputs to the inputs, and which parameters hang from each of them by other ways."""
+    """Finds the nodes on paths from the outputs to the inputs, and the parameters that each of them reaches by other paths."""
 
     def __init__(self, roots: Sequence[Node], inputs: Sequence[Tensor], parameters: Sequence[Tensor]):
         self._inputs = {get_gradient_edge(one).node for one in inputs}
         self._leaves = {get_gradient_edge(one).node: index for index, one in enumerate(parameters)}
         self._on_way: dict[Node, bool] = {}
-        self._hanging: dict[Node, frozenset[int]] = {}  # of nodes off the way: their parameters
+        self._hanging: dict[Node, frozenset[int]] = {}  # by node off these paths: its parameters
         self.branches: list[tuple[Node, frozenset[int]]] = []
         for root in roots:
             self._visit(root)
@@ -92,7 +92,7 @@ class SplitBackward:
         self._root_gradients: list[Tensor | None] = []
 
     def input_grad(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Given the gradients of the outputs (None: ones, of a scalar), those of the inputs."""
+        """Returns the gradients of the inputs, given those of the outputs (None: ones, for a scalar)."""
         self._root_gradients = [
             torch.ones_like(out) if gradient is None else gradient for out, gradient in zip(self._outputs, gradients)
         ]
@@ -115,7 +115,7 @@ class SplitBackward:
         return list(found[: len(self._inputs)])
 
     def weight_grad(self) -> None:
-        """Adds the gradients that are left to the parameters' `.grad`."""
+        """Adds the remaining gradients to the parameters' `.grad`."""
         for number, (node, indices) in enumerate(self._branches):
             arrived = [(i, one) for i, one in enumerate(self._arrived.pop(number, ())) if one is not None]
             if arrived:

@@ -18,7 +18,7 @@ from ..errors import Error, InputError, MisuseError
 
 
 class WeightGradients:
-    """The products that are left to do of one microbatch's backward, in the order of the backward.
+    """The remaining products of one microbatch's backward, in the order of the backward.
 
     checked: of a stage: the weights and shapes whose factors have once been seen to outlive the backward unchanged, which compiled code
     must be told to let them (keep_intermediate_values)."""
@@ -62,7 +62,7 @@ _running: dict[int, tuple[nn.Parameter, WeightGradients | None]] = {}
 
 @contextmanager
 def backward_of(weights: Sequence[nn.Parameter], keep: WeightGradients | None) -> Iterator[None]:
-    """Within it a backward leaves these weights' products to `keep`, or adds them at once where that is None."""
+    """A context in which a backward leaves these weights' products to `keep`, or adds them at once where that is None."""
     addresses = [weight.data_ptr() for weight in weights]
     for address, weight in zip(addresses, weights):
         _running[address] = weight, keep
@@ -74,7 +74,7 @@ def backward_of(weights: Sequence[nn.Parameter], keep: WeightGradients | None) -
 
 
 def _stand_in(weight: Tensor) -> Tensor:
-    """Of a gradient's shape, but one element of memory; nobody reads it."""
+    """Returns a tensor of a gradient's shape with one element of memory; nobody reads it."""
     return weight.new_empty_strided(weight.shape, (0,) * weight.dim())
 
 
@@ -119,7 +119,7 @@ class SplitLinear(nn.Linear):
 
 
 def split_linears(modules: Sequence[nn.Module]) -> list[list[nn.Linear]]:
-    """Makes each nn.Linear in these modules a SplitLinear, where nothing else in them has its weight; gives those of each."""
+    """Makes each nn.Linear in these modules a SplitLinear, where nothing else in them has its weight; returns those of each module."""
     owners: dict[int, int] = {}
     for _, parameter in nn.ModuleList(modules).named_parameters(remove_duplicate=False):
         owners[id(parameter)] = owners.get(id(parameter), 0) + 1
@@ -141,9 +141,9 @@ def join_linears(linears: Sequence[nn.Linear]) -> None:
 
 
 def keep_intermediate_values() -> None:
-    """What torch.compile makes on this thread from now on (where PyTorch has no settings for each thread: on any) leaves the memory of a value
-    alone until its last reader is gone, because factors outlive the backward that the compiler sees. It compiles that backward with the
-    forward, as another thread may run it, whose settings are others."""
+    """From now on, code that torch.compile makes on this thread (where PyTorch has no settings per thread: on any) keeps the memory of a value
+    until its last reader is gone, because factors outlive the backward that the compiler sees. It compiles that backward with the
+    forward, because another thread with other settings may run it."""
     import torch._functorch.config
     import torch._inductor.config
 

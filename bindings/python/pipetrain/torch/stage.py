@@ -25,7 +25,7 @@ MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
 def _differentiable(value: Any) -> Any:
-    """value, which is a leaf of the graph if it can have a gradient."""
+    """Returns value, made a leaf of the graph if it can have a gradient."""
     if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()):
         return value.requires_grad_()
     return value
@@ -90,7 +90,7 @@ class TorchStage(Stage):
             join_linears(linears)
 
     def _find_weights(self) -> list[tuple[list[nn.Parameter], list[nn.Parameter]]]:
-        """Of each chunk: parameters whose gradients autograd gives, and those of split linears."""
+        """Returns for each chunk the parameters whose gradients autograd computes, and those of split linears."""
         found = []
         for module, linears in zip(self.modules, self._linears):
             left = [one.weight for one in linears]
@@ -138,7 +138,7 @@ class TorchStage(Stage):
         return restore(self._receiver.receive(target)), weight
 
     def _evaluated(self, launch: Launch, kept: Forward) -> Any:
-        """A forward that no backward follows; gives what the next stage receives."""
+        """Runs a forward without a backward; returns the value for the next stage."""
         with torch.no_grad():
             output, loss = self._call(launch, kept)
         if launch.virtual_stage < self._pieces - 1:
@@ -150,7 +150,7 @@ class TorchStage(Stage):
         return None
 
     def _call(self, launch: Launch, kept: Forward) -> tuple[Any, Tensor | None]:
-        """What the piece returns, and of the last one the loss, by its weight, where there is a target."""
+        """Returns the piece's output or, for the last one with a target, the weighted loss."""
         if self._linears[launch.chunk]:
             keep_intermediate_values()
         with ExitStack() as contexts:
@@ -163,7 +163,7 @@ class TorchStage(Stage):
             return output, self._checked_loss(self._loss(output, target)) * weight
 
     def _compute(self, launch: Launch, kept: Forward) -> Any:
-        """Sets the outputs that have gradients; gives what the next stage receives."""
+        """Sets the outputs that have gradients; returns the value for the next stage."""
         output, loss = self._call(launch, kept)
         if launch.virtual_stage == self._pieces - 1:
             kept.outputs = (loss,)
@@ -185,7 +185,7 @@ class TorchStage(Stage):
         raise InputError(f"loss: it gave {what}; give a tensor of one number, the mean over the microbatch")
 
     def _check_hides_no_tensor(self, launch: Launch, kept: Forward, output: Any) -> None:
-        """Else what is before such an output would silently not be trained."""
+        """Otherwise the layers before such an output would silently not be trained."""
         if kept.differentiable_inputs() or self._weights[launch.chunk][0]:
             raise InputError(
                 f"piece {launch.virtual_stage} returned a {type(output).__name__}, in which gradients are not found: return tensors, or tuples, "
@@ -208,7 +208,7 @@ class TorchStage(Stage):
         return [gradients[i] for i in kept.sent_at]
 
     def _sent_back(self, launch: Launch, gradients: Sequence[Tensor | None], kept: Forward) -> Any:
-        """What the stage before gets: a gradient for each of the values that it sent, None for those that cannot have one."""
+        """Returns the value for the previous stage: a gradient for each value that it sent, None for those that cannot have one."""
         if launch.virtual_stage == 0:
             return None
         found = iter(gradients)
@@ -229,10 +229,10 @@ class TorchStage(Stage):
         if not wanted or not kept.outputs:
             return self._sent_back(launch, [None] * len(inputs), kept)
         gradients = self._gradients(launch, kept)
-        if not left:  # each is added to `.grad` as soon as it is there
+        if not left:  # each is added to `.grad` as soon as it is computed
             torch.autograd.backward(kept.outputs, gradients, inputs=wanted)
             return self._sent_back(launch, [one.grad for one in inputs], kept)
-        with backward_of(left, None):  # what autograd gives for those of `left` only stands in for their gradients
+        with backward_of(left, None):  # autograd returns placeholders for the gradients of `left`
             found = torch.autograd.grad(kept.outputs, wanted, gradients, allow_unused=True)
         add_gradients(parameters, found[len(inputs) : len(inputs) + len(parameters)])
         return self._sent_back(launch, found[: len(inputs)], kept)
@@ -258,7 +258,7 @@ class TorchStage(Stage):
         self._reduce([one for one in self.modules[launch.chunk].parameters() if one.requires_grad])
 
     def norm(self) -> list[float]:
-        """The sum of the squares of this stage's gradients, its part of the loss, and how many losses that is of."""
+        """Returns the sum of the squares of this stage's gradients, its part of the loss, and the number of losses in it."""
         gradients = [one.grad for one in self.parameters if one.grad is not None] if not self._evaluates else []
         nothing = torch.zeros((), dtype=torch.float64, device=self.device)
         squares = squared_norm(gradients) if gradients else nothing

@@ -1,4 +1,4 @@
-"""Values with structure (dicts, and what is inside of tuples and lists) as the flat tuples that travel between stages."""
+"""Flattens values with structure (dicts, nested tuples and lists) into the tuples that stages exchange."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def flatten(value: Any) -> Any:
 
 
 def restore(value: Any) -> Any:
-    """What was flattened; a list as a tuple."""
+    """Returns the value that was flattened; a list as a tuple."""
     if isinstance(value, tuple) and value and isinstance(value[-1], Structure):
         return _pytree.tree_unflatten(list(value[:-1]), value[-1].spec)
     return value
 
 
 def arguments(values: tuple) -> tuple:
-    """What a piece is called with, of what the one before returned."""
+    """Returns a piece's arguments, made of the previous piece's output."""
     return as_tuple(restore(values))

@@ -44,14 +44,14 @@ def send(value: Any) -> Any:
 
 
 class Receiver:
-    """Brings what other stages send to the device of one stage. One thread at a time."""
+    """Copies the values of other stages to the device of one stage. One thread at a time."""
 
     def __init__(self, device: torch.device):
         self._device = device
         self._streams: dict[torch.device, tuple[torch.cuda.Stream, torch.cuda.Stream]] = {}  # by source: there, here
 
     def receive(self, sent: Any) -> Any:
-        """What `send` was given, with its tensors detached and on this device; a list as a tuple."""
+        """Returns the value that was given to `send`, with its tensors detached and on this device; a list as a tuple."""
         value, ready = (sent.value, sent.ready) if isinstance(sent, Sent) else (sent, {})
         brought = tuple(self._bring(one.detach(), ready) if isinstance(one, Tensor) else one for one in as_tuple(value))
         return brought if isinstance(value, (tuple, list)) else brought[0]
@@ -75,7 +75,7 @@ class Receiver:
         there.wait_event(ready)
         with torch.cuda.stream(there), torch.cuda.stream(here):
             copy = tensor.to(self._device, non_blocking=True)
-        tensor.record_stream(there)  # the memory of neither is used anew before its last reader has ended
+        tensor.record_stream(there)  # neither's memory is reused before its last reader has ended
         compute = torch.cuda.current_stream(self._device)
         compute.wait_stream(here)
         copy.record_stream(compute)

@@ -1,0 +1,63 @@
+// ChatProgram makes the messages of a chat one text by a chat template that is interpreted.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/templates/template.hpp"
+#include "files/json_value.hpp"
+
+namespace pipetrain {
+
+// What a template renders: messages as objects, and its other variables ("tools", "documents", ...) as members of an object.
+struct Chat {
+  Json messages = Json::array();
+  Json variables = Json::object();
+};
+
+// Bytes of a text.
+using templates::TextSpan;
+
+struct RenderedChat {
+  std::string text;
+  std::vector<TextSpan> answers;  // what the assistant writes with what ends it, in order and apart from each other
+};
+
+// Immutable; all methods are thread-safe. They throw templates::RenderError with the template's file and line.
+class ChatProgram {
+ public:
+  // `special_tokens`: "bos_token" and others, which are variables of every chat. Throws Error(input) with file and line.
+  ChatProgram(const std::string& source, const std::string& file, Json special_tokens);
+
+  // Takes another template's place for chats with tools, as transformers does with the one that is named "tool_use".
+  void set_tool_template(const std::string& source, const std::string& file);
+
+  // Members of messages that are null are left out, and "reasoning", "thinking" and "reasoning_content" stand for each other,
+  // as transformers renders messages. With `ask`, the text ends where the assistant is to go on.
+  std::string render(const Chat& chat, bool ask) const;
+  // As {% generation %} of the template marks the answers; else they are found by rendering parts of the chat. Throws
+  // RenderError where a template rewrites messages so that an answer is not found.
+  RenderedChat render_answers(const Chat& chat) const;
+  // What ends an answer, such as "<|im_end|>"; empty where the template does not tell.
+  std::string answer_end() const;
+
+  // Whether the template names a variable, or a key of messages.
+  bool names(const std::string& word) const;
+  // The first thing in the chat that the template does not render, as in "\"tools\""; empty where it renders all.
+  std::string ignored(const Chat& chat) const;
+  const Json& special_tokens() const { return special_tokens_; }
+  const std::string& file() const { return file_; }
+
+ private:
+  const templates::Template& template_for(const Chat& chat) const;
+  templates::Rendering rendering(const Chat& chat, bool ask) const;
+
+  std::string file_;
+  std::shared_ptr<const templates::Template> template_, tool_template_;
+  Json special_tokens_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,159 @@
+#include "model/families/decoder.hpp"
+
+#include <fmt/format.h>
+
+#include "model/families/rope_keys.hpp"
+
+namespace pipetrain {
+namespace {
+
+void read_head_dim(const HfConfigReader& config, ModelConfig& model) {
+  if (config.has("head_dim")) {
+    model.head_dim = config.count("head_dim");
+  } else if (model.hidden % model.heads != 0) {
+    config.refuse_value("hidden_size",
+                        fmt::format("a multiple of num_attention_heads ({}) where head_dim is absent", model.heads));
+  } else {
+    model.head_dim = model.hidden / model.heads;
+  }
+  if (model.head_dim % 2 != 0) {
+    config.refuse(
+        fmt::format("the size of a head is {} (head_dim, or hidden_size / num_attention_heads); rotary embedding needs an "
+                    "even one",
+                    model.head_dim));
+  }
+  if (model.heads > HfConfigReader::most_of_anything / model.head_dim) {
+    config.refuse_value("num_attention_heads", fmt::format("at most {} for heads of {}",
+                                                           HfConfigReader::most_of_anything / model.head_dim, model.head_dim));
+  }
+}
+
+// Hugging Face gives the embedding of the token of padding no gradient; a negative id counts from the vocabulary's end.
+std::optional<std::int64_t> padding_row(const HfConfigReader& config, std::int64_t vocabulary) {
+  const auto id = config.whole("pad_token_id");
+  if (!id || *id < -vocabulary || *id >= vocabulary) return {};
+  return *id < 0 ? *id + vocabulary : *id;
+}
+
+TensorSpec norm_tensor(TensorRole role, const std::string& name, std::int64_t size) {
+  return {.role = role, .name = name, .shape = {size}, .initialisation = Initialisation::ones, .decays = false};
+}
+
+TensorSpec bias_tensor(TensorRole role, const std::string& name, std::int64_t size, Split split) {
+  return {.role = role,
+          .name = name + ".bias",
+          .shape = {size},
+          .split = split,
+          .initialisation = Initialisation::zeros,
+          .decays = false};
+}
+
+// Each rank computes the gradient of its own heads, and all have the same weight.
+TensorSpec head_norm(TensorRole role, const std::string& name, const ModelConfig& config) {
+  TensorSpec tensor = norm_tensor(role, name, config.head_dim);
+  tensor.shared = true;
+  return tensor;
+}
+
+// A matrix whose outputs are the heads' queries, keys or values.
+struct HeadsMatrix {
+  std::string name;
+  std::int64_t heads;
+};
+
+std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::string& prefix) {
+  const std::int64_t hidden = config.hidden, query = config.heads * config.head_dim;
+  const HeadsMatrix matrices[] = {{prefix + "self_attn.q_proj", config.heads},
+                                  {prefix + "self_attn.k_proj", config.kv_heads},
+                                  {prefix + "self_attn.v_proj", config.kv_heads}};
+  const std::string out = prefix + "self_attn.o_proj";
+  std::vector<TensorSpec> tensors{norm_tensor(TensorRole::norm_weight, prefix + "input_layernorm.weight", hidden)};
+  for (const auto& [name, heads] : matrices)
+    tensors.push_back({.role = TensorRole::qkv_weight,
+                       .name = name + ".weight",
+                       .shape = {heads * config.head_dim, hidden},
+                       .split = Split::rows,
+                       .indivisible = config.head_dim});
+  for (const auto& [name, heads] : matrices)
+    if (config.biases.qkv) {
+      tensors.push_back(bias_tensor(TensorRole::qkv_bias, name, heads * config.head_dim, Split::rows));
+      tensors.back().indivisible = config.head_dim;
+    }
+  if (config.head_norms) {
+    tensors.push_back(head_norm(TensorRole::query_norm_weight, prefix + "self_attn.q_norm.weight", config));
+    tensors.push_back(head_norm(TensorRole::key_norm_weight, prefix + "self_attn.k_norm.weight", config));
+  }
+  tensors.push_back(
+      {.role = TensorRole::attention_out_weight, .name = out + ".weight", .shape = {hidden, query}, .split = Split::columns});
+  if (config.biases.attention_out) tensors.push_back(bias_tensor(TensorRole::attention_out_bias, out, hidden, Split::none));
+  return tensors;
+}
+
+std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string& prefix) {
+  const std::int64_t hidden = config.hidden, inner = config.intermediate;
+  const std::string inputs[] = {prefix + "mlp.gate_proj", prefix + "mlp.up_proj"}, out = prefix + "mlp.down_proj";
+  std::vector<TensorSpec> tensors{norm_tensor(TensorRole::norm_weight, prefix + "post_attention_layernorm.weight", hidden)};
+  for (const std::string& name : inputs)
+    tensors.push_back(
+        {.role = TensorRole::mlp_in_weight, .name = name + ".weight", .shape = {inner, hidden}, .split = Split::rows});
+  for (const std::string& name : inputs)
+    if (config.biases.mlp) tensors.push_back(bias_tensor(TensorRole::mlp_in_bias, name, inner, Split::rows));
+  tensors.push_back(
+      {.role = TensorRole::mlp_out_weight, .name = out + ".weight", .shape = {hidden, inner}, .split = Split::columns});
+  if (config.biases.mlp) tensors.push_back(bias_tensor(TensorRole::mlp_out_bias, out, hidden, Split::none));
+  return tensors;
+}
+
+}  // namespace
+
+void read_decoder(const HfConfigReader& config, ModelConfig& model) {
+  if (config.text_or("hidden_act", "silu") != "silu") config.refuse_value("hidden_act", "\"silu\"");
+  model.hidden = config.count("hidden_size");
+  model.layers = config.count("num_hidden_layers", most_layers);
+  model.heads = config.count("num_attention_heads");
+  model.kv_heads = config.has("num_key_value_heads") ? config.count("num_key_value_heads") : model.heads;
+  model.intermediate = config.count("intermediate_size");
+  model.max_positions = config.count("max_position_embeddings");
+  if (model.heads % model.kv_heads != 0) {
+    config.refuse_value("num_key_value_heads", fmt::format("a divisor of num_attention_heads ({})", model.heads));
+  }
+  read_head_dim(config, model);
+  model.norm_eps = config.positive("rms_norm_eps");
+  model.tied_embeddings = config.flag_or("tie_word_embeddings", false);
+  model.dropout.attention = config.share_or("attention_dropout", 0);
+  model.untrained_row = padding_row(config, model.vocabulary);
+}
+
+void write_decoder(const ModelConfig& config, Json& text) {
+  text["hidden_size"] = config.hidden;
+  text["num_hidden_layers"] = config.layers;
+  text["num_attention_heads"] = config.heads;
+  text["num_key_value_heads"] = config.kv_heads;
+  text["head_dim"] = config.head_dim;
+  text["intermediate_size"] = config.intermediate;
+  text["max_position_embeddings"] = config.max_positions;
+  text["hidden_act"] = "silu";
+  text["rms_norm_eps"] = config.norm_eps;
+  text["attention_dropout"] = config.dropout.attention;
+  write_rope(config, text);
+}
+
+std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& block) {
+  const std::string prefix = fmt::format("{}{}.", decoder_names.layers, block.layer);
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return {{.role = TensorRole::token_table,
+               .name = decoder_names.embedding,
+               .shape = {config.vocabulary, config.hidden},
+               .split = Split::rows}};
+    case BlockKind::attention:
+      return attention_tensors(config, prefix);
+    case BlockKind::mlp:
+      return mlp_tensors(config, prefix);
+    case BlockKind::head:
+      return {norm_tensor(TensorRole::norm_weight, "model.norm.weight", config.hidden), output_tensor(config, decoder_names)};
+  }
+  return {};
+}
+
+}  // namespace pipetrain

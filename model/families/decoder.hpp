@@ -1,0 +1,24 @@
+// What the families have in common that name their tensors and sizes as Llama does: a norm in front of attention and of MLP,
+// rotary positions, a gated MLP of SiLU. A family's own file adds what differs.
+#pragma once
+
+#include <vector>
+
+#include "model/families/family.hpp"
+
+namespace pipetrain {
+
+inline constexpr FamilyNames decoder_names{.embedding = "model.embed_tokens.weight",
+                                           .head = "lm_head.weight",
+                                           .layers = "model.layers.",
+                                           .optional_prefix = "",
+                                           .recomputed = {".rotary_emb.inv_freq", nullptr}};
+
+// Reads sizes, epsilon, ties, dropout and padding. Throws Error(input) naming the key.
+void read_decoder(const HfConfigReader& config, ModelConfig& model);
+// Writes them, and how queries and keys rotate.
+void write_decoder(const ModelConfig& config, Json& text);
+// The tensors of a block, with the biases and head norms that the configuration says.
+std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& block);
+
+}  // namespace pipetrain

@@ -1,0 +1,48 @@
+// Qwen3: an RMSNorm over each head of queries and keys, and a head size of its own.
+#include "model/families/decoder.hpp"
+#include "model/families/qwen_windows.hpp"
+#include "model/families/rope_keys.hpp"
+
+namespace pipetrain {
+namespace {
+
+void read_qwen3(const HfConfigReader& config, ModelConfig& model) {
+  config.require("head_dim");  // where it is absent, transformers' versions take different ones
+  read_decoder(config, model);
+  read_qwen_windows(config, model);
+  read_rope(config, model);
+  model.biases.qkv = model.biases.attention_out = config.flag_or("attention_bias", false);
+}
+
+void write_qwen3(const ModelConfig& config, Json& text) {
+  write_decoder(config, text);
+  write_qwen_windows(config, text);
+  text["attention_bias"] = config.biases.qkv;
+}
+
+ModelConfig qwen3_defaults() {
+  ModelConfig config;
+  config.family = Family::qwen3;
+  config.head_norms = true;
+  return config;
+}
+
+}  // namespace
+
+FamilySpec qwen3_family() {
+  return {.name = "Qwen3",
+          .model_type = "qwen3",
+          .architecture = "Qwen3ForCausalLM",
+          .classifier = "Qwen3ForSequenceClassification",
+          .names = decoder_names,
+          .dropouts = {&DropoutRates::attention},
+          .defaults = qwen3_defaults(),
+          .bos_id = {},
+          .eos_id = {},
+          .has_windows = true,
+          .read = read_qwen3,
+          .write = write_qwen3,
+          .tensors = decoder_tensors};
+}
+
+}  // namespace pipetrain

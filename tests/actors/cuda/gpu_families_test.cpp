@@ -1,0 +1,59 @@
+// Every model family on GPUs, against its reference trajectory in fp32, and in bf16 the same bits in every layout.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/cuda/gpu_job.hpp"
+#include "catch.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+const std::vector<std::string> golden_families{"qwen2_tiny", "llama_biases_yarn_tiny", "qwen3_tiny", "mistral_window_tiny"};
+
+std::optional<RunRecord> run_family_on_gpu(const std::string& name, const Layout& layout, const Precision& precision,
+                                           std::int64_t steps) {
+  TrainJob job = golden_job(name, layout);
+  if (!on_gpus(job, 1, precision)) return std::nullopt;
+  return run(std::move(job), steps);
+}
+
+}  // namespace
+
+TEST_CASE("each family follows its golden trajectory in fp32 on one GPU, to the bit the same over pp and slices",
+          "[gpu][golden][families]") {
+  for (const std::string& name : golden_families) {
+    const Reference reference = golden_reference(name);
+    const auto all = static_cast<std::int64_t>(reference.loss.size());
+    for (const int tp : {1, 2, 4}) {
+      INFO(name << ", tp " << tp);
+      const auto one = run_family_on_gpu(name, {1, tp, 1, 2}, Precision::fp32(), all);
+      if (!one) return;
+      check_golden(*one, reference);
+      if (tp < 4) CHECK((*run_family_on_gpu(name, {2, tp, 1, 2, "zb-h1"}, Precision::fp32(), all) == *one));
+    }
+    Layout sliced{1, 1, 1, 2}, shared{1, 1, 1, 2};
+    sliced.slices = 2, shared.cp = 2;
+    for (const Layout& layout : {sliced, shared}) {
+      INFO(name << ", " << to_string(layout));
+      check_golden(*run_family_on_gpu(name, layout, Precision::fp32(), all), reference);
+    }
+  }
+}
+
+TEST_CASE("each family gives the same bits in bf16 on one GPU at every pp, again and recomputed", "[gpu][families]") {
+  for (const std::string& name : golden_families) {
+    INFO(name);
+    constexpr std::int64_t steps = 6;
+    const auto one = run_family_on_gpu(name, {1, 1, 1, 2}, Precision::bf16(), steps);
+    if (!one) return;
+    Layout recomputed{1, 1, 1, 2};
+    recomputed.recompute = Recompute::full;
+    for (const Layout& layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, recomputed}) {
+      INFO(to_string(layout));
+      CHECK((*run_family_on_gpu(name, layout, Precision::bf16(), steps) == *one));
+    }
+  }
+}
+
+}  // namespace pipetrain::test
