@@ -55,7 +55,7 @@ void add_messages(const Json& list, const std::string& place, Prompt& prompt) {
   }
 }
 
-// What a chat template may render goes with messages.
+// Keys that a chat template may render belong to messages.
 void check_other_keys(const Json& row, Prompt& prompt, UnreadKeys& unread) {
   for (const auto& [key, value] : row.items()) {
     if (key == "prompt" || key == "messages" || value.is_null()) continue;

@@ -162,7 +162,7 @@ std::string as_options(std::string_view targets) {
   return space == std::string_view::npos ? first : first + " and --" + std::string(targets.substr(space + 1));
 }
 
-// What a key of their files means as an option; nothing for one that is spelled as ours.
+// Returns the option that a key of their files means; nothing for one that is spelled as ours.
 std::optional<std::string> as_answer(const ForeignKey& key) {
   std::string target(key.target);
   switch (key.rule) {
@@ -183,7 +183,7 @@ std::optional<std::string> as_answer(const ForeignKey& key) {
   return target.starts_with("--") ? "here " + target : target;
 }
 
-// Of the keys that --config takes, by their whole name. `name` is normalised.
+// Looks among the keys that --config takes, by their whole name. `name` is normalised.
 std::optional<std::string> from_their_files(std::string_view name) {
   for (const auto keys : {megatron_keys(), deepspeed_keys(), torchtitan_keys()})
     for (const ForeignKey& key : keys)

@@ -1,4 +1,4 @@
-// What other systems call our options.
+// The names that other systems give to our options.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// What an option of ColossalAI, DeepSpeed, Megatron-LM, torchtitan or the Hugging Face trainer is called here, e.g.
+// Returns the name here of an option of ColossalAI, DeepSpeed, Megatron-LM, torchtitan or the Hugging Face trainer, e.g.
 // "pipeline-model-parallel-size" -> "--pp"; "p" -> "--pp, --tp and --dp"; where no option is the answer, a clause that says
 // what is: "this is always on here, leave it out". Dashes and underscores are the same; of torchtitan's dotted names the last
 // part is enough. The keys that --config

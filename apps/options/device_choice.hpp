@@ -1,4 +1,4 @@
-// What the run computes on, from --device, --devices, --threads and what the machine has.
+// Chooses the devices of the run, from --device, --devices, --threads and what the machine has.
 #pragma once
 
 #include <string>

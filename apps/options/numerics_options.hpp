@@ -14,7 +14,7 @@ namespace pipetrain {
 // All throw Error(input) that names the option.
 // --precision, else `otherwise`.
 Precision read_precision(const OptionValues& values, const Precision& otherwise);
-// What to tell of a precision that this host's processor has no instructions for.
+// Returns a note about a precision that this host's processor has no instructions for.
 std::optional<std::string> precision_note(const Precision& precision, bool gpu);
 // precision with --fp8-recipe.
 Precision read_fp8_recipe(const OptionValues& values, const Precision& precision);

@@ -1,4 +1,4 @@
-// What the options --offload and --offload-to ask for.
+// Reads the options --offload and --offload-to.
 #pragma once
 
 #include "apps/options/option_values.hpp"

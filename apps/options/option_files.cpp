@@ -132,7 +132,7 @@ class Users {
   std::map<Place, std::string> folders_;
 };
 
-// What --save replaces and removes: its model, its checkpoints, and the file of its lock.
+// The paths that --save replaces and removes: its model, its checkpoints, and the file of its lock.
 bool belongs_to_save(const fs::path& file, const fs::path& save) {
   std::error_code ignored;
   fs::path below = fs::weakly_canonical(fs::absolute(file, ignored), ignored)

@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-// Whether a file is put in place whole, from a draft beside it, or written where it is.
+// Says whether a file is renamed whole from a draft, or written in place.
 enum class Written { whole, in_place };
 
 // The file or stream that this option names, if it is given and can be made or written: checked without touching it. Throws

@@ -35,7 +35,7 @@ std::initializer_list<const std::vector<OptionSpec>*> all_tables() {
   return tables;
 }
 
-// What an unknown option is answered with: `ours` is of our_spelling().
+// Returns the answer to an unknown option: `ours` is of our_spelling().
 std::string here_it_is(const std::string& ours) { return ours.starts_with("--") ? "here it is " + ours : ours; }
 
 // An option of some command, or set by those who test or debug pipetrain.

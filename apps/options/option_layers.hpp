@@ -28,7 +28,7 @@ RawOptions read_config_file(const OptionRows& table, const std::string& path);
 RawOptions gather_options(const OptionRows& table, const std::vector<std::string>& arguments,
                           const std::map<std::string, std::string>& environment, std::vector<std::string>& notes);
 
-// What the command line says of an error: one about a setting begins with its option, "--tp 3: ...".
+// Returns the command line's text for an error: one about a setting begins with its option, "--tp 3: ...".
 std::string error_line(const Error& error);
 
 // By option name, of those that did not come from the command line.

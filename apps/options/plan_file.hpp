@@ -10,10 +10,10 @@
 
 namespace pipetrain {
 
-// Of all schedules that have a builder.
+// The names of all schedules that have a builder.
 std::vector<std::string> schedule_names();
 
-// Whether --schedule means a file: it ends in .txt or .csv, or is one.
+// Returns true if --schedule means a file: it ends in .txt or .csv, or is one.
 bool names_plan_file(const std::string& schedule);
 
 // Our text, or PyTorch's CSV where the name ends in .csv. A plan without a name of its own is called after its file. Throws

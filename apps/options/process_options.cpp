@@ -48,8 +48,8 @@ std::string read_token(const OptionValues& values, const Environment& environmen
   return variable == environment.end() ? "" : variable->second;
 }
 
-// What is weak about the token of a run of several processes. Without one there is nothing to tell: then nobody from outside
-// reaches the run.
+// Returns the weakness of the token of a run of several processes. Without one there is nothing to tell: then nobody from
+// outside reaches the run.
 std::vector<std::string> token_notes(const OptionValues& values, const std::string& token) {
   constexpr std::size_t shortest_token = 16;
   std::vector<std::string> notes;
@@ -169,13 +169,13 @@ std::optional<std::chrono::seconds> read_stop_grace(const OptionValues& values, 
   return launch_grace(environment);
 }
 
-// Of processes on one host that the launcher does not count.
+// For processes on one host that the launcher does not count.
 void guess_locals(ProcessOptions& options) {
   if (options.locals == 0) options.locals = is_loopback(options.master.host) ? options.processes : options.local + 1;
   if (is_loopback(options.master.host) && options.locals == options.processes) options.local = options.process;
 }
 
-// What belongs to pipetrain launch, unless it has started this process.
+// The options that belong to pipetrain launch, unless it has started this process.
 void refuse_launch_options(const OptionValues& values) {
   for (const char* name : {"nproc", "restart"})
     if (values.given(name)) values.fail(name, "belongs to pipetrain launch; use that command, or leave it out");

@@ -24,7 +24,7 @@ struct MasterAddress {
 };
 // "HOST:PORT", "HOST" or "[::1]:PORT". Nothing for what is none.
 std::optional<MasterAddress> parse_master(const std::string& text);
-// Whether nobody outside this host can reach it: localhost, 127.x.y.z, ::1.
+// Returns true if nobody outside this host can reach it: localhost, 127.x.y.z, ::1.
 bool is_loopback(const std::string& host);
 
 struct ProcessOptions {
@@ -50,7 +50,7 @@ ProcessOptions read_processes(const OptionValues& values, const std::map<std::st
 // Where the process meets the others. What it runs, and the settings that all must share, are the caller's to add.
 Rendezvous rendezvous_of(const ProcessOptions& processes);
 
-// What pipetrain launch starts on this host.
+// The processes that pipetrain launch starts on this host.
 struct LaunchOptions {
   int nproc = 1, nnodes = 1, node_rank = 0;
   std::optional<MasterAddress> master;  // not given: on this host, with a free port
@@ -59,7 +59,7 @@ struct LaunchOptions {
 
   int processes() const { return nproc * nnodes; }
 };
-// Of the launch itself, as if it were the first of its processes.
+// The options of the launch itself, as if it were the first of its processes.
 ProcessOptions processes_of(const LaunchOptions& launch);
 // Throws Error(input).
 LaunchOptions read_launch(const OptionValues& values, const std::map<std::string, std::string>& environment,

@@ -40,7 +40,7 @@ std::optional<std::uint64_t> bytes_in(std::string_view text) {
   return {};
 }
 
-// What other programs made holds weights to begin with, at most.
+// A folder of another program holds initial weights at most.
 void refuse_foreign(const OptionValues& values, const fs::path& load) {
   if (is_llmc_model(load))
     values.fail("load", "is a model file of llm.c, which holds weights and nothing to go on with; begin from it: --model");

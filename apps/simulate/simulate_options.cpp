@@ -131,7 +131,7 @@ UsedFeatures simulated_features(const OptionValues& values, const SimulateOption
   return used;
 }
 
-// Of the profile's model. The schedule fixes the virtual stages, but "all" of them.
+// Reads the cut of the profile's model. The schedule fixes the virtual stages, but "all" of them.
 void read_profile_cut(const OptionValues& values, SimulateOptions& options) {
   if (!values.given("cut")) return;
   if (!options.profile)
@@ -174,7 +174,7 @@ void read_times(const OptionValues& values, SimulateOptions& options) {
   options.seed = values.unsigned_integer("seed").value_or(0);
 }
 
-// What can be known about the model: that the profile is of it, and that it can be cut as the times assume.
+// Checks the model as far as possible: that the profile is of it, and that it can be cut as the times assume.
 void check_model(const OptionValues& values, const SimulateOptions& options) {
   const auto name = values.text("model");
   const auto layers = values.integer("layers");

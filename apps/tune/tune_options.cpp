@@ -28,7 +28,7 @@ namespace {
 constexpr std::int64_t most_tuned_devices = 65536;
 constexpr double bytes_per_gib = std::int64_t{1} << 30;
 constexpr double usual_cut_seconds = 10;
-// Of the rate in 16 bits, with one scale a tensor and with scales of blocks: rounding not counted.
+// Factors over the rate in 16 bits, with one scale a tensor and with scales of blocks: rounding not counted.
 constexpr double usual_fp8_factor = 1.8, usual_blocks_factor = 1.4;
 
 void read_tuned_model(const OptionValues& values, TuneOptions& options) {
@@ -41,7 +41,7 @@ void read_tuned_model(const OptionValues& values, TuneOptions& options) {
                 fmt::format("the model {} has {} positions; give as many or fewer", options.model, config.max_positions));
 }
 
-// What doctor measured, or usual numbers of a GPU; for the options that are not given.
+// The values that doctor measured, or usual numbers of a GPU; for the options that are not given.
 struct Usual {
   std::optional<int> devices;
   DeviceKind device = DeviceKind::cuda;
@@ -108,7 +108,7 @@ Offload read_offloading(const OptionValues& values) {
   return offload;
 }
 
-// Of a device of that kind and of its links, in what the request computes.
+// Reads the speed of a device of that kind and of its links, in what the request computes.
 DeviceSpeed read_speed(const OptionValues& values, const Usual& usual, const LayoutRequest& request) {
   DeviceSpeed speed = request.speed;
   const auto read = [&](const char* name, double unit, double otherwise) {

@@ -11,7 +11,7 @@
 
 namespace pipetrain {
 
-// Of a row with "messages" or "conversations", which is an object. "from" and "value" of messages are read as "role" and
+// Reads a row with "messages" or "conversations", which is an object. "from" and "value" of messages are read as "role" and
 // "content", and the names that sharegpt gives roles as those of other chats. "tools", "functions" and "documents" may be JSON
 // in a string; "chat_template_kwargs" are variables by their names; "system" becomes the first message. Throws RowFault.
 Chat chat_of_row(const Json& row);
@@ -21,7 +21,7 @@ Chat chat_of_text(std::string_view row);
 // The name of a role in chats, for one that sharegpt uses; other names stay.
 std::string_view usual_role(std::string_view role);
 
-// Whether a template may render what a row has under this key beside its messages.
+// Returns true if a template may render this key of a row.
 bool is_for_templates(std::string_view key);
 
 // Throws RowFault for a chat with something that the template does not render.

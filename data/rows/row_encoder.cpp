@@ -169,7 +169,7 @@ void RowEncoder::add_rendered(const Row& row, const ChatProgram& program, Tokeni
   finish(&row, documents);  // the tokens after the last answer are not counted
 }
 
-// What follows the special token that ends an answer is encoded as if it began there, which is much quicker for long chats.
+// Text after the special token that ends an answer is encoded as if it began there, which is much quicker for long chats.
 RowEncoder::IdBoundary RowEncoder::find_boundary(std::string_view text, std::size_t offset, const IdBoundary& known) {
   if (offset == text.size()) return {some_.size(), false, offset};
   const std::string token = known.ids > 0 && !known.straddles ? tokenizer_.piece(some_[known.ids - 1]) : "";

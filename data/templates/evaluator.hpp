@@ -63,7 +63,7 @@ class Evaluator {
   Value evaluate(const Expression& expression) { return expressions_.evaluate(expression); }
   Value make_macro(const std::string& name, const Signature& signature, const Block& body);
   void write(std::string_view text);
-  // What `write_block` writes, apart from the text.
+  // Returns the output of `write_block`, apart from the text.
   std::string captured(const std::function<void()>& write_block);
   // Runs in a scope within this one.
   template <class Run>

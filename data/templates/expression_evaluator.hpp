@@ -20,7 +20,7 @@ class ExpressionEvaluator {
   Value evaluate(const Expression& expression);
   Arguments arguments_of(const CallArguments& given);
   Value call(const Value& callee, const Arguments& arguments);
-  // What the filters of a block make of its text.
+  // Applies the filters of a block to its text.
   Value filtered_block(const Expression& filter, std::string text);
 
   int line() const { return line_; }

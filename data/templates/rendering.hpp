@@ -13,7 +13,7 @@ struct TextSpan {
 
 struct Rendering {
   std::string text;
-  // What {% generation %} marks, in order. Nothing is known of marks inside macros, of which the text may be moved.
+  // The ranges that {% generation %} marks, in order. Nothing is known of marks inside macros, of which the text may be moved.
   std::vector<TextSpan> generations;
   bool has_hidden_generation = false;
 };

@@ -21,7 +21,7 @@ class Scope {
         if (known == name) return &value;
     return nullptr;
   }
-  // Of this scope alone. The name must outlive it.
+  // Looks in this scope alone. The name must outlive it.
   void set(std::string_view name, Value value) {
     for (auto& [known, old] : variables_)
       if (known == name) {

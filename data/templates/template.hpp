@@ -39,7 +39,7 @@ class Template {
 
   // `variables` is an object; its members are the template's variables. Throws RenderError with the line.
   Rendering render(const Json& variables, const RenderSettings& settings = {}) const;
-  // Whether an expression has this word as a name, an attribute or a string.
+  // Returns true if an expression has this word as a name, an attribute or a string.
   bool names(const std::string& word) const;
   bool has_generation() const;
 

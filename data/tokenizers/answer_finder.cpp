@@ -146,7 +146,7 @@ std::size_t AnswerFinder::end_of_content(std::size_t answer, std::size_t begin, 
   return begin + found + content.size();
 }
 
-// What the template writes behind an answer that another message follows.
+// The text that the template writes after an answer that another message follows.
 std::string AnswerFinder::end_marker(std::size_t answer) const {
   const Part last{answer, {}, {placeholder_answer()}};
   Json next = chat_.messages[answer + 1];

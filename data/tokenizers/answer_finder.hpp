@@ -21,7 +21,7 @@ class AnswerFinder {
 
   // Throws templates::RenderError where an answer is not found.
   std::vector<TextSpan> find() const;
-  // What follows an answer to the whole chat, without white space at its end.
+  // The text that follows an answer to the whole chat, without white space at its end.
   std::string last_answer_end() const;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace pipetrain {
 
-// What a template renders: messages as objects, and its other variables ("tools", "documents", ...) as members of an object.
+// The input of a template: messages as objects, and its other variables ("tools", "documents", ...) as members of an object.
 struct Chat {
   Json messages = Json::array();
   Json variables = Json::object();
@@ -41,10 +41,10 @@ class ChatProgram {
   // As {% generation %} of the template marks the answers; else they are found by rendering parts of the chat. Throws
   // RenderError where a template rewrites messages so that an answer is not found.
   RenderedChat render_answers(const Chat& chat) const;
-  // What ends an answer, such as "<|im_end|>"; empty where the template does not tell.
+  // The text that ends an answer, such as "<|im_end|>"; empty where the template does not tell.
   std::string answer_end() const;
 
-  // Whether the template names a variable, or a key of messages.
+  // Returns true if the template names a variable, or a key of messages.
   bool names(const std::string& word) const;
   // The first thing in the chat that the template does not render, as in "\"tools\""; empty where it renders all.
   std::string ignored(const Chat& chat) const;

@@ -38,7 +38,8 @@ class AttentionBlock final : public BlockCompute {
   // The queries are the context's tokens, the keys those of the sequence up to the last of them.
   SegmentShape shape_of(const BlockContext& context) const;
 
-  // Of all positions of the context, and from the first of the slice's positions on where they do not count from a document's.
+  // Return the angles of all positions of the context, and from the first of the slice's positions on where they do not count
+  // from a document's.
   const Tensor& rotary_table(const BlockContext& context) const;
   Tensor angles(const BlockContext& context) const;
 

@@ -25,7 +25,7 @@ std::vector<std::string> texts_of(const Row& row) {
   return texts;
 }
 
-// What is wrong with a row, or why a built-in template cannot render it.
+// Returns the fault of a row, or why a built-in template cannot render it.
 std::string fault_of(const std::string& row) {
   try {
     return parse_row(row, {.vocabulary = 256}).unrendered;

@@ -93,8 +93,8 @@ class StatePlaces {
   // Returns the parts that the optimizer steps, by unit.
   std::vector<std::vector<OptimizerPart>> optimizer_parts() const;
   std::vector<CountedPart> counted(int tp_rank) const;
-  // What this rank holds, after replicas have been added, of the gradients of a chunk's slices that have copies on other
-  // tensor-parallel ranks. All of these hold the same parts.
+  // The ranges that this rank holds, after replicas have been added, of the gradients of a chunk's slices that have copies on
+  // other tensor-parallel ranks. All of these hold the same parts.
   std::vector<CopiedPart> copied(int chunk, const Tensor& arena, const TensorParallel& tp) const;
 
  private:

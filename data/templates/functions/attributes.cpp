@@ -32,7 +32,7 @@ std::optional<Value> group_attribute(const Value& object, std::string_view name)
   return tuple->values()[name == "grouper" ? 0 : 1];
 }
 
-// What getattr() of Python finds.
+// Finds what Python's getattr() finds.
 std::optional<Value> find_attribute(const Value& object, std::string_view name) {
   refuse_undefined_object(object);
   if (is_private(name)) return std::nullopt;
@@ -56,7 +56,7 @@ Value character_at(const Text& text, std::int64_t index) {
   return Value(bytes.substr(at, character_size(bytes, at)), text.is_markup);
 }
 
-// What object[key] of Python gives; nothing where it raises an error that Jinja takes for Undefined.
+// Returns what Python's object[key] gives; nothing where it raises an error that Jinja takes for Undefined.
 std::optional<Value> find_item(Runtime& runtime, const Value& object, const Value& key) {
   if (const DictItems* const dict = object.dict()) {
     if (key.elements() != nullptr && key.is<List>()) return std::nullopt;  // has no hash

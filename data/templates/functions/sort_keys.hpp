@@ -12,7 +12,7 @@ struct SortRule {
   bool is_case_sensitive = false;
   bool has_several = false;  // the attribute may be several paths with commas between
 };
-// What the value is sorted by: text without regard to its case, unless the rule is sensitive to it.
+// Returns the value's sort key: text without regard to its case, unless the rule is sensitive to it.
 Value sort_key(Runtime& runtime, const Value& value, const SortRule& rule);
 
 struct KeyedValue {

@@ -95,7 +95,7 @@ struct Expression {
 struct Statement;
 using Block = std::vector<Statement>;
 
-// What a value is assigned to: a name, an attribute of a namespace, or several targets of a tuple.
+// The target of an assignment: a name, an attribute of a namespace, or several targets of a tuple.
 struct Target {
   std::string name, attribute;  // attribute: empty for a plain name
   std::vector<Target> parts;

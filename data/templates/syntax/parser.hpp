@@ -15,7 +15,7 @@ struct ParsedTemplate {
   bool has_generation = false;  // {% generation %} marks what the model is to say
 };
 
-// Of valid UTF-8. Throws TemplateFault with the line.
+// The text must be valid UTF-8. Throws TemplateFault with the line.
 ParsedTemplate parse_template(std::string_view source);
 
 }  // namespace pipetrain::templates

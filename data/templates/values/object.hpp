@@ -37,7 +37,7 @@ class Object {
 
   virtual std::string type_name() const = 0;
   virtual std::string repr() const = 0;
-  // What its len() gives; nothing for an object without.
+  // Returns its len(); nothing for an object without.
   virtual std::optional<std::size_t> size() const { return std::nullopt; }
   virtual int depth() const { return 0; }
   // Nothing where there is no such attribute.
