@@ -377,7 +377,8 @@ TEST_CASE("a dry run refuses what a run refuses because ranks of one stage are i
   const std::string divided = "launch --nproc 2 --tp 2 --dp 3 --pp 3 " + small_launch;
   for (const std::string dry : {"--dry-run", "--steps 1"}) {
     CHECK_THAT(refused(divided + "--order ready " + dry), Contains("--order ready: the ranks of a stage run in several"));
-    CHECK_THAT(refused(divided + "--post-validation on " + dry), Contains("--post-validation on: needs all tensor-parallel"));
+    CHECK_THAT(refused(divided + "--post-validation on " + dry),
+               Contains("--post-validation on: all ranks of a stage must be in one process"));
   }
   CHECK(run("launch --nproc 2 --tp 2 --dp 2 --pp 3 --order ready --dry-run " + small_launch).status == 0);
 }
