@@ -255,7 +255,7 @@ TEST_CASE("queries that see a window of positions add up over stretches too, in 
     std::uint16_t dropped = 0;
   };
   const std::vector<Case> cases{
-      {whole_sequences(1, 5, {1, 1, 8}), 1, {0, 5}, {0, 5}},
+      {whole_sequences(1, 5, {1, 1, 8}), 2, {0, 5}, {0, 5}},
       {whole_sequences(2, 9, {4, 2, 16}), 3, {0, 2, 9}, {0, 4, 5, 9}},
       {whole_sequences(1, 260, {8, 2, 40}), 70, {0, 65, 130, 195, 260}, {0, 260}},
       {whole_sequences(2, 200, {6, 1, 64}), 64, {0, 200}, {0, 77, 200}, 0, 13000},
