@@ -7,7 +7,6 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 
 # write FILE NAME: the lines of stdin become those between the two comments of this name.
 write() {
-  local text
   text=$(cat) awk -v name="$2" '
     $0 ~ "^<!-- end of " name { inside = 0 }
     !inside { print }

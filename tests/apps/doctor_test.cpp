@@ -88,7 +88,10 @@ TEST_CASE("impossible measurements of links are refused") {
     return refused("tune --model tiny --measured '" + folder.write("links.json", file.dump()).string() + "'");
   };
   CHECK_THAT(wrong([](json& file) { file.erase("hosts"); }), Contains("hosts is missing"));
-  CHECK_THAT(wrong([](json& file) { file["hosts"] = {0, 2, 1}; }), Contains("hosts has 2, but hosts must count from 0 in order"));
+  CHECK_THAT(wrong([](json& file) {
+               file["hosts"] = {0, 2, 1};
+             }),
+             Contains("hosts has 2, but hosts must count from 0 in order"));
   CHECK_THAT(wrong([](json& file) { file["hosts"] = {0}; }), Contains("hosts is no list of 2 to 64 numbers"));
   CHECK_THAT(wrong([](json& file) { file["links"].erase(2); }), Contains("links is no list of the 3 between 3 processes"));
   CHECK_THAT(wrong([](json& file) { file["links"][1]["processes"] = {1, 0}; }), Contains("processes 0 and 2"));

@@ -106,8 +106,7 @@ TEST_CASE("components that are wrong or not supported are named") {
              Contains("pre_tokenizer UnicodeScripts: this type of pre_tokenizer is not supported"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})"),
              Contains("pre_tokenizer Digits: follows ByteLevel"));
-  CHECK_THAT(pre_tokenizer(R"({"type": "Split", "pattern": "a", "behavior": "Sideways"})"),
-             Contains("the behavior is not"));
+  CHECK_THAT(pre_tokenizer(R"({"type": "Split", "pattern": "a", "behavior": "Sideways"})"), Contains("the behavior is not"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Metaspace", "replacement": "ab"})"), Contains("\"replacement\" is not one character"));
   CHECK_THAT(pre_tokenizer(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})"),
              Contains("is not always, first or never"));
