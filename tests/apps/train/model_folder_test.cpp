@@ -196,7 +196,7 @@ TEST_CASE("an adapter is refused wherever a model or a checkpoint is asked for")
     CHECK_THAT(refused(arguments), Contains(adapter.string() + ": is a LoRA adapter (adapter_config.json), not a whole model"));
   folder.folder.write("model/adapter_config.json", R"({"peft_type": "LORA"})");
   for (const std::string& arguments : {folder.train(), folder.generate(folder.model)})
-    CHECK_THAT(refused(arguments), StartsWith(folder.model.string() + ": has a LoRA adapter (adapter_config.json) beside"));
+    CHECK_THAT(refused(arguments), StartsWith(folder.model.string() + ": has a LoRA adapter (adapter_config.json) next to"));
 }
 
 TEST_CASE("pointers of Git LFS are named in the place of weights, tokenizer and data") {
