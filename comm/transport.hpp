@@ -54,7 +54,7 @@ struct EdgeSender {
   std::function<void(int slot)> credit;
 };
 
-// Returns so many bytes of a device's memory for slots; `what` names them in Error(out_of_memory).
+// Returns this many bytes of a device's memory for slots; `what` names them in Error(out_of_memory).
 using SlotMemory = std::function<Buffer(std::size_t bytes, const std::string& what)>;
 
 class Transport {
@@ -78,7 +78,7 @@ class Transport {
   // that runs a member calls it, in the same order; `number` identifies the group and is the same in each of them.
   virtual std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                                       const std::map<int, Device*>& devices, GroupUse use) = 0;
-  // Returns the bytes of a member's device that a group of so many ranks keeps for data in flight.
+  // Returns the bytes of a member's device that a group of this many ranks keeps for data in flight.
   virtual std::size_t group_memory(int ranks) const {
     static_cast<void>(ranks);
     return 0;

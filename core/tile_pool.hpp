@@ -13,7 +13,7 @@ namespace pipetrain {
 
 class TilePool {
  public:
-  // Throws std::system_error when so many threads cannot be started.
+  // Throws std::system_error when this many threads cannot be started.
   explicit TilePool(int helpers);
   ~TilePool();
   TilePool(const TilePool&) = delete;

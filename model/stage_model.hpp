@@ -74,8 +74,8 @@ class StageModel {
   virtual void set_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
   // Bytes of that memory that the slot's last forward() used, from its beginning.
   virtual std::size_t saved_bytes(int chunk, ActivationSlot& slot) const = 0;
-  // Between forward() and backward() or input_grad(): tells the slot that these bytes have been copied to other
-  // such memory, which replaces the memory of set_saved().
+  // Notes that the slot's saved bytes have been copied to other such memory, which replaces the memory of set_saved(). Call it
+  // between forward() and backward() or input_grad().
   virtual void move_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
   // Sets memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), valid until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;

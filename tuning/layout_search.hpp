@@ -66,10 +66,11 @@ struct LayoutRequest {
   std::optional<int> zero;                       // of layouts with several replicas; no value: the fastest stage that fits
   // Steps begin before the previous verdict: without zero and offload, on one host, and without a search of cuts or the solver.
   bool post_validation = false;
-  // optimizer, parameters, gradients: of all layouts; activations: of those that do not fit otherwise, the best fraction.
+  // All layouts offload the optimizer, parameters and gradients as set. Layouts that do not fit otherwise offload the best
+  // fraction of activations.
   Offload offload;
   std::optional<int> pp;                 // of all layouts; no value: any
-  Cut cut;                               // of all layouts, which must have so many virtual stages; empty: by cost
+  Cut cut;                               // of all layouts, which must have this many virtual stages; empty: by cost
   std::optional<CutLimits> search_cuts;  // also tries other cuts, orders and placements for the sizes of the fastest layouts
   bool with_auto = false;                // also tries plans that auto makes for the costs and the memory
   double solver_seconds = 0;  // also tries plans that the solver finds for the fastest layouts, in this time for each

@@ -43,7 +43,7 @@ struct ProcessOptions {
   bool leads() const { return process == 0; }  // draws the progress and writes the files
 };
 
-// For a process that trains ranks of a run that has so many. Throws Error(input).
+// Reads the options of a process of a run that has this many ranks. Throws Error(input).
 ProcessOptions read_processes(const OptionValues& values, const std::map<std::string, std::string>& environment,
                               std::int64_t ranks);
 

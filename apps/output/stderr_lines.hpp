@@ -21,7 +21,7 @@ std::string shortened(std::string_view text, std::size_t most);
 // launch gets it instead.
 void print_error(std::string_view text, ErrorKind kind = ErrorKind::internal);
 
-// Sets the beginning of all further lines, "[rank 1] ", which tells the lines of several processes apart. Call it
+// Sets the beginning of all further lines, such as "[rank 1] ", which distinguishes the lines of several processes. Call it
 // before other threads print.
 void set_line_begin(std::string begin);
 

@@ -1,4 +1,4 @@
-// Connects this process with the others of its run: it meets them before their work, and tells them of signals.
+// Connects this process with the others of its run: it meets them before their work, and informs them of signals.
 #pragma once
 
 #include <chrono>

@@ -44,7 +44,7 @@ class GuestProcesses {
   // Agrees with the others on a pipeline of these options and joins them. Throws Error (input: another process has
   // other options; unavailable, peer_lost) and tells the others.
   PipelineProcesses begin(const PipelineOptions& options);
-  // This process gives up: tells the others. Returns the exception to throw.
+  // Informs the others that this process gives up. Returns the exception to throw.
   std::exception_ptr fail(std::exception_ptr cause) { return channel_->fail(std::move(cause)); }
 
   bool leads() const { return channel_->process() == 0; }

@@ -159,7 +159,7 @@ std::string AnswerFinder::end_marker(std::size_t answer) const {
   if (!inside) return std::string(closing);
   const std::string_view both = right_stripped(common_tags(closing, *inside));
   if (!both.empty()) return std::string(both);
-  // The last answer ends in another way: then the first tag behind the others.
+  // The last answer ends in another way, so the first tag after the other answers ends them.
   const std::size_t tag = inside->starts_with('<') ? inside->find('>') : std::string::npos;
   return tag == std::string::npos ? "" : inside->substr(0, tag + 1);
 }

@@ -65,14 +65,14 @@ struct ModelConfig {
   std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed
   bool tied_embeddings = false;
   double init_std = 0.02;
-  DropoutRates dropout;  // a setting of training rather than of the model, which its makers' config.json tells all the same
+  DropoutRates dropout;  // a setting of training rather than of the model, though config.json has it
   // For who generates text. pad_id is as config.json has it, which may be no id of the vocabulary.
   std::optional<std::int64_t> bos_id, pad_id;
   std::vector<std::int64_t> eos_ids;  // any of them ends a text
   // The row of the table of tokens to which a token that is looked up there gives no gradient.
   std::optional<std::int64_t> untrained_row;
-  // The names of the classes of sequence classification, which the head tells apart at a sequence's last token. Empty: a
-  // language model, whose head has a row for each token of the vocabulary.
+  // The names of the classes of sequence classification; the head classifies at a sequence's last token. Empty: a language
+  // model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
   TrainedParts trained;  // a setting of training, which config.json does not have
 

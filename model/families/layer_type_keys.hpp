@@ -15,7 +15,7 @@ void refuse_windowed_layers(const HfConfigReader& config);
 struct WindowRule {
   std::int64_t window = 0;       // positions; 0: no layer is windowed
   std::int64_t first_layer = 0;  // layers before it attend to all positions
-  std::int64_t full_every = 0;   // above 0: so does the last of so many layers in a row
+  std::int64_t full_every = 0;   // above 0: in each group of this many layers, the last one does too
 };
 // Sets model.window and layer_types by the rule; model.layers and max_positions have been read. A window that no sequence fills
 // cuts nothing off and counts as none.

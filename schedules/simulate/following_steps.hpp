@@ -1,5 +1,5 @@
-// Simulates consecutive steps to find the time of a step in the steady state: with the pause between two steps, most of
-// which goes where steps begin before the previous verdict.
+// Simulates consecutive steps to find the time of a step in the steady state. The time includes the pause between two
+// steps, most of which disappears if steps begin before the previous verdict.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ struct FollowingSteps {
   double bubble = 0;  // the mean share of it in which a stage runs nothing but previews (V)
 };
 
-// Every step announces the next one. early: by stage, true where it begins before the verdict; the others begin at it.
-// Empty: a step begins when all stages have ended the previous one.
+// Every step announces the next one. early: by stage, true where it begins before the verdict; the other stages begin at
+// the verdict. If early is empty, a step begins when all stages have ended the previous one.
 struct StepsToFollow {
   std::vector<bool> early;
   int run_ahead = 2;

@@ -38,7 +38,7 @@ struct Profile {
   Cut cut = {};  // the model's cut into virtual stages; profiles of earlier builds lack it: their models were cut by cost
   bool sequence_parallel = false, tied = false;
   std::string schedule;
-  // The settings that their rows mark as profiled, the device and the precision. Profiles of earlier builds tell only the
+  // The settings that their rows mark as profiled, the device and the precision. Profiles of earlier builds have only the
   // device.
   RunSettings settings;
   bool tells_settings = false;

@@ -86,7 +86,7 @@ class StatePlaces {
   Region chunk_grads(int chunk) const;  // without gradients in the pool
   Region partial_grads(int chunk, bool sequence_parallel) const;
   GradientPlaces gradient_places(const Tensor& arena) const;
-  // The own range's sums of the first tensor of this role; empty where the rank has none.
+  // Returns the range of the sums of the first tensor of this role that the rank owns; empty where the rank has none.
   Region own_sums(TensorRole role) const;
 
   // --- A step's end ---
@@ -106,7 +106,7 @@ class StatePlaces {
   // Returns the offset of the sum of an element of the layout's gradient arena that is in the unit's own range.
   std::size_t own_sum_at(std::size_t grad_offset, std::size_t unit) const;
   void place_gradients();
-  // True when the sums of the own range have memory apart from the unit's.
+  // True when the sums of the rank's own range have memory separate from the unit's.
   bool sums_apart(std::size_t unit) const { return is_pooled(unit) && is_sharded() && !setup_.offload.gradients; }
   Region moved(const Region& region, int chunk) const;
 
