@@ -54,7 +54,7 @@ class EdgePair {
   void settle();
 
   Device& device() const { return device_; }
-  // The contents of the mirror of that number, and of the slot.
+  // Return the contents of the mirror of that number, and of the slot.
   const Tensor& outgoing(int slot) const;
   const Tensor& incoming(int slot) const { return slots_.at(static_cast<std::size_t>(slot))->lanes[0].tensor; }
 

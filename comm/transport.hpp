@@ -74,8 +74,8 @@ class Transport {
   virtual void close_edges() noexcept = 0;
   // The mirrors of an edge that this process sends to, by slot number.
   virtual const std::vector<SlotHandle>& mirrors(EdgeId edge) const = 0;
-  // As World::group, for members in several processes: returns the handles of this process's members. Every process
-  // that runs a member calls it, in the same order; `number` identifies the group and is the same in each of them.
+  // Makes a group as World::group does, for members in several processes. Returns the handles of this process's members. Every
+  // process that runs a member calls it, in the same order; `number` identifies the group and is the same in each of them.
   virtual std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                                       const std::map<int, Device*>& devices, GroupUse use) = 0;
   // Returns the bytes of a member's device that a group of this many ranks keeps for data in flight.

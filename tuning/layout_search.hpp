@@ -117,7 +117,7 @@ struct SearchResult {
   std::int64_t auto_left_out = 0;  // layouts of auto beyond the time for its plans, which the most promising got
 };
 
-// The features of all layouts of the request, and of the search itself.
+// Returns the features of all layouts of the request, and of the search itself.
 UsedFeatures features_of(const LayoutRequest& request);
 
 // Returns the `count` fastest of all pp x cp x tp x dp x chunks x microbatch x schedule x recompute that use every

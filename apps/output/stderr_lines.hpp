@@ -27,7 +27,7 @@ void set_line_begin(std::string begin);
 
 void print_note(std::string_view line);
 
-// For threads other than the one of the progress line, which the next step redraws. Never waits.
+// Prints from threads other than that of the progress line, which the next step redraws. Never waits.
 void print_beside_progress(std::string_view line);
 
 // Writes the text unchanged.

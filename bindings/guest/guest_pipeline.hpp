@@ -55,7 +55,7 @@ class GuestPipeline {
   void abort(const std::string& why);
   // Empty where the stages do not answer within two seconds.
   std::vector<std::string> waiting();
-  // The timeline of the latest successful step of training or evaluation. Throws Misuse before that, and in every
+  // Returns the timeline of the latest successful step of training or evaluation. Throws Misuse before that, and in every
   // process but 0.
   schedules::Timeline timeline() const;
   // Ends the actors and releases the computes. Throws Misuse, and changes nothing, during a step and where a call into the

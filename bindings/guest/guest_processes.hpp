@@ -52,12 +52,12 @@ class GuestProcesses {
   bool failed() const;
   std::string name_of(int process) const { return to_string(channel_->control().info(process)); }
   StepMeeting& meeting() { return meeting_; }
-  // The notes of all processes in their GuestPlacement; valid after begin().
+  // Returns the notes of all processes in their GuestPlacement; valid after begin().
   const std::vector<std::string>& notes() const { return notes_; }
 
   // --- for the stages of this process ---
   bool comes_from_afar(const StageId& id, schedules::InputKind kind, int chunk) const;
-  // For a queue that another process fills; this object owns the memory.
+  // Makes the slots of a queue that another process fills; this object owns the memory.
   std::vector<SlotHandle> make_slots(const StageId& id, schedules::InputKind kind, int chunk, int count);
   StageCompute::LaneSources lane_sources(const StageId& id) const;
 

@@ -85,7 +85,7 @@ struct ModelConfig {
   }
   // Rows of the head's matrix.
   std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
-  // The columns of the output of the MLP's first matrix: gate and up side by side, or the one of a GELU.
+  // Returns the columns of the output of the MLP's first matrix: gate and up side by side, or the one of a GELU.
   std::int64_t mlp_columns() const { return (activation == Activation::gelu ? 1 : 2) * intermediate; }
   bool operator==(const ModelConfig&) const = default;
 };
@@ -93,15 +93,15 @@ struct ModelConfig {
 // Tells whether the weights of one are weights of the other: equal but for what training drops and freezes, and for special
 // tokens and what they mean to it.
 bool same_model(ModelConfig a, const ModelConfig& b);
-// The model of the first layers alone; layers: at most as many as it has.
+// Returns the model of the first layers alone; layers: at most as many as it has.
 ModelConfig first_layers(ModelConfig config, std::int64_t layers);
 // Every rate that the family's models have becomes this one.
 void set_dropout(ModelConfig& config, double rate);
 
-// The presets: "tiny", "gpt2", "llama-7b", ... Throws Error(input) naming the nearest one.
+// Returns a preset: "tiny", "gpt2", "llama-7b", ... Throws Error(input) naming the nearest one.
 ModelConfig preset_config(const std::string& name);
 std::vector<std::string> preset_names();
-// From DIR/config.json, of at most 4 MiB. Throws Error(input) naming the file and the key.
+// Reads DIR/config.json, of at most 4 MiB. Throws Error(input) naming the file and the key.
 ModelConfig read_hf_config(const std::string& folder);
 // The most classes of a head, and the least: one class would be a regression.
 inline constexpr std::int64_t least_labels = 2, most_labels = 65'536;

@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-// The key of the activation, and the name of the family's.
+// Returns the key of the activation, and the name of the family's.
 std::pair<const char*, const char*> activation_key(const ModelConfig& config) {
   if (config.activation == Activation::geglu) return {"hidden_activation", "gelu_pytorch_tanh"};
   return {"hidden_act", "silu"};

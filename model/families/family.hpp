@@ -51,7 +51,7 @@ inline ModelConfig family_config(Family family) { return spec_of(family).default
 // The name that Hugging Face gives the matrix of a head for classification, in every family.
 inline constexpr const char* classifier_head = "score.weight";
 
-// The head's matrix: that of classes, or of the vocabulary, which may be the embedding's.
+// Returns the head's matrix: that of classes, or of the vocabulary, which may be the embedding's.
 TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names);
 
 }  // namespace pipetrain

@@ -9,7 +9,7 @@ namespace pipetrain {
 inline constexpr const char* full_attention = "full_attention";
 inline constexpr const char* sliding_attention = "sliding_attention";
 
-// For a family without windows: every layer that layer_types lists must attend to all positions. Throws Error(input).
+// Throws Error(input) unless every layer that layer_types lists attends to all positions; for families without windows.
 void refuse_windowed_layers(const HfConfigReader& config);
 // How a family says which layers are windowed where layer_types is absent.
 struct WindowRule {
@@ -22,7 +22,7 @@ struct WindowRule {
 void set_windows(const WindowRule& rule, ModelConfig& model);
 // The same, where the key layer_types wins over the rule. Throws Error(input) naming the key.
 void read_windows(const HfConfigReader& config, const WindowRule& rule, ModelConfig& model);
-// The window under sliding_window; 0 where it is null, `otherwise` where the key is absent.
+// Returns the window under sliding_window; 0 where it is null, `otherwise` where the key is absent.
 std::int64_t read_window(const HfConfigReader& config, std::int64_t otherwise);
 // Adds sliding_window.
 void write_window(const ModelConfig& config, Json& text);

@@ -12,7 +12,7 @@
 namespace pipetrain {
 namespace {
 
-// "1, 2, 4 or 8": the sizes that the model splits over.
+// Returns the sizes that the model splits over, such as "1, 2, 4 or 8".
 std::string working_sizes(const ModelConfig& config) {
   std::vector<std::string> sizes;
   for (std::int64_t size = 1; size <= config.heads; ++size) {

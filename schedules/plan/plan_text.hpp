@@ -33,7 +33,7 @@
 namespace pipetrain::schedules {
 
 std::string to_text(const Plan& plan);
-// The inverse of to_text(). name: of the file, for messages. The returned plan has passed check_plan(). The text is
+// Parses a plan as to_text() writes it. name: of the file, for messages. The returned plan has passed check_plan(). The text is
 // read twice, part by part, and a plan beyond most_plan_work is refused before it is kept. Throws PlanFileError.
 Plan parse_plan(std::istream& text, const std::string& name);
 Plan parse_plan(std::string_view text, const std::string& name);

@@ -30,8 +30,8 @@ struct StepsToFollow {
 FollowingSteps simulate_following(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs,
                                   const StepsToFollow& how = {});
 
-// By stage: whether it is done with a step of the plan half a forward or more before the last stage, where F = I = W, and so
-// has the time to begin the coming step early. `needs`: what validate() gave.
+// Returns for each stage: true if it ends a step of the plan half a forward or more before the last stage, where F = I = W, and
+// so has the time to begin the coming step early. `needs`: what validate() gave.
 std::vector<bool> stages_that_wait(const Plan& plan, const std::vector<StageNeeds>& needs);
 
 }  // namespace pipetrain::schedules

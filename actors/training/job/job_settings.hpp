@@ -8,7 +8,7 @@ namespace pipetrain {
 
 struct TrainJob;
 
-// The settings as given, by the names of Setting, for Rendezvous::settings. Paths are left out, because machines may
+// Returns the settings as given, by the names of Setting, for Rendezvous::settings. Paths are left out, because machines may
 // keep their files in different places. Numbers are written so that equal text means equal bits.
 NamedValues job_settings(const RunSettings& settings);
 

@@ -54,7 +54,7 @@ struct SettingRow {
   std::string default_text() const;
 };
 
-// In the order of help. Made at the first call; thread-safe.
+// Returns the rows in the order of help. They are made at the first call; thread-safe.
 const std::vector<SettingRow>& setting_table();
 
 // ", recompute full of 6 layers, loss in 4 chunks": the settings with a phrase that are not as RunSettings has them.

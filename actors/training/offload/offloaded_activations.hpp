@@ -35,9 +35,9 @@ class OffloadedActivations {
 
   // True when this plan moves activations on this stage.
   static bool needed(const schedules::StageNeeds& needs);
-  // Bytes of one microbatch of a chunk, the same inside and outside of the device.
+  // Returns the bytes of one microbatch of a chunk, the same inside and outside of the device.
   static std::size_t place_bytes(const StageModel& model, std::size_t chunk);
-  // All bytes on the host or the disk, and the most bytes of one transfer.
+  // Returns all bytes on the host or the disk, and the most bytes of one transfer.
   static StorageBytes bytes(const StageModel& model, const schedules::StageNeeds& needs);
 
   Stream& out() { return *out_; }

@@ -80,7 +80,7 @@ class ProfileRecorder {
   // The job must have its plan.
   ProfileRecorder(const TrainJob& job, std::string model);
   void add(const StepReport& report);
-  // The profile of the steps so far; at least one.
+  // Returns the profile of the steps so far; at least one.
   Profile profile() const;
 
  private:

@@ -77,7 +77,7 @@ class Reader {
     if (!value.is_boolean()) fail(fmt::format("{} is neither true nor false", key));
     return value.as_bool();
   }
-  // One entry for each virtual stage; empty for files of earlier builds.
+  // Returns one entry for each virtual stage; empty for files of earlier builds.
   Cut cut(const Json& layout, int parts) const {
     Cut counts;
     if (!layout.contains("cut")) return counts;

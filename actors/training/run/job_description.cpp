@@ -54,7 +54,7 @@ std::string stage_lines(const JobEstimate& estimate) {
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-// The line on memory outside the devices; empty where nothing is offloaded or saved.
+// Returns the line on memory outside the devices; empty where nothing is offloaded or saved.
 std::string outside_line(const std::vector<DeviceMemory>& devices) {
   std::size_t host = 0, disk = 0, snapshots = 0;
   for (const DeviceMemory& device : devices) {

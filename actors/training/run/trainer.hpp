@@ -80,7 +80,7 @@ class Trainer {
   std::int64_t steps_per_epoch() const;
 
   std::vector<DeviceMemory> memory() const;
-  // The transport between processes, as Transport::description() names it; empty where one process runs all ranks.
+  // Returns the transport between processes, as Transport::description() names it; empty where one process runs all ranks.
   std::string carried_by() const;
   // Writes the current weights as a Hugging Face folder with the job's companions. The folder appears whole or not at all.
   void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {}) const;
