@@ -114,7 +114,7 @@ struct SearchResult {
   std::int64_t too_long = 0;       // those that would take too long to simulate
   std::int64_t cuts_tried = 0;     // where cuts are searched
   bool cuts_left_out = false;      // a limit ended that search
-  std::int64_t auto_left_out = 0;  // layouts of auto beyond the time for its plans, which the most promising got
+  std::int64_t auto_left_out = 0;  // the least promising layouts, for whose plans auto had no time
 };
 
 // Returns the features of all layouts of the request, and of the search itself.

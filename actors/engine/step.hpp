@@ -43,7 +43,7 @@ class RunFailed : public Error {
   bool process_lost() const { return process_lost_; }
   // Returns the time at which this process noticed the cause.
   std::chrono::steady_clock::time_point noticed() const { return noticed_; }
-  // Like StepOutcome's logs, of the step that failed; empty for stages that could not send theirs.
+  // Returns the logs of the failed step, as in StepOutcome; empty for stages that could not send theirs.
   const std::vector<schedules::StageLog>& logs() const { return logs_; }
 
  private:

@@ -49,7 +49,7 @@ bool known_variable(const std::string& name) {
   return false;
 }
 
-// "; did you mean PIPETRAIN_PP?", or nothing to say. `table` is of the command that runs.
+// Returns a hint such as "; did you mean PIPETRAIN_PP?", or an empty text. `table` is that of the running command.
 std::string variable_hint(const OptionRows& table, const std::string& name) {
   const std::string option = option_name(name);
   if (const auto ours = our_spelling(option)) {

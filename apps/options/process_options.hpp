@@ -22,7 +22,7 @@ struct MasterAddress {
   std::string host = "127.0.0.1";
   std::uint16_t port = 29500;
 };
-// "HOST:PORT", "HOST" or "[::1]:PORT". Nothing for what is none.
+// Parses "HOST:PORT", "HOST" or "[::1]:PORT". Returns no value for any other text.
 std::optional<MasterAddress> parse_master(const std::string& text);
 // Returns true if no other host can reach the address: localhost, 127.x.y.z, ::1.
 bool is_loopback(const std::string& host);

@@ -44,8 +44,8 @@ class GuestPipeline {
   // step and close; guests are made for this process's stages.
   GuestPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
                 std::shared_ptr<GuestProcesses> processes = nullptr);
-  // As close(), but does not wait for other processes; where the guest's code is still running, everything that it may
-  // use is leaked.
+  // Does the same as close(), but does not wait for other processes. If the guest's code is still running, leaks everything
+  // that it may use.
   ~GuestPipeline();
 
   // Runs a step of training or, as info.kind says, of evaluation: only forwards and N, and no O whatever `decide`

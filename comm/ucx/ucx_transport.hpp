@@ -34,7 +34,7 @@ std::string describe_ucx();
 // Exists in a build with UCX only.
 class UcxTransport : public Transport {
  public:
-  // As make_ucx_transport().
+  // See make_ucx_transport().
   UcxTransport(ControlPlane& control, const Mesh& mesh);
   ~UcxTransport() override;
 

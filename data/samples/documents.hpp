@@ -105,7 +105,7 @@ inline void add_ends(const std::vector<std::uint64_t>& ends, std::int64_t first,
 
 // Opens a .txt file, whose bytes are the tokens. Throws Error(input) on a byte that is not below the vocabulary.
 std::unique_ptr<TokenStream> open_text_file(const std::filesystem::path& path, std::int64_t vocabulary);
-// Like open_text_file() for a text in memory, which must outlive the stream; `name` is for errors.
+// Does the same as open_text_file() for a text in memory, which must outlive the stream; `name` is for errors.
 std::unique_ptr<TokenStream> text_in_memory(std::string_view text, std::string_view name, std::int64_t vocabulary);
 
 struct Packing {

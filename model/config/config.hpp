@@ -76,10 +76,11 @@ struct ModelConfig {
   std::vector<std::string> labels;
   TrainedParts trained;  // a setting of training, which config.json does not have
 
-  // Key and value heads of each tensor-parallel rank; where ranks are more than heads, several hold copies of one.
+  // Returns the key and value heads of each tensor-parallel rank. If there are more ranks than heads, several hold copies of
+  // one.
   std::int64_t kv_heads_of_rank(std::int64_t ranks) const { return kv_heads < ranks ? 1 : kv_heads / ranks; }
   bool classifies() const { return !labels.empty(); }
-  // Positions that a query of the layer sees; 0: all up to its own.
+  // Returns the number of positions that a query of the layer sees; 0: all up to its own.
   std::int64_t window_of(std::int64_t layer) const {
     return !layer_types.empty() && layer_types.at(static_cast<std::size_t>(layer)).windowed ? window : 0;
   }

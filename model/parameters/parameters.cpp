@@ -79,7 +79,7 @@ class Placer {
     }
     return false;
   }
-  // Null when this stage does not hold the embedding.
+  // Returns null when this stage does not hold the embedding.
   const StoredTensor* embedding_table() const {
     for (const BlockParameters& block : layout_.blocks) {
       if (block.block.kind == BlockKind::embedding) return block.find(TensorRole::token_table);

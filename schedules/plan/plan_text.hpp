@@ -41,7 +41,7 @@ Plan parse_plan(std::string_view text, const std::string& name);
 // Writes the plan's compute. The format has neither the end of a step nor other braids than those of F and B, whose actions are
 // then written one after the other. Throws std::invalid_argument for slices and custom actions, which it does not have either.
 std::string to_pytorch_csv(const Plan& plan);
-// As parse_plan().
+// Parses PyTorch's schedule CSV; else as parse_plan().
 Plan parse_pytorch_csv(std::istream& text, const std::string& name);
 Plan parse_pytorch_csv(std::string_view text, const std::string& name);
 

@@ -57,7 +57,7 @@ struct SettingRow {
 // Returns the rows in the order of help. They are made at the first call; thread-safe.
 const std::vector<SettingRow>& setting_table();
 
-// ", recompute full of 6 layers, loss in 4 chunks": the settings with a phrase that are not as RunSettings has them.
+// Returns the phrases of the settings that differ from their defaults: ", recompute full of 6 layers, loss in 4 chunks".
 std::string told_settings(const JobSettings& settings);
 
 namespace setting_members {

@@ -88,7 +88,7 @@ class Reader {
     }
     return counts;
   }
-  // As the setting's row reads it.
+  // Reads the setting as its row does.
   SettingValue setting(const Json& object, const std::string& key, const SettingReader& row) const {
     if (std::holds_alternative<OnOff>(row)) return flag(object, key.c_str());
     const Json& value = object.at(key);

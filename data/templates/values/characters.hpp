@@ -39,7 +39,7 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view s
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t most);
 
 enum class TextClass { alpha, alphanumeric, decimal, digit, numeric, space, lower, upper, title, printable, ascii };
-// str.isalpha() and the like.
+// Computes str.isalpha() and the like.
 bool is_all(std::string_view text, TextClass text_class);
 
 }  // namespace pipetrain::templates
