@@ -130,7 +130,7 @@ std::size_t AnswerFinder::end_of(std::size_t answer, std::size_t begin) const {
   return end_of_content(answer, begin, next->begin);
 }
 
-// Between the answer's beginning and the content of the next message.
+// Returns the end of the answer's content, which is between the answer's beginning and the content of the next message.
 std::size_t AnswerFinder::end_of_content(std::size_t answer, std::size_t begin, std::size_t bound) const {
   const std::string_view between = std::string_view(text_).substr(begin, bound - begin);
   const std::string marker = end_marker(answer);

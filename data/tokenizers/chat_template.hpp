@@ -18,10 +18,10 @@ struct ChatPart {
   bool is_answer = false;
 };
 
-// The templates that there are: chatml, llama2, llama3.
+// Returns the names of the built-in templates: chatml, llama2, llama3.
 const std::vector<std::string>& chat_template_names();
 
-// The special tokens of a template, the last of which ends an answer.
+// Returns the special tokens of a template; the last one ends an answer.
 const std::vector<std::string>& chat_markers(std::string_view name);
 
 // Returns the text, without the tokens that the tokenizer puts around it; it has special tokens by their names. With `ask`, it

@@ -49,7 +49,7 @@ class OffloadedActivations {
   Outside& begin_out(std::size_t chunk);
   void move_out(Outside& to, const void* memory, std::size_t bytes);
   void begin_in(Outside& from);
-  // Then the storage is free again.
+  // Also frees the storage for its next user, which waits for this move.
   void move_in(Outside& from, void* memory);
 
  private:
