@@ -47,7 +47,7 @@ class UcxWorker {
 
   // Runs the work on the thread, in the order of the calls; it must not block and must not throw. Thread-safe, never blocks.
   void post(std::function<void()> work);
-  // Does as post(), but waits for the work and throws its exception. Do not call it on the thread itself.
+  // Does the same as post(), but waits for the work and throws its exception. Do not call it on the thread itself.
   void call(const std::function<void()>& work);
 
   // Returns the data with which another process's ucp_ep_create() reaches this worker. Not on the thread itself. Throws

@@ -96,7 +96,7 @@ struct ModelConfig {
 bool same_model(ModelConfig a, const ModelConfig& b);
 // Returns the model of the first layers alone; layers: at most as many as it has.
 ModelConfig first_layers(ModelConfig config, std::int64_t layers);
-// Every rate that the family's models have becomes this one.
+// Sets every dropout rate that the family's models have to this one.
 void set_dropout(ModelConfig& config, double rate);
 
 // Returns a preset: "tiny", "gpt2", "llama-7b", ... Throws Error(input) naming the nearest one.
