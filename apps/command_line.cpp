@@ -113,7 +113,7 @@ void print_internal_error(const std::exception& error) {
   print_error(fmt::format("internal error: {}; this is a bug, please report it", error.what()));
 }
 
-// "help COMMAND" and "COMMAND help" are "COMMAND --help".
+// Runs a command. "help COMMAND" and "COMMAND help" are the same as "COMMAND --help".
 int run_command(std::vector<std::string> arguments, const Environment& environment) {
   const auto take_word = [&](std::string_view word) {
     const bool there = !arguments.empty() && arguments.front() == word;

@@ -33,7 +33,7 @@ EdgePair::~EdgePair() {
   close();
 }
 
-// A GPU may wait for the lost process.
+// Notes the lost process, and ends the waits of a GPU for it.
 void EdgePair::lose(int process, const std::string& why) {
   const std::string text = to_string(control_.info(process)) + " is gone: " + why;
   {

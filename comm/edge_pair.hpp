@@ -38,7 +38,7 @@ class EdgePair {
   enum class SlotMemory { transport, device };
   void place_slots(SlotMemory where) { where_ = where; }
 
-  // Makes slots of so many bytes, all in the producers' hands. See EdgeReceiver and EdgeSender for the functions.
+  // Makes slots of this many bytes, all of them free for the producers. See EdgeReceiver and EdgeSender for the functions.
   void open(std::size_t bytes, int slots, std::function<void(int slot)> arrived, std::function<void(int slot)> credit);
   void close() noexcept;
   // Blocks until every process of the run has called it too.
@@ -54,7 +54,7 @@ class EdgePair {
   void settle();
 
   Device& device() const { return device_; }
-  // The contents of the mirror of that number, and of the slot.
+  // Return the contents of the mirror of that number, and of the slot.
   const Tensor& outgoing(int slot) const;
   const Tensor& incoming(int slot) const { return slots_.at(static_cast<std::size_t>(slot))->lanes[0].tensor; }
 
@@ -90,7 +90,7 @@ class SlotQueue {
   std::deque<int> slots_;
 };
 
-// Measures the bytes per second of so many messages of this size from the first process to the second, with up to four
+// Measures the bytes per second of this many messages of this size from the first process to the second, with up to four
 // in flight; returns 0 in the other processes. Throws Error (peer_lost, out_of_memory).
 double bytes_per_second(EdgePair& pair, std::size_t bytes, int messages);
 

@@ -33,7 +33,7 @@ class Link {
   // Sends the results of `compute` there, then records the lane's `ready`. One send() after each begin().
   virtual void send(Stream& compute, Lane& lane) = 0;
 
-  // The stream of the work that send() enqueues; null: the computing one.
+  // Returns the stream of the work that send() enqueues; null: the computing one.
   virtual Stream* stream() { return nullptr; }
 
  protected:

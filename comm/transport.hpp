@@ -54,7 +54,7 @@ struct EdgeSender {
   std::function<void(int slot)> credit;
 };
 
-// Returns so many bytes of a device's memory for slots; `what` names them in Error(out_of_memory).
+// Returns this many bytes of a device's memory for slots; `what` names them in Error(out_of_memory).
 using SlotMemory = std::function<Buffer(std::size_t bytes, const std::string& what)>;
 
 class Transport {
@@ -74,11 +74,11 @@ class Transport {
   virtual void close_edges() noexcept = 0;
   // The mirrors of an edge that this process sends to, by slot number.
   virtual const std::vector<SlotHandle>& mirrors(EdgeId edge) const = 0;
-  // As World::group, for members in several processes: returns the handles of this process's members. Every process
-  // that runs a member calls it, in the same order; `number` identifies the group and is the same in each of them.
+  // Makes a group as World::group does, for members in several processes. Returns the handles of this process's members. Every
+  // process that runs a member calls it, in the same order; `number` identifies the group and is the same in each of them.
   virtual std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                                       const std::map<int, Device*>& devices, GroupUse use) = 0;
-  // Returns the bytes of a member's device that a group of so many ranks keeps for data in flight.
+  // Returns the bytes of a member's device that a group of this many ranks keeps for data in flight.
   virtual std::size_t group_memory(int ranks) const {
     static_cast<void>(ranks);
     return 0;

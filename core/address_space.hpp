@@ -6,7 +6,7 @@
 
 namespace pipetrain {
 
-// In bytes; no value where there is no limit. Thread-safe.
+// Returns the limit in bytes; no value if there is none. Thread-safe.
 std::optional<std::size_t> address_space_limit() noexcept;
 
 }  // namespace pipetrain

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
-// A line "Key:   N kB" of /proc/meminfo, in bytes; unlimited when it is not there.
+// Returns the value of a line "Key:   N kB" of /proc/meminfo, in bytes; unlimited if there is no such line.
 std::size_t meminfo(const std::string& key) {
   std::ifstream file("/proc/meminfo");
   std::string word;
@@ -28,7 +28,7 @@ std::size_t meminfo(const std::string& key) {
   return unlimited;
 }
 
-// A control group's number; "max" and a missing file mean unlimited.
+// Returns a control group's number; "max" and a missing file mean unlimited.
 std::size_t cgroup(const char* name) {
   std::ifstream file(std::string("/sys/fs/cgroup/") + name);
   std::size_t bytes = 0;

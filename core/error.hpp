@@ -54,7 +54,7 @@ class Error : public std::runtime_error {
   ErrorKind kind() const noexcept { return kind_; }
   // True when what() already names the part of the run in which it happened, so that nobody adds it.
   bool names_place() const noexcept { return names_place_; }
-  // Null where the error is not about one setting. Valid as long as the error or a copy of it.
+  // Returns null if the error is not about one setting. Valid as long as the error or a copy of it.
   const Setting* setting() const noexcept { return setting_.get(); }
 
  private:

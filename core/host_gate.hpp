@@ -16,8 +16,8 @@ class HostGate {
   HostGate(const HostGate&) = delete;
   HostGate& operator=(const HostGate&) = delete;
 
-  // Enqueued: later work of the stream, which must be of the gate's device, waits until the counter has reached
-  // `count`. Counts may wrap around: one is reached while their difference, as a signed number, is not negative.
+  // Enqueues a wait: later work of the stream, which must be of the gate's device, waits until the counter has reached
+  // `count`. Counts may wrap around: `count` is reached while the counter minus `count`, as a signed number, is not negative.
   virtual void wait(Stream& stream, std::uint32_t count) = 0;
   // Raises the counter. Work that waited for it sees everything that this thread wrote before. Thread-safe.
   virtual void open(std::uint32_t count) = 0;

@@ -80,7 +80,7 @@ class Mesh {
   int processes() const noexcept { return processes_; }
   // True when these ranks, at least one, do not all run in one process.
   bool spans_processes(const std::vector<int>& ranks) const;
-  // In order; empty for a process without ranks.
+  // Returns the ranks in order; empty for a process without ranks.
   std::vector<int> ranks_of(int process) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace pipetrain {
 
-// As Stream::record() and Stream::wait(), for a stream of the GPU with this number. They throw Error: unavailable in a
-// build without CUDA, and CUDA's failures.
+// Do the same as Stream::record() and Stream::wait(), for a stream of the GPU with this number. They throw Error
+// (unavailable) in a build without CUDA, and CUDA's failures.
 void record_on_native(Event& event, std::uintptr_t stream, int device);
 void let_native_wait(const Event& event, std::uintptr_t stream, int device);
 

@@ -16,7 +16,7 @@ std::string normalised_name(std::string_view name);
 int edit_distance(std::string_view a, std::string_view b);
 
 // Returns the shortest candidate that begins with `name`, if `name` has at least three letters; else the candidate with
-// the fewest edits, if they are few. Of two equally near ones it returns the longer, because people omit letters more
+// the fewest edits, if they are few. Returns the longer of two equally near ones, because people omit letters more
 // often than they add some. No value for names of more than 64 letters, whose table of edits would take long to fill.
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 

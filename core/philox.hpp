@@ -10,7 +10,7 @@ namespace pipetrain {
 
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-// The two halves of a 64-bit number, for keys and counters.
+// Return the two halves of a 64-bit number, for keys and counters.
 constexpr std::uint32_t low_word(std::uint64_t value) noexcept { return static_cast<std::uint32_t>(value); }
 constexpr std::uint32_t high_word(std::uint64_t value) noexcept { return static_cast<std::uint32_t>(value >> 32); }
 

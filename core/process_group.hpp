@@ -102,7 +102,7 @@ class Group {
   // members, and do not overlap. A call may block the host until the other members have made theirs.
   virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
 
-  // The group's transfers in pieces; null where they would gain nothing.
+  // Returns the group's transfers in pieces; null where they would gain nothing.
   virtual PiecewiseTransfer* in_pieces() { return nullptr; }
 
   // Ends every member's waits and later collectives with this cause: their streams fail. Thread-safe.

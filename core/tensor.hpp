@@ -49,7 +49,7 @@ struct Tensor {
 
   std::int64_t elements() const noexcept { return shape.elements(); }
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(elements()) * size_of(dtype); }
-  // Rows of the first axis, and columns of all others together.
+  // Return the rows, which are the first axis, and the columns, which are all other axes together.
   std::int64_t rows() const { return shape[0]; }
   std::int64_t cols() const { return shape[0] == 0 ? 0 : elements() / shape[0]; }
 

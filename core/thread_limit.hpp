@@ -3,7 +3,7 @@
 
 namespace pipetrain {
 
-// Throws Error(unavailable) unless this process can start so many more threads; tries by starting and ending them.
+// Throws Error(unavailable) unless this process can start this many more threads; starts and ends them to find out.
 // Libraries that start their own threads, such as CAF, abort or hang when only some of them start.
 void check_threads(int count);
 

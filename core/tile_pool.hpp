@@ -13,13 +13,13 @@ namespace pipetrain {
 
 class TilePool {
  public:
-  // Throws std::system_error when so many threads cannot be started.
+  // Throws std::system_error when this many threads cannot be started.
   explicit TilePool(int helpers);
   ~TilePool();
   TilePool(const TilePool&) = delete;
   TilePool& operator=(const TilePool&) = delete;
 
-  // The number of helpers, plus the thread that runs an operation.
+  // Returns the number of threads: the helpers and the thread that runs an operation.
   unsigned threads() const { return static_cast<unsigned>(helpers_.size()) + 1; }
 
   // Calls tile(i) for i in [0, tiles) on this thread and the helpers; returns when all have finished, throwing the

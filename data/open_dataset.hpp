@@ -73,7 +73,7 @@ struct DatasetOptions {
 // data that cannot be packed as asked.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
-// The text built into the program: about 100 KB of plain ASCII English.
+// Returns the text built into the program: about 100 KB of plain ASCII English.
 std::string_view inside_text();
 
 }  // namespace pipetrain

@@ -63,7 +63,7 @@ double block_flops_per_token(const ModelConfig& config, const Block& block, std:
   return block.kind == BlockKind::attention ? matmul + attention_flops_per_token(config, block, sequence) : matmul;
 }
 
-// The forward without the block's last matrix; for a head in pieces, the whole forward.
+// Counts the forward without the block's last matrix; for a head in pieces, the whole forward.
 double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
                                        Recompute recompute, int head_pieces) {
   const auto matmul = [&](TensorRole role) {

@@ -22,11 +22,11 @@ std::int64_t matmul_parameter_count(const ModelConfig& config);
 // counts W (2 - W / S) instead of S, where W is smaller.
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 
-// One block's share of forward and backward per token, for balancing stages. Attention counts its real width heads x head_dim,
-// which is hidden for all but a few models; the embedding counts the elements it moves: cheap, yet not nothing.
+// Returns one block's share of forward and backward per token, for balancing stages. Attention counts its real width heads x
+// head_dim, which is hidden for all but a few models; the embedding counts the elements it moves: cheap, yet not nothing.
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence);
 
-// The part of these FLOPs that an attention block spends on scores with queries, keys and values.
+// Returns the part of these FLOPs that an attention block spends on scores with queries, keys and values.
 double attention_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence);
 
 // FLOPs per token that a block's backward adds by computing parts of its forward again; all of it in B or I,

@@ -39,7 +39,7 @@ class Fp8Weights {
   // Allocates the matrices on the device.
   void allocate(Device& device);
 
-  // The matrices of this block (its index in ParameterLayout::blocks), in the order of
+  // Returns the matrices of this block (its index in ParameterLayout::blocks), in the order of
   // BlockParameters::tensors: without shapes for a tensor that is not multiplied in 8 bits, empty if the block
   // has none. Without memory before allocate().
   const std::vector<Fp8Matrix>& of(std::size_t block) const { return blocks_[block].matrices; }

@@ -48,7 +48,7 @@ class StageModel {
   virtual const ParameterLayout& parameters() const = 0;
   virtual ActivationBytes activation_bytes(int chunk) const = 0;
   virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, including those at the step's end
-  // Bytes of the weights in 8 bits, in addition to those of parameters(); see bind().
+  // Returns the bytes of the weights in 8 bits, in addition to those of parameters(); see bind().
   virtual std::size_t fp8_weight_bytes() const = 0;
   // Bytes of the gradients that later slices of a microbatch add for the keys and values of earlier ones; see
   // bind(). A chunk runs the backward of one microbatch at a time.
@@ -72,10 +72,10 @@ class StageModel {
   // Sets memory of at least activation_bytes(chunk).saved for the slot's next forward(), valid until its
   // backward() or weight_grad().
   virtual void set_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
-  // Bytes of that memory that the slot's last forward() used, from its beginning.
+  // Returns the bytes of that memory that the slot's last forward() used, from its beginning.
   virtual std::size_t saved_bytes(int chunk, ActivationSlot& slot) const = 0;
-  // Between forward() and backward() or input_grad(): tells the slot that these bytes have been copied to other
-  // such memory, which replaces the memory of set_saved().
+  // Notes that the slot's saved bytes have been copied to other such memory, which replaces the memory of set_saved(). Call it
+  // between forward() and backward() or input_grad().
   virtual void move_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
   // Sets memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), valid until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;

@@ -67,8 +67,8 @@ class Ops {
   void matmul_scatter(const MatmulScatterArgs& args) { enqueue(args); }
   // dw += dy^T x, or = with Accumulate::no
   void weight_grad(const WeightGradArgs& args) { enqueue(args); }
-  // A column-parallel matrix's whole backward: weight_grad, and matmul_scatter of dy without residual into dx. The ranks' sum
-  // overlaps with the weight gradient if possible; the bits are those of the two separate operations.
+  // Runs the whole backward of a column-parallel matrix: weight_grad, and matmul_scatter of dy without residual into dx. The
+  // ranks' sum overlaps with the weight gradient if possible; the bits are those of the two separate operations.
   void backward_scatter(const BackwardScatterArgs& args) { enqueue(args); }
   // out = x in 8 bits: x / s rounded to nearest, where the scale s maps the largest magnitude among the numbers
   // that share it (Fp8Scales) to the type's largest. If one of these is an infinity or NaN, all become NaN.
@@ -105,7 +105,7 @@ class Ops {
   void zero(const Tensor& tensor) { enqueue(ZeroArgs{tensor}); }
   // Copies columns of each row, rounded if target's type has fewer bits.
   void copy_columns(const CopyColumnsArgs& args) { enqueue(args); }
-  // In place on the query and key heads of qkv: rotates columns (i, i + R/2) by the angle of the token's position (Su et al.
+  // Rotates columns (i, i + R/2) of the query and key heads of qkv in place, by the angle of the token's position (Su et al.
   // 2021); columns from R on stay. The tokens are the shape's queries; positions count from the sequence's first token in qkv.
   void rotary(const SegmentShape& shape, const RotaryArgs& args) { enqueue(OfSegments<RotaryArgs>{shape, args}); }
   // y = silu(gate) * up, or gelu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
@@ -140,9 +140,9 @@ class Ops {
   // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is for the backward. A query without keys has an
   // output of zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.
   void attention(const SegmentShape& shape, const AttentionArgs& args) { enqueue(OfSegments<AttentionArgs>{shape, args}); }
-  // One segment's share of the whole attention's gradient: given the whole attention's out and log_sum_exp, the shares of all
-  // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention"). With cos_sin it includes the backward of the
-  // preceding rotary: the bits are those of separate calls of attention_backward and rotary.
+  // Computes one segment's share of the whole attention's gradient: given the whole attention's out and log_sum_exp, the shares
+  // of all segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention"). With cos_sin it includes the backward of
+  // the preceding rotary: the bits are those of separate calls of attention_backward and rotary.
   void attention_backward(const SegmentShape& shape, const AttentionBackwardArgs& args) {
     enqueue(OfSegments<AttentionBackwardArgs>{shape, args});
   }
@@ -161,7 +161,7 @@ class Ops {
   // loss_sum = the sum of the counted tokens' cross-entropy, added in token order. gradient_scale makes it
   // include cross_entropy_backward, in one pass if that is faster: the bits are the same.
   void cross_entropy(const CrossEntropyArgs& args) { enqueue(args); }
-  // In place: logits become scale * (softmax - one_hot), with zeros in rows whose target is not counted and in
+  // Turns logits in place into scale * (softmax - one_hot), with zeros in rows whose target is not counted and in
   // columns that do not count.
   void cross_entropy_backward(const CrossEntropyBackwardArgs& args) { enqueue(args); }
 

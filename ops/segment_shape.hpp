@@ -35,7 +35,7 @@ struct SegmentShape {
   bool is_whole() const { return queries == keys && first_query == first_key; }
   // Returns true if the queries are the last positions of the keys, as in a slice of a sequence.
   bool ends_together() const { return first_query + queries == first_key + keys && queries <= keys; }
-  // Returns true if every query stands behind every key.
+  // Returns true if no key comes after any query.
   bool sees_all_keys() const { return first_key + keys <= first_query + 1; }
   // Returns true if the window hides a key from some query.
   bool is_windowed() const { return window > 0 && first_query + queries - first_key > window; }

@@ -15,7 +15,7 @@ struct TensorParallel {
 
   int size() const { return group == nullptr ? 1 : group->size(); }
   int rank() const { return group == nullptr ? 0 : group->rank(); }
-  // The rows of `tokens` that this rank's norms and residuals hold.
+  // Return the rows of `tokens` that this rank's norms and residuals hold.
   std::int64_t shard_begin(std::int64_t tokens) const { return sequence_parallel ? RowSplit(tokens, size()).begin(rank()) : 0; }
   std::int64_t shard_rows(std::int64_t tokens) const {
     return sequence_parallel ? RowSplit(tokens, size()).count(rank()) : tokens;

@@ -39,7 +39,7 @@ struct ReportPage {
   std::vector<schedules::Timeline> timelines;  // one step each, in seconds; titles say which
 };
 
-// Under 2 MB for any run: series are bounded, and actions of a timeline that are too narrow to see are drawn as one.
+// Writes a page of under 2 MB for any run: series are bounded, and actions that are too narrow to see are drawn as one.
 void write_report(std::ostream& out, const ReportPage& page);
 
 // Returns the text of a page that says its run is still going on, with the end that the run itself could not write.

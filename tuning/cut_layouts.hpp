@@ -30,7 +30,7 @@ class CutLayouts {
   // cannot be faster than `limit` seconds, by cut_bound(). Keeps the layout's stage of ZeRO.
   void search_schedules(const std::vector<Layout>& layouts, const std::function<double()>& limit);
   // Searches cuts of these layouts themselves, in this order, with their schedule or plan, starting from their own
-  // cuts; likewise. Leaves out those that offload activations.
+  // cuts. Leaves out those that cannot be faster than `limit` seconds, and those that offload activations.
   void refine(const std::vector<Layout>& layouts, const std::function<double()>& limit);
 
   std::int64_t tried() const { return budget_.taken(); }

@@ -32,7 +32,7 @@ struct MinMax {
 // Returns the cut into `parts` whose costliest part is cheapest. cost: of the blocks [begin, end).
 template <class Cost>
 MinMax min_max_cut(std::size_t parts, std::size_t blocks, const Cost& cost) {
-  std::vector<double> best(blocks + 1, never);  // of the first blocks in so many parts
+  std::vector<double> best(blocks + 1, never);  // of the first blocks in this many parts
   best[0] = 0;
   std::vector<std::vector<std::size_t>> begins(parts, std::vector<std::size_t>(blocks + 1, 0));
   for (std::size_t part = 0; part < parts; ++part) {
@@ -102,7 +102,7 @@ class Descent {
     return order;
   }
 
-  // Makes the first move of so many blocks that helps; returns false where none does.
+  // Makes the first move of this many blocks that helps; returns false if none does.
   bool moves(std::int64_t blocks) {
     const auto order = by_work();
     for (const std::size_t from : order)

@@ -249,8 +249,8 @@ HeldParameters LayoutCosts::held(const Layout& layout, const Placement& placemen
 double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
   const int copies = layout.copies();
   if (copies == 1) return 0;
-  // Gradients go to their owners, and return as sums or as new weights: with stage 3 when the next step first gathers
-  // them, before which there is nothing to hide them behind.
+  // Gradients go to their owners, and return as sums or as new weights. With stage 3, the weights return when the next step
+  // first gathers them, and no compute precedes that gather to hide it.
   const double back = layout.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
   const double bytes = parameters * (gradient_bytes + back) * (copies - 1) / copies;
   const LinkSpeed link = links_.replicas(layout);

@@ -38,9 +38,9 @@ class LayoutCosts {
  public:
   explicit LayoutCosts(const LayoutRequest& request) : request_(request), links_(request) {}
 
-  // The times of one microbatch in a single block.
+  // Returns the times of one microbatch in a single block.
   schedules::ChunkCost block_times(const Block& block, const Layout& layout) const { return cost_of({block}, layout).times; }
-  // The times of each attention or MLP block without optional recomputation; the first includes the embedding, the last
+  // Returns the times of each attention or MLP block without optional recomputation; the first includes the embedding, the last
   // the head.
   std::vector<BlockSeconds> block_seconds(const Layout& layout);
   // Both by virtual stage, with the layout's cut.
@@ -48,7 +48,7 @@ class LayoutCosts {
   const std::vector<PartCost>& parts(const Layout& layout);
 
   schedules::Costs of(const Layout& layout, const schedules::Placement& placement);
-  // A lower bound of the time of any run of the layout.
+  // Returns a lower bound of the time of any run of the layout.
   double bound(const Layout& layout, const schedules::Placement& placement);
   // A lower bound of the bytes of weights, gradients, moments and, in bf16, rounded weights on the stage that has most of them.
   double most_state_bytes(const Layout& layout, const schedules::Placement& placement);
@@ -67,7 +67,7 @@ class LayoutCosts {
   double again_seconds(const Block& block, const Layout& layout, Recompute recompute) const;
   PartCost cost_of(const std::vector<Block>& blocks, const Layout& layout) const;
   const PartCost& cost_of_run(std::size_t first, const std::vector<Block>& blocks, const Layout& layout);
-  // The rate of products with a block's weights, per second.
+  // Returns the rate of products with a block's weights, per second.
   double product_rate(const Block& block) const;
   Rounding rounding_seconds(const Block& block, const Layout& layout) const;
   // The additional time of an attention block whose sequences ranks share; scores: seconds of its attention forward.

@@ -66,10 +66,11 @@ struct LayoutRequest {
   std::optional<int> zero;                       // of layouts with several replicas; no value: the fastest stage that fits
   // Steps begin before the previous verdict: without zero and offload, on one host, and without a search of cuts or the solver.
   bool post_validation = false;
-  // optimizer, parameters, gradients: of all layouts; activations: of those that do not fit otherwise, the best fraction.
+  // All layouts offload the optimizer, parameters and gradients as set. Layouts that do not fit otherwise offload the best
+  // fraction of activations.
   Offload offload;
   std::optional<int> pp;                 // of all layouts; no value: any
-  Cut cut;                               // of all layouts, which must have so many virtual stages; empty: by cost
+  Cut cut;                               // of all layouts, which must have this many virtual stages; empty: by cost
   std::optional<CutLimits> search_cuts;  // also tries other cuts, orders and placements for the sizes of the fastest layouts
   bool with_auto = false;                // also tries plans that auto makes for the costs and the memory
   double solver_seconds = 0;  // also tries plans that the solver finds for the fastest layouts, in this time for each
@@ -113,10 +114,10 @@ struct SearchResult {
   std::int64_t too_long = 0;       // those that would take too long to simulate
   std::int64_t cuts_tried = 0;     // where cuts are searched
   bool cuts_left_out = false;      // a limit ended that search
-  std::int64_t auto_left_out = 0;  // layouts of auto beyond the time for its plans, which the most promising got
+  std::int64_t auto_left_out = 0;  // the least promising layouts, for whose plans auto had no time
 };
 
-// The features of all layouts of the request, and of the search itself.
+// Returns the features of all layouts of the request, and of the search itself.
 UsedFeatures features_of(const LayoutRequest& request);
 
 // Returns the `count` fastest of all pp x cp x tp x dp x chunks x microbatch x schedule x recompute that use every

@@ -13,7 +13,7 @@ class LayoutVariants {
  public:
   LayoutVariants(const LayoutRequest& request, const LayoutCosts& costs) : request_(request), costs_(costs) {}
 
-  // The least first: a layout that fits gains nothing from more recomputation.
+  // Returns the least first, because a layout that fits gains nothing from more recomputation.
   std::vector<Recompute> modes() const;
   // Stages of ZeRO, the fastest first.
   std::vector<int> zeros(const Layout& layout) const;

@@ -51,7 +51,7 @@ class MeasuringWorker {
   Stream& stream() { return *stream_; }
   Ops& ops() { return *ops_; }
 
-  // Numbers between 1/4 and 2 of either sign, as f32 and as bf16: the power of a product depends on them.
+  // Makes numbers between 1/4 and 2 of either sign, in f32 and in bf16. The power that a product takes depends on them.
   Tensor random(const Shape& shape, DType dtype) {
     Tensor tensor{nullptr, shape, dtype};
     buffers_.push_back(device_->allocate(tensor.bytes(), "measurements"));

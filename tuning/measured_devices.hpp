@@ -34,9 +34,9 @@ struct MeasuredDevices {
 
   int processes() const { return hosts.empty() ? 1 : static_cast<int>(hosts.size()); }
   int host_count() const;
-  // The link between two different processes.
+  // Returns the link between two different processes.
   const MeasuredLink& link(int one, int other) const;
-  // The slowest rate and the longest latency between processes of different hosts; no value on one host.
+  // Returns the slowest rate and the longest latency between processes of different hosts; no value on one host.
   std::optional<MeasuredLink> between_hosts() const;
 };
 

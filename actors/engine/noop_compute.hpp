@@ -16,7 +16,7 @@ std::shared_ptr<StageCompute> make_noop_compute();
 using ActionDuration = std::function<std::chrono::nanoseconds(StageId, const schedules::Action&)>;
 std::shared_ptr<StageCompute> make_sleeping_compute(StageId id, ActionDuration duration);
 
-// A source that fills nothing.
+// Makes a source that fills nothing.
 std::shared_ptr<InputSource> make_empty_source();
 
 }  // namespace pipetrain

@@ -107,7 +107,8 @@ class Pipeline {
 
   // For every process but 0: runs the steps of process 0 and returns when it ends the run. Throws RunFailed.
   void follow();
-  // As follow(), for at most this long. Returns true when the run has ended; do not call it again then, or after an exception.
+  // Does the same as follow(), for at most this long. Returns true when the run has ended; do not call it again then, or after
+  // an exception.
   bool follow_for(std::chrono::milliseconds patience);
 
   // Returns one line per stage: what it waits for now. Empty when the actors do not answer within two seconds.

@@ -89,7 +89,7 @@ class StageEvents {
   virtual void state_read(std::int64_t number) = 0;
   // save_state() of this number has ended: a report in the compute's own words, or the failure.
   virtual void state_saved(std::int64_t number, std::string report, std::exception_ptr failure) = 0;
-  // The time on the actors' clock. Call it only inside StageCompute's own methods.
+  // Returns the time on the actors' clock. Call it only inside StageCompute's own methods.
   virtual std::chrono::steady_clock::time_point now() const = 0;
 };
 

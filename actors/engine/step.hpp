@@ -35,15 +35,15 @@ class StepLeft : public Error {
 class RunFailed : public Error {
  public:
   RunFailed(const Failure& cause, std::vector<std::string> waiting, bool stopped, std::vector<schedules::StageLog> logs = {});
-  // One line per stage: what it waited for when it received the failure.
+  // Returns one line per stage: what it waited for when it received the failure.
   const std::vector<std::string>& waiting() const { return waiting_; }
   // False when some stage still had work running after the grace time: its threads cannot be joined.
   bool everything_stopped() const { return stopped_; }
   // True if the cause is a lost process.
   bool process_lost() const { return process_lost_; }
-  // The time at which this process noticed the cause.
+  // Returns the time at which this process noticed the cause.
   std::chrono::steady_clock::time_point noticed() const { return noticed_; }
-  // Like StepOutcome's logs, of the step that failed; empty for stages that could not send theirs.
+  // Returns the logs of the failed step, as in StepOutcome; empty for stages that could not send theirs.
   const std::vector<schedules::StageLog>& logs() const { return logs_; }
 
  private:

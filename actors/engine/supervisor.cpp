@@ -311,7 +311,7 @@ void SupervisorActor::leave_step() {
   outcome->set_exception(std::make_exception_ptr(StepLeft()));
 }
 
-// A stage has not answered the previous look when its compute does not return from a call.
+// If a stage has not answered the previous look, its compute does not return from a call.
 void SupervisorActor::look() {
   for (const auto& [number, report] : reports_) {
     if (!step_ || report.answer || report.watch != watch_) continue;

@@ -15,7 +15,7 @@ struct StageId {
   int part = 0;  // which part, where the ranks of a stage run in several processes; each part runs the stage's whole plan
   bool operator==(const StageId&) const = default;
 };
-// The stage's coordinate in the mesh of stages: {.dp = replicas, .pp = stages, .part = parts}.
+// Returns the stage's coordinate in the mesh of stages: {.dp = replicas, .pp = stages, .part = parts}.
 inline MeshCoordinate coordinate(const StageId& id) { return {.dp = id.replica, .pp = id.stage, .part = id.part}; }
 inline StageId stage_id(const MeshCoordinate& at) { return {at.dp, at.pp, at.part}; }
 

@@ -43,7 +43,7 @@ std::vector<double> weights_of(const std::vector<float>& logits) {
   return weights;
 }
 
-// Removes weights from the least likely on, as long as their sum stays within 1 - top_p.
+// Removes the least likely weights as long as the sum of the removed ones stays within 1 - top_p.
 void keep_top_p(double top_p, std::vector<double>& weights) {
   if (top_p >= 1) return;
   std::vector<std::size_t> order(weights.size());

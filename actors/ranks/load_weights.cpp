@@ -15,7 +15,7 @@
 namespace pipetrain {
 namespace {
 
-// In place: values [count] f32 become [count] bf16 or f16 at the same address.
+// Rounds values in place: [count] f32 become [count] bf16 or f16 at the same address.
 void round_to(DType type, std::span<float> values) {
   auto* const rounded = reinterpret_cast<unsigned char*>(values.data());
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -5,7 +5,7 @@
 
 namespace pipetrain {
 
-// In Markdown: a list of what is not built yet, an empty line, and a table of all features that do not work together.
+// Returns, in Markdown, a list of what is not built yet, an empty line, and a table of all features that do not work together.
 std::string combinations_page();
 
 }  // namespace pipetrain

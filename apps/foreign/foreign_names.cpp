@@ -136,7 +136,7 @@ const NameTable& foreign_names() {
   return names;
 }
 
-// How other systems call schedules: in lower case, without dashes and underscores.
+// Returns the names of schedules in other systems, in lower case, without dashes and underscores.
 const NameTable& foreign_schedules() {
   static const NameTable names = by_name({
       {"1f1b", "1f1b onefoneb pipedreamflush"},
@@ -155,7 +155,7 @@ const NameTable& foreign_schedules() {
   return names;
 }
 
-// "beta1 beta2" -> "--beta1 and --beta2".
+// Returns "--beta1 and --beta2" for "beta1 beta2".
 std::string as_options(std::string_view targets) {
   const auto space = targets.find(' ');
   const std::string first = "--" + std::string(targets.substr(0, space));

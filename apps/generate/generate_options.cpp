@@ -93,7 +93,7 @@ void read_layout(const OptionValues& values, const Machine& machine, GenerateOpt
   if (const auto seconds = values.integer("stall-timeout")) options.stall = std::chrono::seconds(*seconds);
 }
 
-// `place` gives the process its place among those of a run of so many ranks.
+// Reads the options. `place` returns this process's place in a run of a given number of ranks.
 GenerateOptions read_generation(const std::vector<std::string>& arguments, const Environment& environment,
                                 const Machine& machine,
                                 const std::function<ProcessOptions(const OptionValues&, std::int64_t ranks)>& place) {

@@ -14,11 +14,11 @@ namespace pipetrain {
 
 // --text-keys: empty where it is not given.
 std::vector<std::string> read_text_keys(const OptionValues& values);
-// A built-in chat template by its name, or the file of one by its path; nothing if the option is not given.
+// Returns the name of a built-in chat template or the path of a file of one; no value if the option is not given.
 std::optional<std::string> read_chat_template(const OptionValues& values, const std::string& option);
-// The data to train on.
+// Reads the options of the training data.
 void read_data(const OptionValues& values, RunSettings& run);
-// After read_data().
+// Call it after read_data().
 void read_evaluation(const OptionValues& values, RunSettings& run);
 
 }  // namespace pipetrain

@@ -20,7 +20,7 @@ std::string needs_gpus(const RunSettings& run, int here, const Machine& machine)
                      here < run.ranks() ? " on this host" : "", machine.gpus, machine.gpus == 1 ? "is" : "are");
 }
 
-// "0,2,5": one GPU for each rank, each once.
+// Parses a list such as "0,2,5": one GPU for each rank, each GPU once.
 std::vector<int> parse_devices(const OptionValues& values, const std::string& list, const Machine& machine, int needed) {
   std::vector<int> devices;
   for (std::size_t at = 0; at <= list.size();) {
@@ -70,7 +70,7 @@ bool sees_own_gpus_only(const HostRanks& here, const Machine& machine) {
   return machine.gpus < here.count && machine.gpus == here.own_count;
 }
 
-// One after the other; for a process that sees its own only, those are the first.
+// Returns one GPU after the other. A process that sees only its own GPUs takes the first ones.
 std::vector<int> first_gpus(const HostRanks& here, bool own_only) {
   std::vector<int> gpus(static_cast<std::size_t>(here.count));
   std::iota(gpus.begin(), gpus.end(), 0);

@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// "pp 2 x tp 2 x dp 1", with cp where it is not 1.
+// Returns a text such as "pp 2 x tp 2 x dp 1", with cp if it is not 1.
 std::string sizes_text(const RunSettings& run);
 
 // Fills the devices of `options`, whose layout and batch are known, and may add a note. Throws Error(input).

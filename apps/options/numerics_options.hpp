@@ -12,13 +12,13 @@
 namespace pipetrain {
 
 // All throw Error(input) that names the option.
-// --precision, else `otherwise`.
+// Returns the value of --precision, else `otherwise`.
 Precision read_precision(const OptionValues& values, const Precision& otherwise);
 // Returns a note if this host's processor has no instructions for the precision.
 std::optional<std::string> precision_note(const Precision& precision, bool gpu);
 // precision with --fp8-recipe.
 Precision read_fp8_recipe(const OptionValues& values, const Precision& precision);
-// Nothing where --recompute is not given.
+// Returns no value if --recompute is not given.
 std::optional<Recompute> read_recompute(const OptionValues& values);
 // --recompute-num-layers, of a run that recomputes so. Nothing where it is not given.
 std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, std::optional<Recompute> recompute);

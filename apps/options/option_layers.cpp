@@ -24,7 +24,7 @@ std::string variable_name(const std::string& option) {
   return name;
 }
 
-// "PIPETRAIN_SEQ_LEN" -> "seq-len"
+// Returns "seq-len" for "PIPETRAIN_SEQ_LEN".
 std::string option_name(const std::string& variable) { return normalised_name(variable.substr(prefix.size())); }
 
 std::initializer_list<const std::vector<OptionSpec>*> all_tables() {
@@ -38,7 +38,7 @@ std::initializer_list<const std::vector<OptionSpec>*> all_tables() {
 // Returns the hint for an unknown option; `ours` is a result of our_spelling().
 std::string here_it_is(const std::string& ours) { return ours.starts_with("--") ? "here it is " + ours : ours; }
 
-// An option of some command, or set by those who test or debug pipetrain.
+// Returns true for the variable of an option of any command, and for one that tests or debuggers of pipetrain set.
 bool known_variable(const std::string& name) {
   if (name.starts_with("PIPETRAIN_TEST_")) return true;
   for (const char* other : {"PIPETRAIN_FAULT", "PIPETRAIN_TOKEN", launch_variable, launch_report_variable})
@@ -49,7 +49,7 @@ bool known_variable(const std::string& name) {
   return false;
 }
 
-// "; did you mean PIPETRAIN_PP?", or nothing to say. `table` is of the command that runs.
+// Returns a hint such as "; did you mean PIPETRAIN_PP?", or an empty text. `table` is that of the running command.
 std::string variable_hint(const OptionRows& table, const std::string& name) {
   const std::string option = option_name(name);
   if (const auto ours = our_spelling(option)) {

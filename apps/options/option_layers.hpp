@@ -18,7 +18,7 @@ RawOptions read_command_line(const OptionRows& table, const std::vector<std::str
 // option of any command is told in `notes`; one that is reserved for later throws, as the option does.
 RawOptions read_environment(const OptionRows& table, const std::map<std::string, std::string>& environment,
                             std::vector<std::string>& notes);
-// A .toml or .json file of at most 512 KiB: one table of options, named with dashes or underscores; values are strings,
+// Reads a .toml or .json file of at most 512 KiB: one table of options, named with dashes or underscores; values are strings,
 // numbers, booleans, or arrays of these for options that take several or have commas between. null, and "auto" for a number,
 // are as not given. What a file of DeepSpeed's turns off, such as "fp16": {"enabled": false}, asks for nothing; bf16 off is
 // --precision fp32.

@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// In the order of --help.
+// Returns the rows in the order of --help.
 const OptionRows& train_option_table();
 const OptionRows& simulate_option_table();
 const OptionRows& tune_option_table();

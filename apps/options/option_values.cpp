@@ -15,7 +15,7 @@ namespace pipetrain {
 
 namespace {
 
-// The whole word as a number, or nothing. `out_of_range` tells a number too large for T from what is none.
+// Parses the whole word as a number; no value if it is none. Sets `out_of_range` if it is a number too large for T.
 template <class T>
 std::optional<T> parse(std::string_view word, bool& out_of_range) {
   if (word.starts_with('+')) word.remove_prefix(1);

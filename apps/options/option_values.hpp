@@ -18,7 +18,7 @@ class OptionValues {
   OptionValues(const OptionRows& table, RawOptions options) : table_(&table), options_(std::move(options)) {}
 
   bool given(const std::string& name) const { return options_.count(name) != 0; }
-  // How the user gave it, or "--name" when nobody did.
+  // Returns where the user gave the option, or "--name" if nobody did.
   std::string where(const std::string& name) const;
   [[noreturn]] void fail(const std::string& name, const std::string& why) const;
 
@@ -28,7 +28,7 @@ class OptionValues {
   std::optional<std::int64_t> integer(const std::string& name) const;
   std::optional<double> number(const std::string& name) const;
   std::vector<double> numbers(const std::string& name) const;  // with commas between; empty: not given
-  // The place of the word among the choices. Others get the list, and the nearest when there is one.
+  // Returns the place of the word among the choices. Others get the list, and the nearest when there is one.
   std::optional<std::size_t> choice(const std::string& name) const;
   // The same for a range that depends on other options.
   std::optional<std::int64_t> integer(const std::string& name, const IntegerRange& range) const;

@@ -10,7 +10,7 @@ namespace pipetrain {
 
 namespace {
 
-// "--ppp=3" -> "ppp", "-p" -> "p"
+// Returns "ppp" for "--ppp=3", and "p" for "-p".
 std::string bare_name(const std::string& argument) {
   const std::size_t begin = argument.find_first_not_of('-');
   if (begin == std::string::npos) return "";

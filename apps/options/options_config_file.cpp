@@ -185,7 +185,7 @@ RawOptions read_json(const OptionRows& table, const std::string& path, const std
   return deepspeed ? foreign_options(table, ForeignSystem::deepspeed, std::move(settings)) : options;
 }
 
-// Each value with the line that it stands in.
+// Adds each value with the number of its line.
 void add_toml_leaves(const std::string& path, const std::string& key, const toml::node& node,
                      std::vector<ForeignSetting>& settings) {
   if (const auto* members = node.as_table()) {

@@ -20,7 +20,8 @@ bool names_plan_file(const std::string& schedule);
 // Error(input): file, line, the action and the rule it breaks.
 schedules::Plan read_plan_file(const std::string& path);
 
-// The value of an option that a file says too: the two must agree. Without both, `otherwise`. `source`: "the plan a.txt".
+// Returns the value of an option that a file can give too. The two must agree; without both, returns `otherwise`. `source`:
+// "the plan a.txt".
 int agreed(const OptionValues& values, const char* name, std::int64_t most, std::optional<int> file, const std::string& source,
            int otherwise);
 

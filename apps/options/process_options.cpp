@@ -120,7 +120,7 @@ void place_by_hand(const OptionValues& values, ProcessOptions& options) {
   if (master) options.master = *master;
 }
 
-// As a launcher other than ours says; options may add what it does not tell.
+// Places the process as a launcher of another system says. Options may add what the launcher does not set.
 void place_by_launcher(const OptionValues& values, const LaunchPlace& place, ProcessOptions& options) {
   options.process = place.process;
   options.processes = place.processes;

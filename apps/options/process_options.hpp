@@ -22,7 +22,7 @@ struct MasterAddress {
   std::string host = "127.0.0.1";
   std::uint16_t port = 29500;
 };
-// "HOST:PORT", "HOST" or "[::1]:PORT". Nothing for what is none.
+// Parses "HOST:PORT", "HOST" or "[::1]:PORT". Returns no value for any other text.
 std::optional<MasterAddress> parse_master(const std::string& text);
 // Returns true if no other host can reach the address: localhost, 127.x.y.z, ::1.
 bool is_loopback(const std::string& host);
@@ -43,7 +43,7 @@ struct ProcessOptions {
   bool leads() const { return process == 0; }  // draws the progress and writes the files
 };
 
-// For a process that trains ranks of a run that has so many. Throws Error(input).
+// Reads the options of a process of a run that has this many ranks. Throws Error(input).
 ProcessOptions read_processes(const OptionValues& values, const std::map<std::string, std::string>& environment,
                               std::int64_t ranks);
 

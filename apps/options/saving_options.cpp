@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "500MB", "5 GB", "2GiB", "1000000".
+// Parses a size such as "500MB", "5 GB", "2GiB" or "1000000".
 std::optional<std::uint64_t> bytes_in(std::string_view text) {
   std::uint64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);

@@ -16,11 +16,12 @@ struct Reworded {
 // An option of training as another command takes it, under that heading.
 OptionSpec shared_option(const char* group, const char* name, const Reworded& texts = {});
 
-// The files that simulate and replay draw a timeline into. `svg` and `trace` end the help of those two.
+// Returns the options for the files into which simulate and replay draw a timeline. `svg` and `trace` end the help of those
+// two.
 OptionRows timeline_options(const std::string& svg = {}, const std::string& trace = {});
 // --help and --version.
 OptionRows page_options();
-// The heading "General" of every command but train: --config, --help and --version.
+// Returns the options under the heading "General" of every command but train: --config, --help and --version.
 OptionRows general_options();
 
 }  // namespace pipetrain

@@ -218,7 +218,7 @@ struct Sources {
   const Machine& machine;
 };
 
-// `place` gives the process its place among those of a run of so many ranks.
+// Reads the options of a run. `place` returns this process's place in a run of a given number of ranks.
 void read_trained_run(const Sources& sources, TrainOptions& options,
                       const std::function<ProcessOptions(std::int64_t ranks)>& place) {
   const auto& [values, environment, machine] = sources;

@@ -56,7 +56,7 @@ struct LaunchedRun {
 LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, const Environment& environment,
                                  const Machine& machine);
 
-// The text of `pipetrain train --help`.
+// Returns the text of `pipetrain train --help`.
 std::string train_help();
 
 }  // namespace pipetrain

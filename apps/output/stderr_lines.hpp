@@ -21,13 +21,13 @@ std::string shortened(std::string_view text, std::size_t most);
 // launch gets it instead.
 void print_error(std::string_view text, ErrorKind kind = ErrorKind::internal);
 
-// Sets the beginning of all further lines, "[rank 1] ", which tells the lines of several processes apart. Call it
+// Sets the beginning of all further lines, such as "[rank 1] ", which distinguishes the lines of several processes. Call it
 // before other threads print.
 void set_line_begin(std::string begin);
 
 void print_note(std::string_view line);
 
-// For threads other than the one of the progress line, which the next step redraws. Never waits.
+// Prints from threads other than that of the progress line, which the next step redraws. Never waits.
 void print_beside_progress(std::string_view line);
 
 // Writes the text unchanged.

@@ -104,7 +104,7 @@ void JoinedRun::ask_to_stop(int signal) noexcept {
   for (int process = 1; process < control().processes(); ++process) control().send(process, Channel::run, writer.data());
 }
 
-// Called on the control plane's thread. When process 0 acts on the signal, it tells all others.
+// Called on the control plane's thread. When process 0 acts on the signal, it forwards it to all others.
 void JoinedRun::on_message(std::span<const std::byte> message) {
   if (message.size() != sizeof(std::int32_t)) return;
   const auto signal = WireReader(message).number<std::int32_t>();

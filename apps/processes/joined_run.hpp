@@ -1,4 +1,4 @@
-// Connects this process with the others of its run: it meets them before their work, and tells them of signals.
+// Connects this process with the others of its run: it meets them before their work, and informs them of signals.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,7 @@ class JoinedRun {
   JoinedRun(const JoinedRun&) = delete;
   JoinedRun& operator=(const JoinedRun&) = delete;
 
-  // The processes, for a job.
+  // Returns the processes, for a job.
   std::shared_ptr<RunProcesses> processes() const { return processes_; }
 
   // Does the work in every process, or in process 0 only, and returns once all have done theirs. If an Error is thrown

@@ -207,7 +207,7 @@ class Simulation {
     return solved_->plan;
   }
 
-  // The bound of the whole step: after the last compute, at least its stage's N, the verdict and the longest O follow.
+  // Reports the bound of the whole step: after the last compute, at least its stage's N, the verdict and the longest O follow.
   SolverReport report_of(const Plan& plan, const Costs& costs, double makespan) const {
     SolverReport report{solved_->bound, 0, solved_->ended, solved_->iterations};
     if (plan.stages.front().back().kind == schedules::ActionKind::optimizer) {

@@ -178,7 +178,7 @@ void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
         "is of replicas that keep all weights (--zero 1, 2), and --gather-weights of those that divide them (--zero 3); keep one of them");
 }
 
-// "gather=0.5,send=1"
+// Reads a list such as "gather=0.5,send=1".
 void read_custom(const OptionValues& values, StepTimes& times) {
   std::istringstream all(values.text("custom").value_or(""));
   for (std::string one; std::getline(all, one, ',');) {

@@ -18,11 +18,13 @@ struct StepTimes : schedules::StageTimes {  // F and I with the exchanges betwee
   std::string why_not(const schedules::Placement& placement) const;
 };
 
-// One value per stage, from one for all or a list; empty when the option is not given. Throws Error(input).
+// Returns one value per stage, empty when the option is not given. The option gives one value for all stages or a list.
+// Throws Error(input).
 std::vector<double> per_stage(const OptionValues& values, const char* name, int pp);
 
-// One value per edge between stages: for all, for the edges between neighbours, or with the one from the last stage to the
-// first. Of two stages these are one edge. Empty when the option is not given. Throws Error(input).
+// Returns one value per edge between stages, empty when the option is not given. The option gives one value for all edges, or
+// one for each edge between neighbours, with or without the edge from the last stage to the first. Two stages have one edge.
+// Throws Error(input).
 std::vector<double> per_edge(const OptionValues& values, const char* name, int pp);
 
 // The options that read_step_times() reads.

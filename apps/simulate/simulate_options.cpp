@@ -27,7 +27,7 @@ namespace {
 constexpr std::int64_t most_stages = 65536;
 constexpr std::int64_t most_search_work = std::int64_t{1} << 18;     // of auto: minutes
 constexpr std::int64_t most_runs_work = std::int64_t{1} << 31;       // minutes
-constexpr std::int64_t most_following_work = std::int64_t{1} << 20;  // of several steps, one behind the other: ten seconds
+constexpr std::int64_t most_following_work = std::int64_t{1} << 20;  // of several consecutive steps: ten seconds
 constexpr double most_slots = schedules::most_plan_work;
 constexpr std::int64_t usual_jittered_runs = 101;
 constexpr double most_jitter = 10;  // beyond, times differ by more than what their sum can tell apart
@@ -179,7 +179,7 @@ void check_model(const OptionValues& values, const SimulateOptions& options) {
   const auto name = values.text("model");
   const auto layers = values.integer("layers");
   if (!name && !layers) return;
-  ModelConfig config;  // without a name, of which the number of layers is known
+  ModelConfig config;  // without a name; its number of layers is known
   if (name) config = named_model(*name, layers);
   if (layers) config = first_layers(std::move(config), *layers);
   if (name && options.profile && !options.profile->is_of(config))

@@ -24,7 +24,7 @@ struct OptionSpec {
 
 using OptionRows = std::vector<OptionSpec>;
 
-// All these rows in their order. Rows without a value get the names of their choices for it.
+// Returns all these rows in their order. Rows without a value get the names of their choices for it.
 OptionRows joined_rows(std::initializer_list<OptionRows> parts);
 
 const OptionSpec* find_option(const OptionRows& table, std::string_view name);

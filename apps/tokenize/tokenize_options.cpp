@@ -17,7 +17,7 @@ namespace pipetrain {
 
 namespace {
 
-// The files of text that --data names, folders in their files.
+// Returns the text files that --data names, with the files of a folder in its place.
 std::vector<std::filesystem::path> read_tokenized_data(const OptionValues& values) {
   std::vector<std::filesystem::path> files;
   for (const std::string& input : values.list("data")) {

@@ -48,7 +48,7 @@ class Progress {
     std::function<int()> width = [] { return 80; };  // called each time, because windows change their size
     std::int64_t log_interval = 1;                   // plain lines: the first step, every N-th and the last
   };
-  // To stderr. A terminal that calls itself dumb counts as none; NO_COLOR (not empty) turns colour off.
+  // Makes one that prints to stderr. A terminal that calls itself dumb counts as none; NO_COLOR (not empty) turns colour off.
   static Progress on_stderr(std::int64_t log_interval);
 
   Progress(Write write, Style style) : write_(std::move(write)), style_(std::move(style)) {}

@@ -18,7 +18,7 @@ class ReportFile {
  public:
   // `options`, which must ask for a report, must outlive this object.
   ReportFile(const TrainOptions& options, const TrainJob& job);
-  // For a resumed run: adds the earlier steps from the metrics file, if there is one.
+  // Adds the earlier steps of a resumed run from the metrics file, if there is one.
   void add_history(std::int64_t steps_done);
 
   struct Progress {

@@ -20,7 +20,7 @@ namespace pipetrain {
 // For process 0. Use it from one thread, except for stop().
 class StepLoop {
  public:
-  // The objects that are told of every step.
+  // The objects that are informed of every step.
   struct Listeners {
     StepOutputs& outputs;
     RunRecords& records;

@@ -182,7 +182,7 @@ void read_costs(const OptionValues& values, LayoutRequest& request) {
   placing_errors(values.places(), [&] { request.scales = profiled_scales(request, read_profile(*file)); });
 }
 
-// A folder that is there or can be made in one that is.
+// Reads the folder of --plans, which must exist or be one that can be made in an existing folder.
 void read_plans(const OptionValues& values, TuneOptions& options) {
   const auto folder = values.text("plans");
   if (!folder) return;

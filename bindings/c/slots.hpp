@@ -23,7 +23,7 @@ class SlotSet {
   std::vector<std::shared_ptr<pipetrain_slot>> slots_;
 };
 
-// Null for none.
+// Returns null if there is none.
 pipetrain_slot* slot_of(const SlotHandle& slot);
 
 // Returns the fault of the shape that the producer gave, if it is invalid or has more elements than the tensor; else empty.

@@ -73,7 +73,7 @@ schedules::StageTimes read_costs(const pipetrain_costs* given, std::size_t stage
   return times;
 }
 
-// By number; empty where none are given.
+// Returns the costs by number; empty if none are given.
 std::vector<double> read_custom_costs(const pipetrain_costs* given, std::size_t wanted) {
   const pipetrain_costs costs = read_or_default(given, "costs");
   if (costs.custom == nullptr) return {};

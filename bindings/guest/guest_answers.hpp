@@ -22,7 +22,7 @@ class GuestAnswers {
   // once the pipeline is gone. If both times are zero, the action ran from its launch until now.
   void enqueued(const schedules::Action& action);
   void completed(const schedules::Action& action, const ActionTimes& times, StageResult result);
-  // As StageEvents::ran(): close() does not wait for it, so the compute's destructor does. Throws as the others.
+  // Does the same as StageEvents::ran(). close() does not wait for it, so the compute's destructor does. Throws as the others.
   void ran(const schedules::Action& action, const ActionTimes& times, StageResult result);
   void failed(std::exception_ptr cause);
 

@@ -44,8 +44,8 @@ class GuestPipeline {
   // step and close; guests are made for this process's stages.
   GuestPipeline(PipelineOptions options, const GuestFactory& make_guest, const SourceFactory& make_source,
                 std::shared_ptr<GuestProcesses> processes = nullptr);
-  // As close(), but does not wait for other processes; where the guest's code is still running, everything that it may
-  // use is leaked.
+  // Does the same as close(), but does not wait for other processes. If the guest's code is still running, leaks everything
+  // that it may use.
   ~GuestPipeline();
 
   // Runs a step of training or, as info.kind says, of evaluation: only forwards and N, and no O whatever `decide`
@@ -55,7 +55,7 @@ class GuestPipeline {
   void abort(const std::string& why);
   // Empty where the stages do not answer within two seconds.
   std::vector<std::string> waiting();
-  // The timeline of the latest successful step of training or evaluation. Throws Misuse before that, and in every
+  // Returns the timeline of the latest successful step of training or evaluation. Throws Misuse before that, and in every
   // process but 0.
   schedules::Timeline timeline() const;
   // Ends the actors and releases the computes. Throws Misuse, and changes nothing, during a step and where a call into the

@@ -44,7 +44,7 @@ class GuestProcesses {
   // Agrees with the others on a pipeline of these options and joins them. Throws Error (input: another process has
   // other options; unavailable, peer_lost) and tells the others.
   PipelineProcesses begin(const PipelineOptions& options);
-  // This process gives up: tells the others. Returns the exception to throw.
+  // Informs the others that this process gives up. Returns the exception to throw.
   std::exception_ptr fail(std::exception_ptr cause) { return channel_->fail(std::move(cause)); }
 
   bool leads() const { return channel_->process() == 0; }
@@ -52,12 +52,12 @@ class GuestProcesses {
   bool failed() const;
   std::string name_of(int process) const { return to_string(channel_->control().info(process)); }
   StepMeeting& meeting() { return meeting_; }
-  // The notes of all processes in their GuestPlacement; valid after begin().
+  // Returns the notes of all processes in their GuestPlacement; valid after begin().
   const std::vector<std::string>& notes() const { return notes_; }
 
   // --- for the stages of this process ---
   bool comes_from_afar(const StageId& id, schedules::InputKind kind, int chunk) const;
-  // For a queue that another process fills; this object owns the memory.
+  // Makes the slots of a queue that another process fills; this object owns the memory.
   std::vector<SlotHandle> make_slots(const StageId& id, schedules::InputKind kind, int chunk, int count);
   StageCompute::LaneSources lane_sources(const StageId& id) const;
 

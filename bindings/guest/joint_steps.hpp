@@ -29,9 +29,9 @@ class JointSteps {
   // Process 0: returns once all others have come to the step. If they do not, it aborts the pipeline with the reason, so that
   // the step, which the caller starts all the same, fails with it.
   void gather(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks);
-  // Process 0: tells the others how the step ended.
+  // Process 0: sends the others the end of the step.
   void end(const StepCall& call, const StepEnd& end) { processes_->meeting().end(call, end); }
-  // The other processes: returns what process 0 decided at the end of the step. Throws Error, RunFailed.
+  // The other processes: returns the decision of process 0 at the end of the step. Throws Error, RunFailed.
   StepEnd follow(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks);
   // The other processes: waits, at most as long as a step may stall, until process 0 has closed the pipeline.
   void wait_for_close(Pipeline& pipeline);

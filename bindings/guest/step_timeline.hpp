@@ -6,7 +6,7 @@
 
 namespace pipetrain {
 
-// One row per stage and replica, replica-major, in seconds from the first start. An action's wait ends when the last of
+// Returns one row per stage and replica, replica-major, in seconds from the first start. An action's wait ends when the last of
 // its inputs was made.
 schedules::Timeline step_timeline(const schedules::Plan& plan, const StepOutcome& outcome, schedules::StepKind kind);
 

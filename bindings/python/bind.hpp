@@ -16,7 +16,7 @@ void bind_simulation(nanobind::module_& module);
 void bind_pipeline(nanobind::module_& module);
 void bind_world(nanobind::module_& module);
 
-// "planned" or "ready". Throws Error(input), as the others.
+// Reads "planned" or "ready". Throws Error(input), as the others do.
 schedules::Order order_of(const std::string& word);
 // The last actions that read the inputs: "F", "I", "W"; empty: the default.
 schedules::SlotLife life_of(const std::string& activation, const std::string& gradient);

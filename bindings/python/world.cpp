@@ -37,7 +37,7 @@ struct FarSlot {
   std::size_t capacity() const { return lane().capacity; }
   nb::bytes note() const { return nb::bytes(slot->note.data(), slot->note.size()); }
 
-  // For the producer: `bytes` of the memory have been filled, and the note describes them.
+  // Notes, for the producer, that `bytes` of the memory have been filled. The note describes them.
   void fill(std::size_t bytes, const nb::bytes& note) const {
     if (note.size() > most_note_bytes)
       throw Error(ErrorKind::input, "the description of a value takes " + std::to_string(note.size()) + " bytes; " +

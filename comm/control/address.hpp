@@ -22,12 +22,13 @@ void check_token(const Rendezvous& rendezvous, const asio::ip::address& address)
 // unavailable where it is another host or the address is in use.
 tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous);
 
-// Returns the addresses at which the run reaches its processes, by process. ends: the coordinator's own address and the
-// other's, of its connection to each other process. A process on the coordinator's host may have connected over
-// loopback: others reach it at the coordinator's address.
+// The addresses of the coordinator and of another process, as their connection has them.
 struct ConnectionEnds {
   asio::ip::address local, remote;
 };
+// Returns the addresses at which the run reaches its processes, by process. ends: those of the coordinator's connections to
+// the other processes. A process on the coordinator's host may have connected over loopback; others reach it at the
+// coordinator's address.
 std::vector<std::string> addresses_in_run(const std::vector<ConnectionEnds>& ends);
 
 }  // namespace pipetrain::control

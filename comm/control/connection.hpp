@@ -50,7 +50,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // True when bytes have arrived that were not read yet.
   bool has_unread() const;
 
-  // The addresses of this end and of the other one; unspecified once it is broken.
+  // Return the addresses of this end and of the other one; unspecified once it is broken.
   asio::ip::address local_address() const;
   asio::ip::address remote_address() const;
 

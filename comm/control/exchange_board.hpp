@@ -34,9 +34,10 @@ class ExchangeBoard {
 
   // Returns the number of the exchange that this process takes part in now.
   std::uint32_t begin();
-  // Throws Error(peer_lost) for an impossible part: of an exchange that is over or far ahead, or a second one.
+  // Throws Error(peer_lost) for an impossible part: one of an exchange that is over or far ahead, or a second one of a
+  // process.
   void put(int from, ExchangePart part);
-  // No more parts come from this process. `lost`: it did not leave on purpose.
+  // Notes that no more parts come from this process. `lost`: it did not leave on purpose.
   void gone(int process, bool lost, const std::string& why);
 
   // Blocks until all parts of the exchange have arrived. Throws Error: peer_lost, naming the process, when one is gone() or

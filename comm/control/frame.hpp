@@ -56,7 +56,7 @@ class FrameReader {
   void allow(std::size_t most_payload) { most_payload_ = most_payload; }
   void require(std::uint16_t version) { version_ = version; }
 
-  // The memory for the next bytes; never empty. After received(), call next() until it returns no value.
+  // Returns the memory for the next bytes; never empty. After received(), call next() until it returns no value.
   std::span<std::byte> space();
   void received(std::size_t bytes);
   // Throws Error(peer_lost) for invalid bytes; the reader is unusable after that.

@@ -22,7 +22,7 @@ struct Hello {
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
-// The greeting of this process.
+// Returns the greeting of this process.
 Hello hello_of(const Rendezvous& rendezvous);
 
 Bytes to_bytes(const Hello& hello);

@@ -30,7 +30,7 @@ struct LaunchPlace {
 // values, and where the innermost has one process and another launcher has several.
 std::optional<LaunchPlace> read_launch_environment(const std::map<std::string, std::string>& environment);
 
-// For a process without a place: throws Error(input) where a variable is set that only makes sense with others (RANK
+// Throws Error(input), for a process without a place, if a variable is set that only makes sense with others (RANK
 // without WORLD_SIZE). A job's script and the shell of salloc, which Slurm numbers too, are one process.
 void refuse_half_told_place(const std::map<std::string, std::string>& environment);
 

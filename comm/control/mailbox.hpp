@@ -18,7 +18,7 @@ class Mailbox {
   void set_handler(Handler handler) { handler_ = handler ? std::make_shared<Handler>(std::move(handler)) : nullptr; }
   void put(Item item) { kept_.push_back(std::move(item)); }
 
-  // Calls the handler for all items; those that its calls add come after it has returned.
+  // Calls the handler for all items. Items that a call adds are handled after the call has returned.
   void drain() {
     if (std::exchange(draining_, true)) return;
     while (handler_ && !kept_.empty()) {

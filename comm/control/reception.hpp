@@ -31,7 +31,7 @@ class Reception final : public ConnectionOwner {
   void start() { accept(); }
   // Ends connections whose handshake takes longer than Settings::handshake.
   void tick(Clock::time_point now);
-  // Accepts no new ones.
+  // Stops accepting connections.
   void close();
 
   void on_frame(Connection& connection, Frame&& frame) override;

@@ -31,7 +31,8 @@ struct FarGroupRank {
   std::shared_ptr<PieceMeeting> pieces;
 };
 
-// As make_cuda_groups, for the ranks of this process in a group of `size` over several processes: handles in the given order.
+// Makes groups as make_cuda_groups() does, for the ranks of this process in a group of `size` over several processes. Returns
+// handles in the given order.
 std::vector<std::unique_ptr<Group>> make_far_cuda_groups(int size, const std::vector<FarGroupRank>& ranks, GroupUse use);
 std::size_t cuda_group_mailbox_bytes();
 

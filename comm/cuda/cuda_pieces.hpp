@@ -18,9 +18,9 @@ namespace pipetrain {
 // The data that ranks post for each other.
 class PieceMeeting;
 
-// For ranks of one process, on these devices: all share one object.
+// Makes one object for all ranks of one process, on these devices.
 std::shared_ptr<PieceMeeting> make_piece_meeting(const std::vector<Device*>& devices);
-// For ranks in several processes: one object for each rank of this process. posts: by rank, far_piece_bytes() bytes of
+// Makes an object for one rank of this process, if ranks are in several processes. posts: by rank, far_piece_bytes() bytes of
 // zeros each, which the rank's process has made and the others have opened.
 std::shared_ptr<PieceMeeting> make_far_piece_meeting(int rank, const std::vector<std::shared_ptr<SharedHostMemory>>& posts,
                                                      std::shared_ptr<FarMemory> far);

@@ -26,7 +26,8 @@ class FarMemory {
   FarMemory(const FarMemory&) = delete;
   FarMemory& operator=(const FarMemory&) = delete;
 
-  // The rank's mailbox at the address for this rank's device: cuda_group_mailbox_bytes() of device memory, initially zero.
+  // Returns the rank's mailbox at the address for this rank's device: cuda_group_mailbox_bytes() of device memory, initially
+  // zero.
   virtual void* mailbox(int rank) const = 0;
   // Returns the place of a tensor of this rank; 0 for an empty one. The first call shares all present allocations of
   // the rank's device, which must outlive the group's last collective, and blocks until every rank has done so. Throws

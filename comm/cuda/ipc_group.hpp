@@ -31,7 +31,7 @@ class IpcGroups {
 
   IpcGroups(const Mesh& mesh, int process, Send send);
 
-  // As Transport::group.
+  // See Transport::group.
   std::map<int, std::shared_ptr<Group>> make(const std::vector<int>& ranks, std::uint32_t number,
                                              const std::map<int, Device*>& devices, GroupUse use);
   // Throws Error for an invalid message, and where memory cannot be opened. Thread-safe.

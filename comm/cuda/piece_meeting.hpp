@@ -21,14 +21,15 @@ namespace pipetrain {
 // sent its pieces of call n + 3, for which every peer had begun that call, and so ended n + 1.
 constexpr std::size_t piece_calls_in_flight = 4;
 
-// One rank's half of a call: the rank writes it before it increments the count, and its peers read it. Its events: event 0, the
-// target is free, and in a gather this rank's shard is there; event k, this rank's piece has reached the peer of step k.
+// One rank's half of a call: the rank writes it before it increments the count, and its peers read it. Event 0 means that the
+// target is free and, in a gather, that this rank's shard is there. Event k means that this rank's piece has reached the peer
+// of step k.
 struct PiecePost {
   Place target = 0;  // of the tensor into which the peers write their pieces
   std::array<std::uint32_t, max_cuda_group_ranks> records{};
 };
 
-// In memory that all ranks map.
+// The posts of one rank, in memory that all ranks map.
 struct PiecePosts {
   std::array<PiecePost, piece_calls_in_flight> posts;
   alignas(64) std::atomic<std::uint64_t> begun{0};  // calls whose target and event 0 are posted

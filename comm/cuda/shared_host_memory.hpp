@@ -10,7 +10,7 @@ namespace pipetrain {
 // Thread-safe, except its contents.
 class SharedHostMemory {
  public:
-  // Makes so many bytes, all 0, or opens memory that another process of this host has made. The device must be one of
+  // Makes this many bytes, all 0, or opens memory that another process of this host has made. The device must be one of
   // this process. Throws Error(unavailable), and Error(peer_lost) for memory smaller than its maker says.
   static std::shared_ptr<SharedHostMemory> create(std::size_t bytes, int device);
   static std::shared_ptr<SharedHostMemory> open(const std::string& name, std::size_t bytes, int device);
@@ -22,7 +22,7 @@ class SharedHostMemory {
   std::size_t bytes() const { return bytes_; }
   char* host() const { return host_; }
   char* device() const { return device_; }  // the same memory at the address for GPUs of this process
-  // Removes its name: called once all have opened it, so that nothing is left behind when processes die.
+  // Removes the memory's name. Call it once all processes have opened the memory, so that none is left when they die.
   void unlink() noexcept;
 
  private:

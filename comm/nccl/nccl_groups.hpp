@@ -26,7 +26,7 @@ class NcclGroups {
 
   NcclGroups(ControlPlane& control, const Mesh& mesh, NcclComms& comms, Send send);
 
-  // As Transport::group.
+  // See Transport::group.
   std::map<int, std::shared_ptr<Group>> make(const std::vector<int>& ranks, std::uint32_t number,
                                              const std::map<int, Device*>& devices, GroupUse use);
   // Throws Error for an invalid message. Thread-safe.

@@ -19,7 +19,7 @@ namespace pipetrain {
 
 // True when this build has NCCL; the host's library is loaded when the transport is made.
 bool has_nccl() noexcept;
-// Returns the bytes of a GPU's memory that a group of so many ranks keeps for data in flight; 0 in a build without NCCL.
+// Returns the bytes of a GPU's memory that a group of this many ranks keeps for data in flight; 0 in a build without NCCL.
 std::size_t nccl_group_memory(int ranks);
 // Describes in one line for people the version of the host's library and whether it puts, or why there is none. Never throws.
 std::string describe_nccl();

@@ -14,7 +14,7 @@ struct CrossMemory {
   std::uint64_t address = 0;  // in that process
 };
 
-// Returns true when all bytes were read; otherwise errno tells why.
+// Returns true when all bytes were read; otherwise errno has the reason.
 bool read_cross_memory(const CrossMemory& from, void* to, std::size_t bytes) noexcept;
 
 }  // namespace pipetrain

@@ -42,7 +42,7 @@ class UcxGroupMail {
   void expect(Batch& batch, UcxGroupHeader header, const Target& target);
   // Blocks until all of the batch is done. Throws the cause of an abort, but only once nothing is in flight.
   void wait(Batch& batch);
-  // The same without throwing, for cleaning up after an exception.
+  // Does the same without throwing, for cleaning up after an exception.
   void settle(Batch& batch) noexcept;
   // The member has finished this many calls.
   void finished(int member, std::uint64_t calls);

@@ -12,7 +12,7 @@
 namespace pipetrain {
 namespace {
 
-// The most announcements for groups that this process has not made yet; no run has so many.
+// The most announcements for groups that this process has not made yet; no run reaches this number.
 constexpr std::size_t most_announcements = 1 << 20;
 // How much later than this process another one may make a group.
 constexpr std::chrono::seconds late_member_limit{60};

@@ -23,7 +23,7 @@ class UcxGroups {
  public:
   UcxGroups(std::shared_ptr<UcxWorker> worker, std::shared_ptr<UcxPeers> peers, ControlPlane& control, const Mesh& mesh);
 
-  // As Transport::group() for members in more than one process.
+  // Does the same as Transport::group(), for members in more than one process.
   std::map<int, std::shared_ptr<Group>> make(const std::vector<int>& ranks, std::uint32_t number,
                                              const std::map<int, Device*>& devices);
 

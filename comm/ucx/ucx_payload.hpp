@@ -34,7 +34,7 @@ class UcxPayload {
   // Returns an object that outlives the handler of its message.
   UcxPayload keep();
 
-  // The value that the handler returns to UCX.
+  // Returns the value that the handler returns to UCX.
   ucs_status_t status() const { return kept_ ? UCS_INPROGRESS : UCS_OK; }
 
  private:

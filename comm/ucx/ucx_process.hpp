@@ -19,7 +19,7 @@ void remove_ucx_folder() noexcept;
 // Removes UCX's shared memory of this user's dead processes from /dev/shm. For a program that outlives them.
 void remove_ucx_leftovers() noexcept;
 
-// For UcxWorker: held while it opens.
+// Returns the lock that UcxWorker holds while it opens.
 std::unique_lock<std::timed_mutex> begin_ucx_opening();
 
 }  // namespace pipetrain

@@ -51,7 +51,7 @@ class MappedMemory {
 
   // Returns this process's address of `address` in the owner's process; null where the bytes are not all within this memory.
   const std::byte* at(std::uint64_t address, std::size_t bytes) const { return place(address, bytes); }
-  // The same for writing, for memory opened with write access.
+  // Returns the same for writing, for memory opened with write access.
   std::byte* writable_at(std::uint64_t address, std::size_t bytes) const { return place(address, bytes); }
 
  private:

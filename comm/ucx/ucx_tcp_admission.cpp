@@ -33,7 +33,7 @@ void append_v4_admission(std::vector<sock_filter>& program, const std::vector<st
   }
 }
 
-// The same for one IPv6 address, of four numbers.
+// Does the same for one IPv6 address, of four numbers.
 void append_v6_admission(std::vector<sock_filter>& program, const std::vector<std::uint32_t>& address) {
   for (std::size_t i = 0; i < address.size(); ++i) {
     const auto to_next_address = static_cast<std::uint8_t>(2 * (address.size() - i) - 1);

@@ -23,7 +23,7 @@ bool has_ucx() noexcept;
 // Throws Error: unavailable in a build without UCX or where UCX does not start, peer_lost.
 std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh& mesh);
 
-// Returns the bytes of a member's memory that a group of so many ranks keeps for data in flight, where each is in its
+// Returns the bytes of a member's memory that a group of this many ranks keeps for data in flight if each rank has its
 // own process; groups with several members in a process need less. 0 in a build without UCX.
 std::size_t ucx_group_memory(int ranks);
 
@@ -34,7 +34,7 @@ std::string describe_ucx();
 // Exists in a build with UCX only.
 class UcxTransport : public Transport {
  public:
-  // As make_ucx_transport().
+  // See make_ucx_transport().
   UcxTransport(ControlPlane& control, const Mesh& mesh);
   ~UcxTransport() override;
 

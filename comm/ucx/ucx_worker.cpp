@@ -261,7 +261,7 @@ void UcxWorker::sleep() {
   if (armed == UCS_ERR_BUSY) return;
   events_.assign({{worker_events_, POLLIN, 0}, {posted_events_, POLLIN, 0}});
   for (const Watched& watched : watched_) events_.push_back({watched.descriptor, POLLIN, 0});
-  // Without a result it was interrupted, or UCX cannot tell: then it is asked again soon.
+  // Without a result, the wait was interrupted or UCX could not arm it; UCX is then asked again soon.
   if (poll(events_.data(), events_.size(), armed == UCS_OK ? -1 : 10) <= 0) return;
   if (events_[1].revents != 0) {
     std::uint64_t count;

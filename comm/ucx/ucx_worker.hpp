@@ -47,14 +47,15 @@ class UcxWorker {
 
   // Runs the work on the thread, in the order of the calls; it must not block and must not throw. Thread-safe, never blocks.
   void post(std::function<void()> work);
-  // As post(), but waits for it and throws what it throws. Not on the thread itself.
+  // Does the same as post(), but waits for the work and throws its exception. Do not call it on the thread itself.
   void call(const std::function<void()>& work);
 
-  // The data with which another process's ucp_ep_create() reaches this worker. Not on the thread itself. Throws
+  // Returns the data with which another process's ucp_ep_create() reaches this worker. Not on the thread itself. Throws
   // Error(unavailable).
   Bytes address();
 
-  // The sockets on which UCX's TCP device listens. They accept nothing until UcxTcpAdmission opens them. On the thread only.
+  // Returns the sockets on which UCX's TCP device listens. They accept nothing until UcxTcpAdmission opens them. On the thread
+  // only.
   const std::vector<int>& listening_sockets() const { return listening_sockets_; }
 
   // Calls `readable` once, when the descriptor is readable and everything that UCX had received by then has been

@@ -24,7 +24,7 @@ Number number_at(std::string_view bytes, std::uint64_t offset) {
   return number;
 }
 
-// Adds to the message about an empty index what belongs in it.
+// Checks that the index is not empty, with a message that names the contents it should have.
 const fs::path& full_index(const fs::path& path) {
   std::error_code ignored;
   if (fs::file_size(path, ignored) == 0)

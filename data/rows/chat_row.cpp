@@ -37,7 +37,7 @@ Json unpacked_value(const std::string& key, const Json& value) {
   }
 }
 
-// {"name": ..., "arguments": ...}, or several, as JSON in the value of a message from "function_call".
+// Reads {"name": ..., "arguments": ...}, or several, which the value of a message from "function_call" has as JSON.
 Json calls_of(const std::string& text) {
   const Json value = unpacked_value("function_call", text);
   Json calls = Json::array();

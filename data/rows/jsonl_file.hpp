@@ -32,7 +32,7 @@ class JsonlFile {
 
   // Valid until this thread parses its next row.
   Row parse(std::int64_t row, const RowWanted& wanted) const;
-  // Like the above, for files whose rows must all have this form.
+  // Does the same for files whose rows must all have this form.
   Row parse(std::int64_t row, const RowWanted& wanted, RowForm form) const;
 
   [[noreturn]] void fail(std::int64_t row, const std::string& why) const;

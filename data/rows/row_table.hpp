@@ -22,9 +22,9 @@ class RowTable {
 
   virtual std::int64_t rows() const = 0;
   virtual std::int64_t tokens(std::int64_t row) const = 0;
-  // The number of the row's labels that are part of the loss; a language model's first token never counts.
+  // Returns the number of the row's labels that count in the loss; the first token of a language model's row never does.
   virtual std::int64_t counted(std::int64_t row) const = 0;
-  // Reads all tokens, and as many labels: each is the token itself or not_counted. With classes all but the last are
+  // Reads all tokens and a label for each: the token itself or not_counted. With classes, all labels but the last are
   // not_counted.
   virtual void read(std::int64_t row, std::vector<std::int32_t>& tokens, std::vector<std::int32_t>& labels) const = 0;
   virtual std::uint64_t content() const = 0;

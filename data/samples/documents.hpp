@@ -15,7 +15,7 @@
 
 namespace pipetrain {
 
-// The token between packed documents: id 256, which no byte has, if the vocabulary has it; else a newline.
+// Returns the token between packed documents: id 256, which no byte has, if the vocabulary has it; else a newline.
 std::int32_t end_of_document(std::int64_t vocabulary);
 
 // One or more documents as a sequence of tokens. Thread-safe.
@@ -31,7 +31,7 @@ class TokenStream {
   // find_documents() first, which throws Error(input) if they are not known.
   virtual void find_documents() const {}
   virtual void add_document_begins(std::int64_t, std::int64_t, std::vector<std::int64_t>&) const {}
-  // A checksum of the documents. If it must read files again, it covers content_block bytes at every `stride` and the
+  // Returns a checksum of the documents. If it must read files again, it covers content_block bytes at every `stride` and the
   // last content_block bytes.
   virtual std::uint64_t content(std::int64_t stride) const = 0;
 };
@@ -103,9 +103,9 @@ inline void add_ends(const std::vector<std::uint64_t>& ends, std::int64_t first,
     begins.push_back(static_cast<std::int64_t>(*end));
 }
 
-// Bytes of a .txt file as tokens. Throws Error(input) on a byte that is not below the vocabulary.
+// Opens a .txt file, whose bytes are the tokens. Throws Error(input) on a byte that is not below the vocabulary.
 std::unique_ptr<TokenStream> open_text_file(const std::filesystem::path& path, std::int64_t vocabulary);
-// Like open_text_file() for a text in memory, which must outlive the stream; `name` is for errors.
+// Does the same as open_text_file() for a text in memory, which must outlive the stream; `name` is for errors.
 std::unique_ptr<TokenStream> text_in_memory(std::string_view text, std::string_view name, std::int64_t vocabulary);
 
 struct Packing {

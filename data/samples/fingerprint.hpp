@@ -11,7 +11,7 @@ namespace pipetrain {
 // removed or moved. Thread-safe; takes no time.
 std::uint64_t data_fingerprint(const Dataset& dataset);
 
-// The fingerprint in checkpoints of format 2: a hash (FNV-1a, 64 bits) of the sizes and of up to 64 samples spread over
+// Returns the fingerprint in checkpoints of format 2: a hash (FNV-1a, 64 bits) of the sizes and of up to 64 samples spread over
 // the first epoch. It detects other data, but not every change. Thread-safe.
 std::uint64_t sampled_fingerprint(const Dataset& dataset);
 

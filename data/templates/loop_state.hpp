@@ -22,7 +22,7 @@ class LoopState : public Object, public std::enable_shared_from_this<LoopState> 
   // `again` runs a recursive loop over other values; empty for other loops.
   LoopState(Source source, int depth, Again again) : source_(std::move(source)), depth_(depth), again_(std::move(again)) {}
 
-  // The next value; nothing at the end.
+  // Returns the next value; nothing at the end.
   std::optional<Value> advance();
 
   std::string type_name() const override { return "LoopContext"; }

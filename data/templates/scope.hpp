@@ -14,7 +14,7 @@ class Scope {
  public:
   explicit Scope(std::shared_ptr<const Scope> parent) : parent_(std::move(parent)) {}
 
-  // The variable of this scope or of the nearest one around it; null where there is none.
+  // Returns the variable of this scope or of the nearest one around it; null where there is none.
   const Value* find(std::string_view name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent_.get())
       for (const auto& [known, value] : scope->variables_)

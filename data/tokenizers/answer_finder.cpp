@@ -130,7 +130,7 @@ std::size_t AnswerFinder::end_of(std::size_t answer, std::size_t begin) const {
   return end_of_content(answer, begin, next->begin);
 }
 
-// Between the answer's beginning and the content of the next message.
+// Returns the end of the answer's content, which is between the answer's beginning and the content of the next message.
 std::size_t AnswerFinder::end_of_content(std::size_t answer, std::size_t begin, std::size_t bound) const {
   const std::string_view between = std::string_view(text_).substr(begin, bound - begin);
   const std::string marker = end_marker(answer);
@@ -159,7 +159,7 @@ std::string AnswerFinder::end_marker(std::size_t answer) const {
   if (!inside) return std::string(closing);
   const std::string_view both = right_stripped(common_tags(closing, *inside));
   if (!both.empty()) return std::string(both);
-  // The last answer ends in another way: then the first tag behind the others.
+  // The last answer ends in another way, so the first tag after the other answers ends them.
   const std::size_t tag = inside->starts_with('<') ? inside->find('>') : std::string::npos;
   return tag == std::string::npos ? "" : inside->substr(0, tag + 1);
 }

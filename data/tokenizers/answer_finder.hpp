@@ -25,7 +25,7 @@ class AnswerFinder {
   std::string last_answer_end() const;
 
  private:
-  // The first `count` messages, one of which may have another content, and further ones.
+  // The first `count` messages, of which one may have other content, followed by further messages.
   struct Part {
     std::size_t count;
     std::optional<std::size_t> replaced = {};

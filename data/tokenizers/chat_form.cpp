@@ -35,7 +35,7 @@ std::string template_file(const fs::path& file) {
   return text;
 }
 
-// A text; [{"name": "...", "template": "..."}, ...]; or {"name": "template", ...}.
+// Reads a text, [{"name": "...", "template": "..."}, ...] or {"name": "template", ...}.
 FoundTemplates templates_of_value(const Json& value, const std::string& file) {
   FoundTemplates found{file, {}};
   const auto text_of = [&](const Json* text) {

@@ -38,8 +38,8 @@ class ChatProgram {
   // Members of messages that are null are left out, and "reasoning", "thinking" and "reasoning_content" stand for each other,
   // as transformers renders messages. With `ask`, the text ends where the assistant is to go on.
   std::string render(const Chat& chat, bool ask) const;
-  // As {% generation %} of the template marks the answers; else they are found by rendering parts of the chat. Throws
-  // RenderError where a template rewrites messages so that an answer is not found.
+  // Renders the chat with the answers that {% generation %} of the template marks; without it, finds them by rendering parts
+  // of the chat. Throws RenderError if a template rewrites messages so that an answer is not found.
   RenderedChat render_answers(const Chat& chat) const;
   // Returns the text that ends an answer, such as "<|im_end|>"; empty if the template does not show it.
   std::string answer_end() const;

@@ -43,7 +43,7 @@ void check_messages(const Messages& messages) {
   }
 }
 
-// Each message as `head` for its role, the text and `end`.
+// Renders each message as `head` of its role, the text, and `end`.
 template <class Head>
 ChatParts render_turns(const Messages& messages, bool ask, bool trims, const std::string& end, const Head& head) {
   ChatParts parts;
@@ -59,7 +59,7 @@ ChatParts render_chatml(const Messages& messages, bool ask) {
   ChatParts parts = render_turns(messages, ask, false, "<|im_end|>",
                                  [](const std::string& role) { return fmt::format("<|im_start|>{}\n", role); });
   for (std::size_t i = 2; i < parts.size(); i += 2)
-    parts[i].text.insert(0, "\n");  // behind <|im_end|>, and no part of an answer
+    parts[i].text.insert(0, "\n");  // follows <|im_end|> and is not part of an answer
   return parts;
 }
 

@@ -18,16 +18,16 @@ struct ChatPart {
   bool is_answer = false;
 };
 
-// The templates that there are: chatml, llama2, llama3.
+// Returns the names of the built-in templates: chatml, llama2, llama3.
 const std::vector<std::string>& chat_template_names();
 
-// The special tokens of a template, the last of which ends an answer.
+// Returns the special tokens of a template; the last one ends an answer.
 const std::vector<std::string>& chat_markers(std::string_view name);
 
-// The text, without what the tokenizer puts around it; special tokens stand in it by their names. With `ask`, it ends where the
-// assistant is to go on. Formats: ChatML (OpenAI); Llama 2's and Llama 3's model cards (Meta), whose templates strip the white
-// space around the text of a message, as Python does: in llama2 of a user's message with the system's before it.
-// Throws Error(input) for another template, no messages, other roles and another order of roles.
+// Returns the text, without the tokens that the tokenizer puts around it; it has special tokens by their names. With `ask`, it
+// ends where the assistant is to go on. Formats: ChatML (OpenAI); Llama 2's and Llama 3's model cards (Meta), whose templates
+// strip the white space around the text of a message, as Python does; llama2 strips a user's message together with
+// the system's before it. Throws Error(input) for another template, no messages, other roles and another order of roles.
 std::vector<ChatPart> render_chat(std::string_view name, const std::vector<ChatMessage>& messages, bool ask);
 
 }  // namespace pipetrain

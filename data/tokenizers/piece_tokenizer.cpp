@@ -81,9 +81,8 @@ class PieceEncoder : public TextEncoder {
     for (const std::string_view word : pieces_.list()) encode_word(word, ids);
   }
 
-  // Encodes words of a text whose front was inserted. In Hugging Face's library, ByteLevel changes a word as a whole: a
-  // word that was inserted keeps its characters, followed by those of its bytes; a word of which a part was inserted
-  // makes the library fail.
+  // Encodes words of a text whose front was inserted. In Hugging Face's library, ByteLevel changes a word as a whole: an
+  // inserted word keeps its characters, followed by those of its bytes, and a partly inserted word makes the library fail.
   void encode_inserted(std::string_view text, const InsertedFront& front, std::vector<std::int32_t>& ids) {
     std::string both;
     for (const std::string_view word : pieces_.list()) {

@@ -63,7 +63,7 @@ class Tokenizer {
   virtual Json special_tokens() const { return Json::object(); }
   // Returns true if encoders find this piece in a text, if it is special.
   virtual bool is_found_in_texts(std::int32_t) const { return true; }
-  // A checksum of the files.
+  // Returns a checksum of the files.
   virtual std::uint64_t content() const = 0;
 };
 

@@ -160,7 +160,7 @@ class ConfigReader {
     has_extra_ = true;
   }
 
-  // {"258": {"content": "<new>", ...}, ...}
+  // Reads {"258": {"content": "<new>", ...}, ...}.
   void read_decoder() {
     const Json& decoder = config_.object.at("added_tokens_decoder");
     const auto wrong = [&] { config_.fail("\"added_tokens_decoder\" is not an object of ids and tokens with \"content\""); };
@@ -187,7 +187,7 @@ class ConfigReader {
                      [](const NamedToken& a, const NamedToken& b) { return *a.id < *b.id; });
   }
 
-  // {"<new>": 258, ...}
+  // Reads {"<new>": 258, ...}.
   void read_added() {
     std::set<std::string> special;
     for (const auto& [key, named] : usual_) special.insert(named.token.content);

@@ -25,11 +25,11 @@ class AttentionBlock final : public BlockCompute {
  private:
   struct AttentionSaved;
 
-  // The forward up to the heads' output.
+  // Runs the forward up to the heads' output.
   void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
   // Computes the heads' output from the qkv that attend() has rotated.
   void attention(const BlockContext& context, AttentionSaved& saved) const;
-  // The backward of attention() and of the rotation.
+  // Runs the backward of attention() and of the rotation.
   void attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                           const Tensor& qkv_grad) const;
   void rotate_back(const BlockContext& context, const Tensor& qkv_grad) const;

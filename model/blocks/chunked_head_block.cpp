@@ -31,7 +31,7 @@ class TokenChunks {
   }
 
   int count() const { return count_; }
-  // The chunk's rows among those that this rank holds.
+  // Returns the chunk's rows among those that this rank holds.
   RowRange own_rows(int chunk) const { return rows_of(context_.gathers() ? context_.tp.rank() : 0, chunk); }
   std::int64_t tokens(int chunk) const {
     std::int64_t sum = 0;

@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// The name of a site in this layer.
+// Returns the name of a site in this layer.
 std::string dropout_name(std::int64_t layer, const char* part);
 
 class DropoutSite {

@@ -29,7 +29,7 @@ class HeadNorms {
 
   // In place on the query and key heads of qkv [T, (Hq + 2 Hkv) D]. What the backward reads is allocated in `memory`.
   void forward(const BlockContext& context, const SegmentShape& shape, const Tensor& qkv, Arena& memory, Saved& saved) const;
-  // In place: the gradient of what forward() put out becomes that of its input. Adds to the weights' gradients, where they are
+  // Turns the gradient of forward()'s output into that of its input, in place. Adds to the weights' gradients, where they are
   // trained. What was kept is lost.
   void backward(const BlockContext& context, const SegmentShape& shape, const Tensor& qkv_grad, const Saved& saved) const;
 

@@ -11,7 +11,7 @@ struct KeptMemory {
   Arena* remade;   // those of them that an elementwise pass can compute again; null: they are not kept
 };
 
-// The memory of a forward; `saved` lasts until B or W. Values in the workspace are lost when the block's scope ends.
+// Returns the memory of a forward; `saved` lasts until B or W. Values in the workspace are lost when the block's scope ends.
 inline KeptMemory forward_memory(const BlockContext& context, Arena& saved) {
   switch (context.recompute) {
     case Recompute::none:
@@ -24,7 +24,7 @@ inline KeptMemory forward_memory(const BlockContext& context, Arena& saved) {
   return {&context.workspace, &context.workspace, nullptr};
 }
 
-// The memory of the head's forward; its logits are kept in every mode.
+// Returns the memory of the head's forward; its logits are kept in every mode.
 inline KeptMemory head_memory(const BlockContext& context, Arena& saved) {
   return {&saved, &saved, context.recompute == Recompute::none ? &saved : nullptr};
 }
@@ -32,7 +32,7 @@ inline KeptMemory head_memory(const BlockContext& context, Arena& saved) {
 // Returns true if only the block's input was kept, so that the backward begins by running the forward again.
 inline bool runs_forward_again(const BlockContext& context) { return context.recompute == Recompute::full; }
 
-// The memory of a forward that the backward runs again.
+// Returns the memory of a forward that the backward runs again.
 inline KeptMemory backward_memory(const BlockContext& context, WeightGradients& gradients) {
   return {&context.workspace, &gradients.memory(), &gradients.memory()};
 }

@@ -1,4 +1,4 @@
-// A row-parallel matrix whose output is added to the residual stream, after dropout: how attention and MLP end.
+// A row-parallel matrix whose output, after dropout, is added to the residual stream. Attention and MLP end with one.
 #pragma once
 
 #include "model/blocks/block_compute.hpp"

@@ -32,8 +32,8 @@ std::vector<float> rotary_frequencies(const Rope& rope, const RotarySizes& sizes
 // 1, have 1.
 double rotary_magnitude(const RopeScaling& scaling, std::int64_t max_positions);
 
-// [sequence, 2, pairs]: cosines, then sines, of position x frequency. The product is rounded to fp32, as in the models that
-// this code must agree with.
+// Returns [sequence, 2, pairs]: cosines, then sines, of position x frequency. The product is rounded to fp32, as in the models
+// that this code must agree with.
 std::vector<float> rotary_table(const Rope& rope, const RotarySizes& sizes);
 
 }  // namespace pipetrain

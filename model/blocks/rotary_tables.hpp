@@ -20,7 +20,7 @@ struct RotaryTables {
 
 // Views of memory that holds them one behind the other, from a multiple of tensor_alignment on; memory may be null.
 RotaryTables rotary_tables_at(void* memory, const ModelConfig& config, std::int64_t positions);
-// Bytes of that memory; 0 where positions are learned.
+// Returns the bytes of that memory; 0 where positions are learned.
 std::size_t rotary_bytes(const ModelConfig& config, std::int64_t positions);
 // Computes the tables and copies them to their places. Waits for the stream.
 void upload_rotary_tables(const RotaryTables& tables, const ModelConfig& config, Stream& stream);

@@ -20,8 +20,8 @@ struct SliceGradients {
 // shape: the queries are the slice, the keys are those of the sequence up to its end. Writes the outputs. Uses workspace until
 // the block's scope ends. ring_attention.hpp has the counterpart for ranks that share sequences.
 void slice_attention(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of);
-// The backward in a context with a slice, after that of all later slices. Adds to the context's key_gradients, and writes the
-// whole gradient of the slice's own qkv. key_gradients must be zero before a microbatch's last slice.
+// Runs the backward in a context with a slice, after that of all later slices. Adds to the context's key_gradients, and writes
+// the whole gradient of the slice's own qkv. key_gradients must be zero before a microbatch's last slice.
 void slice_attention_backward(const BlockContext& context, const SegmentShape& shape, const SliceAttention& of,
                               const SliceGradients& gradients);
 

@@ -17,7 +17,7 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
-// All blocks of the model, in order: 2 x layers + 2.
+// Returns all blocks of the model, in order: 2 x layers + 2.
 std::vector<Block> blocks_of(const ModelConfig& config);
 
 }  // namespace pipetrain

@@ -65,27 +65,28 @@ struct ModelConfig {
   std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed
   bool tied_embeddings = false;
   double init_std = 0.02;
-  DropoutRates dropout;  // a setting of training rather than of the model, which its makers' config.json tells all the same
+  DropoutRates dropout;  // a setting of training rather than of the model, though config.json has it
   // For who generates text. pad_id is as config.json has it, which may be no id of the vocabulary.
   std::optional<std::int64_t> bos_id, pad_id;
   std::vector<std::int64_t> eos_ids;  // any of them ends a text
   // The row of the table of tokens to which a token that is looked up there gives no gradient.
   std::optional<std::int64_t> untrained_row;
-  // The names of the classes of sequence classification, which the head tells apart at a sequence's last token. Empty: a
-  // language model, whose head has a row for each token of the vocabulary.
+  // The names of the classes of sequence classification; the head classifies at a sequence's last token. Empty: a language
+  // model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
   TrainedParts trained;  // a setting of training, which config.json does not have
 
-  // Key and value heads of each tensor-parallel rank; where ranks are more than heads, several hold copies of one.
+  // Returns the key and value heads of each tensor-parallel rank. If there are more ranks than heads, several hold copies of
+  // one.
   std::int64_t kv_heads_of_rank(std::int64_t ranks) const { return kv_heads < ranks ? 1 : kv_heads / ranks; }
   bool classifies() const { return !labels.empty(); }
-  // Positions that a query of the layer sees; 0: all up to its own.
+  // Returns the number of positions that a query of the layer sees; 0: all up to its own.
   std::int64_t window_of(std::int64_t layer) const {
     return !layer_types.empty() && layer_types.at(static_cast<std::size_t>(layer)).windowed ? window : 0;
   }
   // Rows of the head's matrix.
   std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
-  // The columns of the output of the MLP's first matrix: gate and up side by side, or the one of a GELU.
+  // Returns the columns of the output of the MLP's first matrix: gate and up side by side, or the one of a GELU.
   std::int64_t mlp_columns() const { return (activation == Activation::gelu ? 1 : 2) * intermediate; }
   bool operator==(const ModelConfig&) const = default;
 };
@@ -93,15 +94,15 @@ struct ModelConfig {
 // Tells whether the weights of one are weights of the other: equal but for what training drops and freezes, and for special
 // tokens and what they mean to it.
 bool same_model(ModelConfig a, const ModelConfig& b);
-// The model of the first layers alone; layers: at most as many as it has.
+// Returns the model of the first layers alone; layers: at most as many as it has.
 ModelConfig first_layers(ModelConfig config, std::int64_t layers);
-// Every rate that the family's models have becomes this one.
+// Sets every dropout rate that the family's models have to this one.
 void set_dropout(ModelConfig& config, double rate);
 
-// The presets: "tiny", "gpt2", "llama-7b", ... Throws Error(input) naming the nearest one.
+// Returns a preset: "tiny", "gpt2", "llama-7b", ... Throws Error(input) naming the nearest one.
 ModelConfig preset_config(const std::string& name);
 std::vector<std::string> preset_names();
-// From DIR/config.json, of at most 4 MiB. Throws Error(input) naming the file and the key.
+// Reads DIR/config.json, of at most 4 MiB. Throws Error(input) naming the file and the key.
 ModelConfig read_hf_config(const std::string& folder);
 // The most classes of a head, and the least: one class would be a regression.
 inline constexpr std::int64_t least_labels = 2, most_labels = 65'536;

@@ -8,7 +8,7 @@
 
 namespace pipetrain {
 
-// As read_hf_config(); `name` is what errors call the text.
+// Parses a text as read_hf_config() does; `name` is the name of the text in errors.
 ModelConfig parse_hf_config(std::string_view text, const std::string& name);
 
 }  // namespace pipetrain

@@ -22,7 +22,7 @@ constexpr const char* fp8_recipe_name(const Precision& precision) {
   return precision.fp8_blockwise ? "blockwise" : "tensorwise";
 }
 
-// Both in one, for people and profiles.
+// Returns both in one name, for people and profiles.
 constexpr const char* numbers_name(const Precision& precision) {
   return precision.fp8_blockwise ? "fp8 blockwise" : precision_name(precision);
 }

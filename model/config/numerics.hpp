@@ -17,8 +17,8 @@ struct Bf16Layers {
 struct Numerics {
   Precision precision = {};  // bf16, fp16 and fp8 on GPUs only
   Recompute recompute = Recompute::none;
-  // Given: only the first so many layers of each chunk do so (two blocks a layer, whichever comes first), the others what
-  // computes the next less: selective where it is full, else nothing. Results do not depend on it.
+  // If given, only this many first layers of each chunk recompute in this way (two blocks per layer, whichever comes first).
+  // The other layers recompute selectively where it is full, else nothing. Results do not depend on it.
   std::optional<std::int64_t> recompute_layers = {};
   // How many chunks the head and the loss take a microbatch's tokens in; 1: all at once. See chunked_head_block.hpp.
   int loss_chunks = 1;

@@ -20,7 +20,7 @@ struct Offload {
   bool operator==(const Offload&) const = default;
 };
 
-// As --offload has it: "optimizer,activations".
+// Returns the value of --offload, such as "optimizer,activations".
 inline std::string to_string(const Offload& offload) {
   std::string text;
   const auto add = [&text](bool given, const char* word) {

@@ -16,9 +16,9 @@ struct TrainedParts {
   bool operator==(const TrainedParts&) const = default;
 };
 
-// "all", or the trained ones as in "blocks,head".
+// Returns "all", or the trained parts as in "blocks,head".
 std::string to_string(const TrainedParts& trained);
-// The parts of such a text; nothing for any other text.
+// Returns the parts of such a text; nothing for any other text.
 std::optional<TrainedParts> read_trained_parts(std::string_view text);
 
 // Throws Error(input) where nothing is trained, or only one end of a tied table.

@@ -9,7 +9,7 @@
 namespace pipetrain {
 namespace {
 
-// The key of the activation, and the name of the family's.
+// Returns the key of the activation, and the name of the family's.
 std::pair<const char*, const char*> activation_key(const ModelConfig& config) {
   if (config.activation == Activation::geglu) return {"hidden_activation", "gelu_pytorch_tanh"};
   return {"hidden_act", "silu"};
@@ -103,7 +103,7 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
 
 std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string& prefix) {
   const std::int64_t hidden = config.hidden, inner = config.intermediate;
-  // Where each part has a norm behind it, Hugging Face calls this one by another name.
+  // If each part is followed by a norm, Hugging Face calls this one by another name.
   const char* const before = config.output_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   const std::string inputs[] = {prefix + "mlp.gate_proj", prefix + "mlp.up_proj"}, out = prefix + "mlp.down_proj";
   std::vector<TensorSpec> tensors{norm_tensor(config, TensorRole::norm_weight, prefix + before + ".weight", hidden)};

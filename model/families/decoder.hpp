@@ -18,7 +18,7 @@ inline constexpr FamilyNames decoder_names{.embedding = "model.embed_tokens.weig
 void read_decoder(const HfConfigReader& config, ModelConfig& model);
 // Writes them, and how queries and keys rotate.
 void write_decoder(const ModelConfig& config, Json& text);
-// The tensors of a block, with the biases and head norms that the configuration says.
+// Returns the tensors of a block, with the biases and head norms that the configuration says.
 std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& block);
 
 }  // namespace pipetrain

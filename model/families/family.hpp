@@ -19,7 +19,7 @@ struct FamilyNames {
   const char* head;             // the output matrix, where it is not tied
   const char* layers;           // the beginning of the names of layer N's tensors, before the N
   const char* optional_prefix;  // that files of the bare model, saved without its head, leave out; "" if there is none
-  // The endings of the names of tensors that old files keep, though the configuration tells them; null: no more.
+  // The endings of the names of tensors that old files keep, though they follow from the configuration; null: no more.
   std::array<const char*, 2> recomputed;
 };
 
@@ -27,9 +27,9 @@ struct FamilySpec {
   const char* name;          // as errors have it
   const char* model_type;    // Hugging Face's
   const char* architecture;  // Hugging Face's, the one with a language-model head
-  const char* classifier;    // likewise, the one with a head for sequence classification
+  const char* classifier;    // Hugging Face's, the one with a head for sequence classification
   FamilyNames names;
-  std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json tells
+  std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json has
   ModelConfig defaults;                          // what all models of the family have in common; sizes are still to be given
   std::optional<std::int64_t> bos_id, eos_id;    // where config.json does not mention them
   bool has_windows = false;                      // its models may have layers within a window
@@ -51,7 +51,7 @@ inline ModelConfig family_config(Family family) { return spec_of(family).default
 // The name that Hugging Face gives the matrix of a head for classification, in every family.
 inline constexpr const char* classifier_head = "score.weight";
 
-// The head's matrix: that of classes, or of the vocabulary, which may be the embedding's.
+// Returns the head's matrix: that of classes, or of the vocabulary, which may be the embedding's.
 TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names);
 
 }  // namespace pipetrain

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t most_config_bytes = std::size_t{4} << 20;
 constexpr double most_parameters = 1e14;  // with the other limits, counts of parameters and operations fit 64 bits
 
-// nullptr where there is none.
+// Returns null if there is none.
 const FamilySpec* find_family(const char* FamilySpec::*key, const std::string& name) {
   for (const FamilySpec& family : families()) {
     if (name == family.*key) return &family;

@@ -56,7 +56,7 @@ void write_labels(const std::vector<std::string>& labels, Json& text) {
 ModelConfig with_new_head(ModelConfig config, std::int64_t labels) {
   config.labels = unnamed_labels(labels);
   config.tied_embeddings = false;
-  // Hugging Face tells by it where a sequence of a batch ends.
+  // Hugging Face uses it to find the end of a sequence of a batch.
   const bool has_pad = config.pad_id && *config.pad_id >= 0 && *config.pad_id < config.vocabulary;
   if (!has_pad) config.pad_id = config.eos_ids.empty() ? std::nullopt : std::optional(config.eos_ids.front());
   return config;

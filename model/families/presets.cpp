@@ -63,7 +63,7 @@ ModelConfig llama32_1b() {
   return config;
 }
 
-// The sizes that the makers' config.json say. max_positions: what the model was trained for, without yarn.
+// Returns a model with the sizes of the makers' config.json. max_positions: those that it was trained for, without yarn.
 ModelConfig qwen(Family family, const Size& size, std::int64_t vocabulary, std::int64_t max_positions) {
   ModelConfig config = family_config(family);
   config.hidden = size.hidden;

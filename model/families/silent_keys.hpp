@@ -1,12 +1,12 @@
-// Keys of config.json that change nothing of what a model computes.
+// The keys of config.json that do not change what a model computes.
 #pragma once
 
 #include <span>
 
 namespace pipetrain {
 
-// Those of every family that no reader asks for: how the file was made, how text is generated, how outputs are returned, and
-// how programs are to compute what they would compute anyway.
+// Returns the keys of every family that no reader asks for: how the file was made, how text is generated, how outputs are
+// returned, and how programs are to compute the same results.
 std::span<const char* const> silent_keys();
 
 }  // namespace pipetrain

@@ -62,7 +62,7 @@ const char* name_of(Off off) {
   return "";
 }
 
-// Those whose neutral value follows from the model's sizes.
+// Refuses a key with another value than its neutral one, which follows from the model's sizes.
 void refuse_unbuilt_number(const HfConfigReader& config, const char* key, double neutral) {
   constexpr double rounding = 1e-5;  // of a number that somebody has written with few digits
   if (!config.has(key)) return;

@@ -12,7 +12,7 @@
 namespace pipetrain {
 namespace {
 
-// "1, 2, 4 or 8": the sizes that the model splits over.
+// Returns the sizes that the model splits over, such as "1, 2, 4 or 8".
 std::string working_sizes(const ModelConfig& config) {
   std::vector<std::string> sizes;
   for (std::int64_t size = 1; size <= config.heads; ++size) {
@@ -79,7 +79,7 @@ class Placer {
     }
     return false;
   }
-  // Null when this stage does not hold the embedding.
+  // Returns null when this stage does not hold the embedding.
   const StoredTensor* embedding_table() const {
     for (const BlockParameters& block : layout_.blocks) {
       if (block.block.kind == BlockKind::embedding) return block.find(TensorRole::token_table);

@@ -82,15 +82,16 @@ struct ParameterLayout {
   // tables), contiguous. A step begins with zeros there; its first microbatch overwrites the others.
   std::vector<Region> zeroed_grads;
 
-  // The gradients of a chunk of which each tensor-parallel rank computes a part: of what is replicated, under sequence
-  // parallelism each has that of its own tokens; of what is shared, that of its own heads.
+  // Returns the gradients of a chunk that each tensor-parallel rank computes only in part. Under sequence parallelism these
+  // are the replicated ones, of which each rank has the part of its own tokens; otherwise they are the shared ones, of which
+  // each rank has the part of its own heads.
   Region partial_grads(int chunk, bool sequence_parallel) const {
     const auto at = static_cast<std::size_t>(chunk);
     return sequence_parallel ? replicated_grads[at] : shared_grads[at];
   }
 };
 
-// True when a model can be split over so many tensor-parallel ranks: its heads and its MLP's columns divide evenly, and each
+// True when a model can be split over this many tensor-parallel ranks: its heads and its MLP's columns divide evenly, and each
 // rank has whole key-value heads, or each key-value head goes to equally many ranks.
 bool splits_over(const ModelConfig& config, std::int64_t ranks);
 

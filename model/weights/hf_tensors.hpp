@@ -35,7 +35,7 @@ class HfTensors {
   bool is_recomputed(const std::string& name) const;
   // Throws unless the tensors of every file fill it; see SafetensorsReader::check_coverage().
   void check_coverage() const;
-  // The path that errors name for a missing tensor: the file if there is only one, else the folder.
+  // Returns the path that errors name for a missing tensor: the file if there is only one, else the folder.
   const std::filesystem::path& where() const;
 
  private:

@@ -33,7 +33,7 @@ void read_slice(const Parameter& parameter, float* out, Read read) {
   if (parameter.transposed) transpose(target, parameter.local[1], parameter.local[0], out);
 }
 
-// The reverse: copies the slice (parameter.local) to its elements of the full tensor.
+// Does the reverse: copies the slice (parameter.local) to its elements of the full tensor.
 void write_slice(const Parameter& parameter, const float* slice, float* full);
 
 }  // namespace pipetrain

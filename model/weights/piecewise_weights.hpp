@@ -12,7 +12,7 @@
 
 namespace pipetrain {
 
-// "rank-00003.safetensors"
+// Returns a name such as "rank-00003.safetensors".
 std::string rank_file_name(int rank);
 bool is_rank_file(const std::string& name);
 // Returns the rank files of a folder, by name; none if it cannot be read.

@@ -54,7 +54,7 @@ struct NamedShape {
   Shape shape;
   ParameterGroup group = ParameterGroup::dense;  // the logical tensor's group
 };
-// All logical tensors of the model in canonical order; a tied head is not listed.
+// Returns all logical tensors of the model in canonical order; a tied head is not listed.
 std::vector<NamedShape> logical_tensors(const ModelConfig& config);
 
 // Writes DIR/config.json, DIR/model.safetensors (or model-00001-of-0000N.safetensors, ... with

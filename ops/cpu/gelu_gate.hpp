@@ -11,7 +11,7 @@ inline constexpr float gelu_cubic = 0.044715F;
 
 inline float gelu_gate(float x) { return sigmoid(gelu_twice_sqrt_2_over_pi * (x + gelu_cubic * x * x * x)); }
 
-// The derivative of x gelu_gate(x), for gate = gelu_gate(x).
+// Returns the derivative of x gelu_gate(x), for gate = gelu_gate(x).
 inline float gelu_slope(float x, float gate) {
   const float slope = gelu_twice_sqrt_2_over_pi * (1.0F + 3.0F * gelu_cubic * x * x);
   return gate + x * gate * (1.0F - gate) * slope;

@@ -26,12 +26,13 @@ inline ScatterScratch scratch_of(Arena& arena, const MatmulScatterArgs& args) {
 }
 inline void scratch_of(Arena& arena, const BackwardScatterArgs& args) { scratch_of(arena, args.matmul_scatter()); }
 
-// With several ranks: every slice.
+// Allocates memory for every slice if there are several ranks.
 inline Tensor scratch_of(Arena& arena, const SumCopiesArgs& args) {
   return args.tp.size() == 1 ? Tensor{} : arena.allocate({args.slices, args.values.elements()}, DType::f32);
 }
 
-// With several ranks: every token's row, as far as this rank has it. The memory is for f32, but used in the table's type.
+// With several ranks, allocates a row for every token, for the part that this rank has. The memory is for f32, but used in
+// the table's type.
 inline Tensor scratch_of(Arena& arena, const EmbeddingArgs& args) {
   return args.tp.size() == 1 ? Tensor{} : arena.allocate({args.ids.elements(), args.table.cols()}, DType::f32);
 }

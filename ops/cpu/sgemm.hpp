@@ -29,7 +29,7 @@ struct Product {
 // Multiplies in fp32. Thread-safe; equal shapes and strides give equal bits on any thread. Throws Error(out_of_memory).
 void sgemm(const Product& product);
 
-// Like sgemm(), but summed in fp64, at a quarter of the speed.
+// Multiplies like sgemm(), but sums in fp64, at a quarter of the speed.
 void precise_gemm(const Product& product);
 
 // An operation with no more multiplications than this sums in fp64. That costs little, and in small models Adam's first steps,

@@ -28,7 +28,7 @@ struct ScheduleInfo {
 };
 
 const std::vector<ScheduleInfo>& all_schedules();
-// Null when there is no such schedule.
+// Returns null when there is no such schedule.
 const ScheduleInfo* find_schedule(std::string_view name);
 
 // Returns the compute of one step, by name. Throws std::invalid_argument, one line, when the schedule does not exist

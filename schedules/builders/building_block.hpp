@@ -18,9 +18,9 @@ struct BuildingBlock {
 
 // True when two passes would need the same step of a stage.
 bool collides(const BuildingBlock& block, int stages);
-// One list of F and I per stage.
+// Returns one list of F and I per stage.
 std::vector<std::vector<Action>> repeat(const BuildingBlock& block, const ScheduleShape& shape);
-// The order of zb-v.
+// Returns the order of zb-v.
 std::vector<std::vector<Action>> zb_v_order(const ScheduleShape& shape);
 
 }  // namespace pipetrain::schedules

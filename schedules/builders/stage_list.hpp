@@ -20,7 +20,7 @@ class StageList {
     Done& done = at(chunk);
     return done.forwards < microbatches_ && write(ActionKind::forward, chunk, done.forwards++);
   }
-  // A whole backward; the weight gradients of earlier microbatches are written first, because they add in order.
+  // Writes a whole backward, after the weight gradients of earlier microbatches, because they add in order.
   bool backward(int chunk) {
     Done& done = at(chunk);
     if (done.input_grads == done.forwards) return false;

@@ -77,7 +77,7 @@ std::string draw_dense_stage(const std::vector<Span>& spans, const TimeRange& ra
   return line;
 }
 
-// Returns so many columns that the shortest compute action covers a whole number of them, if that fits.
+// The number of columns of the picture, chosen so that the shortest compute action covers a whole number of them if that fits.
 struct Columns {
   int count;
   bool is_dense;  // an action may be narrower than a column

@@ -9,21 +9,21 @@
 
 namespace pipetrain::schedules {
 
-// One line per stage, `width` columns in all. An action is its letter, F B I W (lower case for odd chunks), then its
+// Draws one line per stage, `width` columns in all. An action is its letter, F B I W (lower case for odd chunks), then its
 // microbatch if there is room; '.' is idle time, '+' the end of the step. A column that several actions share shows the
 // longest of them. With more than 40 stages it draws some of them.
 std::string draw_terminal(const Timeline& timeline, int width = 80);
 
-// An SVG of `width` pixels. Draws neighbouring actions that are narrower than a pixel as one.
+// Writes an SVG of `width` pixels. Draws neighbouring actions that are narrower than a pixel as one.
 void write_svg(std::ostream& out, const Timeline& timeline, int width = 1200);
 
-// One self-contained HTML page: zoom with the wheel, drag, hover over an action for its times and what it waited for.
+// Writes one self-contained HTML page: zoom with the wheel, drag, hover over an action for its times and what it waited for.
 void write_html(std::ostream& out, const Timeline& timeline, const Summary& summary);
 
 // JSON for chrome://tracing and ui.perfetto.dev. microseconds: in one unit of the timeline's time.
 void write_chrome_trace(std::ostream& out, const Timeline& timeline, double microseconds = 1e6);
 
-// A header and one row per action: stage, action, kind, chunk, microbatch (for plans with slices also slice), start,
+// Writes a header and one row per action: stage, action, kind, chunk, microbatch (for plans with slices also slice), start,
 // end, waited_for.
 void write_csv(std::ostream& out, const Timeline& timeline);
 

@@ -61,7 +61,7 @@ char letter(ActionKind kind);
 std::string to_string(const Action& action, const ActionForm& form = {});
 // Returns "3", or with slices "3.1": the microbatch or slice of an action, an input or a slot.
 std::string piece_text(int microbatch, int slices);
-// Returns no value when the text is not an action of a plan with so many slices.
+// Returns no value when the text is not an action of a plan with this many slices.
 std::optional<Action> parse_action(std::string_view text, int slices = 1);
 
 }  // namespace pipetrain::schedules

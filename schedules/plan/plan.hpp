@@ -107,7 +107,7 @@ struct EndOfStep {
   bool sum_tied = false;        // the first and the last virtual stage share weights
 };
 
-// The positions of T, once on each stage that holds an end of the model: the embedding's chunk, and the head's if
+// Returns the positions of T, once on each stage that holds an end of the model: the embedding's chunk, and the head's if
 // another stage holds that. The two gradients add in this order. With one position, the stage has both gradients and
 // adds them. With two, the stages exchange them, and neither continues before both have arrived. Validation, simulation
 // and training all take T from here.

@@ -122,7 +122,7 @@ class PlanParser {
     return *action;
   }
 
-  // "X1", then "send-stats after 0:X0 1:B0 uses nic"
+  // Reads "X1", then "send-stats after 0:X0 1:B0 uses nic".
   void take_custom(const std::string& number) {
     const std::string expected = "X" + std::to_string(plan_.custom.size());
     if (number != expected) reader_.fail("custom " + expected + " is expected here, not \"" + number + "\"");

@@ -33,7 +33,7 @@
 namespace pipetrain::schedules {
 
 std::string to_text(const Plan& plan);
-// The inverse of to_text(). name: of the file, for messages. The returned plan has passed check_plan(). The text is
+// Parses a plan as to_text() writes it. name: of the file, for messages. The returned plan has passed check_plan(). The text is
 // read twice, part by part, and a plan beyond most_plan_work is refused before it is kept. Throws PlanFileError.
 Plan parse_plan(std::istream& text, const std::string& name);
 Plan parse_plan(std::string_view text, const std::string& name);
@@ -41,7 +41,7 @@ Plan parse_plan(std::string_view text, const std::string& name);
 // Writes the plan's compute. The format has neither the end of a step nor other braids than those of F and B, whose actions are
 // then written one after the other. Throws std::invalid_argument for slices and custom actions, which it does not have either.
 std::string to_pytorch_csv(const Plan& plan);
-// As parse_plan().
+// Parses PyTorch's schedule CSV; else as parse_plan().
 Plan parse_pytorch_csv(std::istream& text, const std::string& name);
 Plan parse_pytorch_csv(std::string_view text, const std::string& name);
 

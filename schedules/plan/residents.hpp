@@ -9,8 +9,8 @@
 
 namespace pipetrain::schedules {
 
-// The duration assumed for a transfer, in units of F = I = W = 1, B = 2. Memory that P frees on the device, or G
-// outside, counts as taken for so long, so that its next user need not wait for the transfer.
+// The assumed duration of a transfer, in units of F = I = W = 1, B = 2. Memory that P frees on the device, or G outside,
+// counts as taken for this time, so that its next user need not wait for the transfer.
 constexpr int transfer_units = 3;
 
 constexpr int units_of(ActionKind kind) { return !is_compute(kind) ? 0 : kind == ActionKind::backward ? 2 : 1; }

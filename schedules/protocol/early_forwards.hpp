@@ -17,11 +17,12 @@ namespace pipetrain::schedules {
 
 class EarlyForwards {
  public:
-  // Begins a step that another step of training follows or not. Returns what has been launched of the new step already.
+  // The actions of a step that were launched before it began.
   struct Handover {
     std::size_t launched = 0;
     std::vector<Action> running;
   };
+  // Begins a step. `next`: whether and when another step of training follows.
   Handover begin_step(NextStep next) {
     Handover begun{std::exchange(launched_, 0), std::exchange(running_, {})};
     comes_ = next != NextStep::unknown;

@@ -18,7 +18,7 @@ struct RecordedOrder {
   std::map<std::int64_t, std::vector<std::vector<Action>>> steps;  // of training steps: [replica x stages + stage]
   std::uint64_t content = 0;                                       // equal for equal orders
 
-  // Null where the step was not recorded.
+  // Returns null if the step was not recorded.
   const std::vector<Action>* list(std::int64_t step, int replica, int stage) const {
     const auto found = steps.find(step);
     if (found == steps.end()) return nullptr;

@@ -288,7 +288,7 @@ void Replay::send(int log, InputKind kind, const Action& action) {
   const int own = activation ? at.own_next : at.own_previous;
   if (own < 0) {
     to_advance_.insert(activation ? at.next_log : at.previous_log);
-  } else {  // a stage tells itself at once
+  } else {  // a stage informs itself at once
     to.arrive(action.microbatch);
     of(log).protocol.input_arrived(kind, own, action.microbatch);
   }

@@ -29,7 +29,7 @@ std::vector<double> one_per_stage(const char* what, const std::vector<double>& v
                               " stages");
 }
 
-// The order for one chunk a stage: each stage starts with its number of forwards, then alternates I and F to the end.
+// Returns the order for one chunk a stage: each stage starts with its number of forwards, then alternates I and F to the end.
 Lists head_start_order(const std::vector<int>& head_starts, int microbatches) {
   Lists order;
   for (const int head_start : head_starts) {

@@ -22,8 +22,9 @@ class OrderSearch {
   const Words& best() const { return best_; }
   double best_end() const { return best_end_; }
 
-  // One cooling of this many moves, from the best words. `heat`: a delay of an average action that is accepted with
-  // probability 1/e at the beginning. Ends when `stop`, asked now and then, returns true, or the best ends by `enough`.
+  // Runs one cooling of this many moves, from the best words. At the beginning, a delay of `heat` times the mean time of
+  // an action is accepted with probability 1/e. Ends when `stop`, which is asked now and then, returns true, or when the
+  // best words end by `enough`.
   void cool(std::int64_t moves, double heat, double enough, const std::function<bool()>& stop);
 
  private:

@@ -13,8 +13,8 @@ struct ChunkCost {
   double input_grad = 1;
   // The share of attention in these times: with slices, later ones take more of it.
   double forward_attention = 0, input_grad_attention = 0;
-  // The time that forward and input_grad each wait for other tensor-parallel ranks, in a number of collectives, where
-  // no braid hides it (braids.hpp).
+  // The time that forward and input_grad each wait for other tensor-parallel ranks if no braid hides it (braids.hpp),
+  // and the number of collectives in which they wait.
   double tp_communication = 0;
   int tp_collectives = 1;
   double weight_grad = 1;  // B takes input_grad + weight_grad

@@ -1,5 +1,5 @@
-// Simulates consecutive steps to find the time of a step in the steady state: with the pause between two steps, most of
-// which goes where steps begin before the previous verdict.
+// Simulates consecutive steps to find the time of a step in the steady state. The time includes the pause between two
+// steps, most of which disappears if steps begin before the previous verdict.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ struct FollowingSteps {
   double bubble = 0;  // the mean share of it in which a stage runs nothing but previews (V)
 };
 
-// Every step announces the next one. early: by stage, true where it begins before the verdict; the others begin at it.
-// Empty: a step begins when all stages have ended the previous one.
+// Every step announces the next one. early: by stage, true where it begins before the verdict; the other stages begin at
+// the verdict. If early is empty, a step begins when all stages have ended the previous one.
 struct StepsToFollow {
   std::vector<bool> early;
   int run_ahead = 2;
@@ -30,8 +30,8 @@ struct StepsToFollow {
 FollowingSteps simulate_following(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs,
                                   const StepsToFollow& how = {});
 
-// By stage: whether it is done with a step of the plan half a forward or more before the last stage, where F = I = W, and so
-// has the time to begin the coming step early. `needs`: what validate() gave.
+// Returns for each stage: true if it ends a step of the plan half a forward or more before the last stage, where F = I = W, and
+// so has the time to begin the coming step early. `needs`: what validate() gave.
 std::vector<bool> stages_that_wait(const Plan& plan, const std::vector<StageNeeds>& needs);
 
 }  // namespace pipetrain::schedules

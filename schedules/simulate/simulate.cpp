@@ -171,7 +171,7 @@ void Simulation::give_room(int v) {
   to_pump_.insert(at.stage);
 }
 
-// A slot of the queue into virtual stage v is free. The feeders are never late: they fill theirs at once.
+// Frees a slot of the queue into virtual stage v. The feeders are never late: they fill their slots at once.
 void Simulation::free_slot(InputKind kind, int v, double time) {
   if (kind == InputKind::target) {
     if (fed_targets_ < plan_.microbatches) deliver(InputKind::target, v, fed_targets_++);

@@ -20,8 +20,8 @@ struct StageTimes {
   double verdict = 0;
   std::vector<double> moves;             // of P and of G of a whole stage, shared by its chunks; one per stage, or empty: 0
   std::map<std::string, double> custom;  // by name of the custom actions; 0 for others
-  // The tensor-parallel communication in forward and in input_grad, in a number of collectives of a whole stage: see
-  // ChunkCost. One per stage, or empty: 0.
+  // The time of tensor-parallel communication in each of forward and input_grad, one value per stage (empty: 0), and the number
+  // of collectives of a whole stage: see ChunkCost.
   std::vector<double> tp_communication;
   int tp_collectives = 1;
   double attention = 0;  // the share of attention in F and I, for plans with slices

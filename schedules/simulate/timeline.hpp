@@ -69,7 +69,7 @@ struct SpanRef {
   int stage = 0;
   std::size_t index = 0;
 };
-// The chain of actions that determined the makespan, first to last.
+// Returns the chain of actions that determined the makespan, first to last.
 std::vector<SpanRef> critical_path(const Timeline& timeline);
 
 // Returns the most bytes held at once on a stage's device by the costs of its chunks: held_bytes from F to B or W,

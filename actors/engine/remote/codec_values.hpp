@@ -18,13 +18,13 @@ struct Source {
   const CodecLimits& limits;
   std::optional<StageId> stage;
 
-  // A number in [least, end).
+  // Reads a number in [least, end).
   int below(int end, int least = 0) const {
     const auto value = in.number<std::int32_t>();
     if (value < least || value >= end) WireReader::refuse("a number outside the run");
     return value;
   }
-  // A number that counts something: not negative.
+  // Reads a number that counts something and so is not negative.
   std::int64_t count() const {
     const auto value = in.number<std::int64_t>();
     if (value < 0) WireReader::refuse("a negative count");

@@ -51,8 +51,8 @@ class EngineChannel {
   void check() const;
   // Returns the value of each process, by process. Throws as ControlPlane::exchange() does, or the failure that was its reason.
   std::vector<Bytes> exchange(const std::string& key, Bytes mine);
-  // This process could not build its part, or gave it up: tells the others. Returns the exception to throw: the first
-  // failure that is known here.
+  // Informs the other processes that this one could not build its part or gave it up. Returns the exception to throw, which
+  // is the first failure known here.
   std::exception_ptr fail(std::exception_ptr cause);
 
   // --- while a pipeline is attached ---

@@ -27,7 +27,7 @@ class RemoteQueueActor : public caf::event_based_actor {
   std::unordered_map<const Slot*, int> numbers_;
 };
 
-// Stands for the producer in the consumer's process: gives the queue's credits to it.
+// Stands for the producer in the consumer's process: gives the queue's credits to the transport.
 class RemoteProducerActor : public caf::event_based_actor {
  public:
   RemoteProducerActor(caf::actor_config& config, Transport& transport, EdgeId edge, const std::vector<SlotHandle>& slots);

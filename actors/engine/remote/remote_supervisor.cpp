@@ -72,7 +72,7 @@ caf::behavior RemoteSupervisorActor::make_behavior() {
   };
 }
 
-// A worker may still fill this memory: the channel alone outlives the workers.
+// A worker may still fill this memory, and only the channel outlives the workers.
 void RemoteSupervisorActor::on_exit() {
   for (auto& [number, reading] : readings_) setup_.channel->keep(std::move(reading.values));
   readings_.clear();

@@ -23,7 +23,7 @@ using Asked = std::optional<std::string>;
 Asked asked_if(bool used, const std::string& value = "") { return used ? Asked(value) : std::nullopt; }
 Asked asked_above(std::int64_t least, std::int64_t value) { return asked_if(value > least, std::to_string(value)); }
 
-// Null for a plan from a file, and for a name that stands for several schedules.
+// Returns null for a plan from a file, and for a name that stands for several schedules.
 const ScheduleInfo* schedule_of(const TrainJob& job) {
   return job.layout.plan ? nullptr : schedules::find_schedule(job.layout.schedule);
 }

@@ -65,7 +65,8 @@ struct UsedFeatures {
 // Feature::profile, are for the command to add.
 UsedFeatures features_of(const TrainJob& job, const Mesh* ranks = nullptr);
 
-// The feature in words, with settings in braces: "{order ready}". The program that prints it decides how settings are spelled.
+// Returns the feature in words, with settings in braces: "{order ready}". The program that prints it decides how settings are
+// spelled.
 const char* name_of(Feature feature);
 
 }  // namespace pipetrain

@@ -43,7 +43,8 @@ void check_matrix_sizes(const ModelConfig& config, int tp) {
                   over_ranks ? fmt::format(" over {} ranks", tp) : "", fp8_multiple, over_ranks ? ", or a smaller tp" : ""));
 }
 
-// The scales of tiles are in columns as long as a microbatch's tokens, which must be a multiple of 4 for products.
+// Checks that a microbatch has a multiple of 4 tokens. The scales of tiles are in columns of one scale per token, and products
+// need columns of such a length.
 void check_tokens_of_tiles(const TrainJob& job) {
   if (!job.numerics.precision.fp8_blockwise || job.dataset == nullptr) return;
   constexpr std::int64_t multiple = 4;

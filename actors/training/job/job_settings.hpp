@@ -8,11 +8,11 @@ namespace pipetrain {
 
 struct TrainJob;
 
-// The settings as given, by the names of Setting, for Rendezvous::settings. Paths are left out, because machines may
+// Returns the settings as given, by the names of Setting, for Rendezvous::settings. Paths are left out, because machines may
 // keep their files in different places. Numbers are written so that equal text means equal bits.
 NamedValues job_settings(const RunSettings& settings);
 
-// The contents that were read from files, whatever their paths: the model's shape, the data, the initial state. The
+// Returns the contents that were read from files, whatever their paths: the model's shape, the data, the initial state. The
 // trainers of a run compare these when they are made.
 NamedValues job_contents(const TrainJob& job);
 

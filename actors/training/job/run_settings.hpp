@@ -47,7 +47,7 @@ struct DataSettings {
   std::optional<std::int64_t> seq_len;  // not given: from the data's rows, else the model
   std::vector<std::string> text_keys;   // of rows, in their order; empty: "text"
   std::optional<Pack> pack;             // not given: documents for text, none for other rows
-  std::string chat_template;            // of rows {"messages"}; empty: as the tokenizer tells
+  std::string chat_template;            // of rows {"messages"}; empty: the tokenizer's
 };
 
 // The order in which samples are taken from the data.
@@ -101,10 +101,10 @@ struct SavingSettings {
   std::optional<std::int64_t> keep_every;       // and those of steps that are multiples of this, however old
   SavedType type = SavedType::fp32;             // of the model at the end
   std::uint64_t shard_bytes = 5'000'000'000;    // of one of its files
-  bool resume = false;                          // go on from the newest whole checkpoint of the folder
+  bool resume = false;                          // continue from the newest complete checkpoint of the folder
   std::optional<std::filesystem::path> load;    // the checkpoint to resume from, instead
-  // Another process has verified this checkpoint, and goes on from it; an empty path: it begins afresh. Only the parts that
-  // this process needs are read.
+  // The checkpoint that another process has verified and continues from; an empty path if that process begins afresh. Only
+  // the parts that this process needs are read.
   std::optional<std::filesystem::path> verified;
 };
 

@@ -1,6 +1,6 @@
 // A SettingRow describes one setting of a training run: its name and help, the words that it takes, and the member of
-// RunSettings that keeps it. The command line reads and explains settings by these rows; processes compare them, and profiles
-// and descriptions of a run keep and tell them.
+// RunSettings that keeps it. The command line uses these rows to read and explain settings, processes to compare them, profiles
+// to store them, and descriptions of a run to name them.
 #pragma once
 
 #include <fmt/format.h>
@@ -34,8 +34,8 @@ struct SettingMember {
 // run keep the `profiled` ones.
 enum SettingUse : unsigned { used_alone = 0, compared = 1, profiled = 2 };
 
-// A phrase tells the setting in descriptions of the run where it is not the default: ", loss in 4 chunks". The noun is counted;
-// without one the value follows as it is.
+// The phrase that names the setting in descriptions of the run if its value is not the default: ", loss in 4 chunks". The noun
+// is counted; without one the value follows as it is.
 struct SettingPhrase {
   std::string begin, noun;
 };
@@ -54,10 +54,10 @@ struct SettingRow {
   std::string default_text() const;
 };
 
-// In the order of help. Made at the first call; thread-safe.
+// Returns the rows in the order of help. They are made at the first call; thread-safe.
 const std::vector<SettingRow>& setting_table();
 
-// ", recompute full of 6 layers, loss in 4 chunks": the settings with a phrase that are not as RunSettings has them.
+// Returns the phrases of the settings that differ from their defaults: ", recompute full of 6 layers, loss in 4 chunks".
 std::string told_settings(const JobSettings& settings);
 
 namespace setting_members {

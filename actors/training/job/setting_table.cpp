@@ -48,7 +48,7 @@ std::string order_text(const Run& run) {
   return run.layout.order == schedules::Order::planned ? "planned" : "ready";
 }
 
-// "0.95; lion 0.99": a factor of the optimizer, and of those that have another.
+// Returns the default of a factor of the optimizers, such as "0.95; lion 0.99": the common one, then those that differ.
 std::string optimizer_default(float OptimizerSettings::*factor) {
   const float usual = OptimizerSettings{}.*factor;
   std::string text = fmt::format("{}", usual);

@@ -35,9 +35,9 @@ class OffloadedActivations {
 
   // True when this plan moves activations on this stage.
   static bool needed(const schedules::StageNeeds& needs);
-  // Bytes of one microbatch of a chunk, the same inside and outside of the device.
+  // Returns the bytes of one microbatch of a chunk, the same inside and outside of the device.
   static std::size_t place_bytes(const StageModel& model, std::size_t chunk);
-  // All bytes on the host or the disk, and the most bytes of one transfer.
+  // Returns all bytes on the host or the disk, and the most bytes of one transfer.
   static StorageBytes bytes(const StageModel& model, const schedules::StageNeeds& needs);
 
   Stream& out() { return *out_; }
@@ -49,7 +49,7 @@ class OffloadedActivations {
   Outside& begin_out(std::size_t chunk);
   void move_out(Outside& to, const void* memory, std::size_t bytes);
   void begin_in(Outside& from);
-  // Then the storage is free again.
+  // Also frees the storage for its next user, which waits for this move.
   void move_in(Outside& from, void* memory);
 
  private:

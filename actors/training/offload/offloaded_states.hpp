@@ -31,12 +31,13 @@ class OffloadedBlocks {
   Region region(std::size_t block) const;  // elements of each array
   std::size_t slots() const;               // blocks that are on the device at once
 
-  // Bytes of one block of the arrays, of all arrays in the storage, of a block's slot with its windows, and of all slots.
+  // Return the bytes of one block of the arrays, of all arrays in the storage, of a block's slot with its windows, and of all
+  // slots.
   std::size_t block_bytes() const { return arrays_ * block_ * sizeof(float); }
   std::size_t outside_bytes() const { return count() * block_bytes(); }
   std::size_t slot_bytes() const { return block_bytes() + block_ * window_bytes_; }
   std::size_t device_bytes() const { return slots() * slot_bytes() + OffloadStorage::granularity; }
-  // The byte offset of an array's element in the storage.
+  // Returns the byte offset of an array's element in the storage.
   std::size_t begin(std::size_t array, std::size_t element) const;
   std::size_t arrays() const { return arrays_; }
   std::size_t block_elements() const { return block_; }

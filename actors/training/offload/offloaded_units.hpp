@@ -22,7 +22,7 @@ class OffloadedUnits {
   // Returns the address of the unit's first element in memory that it was fetched into.
   char* first(std::size_t unit, char* pages) const;
 
-  // The stream that fetches.
+  // Returns the stream that fetches.
   Stream& in() { return *array_.streams().in; }
   // Enqueued on in(), after the unit's last store. pages: see OffloadedArray.
   void fetch(std::size_t unit, char* pages);

@@ -51,7 +51,7 @@ class ActivationPool {
   // the transfer.
   Stream& begin_move(const schedules::Action& action);
   void move(const schedules::Action& action);
-  // The streams that carry moves; none where the plan has none.
+  // Returns the streams that carry moves; none where the plan has none.
   std::vector<Stream*> streams() const { return outside_ ? outside_->streams() : std::vector<Stream*>{}; }
 
  private:

@@ -42,7 +42,7 @@ class ParallelLayout {
   // stage run in several processes: then all stages are divided alike, so that the lanes of neighbours correspond.
   std::vector<StageId> stages() const { return cuts_.beginning_with(world_.ranks()); }
   Transport* transport() const { return world_.transport(); }  // null: one process
-  // The mesh {.dp = replicas, .pp = stages, .part = parts}, each part in the process of its ranks.
+  // Returns the mesh {.dp = replicas, .pp = stages, .part = parts}, each part in the process of its ranks.
   Mesh stage_mesh() const { return cuts_.stage_mesh(); }
   StageParts::PartRank part_rank(const MeshCoordinate& at) const { return cuts_.part_rank(at); }
   const schedules::Plan& plan() const { return *plan_; }                      // the job's, where it has one

@@ -49,7 +49,7 @@ class RankCompute : public ComputeRank {
   void fail(std::exception_ptr cause) override;
 
  private:
-  // The factor of the logits' gradient: the loss scale divided by the target tokens of the global batch.
+  // Returns the factor of the logits' gradient: the loss scale divided by the target tokens of the global batch.
   float logits_scale() const { return static_cast<float>(step_.loss_scale / step_.tokens); }
   void open_step(const StepInfo& step);
   // Waits for the inputs and returns where the output goes.

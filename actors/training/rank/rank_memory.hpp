@@ -11,7 +11,7 @@ std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
 
 // True when an action computes a part of each sequence: a slice, or the part of one of the ranks that share it.
 bool computes_parts(const RankSetup& setup);
-// Bytes of the documents in StepInputs; 0 where the data does not isolate documents.
+// Returns the bytes of the documents in StepInputs; 0 where the data does not isolate documents.
 std::size_t documents_bytes(const RankSetup& setup);
 
 // True when the rank alternates between the actions of a braid, with a workspace for each.

@@ -36,7 +36,7 @@ class RankState {
   void read(const StatePart& part, float* out) { storages_.read(part, out); }
   // Throws Error(internal) likewise.
   void check_holds(const StatePart& part) const { storages_.check_holds(part); }
-  // A snapshot of the state that this rank saves: later steps wait until it has been copied. Allocated by the first
+  // Returns a snapshot of the state that this rank saves: later steps wait until it has been copied. Allocated by the first
   // call, unless the setup says that the rank saves.
   StateSnapshot& snapshot();
 
@@ -66,7 +66,7 @@ class RankState {
   // Makes a weight NaN, for tests.
   void spoil();
 
-  // The streams of transfers between replicas, and to and from offloaded state.
+  // Returns the streams of transfers between replicas, and to and from offloaded state.
   std::vector<Stream*> transfer_streams();
 
   // Returns the bytes on the device, before anything is allocated.

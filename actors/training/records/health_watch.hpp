@@ -16,10 +16,10 @@ namespace pipetrain {
 
 // The thresholds of the warnings; 0: never.
 struct WatchSettings {
-  double slow = 0.10;            // a stage computes for longer than simulated, by this share,
-  std::int64_t slow_steps = 20;  // in so many steps in a row
-  double loss_spike = 8;         // a loss exceeds the median of the last 50 by so many of their standard deviations
-  double norm_growth = 10;       // the median of 20 norms is so many times its least value so far
+  double slow = 0.10;            // a stage computes for longer than simulated by this share,
+  std::int64_t slow_steps = 20;  // in this many consecutive steps
+  double loss_spike = 8;         // a loss exceeds the median of the last 50 by this many of their standard deviations
+  double norm_growth = 10;       // the median of 20 norms is this many times its least value so far
 };
 
 // Compares each stage with the simulation of a step whose actions take as long as in this run's first steps (slow_steps

@@ -38,7 +38,7 @@ struct Profile {
   Cut cut = {};  // the model's cut into virtual stages; profiles of earlier builds lack it: their models were cut by cost
   bool sequence_parallel = false, tied = false;
   std::string schedule;
-  // The settings that their rows mark as profiled, the device and the precision. Profiles of earlier builds tell only the
+  // The settings that their rows mark as profiled, the device and the precision. Profiles of earlier builds have only the
   // device.
   RunSettings settings;
   bool tells_settings = false;
@@ -80,7 +80,7 @@ class ProfileRecorder {
   // The job must have its plan.
   ProfileRecorder(const TrainJob& job, std::string model);
   void add(const StepReport& report);
-  // The profile of the steps so far; at least one.
+  // Returns the profile of the steps so far; at least one.
   Profile profile() const;
 
  private:

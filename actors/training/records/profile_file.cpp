@@ -77,7 +77,7 @@ class Reader {
     if (!value.is_boolean()) fail(fmt::format("{} is neither true nor false", key));
     return value.as_bool();
   }
-  // One entry for each virtual stage; empty for files of earlier builds.
+  // Returns one entry for each virtual stage; empty for files of earlier builds.
   Cut cut(const Json& layout, int parts) const {
     Cut counts;
     if (!layout.contains("cut")) return counts;
@@ -88,7 +88,7 @@ class Reader {
     }
     return counts;
   }
-  // As the setting's row reads it.
+  // Reads the setting as its row does.
   SettingValue setting(const Json& object, const std::string& key, const SettingReader& row) const {
     if (std::holds_alternative<OnOff>(row)) return flag(object, key.c_str());
     const Json& value = object.at(key);

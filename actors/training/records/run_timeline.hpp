@@ -11,9 +11,9 @@
 
 namespace pipetrain {
 
-// The title of a run of this job in its records: "1f1b, pp 4, tp 1, dp 1, 16 microbatches".
+// Returns the title of a run of this job in its records: "1f1b, pp 4, tp 1, dp 1, 16 microbatches".
 std::string run_title(const TrainJob& job);
-// The name of a rank in the records of a run, "replica 0 stage 1 rank 2", without the axes of size one.
+// Returns the name of a rank in the records of a run, "replica 0 stage 1 rank 2", without the axes of size one.
 std::string rank_name(const MeshCoordinate& rank, const MeshShape& shape);
 
 // Keeps the newest steps, up to about a million actions. One row per device, ordered by replica, stage, tensor-parallel

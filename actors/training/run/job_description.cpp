@@ -24,13 +24,13 @@ std::string block_name(const Block& block) {
   }
 }
 
-// "embedding .. 3.attention (8 blocks)"
+// Returns a text such as "embedding .. 3.attention (8 blocks)".
 std::string run_name(const std::vector<Block>& blocks) {
   if (blocks.size() == 1) return block_name(blocks.front());
   return fmt::format("{} .. {} ({} blocks)", block_name(blocks.front()), block_name(blocks.back()), blocks.size());
 }
 
-// "3 microbatches", or "5 slices (1.25 microbatches)"
+// Returns a text such as "3 microbatches" or "5 slices (1.25 microbatches)".
 std::string in_flight(int count, int slices) {
   if (slices == 1) return counted(count, "microbatch", "es");
   return fmt::format("{} ({:.4g} microbatches)", counted(count, "slice"), static_cast<double>(count) / slices);
@@ -54,7 +54,7 @@ std::string stage_lines(const JobEstimate& estimate) {
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-// The line on memory outside the devices; empty where nothing is offloaded or saved.
+// Returns the line on memory outside the devices; empty where nothing is offloaded or saved.
 std::string outside_line(const std::vector<DeviceMemory>& devices) {
   std::size_t host = 0, disk = 0, snapshots = 0;
   for (const DeviceMemory& device : devices) {

@@ -73,12 +73,14 @@ class Trainer {
   // has no such data, or when `stop`, which is asked now and then, became true. Throws RunFailed.
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });
   std::int64_t steps_done() const;
-  double first_loss() const;                // of the first step that had a loss, also in an earlier run that this one continues
-  std::optional<double> last_loss() const;  // of the last step that had a loss, likewise; no value where it is not known
+  // Return the loss of the first and the last step that had one, also in an earlier run that this one continues. No value where
+  // the last one is not known.
+  double first_loss() const;
+  std::optional<double> last_loss() const;
   std::int64_t steps_per_epoch() const;
 
   std::vector<DeviceMemory> memory() const;
-  // The transport between processes, as Transport::description() names it; empty where one process runs all ranks.
+  // Returns the transport between processes, as Transport::description() names it; empty where one process runs all ranks.
   std::string carried_by() const;
   // Writes the current weights as a Hugging Face folder with the job's companions. The folder appears whole or not at all.
   void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {}) const;

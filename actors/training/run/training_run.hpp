@@ -43,9 +43,9 @@ class TrainingRun {
   // Writes the model as a Hugging Face folder, for a run that has finished.
   void save_model();
 
-  // The loss of this run's last step that had one.
+  // Returns the loss of this run's last step that had one.
   std::optional<double> last_loss() const { return last_loss_; }
-  // The time that the last checkpoint on disk took. Thread-safe.
+  // Returns the time that the last checkpoint on disk took. Thread-safe.
   std::optional<std::chrono::duration<double>> save_time() const;
   std::int64_t redone_steps() const { return redone_steps_; }          // see StepReport::redone
   std::int64_t unlabelled_steps() const { return unlabelled_steps_; }  // steps that this run skipped because no label counts

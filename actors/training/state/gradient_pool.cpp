@@ -8,8 +8,8 @@
 namespace pipetrain {
 namespace {
 
-// The time from the first addition to a gradient until its sum over the replicas has had one more block, or action, to
-// travel in. Ticks only give an order.
+// The time for which a gradient needs its memory. It begins with the first addition to the gradient, and ends one block, or
+// action, after its sum over the replicas can begin, so that the sum has time to travel. Ticks only give an order.
 struct Life {
   std::size_t begin = 0, end = 0;
   bool meets(const Life& other) const { return begin < other.end && other.begin < end; }

@@ -15,7 +15,7 @@ namespace pipetrain {
 
 // Enqueues the sum over the replicas of a part [n] of the gradient arena.
 using SumOverReplicas = std::function<void(Stream& stream, const Tensor& grads)>;
-// Returns a sum of which every replica gets all elements.
+// Returns a sum that gives all elements to every replica.
 SumOverReplicas sum_for_all(std::shared_ptr<Group> replicas);
 
 class GradientReduction {

@@ -42,7 +42,7 @@ class GradientStorage {
   const Tensor& arena() const { return arena_; }
   Tensor part(const Region& region) const;
   GradientPlaces places() const { return setup_.places.gradient_places(arena_); }
-  // The stream of all transfers between replicas; null: one replica.
+  // Returns the stream of all transfers between replicas; null: one replica.
   Stream* transfer() { return reduction_ ? &reduction_->stream() : nullptr; }
 
   // Before a step's first action.

@@ -1,5 +1,5 @@
-// Gradients of a parameter group, of which those of attention and MLP blocks' matrices are outside of the device while
-// nothing is added to them (OffloadedGradients).
+// Stores the gradients of a parameter group. Those of attention and MLP blocks' matrices are outside the device while nothing
+// is added to them (OffloadedGradients).
 #pragma once
 
 #include <optional>

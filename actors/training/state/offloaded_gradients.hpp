@@ -22,13 +22,13 @@ namespace pipetrain {
 
 // True when gradients of this unit are offloaded; those of word tables and vectors stay on the device.
 bool leaves_with_gradients(const ParameterLayout& layout, const ShardUnit& unit);
-// Returns where units are on the device. Offloaded units share slots, each always in the same one, neighbours never in the
-// same; gradients of other products have memory of their own. Positions are multiples of OffloadStorage::granularity bytes.
+// Returns where units are on the device. Offloaded units share slots: a unit always uses the same slot, and neighbours never
+// share one. Gradients of other products have memory of their own. Offsets are multiples of OffloadStorage::granularity bytes.
 // Pure.
 GradientPool gradient_slots(const ParameterLayout& layout, const std::vector<ShardUnit>& units);
 
-// The part of a unit's gradients that is outside, in elements of its slot and whole pages: this rank's range after
-// replicas have been added; before that, all of it, or nothing where nothing is stored earlier.
+// The part of a unit's gradients that is outside, in elements of its slot and whole pages. After replicas have been added, it
+// is this rank's range. Before that, it is the whole unit, or nothing if nothing is stored so early.
 struct LeavingGradients {
   Region before, after;
   Region all() const { return before.size() > 0 ? before : after; }
@@ -38,7 +38,7 @@ struct GradientRanges {
   bool leave_summed = false;  // nothing is stored before replicas have been added
 };
 LeavingGradients leaving_gradients(const ShardUnit& unit, const GradientRanges& ranges);
-// The lengths of all offloaded gradients.
+// Returns the lengths of all offloaded gradients.
 OffloadedArray::Lengths outside_gradients(const ParameterLayout& layout, const std::vector<ShardUnit>& units,
                                           const GradientRanges& ranges);
 

@@ -22,7 +22,7 @@ class OptimizerStorage {
 
   // The weights that operations read, or that replicas gather; without memory where they are outside of the device.
   virtual Tensor operands() const = 0;
-  // The first element of a state on the device; null where the state is outside of it.
+  // Returns the first element of a state on the device; null where the state is outside of it.
   virtual float* on_device(const std::string& state) const = 0;
 
   // Waits for the device. Call begin_writing() before a state's first write(); different elements may be written on

@@ -1,5 +1,5 @@
-// Sums of gradients over the replicas of which each replica gets only its own ranges. Where units share memory, this
-// also orders their uses of it. Not thread-safe: used by the rank's worker only.
+// Sums gradients over the replicas and gives each replica only the sums of its own ranges. If units share memory, also
+// orders their uses of it. Not thread-safe: used by the rank's worker only.
 #pragma once
 
 #include <cstddef>

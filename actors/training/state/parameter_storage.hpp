@@ -58,7 +58,7 @@ class ParameterStorage {
   // Returns weights that operations can always read, the first of which is a parameter's.
   Tensor settled() { return weights_->settled(); }
 
-  // The streams of transfers between replicas, and to and from storage outside of the device.
+  // Returns the streams of transfers between replicas, and to and from storage outside of the device.
   std::vector<Stream*> transfer_streams();
 
  private:

@@ -15,7 +15,7 @@ bool is_kept_elsewhere(const Parameter& parameter, int tp_rank);
 // Over all ranks of a run, every element of every logical tensor is in exactly one part. Where replicas divide the
 // state, each saves the ranges that it owns; else the first part of sequences of the first replica saves all.
 std::vector<HeldPart> saved_parts(const ParameterLayout& layout, const StatePlaces& places, const MeshCoordinate& rank);
-// The same for frozen parameters, which replicas never divide.
+// Returns the same for frozen parameters, which replicas never divide.
 std::vector<HeldPart> saved_frozen_parts(const ParameterLayout& layout, const MeshCoordinate& rank);
 
 }  // namespace pipetrain

@@ -63,10 +63,10 @@ class StatePlaces {
   std::size_t weights() const { return weights_sharded_ ? shard_ : layout_.weight_elements; }  // that the optimizer updates
   std::size_t states() const { return is_sharded() ? shard_ : layout_.weight_elements; }  // of each of the optimizer's states
   std::size_t rounded() const;  // of the weights' copy in the operations' type; 0: none
-  // The own range of each unit in a shard; of tied copies: empty.
+  // Returns the range of each unit that the rank owns in a shard; empty for tied copies.
   std::vector<Region> shard_ranges() const;
 
-  // The parts of states and weights that this rank holds, for saving and loading.
+  // Returns the parts of states and weights that this rank holds, for saving and loading.
   const std::vector<HeldPart>& held() const { return held_; }
   std::size_t weight_at(const HeldPart& part) const { return weights_sharded_ ? shard_at(part) : whole_at(part); }
   std::size_t state_at(const HeldPart& part) const { return is_sharded() ? shard_at(part) : whole_at(part); }
@@ -82,11 +82,11 @@ class StatePlaces {
   Region sums(std::size_t unit) const;
   Region own_sums(std::size_t unit) const;
   std::size_t unit_of(const Parameter& parameter) const { return unit_of_grad(parameter.grad_offset); }
-  // The regions of a chunk, as in ParameterLayout.
+  // Return the regions of a chunk, as in ParameterLayout.
   Region chunk_grads(int chunk) const;  // without gradients in the pool
   Region partial_grads(int chunk, bool sequence_parallel) const;
   GradientPlaces gradient_places(const Tensor& arena) const;
-  // The own range's sums of the first tensor of this role; empty where the rank has none.
+  // Returns the range of the sums of the first tensor of this role that the rank owns; empty where the rank has none.
   Region own_sums(TensorRole role) const;
 
   // --- A step's end ---
@@ -106,7 +106,7 @@ class StatePlaces {
   // Returns the offset of the sum of an element of the layout's gradient arena that is in the unit's own range.
   std::size_t own_sum_at(std::size_t grad_offset, std::size_t unit) const;
   void place_gradients();
-  // True when the sums of the own range have memory apart from the unit's.
+  // True when the sums of the rank's own range have memory separate from the unit's.
   bool sums_apart(std::size_t unit) const { return is_pooled(unit) && is_sharded() && !setup_.offload.gradients; }
   Region moved(const Region& region, int chunk) const;
 

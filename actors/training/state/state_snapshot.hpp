@@ -38,7 +38,7 @@ class StateSnapshot {
 
   // Waits until the copy is complete. Throws the failure that prevented it.
   void wait();
-  // The copies, in the order of the source.
+  // Returns the copies, in the order of the source.
   const std::vector<HeldState>& pieces() const { return pieces_; }
 
  private:

@@ -82,7 +82,7 @@ std::optional<Value> find_item(Runtime& runtime, const Value& object, const Valu
   return std::nullopt;
 }
 
-// The bounds as indices, as PySlice_AdjustIndices() of CPython.
+// Returns the bounds as indices, as PySlice_AdjustIndices() of CPython does.
 Range adjusted(const SliceBounds& bounds, std::int64_t size) {
   const std::int64_t step = std::max<std::int64_t>(bounds.step.value_or(1), -std::numeric_limits<std::int64_t>::max());
   if (step == 0) fail("slice step cannot be zero");

@@ -8,10 +8,10 @@
 
 namespace pipetrain::templates {
 
-// A method or other attribute, else the item of this name; Undefined where there is neither. Methods that change their object
-// are Undefined too. Throws TemplateFault for an attribute of Undefined, and for methods that are not supported.
+// Returns the method or other attribute of this name, else the item of this name, else Undefined. Methods that change their
+// object are Undefined too. Throws TemplateFault for an attribute of Undefined, and for methods that are not supported.
 Value get_attribute(const Value& object, std::string_view name);
-// The item, else, for a key that is text, the attribute of this name; Undefined where there is neither.
+// Returns the item of this key. If there is none and the key is text, returns the attribute of this name, else Undefined.
 Value get_item(Runtime& runtime, const Value& object, const Value& key);
 
 struct SliceBounds {
@@ -20,11 +20,12 @@ struct SliceBounds {
 // Throws TemplateFault for a value that has no slices.
 Value get_slice(Runtime& runtime, const Value& object, const SliceBounds& bounds);
 
-// "user.name" or 0, as the filters "map", "sort" and others take an attribute; each part as get_item() has it.
+// Returns the value at a path such as "user.name" or 0, which the filters "map", "sort" and others take as an attribute. Looks
+// each part up with get_item().
 Value get_path(Runtime& runtime, const Value& object, const Value& path);
 
-// A method of the type by its name, bound to the value; nothing where there is none. Throws TemplateFault for one that is not
-// supported.
+// Returns the type's method of this name, bound to the value; no value where there is none. Throws TemplateFault for a method
+// that is not supported.
 std::optional<Value> find_method(const Value& value, std::string_view name);
 
 }  // namespace pipetrain::templates

@@ -19,9 +19,9 @@ class BoundArguments {
   BoundArguments(std::string_view function, const Arguments& arguments, std::initializer_list<const char*> parameters,
                  std::size_t required = 0);
 
-  // Null where it was not given.
+  // Returns null if it was not given.
   const Value* find(std::size_t index) const { return values_[index] ? &*values_[index] : nullptr; }
-  // Null also where it is None.
+  // Returns null also if it is None.
   const Value* find_some(std::size_t index) const;
   const Value& at(std::size_t index) const { return *values_[index]; }
   bool truth(std::size_t index, bool otherwise) const;

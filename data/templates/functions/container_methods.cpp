@@ -63,7 +63,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Methods of Python that the sandbox allows, and that nobody has needed in a template.
+// Returns true for methods of Python that the sandbox allows but that no template has needed yet.
 bool is_unsupported(const Value& value, std::string_view name) {
   if (value.text() != nullptr)
     return is_one_of(name, {"format", "format_map", "encode", "expandtabs", "translate", "maketrans", "isidentifier"});

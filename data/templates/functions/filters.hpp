@@ -13,11 +13,11 @@ using FilterFunction = Value (*)(Runtime&, const Value& input, const Arguments& 
 using TestFunction = bool (*)(Runtime&, const Value& input, const Arguments& arguments);
 using FilterTable = std::map<std::string_view, FilterFunction>;
 
-// Throw TemplateFault for a name that is unknown or not supported, and what the filter or test throws.
+// These throw TemplateFault for a name that is unknown or not supported, and everything that the filter or test throws.
 Value call_filter(Runtime& runtime, std::string_view name, const Value& input, const Arguments& arguments);
 bool call_test(Runtime& runtime, std::string_view name, const Value& input, const Arguments& arguments);
 
-// By what they work on.
+// These tables group the filters by the values that they take.
 const FilterTable& text_filters();
 const FilterTable& number_filters();
 const FilterTable& sequence_filters();   // those that give a value

@@ -42,7 +42,7 @@ Value generator(Runtime& runtime, const Value& input, const Arguments& arguments
   return ObjectPointer(std::make_shared<Generator>(next, depth_of(input, arguments)));
 }
 
-// "map" and "select" take a value that is false for one without values, whatever its type.
+// Returns an empty list for any false value, because "map" and "select" treat it as one without values.
 Value true_or_empty(const Value& input) { return truth(input) ? input : make_list({}); }
 
 Value generator_over(Runtime& runtime, Values values) {

@@ -68,7 +68,7 @@ Value make_namespace(Runtime& runtime, const Arguments& arguments) {
   return ObjectPointer(made);
 }
 
-// cycler(a, b): next() gives one after the other, again and again.
+// The object of cycler(a, b), whose next() gives a, b, a, b and so on.
 class Cycler : public Object {
  public:
   explicit Cycler(Values values) : values_(make_tuple(std::move(values))) {}
@@ -101,7 +101,7 @@ Value make_cycler(Runtime&, const Arguments& arguments) {
   return ObjectPointer(std::make_shared<Cycler>(arguments.positional));
 }
 
-// joiner(text): empty when it is called first, then the text.
+// Makes joiner(text), which gives an empty text at its first call and then the text.
 Value make_joiner(Runtime&, const Arguments& arguments) {
   const BoundArguments bound("joiner", arguments, {"sep"});
   const auto call = [text = bound.text_or(0, ", "), is_used = false](Runtime&, const Arguments&) mutable {

@@ -8,7 +8,7 @@
 
 namespace pipetrain::templates {
 
-// range, dict, namespace, cycler, joiner; raise_exception, strftime_now.
+// Returns range, dict, namespace, cycler, joiner, raise_exception and strftime_now.
 const std::map<std::string, Value, std::less<>>& template_globals();
 
 // raise_exception(): the template refuses what it is given.

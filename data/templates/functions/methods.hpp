@@ -9,7 +9,7 @@ namespace pipetrain::templates {
 
 using Method = Value (*)(Runtime&, const Value& self, const Arguments& arguments);
 
-// Null where there is no such method.
+// These return null if there is no such method.
 Method find_text_method(std::string_view name);
 Method find_dict_method(std::string_view name);
 Method find_sequence_method(std::string_view name);

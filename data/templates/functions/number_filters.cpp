@@ -14,7 +14,8 @@
 namespace pipetrain::templates {
 namespace {
 
-// Digits with single "_" between them, as int() and float() of Python take them; without these.
+// Returns the text without the single "_" between its digits, which int() and float() of Python allow; no value where "_"
+// stands elsewhere.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -107,7 +108,7 @@ Value absolute_filter(Runtime&, const Value& input, const Arguments& arguments) 
   fail(fmt::format("bad operand type for abs(): '{}'", type_name(input)));
 }
 
-// To the nearest number with so many decimals, of two equally near ones to the even one, by the exact value of the double.
+// Rounds the exact value of the double to the nearest number with this many decimals; a tie goes to the even one.
 double rounded(double number, std::int64_t precision) {
   if (!std::isfinite(number) || precision > 300) return number;
   if (precision >= 0) return std::strtod(fmt::format("{:.{}f}", number, static_cast<int>(precision)).c_str(), nullptr);

@@ -27,7 +27,7 @@ void refuse_undefined(const Value& value) {
 struct Floored {
   double quotient, remainder;
 };
-// As float_divmod() of CPython.
+// Divides as float_divmod() of CPython does.
 Floored floored(double left, double right) {
   double remainder = std::fmod(left, right);
   double quotient = (left - remainder) / right;

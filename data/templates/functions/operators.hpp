@@ -10,10 +10,10 @@ namespace pipetrain::templates {
 Value apply_binary(Runtime& runtime, BinaryOperator sign, const Value& left, const Value& right);
 Value apply_unary(UnaryOperator sign, const Value& operand);
 bool apply_comparison(Runtime& runtime, ComparisonOperator sign, const Value& left, const Value& right);
-// value in container
+// Returns the result of `value in container`.
 bool contains(Runtime& runtime, const Value& container, const Value& value);
 
-// text % values
+// Returns the result of `format % values`.
 std::string percent_formatted(Runtime& runtime, std::string_view format, const Value& values);
 
 std::string escaped_html(std::string_view text);

@@ -29,7 +29,7 @@ Value change_case_filter(Runtime& runtime, const Value& input, const Arguments& 
   return charged_text(runtime, Change(printed(input)), is_markup(input));
 }
 
-// Words begin at the beginning and behind -, white space and opening brackets.
+// Capitalizes words, which begin at the beginning and after -, white space and opening brackets.
 std::string title_by_separators(std::string_view text) {
   std::string out;
   std::size_t word = 0;

@@ -65,11 +65,11 @@ Value partition_method(Runtime& runtime, const Value& self, const Arguments& arg
   return make_tuple({Value(text.substr(0, found)), Value(separator), Value(text.substr(found + separator.size()))});
 }
 
-// The part of the text that `start` and `end` of find(), count() and others name, and where it begins.
+// The range of the text that `start` and `end` of find(), count() and others select, and its beginning.
 struct TextPart {
   std::string_view text;
   std::int64_t begin = 0;  // in characters
-  bool is_behind = false;  // begins behind the text's end
+  bool is_behind = false;  // begins after the text's end
 };
 TextPart part_of(const std::string& text, const BoundArguments& bound) {
   if (bound.find_some(1) == nullptr && bound.find_some(2) == nullptr) return {text, 0, false};

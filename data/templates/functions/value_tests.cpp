@@ -1,4 +1,4 @@
-// The tests of Jinja, which stand behind "is".
+// The tests of Jinja, which follow "is" in expressions.
 #include <fmt/format.h>
 
 #include "data/templates/functions/call_arguments.hpp"
@@ -65,7 +65,7 @@ bool is_divisible(Runtime& runtime, const Value& input, const Arguments& argumen
   return has_remainder(runtime, input, bound.at(0), 0);
 }
 
-// Values that Python keeps once are the same where they are equal; containers where they share what they hold.
+// Values that Python stores only once are the same if they are equal; containers are the same if they share their contents.
 bool is_same(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("sameas", arguments, {"other"}, 1);
   const Value& other = bound.at(0);

@@ -16,7 +16,7 @@ inline constexpr int deepest_expression = 200;
 
 inline ExpressionPointer boxed(Expression value) { return std::make_unique<Expression>(std::move(value)); }
 
-// A node over others, the deepest of which has this depth. Throws TemplateFault for a tree that is too deep.
+// Makes a node over others; the deepest of them has this depth. Throws TemplateFault for a tree that is too deep.
 template <class Node>
 Expression make_expression(Node node, int line, int depth = 0) {
   if (depth >= deepest_expression)

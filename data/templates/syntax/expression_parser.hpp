@@ -22,14 +22,14 @@ class ExpressionParser : public NestedExpressions {
 
   TokenReader& tokens() { return tokens_; }
   Expression expression() override;
-  Expression expression_without_condition();  // an if behind it is not part of it
+  Expression expression_without_condition();  // an if after it is not part of it
   Expression tuple() override { return tuple(true, ""); }
-  // A tuple that also ends before this name.
+  // Reads a tuple that also ends before this name.
   Expression tuple(bool with_condition, std::string_view end_name = "");
-  // Filters alone, behind which there is no value, as {% filter NAME %} and {% set a | NAME %} have them.
+  // Reads filters without a value in front, as in {% filter NAME %} and {% set a | NAME %}.
   Expression filters_of_block() { return operands_.filters_of_block(); }
 
-  // Every name, attribute and string so far; and the names alone since the caller emptied them.
+  // These return every name, attribute and string read so far, and only the names read since the caller emptied them.
   const std::set<std::string>& words() const { return operands_.words(); }
   std::set<std::string>& names() { return operands_.names(); }
 

@@ -16,7 +16,7 @@ namespace {
 
 using Kind = Token::Kind;
 
-// With \n at the ends of lines, and without the last of them, as Jinja reads a source.
+// Ends all lines with \n and removes the last \n, as Jinja does.
 std::string normalized_source(std::string_view source) {
   std::string text;
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -59,7 +59,7 @@ class Lexer {
     return at;
   }
 
-  // Text up to the next tag, and the tag.
+  // Reads text up to the next tag, and the tag.
   void read_data() {
     std::size_t tag = text_.find('{', at_);
     while (tag < text_.size() &&
@@ -88,12 +88,12 @@ class Lexer {
     const std::string_view text = std::string_view(text_).substr(at_, tag - at_);
     if (sign == '-') return stripped(text, {}, Ends::right);
     if (kind == '{' || sign == '+') return text;
-    // White space between the beginning of the line and the tag goes.
+    // White space between the beginning of the line and the tag is removed.
     const std::size_t line = text.rfind('\n') + 1;
     return (line > 0 || begins_line_) && stripped(text.substr(line)).empty() ? text.substr(0, line) : text;
   }
 
-  // Moves behind a tag that ends at `end` with such a sign in front of its end.
+  // Moves past a tag that ends at `end`; `sign` stands in front of its end.
   void leave_tag(std::size_t end, char sign, bool is_variable) {
     std::size_t to = end;
     if (sign == '-') to = after_space(end);
@@ -109,7 +109,7 @@ class Lexer {
     leave_tag(end + 2, sign, false);
   }
 
-  // {% raw %}...{% endraw %}, behind the first {%. Returns whether the tag is that.
+  // Reads the rest of {% raw %}...{% endraw %} after the first {%. Returns false if the tag is another one.
   bool read_raw() {
     std::size_t at = after_space(at_);
     if (!starts(at, "raw")) return false;
@@ -133,7 +133,7 @@ class Lexer {
     fail_here("a raw block does not end; close it with {% endraw %}");
   }
 
-  // The tokens between the signs of a tag.
+  // Reads the tokens between the signs of a tag.
   void read_tag(Kind begin) {
     const bool is_variable = begin == Kind::variable_begin;
     add(begin, "");

@@ -157,7 +157,7 @@ Expression OperandParser::subscript(Expression object) {
   return make_expression(Subscript{boxed(std::move(object)), std::move(key)}, line, depth);
 }
 
-// Behind the first colon.
+// Reads a slice from after its first colon.
 Expression OperandParser::slice(Expression object, ExpressionPointer begin) {
   const int line = tokens_.current().line;
   int depth = std::max(object.depth, begin ? begin->depth : 0);

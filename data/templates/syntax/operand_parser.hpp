@@ -1,4 +1,4 @@
-// Reads operands: values with the attributes, subscripts, calls, filters and tests behind them. Internal to data/.
+// Reads operands: values with the attributes, subscripts, calls, filters and tests that follow them. Internal to data/.
 #pragma once
 
 #include <set>
@@ -14,7 +14,7 @@ class NestedExpressions {
  public:
   virtual ~NestedExpressions() = default;
   virtual Expression expression() = 0;
-  // One expression, or several with commas between, which are a tuple.
+  // Reads one expression, or a tuple of several with commas between them.
   virtual Expression tuple() = 0;
 };
 
@@ -28,7 +28,7 @@ class OperandParser {
   Expression filtered(Expression value);
   Expression filters_of_block();
 
-  // Every name, attribute and string so far; and the names alone since the caller emptied them.
+  // These return every name, attribute and string read so far, and only the names read since the caller emptied them.
   const std::set<std::string>& words() const { return words_; }
   std::set<std::string>& names() { return names_; }
 

@@ -29,7 +29,7 @@ class StatementParser {
   }
 
  private:
-  // Up to a tag with one of these names, or to the end of the template where there are none. The name is taken.
+  // Reads up to a tag with one of these names and takes the name. Without names, reads to the end of the template.
   Block block(const Names& ends, std::string* end = nullptr) {
     if (++depth_ > deepest_block) tokens_.fail_here(fmt::format("blocks lie in each other more than {} deep", deepest_block));
     Block statements;
@@ -161,7 +161,7 @@ class StatementParser {
     return {std::move(node)};
   }
 
-  // The body of a function of its own, which a break does not leave.
+  // Reads a body that is a function of its own, which a break cannot leave.
   Block inner_body(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     Block statements = body({end});
@@ -198,7 +198,7 @@ class StatementParser {
     return {std::move(node)};
   }
 
-  // A macro takes more arguments than it has parameters where its body names "kwargs" or "varargs".
+  // Reads a body. A macro takes more arguments than it has parameters if its body names "kwargs" or "varargs".
   Block function_body(Signature& signature, std::string_view end) {
     auto outer = std::exchange(expressions_.names(), {});
     Block statements = inner_body(end);
@@ -249,7 +249,7 @@ class StatementParser {
     return name;
   }
 
-  // Names with commas between them, up to this name or a sign.
+  // Reads names with commas between them, up to this name or a sign.
   Target target(std::string_view end_name, bool with_attributes = false) {
     Target all;
     all.line = tokens_.current().line;

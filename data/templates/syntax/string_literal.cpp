@@ -78,7 +78,7 @@ bool is_digit_of(char c, int base) {
   return c >= '0' && c < '0' + base;
 }
 
-// Behind the digits that begin at `at`, between any two of which there may be one "_".
+// Returns the offset after the digits that begin at `at`. One "_" may stand between any two digits.
 std::size_t after_digits(std::string_view text, std::size_t at, int base) {
   while (at < text.size()) {
     const bool joins = text[at] == '_' && at + 1 < text.size() && is_digit_of(text[at + 1], base);

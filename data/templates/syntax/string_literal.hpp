@@ -7,7 +7,7 @@
 
 namespace pipetrain::templates {
 
-// The text that a string stands for, given what is between its quotes. Throws TemplateFault for an escape that is wrong.
+// Returns the text of a string, given the characters between its quotes. Throws TemplateFault for an invalid escape.
 std::string string_of_literal(std::string_view literal, int line);
 
 struct NumberLiteral {
@@ -15,7 +15,7 @@ struct NumberLiteral {
   std::size_t size = 0;  // of the literal
   std::string digits;    // without "_"
 };
-// The number that a text begins with. A number behind a dot, as in list.0, is an integer.
+// Reads the number that a text begins with. A number after a dot, as in list.0, is an integer.
 NumberLiteral read_number_literal(std::string_view text, bool is_behind_dot);
 
 }  // namespace pipetrain::templates

@@ -18,8 +18,8 @@ struct Token {
   bool is_sign(std::string_view sign) const { return is(Kind::sign, sign); }
 };
 
-// The tokens of valid UTF-8, the last of which is the end: text between tags as data, without comments and without the white
-// space that trim_blocks and lstrip_blocks of Jinja and the signs in its tags take away. Throws TemplateFault.
+// Returns the tokens of valid UTF-8; the last one is the end. Text between tags is data, without comments and without the
+// white space that Jinja's trim_blocks, lstrip_blocks and the signs in its tags remove. Throws TemplateFault.
 std::vector<Token> read_tokens(std::string_view source);
 
 }  // namespace pipetrain::templates

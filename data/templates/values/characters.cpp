@@ -14,7 +14,7 @@ utf8proc_category_t category_of(char32_t code) { return utf8proc_category(static
 
 bool is_letter(utf8proc_category_t category) { return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO; }
 bool is_decimal(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_ND; }
-// Superscripts, subscripts and numbers in circles, which are digits by their value but not decimal.
+// Returns true also for superscripts, subscripts and numbers in circles, which are digits by value but not decimal.
 bool is_digit(char32_t code) {
   return is_decimal(code) || code == 0xB2 || code == 0xB3 || code == 0xB9 || code == 0x2070 ||
          (code >= 0x2074 && code <= 0x2079) || (code >= 0x2080 && code <= 0x2089) || (code >= 0x2460 && code <= 0x2468);
@@ -46,7 +46,7 @@ bool is_upper(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_LU;
 bool is_lower(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_LL; }
 bool is_title(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_LT; }
 
-// str.islower() and the like: no character of another case, and at least one of this case.
+// Computes str.islower() or str.isupper(): true if the text has a character of this case and none of another case.
 bool has_one_case(std::string_view text, bool upper) {
   bool any = false;
   for (std::size_t at = 0; at < text.size();) {

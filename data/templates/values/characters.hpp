@@ -13,7 +13,7 @@ namespace pipetrain::templates {
 // Texts are valid UTF-8, and offsets lie at the beginning of a character.
 std::size_t character_size(std::string_view text, std::size_t at);
 std::size_t count_characters(std::string_view text);
-// The offset of the character with this number, or the text's size where there are fewer.
+// Returns the offset of the character with this number, or the text's size if it has fewer.
 std::size_t offset_of(std::string_view text, std::int64_t character);
 std::vector<std::string_view> characters_in(std::string_view text);
 
@@ -21,7 +21,7 @@ bool is_python_space(char32_t code);      // str.isspace()
 bool is_python_printable(char32_t code);  // str.isprintable()
 
 enum class Ends { both, left, right };
-// Without the characters at the ends that stand in `characters`; nothing: white space.
+// Returns the text without those characters at its ends that are in `characters`; no value: white space.
 std::string_view stripped(std::string_view text, std::optional<std::string_view> characters = {}, Ends ends = Ends::both);
 
 std::string upper_case(std::string_view text);
@@ -31,15 +31,15 @@ std::string capitalized(std::string_view text);
 std::string swapped_case(std::string_view text);
 std::string folded_case(std::string_view text);
 
-// The lines without what ends them.
+// Returns the lines, without their ends unless `with_ends` is set.
 std::vector<std::string_view> lines_of(std::string_view text, bool with_ends = false);
-// At white space; most: cuts, -1: any number.
+// Splits at white space. most: the largest number of cuts; -1: any number.
 std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t most, bool from_right);
 std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t most, bool from_right);
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t most);
 
 enum class TextClass { alpha, alphanumeric, decimal, digit, numeric, space, lower, upper, title, printable, ascii };
-// str.isalpha() and the like.
+// Computes str.isalpha() and the like.
 bool is_all(std::string_view text, TextClass text_class);
 
 }  // namespace pipetrain::templates

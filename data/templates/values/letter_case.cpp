@@ -40,7 +40,7 @@ bool is_cased(char32_t code) {
   return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
 }
 
-// Characters that do not end a word for the rule of the final sigma.
+// Returns true for characters that do not end a word under the rule of the final sigma.
 bool is_case_ignorable(char32_t code) {
   switch (utf8proc_category(signed_code(code))) {
     case UTF8PROC_CATEGORY_MN:
@@ -73,7 +73,7 @@ bool is_cased_before(std::string_view text, std::size_t at) {
   return false;
 }
 
-// The character that ends at `end`. A capital sigma at the end of a word has a letter of its own.
+// Appends the character that ends at `end` in lower case. A capital sigma at the end of a word becomes the final sigma.
 void append_lower(std::string_view text, std::size_t begin, std::size_t end, std::string& out) {
   std::size_t at = begin;
   const char32_t code = next_code_point(text, at);

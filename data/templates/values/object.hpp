@@ -24,7 +24,7 @@ struct Arguments {
 class Iterator {
  public:
   virtual ~Iterator() = default;
-  // The next one; nothing at the end, and after it. Throws TemplateFault.
+  // Returns the next value; no value at the end and after it. Throws TemplateFault.
   virtual std::optional<Value> next() = 0;
 };
 
@@ -40,12 +40,12 @@ class Object {
   // Returns the result of len(); nothing for an object without a length.
   virtual std::optional<std::size_t> size() const { return std::nullopt; }
   virtual int depth() const { return 0; }
-  // Nothing where there is no such attribute.
+  // Returns no value if there is no such attribute.
   virtual std::optional<Value> attribute(std::string_view) { return std::nullopt; }
   virtual bool is_callable() const { return false; }
   // Throws TemplateFault, always for an object that cannot be called.
   virtual Value call(Runtime& runtime, const Arguments& arguments);
-  // Null for an object that cannot be iterated.
+  // Returns null for an object that cannot be iterated.
   virtual std::unique_ptr<Iterator> iterate() { return nullptr; }
 };
 

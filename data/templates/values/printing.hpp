@@ -15,7 +15,7 @@ inline constexpr std::size_t most_printed_bytes = std::size_t{64} << 20;
 std::string float_repr(double number);
 std::string text_repr(std::string_view text);
 std::string repr(const Value& value);
-// As {{ value }} prints it.
+// Returns the text that {{ value }} prints.
 std::string printed(const Value& value);
 
 struct JsonOptions {

@@ -10,7 +10,7 @@ bool ends_line(char32_t code) {
   return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 || code == 0x2029;
 }
 
-// The words of a text, and where each begins.
+// Returns the words of a text.
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
   std::size_t begin = 0;

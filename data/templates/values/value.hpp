@@ -26,8 +26,8 @@ struct TemplateFault {
   int line = 0;
 };
 
-// Containers hold containers no deeper than this, and no more values in all, those that they share counted each time: so
-// functions that recurse into them are safe.
+// The largest depth of nested containers and the largest number of values in them. Shared values count each time. Within
+// these limits functions can safely recurse into containers.
 inline constexpr int deepest_value = 200;
 inline constexpr std::size_t most_nested_values = std::size_t{4} << 20;
 
@@ -99,13 +99,13 @@ class Value {
     return std::holds_alternative<Type>(held_);
   }
   const std::string* text() const { return is<Text>() ? as<Text>()->bytes.get() : nullptr; }
-  // The elements of a list or tuple; null for other values.
+  // Returns the elements of a list or tuple; null for other values.
   const Values* elements() const;
   const DictItems* dict() const { return is<Dict>() ? as<Dict>()->items.get() : nullptr; }
   Object* object() const { return is<ObjectPointer>() ? as<ObjectPointer>()->get() : nullptr; }
-  // An int or a bool as Python takes it for an integer.
+  // Returns an int, or a bool as the integer that Python takes it for; no value for other types.
   std::optional<std::int64_t> integer() const;
-  // An int, a bool or a float.
+  // Returns an int, a bool or a float; no value for other types.
   std::optional<double> number() const;
   std::size_t kind() const { return held_.index(); }
   Extent extent() const;
@@ -123,7 +123,7 @@ class DictItems {
   const std::vector<Item>& items() const { return items_; }
   std::size_t size() const { return items_.size(); }
   const Extent& extent() const { return extent_; }
-  // Null where there is none. Throws TemplateFault for a key that has no hash.
+  // Returns null if there is none. Throws TemplateFault for a key that has no hash.
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
   void set(const Value& key, Value value);
@@ -145,11 +145,11 @@ Value make_undefined(std::string why);
 Value undefined_name(std::string_view name);  // "'name' is undefined"
 
 bool truth(const Value& value);
-// As == of Python.
+// Compares as == of Python does.
 bool equal(const Value& one, const Value& other);
-// -1, 0 or 1. Throws TemplateFault where Python has no order of the two; `sign` is for its text.
+// Returns -1, 0 or 1. Throws TemplateFault if Python has no order of the two; `sign` is for its text.
 int compare(const Value& one, const Value& other, const char* sign = "<");
-// The name of the type in Python.
+// Returns the name of the type in Python.
 std::string type_name(const Value& value);
 
 [[noreturn]] void fail(std::string why);

@@ -30,7 +30,7 @@ class Component {
   char32_t character(const char* key) const;  // a text of one character
   const Json* find(const char* key) const;    // null if it is missing or null
   const Json& get(const char* key) const;
-  // {"String": "..."} or {"Regex": "..."}
+  // Reads {"String": "..."} or {"Regex": "..."}.
   Regex pattern(const char* key) const;
   std::string literal_pattern(const char* key) const;  // empty for a Regex
   // Returns the components of a Sequence, from its list `key`.

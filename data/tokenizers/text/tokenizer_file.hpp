@@ -42,7 +42,7 @@ struct TokenizerFile {
 // Takes time linear in the text. Throws Error(input) with file and line.
 TokenizerFile read_tokenizer_file(std::string_view text, const std::string& file);
 
-// {"piece": id, ...}. Throws Error(input) with file and line.
+// Reads {"piece": id, ...}. Throws Error(input) with file and line.
 std::shared_ptr<Vocabulary> read_vocabulary_file(std::string_view text, const std::string& file);
 
 }  // namespace pipetrain

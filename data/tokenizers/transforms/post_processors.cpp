@@ -13,7 +13,7 @@ std::int32_t checked_id(const Component& component, const Json& value) {
   return static_cast<std::int32_t>(value.as_uint64());
 }
 
-// {"id": "<s>", "ids": [1], ...} in "special_tokens"
+// Appends the ids of an entry of "special_tokens", such as {"id": "<s>", "ids": [1], ...}.
 void put_special(const Component& component, const Json& name, std::vector<std::int32_t>& ids) {
   const Json& specials = component.get("special_tokens");
   if (!name.is_string() || !specials.is_object()) component.fail("\"special_tokens\" is not an object, or a token has no name");
@@ -23,7 +23,7 @@ void put_special(const Component& component, const Json& name, std::vector<std::
   for (const Json& id : special->at("ids")) ids.push_back(checked_id(component, id));
 }
 
-// [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, ...]
+// Reads "single", such as [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, ...].
 SurroundingTokens from_template(const Component& component) {
   SurroundingTokens tokens;
   bool text = false;
@@ -47,7 +47,7 @@ SurroundingTokens from_template(const Component& component) {
   return tokens;
 }
 
-// ["<s>", 1]
+// Returns the id of a pair such as ["<s>", 1].
 std::int32_t pair_id(const Component& component, const char* key) {
   const Json& pair = component.get(key);
   if (!pair.is_array() || pair.size() != 2) component.fail(fmt::format("\"{}\" is not a token and its id", key));

@@ -14,7 +14,7 @@ struct Heads {
   Dropout dropout;
 
   __device__ int group() const { return heads / kv_heads; }
-  // The position at which the query's document begins.
+  // Returns the position at which the query's document begins.
   __device__ int document(int batch, int query) const { return documents == nullptr ? 0 : documents[batch * sequence + query]; }
   // Returns the factor by which dropout multiplies this probability.
   __device__ float factor(int batch, int head, int query, int key) const {
@@ -47,7 +47,8 @@ struct Segment {
   std::int64_t q_cols, kv_cols;
 
   __device__ int ahead() const { return first_query - first_key; }
-  // The index of the first key that this query and all later ones see; for a query past the sequence, that of the last query.
+  // Returns the index of the first key that this query and all later ones see; for a query past the sequence, that of the last
+  // query.
   __device__ int begin(int batch, int query) const {
     const int row = query < heads.sequence ? query : heads.sequence - 1, document = heads.document(batch, row) - first_key;
     const int within = window > 0 ? row + ahead() + 1 - window : 0;

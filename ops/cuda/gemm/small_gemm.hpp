@@ -10,7 +10,7 @@
 
 namespace pipetrain::cuda {
 
-// Like Gemm::run, but for f32 only and any sizes above zero.
+// Multiplies like Gemm::run, but only in f32, and in any sizes above zero.
 void small_gemm(cudaStream_t stream, const GemmOperands& operands);
 
 constexpr std::int64_t small_product = 1 << 22;  // multiplications; the CPU has the same limit

@@ -65,7 +65,7 @@ struct BackwardView {
   __host__ __device__ int group() const { return heads / kv_heads; }
   __host__ __device__ int ahead() const { return first_query; }  // the number of keys before the first query's position
   bool has_begins() const { return documents != nullptr || window > 0; }
-  // The first key, counted from the segment's first one, that a query and all later ones see.
+  // Returns the first key, counted from the segment's first one, that a query and all later ones see.
   __device__ int begin_of(int sequence, int query) const {
     const int document = documents == nullptr ? 0 : documents[static_cast<std::int64_t>(sequence) * queries + query];
     return window > 0 ? max(document, ahead() + query + 1 - window) : document;

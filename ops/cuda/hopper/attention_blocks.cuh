@@ -64,7 +64,7 @@ __device__ __forceinline__ int first_tile(const BackwardView& view, const Block&
   return max(0, block.block * Tile::keys - view.ahead()) / Tile::queries;
 }
 
-// Returns the end of the tiles of queries that attend to them.
+// Returns the end of the tiles of queries that attend to a block's keys.
 template <class Tile>
 __device__ __forceinline__ int end_tile(const BackwardView& view, const Block& block) {
   if constexpr (Tile::has_begins) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];

@@ -17,7 +17,7 @@ inline bool rotates_in_hopper(const SegmentShape& shape, const AttentionBackward
   return args.cos_sin && !args.documents && 2 * args.cos_sin->shape[2] == shape.head_dim;
 }
 
-// In bytes.
+// Returns the scratch in bytes.
 std::size_t hopper_attention_backward_scratch(const SegmentShape& shape, const AttentionBackwardArgs& args,
                                               const HopperGpu& gpu);
 // The shape and the arguments must be ones for which attention_choice.cpp chooses this kernel. Throws
