@@ -7,7 +7,7 @@
 namespace pipetrain {
 
 // Returns the names of the classes: those of id2label, else "LABEL_0", ..., num_labels of them or two by default. Throws
-// Error(input) naming the key, also for problem types that are not implemented: regression and multi-label classification.
+// Error(input) that names the key, also for the problem types regression and multi-label classification, which are refused.
 std::vector<std::string> read_labels(const HfConfigReader& config);
 // Adds id2label, label2id and num_labels.
 void write_labels(const std::vector<std::string>& labels, Json& text);

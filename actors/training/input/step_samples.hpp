@@ -41,8 +41,8 @@ class StepSamples {
   // Fills microbatch x sequence ids and labels, sample after sample; a sample is padded with id 0 and labels that do not count.
   void read(const Microbatch& which, std::int64_t sequence, std::span<std::int32_t> ids, std::span<std::int32_t> labels) const;
 
-  // For data that isolates documents. Fills microbatch x sequence positions: for each token, the position in its sample
-  // of the first token of its document. Padding is a document of its own.
+  // Fills microbatch x sequence positions: for each token, the position in its sample of the first token of its
+  // document. Padding is a document of its own. The data must isolate documents.
   void read_documents(const Microbatch& which, std::int64_t sequence, std::span<std::int32_t> begins) const;
 
  private:

@@ -23,8 +23,8 @@ Profile profile_for(const Profile& measured, const schedules::Placement& placeme
 struct MeasuredBlock {
   double forward = 0, input_grad = 0, weight_grad = 0;
 };
-// By BlockKind, as above: the mean over the run's blocks; of attention and MLP, over those that recompute in the run's
-// mode. Throws Error(input) likewise.
+// Returns the mean over the run's blocks of each BlockKind; for attention and MLP it counts only blocks that recompute in
+// the run's mode. Throws Error(input) for a profile whose model cannot be read.
 std::array<MeasuredBlock, 4> measured_blocks(const Profile& measured);
 
 }  // namespace pipetrain

@@ -62,8 +62,8 @@ class Trainer {
   // In process 0 this ends the run: follow() returns in the others.
   ~Trainer();
 
-  // For every process but 0: runs its ranks until process 0 ends the run. Throws RunFailed when anything failed, here
-  // or elsewhere.
+  // Runs this process's ranks until process 0 ends the run; every process but 0 calls it. Throws RunFailed if anything
+  // failed, here or elsewhere.
   void follow();
 
   // Runs the next step. A step in which no label counts has no loss and is skipped. After RunFailed no further step is
@@ -91,7 +91,7 @@ class Trainer {
 
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline
-  // From now on step() and evaluate() throw StepLeft, see Pipeline; start_checkpoint() then saves the state after the
+  // Makes step() and evaluate() throw StepLeft from now on, see Pipeline; start_checkpoint() then saves the state after the
   // last finished step. Returns false, and changes nothing, where the optimizer's states or the weights are offloaded.
   bool leave_step();
   void abort(std::exception_ptr cause);

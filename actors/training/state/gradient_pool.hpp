@@ -23,8 +23,8 @@ struct GradientPool {
   bool is_empty() const { return length == 0; }
 };
 
-// For a stage that runs these actions, in this order, in every step. Empty where the pool and the ranges that a replica
-// owns would take as much memory as all gradients. Pure.
+// Returns the pool of a stage that runs these actions, in this order, in every step. It is empty if the pool and the
+// ranges that a replica owns would take as much memory as all gradients. Pure.
 GradientPool pool_gradients(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int replicas,
                             const std::vector<schedules::Action>& actions);
 

@@ -60,8 +60,8 @@ class GradientStorage {
   virtual void reduce(int chunk);
   // sums [count_sums(counted)] f64: the sums of squares of these parts, in their order.
   virtual void square_sums(const std::vector<CountedPart>& counted, const Tensor& sums);
-  // For a reader that goes through the units in order: work enqueued before the next call finds the unit's sums in the
-  // arena. A call without a unit ends the reading.
+  // Makes the unit's sums available in the arena to work that is enqueued before the next call. A reader goes through the
+  // units in order, and ends the reading by a call without a unit.
   virtual void read(std::optional<std::size_t> /*unit*/) {}
 
  protected:

@@ -51,8 +51,8 @@ class OffloadedGradients {
     Device& device;
     Stream& compute;  // of the rank
     GradientRanges ranges;
-    // With several replicas: the stream that carries their sums, and the function that enqueues on it that the unit's
-    // sums, or at least this rank's range, are in its slot. Every replica makes the same calls in the same order.
+    // The stream that carries the sums over several replicas, and the function that enqueues on it whatever puts the
+    // unit's sums, or at least this rank's range, into its slot. Every replica makes the same calls in the same order.
     Stream* transfer = nullptr;
     std::function<void(Stream& transfer, std::size_t unit)> sum = {};
   };
@@ -72,8 +72,9 @@ class OffloadedGradients {
   // Adds replicas for the blocks of the chunk that were not closed with `last`; later work on `transfer` comes after all sums.
   void sum(int chunk);
 
-  // For a reader that goes through the units in order: work enqueued on `compute` before the next call with another unit finds
-  // the unit's sums in its slot. Does nothing for a unit that is not offloaded; a call without a unit ends the reading.
+  // Makes the unit's sums available in its slot to work that is enqueued on `compute` before the next call with another
+  // unit. A reader goes through the units in order. The call does nothing for a unit that is not offloaded; a call
+  // without a unit ends the reading.
   void read(std::optional<std::size_t> unit);
 
  private:
