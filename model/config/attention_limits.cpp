@@ -12,9 +12,6 @@ bool computes_heads(const ModelConfig& config, DeviceKind device, DType precisio
 }
 
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
-  if (device == DeviceKind::cuda && (config.norm_offset != 0 || config.embedding_scale != 1 || config.query_scalar != 0))
-    throw Error(ErrorKind::input, {"device", "cuda"},
-                "the model's norms, embedding or queries are scaled in a way that is not built for GPUs yet; use cpu");
   if (computes_heads(config, device, precision)) return;
   if (precision != DType::f32) {
     const char* name = precision == DType::bf16 ? "bf16" : "fp16";
