@@ -27,6 +27,11 @@ const FamilySpec& spec_of(Family family) {
   return *found;
 }
 
+std::optional<std::int64_t> usual_pad_id(const ModelConfig& config) {
+  const auto id = spec_of(config.family).pad_id;
+  return id && *id < config.vocabulary ? id : std::nullopt;
+}
+
 bool same_model(ModelConfig a, const ModelConfig& b) {
   a.dropout = b.dropout;
   a.bos_id = b.bos_id;

@@ -127,7 +127,7 @@ ModelConfig gemma3(const Size& size, std::int64_t window, std::int64_t query_sca
   config.heads = size.heads;
   config.kv_heads = size.kv_heads;
   config.head_dim = query_scalar == 256 ? 256 : 128;
-  config.query_scalar = query_scalar == config.head_dim ? 0 : static_cast<double>(query_scalar);
+  config.score_scale = query_scalar == config.head_dim ? 0 : 1 / std::sqrt(static_cast<double>(query_scalar));
   config.intermediate = size.intermediate;
   config.vocabulary = 262208;
   config.max_positions = 131072;

@@ -1,9 +1,14 @@
 // A model small enough to compute by hand, which can be split over 1, 2 or 4 devices.
 #pragma once
 
+#include <initializer_list>
+
 #include "model/families/family.hpp"
 
 namespace pipetrain::test {
+
+inline constexpr std::initializer_list<Family> every_family = {Family::llama, Family::gpt2,    Family::qwen2,
+                                                               Family::qwen3, Family::mistral, Family::gemma3};
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
@@ -29,7 +34,7 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
     config.windowed_rope = Rope{.theta = 100};
     config.embedding_scale = 1.5;
-    config.query_scalar = 9;
+    config.score_scale = 1.0 / 3;
   }
   return config;
 }
