@@ -152,6 +152,22 @@ ModelConfig gemma3_1b() {
   return config;
 }
 
+// Hugging Face 2025, "SmolLM3: smol, multilingual, long-context reasoner", and the makers' config.json.
+ModelConfig smollm3_3b() {
+  ModelConfig config = llama({2048, 36, 16, 4, 11008});
+  config.family = Family::smollm3;
+  config.vocabulary = 128256;
+  config.max_positions = 65536;
+  config.norm_eps = 1e-6;
+  config.rope.theta = 5e6;
+  config.tied_embeddings = true;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) config.layer_types.push_back({.rotates = (layer + 1) % 4 != 0});
+  config.bos_id = 128000;
+  config.eos_ids = {128001};
+  config.pad_id = config.untrained_row = 128004;
+  return config;
+}
+
 // For trying things out on bytes: 0.87 million parameters, 5.4 MFLOP a token. With the default settings, one pass over 100 KB
 // of English, 97 steps of 1,024 tokens, takes its loss to 0.6 of the first. 8 heads of either kind and 352 columns split over
 // 1, 2, 4 or 8 devices, 8 blocks over up to 8 stages.
@@ -293,6 +309,7 @@ constexpr std::array presets{
            [] {
              return gemma3({5376, 62, 32, 16, 21504}, 1024, 168);
            }},
+    Preset{"smollm3-3b", smollm3_3b},
 };
 
 }  // namespace

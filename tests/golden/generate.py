@@ -32,6 +32,7 @@ CASES = [
     ("mistral_window_tiny", {}, [3, 20], 24),
     ("gemma3_tiny", {}, [3, 20], 24),
     ("llama_biases_yarn_tiny", {}, [3, 20], 24),
+    ("smollm3_tiny", {}, [3, 20], 24),
 ]
 
 

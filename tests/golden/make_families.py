@@ -25,6 +25,9 @@ def rotation(theta, **more):
 
 # Name: seed, class names' beginning, settings beside SIZES. Each differs from Llama in all that its family can differ in.
 CASES = {
+    "smollm3_tiny": (51, "SmolLM3", dict(
+        rotation(1e5), no_rope_layers=[1, 0, 1, 0], use_sliding_window=True, sliding_window=9,
+        layer_types=["full_attention", "full_attention", "sliding_attention", "sliding_attention"], tie_word_embeddings=True)),
 }
 
 

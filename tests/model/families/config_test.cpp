@@ -37,7 +37,7 @@ TEST_CASE("presets have the published numbers of parameters") {
        {"qwen3-1.7b", 1'720'574'976},   {"qwen3-4b", 4'022'468'096},     {"qwen3-8b", 8'190'735'360},
        {"qwen3-14b", 14'768'307'200},   {"qwen3-32b", 32'762'123'264},   {"mistral-7b", 7'241'732'096},
        {"ministral-8b", 8'019'808'256}, {"gemma3-1b", 999'885'952},      {"gemma3-4b", 3'880'263'168},
-       {"gemma3-12b", 11'766'034'176},  {"gemma3-27b", 27'009'346'304}}));
+       {"gemma3-12b", 11'766'034'176},  {"gemma3-27b", 27'009'346'304},  {"smollm3-3b", 3'075'098'624}}));
   CHECK(parameter_count(preset_config(name)) == count);
 }
 

@@ -7,8 +7,8 @@
 
 namespace pipetrain::test {
 
-inline constexpr std::initializer_list<Family> every_family = {Family::llama, Family::gpt2,    Family::qwen2,
-                                                               Family::qwen3, Family::mistral, Family::gemma3};
+inline constexpr std::initializer_list<Family> every_family = {Family::llama,   Family::gpt2,   Family::qwen2,  Family::qwen3,
+                                                               Family::mistral, Family::gemma3, Family::smollm3};
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
@@ -35,6 +35,10 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.windowed_rope = Rope{.theta = 100};
     config.embedding_scale = 1.5;
     config.score_scale = 1.0 / 3;
+  }
+  if (family == Family::smollm3) {
+    config.window = 3;
+    config.layer_types = {{.rotates = false}, {.windowed = true}, {.windowed = true, .rotates = false}};
   }
   return config;
 }
