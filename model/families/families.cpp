@@ -14,10 +14,11 @@ FamilySpec qwen3_family();
 FamilySpec mistral_family();
 FamilySpec gemma3_family();
 FamilySpec smollm3_family();
+FamilySpec granite_family();
 
 const std::vector<FamilySpec>& families() {
-  static const std::vector<FamilySpec> table{llama_family(),   gpt2_family(),   qwen2_family(),  qwen3_family(),
-                                             mistral_family(), gemma3_family(), smollm3_family()};
+  static const std::vector<FamilySpec> table{llama_family(),   gpt2_family(),   qwen2_family(),   qwen3_family(),
+                                             mistral_family(), gemma3_family(), smollm3_family(), granite_family()};
   return table;
 }
 

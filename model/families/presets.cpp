@@ -168,6 +168,23 @@ ModelConfig smollm3_3b() {
   return config;
 }
 
+// IBM Granite team 2025, the config.json of Granite 3.3. Scores are divided by the size of a head.
+ModelConfig granite33(const Size& size, double logit_divisor) {
+  ModelConfig config = llama(size);
+  config.family = Family::granite;
+  config.vocabulary = 49159;
+  config.max_positions = 131072;
+  config.rope.theta = 1e7;
+  config.tied_embeddings = true;
+  config.embedding_scale = 12;
+  config.residual_scale = 0.22;
+  config.score_scale = 1.0 / static_cast<double>(config.head_dim);
+  config.logit_divisor = logit_divisor;
+  config.bos_id = config.pad_id = config.untrained_row = 0;
+  config.eos_ids = {0};
+  return config;
+}
+
 // For trying things out on bytes: 0.87 million parameters, 5.4 MFLOP a token. With the default settings, one pass over 100 KB
 // of English, 97 steps of 1,024 tokens, takes its loss to 0.6 of the first. 8 heads of either kind and 352 columns split over
 // 1, 2, 4 or 8 devices, 8 blocks over up to 8 stages.
@@ -310,6 +327,14 @@ constexpr std::array presets{
              return gemma3({5376, 62, 32, 16, 21504}, 1024, 168);
            }},
     Preset{"smollm3-3b", smollm3_3b},
+    Preset{"granite-3.3-2b",
+           [] {
+             return granite33({2048, 40, 32, 8, 8192}, 8);
+           }},
+    Preset{"granite-3.3-8b",
+           [] {
+             return granite33({4096, 40, 32, 8, 12800}, 16);
+           }},
 };
 
 }  // namespace

@@ -33,6 +33,7 @@ CASES = [
     ("gemma3_tiny", {}, [3, 20], 24),
     ("llama_biases_yarn_tiny", {}, [3, 20], 24),
     ("smollm3_tiny", {}, [3, 20], 24),
+    ("granite_tiny", {}, [3, 20], 24),
 ]
 
 

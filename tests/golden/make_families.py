@@ -28,6 +28,9 @@ CASES = {
     "smollm3_tiny": (51, "SmolLM3", dict(
         rotation(1e5), no_rope_layers=[1, 0, 1, 0], use_sliding_window=True, sliding_window=9,
         layer_types=["full_attention", "full_attention", "sliding_attention", "sliding_attention"], tie_word_embeddings=True)),
+    "granite_tiny": (52, "Granite", dict(
+        rotation(1e4), embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=3.0,
+        attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
 }
 
 

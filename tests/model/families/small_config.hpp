@@ -7,8 +7,9 @@
 
 namespace pipetrain::test {
 
-inline constexpr std::initializer_list<Family> every_family = {Family::llama,   Family::gpt2,   Family::qwen2,  Family::qwen3,
-                                                               Family::mistral, Family::gemma3, Family::smollm3};
+inline constexpr std::initializer_list<Family> every_family = {Family::llama,   Family::gpt2,    Family::qwen2,
+                                                               Family::qwen3,   Family::mistral, Family::gemma3,
+                                                               Family::smollm3, Family::granite};
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
@@ -39,6 +40,13 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
   if (family == Family::smollm3) {
     config.window = 3;
     config.layer_types = {{.rotates = false}, {.windowed = true}, {.windowed = true, .rotates = false}};
+  }
+  if (family == Family::granite) {
+    config.embedding_scale = 1.5;
+    config.residual_scale = 0.7;
+    config.score_scale = 0.3;
+    config.logit_divisor = 3;
+    config.biases = {.qkv = true, .attention_out = true, .mlp = true};
   }
   return config;
 }
