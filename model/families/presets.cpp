@@ -185,6 +185,24 @@ ModelConfig granite33(const Size& size, double logit_divisor) {
   return config;
 }
 
+// OLMo team 2024, "2 OLMo 2 Furious", table 2, and the makers' config.json.
+ModelConfig olmo2(const Size& size) {
+  ModelConfig config = family_config(Family::olmo2);
+  config.hidden = size.hidden;
+  config.layers = size.layers;
+  config.heads = size.heads;
+  config.kv_heads = size.kv_heads;
+  config.head_dim = size.hidden / size.heads;
+  config.intermediate = size.intermediate;
+  config.vocabulary = 100352;
+  config.max_positions = 4096;
+  config.norm_eps = 1e-6;
+  config.rope.theta = 5e5;
+  config.eos_ids = {100257};
+  config.pad_id = config.untrained_row = 100277;
+  return config;
+}
+
 // For trying things out on bytes: 0.87 million parameters, 5.4 MFLOP a token. With the default settings, one pass over 100 KB
 // of English, 97 steps of 1,024 tokens, takes its loss to 0.6 of the first. 8 heads of either kind and 352 columns split over
 // 1, 2, 4 or 8 devices, 8 blocks over up to 8 stages.
@@ -334,6 +352,14 @@ constexpr std::array presets{
     Preset{"granite-3.3-8b",
            [] {
              return granite33({4096, 40, 32, 8, 12800}, 16);
+           }},
+    Preset{"olmo2-7b",
+           [] {
+             return olmo2({4096, 32, 32, 32, 11008});
+           }},
+    Preset{"olmo2-13b",
+           [] {
+             return olmo2({5120, 40, 40, 40, 13824});
            }},
 };
 

@@ -34,6 +34,7 @@ CASES = [
     ("llama_biases_yarn_tiny", {}, [3, 20], 24),
     ("smollm3_tiny", {}, [3, 20], 24),
     ("granite_tiny", {}, [3, 20], 24),
+    ("olmo2_tiny", {}, [3, 20], 24),
 ]
 
 

@@ -31,6 +31,7 @@ CASES = {
     "granite_tiny": (52, "Granite", dict(
         rotation(1e4), embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=3.0,
         attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    "olmo2_tiny": (53, "Olmo2", dict(rotation(5e5), attention_bias=True, tie_word_embeddings=False)),
 }
 
 

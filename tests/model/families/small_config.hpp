@@ -9,7 +9,7 @@ namespace pipetrain::test {
 
 inline constexpr std::initializer_list<Family> every_family = {Family::llama,   Family::gpt2,    Family::qwen2,
                                                                Family::qwen3,   Family::mistral, Family::gemma3,
-                                                               Family::smollm3, Family::granite};
+                                                               Family::smollm3, Family::granite, Family::olmo2};
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
@@ -48,6 +48,7 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.logit_divisor = 3;
     config.biases = {.qkv = true, .attention_out = true, .mlp = true};
   }
+  if (family == Family::olmo2) config.biases = {.qkv = true, .attention_out = true};
   return config;
 }
 
