@@ -203,6 +203,42 @@ ModelConfig olmo2(const Size& size) {
   return config;
 }
 
+// Abdin et al. 2024, "Phi-4 Technical Report", and the makers' config.json.
+ModelConfig phi4() {
+  ModelConfig config = llama({5120, 40, 40, 10, 17920});
+  config.family = Family::phi3;
+  config.vocabulary = 100352;
+  config.max_positions = 16384;
+  config.rope.theta = 2.5e5;
+  config.bos_id = 100257;
+  config.eos_ids = {100265};
+  config.pad_id = config.untrained_row = 100349;
+  return config;
+}
+
+// Microsoft 2025, "Phi-4-Mini Technical Report", and the makers' config.json.
+ModelConfig phi4_mini() {
+  constexpr std::array long_factors{1.0,         1.118320672, 1.250641126, 1.398617824, 1.564103225, 1.74916897,  1.956131817,
+                                    2.187582649, 2.446418898, 2.735880826, 3.059592084, 3.421605075, 3.826451687, 4.279200023,
+                                    4.785517845, 5.351743533, 5.984965424, 6.693110555, 7.485043894, 8.370679318, 9.36110372,
+                                    10.4687158,  11.70738129, 13.09260651, 14.64173252, 16.37415215, 18.31155283, 20.47818807,
+                                    22.90118105, 25.61086418, 28.64115884, 32.03,       32.1,        32.13,       32.23,
+                                    32.6,        32.61,       32.64,       32.66,       32.7,        32.71,       32.93,
+                                    32.97,       33.28,       33.49,       33.5,        44.16,       47.77};
+  ModelConfig config = llama({3072, 32, 24, 8, 8192});
+  config.family = Family::phi3;
+  config.vocabulary = 200064;
+  config.max_positions = 131072;
+  config.tied_embeddings = true;
+  config.rope.rotated_share = 0.75;
+  config.rope.scaling = {.kind = RopeScaling::Kind::longrope, .factor = 32, .original_max_positions = 4096};
+  config.rope.scaling.short_factors.assign(long_factors.size(), 1);
+  config.rope.scaling.long_factors.assign(long_factors.begin(), long_factors.end());
+  config.bos_id = config.pad_id = config.untrained_row = 199999;
+  config.eos_ids = {199999};
+  return config;
+}
+
 // For trying things out on bytes: 0.87 million parameters, 5.4 MFLOP a token. With the default settings, one pass over 100 KB
 // of English, 97 steps of 1,024 tokens, takes its loss to 0.6 of the first. 8 heads of either kind and 352 columns split over
 // 1, 2, 4 or 8 devices, 8 blocks over up to 8 stages.
@@ -361,6 +397,8 @@ constexpr std::array presets{
            [] {
              return olmo2({5120, 40, 40, 40, 13824});
            }},
+    Preset{"phi-4", phi4},
+    Preset{"phi-4-mini", phi4_mini},
 };
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST_CASE("a Llama that classifies follows the golden trajectory in every layout
 }
 
 TEST_CASE("classifiers of other families follow their golden trajectories in every layout", "[golden][families]") {
-  check_every_layout(GENERATE("qwen3_classify_tiny", "olmo2_classify_tiny"));
+  check_every_layout(GENERATE("qwen3_classify_tiny", "olmo2_classify_tiny", "phi3_classify_tiny"));
 }
 
 namespace {

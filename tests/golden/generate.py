@@ -35,6 +35,8 @@ CASES = [
     ("smollm3_tiny", {}, [3, 20], 24),
     ("granite_tiny", {}, [3, 20], 24),
     ("olmo2_tiny", {}, [3, 20], 24),
+    ("phi3_tiny", {}, [3, 20], 24),
+    ("phi3_longrope_tiny", {}, [5, 12, 30], 20),  # the first two grow beyond the original 16 positions
 ]
 
 

@@ -25,6 +25,7 @@ CASES = {
     "llama_classify_tiny": (15, "Llama", dict(vocab_size=320, intermediate_size=88, num_hidden_layers=8, rms_norm_eps=1e-5, rope_theta=5e5)),
     "qwen3_classify_tiny": (61, "Qwen3", dict(SMALL, head_dim=4)),
     "olmo2_classify_tiny": (62, "Olmo2", dict(SMALL, initializer_range=0.3)),
+    "phi3_classify_tiny": (63, "Phi3", SMALL),
 }
 
 

@@ -32,6 +32,12 @@ CASES = {
         rotation(1e4), embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=3.0,
         attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
     "olmo2_tiny": (53, "Olmo2", dict(rotation(5e5), attention_bias=True, tie_word_embeddings=False)),
+    "phi3_tiny": (54, "Phi3", dict(rotation(1e4, partial_rotary_factor=0.75), sliding_window=9, tie_word_embeddings=False)),
+    "phi3_longrope_tiny": (55, "Phi3", dict(
+        rope_parameters=dict(
+            rope_type="longrope", rope_theta=1e4, partial_rotary_factor=0.75, short_factor=[1.0, 1.1, 1.3],
+            long_factor=[1.0, 2.5, 6.0]),
+        original_max_position_embeddings=16, tie_word_embeddings=True)),
 }
 
 

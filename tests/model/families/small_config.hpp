@@ -7,9 +7,9 @@
 
 namespace pipetrain::test {
 
-inline constexpr std::initializer_list<Family> every_family = {Family::llama,   Family::gpt2,    Family::qwen2,
-                                                               Family::qwen3,   Family::mistral, Family::gemma3,
-                                                               Family::smollm3, Family::granite, Family::olmo2};
+inline constexpr std::initializer_list<Family> every_family = {
+    Family::llama,  Family::gpt2,    Family::qwen2,   Family::qwen3, Family::mistral,
+    Family::gemma3, Family::smollm3, Family::granite, Family::olmo2, Family::phi3};
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
@@ -49,6 +49,11 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.biases = {.qkv = true, .attention_out = true, .mlp = true};
   }
   if (family == Family::olmo2) config.biases = {.qkv = true, .attention_out = true};
+  if (family == Family::phi3) {
+    config.rope.rotated_share = 0.5;
+    config.window = 3;
+    config.layer_types.assign(3, {.windowed = true});
+  }
   return config;
 }
 
