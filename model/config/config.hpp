@@ -12,7 +12,7 @@
 namespace pipetrain {
 
 // Whose names and config.json: Hugging Face's model_type.
-enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3, smollm3, granite, olmo2, phi3 };
+enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3, smollm3, granite, olmo2, phi3, seed_oss };
 enum class NormKind { rms, layer };             // layer norms have a bias besides the weight
 enum class PositionKind { rotary, learned };    // learned: a table of max_positions rows, added to the embedding
 enum class Activation { swiglu, gelu, geglu };  // of the MLP; both GELUs in their tanh form

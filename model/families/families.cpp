@@ -17,11 +17,12 @@ FamilySpec smollm3_family();
 FamilySpec granite_family();
 FamilySpec olmo2_family();
 FamilySpec phi3_family();
+FamilySpec seed_oss_family();
 
 const std::vector<FamilySpec>& families() {
   static const std::vector<FamilySpec> table{llama_family(),   gpt2_family(),   qwen2_family(),   qwen3_family(),
                                              mistral_family(), gemma3_family(), smollm3_family(), granite_family(),
-                                             olmo2_family(),   phi3_family()};
+                                             olmo2_family(),   phi3_family(),   seed_oss_family()};
   return table;
 }
 

@@ -239,6 +239,22 @@ ModelConfig phi4_mini() {
   return config;
 }
 
+// ByteDance Seed team 2025, the config.json of Seed-OSS-36B.
+ModelConfig seed_oss_36b() {
+  ModelConfig config = llama({5120, 64, 80, 8, 27648});
+  config.family = Family::seed_oss;
+  config.head_dim = 128;
+  config.vocabulary = 155136;
+  config.max_positions = 524288;
+  config.norm_eps = 1e-6;
+  config.rope.theta = 1e7;
+  config.biases.qkv = true;
+  config.bos_id = 0;
+  config.eos_ids = {2};
+  config.pad_id = config.untrained_row = 1;
+  return config;
+}
+
 // For trying things out on bytes: 0.87 million parameters, 5.4 MFLOP a token. With the default settings, one pass over 100 KB
 // of English, 97 steps of 1,024 tokens, takes its loss to 0.6 of the first. 8 heads of either kind and 352 columns split over
 // 1, 2, 4 or 8 devices, 8 blocks over up to 8 stages.
@@ -399,6 +415,7 @@ constexpr std::array presets{
            }},
     Preset{"phi-4", phi4},
     Preset{"phi-4-mini", phi4_mini},
+    Preset{"seed-oss-36b", seed_oss_36b},
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ CASES = [
     ("granite_tiny", {}, [3, 20], 24),
     ("olmo2_tiny", {}, [3, 20], 24),
     ("phi3_tiny", {}, [3, 20], 24),
+    ("seed_oss_tiny", {}, [3, 20], 24),
     ("phi3_longrope_tiny", {}, [5, 12, 30], 20),  # the first two grow beyond the original 16 positions
 ]
 

@@ -38,6 +38,9 @@ CASES = {
             rope_type="longrope", rope_theta=1e4, partial_rotary_factor=0.75, short_factor=[1.0, 1.1, 1.3],
             long_factor=[1.0, 2.5, 6.0]),
         original_max_position_embeddings=16, tie_word_embeddings=True)),
+    "seed_oss_tiny": (56, "SeedOss", dict(
+        rotation(1e5), head_dim=8, attention_bias=True, attention_out_bias=False, mlp_bias=True, attention_dropout=0.0,
+        residual_dropout=0.0, tie_word_embeddings=False)),
 }
 
 

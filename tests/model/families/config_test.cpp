@@ -39,7 +39,8 @@ TEST_CASE("presets have the published numbers of parameters") {
        {"ministral-8b", 8'019'808'256},   {"gemma3-1b", 999'885'952},        {"gemma3-4b", 3'880'263'168},
        {"gemma3-12b", 11'766'034'176},    {"gemma3-27b", 27'009'346'304},    {"smollm3-3b", 3'075'098'624},
        {"granite-3.3-2b", 2'533'539'840}, {"granite-3.3-8b", 8'170'864'640}, {"olmo2-7b", 7'298'617'344},
-       {"olmo2-13b", 13'716'198'400},     {"phi-4", 14'659'507'200},         {"phi-4-mini", 3'836'021'760}}));
+       {"olmo2-13b", 13'716'198'400},     {"phi-4", 14'659'507'200},         {"phi-4-mini", 3'836'021'760},
+       {"seed-oss-36b", 36'151'104'512}}));
   CHECK(parameter_count(preset_config(name)) == count);
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("the slices that count cover each element of each family's tensors onc
 
 TEST_CASE("each family's folder loads in slices, and a saved one reads back bit by bit", "[families]") {
   const std::string name = GENERATE("qwen2_tiny", "qwen3_tiny", "mistral_window_tiny", "gemma3_tiny", "smollm3_tiny",
-                                    "granite_tiny", "olmo2_tiny", "phi3_tiny", "phi3_longrope_tiny");
+                                    "granite_tiny", "olmo2_tiny", "phi3_tiny", "phi3_longrope_tiny", "seed_oss_tiny");
   INFO(name);
   const fs::path golden = fs::path(test_data()) / "golden" / name;
   const ModelConfig config = read_hf_config(golden);

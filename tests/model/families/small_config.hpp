@@ -8,8 +8,8 @@
 namespace pipetrain::test {
 
 inline constexpr std::initializer_list<Family> every_family = {
-    Family::llama,  Family::gpt2,    Family::qwen2,   Family::qwen3, Family::mistral,
-    Family::gemma3, Family::smollm3, Family::granite, Family::olmo2, Family::phi3};
+    Family::llama,   Family::gpt2,    Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
+    Family::smollm3, Family::granite, Family::olmo2, Family::phi3,  Family::seed_oss};
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
