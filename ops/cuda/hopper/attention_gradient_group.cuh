@@ -1,4 +1,4 @@
-// What the groups of warps of attention's backward share: the loop over blocks of keys and their tiles of queries, and the
+// The groups of warps of attention's backward share this: the loop over blocks of keys and their tiles of queries, and the
 // gradients of keys and values that a group sums up and stores. Only for .cu files.
 #pragma once
 
