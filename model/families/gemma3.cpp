@@ -1,5 +1,6 @@
 // Gemma 3, its language model: norms of 1 + w before and after attention and MLP and over the heads of queries and keys, a GELU
-// as the gate, scaled embeddings, and five layers within a window for each that attends to all positions.
+// as the gate, scaled embeddings, and five layers within a window for each that attends to all positions. The larger models are
+// published with a vision tower, as multimodal models.
 #include <cmath>
 
 #include "model/families/decoder.hpp"
@@ -15,7 +16,7 @@ constexpr std::int64_t usual_window = 4096, usual_pattern = 6;
 void read_gemma3(const HfConfigReader& config, ModelConfig& model) {
   config.require("head_dim");  // Hugging Face does not derive it from the other sizes
   read_decoder(config, model);
-  if (!config.mentions("pad_token_id")) model.untrained_row = 0;
+  if (!config.mentions("pad_token_id")) model.pad_id = model.untrained_row = 0;
   model.biases.qkv = model.biases.attention_out = config.flag_or("attention_bias", false);
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
   const double scalar = config.positive_or("query_pre_attn_scalar", 256);
@@ -41,6 +42,19 @@ void write_gemma3(const ModelConfig& config, Json& text) {
   text["rope_local_base_freq"] = config.windowed_rope.value_or(config.rope).theta;
 }
 
+// Those of Hugging Face's Gemma3TextConfig; other keys that are absent mean the same there and in a language model's own file.
+Json gemma3_text_defaults() {
+  return Json::object({{"vocab_size", 262208},
+                       {"hidden_size", 2304},
+                       {"intermediate_size", 9216},
+                       {"num_hidden_layers", 26},
+                       {"num_attention_heads", 8},
+                       {"num_key_value_heads", 4},
+                       {"head_dim", 256},
+                       {"max_position_embeddings", 131072},
+                       {"rms_norm_eps", 1e-6}});
+}
+
 ModelConfig gemma3_defaults() {
   ModelConfig config;
   config.family = Family::gemma3;
@@ -63,6 +77,12 @@ FamilySpec gemma3_family() {
           .bos_id = 2,
           .eos_id = 1,
           .has_windows = true,
+          .multimodal = MultimodalSpec{.model_type = "gemma3",
+                                       .architecture = "Gemma3ForConditionalGeneration",
+                                       .text_defaults = gemma3_text_defaults,
+                                       .keys = {"vision_config", "mm_tokens_per_image", "image_token_index", "image_token_id",
+                                                "boi_token_index", "boi_token_id", "eoi_token_index", "eoi_token_id"},
+                                       .part_prefixes = {"vision_tower.", "multi_modal_projector."}},
           .read = read_gemma3,
           .write = write_gemma3,
           .tensors = decoder_tensors};

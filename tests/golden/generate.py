@@ -27,14 +27,19 @@ CASES = [
     ("llama3_tiny", SCALED, [1, 7, 40], 48),
     ("llama2_tiny", {}, [3, 64, 12], 48),
     ("gpt2_tiny", {}, [2, 30, 9], 32),
+    ("qwen2_tiny", {}, [4, 25, 60], 40),
+    ("qwen3_tiny", {}, [4, 25, 60], 40),
+    ("mistral_window_tiny", {}, [4, 25, 60], 40),
+    ("llama_biases_yarn_tiny", {}, [4, 25, 60], 40),
+    ("gemma3_tiny", {}, [4, 25, 60], 40),
 ]
 
 
-def prompt(seed, length):
+def prompt(seed, length, vocabulary):
     state, ids = seed + 1, []
     for _ in range(length):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
-        ids.append(3 + (state >> 33) % 300)
+        ids.append(3 + (state >> 33) % min(300, vocabulary - 3))
     return ids
 
 
@@ -50,7 +55,7 @@ def main():
         )
         answers = []
         for index, length in enumerate(lengths):
-            ids = prompt(17 * index, length)
+            ids = prompt(17 * index, length, settings["vocab_size"])
             out = model.generate(
                 torch.tensor([ids]),
                 attention_mask=torch.ones(1, length, dtype=torch.long),
