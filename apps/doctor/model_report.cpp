@@ -81,9 +81,10 @@ class Reporter {
     ConfigReport keys;
     if (!collect([&] { keys = report_config(model_); })) return {};
     if (!keys.is_known)
-      add("family", fmt::format("none has this model; {} is the nearest, and what follows is read as its model; another family is "
-                                "added as docs/add-a-model.md says",
-                                keys.family));
+      add("family",
+          fmt::format("none has this model; {} is the nearest, and what follows is read as its model; another family is "
+                      "added as docs/add-a-model.md says",
+                      keys.family));
     else if (!keys.family.empty())
       add("family", keys.family);
     if (!keys.understood.empty()) add("read", fmt::format("{}", fmt::join(keys.understood, ", ")));
@@ -95,8 +96,8 @@ class Reporter {
   }
 
   void report_size(const ModelConfig& config) {
-    add("model", fmt::format("{} of {}, vocabulary {}, {} positions, {:.4g} million parameters", counted(config.layers, "layer"),
-                             config.hidden, config.vocabulary, config.max_positions,
+    add("model", fmt::format("{} of {}, vocabulary {}, {} positions, {:.4g} million parameters",
+                             counted(config.layers, "layer"), config.hidden, config.vocabulary, config.max_positions,
                              static_cast<double>(parameter_count(config)) / 1e6));
   }
 
@@ -125,10 +126,12 @@ class Reporter {
       collect([&] { stored_weights(config, model_); });
     refuse_alike(faults);
     for (const std::string& note : notes) add("note", note);
-    if (faults.empty()) add("weights", fmt::format("{}, as the model needs them", counted(std::ssize(logical_tensors(config)), "tensor")));
+    if (faults.empty())
+      add("weights", fmt::format("{}, as the model needs them", counted(std::ssize(logical_tensors(config)), "tensor")));
     collect([&] {
       if (const auto parts = multimodal_parts(model_))
-        add("kept", fmt::format("{} of other parts, which training leaves unchanged", counted(std::ssize(parts->parts()), "tensor")));
+        add("kept",
+            fmt::format("{} of other parts, which training leaves unchanged", counted(std::ssize(parts->parts()), "tensor")));
     });
   }
 

@@ -21,9 +21,8 @@ namespace pipetrain {
 const OptionRows& export_option_table() {
   static const OptionRows table = joined_rows({
       {{"Checkpoint", "load", "DIR", "the checkpoint, such as run/step-00000100, saved in any layout"},
-       {"Checkpoint", "model", "DIR",
-        "of a multimodal model: the folder that its run began from, whose other parts are copied", AnyText{},
-        "the folder that the checkpoint records"},
+       {"Checkpoint", "model", "DIR", "of a multimodal model: the folder that its run began from, whose other parts are copied",
+        AnyText{}, "the folder that the checkpoint records"},
        {"Model folder", "out", "DIR", "the Hugging Face folder to write; one of an older model is replaced"},
        shared_option("Model folder", "save-dtype", {.help = "of the weights, rounded to the nearest"}),
        shared_option("Model folder", "save-shard-size",
@@ -55,7 +54,8 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
   options.model = values.text("model").value_or("");
   if (values.given("model") && !std::filesystem::exists(options.load / multimodal_file, ignored))
     values.fail("model", "is for checkpoints of multimodal models, and this is none; leave it out");
-  refuse_shared_files(values, {.inputs = {"load", "model", "tokenizer", "config"}, .output_files = {}, .output_folders = {"out"}});
+  refuse_shared_files(values,
+                      {.inputs = {"load", "model", "tokenizer", "config"}, .output_files = {}, .output_folders = {"out"}});
   return options;
 }
 

@@ -105,12 +105,13 @@ std::vector<Target> tokenizer_targets() {
               R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+"},"behavior":"Isolated","invert":false},)"
               R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}]})",
               R"({"type":"ByteLevel","add_prefix_space":false})", bpe),
-      file_of(R"({"type":"Replace","pattern":{"String":" "},"content":"_"})",
-              R"({"type":"Split","pattern":{"String":" "},"behavior":"MergedWithPrevious","invert":false})",
-              R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},"content":" "},{"type":"ByteFallback"},)"
-              R"({"type":"Fuse"}]})",
-              R"({"type":"BPE","byte_fallback":true,"fuse_unk":true,"unk_token":"a","vocab":{"a":0,"b":1,"ab":2,"<0x41>":3,"_":4},)"
-              R"("merges":[["a","b"]]})")};
+      file_of(
+          R"({"type":"Replace","pattern":{"String":" "},"content":"_"})",
+          R"({"type":"Split","pattern":{"String":" "},"behavior":"MergedWithPrevious","invert":false})",
+          R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},"content":" "},{"type":"ByteFallback"},)"
+          R"({"type":"Fuse"}]})",
+          R"({"type":"BPE","byte_fallback":true,"fuse_unk":true,"unk_token":"a","vocab":{"a":0,"b":1,"ab":2,"<0x41>":3,"_":4},)"
+          R"("merges":[["a","b"]]})")};
   Target merges{"merges", {}, {"a b\n", "#version: 0.2\n", "\"ab\": 3,"}, nullptr, nullptr};
   merges.seeds = {"{\"a\": 0, \"b\": 1, \"ab\": 2, \"\xC4\xA0\": 3, \"<|endoftext|>\": 4}\x01#version: 0.2\na b\n"};
   merges.run = [](std::string_view input) {

@@ -26,10 +26,10 @@ struct FamilyNames {
 // A multimodal model that contains a language model of the family. Its config.json has the language model's keys under
 // text_config, and its files have tensors of other parts, such as a vision tower, which training leaves unchanged.
 struct MultimodalSpec {
-  const char* model_type;                 // Hugging Face's
-  const char* architecture;               // Hugging Face's
-  Json (*text_defaults)();                // the values that Hugging Face gives the keys that text_config leaves out
-  std::vector<const char*> keys;          // the keys beside text_config that concern the other parts alone
+  const char* model_type;                  // Hugging Face's
+  const char* architecture;                // Hugging Face's
+  Json (*text_defaults)();                 // the values that Hugging Face gives the keys that text_config leaves out
+  std::vector<const char*> keys;           // the keys beside text_config that concern the other parts alone
   std::vector<const char*> part_prefixes;  // the beginnings of the names of the other parts' tensors
 };
 

@@ -132,8 +132,8 @@ void refuse_quantized(const HfConfigReader& config) {
   for (const char* key : {"quantization_config", "compression_config"}) {
     if (!config.has(key)) continue;
     const std::string method = config.value(key).is_object() ? config.inner(key).text_or("quant_method", "") : "";
-    config.refuse(key, fmt::format("says that the weights are quantized{}; use the model's unquantized weights",
-                                   method.empty() ? "" : fmt::format(" ({})", method)));
+    config.refuse(key, fmt::format("is set{}; use the model's unquantized weights",
+                                   method.empty() ? "" : fmt::format(": the weights are quantized by {}", method)));
   }
 }
 

@@ -12,8 +12,8 @@ namespace pipetrain {
 inline constexpr const char* chat_templates_folder = "additional_chat_templates";
 
 // Returns the files of a Hugging Face tokenizer, generation_config.json, the settings of a multimodal model's images and chat
-// templates in a folder, except files that are larger than any tokenizer's (64 MiB). Throws Error(input) if one cannot be read, or is a pointer of Git LFS. If another
-// tokenizer is given, as for tokenizer_files(), its files replace the folder's own.
+// templates in a folder, except files that are larger than any tokenizer's (64 MiB). Throws Error(input) if one cannot be read,
+// or is a pointer of Git LFS. If another tokenizer is given, as for tokenizer_files(), its files replace the folder's own.
 std::vector<std::filesystem::path> companion_files(const std::filesystem::path& folder,
                                                    const std::filesystem::path& tokenizer = {});
 // Returns the files of a tokenizer, given as its folder or as one of its files, without a model's own settings.

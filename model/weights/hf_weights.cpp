@@ -84,7 +84,8 @@ class HfWeights : public WeightSource {
     const char* hint = name == names_.head ? "; if the model's embeddings are tied, let config.json say tie_word_embeddings"
                        : name == classifier_head ? "; config.json says that the model classifies: give weights with this head"
                                                  : "; give the weights and the config.json of one model";
-    throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing{}", tensors_.where().string(), tensors_.name_in_files(name), hint));
+    throw Error(ErrorKind::input,
+                fmt::format("{}: tensor {} is missing{}", tensors_.where().string(), tensors_.name_in_files(name), hint));
   }
 
   // A tied checkpoint may hold its one matrix under the head's name, or under both names.
@@ -143,10 +144,10 @@ class HfWeights : public WeightSource {
       collect([&] { refuse_layers(config, std::min_element(beyond.begin(), beyond.end())->second, beyond.size(), cut); });
   }
   [[noreturn]] static void refuse_foreign_tensor(const HfTensors::Location& location, std::size_t count) {
-    throw Error(ErrorKind::input, fmt::format("{}: {} {} not part of the model that config.json describes; give the weights and "
-                                              "the config.json of one model",
-                                              location.file->path().string(), tensor_and_more(location.name, count),
-                                              count == 1 ? "is" : "are"));
+    throw Error(ErrorKind::input,
+                fmt::format("{}: {} {} not part of the model that config.json describes; give the weights and "
+                            "the config.json of one model",
+                            location.file->path().string(), tensor_and_more(location.name, count), count == 1 ? "is" : "are"));
   }
   [[noreturn]] void refuse_layers(const ModelConfig& config, const std::string& first, std::size_t count,
                                   const LayerCut& cut) const {

@@ -43,7 +43,8 @@ PartsRecord read_record(const fs::path& file) {
     }
     return record;
   } catch (const JsonMisuse&) {
-    throw Error(ErrorKind::input, fmt::format("{}: a key is missing, or has a wrong value; take another checkpoint", file.string()));
+    throw Error(ErrorKind::input,
+                fmt::format("{}: a key is missing, or has a wrong value; take another checkpoint", file.string()));
   }
 }
 
@@ -106,21 +107,23 @@ MultimodalParts::MultimodalParts(const fs::path& folder, Json config)
 
 Json MultimodalParts::config(const ModelConfig& language_model, SavedType type) const {
   Json outer = with_text_config(config_, language_model);
-  const Json* const inner = outer.find(text_config_key);
+  const bool says_type = outer.contains("torch_dtype") || outer.contains("dtype");
   // Otherwise transformers would round the language model's weights to the type that they had.
   for (const char* key : {"torch_dtype", "dtype"}) {
+    if (!says_type || outer.contains(key)) outer[key] = transformers_name(type);
+    const Json* const inner = outer.find(text_config_key);
     if (inner && inner->contains(key)) outer[text_config_key][key] = transformers_name(type);
   }
-  for (const char* key : {"torch_dtype", "dtype"}) outer[key] = transformers_name(type);
   return outer;
 }
 
 void MultimodalParts::copy(const Part& part, SafetensorsWriter& writer) const {
   const HfTensors::Location& location = tensors_.other_parts().at(part.tensor.name);
   if (writer.copy(*location.file, location.name) == part.checksum) return;
-  throw Error(ErrorKind::input, fmt::format("{}: tensor {} has changed since the file was opened; keep the file as it is while it "
-                                            "is in use",
-                                            location.file->path().string(), location.name));
+  throw Error(ErrorKind::input,
+              fmt::format("{}: tensor {} has changed since the file was opened; keep the file as it is while it "
+                          "is in use",
+                          location.file->path().string(), location.name));
 }
 
 std::string MultimodalParts::record() const {

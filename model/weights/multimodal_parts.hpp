@@ -24,7 +24,7 @@ class MultimodalParts {
  public:
   struct Part {
     FileTensor tensor;
-    std::uint64_t checksum = 0;  // of its bytes
+    std::uint64_t checksum = 0;           // of its bytes
     std::uint64_t element_bytes() const;  // of one of its elements; 0 where it has none
     bool operator==(const Part& other) const;
   };

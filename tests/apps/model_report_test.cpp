@@ -35,7 +35,6 @@ TEST_CASE("doctor says of each golden model what it is read from, and that it lo
 TEST_CASE("doctor and training refuse the same folders for the same reason, with status 2") {
   const auto names = test::golden_models();
   const TempFolder folder;
-  const fs::path rows = folder.write("rows.jsonl", "{\"input_ids\": [5, 3, 7, 9], \"label\": 1}\n");
   std::size_t next = 0;
   for (const test::Damage& damage : test::damages()) {
     // Another model for each damage, so that the test stays short; bad_folder_test.cpp has all of them.
@@ -49,6 +48,9 @@ TEST_CASE("doctor and training refuse the same folders for the same reason, with
     }
     INFO(damage.name << " of " << name);
     REQUIRE(!line.empty());
+    const bool classifies = name.find("classify") != std::string::npos;
+    const std::string row = "{\"input_ids\": [5, 3, 7, 9]" + std::string(classifies ? ", \"label\": 1" : "") + "}\n";
+    const fs::path rows = folder.write("rows.jsonl", row);
     const Result result = report(damaged);
     INFO(result.out << result.err);
     CHECK(result.status == 2);
@@ -120,7 +122,8 @@ TEST_CASE("doctor reports a tokenizer and its chat template") {
 
 TEST_CASE("doctor --model stands alone, and names a missing folder") {
   CHECK_THAT(refused("doctor --model nowhere"), Contains("--model nowhere: there is no such folder or file"));
-  CHECK_THAT(refused("doctor --model " + test::golden_folder("qwen3_tiny").string() + " --measure m.json"), Contains("--model"));
+  CHECK_THAT(refused("doctor --model " + test::golden_folder("qwen3_tiny").string() + " --measure m.json"),
+             Contains("--model"));
 }
 
 }  // namespace

@@ -51,8 +51,7 @@ void complete(const FolderDraft& draft, const CheckpointContents& contents, cons
     auto& sums = manifest.checksums->small_files;
     for (const fs::path& file : contents.companions) sums[companion_name(file)] = copy_companion(file, path);
     sums["config.json"] = write_small_file(path / "config.json", hf_config_text(contents.config));
-    if (contents.multimodal)
-      sums[multimodal_file] = write_small_file(path / multimodal_file, contents.multimodal->record());
+    if (contents.multimodal) sums[multimodal_file] = write_small_file(path / multimodal_file, contents.multimodal->record());
     write_manifest(path / checkpoint_state_file, manifest);
   });
 }

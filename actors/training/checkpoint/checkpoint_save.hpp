@@ -19,7 +19,7 @@ namespace pipetrain {
 struct CheckpointContents {
   ModelConfig config;
   CheckpointState state;
-  std::vector<std::filesystem::path> companions;  // files to copy: companion_files.hpp
+  std::vector<std::filesystem::path> companions;      // files to copy: companion_files.hpp
   std::shared_ptr<const MultimodalParts> multimodal;  // recorded, so that exports can add them; may be null
   // Called on another thread before the folder appears under its name; an exception prevents that and is the failure.
   // May be null.

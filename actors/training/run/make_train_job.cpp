@@ -130,12 +130,12 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
+  job.multimodal = parts_beside(settings.model, job.config);
   open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   check_combinations(features_of(job));
   check_offload(job);
   job.companions = companion_files(settings.model.name, settings.data.tokenizer);
-  job.multimodal = parts_beside(settings.model, job.config);
   job.saves = settings.saving.folder.has_value();
   keep_plan(job);
   if (!job.layout.cut.empty()) cut_blocks(job.config, job.layout.cut, job.plan->placement.virtual_stages());  // throws

@@ -125,8 +125,9 @@ class Trainer::Run {
   }
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
-    return pipetrain::start_checkpoint(folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, std::move(check_folder)},
-                                       [this](const std::string& where) { return pipeline_->save_state(where); });
+    return pipetrain::start_checkpoint(
+        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, std::move(check_folder)},
+        [this](const std::string& where) { return pipeline_->save_state(where); });
   }
 
  private:

@@ -239,7 +239,7 @@ TEST_CASE("models beyond what is built are refused, not trained wrongly") {
         "\"architectures\" is [\"LlamaForCausalLM\"]; it must be [\"GPT2LMHeadModel\"] for model_type \"gpt2\"");
   CHECK(llama_error_with("hidden_act", "gelu") == "\"hidden_act\" is \"gelu\"; it must be \"silu\"");
   CHECK(llama_error_with("attention_dropout", 1) == "\"attention_dropout\" is 1; it must be a number from 0 to below 1");
-  CHECK(llama_error_with("quantization_config", {{"bits", 4}}).starts_with("\"quantization_config\" says that"));
+  CHECK(llama_error_with("quantization_config", {{"bits", 4}}).starts_with("\"quantization_config\" is set"));
   CHECK(llama_error_with("pretraining_tp", 2).empty());
   CHECK(llama_error_with("rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"mrope_section", {2, 2}}}) ==
         "\"rope_scaling.mrope_section\" is not known, and may change what the model computes; remove it if it changes nothing");

@@ -182,7 +182,7 @@ TEST_CASE("GPT-2 models beyond what is built are refused, not trained wrongly") 
     CHECK(gpt2_error_with(key, true) == "\"" + key + "\" is true; it must be false (it is not built)");
   }
   CHECK(gpt2_error_with("quantization_config", {{"bits", 4}}) ==
-        "\"quantization_config\" says that the weights are quantized; use the model's unquantized weights");
+        "\"quantization_config\" is set; use the model's unquantized weights");
   const std::string refusal = gpt2_error_with("architectures", {"GPT2DoubleHeadsModel"});
   CHECK(refusal.starts_with("unknown architecture \"GPT2DoubleHeadsModel\"; known: "));
   CHECK(refusal.ends_with("; only these heads are built"));

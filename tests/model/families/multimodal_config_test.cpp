@@ -1,6 +1,7 @@
 // config.json of multimodal models, whose language model is read.
-#include "model/families/config_fixture.hpp"
 #include "model/families/multimodal_config.hpp"
+#include "files/json.hpp"
+#include "model/families/config_fixture.hpp"
 
 namespace pipetrain {
 namespace {
@@ -72,12 +73,13 @@ TEST_CASE("a multimodal configuration is refused by the key's whole name") {
   CHECK_THAT(config_error(config), Contains("\"text_config.model_type\" is \"llama\"; it must be \"gemma3_text\""));
   CHECK_THAT(config_error(gemma3_4b(), "text_config", 3), Contains("\"text_config\" is 3; it must be an object"));
   CHECK_THAT(config_error(gemma3_4b(), "audio_config", json::object({{"a", 1}})), Contains("\"audio_config\" is not known"));
-  CHECK_THAT(config_error(gemma3_4b(), "tie_word_embeddings", false), Contains("\"tie_word_embeddings\" is false, and text_config"));
+  CHECK_THAT(config_error(gemma3_4b(), "tie_word_embeddings", false),
+             Contains("\"tie_word_embeddings\" is false, and text_config"));
   CHECK_THAT(config_error(gemma3_4b(), "architectures", {"Gemma3ForSequenceClassification"}),
              Contains("unknown architecture") && Contains("only these heads are built"));
   config = gemma3_4b();
   config["text_config"]["quantization_config"] = {{"quant_method", "gptq"}};
-  CHECK_THAT(config_error(config), Contains("\"text_config.quantization_config\" says that the weights are quantized (gptq)"));
+  CHECK_THAT(config_error(config), Contains("\"text_config.quantization_config\" is set: the weights are quantized by gptq"));
 }
 
 TEST_CASE("a multimodal configuration stays as it is unless its language model has another one") {

@@ -44,7 +44,8 @@ inline std::string without_size(RawFolder model, const std::filesystem::path& fo
 
 inline std::string with_quantization(RawFolder model, const std::filesystem::path& folder, const std::string& method) {
   model.config["quantization_config"] = {{"quant_method", method}};
-  return write_changed(model, folder, "says that the weights are quantized (" + method + "); use the model's unquantized weights");
+  return write_changed(model, folder,
+                       "is set: the weights are quantized by " + method + "; use the model's unquantized weights");
 }
 
 // The table of a vocabulary that others have padded.

@@ -1,7 +1,7 @@
 // Every golden model, damaged in every way that people meet, is refused in one line.
+#include "model/weights/bad_folder.hpp"
 #include "catch.hpp"
 #include "model/error_text.hpp"
-#include "model/weights/bad_folder.hpp"
 #include "model/weights/stored_model.hpp"
 #include "temp_folder.hpp"
 

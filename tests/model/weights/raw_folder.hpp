@@ -31,7 +31,8 @@ inline void read_raw_tensors(const std::filesystem::path& file, RawTensors& tens
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
   const std::size_t data = sizeof length + length;
-  for (const auto& [name, entry] : nlohmann::json::parse(bytes.substr(sizeof length, length)).items()) {
+  const auto header = nlohmann::json::parse(bytes.substr(sizeof length, length));
+  for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     const std::size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
     tensors[name] = {entry["dtype"], entry["shape"], bytes.substr(data + begin, end - begin)};

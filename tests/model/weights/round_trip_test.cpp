@@ -40,7 +40,8 @@ TEST_CASE("each golden model that is saved untrained has the same tensors, confi
     CHECK(read_hf_config(saved) == config);
     for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters", "rope_local_base_freq", "partial_rotary_factor",
                             "layer_types", "tie_word_embeddings", "model_type", "architectures", "vision_config"})
-      if (before.config.contains(key) && !before.config[key].is_null())
+      if (before.config.contains(key) && !before.config[key].is_null() &&
+          !(config.classifies() && std::string(key) == "tie_word_embeddings"))
         check_contained(before.config[key], after.config.value(key, json()), key);
   }
 }
