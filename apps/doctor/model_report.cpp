@@ -12,6 +12,7 @@
 
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "core/escape.hpp"
 #include "data/tokenizers/chat_program.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "model/costs.hpp"
@@ -59,7 +60,8 @@ class Reporter {
   }
 
  private:
-  void add(const std::string& name, std::string text) { report_.facts.push_back({name, std::move(text)}); }
+  // Names of keys and files may have any bytes.
+  void add(const std::string& name, const std::string& text) { report_.facts.push_back({name, escape_controls(text)}); }
   void refuse(const std::string& line) {
     add("refused", line);
     report_.loads = false;

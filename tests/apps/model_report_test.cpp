@@ -55,7 +55,9 @@ TEST_CASE("doctor and training refuse the same folders for the same reason, with
     INFO(result.out << result.err);
     CHECK(result.status == 2);
     CHECK_THAT(result.out, Contains(line) && Contains("\nloads      no: "));
-    CHECK_THAT(refused("--device cpu --steps 1 --model " + damaged.string() + " --data " + rows.string()), Contains(line));
+    CHECK_THAT(refused("--device cpu --steps 1 --microbatch 1 --microbatches 1 --model " + damaged.string() + " --data " +
+                       rows.string()),
+               Contains(line));
   }
 }
 
