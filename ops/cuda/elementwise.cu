@@ -19,15 +19,20 @@ __global__ void add_kernel(T* target, const T* source, std::int64_t packs) {
 }
 
 template <class T, int W>
-__global__ void scale_kernel(const T* x, T* out, float factor, std::int64_t packs) {
+__global__ void scale_kernel(const T* x, const T* residual, T* out, float factor, bool exact, std::int64_t packs) {
   wait_for_previous();
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
-  const float rounded = to_float(from_float<T>(factor));
+  const Real<T> by = exact ? factor : to_float(from_float<T>(factor));
   const auto in = load<W>(x, pack);
-  float values[W];
+  Real<T> values[W];
 #pragma unroll
-  for (int i = 0; i < W; ++i) values[i] = in[i] * rounded;
+  for (int i = 0; i < W; ++i) values[i] = in[i] * by;
+  if (residual != nullptr) {
+    const auto more = load<W>(residual, pack);
+#pragma unroll
+    for (int i = 0; i < W; ++i) values[i] += more[i];
+  }
   store(out, pack, values);
 }
 
@@ -118,10 +123,12 @@ void scale(cudaStream_t stream, const ScaleArgs& args) {
   if (count == 0) return;
   with_type(args.x.dtype, "scale", [&](auto t) {
     using T = typename decltype(t)::type;
-    with_width<T>(aligned16(args.x.data) && aligned16(args.out.data) && count % full_width<T> == 0, [&](auto w) {
+    const bool aligned =
+        aligned16(args.x.data) && aligned16(args.out.data) && (!args.residual || aligned16(args.residual->data));
+    with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
       constexpr int W = decltype(w)::value;
-      launch(stream, scale_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(args.x), data_of<T>(args.out),
-             args.factor, count / W);
+      launch(stream, scale_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(args.x), data_or_null<T>(args.residual),
+             data_of<T>(args.out), args.factor, args.exact, count / W);
     });
   });
 }

@@ -35,10 +35,9 @@ struct QueryRow {
   int sequence, query, head;
 };
 template <class Tile>
-__device__ __forceinline__ QueryRow query_row(const BackwardView& view, std::int64_t row) {
-  const int queries = query_tiles<Tile>(view) * Tile::queries;
-  const std::int64_t token = row / view.heads;
-  return {static_cast<int>(token / queries), static_cast<int>(token % queries), static_cast<int>(row % view.heads)};
+__device__ __forceinline__ QueryRow query_row(const BackwardView& view, int row) {
+  const int queries = query_tiles<Tile>(view) * Tile::queries, token = row / view.heads;
+  return {token / queries, token % queries, row % view.heads};
 }
 
 // Writes the statistics of some rows, each of one query and head, and zeroes the same share of dQ's sums.
@@ -47,7 +46,7 @@ __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std
   using Element = typename Tile::Element;
   using Q = QueryBlock<Tile>;
   const int part = static_cast<int>(threadIdx.x) % Q::lanes;
-  const std::int64_t first = block * Q::all_rows + threadIdx.x / Q::lanes;
+  const int first = static_cast<int>(block) * Q::all_rows + static_cast<int>(threadIdx.x) / Q::lanes;
   uint4 dout[Q::rounds], out[Q::rounds];
 #pragma unroll
   for (int i = 0; i < Q::rounds; ++i) {

@@ -60,10 +60,10 @@ __global__ void __launch_bounds__(max_threads)
     if (head >= heads) continue;
     const R inv = 1 / sqrt(squares / static_cast<R>(of.dim) + eps);
     const bool is_query = head < of.heads;
-    const HeadNormView<T, TW>& norm = is_query ? queries : keys;
+    const TW* const weights = is_query ? queries.weight : keys.weight;
     const std::int64_t at = is_query ? token * of.heads + head : token * of.kv_heads + head - of.heads;
-    if (lane == 0) norm.inv_rms[at] = static_cast<float>(inv);
-    T *const kept = norm.input + at * of.dim, *const out = row + head * of.dim;
+    if (lane == 0) (is_query ? queries.inv_rms : keys.inv_rms)[at] = static_cast<float>(inv);
+    T *const kept = (is_query ? queries.input : keys.input) + at * of.dim, *const out = row + head * of.dim;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const int pack = lane + n * lanes;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(max_threads)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const Pack<T, W>& own = in[u][n][half];
-        const auto weight = load<W>(norm.weight, half * packs + pack);
+        const auto weight = load<W>(weights, half * packs + pack);
         reinterpret_cast<Pack<T, W>*>(kept)[half * packs + pack] = own;
 #pragma unroll
         for (int i = 0; i < W; ++i) {

@@ -7,8 +7,8 @@ namespace pipetrain::cuda {
 namespace {
 
 constexpr int block_threads = 256;
-constexpr int blocks_each = 4;  // blocks a multiprocessor
-constexpr int batch = 4;        // rows of a thread, whose loads are in flight together
+constexpr int blocks_each = 3;  // blocks a multiprocessor
+constexpr int batch = 2;        // rows of a thread, whose loads are in flight together
 
 // A row is one query or key head of a token. `lanes` threads share a row, N packs of W columns each. A team of them has the
 // same head of every `stride`-th token, and sums its columns for the weight's gradient; partial [blocks, 2, D] gets the sums of
@@ -25,14 +25,15 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? blocks_each : 
   const int heads = of.normed_heads(), stride = gridDim.x * teams / heads;
   const int number = blockIdx.x * teams + team, head = number % heads;
   const bool is_query = head < of.heads;
-  const HeadNormView<T, TW>& norm = is_query ? queries : keys;
   const int heads_of_norm = is_query ? of.heads : of.kv_heads, head_of_norm = is_query ? head : head - of.heads;
+  const TW* const weights = is_query ? queries.weight : keys.weight;
+  const float* const inverses = (is_query ? queries.inv_rms : keys.inv_rms) + head_of_norm;
+  const T* const own_input = (is_query ? queries.input : keys.input) + head_of_norm * of.dim;
   T* const own_dqkv = dqkv + head * of.dim;
-  const T* const own_input = norm.input + head_of_norm * of.dim;
   Pack<TW, W> weight[N] = {};
 #pragma unroll
   for (int n = 0; n < N; ++n)
-    if (lane + n * lanes < packs) weight[n] = load<W>(norm.weight, lane + n * lanes);
+    if (lane + n * lanes < packs) weight[n] = load<W>(weights, lane + n * lanes);
 
   R totals[N][W] = {};
   // The teams of a warp run the same number of rounds, because they exchange sums.
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? blocks_each : 
     for (int b = 0; b < batch; ++b) {
       const std::int64_t token = first + b * stride;
       if (token >= tokens) continue;
-      inv[b] = norm.inv_rms[token * heads_of_norm + head_of_norm];
+      inv[b] = inverses[token * heads_of_norm];
 #pragma unroll
       for (int n = 0; n < N; ++n) {
         const int pack = lane + n * lanes;
@@ -73,6 +74,9 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? blocks_each : 
       for (int n = 0; n < N; ++n) {
         const int pack = lane + n * lanes;
         if (pack >= packs) continue;
+        forget(dy[b][n]);
+        forget(x[b][n]);
+        forget(weight[n]);
         R out[W];
 #pragma unroll
         for (int i = 0; i < W; ++i)
