@@ -38,7 +38,10 @@ void write_gemma3(const ModelConfig& config, Json& text) {
   if (config.window == 0) text["sliding_window"] = config.max_positions;
   text["pad_token_id"] = config.pad_id ? Json(*config.pad_id) : Json(nullptr);  // absent it would be 0
   text["attention_bias"] = config.biases.qkv;
-  text["query_pre_attn_scalar"] = config.query_scalar == 0 ? static_cast<double>(config.head_dim) : config.query_scalar;
+  const double scalar = config.query_scalar == 0 ? static_cast<double>(config.head_dim) : config.query_scalar;
+  // transformers 5 refuses a number with a fraction point.
+  const auto whole = static_cast<std::int64_t>(scalar);
+  text["query_pre_attn_scalar"] = scalar == static_cast<double>(whole) ? Json(whole) : Json(scalar);
   text["rope_local_base_freq"] = config.windowed_rope.value_or(config.rope).theta;
 }
 
