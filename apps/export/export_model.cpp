@@ -21,9 +21,9 @@ const OptionRows& export_option_table() {
   static const OptionRows table = joined_rows({
       {{"Checkpoint", "load", "DIR", "the checkpoint, such as run/step-00000100, saved in any layout"},
        {"Model folder", "out", "DIR", "the Hugging Face folder to write; one of an older model is replaced"},
-       shared_option("Model folder", "save-dtype", {.help = "of the weights, rounded to the nearest"}),
+       shared_option("Model folder", "save-dtype", {.help = "number type of the weights, rounded to the nearest"}),
        shared_option("Model folder", "save-shard-size",
-                     {.help = "of weights in one file at most, such as 500MB; more files have an index"}),
+                     {.help = "largest size of one file of weights, such as 500MB; several files have an index"}),
        {"Model folder", "tokenizer", "PATH", "a tokenizer's folder or file to put there", AnyText{}, "the checkpoint's"}},
       general_options(),
   });

@@ -333,9 +333,9 @@ TEST_CASE("tune names what is wrong in one line") {
   CHECK_THAT(wrong("--devices 8 --layers 5"), Contains("--layers 5: the model tiny has 4 layers; give as many or fewer"));
   CHECK_THAT(wrong("--devices 8 --precision fp4"), Contains("must be one of fp32, bf16, fp16"));
   CHECK_THAT(wrong("--devices 8 --device cuda --precision bf16 --fp8-tflops 900"),
-             Contains("--fp8-tflops 900: is of --precision fp8"));
+             Contains("--fp8-tflops 900: applies to --precision fp8"));
   CHECK_THAT(wrong("--devices 8 --device cuda --precision bf16 --fp8-recipe blockwise"),
-             Contains("--fp8-recipe blockwise: is of precision fp8"));
+             Contains("--fp8-recipe blockwise: applies to precision fp8"));
   CHECK_THAT(wrong("--devices 8 --recompute-num-layers 2"),
              Contains("--recompute-num-layers 2: ") && Contains("add --recompute"));
   CHECK_THAT(wrong("--devices 8 --recompute some"), Contains("must be one of none, selective, full"));
@@ -383,7 +383,7 @@ TEST_CASE("tune offloads what train would: states always, activations where a la
   CHECK_THAT(states[0]["command"].get<std::string>(), Contains("--offload optimizer"));
   CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"),
              Contains("leave it out, or give train a folder on a disk"));
-  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("is of --offload"));
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("applies to --offload"));
 }
 
 TEST_CASE("tune plans with weights and gradients that are offloaded, whole or in shares of the replicas") {
