@@ -110,7 +110,7 @@ TEST_CASE("ranks take the GPUs of their host in order") {
   Words dry = four;
   dry.push_back("--dry-run");
   CHECK(gpus(torchrun, 4, dry) == std::vector<int>{0, 1, 2, 3});
-  CHECK_THAT(refusal([&] { gpus(second_host, 8, dry); }), StartsWith("--dry-run: of a run on several hosts' GPUs"));
+  CHECK_THAT(refusal([&] { gpus(second_host, 8, dry); }), StartsWith("--dry-run: a dry run of GPUs on several hosts"));
   CHECK_THAT(refused_processes({"--pp", "4", "--device", "cuda"}, torchrun), Contains("takes 4 GPUs"));
   CHECK_THAT(refused_processes({"--pp", "4", "--device", "cuda"}, second_host), Contains("takes 2 GPUs on this host"));
 }

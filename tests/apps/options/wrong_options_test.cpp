@@ -90,7 +90,7 @@ TEST_CASE("dividing state among replicas where that makes no sense is refused") 
 }
 
 TEST_CASE("options and values of later are errors that say so") {
-  CHECK_THAT(option_error({"--offload", "1"}), StartsWith("--offload 1: must be none, or of optimizer"));
+  CHECK_THAT(option_error({"--offload", "1"}), StartsWith("--offload 1: must be none, or names among optimizer"));
   CHECK_THAT(option_error({"--offload", "optimizer,none"}),
              StartsWith("--offload optimizer,none: none cannot be combined with other names"));
   CHECK_THAT(option_error({"--activation-offload-fraction", "0.5"}),
