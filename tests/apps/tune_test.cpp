@@ -170,7 +170,7 @@ TEST_CASE("tune searches cuts whose command lines run, and lays everything out a
   CHECK_THAT(refused(tune + "--cut 4,4"), Contains("--cut 4,4: is of 2 virtual stages, no multiple of --pp 4"));
   CHECK_THAT(refused(tune + "--cut 8,0"), Contains("--cut 8,0: leaves a virtual stage without a block"));
   CHECK_THAT(refused(tune + "--cut sought"), Contains("\"sought\" is no number of blocks"));
-  CHECK_THAT(refused(tune + "--cut-steps 5"), Contains("--cut-steps 5: is of a search of cuts; add --cut search"));
+  CHECK_THAT(refused(tune + "--cut-steps 5"), Contains("--cut-steps 5: applies to a search of cuts; add --cut search"));
   CHECK_THAT(refused(tune + "--cut search --cut-seconds 0"), Contains("--cut-seconds 0: must be"));
   CHECK_THAT(refused("tune --model tiny --devices 4 --pp 3"), Contains("--pp 3: does not divide 4 devices"));
   CHECK_THAT(refused("tune --model tiny --devices 4 --cp 3"), Contains("--cp 3: does not divide 4 devices"));

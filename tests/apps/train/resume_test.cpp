@@ -263,7 +263,7 @@ TEST_CASE("a run into the folder of a finished run is refused with advice how to
   const SavedRun saved(2);
   const std::string again = small_resume + "--save " + saved.save;
   CHECK(refused(again + " --steps 2") == "--save " + saved.save +
-                                             ": this run has finished there, with step-00000002; go on from it with more "
+                                             ": this run has finished there, with step-00000002; continue from it with more "
                                              "steps and resume, or give another folder");
   CHECK_THAT(refused(again + " --steps 9"), Contains("holds checkpoints of this run, the newest step-00000002; continue from it"));
   CHECK_THAT(refused(again + " --steps 2 --seed 7"), Contains("holds checkpoints of another run, the newest step-00000002"));

@@ -203,7 +203,7 @@ template("inst_tools", """{%- if messages[0]["role"] == "system" %}
 {%- for message in loop_messages %}
     {%- if not (message.role == "tool" or message.role == "tool_results" or (message.tool_calls is defined and message.tool_calls is not none)) %}
         {%- if (message["role"] == "user") != (ns.index % 2 == 0) %}
-            {{- raise_exception("Behind the system message, user and assistant alternate") }}
+            {{- raise_exception("Behind the system message, user and assistant take turns") }}
         {%- endif %}
         {%- set ns.index = ns.index + 1 %}
     {%- endif %}
