@@ -189,6 +189,11 @@ int run_and_report(const std::vector<std::string>& arguments, const Environment&
   }
 }
 
+void remove_outputs_and_locks() {
+  remove_unfinished_outputs();
+  remove_output_locks();
+}
+
 // Called for an exception that nothing catches, as when a library's thread cannot be started or has no memory.
 [[noreturn]] void end_by_exception() {
   static std::atomic_flag ending;
@@ -196,8 +201,7 @@ int run_and_report(const std::vector<std::string>& arguments, const Environment&
   if (here) std::_Exit(1);  // the code below has failed
   here = true;
   while (ending.test_and_set()) ::pause();  // another thread reports, and ends the process
-  remove_unfinished_outputs();
-  remove_output_locks();
+  remove_outputs_and_locks();
   try {
     if (std::current_exception()) {
       report_exception();
@@ -239,7 +243,7 @@ int run_command_line(const std::vector<std::string>& arguments, const Environmen
   print_no_ucx_stacks();
   std::optional<SignalWatch> watch;
   try {
-    watch.emplace();
+    watch.emplace(OutputEnd{remove_outputs_and_locks, print_over_progress});
   } catch (...) {
     return report_exception();
   }

@@ -187,7 +187,7 @@ int run_compare(const std::vector<std::string>& given_arguments, const Environme
   if (found.common_steps == 0)
     throw Error(
         ErrorKind::input,
-        fmt::format("compare: {} tells of steps {} and {} of {}, none of which is the same; give two runs with common steps",
+        fmt::format("compare: {} has steps {} and {} has {}, none of which is the same; give two runs with common steps",
                     runs.a.string(), steps_of(found.a), runs.b.string(), steps_of(found.b)));
   values.on_off("json").value_or(false) ? print_comparison_json(runs, found) : print_comparison_table(runs, found);
   for (const auto& note : notes) print_note(note);

@@ -42,6 +42,7 @@ set(training_included_headers
   actors/training/job/device_memory.hpp
   actors/training/job/train_job.hpp
   data/open_dataset.hpp
+  data/rows/text_keys.hpp
   actors/training/run/evaluation.hpp
   actors/training/job/fault.hpp
   actors/training/job/run_length.hpp

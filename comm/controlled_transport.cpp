@@ -178,13 +178,13 @@ WireWriter ControlledTransport::begin_edge_message(MessageKind kind) const {
   return message;
 }
 
-void ControlledTransport::tell(const Sender& sender, const Delivery& delivery) {
+void ControlledTransport::announce(const Sender& sender, const Delivery& delivery) {
   WireWriter message = begin_edge_message(MessageKind::delivery);
   write(message, delivery);
   send_to(sender.edge.to, std::move(message));
 }
 
-void ControlledTransport::tell_posted(const EdgeReceiver& receiver, int slot) {
+void ControlledTransport::announce_posted(const EdgeReceiver& receiver, int slot) {
   WireWriter message = begin_edge_message(MessageKind::posted);
   write(message, SlotCredit{receiver.edge, slot, {}});
   send_to(receiver.from, std::move(message));
@@ -197,7 +197,7 @@ void ControlledTransport::give_credit(EdgeId edge, int slot) {
   give(open, receiver, {edge, slot, {}});
 }
 
-void ControlledTransport::tell(const EdgeReceiver& receiver, const SlotCredit& credit) {
+void ControlledTransport::announce(const EdgeReceiver& receiver, const SlotCredit& credit) {
   WireWriter message = begin_edge_message(MessageKind::credit);
   write(message, credit);
   send_to(receiver.from, std::move(message));

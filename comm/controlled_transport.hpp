@@ -58,13 +58,13 @@ class ControlledTransport : public Transport {
   virtual void disconnected() noexcept {}
 
   // --- in steps ---
-  // Handles a delivered mirror; must call tell(), at once or later.
+  // Handles a delivered mirror; must call announce(), at once or later.
   virtual void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery delivery) = 0;
   // Handles a received delivery, whose slot, shapes and number of lanes have been checked; must call receiver.arrived().
   virtual void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) = 0;
-  // Handles a freed slot of an edge that this process receives from; must call tell(), at once or later.
-  virtual void give(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, SlotCredit credit) { tell(receiver, credit); }
-  // Called when the other end has called tell_posted().
+  // Handles a freed slot of an edge that this process receives from; must call announce(), at once or later.
+  virtual void give(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, SlotCredit credit) { announce(receiver, credit); }
+  // Called when the other end has called announce_posted().
   virtual void posted(const std::shared_ptr<Edges>&, Sender&, int /*slot*/) {}
   // Handles a received credit; must call sender.edge.credit().
   virtual void take(const std::shared_ptr<Edges>& edges, Sender& sender, const SlotCredit& credit) = 0;
@@ -78,11 +78,11 @@ class ControlledTransport : public Transport {
   std::exception_ptr cause() const;
   std::shared_ptr<Edges> edges() const { return edges_.load(); }
   // Sends the message of a delivery, for which the other end's land() is called.
-  void tell(const Sender& sender, const Delivery& delivery);
+  void announce(const Sender& sender, const Delivery& delivery);
   // Sends the message of a credit, for which the other end's take() is called.
-  void tell(const EdgeReceiver& receiver, const SlotCredit& credit);
+  void announce(const EdgeReceiver& receiver, const SlotCredit& credit);
   // Tells the producer that this slot's data may be sent now.
-  void tell_posted(const EdgeReceiver& receiver, int slot);
+  void announce_posted(const EdgeReceiver& receiver, int slot);
   // Begins a message whose remaining bytes group_message() of another process gets.
   static WireWriter begin_group_message();
   void send_to(int process, WireWriter message);

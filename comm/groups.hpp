@@ -11,8 +11,8 @@ namespace pipetrain {
 
 // The work of a device while the group's collectives run.
 enum class GroupUse {
-  alone,           // nothing: the compute waits for the result
-  beside_compute,  // matrix products: collectives leave them nearly all of a GPU
+  alone,             // nothing: the compute waits for the result
+  overlaps_compute,  // matrix products: collectives leave them nearly all of a GPU
 };
 
 // Returns one handle per rank, in the devices' order. All devices must be of one kind and outlive the group. Throws

@@ -108,24 +108,20 @@ void DataFiles::add_stream(std::unique_ptr<TokenStream> stream, bool with_marker
 RowLimits DataFiles::limits(Pack pack) const {
   RowLimits limits{.vocabulary = options_.vocabulary, .classes = options_.classes};
   if (pack == Pack::none) {
-    limits.sequence_length = options_.sequence_length;
+    limits.sequence_length = options_.sequence_length.value_or(0);
     limits.max_positions = options_.max_positions;
   }
   return limits;
 }
 
 RowWanted DataFiles::wanted() const {
-  return {.text_keys = options_.text_keys,
-          .text_keys_chosen = options_.text_keys_chosen,
-          .classifies = options_.classes > 0,
-          .unread = unread_};
+  return {.text_keys = options_.text_keys, .classifies = options_.classes > 0, .unread = unread_};
 }
 
 TextReading DataFiles::reading() const {
   TextReading reading{.tokenizer = tokenizer_ != nullptr ? tokenizer_ : bytes_.get()};
   reading.threads = options_.threads > 0 ? options_.threads : static_cast<int>(std::thread::hardware_concurrency());
   reading.text_keys = options_.text_keys;
-  reading.text_keys_chosen = options_.text_keys_chosen;
   reading.unread = unread_;
   reading.chat_template = options_.chat_template;
   if (tokenizer_ == nullptr) reading.between_texts = "\n";

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 #include "data/data_files.hpp"
 #include "data/rows/row_keys.hpp"
 #include "data/samples/mixture.hpp"
@@ -34,13 +34,13 @@ std::string wrong_length(std::int64_t length, std::int64_t max_positions) {
 
 std::int64_t checked_length(std::int64_t length, const DatasetOptions& options) {
   const std::string why = wrong_length(length, options.max_positions);
-  if (!why.empty()) throw Error(ErrorKind::input, {"seq-len", options.sequence_length != 0 ? std::to_string(length) : ""}, why);
+  if (!why.empty()) throw Error(ErrorKind::input, {"seq-len", options.sequence_length ? std::to_string(length) : ""}, why);
   return length;
 }
 
 // longest: the longest row that is a sample, 0 if there is none.
 std::int64_t choose_sequence_length(const DatasetOptions& options, std::int64_t longest) {
-  if (options.sequence_length != 0) return checked_length(options.sequence_length, options);
+  if (options.sequence_length) return checked_length(*options.sequence_length, options);
   if (longest > 0) return longest;
   if (options.default_sequence_length < 1)
     throw Error(ErrorKind::input, {"seq-len", ""}, "neither the model nor the data says how long a sequence is; give it");
@@ -59,7 +59,7 @@ std::unique_ptr<Tokenizer> open_text_tokenizer(const DatasetOptions& options) {
 }
 
 std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options, const Tokenizer* tokenizer) {
-  const std::string name = "the text that ships inside";
+  const std::string name = "the built-in text";
   if (options.classes > 0) throw Error(ErrorKind::input, {"data", ""}, name + " has no labels; give rows with \"label\"");
   if (options.pack == Pack::none)
     fail_setting("pack", "none", name + " is one document, too long for a sample; pack documents");
@@ -83,9 +83,8 @@ DataInput parse_data_input(std::string_view text, const char* setting) {
   std::error_code ignored;
   if (colon == std::string_view::npos || fs::exists(fs::path(text), ignored)) return {fs::path(text), std::nullopt};
   const std::string_view number = text.substr(colon + 1);
-  double weight = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
-  if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(weight) || weight <= 0 || colon == 0)
+  const double weight = number_from<double>(number).value_or(0);
+  if (!std::isfinite(weight) || weight <= 0 || colon == 0)
     fail_setting(setting, std::string(text),
                  fmt::format("there is no such file, and '{}' is not a weight; write PATH or PATH:WEIGHT with a weight above 0",
                              number));
@@ -95,7 +94,7 @@ DataInput parse_data_input(std::string_view text, const char* setting) {
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   const std::unique_ptr<Tokenizer> tokenizer = open_text_tokenizer(options);
   if (options.inputs.empty()) return open_inside_text(options, tokenizer.get());
-  if (options.sequence_length != 0) checked_length(options.sequence_length, options);
+  if (options.sequence_length) checked_length(*options.sequence_length, options);
   UnreadKeys unread;
   std::vector<DataFiles> inputs;
   std::vector<double> weights;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/rows/text_keys.hpp"
 #include "data/samples/dataset.hpp"
 
 namespace pipetrain {
@@ -32,23 +33,26 @@ enum class Pack {
 const std::vector<std::string>& pack_names();
 const std::string& name_of(Pack pack);
 
-struct DatasetOptions {
-  std::vector<DataInput> inputs;                  // empty: the text built into the program
-  const char* setting = "data";                   // the setting that the inputs come from, for errors
-  std::int64_t sequence_length = 0;               // 0: the longest row that is a sample, else default_sequence_length
-  std::int64_t default_sequence_length = 0;       // usually the model's; 0 is an error if it is needed
-  std::int64_t max_positions = 0;                 // the longest sequence the model takes; 0: no limit
-  std::int64_t vocabulary = 256;                  // token ids are below this
-  std::filesystem::path tokenizer;                // for text, as open_tokenizer() takes it; empty: bytes are tokens
-  std::vector<std::string> text_keys = {"text"};  // keys of rows, in order
-  bool text_keys_chosen = false;                  // by the user; then other keys of rows with such texts are ignored
-  std::string chat_template;                      // for rows {"messages"}; empty: the tokenizer's
-  std::optional<Pack> pack;                       // empty: documents for text, none for other rows
-  std::int64_t classes = 0;                       // for rows with "label"; 0: labels are the next tokens
-  int threads = 0;                                // for tokenizing; 0: as many as the machine has cores
-  bool shuffle = true;                            // a mixture also shuffles within each of its inputs
-  std::uint64_t seed = 0;                         // for a mixture's choices
-  std::vector<std::string>* notes = nullptr;      // receives notes on the data for the user, a line each
+// The data that a user chooses, and how to read it.
+struct DataSettings {
+  std::vector<DataInput> inputs;                // empty: the text built into the program
+  std::filesystem::path tokenizer;              // for text, as open_tokenizer() takes it; empty: bytes are tokens
+  std::optional<std::int64_t> sequence_length;  // not given: the longest row that is a sample, else the model's
+  TextKeys text_keys;
+  std::optional<Pack> pack;   // not given: documents for text, none for other rows
+  std::string chat_template;  // for rows {"messages"}; empty: the tokenizer's
+};
+
+struct DatasetOptions : DataSettings {
+  const char* setting = "data";               // the setting that the inputs come from, for errors
+  std::int64_t default_sequence_length = 0;   // usually the model's; 0 is an error if it is needed
+  std::int64_t max_positions = 0;             // the longest sequence the model takes; 0: no limit
+  std::int64_t vocabulary = 256;              // token ids are below this
+  std::int64_t classes = 0;                   // for rows with "label"; 0: labels are the next tokens
+  int threads = 0;                            // for tokenizing; 0: as many as the machine has cores
+  bool shuffle = true;                        // a mixture also shuffles within each of its inputs
+  std::uint64_t seed = 0;                     // for a mixture's choices
+  std::vector<std::string>* notes = nullptr;  // receives notes on the data for the user, a line each
 };
 
 // Opens and checks every input. Every row of a .jsonl or .parquet file is parsed once, here, so that wrong data is

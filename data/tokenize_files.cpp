@@ -75,10 +75,8 @@ class RowFile {
 
  private:
   static RowWanted wanted_of(const TextReading& reading) {
-    return {.text_keys = reading.text_keys,
-            .text_keys_chosen = reading.text_keys_chosen,
-            .classifies = reading.limits && reading.limits->classifies(),
-            .unread = reading.unread};
+    return {
+        .text_keys = reading.text_keys, .classifies = reading.limits && reading.limits->classifies(), .unread = reading.unread};
   }
   static bool is_empty(const Row& row) {
     return std::all_of(row.texts.begin(), row.texts.end(), [](std::string_view text) { return text.empty(); });

@@ -71,14 +71,14 @@ const char* remedy_of_write_failure(int error) noexcept {
       return "the disk fails: save to another one";
     case EACCES:
     case EPERM:
-      return "check the permissions of its folder, or give another place";
+      return "check the permissions of its folder, or give another path";
     case EMFILE:
     case ENFILE:
     case ELOOP:
     case ENAMETOOLONG:
       return remedy_of_read_failure(error);
     default:
-      return "check the path, or give another place";
+      return "check the path, or give another one";
   }
 }
 

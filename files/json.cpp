@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -1,6 +1,5 @@
 // Writes a JSON value as text by nlohmann's library, which takes the fewest digits for a number.
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "files/json_value.hpp"
 

@@ -22,7 +22,9 @@ std::int64_t elements_of(const ModelConfig& config, Wanted wanted) {
 }
 
 bool is_counted(const TensorSpec& tensor) { return !tensor.tied_copy; }
+bool is_counted_and_trained(const TensorSpec& tensor) { return is_counted(tensor) && is_trained(tensor.group); }
 bool is_multiplied(const TensorSpec& tensor) { return is_matrix(tensor.role); }
+bool is_multiplied_and_trained(const TensorSpec& tensor) { return is_multiplied(tensor) && is_trained(tensor.group); }
 
 // Twice the positions that a query of the layer sees, on the average over the sequence: all of them without a window, as a
 // causal product counts half.
@@ -42,6 +44,12 @@ std::int64_t block_parameter_count(const ModelConfig& config, const Block& block
   return elements_of(config, block.kind, is_counted);
 }
 
+std::int64_t trained_parameter_count(const ModelConfig& config, const Block& block) {
+  return elements_of(config, block.kind, is_counted_and_trained);
+}
+
+std::int64_t trained_parameter_count(const ModelConfig& config) { return elements_of(config, is_counted_and_trained); }
+
 std::int64_t parameter_count(const ModelConfig& config) { return elements_of(config, is_counted); }
 
 std::int64_t matmul_parameter_count(const ModelConfig& config) { return elements_of(config, is_multiplied); }
@@ -50,16 +58,23 @@ double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   double attention = 0;
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     attention += static_cast<double>(config.hidden) * seen_positions(config, layer, sequence);
-  return 6.0 * static_cast<double>(matmul_parameter_count(config)) + 6.0 * attention;
+  const std::int64_t trained = elements_of(config, is_multiplied_and_trained);
+  return 4.0 * static_cast<double>(matmul_parameter_count(config)) + 2.0 * static_cast<double>(trained) + 6.0 * attention;
 }
 
 double attention_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence) {
   return 6.0 * score_products(config, block.layer, sequence);
 }
 
+double block_weight_grad_flops_per_token(const ModelConfig& config, const Block& block) {
+  if (block.kind == BlockKind::embedding) return config.trained.embeddings ? 2.0 * static_cast<double>(config.hidden) : 0;
+  return 2.0 * static_cast<double>(elements_of(config, block.kind, is_multiplied_and_trained));
+}
+
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence) {
-  if (block.kind == BlockKind::embedding) return 6.0 * static_cast<double>(config.hidden);
-  const double matmul = 6.0 * static_cast<double>(elements_of(config, block.kind, is_multiplied));
+  const double weight_grad = block_weight_grad_flops_per_token(config, block);
+  if (block.kind == BlockKind::embedding) return 4.0 * static_cast<double>(config.hidden) + weight_grad;
+  const double matmul = 4.0 * static_cast<double>(elements_of(config, block.kind, is_multiplied)) + weight_grad;
   return block.kind == BlockKind::attention ? matmul + attention_flops_per_token(config, block, sequence) : matmul;
 }
 

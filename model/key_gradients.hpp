@@ -23,8 +23,8 @@ class KeyGradients {
   void allocate(Stream& stream);
   // Zeroes the sums of the chunk's blocks. Call it before the backward of a microbatch's last slice.
   void begin_microbatch(int chunk, Stream& stream) const;
-  // The sums of a block (its index in the layout): [batch R, 2 Hkv D] f32, with the R of the largest sequence; shorter ones
-  // use the first rows. Without a shape for a block without attention; without memory before allocate().
+  // Returns the sums of a block (its index in the layout): [batch R, 2 Hkv D] f32, with the R of the largest sequence; shorter
+  // ones use the first rows. Without a shape for a block without attention; without memory before allocate().
   Tensor of(std::size_t block) const;
 
  private:

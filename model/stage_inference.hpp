@@ -47,7 +47,7 @@ class StageInference {
 
   const ParameterLayout& parameters() const { return layout_; }
   bool has_head() const { return layout_.blocks.back().block.kind == BlockKind::head; }
-  // This rank's rows of the vocabulary, padded to whole vectors. Only if has_head().
+  // Returns this rank's rows of the vocabulary, padded to whole vectors. Only if has_head().
   std::int64_t logits_columns() const;
   std::size_t cache_bytes() const;
   std::size_t workspace_bytes() const { return rotary_bytes_ + short_rotary_bytes_ + workspace_peak_; }

@@ -56,7 +56,7 @@ function ticks(low, high, count) {
   return at;
 }
 
-// A line through the last value of each bucket over a band from its smallest to its largest.
+// Returns a line through the last value of each bucket over a band from its smallest to its largest.
 function drawChart(chart) {
   const points = chart.points, width = 400, height = 170, left = 48, right = 8, top = 6, bottom = 20;
   const low_of = p => p.length > 2 ? p[2] : p[1], high_of = p => p.length > 3 ? p[3] : p[1];

@@ -8,9 +8,11 @@ program=$1
 cat <<'PAGE'
 # Options
 
-What `pipetrain COMMAND --help` prints, of every command; without a value behind an option, it has none by default. Options come from the command line, else from the
-environment (`--seq-len` as `PIPETRAIN_SEQ_LEN`), else from a TOML or JSON file (`--config`). [training.md](training.md), [schedules.md](schedules.md), [memory.md](memory.md),
-[data.md](data.md), [generate.md](generate.md), [multi-node.md](multi-node.md), [watching.md](watching.md) and [replay.md](replay.md) tell what they are for.
+This page is the output of `pipetrain COMMAND --help` for every command. Brackets after an option show its default; an
+option without brackets has none. Options come from the command line, else from the environment (`--seq-len` as
+`PIPETRAIN_SEQ_LEN`), else from a TOML or JSON file (`--config`). [training.md](training.md),
+[schedules.md](schedules.md), [memory.md](memory.md), [data.md](data.md), [generate.md](generate.md),
+[multi-node.md](multi-node.md), [watching.md](watching.md) and [replay.md](replay.md) explain them.
 PAGE
 for command in train launch simulate tune doctor tokenize generate export replay compare watch; do
   printf '\n## %s\n\n```text\n' "$command"

@@ -101,6 +101,8 @@ const LayoutCosts::BlockFigures& LayoutCosts::figures(const Block& block) const 
   if (known[layer]) return *known[layer];
   BlockFigures made;
   made.parameters = static_cast<double>(block_parameter_count(request_.config, block));
+  made.trained = static_cast<double>(trained_parameter_count(request_.config, block));
+  made.weight_grad = block_weight_grad_flops_per_token(request_.config, block);
   made.flops = block_flops_per_token(request_.config, block, request_.sequence);
   for (const Recompute mode : modes)
     made.again[static_cast<std::size_t>(mode)] =
@@ -136,7 +138,7 @@ double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) con
 // not offloaded.
 double LayoutCosts::leaving_gradients(const Block& block, const Layout& layout) const {
   const bool leaves = request_.offload.gradients && (block.kind == BlockKind::attention || block.kind == BlockKind::mlp);
-  return leaves ? figures(block).parameters / layout.tp : 0;
+  return leaves ? figures(block).trained / layout.tp : 0;
 }
 
 bool LayoutCosts::shares_sooner(const Layout& layout) const {
@@ -190,10 +192,10 @@ LayoutCosts::Ring LayoutCosts::ring_seconds(const Block& block, const Layout& la
   return {exposed + merged / request_.speed.memory_rate, exposed_back + added / request_.speed.memory_rate};
 }
 
-// Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and both
-// halves of its backward are in I. Each tensor-parallel block gathers and scatters its activations once in F and in I. Where
-// replicas divide weights, or these are offloaded, F and I of a block take at least as long as the transfer of the next block's
-// weights, and I and W together as long as that plus its gradients' transfer, because both share the link.
+// Products of activations and weights cost as much in F as in I and, for trained weights, in W; attention between positions has
+// no weights, and both halves of its backward are in I. Each tensor-parallel block gathers and scatters its activations once in
+// F and in I. Where replicas divide weights, or these are offloaded, F and I of a block take at least as long as the transfer
+// of the next block's weights, and I and W together as long as that plus its gradients' transfer, because both share the link.
 PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& layout) const {
   const DeviceSpeed& speed = request_.speed;
   const ModelConfig& config = request_.config;
@@ -209,7 +211,9 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
     const double flops = figures(block).flops * tokens / tp;
     const double attention =
         block.kind != BlockKind::attention ? 0 : attention_flops_per_token(config, block, request_.sequence) * tokens / tp;
-    const double product = (flops - attention) / 3 / product_rate(block), scores = attention / 3 / speed.flops;
+    const double weight_flops = figures(block).weight_grad * tokens / tp;
+    const double product = (flops - attention - weight_flops) / 2 / product_rate(block), scores = attention / 3 / speed.flops;
+    const double weight_product = weight_flops / product_rate(block);
     const Ring ring = ring_seconds(block, layout, scores);
     const double gather = gather_seconds(block, layout);
     const Rounding rounding = rounding_seconds(block, layout);
@@ -224,13 +228,14 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
     const double leaving = leaving_gradients(block, layout);
     const double moves = leaving * gradient_bytes / speed.offload_rate;
     part.times.input_grad += scale.input_grad * input_grad;
-    part.times.weight_grad += scale.weight_grad * std::max(product + speed.block_overhead, gather + moves - input_grad);
+    part.times.weight_grad += scale.weight_grad * std::max(weight_product + speed.block_overhead, gather + moves - input_grad);
     part.leaving_gradients += leaving;
     // The part of the exchanges that transfers of weights do not cover; braids hide most of it.
     const double alone = product + scores + rounding.forward + speed.block_overhead;
     part.times.tp_communication +=
         std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange) - std::max(gather, alone));
     part.parameters += figures(block).parameters / tp;
+    part.trained += figures(block).trained / tp;
   }
   return part;
 }
@@ -240,6 +245,7 @@ HeldParameters LayoutCosts::held(const Layout& layout, const Placement& placemen
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const PartCost& part = parts(layout)[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
     sum.all += part.parameters;
+    sum.trained += part.trained;
     sum.leaving_gradients += part.leaving_gradients;
   }
   return sum;
@@ -267,7 +273,7 @@ double LayoutCosts::tied_seconds(const Layout& layout, const Placement& placemen
 
 // Covers the parameters that the stage steps. Offloaded gradients are fetched for it.
 double LayoutCosts::norm_seconds(const HeldParameters& own) const {
-  return std::max(own.all * gradient_bytes / request_.speed.memory_rate,
+  return std::max(own.trained * gradient_bytes / request_.speed.memory_rate,
                   own.leaving_gradients * gradient_bytes / request_.speed.offload_rate);
 }
 
@@ -276,12 +282,12 @@ double LayoutCosts::norm_seconds(const HeldParameters& own) const {
 // are fetched; offloaded weights that operations read are stored, and fetched first where they have no masters.
 double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {
   const double kept = state_bytes(request_);
-  const double seconds = own.all * (2 * kept + 3.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
+  const double seconds = own.trained * (2 * kept + 3.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
   const bool masters = rounded_bytes(request_) > 0;
   const double states = request_.offload.optimizer ? kept + (masters ? sizeof(float) : 0) : 0;
   const double operands = request_.offload.parameters ? activation_bytes(request_) : 0;
-  const double out = own.all * (states + operands);
-  const double in = own.all * (states + (masters ? 0 : operands)) + own.leaving_gradients * gradient_bytes;
+  const double out = own.trained * (states + operands);
+  const double in = own.trained * (states + (masters ? 0 : operands)) + own.leaving_gradients * gradient_bytes;
   return std::max(seconds, std::max(in, out) / request_.speed.offload_rate);
 }
 
@@ -303,9 +309,9 @@ schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placemen
       const int v = placement.virtual_stage(stage, chunk);
       const PartCost& part = parts(layout)[static_cast<std::size_t>(v)];
       row.push_back(part.times);
-      row.back().reduce_grads = reduce_seconds(layout, part.parameters);
+      row.back().reduce_grads = reduce_seconds(layout, part.trained);
       if (layout.tp > 1) row.back().sum_replicated = 2.0 * (layout.tp - 1) * request_.speed.latency;
-      if (request_.config.tied_embeddings && (v == 0 || v + 1 == placement.virtual_stages()))
+      if (request_.config.tied_embeddings && request_.config.trained.head && (v == 0 || v + 1 == placement.virtual_stages()))
         row.back().sum_tied = tied_seconds(layout, placement);
     }
     const HeldParameters own = held(layout, placement, stage).divided(sharing(layout));
@@ -329,7 +335,7 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
     const int before = request_.post_validation ? 0 : placement.virtual_stage(stage, 0);  // these may run in the previous step
     for (int v = 0; v < before; ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
     const HeldParameters whole = held(layout, placement, stage), own = whole.divided(sharing(layout));
-    const double end = reduce_seconds(layout, whole.all) + norm_seconds(own) + optimizer_seconds(own);
+    const double end = reduce_seconds(layout, whole.trained) + norm_seconds(own) + optimizer_seconds(own);
     bound = std::max(bound, first + static_cast<double>(layout.microbatches) * compute + end);
   }
   return bound;
@@ -346,7 +352,8 @@ double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& plac
   double most = 0;
   for (int stage = 0; stage < layout.pp; ++stage) {
     const HeldParameters whole = held(layout, placement, stage);
-    most = std::max(most, whole.all * (states + operands) + (whole.all - whole.leaving_gradients) * gradients);
+    most =
+        std::max(most, whole.all * operands + whole.trained * states + (whole.trained - whole.leaving_gradients) * gradients);
   }
   return most;
 }

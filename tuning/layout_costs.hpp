@@ -18,14 +18,15 @@ namespace pipetrain {
 struct PartCost {
   schedules::ChunkCost times;
   double parameters = 0;         // of one tensor-parallel rank
+  double trained = 0;            // those of them that are not frozen
   double leaving_gradients = 0;  // those of them whose gradients are offloaded
   double compute() const { return times.forward + times.input_grad + times.weight_grad; }
 };
 
 // The parameters of one tensor-parallel rank of a stage.
 struct HeldParameters {
-  double all = 0, leaving_gradients = 0;
-  HeldParameters divided(double parts) const { return {all / parts, leaving_gradients / parts}; }
+  double all = 0, trained = 0, leaving_gradients = 0;
+  HeldParameters divided(double parts) const { return {all / parts, trained / parts, leaving_gradients / parts}; }
 };
 
 // Seconds for rounding a block's activations, gradients and weights to 8 bits.
@@ -50,7 +51,8 @@ class LayoutCosts {
   schedules::Costs of(const Layout& layout, const schedules::Placement& placement);
   // Returns a lower bound of the time of any run of the layout.
   double bound(const Layout& layout, const schedules::Placement& placement);
-  // A lower bound of the bytes of weights, gradients, moments and, in bf16, rounded weights on the stage that has most of them.
+  // Returns a lower bound of the bytes of weights, gradients, moments and, in bf16, rounded weights on the stage that has most
+  // of them.
   double most_state_bytes(const Layout& layout, const schedules::Placement& placement);
   // True when it is faster that each replica fetches its own part of offloaded weights and gathers the others' than
   // that each fetches all.
@@ -59,9 +61,9 @@ class LayoutCosts {
  private:
   // The figures of a block that depend only on the model and the sequence.
   struct BlockFigures {
-    double parameters = 0;
-    double flops = 0;                  // per token
-    std::array<double, 3> again = {};  // FLOPs per token that recomputation repeats, by Recompute
+    double parameters = 0, trained = 0;
+    double flops = 0, weight_grad = 0;  // per token; weight_grad: of W alone
+    std::array<double, 3> again = {};   // FLOPs per token that recomputation repeats, by Recompute
   };
   const BlockFigures& figures(const Block& block) const;
   double again_seconds(const Block& block, const Layout& layout, Recompute recompute) const;

@@ -1,6 +1,5 @@
 #include "tuning/layout_memory.hpp"
 
-#include <algorithm>
 #include <limits>
 
 namespace pipetrain {

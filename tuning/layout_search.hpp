@@ -34,7 +34,7 @@ struct DeviceSpeed {
   double host_link_rate = 0;  // bytes per second to a device of another host, while all of a host's devices send
   double host_latency = 0;
   double fp8_flops = 0;        // per second, of matrix products in 8 bits
-  double offload_rate = 50e9;  // bytes per second between a device and its host's memory, each way
+  double offload_rate = 50e9;  // bytes per second rate between a device and its host's memory, each way
 };
 
 // Factors of the times of one kind of block, relative to the devices' speeds.

@@ -26,7 +26,7 @@ void check(const LayoutRequest& request, const Profile& profile) {
   if (kind != request.device)
     fail(fmt::format("the profile is of {}, and these layouts of {}", name_of(kind), name_of(request.device)));
   const std::string precision = numbers_name(request.precision), measured = numbers_name(profile.settings.numerics.precision);
-  if (profile.tells_settings && measured != precision)
+  if (profile.has_settings && measured != precision)
     fail(fmt::format("the profile is of a run in {}, and these layouts compute in {}; give precision {}", measured, precision,
                      measured));
 }

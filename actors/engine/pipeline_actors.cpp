@@ -1,6 +1,5 @@
 #include "actors/engine/pipeline_actors.hpp"
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 

@@ -29,10 +29,10 @@ class Decoder {
 
   void run() {
     if (decoding_.max_new_tokens < 1) return end_all();
-    while (fill_places() && events_.goes_on()) {
+    while (fill_places() && events_.continues()) {
       generator_.step(next_runs());
       for (std::size_t place = 0; place < places_.size(); ++place) {
-        if (places_[place]) go_on(place);
+        if (places_[place]) continue_prompt(place);
       }
     }
   }
@@ -72,7 +72,7 @@ class Decoder {
     return runs;
   }
 
-  void go_on(std::size_t place) {
+  void continue_prompt(std::size_t place) {
     Sequence& sequence = *places_[place];
     if (sequence.computed < std::ssize(sequence.ids)) return;  // the rest of a long prompt comes first
     generator_.read_logits(static_cast<int>(place), logits_);

@@ -22,11 +22,11 @@ enum class SequenceEnd { end_of_text, length };
 class DecodingEvents {
  public:
   virtual ~DecodingEvents() = default;
-  // The next token of the prompt, except one that ends it. Prompts count from 0.
+  // Receives the next token of the prompt, except one that ends it. Prompts count from 0.
   virtual void token(std::size_t prompt, std::int32_t id) = 0;
   virtual void ended(std::size_t prompt, SequenceEnd how) = 0;
   // Asked before every step; false ends the decoding at once.
-  virtual bool goes_on() { return true; }
+  virtual bool continues() { return true; }
 };
 
 // Each prompt must have at least one id, all in the model's vocabulary, and together with max_new_tokens at most the

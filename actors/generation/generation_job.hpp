@@ -1,4 +1,4 @@
-// The settings of a Generator: a model whose weights have been opened, over pp stages of tp ranks.
+// The job of a Generator: a model whose weights have been opened, over pp stages of tp ranks.
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,18 @@ namespace pipetrain {
 class WeightSource;
 struct RunProcesses;
 
-struct GenerationJob {
-  ModelConfig config;
-  std::shared_ptr<const WeightSource> weights;
+struct GenerationSettings {
   int pp = 1, tp = 1;
   DeviceSettings devices;
   Precision precision = {};
+  std::chrono::milliseconds stall{600000};  // see PipelineOptions
+};
+
+struct GenerationJob : GenerationSettings {
+  ModelConfig config;
+  std::shared_ptr<const WeightSource> weights;
   int sequences = 1;                        // at the same time: each has a key-value cache on every rank
   std::int64_t positions = 1;               // the most of one sequence
-  std::chrono::milliseconds stall{600000};  // see PipelineOptions
-
   std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks
 };
 

@@ -23,7 +23,7 @@ std::size_t hidden_bytes(const GenerationRankSetup& setup) {
   return Tensor{nullptr, {setup.model.run, setup.model.config.hidden}, setup.model.precision.comm}.bytes();
 }
 
-// The scratch memory of matrix products, and of sums over the ranks.
+// Returns the scratch memory of matrix products, and of sums over the ranks.
 std::size_t gpu_scratch_estimate(const GenerationRankSetup& setup) {
   const auto row = static_cast<std::size_t>(setup.model.config.hidden) * (setup.tensor ? 8 : 4);
   return (std::size_t{64} << 20) + static_cast<std::size_t>(setup.model.run) * row;

@@ -69,12 +69,12 @@ std::vector<GenerationEstimate::Device> estimate_devices(const GenerationLayout&
   return devices;
 }
 
-// CPU devices share the machine's memory, each GPU has its own. beside: bytes of the machine's memory that other
+// CPU devices share the machine's memory, each GPU has its own. other_bytes: bytes of the machine's memory that other
 // processes of the run need.
 std::optional<Error> memory_shortage(const GenerationLayout& layout, const std::vector<GenerationEstimate::Device>& devices,
-                                     std::size_t beside) {
+                                     std::size_t other_bytes) {
   const std::string host = "the host";
-  std::map<std::string, std::size_t> needs{{host, beside}};
+  std::map<std::string, std::size_t> needs{{host, other_bytes}};
   for (const auto& [rank, memory] : devices) {
     const Device& device = layout.device(rank);
     const std::string name = device.id().kind == DeviceKind::cpu ? host : to_string(device.id());
@@ -161,13 +161,13 @@ class Generator::Run {
   // The machine's memory is shared by all of the run's processes on it.
   void check_memory() {
     const auto devices = estimate_devices(layout_, job_);
-    std::size_t beside = 0;
+    std::size_t other_bytes = 0;
     if (channel_ && job_.devices.kind == DeviceKind::cpu) {
       std::size_t own = 0;
       for (const auto& device : devices) own += device.memory.total();
-      beside = host_bytes_of_others(*channel_, own);
+      other_bytes = host_bytes_of_others(*channel_, own);
     }
-    if (const auto shortage = memory_shortage(layout_, devices, beside)) throw Error(*shortage);
+    if (const auto shortage = memory_shortage(layout_, devices, other_bytes)) throw Error(*shortage);
   }
 
   // Builds all at once, because each reads its weights.

@@ -10,7 +10,7 @@ RunSource::RunSource(const RunLimits& limits, const std::vector<Device*>& first)
   if (first.empty()) return;
   staging_ = first.front()->allocate_host(
       static_cast<std::size_t>(limits.sequences) * static_cast<std::size_t>(longest_run) * sizeof(std::int32_t),
-      "ids on their way");
+      "ids in flight");
   for (Device* device : first) streams_.push_back(device->make_stream("ids"));
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "core/checksum.hpp"
-#include "model/config/hf_config_text.hpp"
 
 namespace pipetrain {
 

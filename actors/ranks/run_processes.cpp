@@ -59,8 +59,8 @@ std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own) {
   const auto host = [&](int process) { return channel.control().info(process).host; };
   std::size_t sum = 0;
   for (int process = 0; process < channel.processes(); ++process) {
-    const bool beside = process != channel.process() && host(process) == host(channel.process());
-    if (beside) sum += WireReader(all[static_cast<std::size_t>(process)]).number<std::uint64_t>();
+    const bool same_host = process != channel.process() && host(process) == host(channel.process());
+    if (same_host) sum += WireReader(all[static_cast<std::size_t>(process)]).number<std::uint64_t>();
   }
   return sum;
 }

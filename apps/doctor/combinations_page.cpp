@@ -27,7 +27,7 @@ std::string devices_text(const std::optional<DeviceKind>& device) {
   return !device ? "" : *device == DeviceKind::cpu ? "CPUs" : "GPUs";
 }
 
-// A line for each feature, with those that it does not work with yet.
+// Returns a line for each feature, with those that it does not work with yet.
 std::string unbuilt_list() {
   std::vector<std::pair<std::string, std::string>> lines;
   for (const Combination& row : refused_combinations()) {

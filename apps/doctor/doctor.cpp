@@ -69,7 +69,7 @@ void check_gpus() {
 }
 
 // Prints the libraries that connect processes.
-void tell_of_processes() {
+void print_processes() {
   print_fact("processes", "ok: control plane over TCP");
   print_fact("ucx", describe_ucx());
   print_fact("nccl", describe_nccl());
@@ -110,7 +110,7 @@ void print_measured(const MeasuredDevices& devices) {
     print_fact("links", fmt::format("{}, {:.3g} us", rate(*devices.link_rate, "B/s"), *devices.latency * 1e6));
 }
 
-void tell(const MeasuredDevices& devices, const std::filesystem::path& file) {
+void write_and_print(const MeasuredDevices& devices, const std::filesystem::path& file) {
   OutputFiles files;
   files.add("measure", file, [&](std::ostream& out) { write_measured_devices(out, devices); });
   files.put_in_place();
@@ -160,7 +160,7 @@ MeasureRequest read_measure(const OptionValues& values, const Environment& envir
   const bool cpu = choice == 1 || (choice == 0 && machine.gpus == 0);
   own.kind = cpu ? DeviceKind::cpu : DeviceKind::cuda;
   if (!cpu && on_command_line(values, "threads"))
-    values.fail("threads", "is of CPU devices, and GPUs are measured; leave it out, or use --device cpu");
+    values.fail("threads", "applies to CPU devices, and GPUs are measured; leave it out, or use --device cpu");
   own.threads = static_cast<int>(values.integer("threads", {1, machine.cores}).value_or(1));
   own.devices = cpu ? machine.cores / own.threads : machine.gpus;
   if (cpu) return request;
@@ -180,10 +180,10 @@ int tell_of_model(const OptionValues& values, const std::string& model) {
 
 void measure(const MeasureRequest& request) {
   const MeasuredHost& own = request.own;
-  if (!request.processes.several()) return tell(measure_devices(own.kind, own.devices, own.threads), request.file);
+  if (!request.processes.several()) return write_and_print(measure_devices(own.kind, own.devices, own.threads), request.file);
   const MeasuredTogether measured = measure_together(request.processes, own);
   if (!request.processes.leads()) return print_note(fmt::format("process 0 writes {}", request.file.string()));
-  tell(measured.devices, request.file);
+  write_and_print(measured.devices, request.file);
   print_links(measured);
 }
 
@@ -192,8 +192,8 @@ void measure(const MeasureRequest& request) {
 const OptionRows& doctor_option_table() {
   static const OptionRows table = joined_rows({
       {{"Speed", "measure", "FILE",
-        "measure what the devices sustain, and the links between several processes, and write what tune --measured and simulate --measured read; takes some seconds"},
-       shared_option("Speed", "device", {.help = "which to measure; auto takes the GPUs if there are any"}),
+        "measure the rates of the devices, and of the links between several processes, and write the file that tune --measured and simulate --measured read; takes some seconds"},
+       shared_option("Speed", "device", {.help = "the devices to measure; auto takes the GPUs if there are any"}),
        shared_option("Speed", "threads",
                      {"1", "compute threads of one CPU device; as many devices as the cores have room for"}),
        shared_option("Processes", "nnodes", {"1", "processes that measure the links between them too"}),
@@ -213,7 +213,7 @@ const OptionRows& doctor_option_table() {
 
 std::string doctor_help() {
   return "pipetrain doctor OPTIONS\n"
-         "Reports the features of this build and this machine, on request their speed, or what is understood of a model.\n"
+         "Shows what this build and this machine have, with --measure how fast they are, and with --model what of a model works.\n"
          "\n"
          "  pipetrain doctor --model Qwen3-0.6B\n"
          "  pipetrain doctor --measure devices.json && pipetrain tune --measured devices.json\n"
@@ -229,7 +229,7 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   refuse_shared_files(values, {.inputs = {"config", "token-file", "model"}, .output_files = {"measure"}, .output_folders = {}});
   for (const char* name :
        {"device", "threads", "nnodes", "node-rank", "master", "token-file", "rendezvous-timeout", "transport"})
-    if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
+    if (!file && on_command_line(values, name)) values.fail(name, "needs --measure FILE; give that, or leave this out");
   if (values.on_off("combinations").value_or(false)) {
     fmt::print("{}", combinations_page());
     return 0;
@@ -240,7 +240,7 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   print_fact("pipetrain", PIPETRAIN_VERSION);
   const bool cpu = check_cpu();
   check_gpus();
-  tell_of_processes();
+  print_processes();
   print_fact("parquet", describe_parquet());
   if (request) measure(*request);
   for (const auto& note : notes) print_note(note);

@@ -1,7 +1,5 @@
 #include "apps/doctor/measure_together.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -98,7 +96,7 @@ MeasuredDevices measure_hosts(ControlPlane& control, const MeasuredHost& own) {
   };
   Bytes mine;
   if (is_first(control.process())) mine = to_bytes(measure_devices(own.kind, own.devices, own.threads));
-  const auto all = control.exchange("what the devices sustain", std::move(mine));
+  const auto all = control.exchange("the rates of the devices", std::move(mine));
   MeasuredDevices devices = measured_devices(all.front(), own);
   for (int process = 1; process < control.processes(); ++process) {
     if (is_first(process)) devices = slower(devices, measured_devices(all[static_cast<std::size_t>(process)], own));

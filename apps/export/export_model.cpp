@@ -24,9 +24,9 @@ const OptionRows& export_option_table() {
        {"Checkpoint", "model", "DIR", "of a multimodal model: the folder that its run began from, whose other parts are copied",
         AnyText{}, "the folder that the checkpoint records"},
        {"Model folder", "out", "DIR", "the Hugging Face folder to write; one of an older model is replaced"},
-       shared_option("Model folder", "save-dtype", {.help = "of the weights, rounded to the nearest"}),
+       shared_option("Model folder", "save-dtype", {.help = "number type of the weights, rounded to the nearest"}),
        shared_option("Model folder", "save-shard-size",
-                     {.help = "of weights in one file at most, such as 500MB; more files have an index"}),
+                     {.help = "largest size of one file of weights, such as 500MB; several files have an index"}),
        {"Model folder", "tokenizer", "PATH", "a tokenizer's folder or file to put there", AnyText{}, "the checkpoint's"}},
       general_options(),
   });

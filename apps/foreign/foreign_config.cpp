@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <set>
 #include <sstream>
 
 #include "apps/foreign/foreign_keys.hpp"
@@ -37,7 +35,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::vector<std::string> split(std::string_view text) {
+std::vector<std::string> words_in(std::string_view text) {
   std::istringstream stream{std::string(text)};
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
@@ -199,7 +197,7 @@ class ForeignFile {
   void apply(const ForeignKey& key, const ForeignSetting& setting) {
     switch (key.rule) {
       case ForeignRule::maps:
-        return put_list(split(key.target), setting);
+        return put_list(words_in(key.target), setting);
       case ForeignRule::words:
         return put_words(std::string(key.target), setting, {translated(key, setting)});
       case ForeignRule::when_on:
@@ -207,7 +205,7 @@ class ForeignFile {
       case ForeignRule::holds:
         return;
       case ForeignRule::holds_for: {
-        const auto words = split(key.words);
+        const auto words = words_in(key.words);
         if (std::find(words.begin(), words.end(), lower(setting_word(setting, setting.value))) == words.end())
           refuse(setting, fmt::format("{} is not supported here: {}", setting_word(setting, setting.value), key.target));
         return;
@@ -248,7 +246,7 @@ class ForeignFile {
   static std::string translated(const ForeignKey& key, const ForeignSetting& setting) {
     const std::string word = lower(setting_word(setting, setting.value));
     std::string known;
-    for (const std::string& pair : split(key.words)) {
+    for (const std::string& pair : words_in(key.words)) {
       const std::size_t colon = pair.find(':');
       const std::string theirs = pair.substr(0, colon);
       if (theirs == "*" || lower(theirs) == word) return pair.substr(colon + 1);

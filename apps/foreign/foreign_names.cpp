@@ -5,6 +5,7 @@
 
 #include "apps/foreign/foreign_keys.hpp"
 #include "core/nearest_name.hpp"
+#include "core/parsing.hpp"
 
 namespace pipetrain {
 
@@ -26,15 +27,11 @@ struct Meaning {
 NameTable by_name(std::initializer_list<Meaning> meanings) {
   NameTable names;
   for (const auto& [ours, theirs] : meanings)
-    for (std::size_t begin = 0; begin < theirs.size();) {
-      const std::size_t end = std::min(theirs.find(' ', begin), theirs.size());
-      names.emplace(theirs.substr(begin, end - begin), ours);
-      begin = end + 1;
-    }
+    for (const std::string_view name : split(theirs, ' ')) names.emplace(name, ours);
   return names;
 }
 
-// Their names stand in lower case with dashes.
+// Their names are in lower case with dashes.
 const NameTable& foreign_names() {
   static const NameTable names = by_name({
       {"--model", "c model-name model-path model-name-or-path model-config model.name model.flavor"},

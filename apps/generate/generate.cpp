@@ -43,7 +43,7 @@ void dry_run_generation(const GenerateOptions& options, const GenerationJob& job
   if (estimate->shortage) throw Error(*estimate->shortage);
 }
 
-void tell_speed(std::int64_t tokens, double seconds) {
+void print_speed(std::int64_t tokens, double seconds) {
   print_note(fmt::format("{} in {:.2f} s, {:.1f} tokens/s", counted(tokens, "token"), seconds,
                          seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0));
 }
@@ -55,19 +55,19 @@ constexpr std::chrono::seconds generation_patience{5};
 class StoppablePrinter : public TextPrinter {
  public:
   using TextPrinter::TextPrinter;
-  bool goes_on() override { return stop_signal() == 0; }
+  bool continues() override { return stop_signal() == 0; }
 };
 
 void generate(Generator& generator, const OpenPrompts& open, TextPrinter& printer) {
   const auto start = std::chrono::steady_clock::now();
   decode_prompts(generator, open.prompts, open.decoding, printer);
-  if (printer.goes_on())
-    tell_speed(printer.tokens(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  if (printer.continues())
+    print_speed(printer.tokens(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 // Prints which stage waits for which, in the whole run.
 void answer_generation(Generator& generator) {
-  for (const auto& line : generator.waiting()) print_beside_progress(line);
+  for (const auto& line : generator.waiting()) print_over_progress(line);
 }
 
 // Runs process 0. Returns the exit status.
@@ -92,7 +92,7 @@ int lead(Generator& generator, const GenerateOptions& options, const OpenPrompts
     throw;
   }
   if (stop_signal() == 0) return 0;
-  print_beside_progress("stopped by " + stop_signal_name());
+  print_over_progress("stopped by " + stop_signal_name());
   return stop_signal_status();
 }
 
@@ -105,7 +105,7 @@ int follow_generation(Generator& generator, JoinedRun& joined) {
 
 // Reports the failure. Returns the exit status; if threads still run, which cannot be joined, ends the process here.
 int failed(const RunFailed& failure, const GenerateOptions& options, const JoinedRun* joined) {
-  const int status = tell_failed_run(failure, joined, options.processes.stop_grace);
+  const int status = report_failed_run(failure, joined, options.processes.stop_grace);
   if (failure.everything_stopped()) return status;
   hold_ucx_openings();
   std::fflush(nullptr);

@@ -36,7 +36,7 @@ void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
   const bool file = values.given("prompts");
   if (file == values.given("prompt"))
     values.fail(file ? "prompts" : "prompt", file ? "--prompt is given too; keep one of them"
-                                                  : "is needed: the text to go on with; give it, or a file with --prompts");
+                                                  : "is needed: the text to continue; give it, or a file with --prompts");
   options.from_file = file;
   if (file && options.processes.leads()) {
     check_input_file(values, "prompts");
@@ -116,8 +116,8 @@ OptionRows prompt_rows() {
   constexpr const char* group = "Input";
   return {
       {group, "model", "DIR|FILE", "a Hugging Face folder: config.json and *.safetensors; or a model file of llm.c"},
-      shared_option(group, "tokenizer", {"that in the model's folder, else bytes are tokens"}),
-      {group, "prompt", "TEXT", "the text to go on with"},
+      shared_option(group, "tokenizer", {"the one in the model's folder, else bytes are tokens"}),
+      {group, "prompt", "TEXT", "the text to continue"},
       {group, "prompts", "FILE",
        "a prompt a line; in FILE.jsonl, rows {\"prompt\"} or {\"messages\": [{\"role\", \"content\"}]}"},
       {group, "chat", "NAME|FILE|auto",
@@ -132,16 +132,16 @@ OptionRows sampling_rows() {
   constexpr const char* group = "Text";
   const Sampling usual;
   return {
-      {group, "max-new-tokens", "N", "most tokens that follow a prompt", IntegerRange{1, any_token_count},
-       fmt::format("{}, or what the model's positions leave", usual_new_tokens)},
+      {group, "max-new-tokens", "N", "the most tokens to generate for a prompt", IntegerRange{1, any_token_count},
+       fmt::format("{}, or as many as the model's positions leave", usual_new_tokens)},
       {group, "temperature", "T", "divides the logits before a token is drawn; 0: the most likely token", NumberRange{},
        "0; 1 with --top-k or --top-p"},
       {group, "top-k", "N", "draw from the N most likely tokens only", IntegerRange{1, any_token_count}, "all"},
       {group, "top-p", "P", "draw from the most likely tokens that together have this probability", NumberRange::above_to(0, 1),
        fmt::format("{}", usual.top_p)},
-      {group, "repetition-penalty", "X", "makes tokens that are there already less likely; 1: off", NumberRange{.above = true},
-       fmt::format("{}", usual.repetition_penalty)},
-      shared_option(group, "seed", {.help = "of the numbers that are drawn"}),
+      {group, "repetition-penalty", "X", "makes tokens that the text has already less likely; 1: off",
+       NumberRange{.above = true}, fmt::format("{}", usual.repetition_penalty)},
+      shared_option(group, "seed", {.help = "seed of the random numbers"}),
   };
 }
 
@@ -155,7 +155,8 @@ OptionRows layout_rows() {
       shared_option(group, "device"),
       shared_option(group, "devices"),
       shared_option(group, "threads"),
-      {group, "precision", "", "of weights, caches and computation", Choices{"fp32", "bf16"}, "fp32 on CPU, bf16 on GPU"},
+      {group, "precision", "", "number type of weights, caches and computation", Choices{"fp32", "bf16"},
+       "fp32 on CPU, bf16 on GPU"},
       shared_option(group, "stall-timeout"),
   };
 }
@@ -176,7 +177,7 @@ const OptionRows& generate_option_table() {
       layout_rows(),
       process_rows(),
       {{"Output", "json", "", "print a line {\"prompt\", \"text\", \"tokens\", \"end\"} for each prompt", OnOff{}, "off"},
-       shared_option("Output", "dry-run", {.help = "print what each device would hold, and stop"})},
+       shared_option("Output", "dry-run", {.help = "print the memory of each device, and stop"})},
       general_options(),
   });
   return table;
@@ -201,7 +202,7 @@ LaunchedGeneration parse_launch_generate_options(const std::vector<std::string>&
 
 std::string generate_help() {
   return "pipetrain generate --model DIR --prompt TEXT OPTIONS\n"
-         "Write on from a prompt with a model, over as many stages and ranks as train has: the text goes to stdout as it comes.\n"
+         "Continue prompts with a model, over pipeline stages and tensor-parallel ranks. The text goes to stdout as it is generated.\n"
          "\n"
          "  pipetrain generate --model Llama-3.2-1B --prompt \"The sea is\" --max-new-tokens 64\n"
          "  pipetrain generate --model Llama-3.2-1B-Instruct --chat llama3 --prompt \"Why is the sea salt?\" --temperature 0.7\n"

@@ -1,14 +1,13 @@
 // The options of `pipetrain generate`.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/generation/generation_job.hpp"
 #include "actors/generation/sampling.hpp"
-#include "actors/ranks/device_settings.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/options/process_options.hpp"
@@ -19,7 +18,7 @@ namespace pipetrain {
 
 inline constexpr std::int64_t usual_new_tokens = 128;
 
-struct GenerateOptions {
+struct GenerateOptions : GenerationSettings {
   std::string model;                               // a Hugging Face folder
   std::optional<std::filesystem::path> tokenizer;  // none: the folder's, else bytes are tokens
   std::vector<Prompt> prompts;                     // one or more; in process 0 only
@@ -29,10 +28,6 @@ struct GenerateOptions {
   Sampling sampling;
   std::optional<std::int64_t> max_new_tokens;
   std::optional<int> in_flight;  // prompts at the same time
-  int pp = 1, tp = 1;
-  DeviceSettings devices;
-  Precision precision;
-  std::chrono::milliseconds stall{600000};
   bool json = false, dry_run = false;
   ProcessOptions processes;  // of which this one runs its share of the ranks
   OptionPlaces places;

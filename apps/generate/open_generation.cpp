@@ -65,21 +65,17 @@ void open_prompts(const GenerateOptions& options, OpenPrompts& open, std::vector
 
 GenerationJob make_job(const GenerateOptions& options, const OpenPrompts& open) {
   GenerationJob job;
+  static_cast<GenerationSettings&>(job) = options;
   job.config = open.config;
-  job.pp = options.pp;
-  job.tp = options.tp;
-  job.devices = options.devices;
-  job.precision = options.precision;
   const auto prompts = static_cast<std::int64_t>(open.prompts.size());
   job.sequences = static_cast<int>(std::min<std::int64_t>(prompts, options.in_flight.value_or(4 * options.pp)));
   job.positions = static_cast<std::int64_t>(open.longest) + open.decoding.max_new_tokens;
-  job.stall = options.stall;
   return job;
 }
 
 // Shares the lengths of process 0's prompts with all processes.
 void share_sizes(JoinedRun& joined, GenerationJob& job) {
-  std::istringstream sizes(joined.from_first("what the prompts take", fmt::format("{} {}", job.sequences, job.positions)));
+  std::istringstream sizes(joined.from_first("the sizes of the prompts", fmt::format("{} {}", job.sequences, job.positions)));
   sizes >> job.sequences >> job.positions;
 }
 

@@ -1,7 +1,5 @@
 #include "apps/launch/end_report_page.hpp"
 
-#include <fmt/format.h>
-
 #include <ostream>
 #include <string>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -48,7 +47,7 @@ struct Launched {
   std::vector<std::string> words;  // its command line
   MeshShape shape;                 // of its ranks
   LaunchOptions launch;
-  std::function<void(const LaunchCause&)> tell_end;  // called for a run that failed and is not started again; may be null
+  std::function<void(const LaunchCause&)> report_end;  // called for a run that failed and is not started again; may be null
 };
 
 std::vector<std::string> words_of(const char* command, const std::vector<std::string>& arguments) {
@@ -105,7 +104,7 @@ int run_attempts(const Launched& launched) {
         print_error(cause->line + (advise_restart ? ", or use --restart"
                                    : untried      ? "; not started again (--restart), because it would end the same way"
                                                   : ""));
-      if (launched.tell_end) launched.tell_end(*cause);
+      if (launched.report_end) launched.report_end(*cause);
       if (cause->unsaid) print_note("stopped by " + stop_signal_name());
       return cause->status;
     }
@@ -124,7 +123,7 @@ int launch_train(const std::vector<std::string>& arguments, const Environment& e
   Launched launched{{}, words_of("train", arguments), shape, run.launch, nullptr};
   // Process 0, which writes the page, runs on the first host.
   if (const auto& report = run.train.records.report; report && run.launch.node_rank == 0)
-    launched.tell_end = [&report, since = std::time(nullptr)](const LaunchCause& cause) {
+    launched.report_end = [&report, since = std::time(nullptr)](const LaunchCause& cause) {
       end_report_page(*report, since, cause);
     };
   return run_attempts(launched);
@@ -161,7 +160,7 @@ std::string launch_help() {
          "pipetrain launch --nproc N generate [OPTIONS of generate]\n"
          "pipetrain launch --nproc N PROGRAM [ARGUMENTS]\n"
          "Train, or generate text, with several processes on this host, and on others where launch runs too. Ranks\n"
-         "(pp x tp x dp, tp fastest) are dealt to the processes in order.\n"
+         "(pp x tp x dp, tp fastest) are assigned to the processes in order.\n"
          "\n"
          "  pipetrain launch --nproc 4 --pp 4\n"
          "  pipetrain launch --nproc 4 --pp 4 --save run --save-interval 100 --restart 3\n"
@@ -169,15 +168,15 @@ std::string launch_help() {
          "  pipetrain launch --nproc 2 generate --model run/model --prompt \"The river\" --pp 2\n"
          "  pipetrain launch --nproc 4 python examples/torch_pipeline.py --processes\n"
          "\n"
-         "Another program than pipetrain finds its place by pipetrain.World (docs/embedding.md); before its name stand only\n"
+         "A program other than pipetrain joins by pipetrain.World (docs/embedding.md). Options of launch precede its name:\n"
          "--nproc, --nnodes, --node-rank, --master and --token-file.\n"
          "\n"
          "Process 0 draws the progress and writes the files. When a process fails, ends or is stopped, all of them end, with\n"
          "one line that names it, and the exit status is its own. SIGINT, SIGTERM and SIGHUP are passed on: the step is\n"
-         "finished, and saved where --save is given. SIGUSR1 prints who waits for whom in the whole run.\n"
+         "finished, and saved where --save is given. SIGUSR1 prints which stage waits for which.\n"
          "\n"
-         "Under torchrun, Slurm (srun), Open MPI, PMI and PMIx each process is `pipetrain train` (or generate), which reads its place\n"
-         "from their environment. docs/multi-node.md tells more.\n"
+         "Under torchrun, Slurm (srun), Open MPI, PMI and PMIx each process is `pipetrain train` (or generate), which reads its\n"
+         "number and the address of process 0 from the environment: see docs/multi-node.md.\n"
          "\n" +
          format_options(train_option_table());
 }

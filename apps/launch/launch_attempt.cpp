@@ -95,7 +95,7 @@ bool LaunchAttempt::ended_badly() const {
   });
 }
 
-void LaunchAttempt::end_those_behind() {
+void LaunchAttempt::end_remaining() {
   if (!over_ && ended_badly()) over_ = Clock::now();
   if (!over_) return;
   const auto since = Clock::now() - *over_;
@@ -106,7 +106,7 @@ void LaunchAttempt::end_those_behind() {
     if (!process->running()) continue;
     if (only_stopped || since > (joined ? patience_joined : patience_kill)) {
       process->end_by(SIGKILL);
-    } else if (!joined && since > patience_alone && !process->end().left_behind) {
+    } else if (!joined && since > patience_alone && !process->end().ended_by_launch) {
       process->end_by(SIGTERM);
     }
   }
@@ -114,7 +114,7 @@ void LaunchAttempt::end_those_behind() {
 
 std::optional<LaunchCause> LaunchAttempt::wait() {
   while (look()) {
-    end_those_behind();
+    end_remaining();
     wait_for_news();
   }
   const std::string host = this_host();

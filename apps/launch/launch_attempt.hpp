@@ -42,7 +42,7 @@ class LaunchAttempt {
   using Clock = std::chrono::steady_clock;
   void wait_for_news() const;
   bool look();  // returns whether any runs
-  void end_those_behind();
+  void end_remaining();
   bool all_joined() const;
   bool ended_badly() const;
 

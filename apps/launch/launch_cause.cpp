@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstring>
 
 namespace pipetrain {
 
@@ -51,7 +50,7 @@ bool is_own(const ProcessEnd& end) {
   return end.failure && *end.failure != ErrorKind::peer_lost && *end.failure != ErrorKind::aborted;
 }
 bool is_news(const ProcessEnd& end) { return end.failure.has_value(); }
-bool is_silent(const ProcessEnd& end) { return !end.failure && !end.left_behind && end.status != 0; }
+bool is_silent(const ProcessEnd& end) { return !end.failure && !end.ended_by_launch && end.status != 0; }
 
 // Returns true for the exit statuses of a run that a signal has asked to stop.
 bool is_stop(const ProcessEnd& end) { return end.status > 128 && asks_to_stop(end.status - 128); }
@@ -69,7 +68,7 @@ const ProcessEnd* preferred(const std::vector<ProcessEnd>& ends, bool (*fits)(co
 std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int passed_on, const Name& name) {
   bool stopped = false;  // whether the passed-on signal ended a process before it could answer
   for (const ProcessEnd& end : ends) {
-    if (end.signal == 0 || end.left_behind) continue;
+    if (end.signal == 0 || end.ended_by_launch) continue;
     if (end.stopped || passed_on == 0 || !asks_to_stop(end.signal)) return by_signal(end, name);
     stopped = true;
   }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <limits>
 #include <string_view>
 
 #include "apps/options/option_table.hpp"
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 
 namespace pipetrain {
 
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The options that launch takes for itself; the others belong to the program that it starts.
+// Returns the options that launch takes for itself; the others belong to the program that it starts.
 OptionRows own_options() {
   OptionRows table;
   for (const char* name : {"nproc", "nnodes", "node-rank", "master", "token-file"})
@@ -45,14 +45,9 @@ bool is_program(const fs::path& path) {
 // Searches as a shell does: PATH, or the system's default instead; an empty folder there is the current one.
 std::string find_on_path(const std::string& name, const std::map<std::string, std::string>& environment) {
   const auto path = environment.find("PATH");
-  std::string_view rest = path != environment.end() ? std::string_view(path->second) : "/bin:/usr/bin";
-  for (bool more = true; more;) {
-    const std::size_t end = std::min(rest.find(':'), rest.size());
-    const std::string_view folder = end == 0 ? "." : rest.substr(0, end);
-    if (const fs::path file = fs::path(folder) / name; is_program(file)) return file;
-    more = end < rest.size();
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  const std::string folders = path != environment.end() ? path->second : "/bin:/usr/bin";
+  for (const std::string_view folder : split(folders, ':'))
+    if (const fs::path file = fs::path(folder.empty() ? "." : folder) / name; is_program(file)) return file;
   return "";
 }
 

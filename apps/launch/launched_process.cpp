@@ -6,13 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-#include <utility>
 
 #include "apps/output/launch_report.hpp"
 #include "core/error.hpp"
@@ -129,7 +127,7 @@ void LaunchedProcess::signal(int number) const {
 }
 
 void LaunchedProcess::end_by(int number) {
-  if (!end_.stopped) end_.left_behind = true;  // a stopped process is the cause, whoever ends it
+  if (!end_.stopped) end_.ended_by_launch = true;  // a stopped process is the cause, whoever ends it
   signal(number);
 }
 

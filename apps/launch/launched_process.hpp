@@ -32,7 +32,7 @@ class LaunchedProcess {
   bool running() const { return id_ > 0; }
   bool stopped() const { return end_.stopped; }
   int report_pipe() const { return pipe_; }
-  // Its end. While it has not ended, only signal and stopped are valid.
+  // Returns its end. While it has not ended, only signal and stopped are valid.
   const ProcessEnd& end() const { return end_; }
 
   // Reads its reports and checks whether it has ended or was stopped. Never blocks. Returns true if it has just ended.

@@ -7,26 +7,25 @@
 #include <filesystem>
 
 #include "apps/options/option_files.hpp"
+#include "core/parsing.hpp"
 #include "data/tokenizers/chat_template.hpp"
 
 namespace pipetrain {
 
-std::vector<std::string> read_text_keys(const OptionValues& values) {
+TextKeys read_text_keys(const OptionValues& values) {
+  const auto text = values.text("text-keys");
+  if (!text) return {};
   std::vector<std::string> keys;
-  const std::string text = values.text("text-keys").value_or("");
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string key = text.substr(begin, end - begin);
-    if (key.empty() || end + 1 == text.size())
+  for (const std::string_view key : split(*text, ',')) {
+    if (key.empty())
       values.fail("text-keys", "has an empty name; write names with one comma between, such as sentence1,sentence2");
     for (const char* taken : {"input_ids", "labels", "label", "messages"})
       if (key == taken) values.fail("text-keys", fmt::format("{} is no key of a text; name keys whose values are texts", key));
     if (std::find(keys.begin(), keys.end(), key) != keys.end())
       values.fail("text-keys", fmt::format("names {} twice; keep one", key));
-    keys.push_back(key);
-    begin = end + 1;
+    keys.emplace_back(key);
   }
-  return keys;
+  return {std::move(keys), true};
 }
 
 std::optional<std::string> read_chat_template(const OptionValues& values, const std::string& option) {

@@ -12,8 +12,8 @@ namespace pipetrain {
 
 // All throw Error(input) that names the option.
 
-// --text-keys: empty where it is not given.
-std::vector<std::string> read_text_keys(const OptionValues& values);
+// Reads --text-keys.
+TextKeys read_text_keys(const OptionValues& values);
 // Returns the name of a built-in chat template or the path of a file of one; no value if the option is not given.
 std::optional<std::string> read_chat_template(const OptionValues& values, const std::string& option);
 // Reads the options of the training data.

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <thread>
 
 #include "core/counted.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
+#include "core/parsing.hpp"
 
 namespace pipetrain {
 
@@ -23,19 +23,15 @@ std::string needs_gpus(const RunSettings& run, int here, const Machine& machine)
 // Parses a list such as "0,2,5": one GPU for each rank, each GPU once.
 std::vector<int> parse_devices(const OptionValues& values, const std::string& list, const Machine& machine, int needed) {
   std::vector<int> devices;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    int device = -1;
-    const auto [stop, error] = std::from_chars(list.data() + at, list.data() + end, device);
-    if (error != std::errc() || stop != list.data() + end || device < 0)
-      values.fail("devices", "must be GPU numbers with commas between, such as 0,1,2,3");
+  for (const std::string_view word : split(list, ',')) {
+    const int device = number_from<int>(word).value_or(-1);
+    if (device < 0) values.fail("devices", "must be GPU numbers with commas between, such as 0,1,2,3");
     if (device >= machine.gpus)
       values.fail("devices", fmt::format("there is no GPU {}; {} {} visible, counted from 0", device, machine.gpus,
                                          machine.gpus == 1 ? "is" : "are"));
     if (std::count(devices.begin(), devices.end(), device) != 0)
-      values.fail("devices", fmt::format("GPU {} stands twice; give each GPU once", device));
+      values.fail("devices", fmt::format("GPU {} is listed twice; list each GPU once", device));
     devices.push_back(device);
-    at = end + 1;
   }
   if (std::ssize(devices) != needed)
     values.fail("devices",
@@ -81,11 +77,11 @@ std::vector<int> first_gpus(const HostRanks& here, bool own_only) {
 // A dry run shows the whole run as one process's.
 std::vector<int> gpus_of_dry_run(const OptionValues& values, const HostRanks& here, const std::vector<int>& of_host,
                                  std::int64_t ranks) {
-  if (here.count < ranks) values.fail("dry-run", "of a run on several hosts' GPUs is not built yet; use --device cpu");
+  if (here.count < ranks) values.fail("dry-run", "a dry run of GPUs on several hosts is not built yet; use --device cpu");
   return of_host;
 }
 
-// This process's, of those of the host's ranks.
+// Returns this process's GPUs among those of the host's ranks.
 std::vector<int> own_gpus(const HostRanks& here, const std::vector<int>& of_host) {
   const auto first = of_host.begin() + (here.own_first - here.first);
   return {first, first + here.own_count};

@@ -25,7 +25,7 @@ Precision read_fp8_recipe(const OptionValues& values, const Precision& precision
   const auto choice = values.choice("fp8-recipe");
   if (choice && !precision.fp8_products)
     values.fail("fp8-recipe",
-                fmt::format("is of precision fp8, and this run's is {}; leave it out", precision_name(precision)));
+                fmt::format("applies to precision fp8, and this run's is {}; leave it out", precision_name(precision)));
   return choice == std::size_t{1} ? Precision::fp8_of_blocks() : precision;
 }
 
@@ -53,14 +53,14 @@ void read_loss_scale(const OptionValues& values, const Precision& precision, Los
   if (!scale.dynamic) {
     for (const char* name : {"loss-scale-initial", "loss-scale-window", "loss-scale-hysteresis", "loss-scale-min"})
       if (values.given(name))
-        values.fail(name, "is of a dynamic loss scale, and this run has none; add --loss-scale dynamic, or leave it out");
+        values.fail(name, "applies to a dynamic loss scale, and this run has none; add --loss-scale dynamic, or leave it out");
     if (given) scale.initial = *values.number("loss-scale");
     return;
   }
   if (!values.given("loss-scale-initial")) scale.initial = usual_dynamic_scale;
   if (!values.given("loss-scale-min")) scale.minimum = std::min(scale.minimum, scale.initial);
   if (scale.minimum > scale.initial)
-    values.fail("loss-scale-min", fmt::format("is above where the scale begins, {}; lower it", scale.initial));
+    values.fail("loss-scale-min", fmt::format("is above the initial scale, {}; lower it", scale.initial));
 }
 
 }  // namespace pipetrain

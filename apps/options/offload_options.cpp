@@ -1,16 +1,18 @@
 #include "apps/options/offload_options.hpp"
 
-#include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/parsing.hpp"
 
 namespace pipetrain {
 
 void read_offload(const OptionValues& values, Offload& offload) {
-  std::istringstream words(values.text("offload").value_or("none"));
-  std::size_t count = 0;
+  const std::string text = values.text("offload").value_or("none");
+  const std::vector<std::string_view> words = split(text, ',');
   bool none = false;
-  for (std::string word; std::getline(words, word, ',');) {
-    ++count;
+  for (const std::string_view word : words) {
     if (word == "none" || word == "off") {
       none = true;
     } else if (word == "optimizer") {
@@ -23,12 +25,12 @@ void read_offload(const OptionValues& values, Offload& offload) {
       offload.gradients = true;
     } else {
       values.fail("offload",
-                  "must be none, or of optimizer, parameters, gradients and activations those to offload, with commas between");
+                  "must be none, or names among optimizer, parameters, gradients and activations, with commas between");
     }
   }
-  if (none && count > 1) values.fail("offload", "none goes with nothing else; leave one out");
+  if (none && words.size() > 1) values.fail("offload", "none cannot be combined with other names; leave one out");
   if (values.given("activation-offload-fraction") && !offload.activations)
-    values.fail("activation-offload-fraction", "is of --offload activations; give that too, or leave it out");
+    values.fail("activation-offload-fraction", "applies to --offload activations; give that too, or leave it out");
   if (values.given("offload-to")) {
     if (!offload.any())
       values.fail(

@@ -47,7 +47,7 @@ Place place_of(const fs::path& path) {
   return {info.st_dev, info.st_ino, missing};
 }
 
-bool lies_in(const fs::path& path, const fs::path& folder) {
+bool is_within(const fs::path& path, const fs::path& folder) {
   std::error_code ignored;
   const Place outer = place_of(folder);
   for (fs::path at = fs::weakly_canonical(fs::absolute(path, ignored), ignored);; at = at.parent_path()) {
@@ -107,7 +107,7 @@ class Users {
     if (target.is_stream() && !fs::is_regular_file(file, ignored)) return;
     if (!target.is_stream()) {
       if (const auto folder = folders_.find(place_of(folder_of_option(file))); folder != folders_.end())
-        values_.fail(option, fmt::format("lies in the folder that {}; give a place outside it", folder->second));
+        values_.fail(option, fmt::format("is in the folder that {}; give a path outside it", folder->second));
     }
     const auto [user, free] = users_.emplace(place_of(file), User{"--" + option + " writes", target.is_stream()});
     if (!free && !(user->second.streams && target.is_stream())) fail(option, user->second.what);
@@ -120,7 +120,7 @@ class Users {
   };
 
   [[noreturn]] void fail(const std::string& option, const std::string& other) const {
-    values_.fail(option, fmt::format("{} there too; give each its own place", other));
+    values_.fail(option, fmt::format("{} there too; give each its own path", other));
   }
   void add_read(const fs::path& file, const std::string& option) {
     std::error_code ignored;
@@ -148,14 +148,14 @@ void check_save(const OptionValues& values, const OptionFiles& options) {
   if (!save || std::count(options.output_folders.begin(), options.output_folders.end(), "save") == 0) return;
   const auto check = [&](const std::string& option, const fs::path& path) {
     if (belongs_to_save(path, *save))
-      values.fail(option, "lies where --save writes its model and checkpoints; give another place");
+      values.fail(option, "is where --save writes its model and checkpoints; give another path");
   };
   for (const std::string& option : options.output_files)
     if (const auto path = values.text(option)) check(option, output_target(option, *path).file);
   for (const std::string& option : options.output_folders)
     if (const auto path = values.text(option); path && option != "save") check(option, fs::path(*path) / "file");
-  if (const auto load = values.text("load"); load && lies_in(*save, *load))
-    values.fail("save", fmt::format("lies in the checkpoint that --load reads, {}; give a place outside it", *load));
+  if (const auto load = values.text("load"); load && is_within(*save, *load))
+    values.fail("save", fmt::format("is in the checkpoint that --load reads, {}; give a path outside it", *load));
   std::error_code ignored;
   if (const auto model = values.text("model");
       model && fs::is_directory(*model, ignored) && place_of(*model) == place_of(fs::path(*save) / "model"))

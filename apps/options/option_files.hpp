@@ -13,11 +13,12 @@ namespace pipetrain {
 // The way a file is written: as a draft beside it that replaces the whole file, or in place.
 enum class Written { whole, in_place };
 
-// The file or stream that this option names, if it is given and can be made or written: checked without touching it. Throws
-// Error(input).
+// Returns the file or stream that this option names, if it is given and can be made or written: checked without touching it.
+// Throws Error(input).
 std::optional<std::filesystem::path> output_file(const OptionValues& values, const std::string& name,
                                                  Written how = Written::whole);
-// The folder that this option names, if it is given: one that can be written, or made below one that can, and not the root.
+// Returns the folder that this option names, if it is given: one that can be written, or made below one that can, and not the
+// root.
 std::optional<std::filesystem::path> output_folder(const OptionValues& values, const std::string& name);
 
 // Throws Error(input) where what this option names cannot be looked at or read, which is not the same as not being there: a

@@ -107,7 +107,7 @@ RawOptions read_environment(const OptionRows& table, const std::map<std::string,
   for (const auto& [name, value] : environment) {
     if (!name.starts_with(prefix)) continue;
     if (!known_variable(name))
-      notes.push_back(fmt::format("the environment variable {} is no option of pipetrain and is passed over{}", name,
+      notes.push_back(fmt::format("the environment variable {} is no option of pipetrain and is ignored{}", name,
                                   variable_hint(table, name)));
   }
   return options;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "actors/training/job/setting_row.hpp"
 #include "actors/training/records/health_watch.hpp"
 #include "apps/options/process_options.hpp"
@@ -40,26 +38,26 @@ OptionRows process_rows() {
   constexpr const char* group = "Processes";
   constexpr std::int64_t longest = 1'000'000;
   return {
-      {group, "master", "HOST:PORT", "where process 0 listens, and the others find it", AnyText{},
+      {group, "master", "HOST:PORT", "the address at which process 0 listens and the others connect", AnyText{},
        fmt::format("{}:{}, or as the launcher says", MasterAddress{}.host, MasterAddress{}.port)},
       {group, "nnodes", "N",
-       "hosts of the run, with one process each, or with launch's --nproc; given as 1: a run of its own, whatever launcher has started it",
+       "hosts of the run, with one process each, or --nproc of launch; 1 makes this process a run of its own, whatever launcher has started it",
        IntegerRange{1, most_processes}, "1, or as the launcher says"},
-      {group, "node-rank", "K", "which of them this is, from 0", IntegerRange{0, most_processes - 1}, "0"},
+      {group, "node-rank", "K", "number of this host, from 0", IntegerRange{0, most_processes - 1}, "0"},
       {group, "nproc", "N", "processes on this host (pipetrain launch only)", IntegerRange{1, most_processes}},
       {group, "restart", "N",
        "after a failure start the whole run again from its last checkpoint, at most N times (pipetrain launch only)",
        IntegerRange{0, 1'000'000}, fmt::format("{}", LaunchOptions{}.restarts)},
       {group, "token-file", "FILE",
-       "its first line is the token without which no process joins; also PIPETRAIN_TOKEN. Needed where the master is not on loopback",
-       AnyText{}, "none; launch on one host draws one"},
-      {group, "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", IntegerRange{1, longest},
+       "a file whose first line is the token that every process must have; also PIPETRAIN_TOKEN. Needed unless the master is on loopback",
+       AnyText{}, "none; launch on one host makes one"},
+      {group, "rendezvous-timeout", "SECONDS", "the longest wait for the other processes", IntegerRange{1, longest},
        fmt::format("{}", ProcessOptions{}.timeout.count())},
       {group, "stop-grace", "SECONDS",
-       "what the launcher leaves between SIGTERM and SIGKILL: where a step and a save do not fit, the last finished step is saved at once",
+       "the launcher's time between SIGTERM and SIGKILL: if it is too short for a step and a save, the last finished step is saved at once",
        IntegerRange{0, longest}, "1 under Open MPI, 30 under torchrun, or as they say"},
       {group, "transport", "",
-       "what carries data between processes: memory of GPUs on one host, NCCL between hosts (which puts where it can; with puts only, or without), UCX for CPUs",
+       "the transport between processes: memory of GPUs on one host, NCCL between hosts (with puts where it can; with puts only; or without), UCX for CPUs",
        Choices{"auto", "inproc", "ipc", "nccl", "nccl-put", "nccl-send", "ucx"}, "auto"},
   };
 }
@@ -68,13 +66,12 @@ OptionRows report_rows() {
   constexpr const char* group = "Reports";
   return {
       {group, "metrics", "FILE", "one JSON line a step"},
-      {group, "tensorboard", "DIR", "TensorBoard event files, readable while the run goes on"},
+      {group, "tensorboard", "DIR", "TensorBoard event files, readable during the run"},
       {group, "trace", "FILE", "the run's actions for Chrome and Perfetto; a page where it ends in .html, a picture in .svg"},
       {group, "profile", "FILE", "measured costs for simulate --costs"},
       {group, "record", "FILE", "what every stage received and decided, for pipetrain replay"},
-      {group, "report", "FILE",
-       "one HTML page with curves, timelines, memory and settings, written anew while the run goes on"},
-      {group, "peak-tflops", "X", "TFLOP/s of one device at most, which MFU is a share of",
+      {group, "report", "FILE", "one HTML page with curves, timelines, memory and settings, rewritten during the run"},
+      {group, "peak-tflops", "X", "peak TFLOP/s of one device, of which MFU is a share",
        NumberRange{.above = true, .has_maximum = true, .maximum = 1e9}, "of known GPUs: as published"},
       {group, "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", IntegerRange{},
        fmt::format("{}", TrainOptions{}.log_interval)},
@@ -85,13 +82,13 @@ OptionRows watch_rows() {
   constexpr const char* group = "Watch";
   const WatchSettings usual;
   return {
-      {group, "watch-slow", "PERCENT", "tell of a stage that computes for so much longer than simulated; 0: never",
+      {group, "watch-slow", "PERCENT", "report a stage that computes for this much longer than simulated; 0: never",
        NumberRange{}, fmt::format("{}", usual.slow * 100)},
-      {group, "watch-slow-steps", "N", "in so many steps in a row, from the costs of as many first steps",
+      {group, "watch-slow-steps", "N", "consecutive steps for that, and first steps whose costs are simulated",
        IntegerRange{1, 1'000'000}, fmt::format("{}", usual.slow_steps)},
-      {group, "watch-loss-spike", "X", "tell of a loss X standard deviations above the last 50; 0: never", NumberRange{},
+      {group, "watch-loss-spike", "X", "report a loss X standard deviations above the last 50; 0: never", NumberRange{},
        fmt::format("{}", usual.loss_spike)},
-      {group, "watch-norm-growth", "X", "tell of a gradient norm X times the least it has been; 0: never", NumberRange{},
+      {group, "watch-norm-growth", "X", "report a gradient norm X times its least value so far; 0: never", NumberRange{},
        fmt::format("{}", usual.norm_growth)},
   };
 }

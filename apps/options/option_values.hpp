@@ -30,12 +30,12 @@ class OptionValues {
   std::vector<double> numbers(const std::string& name) const;  // with commas between; empty: not given
   // Returns the place of the word among the choices. Others get the list, and the nearest when there is one.
   std::optional<std::size_t> choice(const std::string& name) const;
-  // The same for a range that depends on other options.
+  // Returns the same for a range that depends on other options.
   std::optional<std::int64_t> integer(const std::string& name, const IntegerRange& range) const;
 
   std::optional<std::uint64_t> unsigned_integer(const std::string& name) const;
   std::optional<bool> on_off(const std::string& name) const;
-  // Where the options that did not come from the command line stand.
+  // Returns where the options that did not come from the command line are written.
   OptionPlaces places() const;
   // Reads the word as the option's row says. The option must be given.
   SettingValue value(const std::string& name) const;

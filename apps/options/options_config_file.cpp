@@ -91,8 +91,8 @@ bool takes_number(const OptionSpec& spec) {
          std::holds_alternative<NumberRange>(spec.reader);
 }
 
-// A feature of a DeepSpeed file that is turned off: {"enabled": false}, {"device": "none"}, or {"stage": 0} with nothing
-// offloaded.
+// Returns true for a feature of a DeepSpeed file that is turned off: {"enabled": false}, {"device": "none"}, or {"stage": 0}
+// with nothing offloaded.
 bool is_disabled_section(const Json& value) {
   if (!value.is_object()) return false;
   if (value.contains("enabled")) return value.at("enabled") == false;
@@ -104,7 +104,7 @@ bool is_disabled_section(const Json& value) {
   });
 }
 
-// The same in one word, for what is off here unless it is asked for.
+// Returns the same for one word, for features that are off here by default.
 bool is_off_anyway(const std::string& name, const Json& value) {
   static const std::set<std::string> names = {"fp16",
                                               "bf16",
@@ -136,7 +136,7 @@ void add_option(const OptionRows& table, const std::string& place, const std::st
   }
   if (!spec) fail_unknown_option(table, name, fmt::format("{}: {}", place, key));
   if (name == "config" || name == "help" || name == "version")
-    fail_config(fmt::format("{}: {}", place, key), "cannot stand in a file; give it on the command line");
+    fail_config(fmt::format("{}: {}", place, key), "is not allowed in a file; give it on the command line");
   if (value.is_null() || (value == "auto" && takes_number(*spec))) return;  // DeepSpeed's word for the default
   const std::string where = fmt::format("{}: {}", place, key);
   RawOption option;
@@ -149,7 +149,7 @@ void add_option(const OptionRows& table, const std::string& place, const std::st
     option.words = {config_word(value, where)};
   }
   option.where = fmt::format("{} = {}", where, fmt::join(option.words, " "));
-  if (!options.emplace(name, std::move(option)).second) fail_config(where, "stands twice in this file; keep one");
+  if (!options.emplace(name, std::move(option)).second) fail_config(where, "appears twice in this file; keep one");
 }
 
 // bf16 is what a GPU computes in here unless told otherwise: where a file turns it off, and names no precision, fp32 is meant.

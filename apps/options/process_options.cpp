@@ -4,13 +4,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 
 #include "apps/options/option_files.hpp"
 #include "comm/control/launch_grace.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 #include "files/file_io.hpp"
 
 namespace pipetrain {
@@ -22,7 +21,7 @@ constexpr const char* read_token_variable = "PIPETRAIN_TOKEN";
 
 using Environment = std::map<std::string, std::string>;
 
-// The first line of a file that only its owner should be able to read.
+// Returns the first line of a file that only its owner should be able to read.
 std::string read_token_file(const OptionValues& values, const std::string& file) {
   constexpr std::size_t longest = 4096;
   check_input_file(values, "token-file");
@@ -56,9 +55,8 @@ std::vector<std::string> token_notes(const OptionValues& values, const std::stri
   const auto file = values.text("token-file");
   struct stat status {};
   if (file && ::stat(file->c_str(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IRGRP | S_IROTH)) != 0)
-    notes.push_back(
-        fmt::format("{}: other users of this host can read the run's token; take their right to it away (chmod 600)",
-                    values.where("token-file")));
+    notes.push_back(fmt::format("{}: other users of this host can read the run's token; remove that permission (chmod 600)",
+                                values.where("token-file")));
   if (!token.empty() && token.size() < shortest_token)
     notes.push_back(fmt::format("{}: a token of {} can be guessed; give one of {} bytes or more",
                                 file ? values.where("token-file") : read_token_variable,
@@ -126,21 +124,21 @@ void place_by_launcher(const OptionValues& values, const LaunchPlace& place, Pro
   options.processes = place.processes;
   if (place.processes == 0) {
     if (!values.given("nnodes"))
-      throw Error(ErrorKind::input, fmt::format("{}: {} does not tell how many processes there are; give --nnodes N{}",
+      throw Error(ErrorKind::input, fmt::format("{}: {} does not say how many processes there are; give --nnodes N{}",
                                                 place.where, place.launcher, or_alone));
     options.processes = read_nnodes(values);
     if (place.process >= options.processes)
       values.fail("nnodes", fmt::format("{} says that this is process {}, counted from 0", place.launcher, place.process));
   } else if (values.given("nnodes")) {
-    values.fail("nnodes", fmt::format("{} tells the processes ({}); leave it out", place.launcher, place.where));
+    values.fail("nnodes", fmt::format("{} sets the processes ({}); leave it out", place.launcher, place.where));
   }
   if (values.given("node-rank"))
-    values.fail("node-rank", fmt::format("{} tells the processes ({}); leave it out", place.launcher, place.where));
+    values.fail("node-rank", fmt::format("{} sets the processes ({}); leave it out", place.launcher, place.where));
   options.local = place.local;
   options.locals = place.local_processes;
   const auto master = read_master(values);
   if (!master && place.host.empty() && options.several())
-    throw Error(ErrorKind::input, fmt::format("{}: {} does not tell where process 0 is; give --master HOST:PORT{}", place.where,
+    throw Error(ErrorKind::input, fmt::format("{}: {} does not say where process 0 is; give --master HOST:PORT{}", place.where,
                                               place.launcher, or_alone));
   options.job = place.job;
   if (!place.host.empty()) options.master.host = place.host;
@@ -202,11 +200,9 @@ std::optional<MasterAddress> parse_master(const std::string& text) {
   }
   if (master.host.empty() || master.host.find_first_of(" \t/") != std::string::npos) return std::nullopt;
   if (port.empty()) return master;
-  int number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  const bool whole = error == std::errc() && end == port.data() + port.size();
-  if (!whole || number < 1 || number > std::numeric_limits<std::uint16_t>::max()) return std::nullopt;
-  master.port = static_cast<std::uint16_t>(number);
+  const auto number = number_from<std::uint16_t>(port);
+  if (!number || *number < 1) return std::nullopt;
+  master.port = *number;
   return master;
 }
 
@@ -228,7 +224,7 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
     options.attempt = place->attempt;
   } else {
     refuse_launch_options(values);
-    if (!place && !values.given("nnodes")) refuse_half_told_place(environment);
+    if (!place && !values.given("nnodes")) refuse_incomplete_place(environment);
     place ? place_by_launcher(values, *place, options) : place_by_hand(values, options);
     if (!place) options.locals = 0;
     guess_locals(options);
@@ -267,7 +263,7 @@ LaunchOptions read_launch(const OptionValues& values, const Environment& environ
   const auto place = place_of_launcher(values, environment);
   options.nnodes = read_nnodes(values);
   options.node_rank = read_node_rank(values, options.nnodes);
-  if (!place && !values.given("nnodes")) refuse_half_told_place(environment);
+  if (!place && !values.given("nnodes")) refuse_incomplete_place(environment);
   const bool by_node = place && place->launcher == "Slurm" && options.nnodes > 1;  // one launch a node, started by srun
   if (place && !by_node)
     throw Error(
@@ -285,7 +281,7 @@ LaunchOptions read_launch(const OptionValues& values, const Environment& environ
   if (options.master) check_token(values.where("master"), *options.master, options.token);
   options.restarts = static_cast<int>(values.integer("restart").value_or(0));
   if (options.restarts > 0 && !values.given("save"))
-    values.fail("restart", "needs --save DIR, for the checkpoints to go on from; give it");
+    values.fail("restart", "needs --save DIR, for the checkpoints to continue from; give it");
   read_timeout(values);
   read_stop_grace(values, environment);
   read_transport(values, options.processes() > 1);

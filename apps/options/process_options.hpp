@@ -47,7 +47,7 @@ struct ProcessOptions {
 ProcessOptions read_processes(const OptionValues& values, const std::map<std::string, std::string>& environment,
                               std::int64_t ranks);
 
-// Where the process meets the others. What it runs, and the settings that all must share, are the caller's to add.
+// Returns where the process meets the others. The caller adds its own facts and the settings that all must share.
 Rendezvous rendezvous_of(const ProcessOptions& processes);
 
 // The settings of pipetrain launch on this host.

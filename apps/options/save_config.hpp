@@ -7,8 +7,8 @@
 
 namespace pipetrain {
 
-// All that was given, wherever it came from, by our names, in the table's order and as TOML: not config, save-config and
-// dry-run, which are of one call. Throws Error(input) for a word that TOML cannot hold, as it is not UTF-8.
+// Returns all that was given, wherever it came from, by our names, in the table's order and as TOML: not config, save-config
+// and dry-run, which are of one call. Throws Error(input) for a word that TOML cannot hold, as it is not UTF-8.
 std::string to_toml(const OptionRows& table, const RawOptions& options);
 
 }  // namespace pipetrain

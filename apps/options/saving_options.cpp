@@ -1,7 +1,5 @@
 #include "apps/options/saving_options.hpp"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <filesystem>
 #include <string_view>
@@ -43,7 +41,7 @@ std::optional<std::uint64_t> bytes_in(std::string_view text) {
 // Throws Error(input) if --load names another program's file or checkpoint: at most, that holds initial weights.
 void refuse_foreign(const OptionValues& values, const fs::path& load) {
   if (is_llmc_model(load))
-    values.fail("load", "is a model file of llm.c, which holds weights and nothing to go on with; begin from it: --model");
+    values.fail("load", "is a model file of llm.c, which holds weights but no state to continue from; begin from it: --model");
   if (const auto foreign = foreign_checkpoint(load)) values.fail("load", *foreign + ": --model");
 }
 

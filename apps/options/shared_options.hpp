@@ -13,7 +13,7 @@ struct Reworded {
   std::string help = {};
 };
 
-// An option of training as another command takes it, under that heading.
+// Returns an option of training as another command takes it, under that heading.
 OptionSpec shared_option(const char* group, const char* name, const Reworded& texts = {});
 
 // Returns the options for the files into which simulate and replay draw a timeline. `svg` and `trace` end the help of those

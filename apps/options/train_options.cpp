@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <functional>
 #include <limits>
 
@@ -74,8 +73,9 @@ void read_zero(const OptionValues& values, RunSettings& run) {
   if (values.given("zero-prefetch") && !run.zero.divides_weights() && !run.offload.parameters)
     values.fail(
         "zero-prefetch",
-        fmt::format("is of --zero 3 and --offload parameters, which bring weights ahead of use, and --zero is {}; leave it out",
-                    run.zero.stage));
+        fmt::format(
+            "applies to --zero 3 and --offload parameters, which bring weights ahead of use, and --zero is {}; leave it out",
+            run.zero.stage));
 }
 
 void read_batch_sizes(const OptionValues& values, RunSettings& run) {
@@ -139,8 +139,7 @@ void check_learning_rate(const OptionValues& values, LearningRateSettings& rate)
   if (rate.minimum > rate.peak)
     values.fail("min-lr", fmt::format("must not be above the peak, --lr {}; lower it or raise --lr", rate.peak));
   if (rate.minimum > 0 && rate.kind == LearningRate::Kind::constant)
-    values.fail("min-lr",
-                "is where the rate comes down to, and --lr-schedule constant keeps it at its peak; leave out one of them");
+    values.fail("min-lr", "is the rate at the end, and --lr-schedule constant keeps it at its peak; leave out one of them");
   if (rate.warmup_ratio == 0.0) rate.warmup_ratio.reset();
   if (rate.warmup_initial > 0 && !rate.warmup_ratio && rate.warmup_steps == 0)
     values.fail("warmup-init-lr", "there is no warm-up; give --warmup-steps or --warmup-ratio");
@@ -277,7 +276,7 @@ LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, cons
 
 std::string train_help() {
   return "pipetrain [train] OPTIONS\n"
-         "Train a transformer on a pipeline of stage actors. Without options: a tiny Llama on the text that ships inside.\n"
+         "Train a transformer on a pipeline of stage actors. Without options: a tiny Llama on the built-in text.\n"
          "\n"
          "  pipetrain --pp 2 --tp 4 --microbatch 1\n"
          "  pipetrain --model llama3.2-1b --data corpus.jsonl --pp 4 --steps 1000 --save run --metrics run.jsonl\n"

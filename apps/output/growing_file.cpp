@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "apps/output/output_lock.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "core/error.hpp"
+#include "core/file_lock.hpp"
 
 namespace pipetrain {
 
@@ -58,11 +58,11 @@ GrowingFile::GrowingFile(std::string option, std::filesystem::path path, const K
 }
 
 void GrowingFile::lock() {
-  const OpenFileLock found = lock_open_file(fd_);
-  if (found == OpenFileLock::unavailable)
-    print_note(fmt::format("--{} {}: the file system has no locks ({}); see that no other run writes there", option_,
+  const FileLock found = lock_file(fd_);
+  if (found == FileLock::unavailable)
+    print_note(fmt::format("--{} {}: the file system has no locks ({}); make sure that no other run writes there", option_,
                            path_.string(), std::strerror(errno)));
-  if (found != OpenFileLock::held_by_another) return;
+  if (found != FileLock::held_by_another) return;
   created_.clear();  // another run owns it
   close();
   throw Error(ErrorKind::input, {option_, path_.string()},

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <fstream>
 #include <mutex>
@@ -14,6 +14,7 @@
 
 #include "apps/output/output_target.hpp"
 #include "apps/signals/signal_safe_lock.hpp"
+#include "core/parsing.hpp"
 
 namespace pipetrain {
 
@@ -36,9 +37,7 @@ pid_t writer_of(std::string_view name, const std::string& target) {
   name.remove_prefix(target.size() + 1);
   if (name.size() <= draft_suffix.size()) return 0;
   name.remove_suffix(draft_suffix.size());
-  pid_t process = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
-  return error == std::errc() && end == name.data() + name.size() && process > 0 ? process : 0;
+  return std::max(number_from<pid_t>(name).value_or(0), 0);
 }
 
 // Removes drafts of `target` that killed processes left: no process of their number lives on this host. A draft that

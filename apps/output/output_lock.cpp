@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +11,13 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "apps/signals/signal_safe_lock.hpp"
 #include "core/error.hpp"
+#include "core/file_lock.hpp"
 #include "files/file_io.hpp"
 #include "files/made_folders.hpp"
 
@@ -27,21 +30,20 @@ namespace {
 SignalSafeLock held_lock;
 std::array<const OutputLock*, most_output_locks> held{};
 
-struct flock write_lock_of_whole_file() {
-  struct flock range {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
-  return range;
+// Writes the name of this process into the lock's file. The name only serves messages, so a full disk does not matter.
+void write_holder(int descriptor) {
+  utsname host{};
+  ::uname(&host);
+  const std::string holder = fmt::format("process {} on {}", ::getpid(), host.nodename);
+  static_cast<void>(::ftruncate(descriptor, 0) == 0 && ::pwrite(descriptor, holder.data(), holder.size(), 0) < 0);
 }
 
-// Returns nothing if the kernel does not know the process, because it is on another host or in another container.
-std::string process_holding(int descriptor) {
-  struct flock range = write_lock_of_whole_file();
-  const bool known = ::fcntl(descriptor, F_GETLK, &range) == 0 && range.l_type != F_UNLCK && range.l_pid > 0;
-  return known ? fmt::format(" (process {})", range.l_pid) : "";
+// Returns the name of the process that holds the lock; nothing if it has not written it yet.
+std::string holder_of(int descriptor) {
+  std::array<char, 200> name{};
+  const ssize_t size = ::pread(descriptor, name.data(), name.size(), 0);
+  return size > 0 ? fmt::format(" ({})", std::string_view(name.data(), static_cast<std::size_t>(size))) : "";
 }
-
-bool is_held_by_another(int error) { return error == EAGAIN || error == EACCES; }
 
 }  // namespace
 
@@ -95,33 +97,29 @@ bool OutputLock::take(std::vector<std::string>& notes) {
   const std::vector<fs::path> made = make_folders(output_.folder, error);
   made_.insert(made_.end(), made.begin(), made.end());
   if (error) fail_write(error.message(), error.value());
-  descriptor_ = ::open(output_.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  descriptor_ = ::open(output_.file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ < 0 && errno == ENOENT && !fs::exists(output_.folder)) return false;
   if (descriptor_ < 0) fail_write(fmt::format("{}: {}", output_.file.filename().string(), std::strerror(errno)), errno);
-  const struct flock range = write_lock_of_whole_file();
-  if (::fcntl(descriptor_, F_SETLK, &range) == 0) {
-    if (is_there()) return true;
-    ::close(std::exchange(descriptor_, -1));
-    return false;
+  const FileLock found = lock_file(descriptor_);
+  if (found == FileLock::held) {
+    // A run that ends removes the file: one that was opened before that and locked after it is not the one that others see.
+    if (!is_at_path(descriptor_, output_.file.c_str())) {
+      ::close(std::exchange(descriptor_, -1));
+      return false;
+    }
+    write_holder(descriptor_);
+    return true;
   }
-  if (is_held_by_another(errno))
-    fail(fmt::format("another run{} is {} there; wait until it ends, or give another {}", process_holding(descriptor_),
+  if (found == FileLock::held_by_another)
+    fail(fmt::format("another run{} is {} there; wait until it ends, or give another {}", holder_of(descriptor_),
                      output_.done_there, output_.other));
-  notes.push_back(fmt::format("--{} {}: the file system has no locks ({}); see that no other run is {} there", output_.option,
-                              output_.shown.string(), std::strerror(errno), output_.done_there));
+  notes.push_back(fmt::format("--{} {}: the file system has no locks ({}); make sure that no other run is {} there",
+                              output_.option, output_.shown.string(), std::strerror(errno), output_.done_there));
   return true;
 }
 
-// A run that ends removes the file, so a file that was opened before that and locked after it is not the one that others see.
-bool OutputLock::is_there() const noexcept {
-  struct stat opened {
-  }, there{};
-  return ::fstat(descriptor_, &opened) == 0 && ::stat(output_.file.c_str(), &there) == 0 && opened.st_ino == there.st_ino &&
-         opened.st_dev == there.st_dev;
-}
-
 void OutputLock::check() const {
-  if (is_there()) return;
+  if (is_at_path(descriptor_, output_.file.c_str())) return;
   // A file system that fails for a moment has not lost the folder; a write there will report the failure.
   struct stat there {};
   if (::stat(output_.file.c_str(), &there) != 0 && errno != ENOENT && errno != ENOTDIR) return;
@@ -132,7 +130,7 @@ void OutputLock::check() const {
 }
 
 void OutputLock::remove() const noexcept {
-  if (!is_there()) return;
+  if (!is_at_path(descriptor_, output_.file.c_str())) return;
   ::unlink(output_.file.c_str());
   remove_empty_folders(made_);
 }
@@ -141,12 +139,6 @@ void remove_output_locks() {
   if (!held_lock.lock_for_good()) return;
   for (const OutputLock* lock : held)
     if (lock != nullptr) lock->remove();
-}
-
-OpenFileLock lock_open_file(int descriptor) noexcept {
-  const struct flock range = write_lock_of_whole_file();
-  if (::fcntl(descriptor, F_OFD_SETLK, &range) == 0) return OpenFileLock::held;
-  return is_held_by_another(errno) ? OpenFileLock::held_by_another : OpenFileLock::unavailable;
 }
 
 }  // namespace pipetrain

@@ -11,13 +11,13 @@
 namespace pipetrain {
 
 // Protects an output of a run against other runs, on this host and, if its file system has locks across hosts, on
-// others: an advisory lock (fcntl, POSIX) on a hidden file in the output folder, or next to the output file. The kernel
-// releases it when the process ends, however that happens, so the empty file that a killed run leaves locks nothing. At
-// most most_output_locks exist at a time in a process, each for another output. Not thread-safe.
+// others: a lock (core/file_lock.hpp) on a hidden file in the output folder, or next to the output file, that names the
+// process. The kernel releases it when the process ends, however that happens, so the file that a killed run leaves
+// locks nothing. At most most_output_locks exist at a time in a process, each for another output. Not thread-safe.
 class OutputLock {
  public:
   // `option`, such as "save", is named in errors. Makes the folder if it is missing. Throws Error(input) if another run
-  // holds the lock, naming its process if the kernel knows it, or if the folder cannot be written. If the file system
+  // holds the lock, naming its process and host, or if the folder cannot be written. If the file system
   // has no locks, nothing is locked and `notes` says so.
   static std::unique_ptr<OutputLock> of_folder(const std::string& option, const std::filesystem::path& folder,
                                                std::vector<std::string>& notes);
@@ -44,7 +44,6 @@ class OutputLock {
   };
   OutputLock(LockedOutput output, std::vector<std::string>& notes);
   bool take(std::vector<std::string>& notes);
-  bool is_there() const noexcept;
   void remove() const noexcept;
   [[noreturn]] void fail(const std::string& what) const;
   [[noreturn]] void fail_write(const std::string& reason, int error) const;
@@ -61,12 +60,5 @@ inline constexpr int most_output_locks = 8;
 // while another thread holds the locks. That thread waits for the end if it takes or releases a lock afterwards.
 // Async-signal-safe, as SignalSafeLock::lock_for_good() is; if that gives up, nothing is removed.
 void remove_output_locks();
-
-enum class OpenFileLock { held, held_by_another, unavailable };
-
-// Locks an open file that a run appends to (open for writing). The lock lasts until the descriptor is closed, whatever
-// else opens and closes the file meanwhile (fcntl, open file description). Returns unavailable, with errno, if the file
-// system has no locks.
-OpenFileLock lock_open_file(int descriptor) noexcept;
 
 }  // namespace pipetrain

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <climits>
 #include <cstring>
@@ -19,6 +18,7 @@
 
 #include "apps/signals/signals.hpp"
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 
 namespace pipetrain {
 
@@ -47,9 +47,8 @@ std::optional<int> own_descriptor(const fs::path& path) {
   struct stat folder {
   }, own{};
   const std::string name = path.filename().string();
-  int number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end != name.data() + name.size()) return {};
+  const auto number = number_from<int>(name);
+  if (!number) return {};
   for (const char* descriptors : {"/proc/self/fd", "/proc/thread-self/fd"})
     if (::stat(folder_of_output(path).c_str(), &folder) == 0 && ::stat(descriptors, &own) == 0 && folder.st_dev == own.st_dev &&
         folder.st_ino == own.st_ino)

@@ -90,7 +90,7 @@ void print_error(std::string_view text, ErrorKind kind) {
 
 void print_note(std::string_view line) { write_to_stderr(one_line(line_begin + std::string(line)) + "\n"); }
 
-void print_beside_progress(std::string_view line) {
+void print_over_progress(std::string_view line) {
   const std::string text =
       fmt::format("{}{}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\x1b[K" : "", one_line(line_begin + std::string(line)));
   if (is_ready(pipe_look_ms))

@@ -28,7 +28,7 @@ void set_line_begin(std::string begin);
 void print_note(std::string_view line);
 
 // Prints from threads other than that of the progress line, which the next step redraws. Never waits.
-void print_beside_progress(std::string_view line);
+void print_over_progress(std::string_view line);
 
 // Writes the text unchanged.
 void write_to_stderr(std::string_view text);

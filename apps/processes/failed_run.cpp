@@ -14,7 +14,7 @@ namespace {
 
 void print_who_waited(const RunFailed& failure, const JoinedRun* joined) {
   if (failure.kind() == ErrorKind::input || failure.kind() == ErrorKind::numeric) return;
-  if (joined && !joined->is_to_tell(failure)) return;
+  if (joined && !joined->must_report(failure)) return;
   for (const auto& line : failure.waiting()) print_note(line);
 }
 
@@ -28,9 +28,9 @@ bool is_killed_by_launcher(const RunFailed& failure, std::optional<std::chrono::
 
 }  // namespace
 
-int tell_failed_run(const RunFailed& failure, const JoinedRun* joined, std::optional<std::chrono::seconds> grace) {
+int report_failed_run(const RunFailed& failure, const JoinedRun* joined, std::optional<std::chrono::seconds> grace) {
   if (joined && is_killed_by_launcher(failure, grace)) {
-    if (joined->leads() || (joined->is_to_tell(failure) && joined->is_first_follower()))
+    if (joined->leads() || (joined->must_report(failure) && joined->is_first_follower()))
       print_note(fmt::format(
           "stopped by {}: another process ended before the run could save ({}), about when the launcher's grace of {} s was over; give the launcher a longer one",
           stop_signal_name(), failure.what(), grace->count()));

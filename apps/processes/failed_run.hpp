@@ -14,6 +14,6 @@ class JoinedRun;
 // launcher leaves between a signal and SIGKILL, the run has not failed: the launcher ended that process before the run
 // could save. Then the first remaining process says so, in one line. A process that disappeared earlier is the cause,
 // and so is every one if no grace is known. `joined` may be null. Returns the exit status.
-int tell_failed_run(const RunFailed& failure, const JoinedRun* joined, std::optional<std::chrono::seconds> grace);
+int report_failed_run(const RunFailed& failure, const JoinedRun* joined, std::optional<std::chrono::seconds> grace);
 
 }  // namespace pipetrain

@@ -87,7 +87,7 @@ std::string JoinedRun::from_first(const std::string& what, const std::string& te
   return WireReader(all.front()).text();
 }
 
-bool JoinedRun::is_to_tell(const Error& failure) const {
+bool JoinedRun::must_report(const Error& failure) const {
   return leads() || std::string_view(failure.what()).find(to_string(control().info(0))) != std::string_view::npos;
 }
 

@@ -49,7 +49,7 @@ class JoinedRun {
 
   // Returns true if this process knows best which stage waited for which when the run failed: process 0, or a follower
   // that has lost it.
-  bool is_to_tell(const Error& failure) const;
+  bool must_report(const Error& failure) const;
 
   // Returns true if all followers before this one are gone or have left.
   bool is_first_follower() const;

@@ -36,9 +36,9 @@ std::string queue_line(const RecordedRun& run, const QueueState& queue) {
     if (!microbatches.empty()) places.push_back(fmt::format("{} {}", who, fmt::join(microbatches, ", ")));
   };
   add(SlotHolder::filling, producer + " fills");
-  add(SlotHolder::sent, "on their way:");
+  add(SlotHolder::sent, "in flight:");
   add(SlotHolder::held, consumer + " holds");
-  if (queue.returning > 0) places.push_back(fmt::format("{} on the way back", queue.returning));
+  if (queue.returning > 0) places.push_back(fmt::format("{} returning", queue.returning));
   return fmt::format("{}{} for {}: {}\n", of_replica(run, queue.replica, queue.part), kind, consumer, fmt::join(places, "; "));
 }
 

@@ -120,7 +120,7 @@ class Replaying {
     }
     fmt::print("{}\n{} replayed, {} and {}: all decided as recorded{}\n\n", reader_.head().title, counted(steps_, "step"),
                counted(replay_.events_replayed(), "event"), counted(replay_.actions_replayed(), "action"), ending());
-    if (failed_) fmt::print("step {} when it was given up:\n{}\n", last_step_, moment_text(replay_));
+    if (failed_) fmt::print("step {} when it was abandoned:\n{}\n", last_step_, moment_text(replay_));
     if (!shown_) return;
     if (changed_) {
       const double before = schedules::median_of(recorded_seconds_), after = schedules::median_of(changed_seconds_);

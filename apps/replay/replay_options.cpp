@@ -17,7 +17,7 @@ const OptionRows& replay_option_table() {
   static const OptionRows table = joined_rows({
       {{"What is shown", "step", "N", "this step", IntegerRange{}, "the last one of training; files show the whole run"},
        {"What is shown", "at", "SECONDS",
-        "instead: what every stage runs and waits for, and who holds which slot, so long after the run's first action began, or after that of --step",
+        "show instead a moment, this long after the first action of the run or of --step: what every stage runs and waits for, and who holds which slot",
         NumberRange::from_to(0, 1e9)},
        {"What if", "stage-factor", "X", "stages take X times as long for their actions; or one per stage: 1,1.1,1,1", factor,
         "1"},
@@ -55,14 +55,14 @@ ReplayOptions parse_replay_options(const std::vector<std::string>& given_argumen
   options.csv = output_file(values, "csv");
   refuse_shared_files(values, {.inputs = {"config"}, .output_files = {"svg", "html", "trace", "csv"}, .output_folders = {}});
   for (const char* name : {"stage-factor", "link-factor", "json", "svg", "html", "trace", "csv"})
-    if (options.at && values.given(name)) values.fail(name, "--at shows a moment, and prints it; leave one of them out");
+    if (options.at && values.given(name)) values.fail(name, "--at prints a moment; leave one of them out");
   return options;
 }
 
 std::string replay_help() {
   return "pipetrain replay FILE OPTIONS\n"
-         "Replay a run that train --record wrote: every message goes, at the time it came, to the state machines that chose\n"
-         "what each stage does, and the same actions must come out.\n"
+         "Replay a run that train --record wrote: the state machines that chose what each stage did get the recorded messages\n"
+         "again, at their times, and must choose the same actions.\n"
          "\n"
          "  pipetrain train --steps 20 --pp 4 --record run.rec\n"
          "  pipetrain replay run.rec --step 3 --html step3.html\n"

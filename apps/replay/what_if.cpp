@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "schedules/simulate/cost.hpp"
 #include "schedules/simulate/recorded_times.hpp"

@@ -3,7 +3,7 @@
 
 namespace pipetrain {
 
-// The state before any library was initialised, because UCX installs a handler for SIGHUP. SIGHUP and SIGINT only.
+// Returns the state before any library was initialised, because UCX installs a handler for SIGHUP. SIGHUP and SIGINT only.
 // Thread-safe.
 bool was_started_ignoring(int number);
 

@@ -10,9 +10,6 @@
 #include <mutex>
 #include <string_view>
 
-#include "apps/output/output_files.hpp"
-#include "apps/output/output_lock.hpp"
-#include "apps/output/stderr_lines.hpp"
 #include "apps/signals/inherited_signals.hpp"
 #include "comm/ucx/ucx_process.hpp"
 #include "core/address_space.hpp"
@@ -24,6 +21,8 @@ namespace {
 std::atomic<int> caught{0};
 std::atomic<bool> report_wanted{false};
 std::atomic<void (*)(int)> relay{nullptr};
+std::atomic<void (*)()> remove_outputs{nullptr};
+std::atomic<void (*)(std::string_view)> print_line{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 
 std::int64_t milliseconds_now() {
@@ -38,8 +37,7 @@ std::atomic<std::int64_t> caught_at{0};
 
 // Safe in a signal handler.
 [[noreturn]] void end_at_once(std::string_view line, int status) {
-  remove_unfinished_outputs();
-  remove_output_locks();
+  remove_outputs.load()();
   remove_ucx_folder();
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&ready, 1, 0) > 0)  // without a reader, a line would block the process
@@ -98,19 +96,20 @@ struct Answers {
 std::mutex answers_mutex;
 Answers answers;
 bool leave_when_asked = true;
-std::atomic<bool> tells_stop{true};
+std::atomic<bool> prints_stop{true};
 
 [[noreturn]] void leave() {
-  remove_unfinished_outputs();
-  remove_output_locks();
-  if (tells_stop) print_beside_progress("stopped by " + stop_signal_name());
+  remove_outputs.load()();
+  if (prints_stop) print_line.load()("stopped by " + stop_signal_name());
   hold_ucx_openings();
   std::_Exit(stop_signal_status());
 }
 
 }  // namespace
 
-SignalWatch::SignalWatch() {
+SignalWatch::SignalWatch(const OutputEnd& end) {
+  remove_outputs = end.remove_unfinished;
+  print_line = end.print;
   struct sigaction stop {};
   stop.sa_handler = on_signal;
   stop.sa_flags = SA_RESTART;
@@ -161,7 +160,7 @@ SignalAnswers::~SignalAnswers() {
 
 void relay_signals(void (*pass_on)(int number)) { relay = pass_on; }
 
-void leave_stop_to_first_process() { tells_stop = false; }
+void leave_stop_to_first_process() { prints_stop = false; }
 
 void request_stop(int number) {
   int none = 0;

@@ -6,9 +6,16 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace pipetrain {
+
+// The work of a process that a signal ends. Both functions may be called as long as the process lives.
+struct OutputEnd {
+  void (*remove_unfinished)();           // removes output files and locks; async-signal-safe
+  void (*print)(std::string_view line);  // for the watch's thread; never waits
+};
 
 // Handles these signals for the process while the object lives, on a thread of its own; one object at a time. Without
 // SignalAnswers the first of the three removes unfinished output files and ends the process with status 130, 143 or 129
@@ -18,7 +25,7 @@ namespace pipetrain {
 // so does, with status 1, SIGABRT under a limit on memory (ulimit -v), with which the C library ends it.
 class SignalWatch {
  public:
-  SignalWatch();
+  explicit SignalWatch(const OutputEnd& end);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;

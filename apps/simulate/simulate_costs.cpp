@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
-#include <sstream>
 
 #include "apps/options/option_files.hpp"
+#include "core/parsing.hpp"
 #include "tuning/measured_devices.hpp"
 
 namespace pipetrain {
@@ -31,13 +29,13 @@ OptionRows action_rows() {
        "with slices: the share of F and of I that attention has, which grows from slice to slice; from 0 to 1",
        NumberRange::from_to(0, 1), "0"},
       {group, "tp-comm", "T",
-       "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage; braids (F3+B1) hide it",
+       "time that exchanges between tensor-parallel ranks add to F and to I of a whole stage; braids (F3+B1) hide it",
        zero_or_more, "0"},
       {group, "tp-collectives", "N",
-       "in how many exchanges that comes, of F and of I of a whole stage: 2 a block with sequence parallelism, else 1",
+       "number of these exchanges in F and in I of a whole stage: 2 a block with sequence parallelism, else 1",
        IntegerRange{1, 4096}, fmt::format("{}", usual_tp_collectives)},
       {group, "gather-weights", "T",
-       "with weights that replicas divide (--zero 3) or that are offloaded (--offload parameters): the time that those of a whole stage travel, which F and I take at least",
+       "with weights that replicas divide (--zero 3) or that are offloaded (--offload parameters): time to transfer those of a whole stage, which F and I take at least",
        zero_or_more, "0"},
   };
 }
@@ -53,13 +51,14 @@ OptionRows edge_rows() {
       {group, "bandwidth", "BYTES/T", "bytes that an edge carries in one unit of time; also one per edge", above_zero,
        "no limit"},
       {group, "message-bytes", "N", "size of a microbatch's activation or gradient; also one per edge", zero_or_more},
-      {group, "hosts", "N", "the stages are on N hosts, as many in order on each: edges between two take the following",
-       IntegerRange{}, "1"},
+      {group, "hosts", "N",
+       "the stages are on N hosts, equally many in order on each; edges between two hosts take the following", IntegerRange{},
+       "1"},
       {group, "host-latency", "T", "latency of edges between hosts", zero_or_more, "as the others"},
       {group, "host-bandwidth", "BYTES/T", "bytes that an edge between hosts carries in one unit of time", above_zero,
        "as the others"},
       {group, "measured", "FILE",
-       "links between several processes as doctor --measure found them, instead: the stages are dealt to these in order, and all times are seconds"},
+       "instead: links between several processes as doctor --measure measured them; stages are assigned to the processes in order, and all times are seconds"},
   };
 }
 
@@ -69,10 +68,10 @@ OptionRows end_rows() {
       {group, "reduce-grads", "T", "end of step: time of R, the sum of a whole stage's gradients over replicas", zero_or_more,
        "no R"},
       {group, "overlapped-reduce", "T",
-       "the same beside compute, as train does it: the sums travel from the start of a chunk's last backward on, and R takes what is left",
+       "the same overlapped with compute, as in train: the sums begin with a chunk's last backward, and R takes what is left",
        zero_or_more, "no R"},
       {group, "publish-weights", "T",
-       "with states that replicas divide (--zero 1, 2): the time that the new weights of a whole stage travel from their owners, beside O and before the first F of the next step has read them",
+       "with states that replicas divide (--zero 1, 2): time to transfer the new weights of a whole stage from their owners, overlapped with O, before the first F of the next step reads them",
        zero_or_more, "0"},
       {group, "sum-replicated", "T", "time of S, the sum over tensor-parallel ranks of what sequence parallelism replicates",
        zero_or_more, "no S"},
@@ -80,9 +79,9 @@ OptionRows end_rows() {
        "no T"},
       {group, "norm", "T", "time of N, a stage's part of the gradient norm; these five also one per stage", zero_or_more, "0"},
       {group, "optimizer-time", "T", "time of O, the optimizer", zero_or_more, "0"},
-      {group, "verdict", "T", "from the last N to the first O", zero_or_more, "0"},
+      {group, "verdict", "T", "time from the last N to the first O", zero_or_more, "0"},
       {group, "offload-time", "T",
-       "time of P and of G, each a transfer of what a whole stage keeps of one microbatch, beside compute; also one per stage",
+       "time of P and of G, each a transfer of what a whole stage keeps of one microbatch, overlapped with compute; also one per stage",
        zero_or_more, "0"},
       {group, "custom", "NAME=T,...", "times of a plan's custom actions, by name", AnyText{}, "0"},
   };
@@ -93,11 +92,12 @@ void read_host_edges(const OptionValues& values, int pp, std::vector<schedules::
   const auto hosts = static_cast<int>(values.integer("hosts", {1, pp}).value_or(1));
   const auto latency = values.number("host-latency"), bandwidth = values.number("host-bandwidth");
   for (const char* name : {"host-latency", "host-bandwidth"})
-    if (hosts == 1 && values.given(name)) values.fail(name, "is of edges between hosts, and there is one; give --hosts too");
+    if (hosts == 1 && values.given(name))
+      values.fail(name, "applies to edges between hosts, and there is one host; give --hosts too");
   if (hosts == 1) return;
   if (pp % hosts != 0) values.fail("hosts", fmt::format("do not share {} stages evenly; each has as many", pp));
   if (!latency && !bandwidth)
-    values.fail("hosts", "needs what tells their links apart; give --host-latency or --host-bandwidth");
+    values.fail("hosts", "needs the speed of the links between hosts; give --host-latency or --host-bandwidth");
   if (bandwidth && !values.given("message-bytes")) values.fail("host-bandwidth", "needs --message-bytes too; give it");
   const auto host = [&](std::size_t stage) { return static_cast<int>(stage) % pp / (pp / hosts); };
   for (std::size_t edge = 0; edge < edges.size(); ++edge) {
@@ -119,8 +119,9 @@ void read_measured_edges(const OptionValues& values, int pp, StepTimes& times) {
   if (measured.processes() == 1)
     values.fail(
         "measured",
-        fmt::format("{} knows no links: one process measured it; let several measure together (pipetrain doctor --nnodes)",
-                    *file));
+        fmt::format(
+            "{} has no links, because one process measured it; let several measure together (pipetrain doctor --nnodes)",
+            *file));
   if (pp % measured.processes() != 0)
     values.fail("measured",
                 fmt::format("{} has {} processes, which do not share {} stages evenly; give a multiple of them as --pp", *file,
@@ -175,22 +176,20 @@ void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
   if (values.given("publish-weights") && values.given("gather-weights"))
     values.fail(
         "publish-weights",
-        "is of replicas that keep all weights (--zero 1, 2), and --gather-weights of those that divide them (--zero 3); keep one of them");
+        "applies to replicas that keep all weights (--zero 1, 2), and --gather-weights to those that divide them (--zero 3); keep one of them");
 }
 
 // Reads a list such as "gather=0.5,send=1".
 void read_custom(const OptionValues& values, StepTimes& times) {
-  std::istringstream all(values.text("custom").value_or(""));
-  for (std::string one; std::getline(all, one, ',');) {
+  const auto text = values.text("custom");
+  if (!text) return;
+  for (const std::string_view one : split(*text, ',')) {
     const auto equals = one.find('=');
-    const std::string number = equals == std::string::npos ? "" : one.substr(equals + 1);
-    double time = -1;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), time);
-    const bool is_time = error == std::errc() && end == number.data() + number.size() &&
-                         (time == 0 || (time >= schedules::smallest_cost && time <= schedules::largest_cost));
+    const double time = equals == std::string_view::npos ? -1 : number_from<double>(one.substr(equals + 1)).value_or(-1);
+    const bool is_time = time == 0 || (time >= schedules::smallest_cost && time <= schedules::largest_cost);
     if (!is_time || equals == 0)
       values.fail("custom", fmt::format("\"{}\" is not NAME=TIME with a time of 0 or from 1e-100 to 1e100", one));
-    if (!times.custom.emplace(one.substr(0, equals), time).second)
+    if (!times.custom.emplace(std::string(one.substr(0, equals)), time).second)
       values.fail("custom", fmt::format("gives {} twice; keep one of them", one.substr(0, equals)));
   }
 }
@@ -241,7 +240,7 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
   times.tp_communication = exchanges;
   times.tp_collectives = static_cast<int>(values.integer("tp-collectives").value_or(usual_tp_collectives));
   if (values.given("tp-collectives") && !values.given("tp-comm"))
-    values.fail("tp-collectives", "says in how many pieces --tp-comm comes, which is not given; give it, or leave this out");
+    values.fail("tp-collectives", "divides --tp-comm, which is not given; give it, or leave this out");
   const auto gathers = of("gather-weights", 0);  // each block's weights beside the block before
   for (std::size_t stage = 0; stage < gathers.size(); ++stage) {
     times.forward[stage] = std::max(times.forward[stage], gathers[stage]);
@@ -256,7 +255,7 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
 
 std::string StepTimes::why_not(const Placement& placement) const {
   if (schedules::edges_used(placement) <= std::ssize(edges)) return {};
-  return fmt::format("says nothing of the edge from the last stage back to the first, which its chunks take; give {} values",
+  return fmt::format("has no value for the edge from the last stage back to the first, which its chunks use; give {} values",
                      placement.stages());
 }
 

@@ -27,7 +27,7 @@ std::vector<double> per_stage(const OptionValues& values, const char* name, int 
 // Throws Error(input).
 std::vector<double> per_edge(const OptionValues& values, const char* name, int pp);
 
-// The options that read_step_times() reads.
+// Returns the options that read_step_times() reads.
 OptionRows step_time_rows();
 StepTimes read_step_times(const OptionValues& values, int pp);
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 
 #include "actors/training/job/features.hpp"
@@ -73,7 +72,7 @@ void read_simulated_slices(const OptionValues& values, SimulateOptions& options)
   options.slices =
       agreed(values, "slices", 32767, of_plan, fmt::format("the plan {}", values.text("schedule").value_or("")), 1);
   if (values.given("attention") && options.slices == 1)
-    values.fail("attention", "tells slices of a microbatch apart, and there is one; give --slices too");
+    values.fail("attention", "applies to slices of a microbatch, and there is one; give --slices too");
 }
 
 void read_shape(const OptionValues& values, SimulateOptions& options) {
@@ -136,7 +135,7 @@ void read_profile_cut(const OptionValues& values, SimulateOptions& options) {
   if (!values.given("cut")) return;
   if (!options.profile)
     values.fail("cut",
-                "deals out the blocks of a profile; give --costs FILE too, or the times of stages with --forward T,T,...");
+                "distributes the blocks of a profile; give --costs FILE too, or the times of stages with --forward T,T,...");
   std::optional<StageCounts> stages;
   const auto* info = schedules::find_schedule(options.schedule);
   if (options.plan || info)
@@ -224,19 +223,19 @@ OptionRows schedule_rows() {
        "a schedule, all of them but solver sorted by time, or a plan: .txt ours, .csv PyTorch's", AnyText{}, usual.schedule},
       shared_option(group, "chunks", {"the schedule's own"}),
       shared_option(group, "slices"),
-      {group, "solver-seconds", "T", "how long --schedule solver looks for a better plan than auto's",
+      {group, "solver-seconds", "T", "longest time in which --schedule solver looks for a better plan than auto's",
        NumberRange::from_to(0.001, 1e6), fmt::format("{}; no limit with solver-iterations", usual.solver_seconds)},
-      {group, "solver-iterations", "N", "the same in steps of its search: the same plan every time",
+      {group, "solver-iterations", "N", "the same limit in steps of its search, with the same plan every time",
        IntegerRange{1, std::int64_t{1} << 50}, "no limit"},
       {group, "order", "", "keep the plan's order, or run what is ready first", Choices{"planned", "ready"}, "planned"},
       shared_option(
           group, "post-validation",
           {.help =
-               "what a step takes once steps follow each other, each begun before the norm of the one before is known, as train's; and without"}),
+               "simulate consecutive steps, each begun before the norm of the one before is known, as in train; and without that"}),
       shared_option(
           group, "activation-offload-fraction",
           {"none; the plan's own moves",
-           "move this much of each stage's microbatches out of the device until their backward (P, G), as train's --offload activations"}),
+           "move this much of each stage's microbatches out of the device until their backward (P, G), as in train --offload activations"}),
   };
 }
 
@@ -247,14 +246,14 @@ OptionRows measured_rows() {
       shared_option(
           group, "cut",
           {"the profile's; of another pp or chunks, by cost",
-           "with costs: attention and MLP blocks of each virtual stage, as train's --cut: the profile's blocks in these places"}),
+           "with costs: attention and MLP blocks of each virtual stage, as in train --cut; they are the profile's blocks"}),
       {group, "memory-slots", "N",
-       "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto and solver, and what holds more is marked",
+       "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto and solver; schedules that hold more are marked",
        NumberRange::from_to(1, most_slots), "no limit"},
       {group, "jitter", "S", "lognormal relative deviation of every action's time", NumberRange::from_to(0, most_jitter), "0"},
       {group, "runs", "N", "simulations with jitter; what is shown is the run of median time", IntegerRange{1, 1'000'000},
        fmt::format("{} with jitter", usual_jittered_runs)},
-      shared_option(group, "seed", {.help = "of the jitter, and of the solver's search"}),
+      shared_option(group, "seed", {.help = "seed of the jitter and of the solver's search"}),
       {group, "model", "NAME|DIR|FILE",
        "check that the costs are of this model, and that it has blocks for every virtual stage"},
       shared_option(group, "layers"),
@@ -309,8 +308,8 @@ std::string simulate_help() {
          format_options(simulate_option_table()) +
          "\n"
          "Options can also come from the environment (PIPETRAIN_PP=2) or from the --config file. The bubble is the share of all\n"
-         "stages' time from first start to last end in which they run nothing; the span bubble leaves out the way to the last\n"
-         "stage: the most that one stage waits between its own first start and last end. Ideal is the time of the slowest\n"
+         "stages' time from first start to last end in which they run nothing; the span bubble is the largest\n"
+         "share that one stage waits between its own first start and last end. Ideal is the time of the slowest\n"
          "stage's work without any waiting, microbatches x (F + I + W); idle is what a stage waits in the whole step: the\n"
          "step's time less its own work.\n"
          "\n"

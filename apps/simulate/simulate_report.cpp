@@ -83,9 +83,8 @@ std::string solver_line(const SolverReport& solver) {
 
 std::string following_line(const SimulatedSchedule& run) {
   const auto& [off, on] = *run.following;
-  return fmt::format(
-      "{}: steps that follow each other take {:.6g} with {:.1f} % idle; with post-validation {:.6g} with {:.1f} %\n", run.name,
-      off.step, 100 * off.bubble, on.step, 100 * on.bubble);
+  return fmt::format("{}: consecutive steps take {:.6g} with {:.1f} % idle; with post-validation {:.6g} with {:.1f} %\n",
+                     run.name, off.step, 100 * off.bubble, on.step, 100 * on.bubble);
 }
 
 // A contiguous part of the path on one stage: "F0" .. "B3".

@@ -39,8 +39,7 @@ void tokenize_all(const TokenizeOptions& options, const Tokenizer& tokenizer, st
   if (options.data.empty()) return take(tokenize_text(inside_text(), tokenizer));
   UnreadKeys unread;
   TextReading reading{.tokenizer = &tokenizer, .threads = options.threads};
-  reading.text_keys_chosen = !options.text_keys.empty();
-  if (reading.text_keys_chosen) reading.text_keys = options.text_keys;
+  reading.text_keys = options.text_keys;
   reading.unread = &unread;
   reading.only_texts = true;
   tokenize_files(options.data, reading, take);

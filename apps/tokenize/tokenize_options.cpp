@@ -35,13 +35,13 @@ std::vector<std::filesystem::path> read_tokenized_data(const OptionValues& value
 const OptionRows& tokenize_option_table() {
   static const OptionRows table = joined_rows({
       {{"Input", "tokenizer", "PATH",
-        "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one of them"},
+        "tokenizer.json, tokenizer.model, vocab.json (with merges.txt next to it), or a folder with one of them"},
        {"Input", "data", "PATH...", "text (.txt), rows {\"text\"} (.jsonl, .parquet), or folders of these", TextList{},
-        "the text that ships inside"},
+        "the built-in text"},
        shared_option("Input", "text-keys"),
-       {"Input", "threads", "N", "that tokenize at the same time", IntegerRange{1, 1024}, "cores"},
+       {"Input", "threads", "N", "threads that tokenize", IntegerRange{1, 1024}, "cores"},
        {"Output", "out", "FILE", "write the ids there, a file of tokens (FILE.tokens) for train --data"},
-       {"Output", "show", "", "print each id and its piece, a document after the other", OnOff{}, "off"}},
+       {"Output", "show", "", "print each id and its piece, one document after the other", OnOff{}, "off"}},
       general_options(),
   });
   return table;
@@ -61,7 +61,7 @@ TokenizeOptions parse_tokenize_options(const std::vector<std::string>& arguments
   if (options.out && output_target("out", *options.out).is_stream())
     values.fail("out", "is no regular file; a file of tokens cannot be written to a pipe or a device");
   if (options.out && options.out->extension() != ".tokens")
-    values.fail("out", "does not end in .tokens, by which train knows a file of tokens; name it so");
+    values.fail("out", "does not end in .tokens, by which train recognizes a file of tokens; rename it");
   refuse_shared_files(values, {.inputs = {"tokenizer", "data", "config"}, .output_files = {"out"}, .output_folders = {}});
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   options.threads = static_cast<int>(values.integer("threads").value_or(cores));

@@ -8,13 +8,14 @@
 
 #include "apps/options/option_table.hpp"
 #include "apps/options/train_options.hpp"
+#include "data/rows/text_keys.hpp"
 
 namespace pipetrain {
 
 struct TokenizeOptions {
   std::filesystem::path tokenizer;
-  std::vector<std::filesystem::path> data;   // files of text, in their order; empty: the text that ships inside
-  std::vector<std::string> text_keys;        // of rows, in their order; empty: "text"
+  std::vector<std::filesystem::path> data;  // files of text, in their order; empty: the built-in text
+  TextKeys text_keys;
   std::optional<std::filesystem::path> out;  // a regular file
   bool show = false;
   int threads = 1;

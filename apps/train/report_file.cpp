@@ -76,7 +76,7 @@ std::optional<std::string> ReportFile::add(const StepMetrics& metrics, const Ste
   try {
     write(RunState::running, "");
   } catch (const Error& error) {
-    if (!failed_) told = fmt::format("{}; the run goes on, and the page is tried again", error.what());
+    if (!failed_) told = fmt::format("{}; the run continues, and the page is tried again", error.what());
     failed_ = true;
   }
   const auto end = Clock::now();

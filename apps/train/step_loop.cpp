@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "apps/output/output_files.hpp"
 #include "apps/output/saved_result.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -42,7 +40,7 @@ int StepLoop::run() {
   outputs_.finish();
   const bool stopped = save_end() || !evaluate_end();
   const bool recorded = write_records(stopped);
-  stopped ? tell_stopped() : tell_end();
+  stopped ? print_stopped() : report_end();
   return stopped || !recorded ? stop_signal_status() : 0;
 }
 
@@ -53,10 +51,10 @@ void StepLoop::run_steps() {
       grace_.step_took(report.seconds);
       outputs_.step(report);
       records_.add(report);
-      tell_unlabelled(report);
-      for (const auto& line : watch_.add(report)) print_beside_progress(line);
-      tell(run_.evaluate_if_due(is_asked_to_stop));
-      tell_slow_disk(run_.save_if_due());
+      print_unlabelled(report);
+      for (const auto& line : watch_.add(report)) print_over_progress(line);
+      print_evaluation(run_.evaluate_if_due(is_asked_to_stop));
+      print_slow_disk(run_.save_if_due());
     }
   } catch (const StepLeft&) {  // the last finished step is kept
   }
@@ -66,13 +64,13 @@ void StepLoop::stop() {
   const std::string signal = stop_signal_name();
   const bool fits = grace_.fits_step(saves(), run_.save_time());
   if (!fits && trainer_.leave_step()) {
-    print_beside_progress(
+    print_over_progress(
         fmt::format("{}: leaving this step{}, because the launcher kills {} s after the signal; a second "
                     "signal stops at once",
                     signal, saves() ? " and saving the one before" : "", grace_.grace()->count()));
     return;
   }
-  print_beside_progress(
+  print_over_progress(
       fmt::format("{}: finishing this step{}; a second signal stops at once", signal, saves() ? ", then saving" : ""));
   trainer_.finish_step(training_patience);
 }
@@ -81,26 +79,26 @@ void StepLoop::check_save_folder() const {
   if (save_lock_ != nullptr) save_lock_->check();
 }
 
-void StepLoop::tell(const std::optional<Evaluation>& evaluation) {
+void StepLoop::print_evaluation(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return;
   outputs_.evaluation(*evaluation);
   last_evaluation_ = evaluation;
 }
 
 // Notes the first such step when it happens; the end of the run counts them.
-void StepLoop::tell_unlabelled(const StepReport& report) const {
+void StepLoop::print_unlabelled(const StepReport& report) const {
   if (report.has_loss() || run_.unlabelled_steps() > 1) return;
-  print_beside_progress(
+  print_over_progress(
       fmt::format("step {}: no label of its samples counts, so the step is skipped: weights, optimizer states and the "
                   "learning rate's schedule stay as they were",
                   report.step));
 }
 
 // Notes it once: a run that saves every few steps would repeat it as often.
-void StepLoop::tell_slow_disk(std::chrono::duration<double> waited) {
-  if (waited < slow_save || told_slow_disk_) return;
-  told_slow_disk_ = true;
-  print_beside_progress(
+void StepLoop::print_slow_disk(std::chrono::duration<double> waited) {
+  if (waited < slow_save || printed_slow_disk_) return;
+  printed_slow_disk_ = true;
+  print_over_progress(
       fmt::format("step {} waited {:.1f} s until the last checkpoint was written: save less often (--save-interval), or to a "
                   "faster disk",
                   trainer_.steps_done(), waited.count()));
@@ -118,7 +116,7 @@ bool StepLoop::save_end() {
 // Runs the last evaluation and writes results.json. Returns false if a signal stopped the run.
 bool StepLoop::evaluate_end() {
   try {
-    tell(run_.evaluate_last(is_asked_to_stop));
+    print_evaluation(run_.evaluate_last(is_asked_to_stop));
   } catch (const StepLeft&) {
     return false;
   }
@@ -156,7 +154,7 @@ bool StepLoop::write_records(bool stopped) {
   }
 }
 
-void StepLoop::tell_end() const {
+void StepLoop::report_end() const {
   const std::int64_t unlabelled = run_.unlabelled_steps();
   const auto& folder = options_.run.saving.folder;
   const std::string steps = counted(trainer_.steps_done(), "step");
@@ -175,10 +173,10 @@ void StepLoop::tell_end() const {
                            counted(run_.redone_steps(), "step")));
 }
 
-void StepLoop::tell_stopped() const {
+void StepLoop::print_stopped() const {
   const std::string signal = stop_signal_name();
   const char* advice = saves() && trainer_.steps_done() > 0 ? "continue with the same command and --resume"
-                                                            : "nothing was saved (--save DIR saves, and --resume goes on)";
+                                                            : "nothing was saved (--save DIR saves, and --resume continues)";
   print_note(fmt::format("stopped by {} after step {}; {}", signal, trainer_.steps_done(), advice));
 }
 

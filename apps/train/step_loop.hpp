@@ -41,14 +41,14 @@ class StepLoop {
  private:
   void run_steps();
   void check_save_folder() const;
-  void tell(const std::optional<Evaluation>& evaluation);
-  void tell_unlabelled(const StepReport& report) const;
-  void tell_slow_disk(std::chrono::duration<double> waited);
+  void print_evaluation(const std::optional<Evaluation>& evaluation);
+  void print_unlabelled(const StepReport& report) const;
+  void print_slow_disk(std::chrono::duration<double> waited);
   bool save_end();
   bool evaluate_end();
   bool write_records(bool stopped);
-  void tell_end() const;
-  void tell_stopped() const;
+  void report_end() const;
+  void print_stopped() const;
   bool saves() const { return options_.run.saving.folder.has_value(); }
 
   const TrainOptions& options_;
@@ -60,7 +60,7 @@ class StepLoop {
   StopGrace grace_;
   std::optional<Evaluation> last_evaluation_;
   HealthWatch& watch_;
-  bool told_slow_disk_ = false;
+  bool printed_slow_disk_ = false;
 };
 
 }  // namespace pipetrain

@@ -118,7 +118,7 @@ void StepOutputs::begin(const std::vector<std::string>& notes, std::int64_t tota
   if (metrics_) metrics_->begin();
   std::vector<std::string> all = notes;
   if (peak_) all.push_back(peak_->note());
-  if (!metrics_ || metrics_->tried()) return tell(all);
+  if (!metrics_ || metrics_->tried()) return print_notes(all);
   held_back_ = std::move(all);
 }
 
@@ -126,19 +126,19 @@ void StepOutputs::step(const StepReport& report) {
   StepMetrics metrics = step_metrics(report, memory_, flops_per_token_, seconds_since_start());
   if (peak_ && metrics.tflops_per_device) metrics.mfu = *metrics.tflops_per_device / peak_->tflops;
   write(metrics);
-  tell(std::exchange(held_back_, {}));
+  print_notes(std::exchange(held_back_, {}));
   // A moving average, which forgets the slow first steps.
   seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
   const StepProgress progress = trained_progress(metrics, total_, seconds_per_step_);
   progress_.step(progress);
   if (!report_) return;
-  if (const auto problem = report_->add(metrics, report, {total_, progress.eta_seconds})) tell({*problem});
+  if (const auto problem = report_->add(metrics, report, {total_, progress.eta_seconds})) print_notes({*problem});
 }
 
 void StepOutputs::evaluation(const Evaluation& evaluation) {
   const EvaluationMetrics metrics = evaluation_metrics(evaluation);
   write(metrics);
-  tell({evaluation_line(evaluation)});
+  print_notes({evaluation_line(evaluation)});
   if (report_) report_->add(metrics);
 }
 
@@ -150,7 +150,7 @@ void StepOutputs::finish_report(RunState state, const std::string& text) {
   report_ = nullptr;
 }
 
-void StepOutputs::tell(const std::vector<std::string>& notes) {
+void StepOutputs::print_notes(const std::vector<std::string>& notes) {
   for (const auto& text : notes) progress_.note(one_line(text));
 }
 

@@ -35,7 +35,7 @@ class StepOutputs {
   void finish_report(RunState state, const std::string& text = "");
 
  private:
-  void tell(const std::vector<std::string>& notes);
+  void print_notes(const std::vector<std::string>& notes);
   template <class Metrics>  // of a step or of an evaluation
   void write(const Metrics& metrics);
 

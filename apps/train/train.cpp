@@ -62,7 +62,7 @@ void dry_run_training(const TrainOptions& options, const TrainJob& job, const st
 
 // Prints which stage waits for which, in the whole run.
 void answer_training(Trainer& trainer) {
-  for (const auto& line : trainer.waiting()) print_beside_progress(line);
+  for (const auto& line : trainer.waiting()) print_over_progress(line);
 }
 
 // Runs a process other than the first. Returns the exit status.
@@ -113,7 +113,7 @@ int end_failed_training(const RunFailed& failure, const TrainOptions& options, c
   const std::optional<Error> lost = lost_folder(failure, locks);
   const std::string cause = lost ? error_line(*lost) : failure.what();
   if (lost) print_error(cause, lost->kind());
-  const int status = lost ? exit_status(lost->kind()) : tell_failed_run(failure, joined, options.processes.stop_grace);
+  const int status = lost ? exit_status(lost->kind()) : report_failed_run(failure, joined, options.processes.stop_grace);
   if (outputs) report_training_failure(*outputs, cause);
   if (!failure.everything_stopped()) {
     locks = {};

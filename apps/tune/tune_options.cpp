@@ -87,13 +87,14 @@ int read_hosts(const OptionValues& values, int devices, int usual) {
   const auto hosts = static_cast<int>(values.integer("hosts").value_or(usual));
   if (devices % hosts != 0) values.fail("hosts", fmt::format("do not share {} devices evenly; each host has as many", devices));
   for (const char* name : {"host-bandwidth", "host-latency"})
-    if (hosts == 1 && values.given(name)) values.fail(name, "is of links between hosts, and there is one; give --hosts too");
+    if (hosts == 1 && values.given(name))
+      values.fail(name, "applies to links between hosts, and there is one host; give --hosts too");
   return hosts;
 }
 
 void check_fp8(const OptionValues& values, const LayoutRequest& request) {
   if (!request.precision.fp8_products) {
-    if (values.given("fp8-tflops")) values.fail("fp8-tflops", "is of --precision fp8; add that, or leave it out");
+    if (values.given("fp8-tflops")) values.fail("fp8-tflops", "applies to --precision fp8; add that, or leave it out");
     return;
   }
   if (const auto misfit = fp8_misfit(request.config, 1))
@@ -105,7 +106,7 @@ Offload read_offloading(const OptionValues& values) {
   Offload offload;
   read_offload(values, offload);
   if (values.given("offload-bandwidth") && !offload.any())
-    values.fail("offload-bandwidth", "is of --offload; give that too, or leave it out");
+    values.fail("offload-bandwidth", "applies to --offload; give that too, or leave it out");
   return offload;
 }
 
@@ -212,7 +213,7 @@ void read_cuts(const OptionValues& values, LayoutRequest& request) {
   const std::string word = values.text("cut").value_or("by-cost");
   const bool searched = word == "search";
   for (const char* name : {"cut-seconds", "cut-steps"})
-    if (values.given(name) && !searched) values.fail(name, "is of a search of cuts; add --cut search, or leave it out");
+    if (values.given(name) && !searched) values.fail(name, "applies to a search of cuts; add --cut search, or leave it out");
   if (searched) {
     CutLimits limits;
     const auto cuts = values.integer("cut-steps");
@@ -249,12 +250,12 @@ OptionRows batch_rows() {
 OptionRows run_rows() {
   constexpr const char* group = "Devices";
   return {
-      {group, "measured", "FILE", "take what doctor --measure wrote for all below that is not given"},
+      {group, "measured", "FILE", "rates that doctor --measure wrote, for all options below that are not given"},
       {group, "costs", "FILE",
-       "the --profile of a run of this model: what its blocks took there, of what the numbers below say, they take everywhere"},
-      {group, "devices", "N", "how many there are; every layout uses them all", IntegerRange{1, most_tuned_devices},
+       "the --profile of a run of this model: all times are scaled by its measured times over those from the numbers below"},
+      {group, "devices", "N", "number of devices; every layout uses them all", IntegerRange{1, most_tuned_devices},
        "those measured, else the visible GPUs"},
-      shared_option(group, "device", {.help = "what they are; auto: those measured, else GPUs"}),
+      shared_option(group, "device", {.help = "kind of the devices; auto: those measured, else GPUs"}),
       shared_option(group, "precision", {"fp32 on CPU, bf16 on GPU where the model's heads allow it"}),
       shared_option(group, "fp8-recipe"),
       shared_option(group, "recompute", {"for each layout the least that fits"}),
@@ -264,10 +265,10 @@ OptionRows run_rows() {
       shared_option(
           group, "post-validation",
           {.help =
-               "begin steps before the gradient norm of the one before is known, as train's; times are of steps that follow each other"}),
+               "begin steps before the gradient norm of the one before is known, as in train; times are of consecutive steps"}),
       shared_option(
           group, "offload",
-          {.help = "what may live in the host's memory, as of train; activations where a layout does not fit without"}),
+          {.help = "data that may be kept in the host's memory, as in train; activations where a layout does not fit without"}),
   };
 }
 
@@ -278,27 +279,27 @@ OptionRows speed_rows() {
   const auto microseconds = NumberRange::from_to(0, 1e9);
   const auto rates = in_units(rate_range, 1e9), flops = in_units(flops_range, 1e12);
   return {
-      {group, "offload-bandwidth", "GB/S", "between a device and its host's memory, each way", rates,
+      {group, "offload-bandwidth", "GB/S", "rate between a device and its host's memory, each way", rates,
        in(DeviceSpeed{}.offload_rate, 1e9)},
-      {group, "memory", "GIB", "what a run may take of each", in_units(memory_range, bytes_per_gib),
-       "what the first visible GPU has free, else " + in(usual.memory_bytes, bytes_per_gib)},
-      {group, "tflops", "X", "what each sustains in matrix products, in the precision of the run (fp8: in bf16)", flops,
+      {group, "memory", "GIB", "memory of each device that a run may use", in_units(memory_range, bytes_per_gib),
+       "free memory of the first visible GPU, else " + in(usual.memory_bytes, bytes_per_gib)},
+      {group, "tflops", "X", "rate of each device in matrix products, in the precision of the run (fp8: in bf16)", flops,
        in(*usual.bf16_flops, 1e12) + "; " + in(usual.fp32_flops, 1e12) + " in fp32"},
-      {group, "fp8-tflops", "X", "with --precision fp8: what each sustains in the blocks' products in 8 bits", flops,
+      {group, "fp8-tflops", "X", "with --precision fp8: rate of each device in the blocks' products in 8 bits", flops,
        fmt::format("{} x tflops; {} with blockwise", usual_fp8_factor, usual_blocks_factor)},
-      {group, "memory-bandwidth", "GB/S", "of each device's memory", rates, in(usual.memory_rate, 1e9)},
-      {group, "bandwidth", "GB/S", "from one device to another", rates, in(usual.link_rate, 1e9)},
-      {group, "latency", "US", "of a message between devices, in microseconds", microseconds, in(usual.latency, 1e-6)},
-      {group, "hosts", "N", "on how many hosts they are, as many on each; tensor-parallel ranks stay on one host",
+      {group, "memory-bandwidth", "GB/S", "rate of each device's memory", rates, in(usual.memory_rate, 1e9)},
+      {group, "bandwidth", "GB/S", "rate from one device to another", rates, in(usual.link_rate, 1e9)},
+      {group, "latency", "US", "latency of a message between devices, in microseconds", microseconds, in(usual.latency, 1e-6)},
+      {group, "hosts", "N", "number of hosts, with equally many devices; tensor-parallel ranks stay on one host",
        IntegerRange{1, most_tuned_devices}, fmt::format("those measured, else {}", usual.hosts)},
-      {group, "host-bandwidth", "GB/S", "from one device to another of another host, all at once", rates,
+      {group, "host-bandwidth", "GB/S", "rate from one device to another of another host, all at once", rates,
        in(usual.host_link_rate, 1e9)},
-      {group, "host-latency", "US", "of a message between devices of different hosts", microseconds,
+      {group, "host-latency", "US", "latency of a message between devices of different hosts", microseconds,
        in(usual.host_latency, 1e-6)},
-      {group, "block-overhead", "US", "that each pass of an attention or MLP block takes whatever its size", microseconds,
+      {group, "block-overhead", "US", "time that each pass of an attention or MLP block takes whatever its size", microseconds,
        in(usual.block_overhead, 1e-6)},
-      shared_option(group, "pp", {"all that fit", "only layouts of so many stages"}),
-      shared_option(group, "cp", {.help = "how many devices share each sequence, in all layouts, as of train"}),
+      shared_option(group, "pp", {"all that fit", "only layouts with this many stages"}),
+      shared_option(group, "cp", {.help = "devices that share each sequence, in all layouts, as in train"}),
       {group, "max-tp", "N", "largest tensor-parallel size, such as the devices of one host",
        IntegerRange{1, most_tuned_devices}, fmt::format("{}", LayoutRequest{}.most_tp)},
   };
@@ -308,17 +309,18 @@ OptionRows output_rows() {
   constexpr const char* group = "Output";
   const auto seconds = NumberRange::from_to(0.001, 1e6);
   return {
-      {group, "count", "N", "how many of the fastest layouts to print", IntegerRange{1, 1000},
+      {group, "count", "N", "number of the fastest layouts to print", IntegerRange{1, 1000},
        fmt::format("{}", TuneOptions{}.count)},
-      {group, "plans", "DIR", "search plans of auto too, made for these costs and memory; those of printed layouts go here"},
-      {group, "solver-seconds", "T", "with --plans: improve each fastest layout's order so long, and show its gap", seconds,
-       "off"},
+      {group, "plans", "DIR",
+       "also search plans of auto, made for these costs and memory, and write those of the printed layouts to this folder"},
+      {group, "solver-seconds", "T", "with --plans: improve each fastest layout's order for this long, and show its gap",
+       seconds, "off"},
       {group, "cut", "by-cost|search|N,N,...",
-       "how layouts cut the model into virtual stages: by cost; searched together with placement and schedule for the fastest layouts; or all as these blocks say, as train's --cut",
+       "how layouts cut the model into virtual stages: by cost; searched together with placement and schedule for the fastest layouts; or these blocks in all layouts, as in train --cut",
        AnyText{}, "by-cost"},
-      {group, "cut-seconds", "T", "with --cut search: how long it may take", seconds,
+      {group, "cut-seconds", "T", "with --cut search: longest time of the search", seconds,
        fmt::format("{}; no limit with cut-steps", usual_cut_seconds)},
-      {group, "cut-steps", "N", "the same in cuts that are looked at: the same layouts every time",
+      {group, "cut-steps", "N", "the same limit in cuts that are looked at, with the same layouts every time",
        IntegerRange{1, std::int64_t{1} << 50}, "no limit"},
       {group, "json", "", "print an array with one object per layout", OnOff{}, "off"},
   };
@@ -353,8 +355,8 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
 std::string tune_help() {
   return "pipetrain tune OPTIONS\n"
          "Search the fastest layouts of a model over devices: pp x tp x dp x chunks x microbatch x schedule x recompute, each\n"
-         "simulated. What does not fit the memory is dropped; its use is counted as a run counts it (--dry-run). Times follow\n"
-         "from the numbers of the devices below, so give those of yours, or measure them.\n"
+         "simulated. Layouts that do not fit the memory are dropped; a run counts memory in the same way (--dry-run). Times\n"
+         "follow from the rates of the devices below, so give those of yours, or measure them.\n"
          "\n"
          "  pipetrain tune --model llama2-7b --devices 8 --memory 140 --tflops 650\n"
          "  pipetrain tune --model llama3-8b --devices 8 --pp 8 --max-tp 1 --cut search\n"

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 #include <thread>
 
 #include "apps/options/operands.hpp"
@@ -133,7 +132,7 @@ void show_once(MetricsReader& reader) {
 const OptionRows& watch_option_table() {
   static const OptionRows table = joined_rows({
       {{"Picture", "once", "", "show the run as it is now, and end", OnOff{}, "off"},
-       {"Picture", "interval", "SECONDS", "from one look at the file to the next", NumberRange::from_to(0.01, 3600), "1"}},
+       {"Picture", "interval", "SECONDS", "seconds between two readings of the file", NumberRange::from_to(0.01, 3600), "1"}},
       general_options(),
   });
   return table;
@@ -141,15 +140,15 @@ const OptionRows& watch_option_table() {
 
 std::string watch_help() {
   return "pipetrain watch FILE|DIR OPTIONS\n"
-         "Shows a run while it goes on: its loss as a curve, its speed, what each stage waits and holds. FILE is what --metrics\n"
-         "writes, DIR a folder that holds one such file. Any number may watch; the run does not notice.\n"
+         "Shows a run in progress: its loss as a curve, its speed, and what each stage waits for and holds. FILE is what\n"
+         "--metrics writes, DIR a folder that holds one such file. Any number may watch, without any effect on the run.\n"
          "\n"
          "  pipetrain --data corpus.jsonl --metrics run.jsonl &\n"
          "  pipetrain watch run.jsonl\n"
          "\n" +
          format_options(watch_option_table()) +
          "\n"
-         "On a terminal the picture is drawn again and again, as large as the window; elsewhere there is one plain line a step, from\n"
+         "On a terminal the picture is redrawn again and again, as large as the window; elsewhere there is one plain line a step, from\n"
          "the last ten on. Exit status: 0 with --once, 2 the command line or the file is wrong, 130 or 143 ended by Ctrl-C or\n"
          "SIGTERM, which is how watching ends.\n";
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "apps/train/progress.hpp"
 #include "apps/watch/watch.hpp"
@@ -31,7 +30,7 @@ std::string fitting(const std::vector<std::string>& parts, int columns) {
   return cut(line, columns);
 }
 
-// The median over the newest steps, which single slow ones do not change.
+// Returns the median over the newest steps, which single slow ones do not change.
 double recent(const std::vector<StepMetrics>& steps, double (*read)(const StepMetrics&)) {
   std::vector<double> values;
   for (std::size_t i = steps.size() - std::min(rate_steps, steps.size()); i < steps.size(); ++i)

@@ -61,7 +61,7 @@ std::vector<Target> parquet_targets(const fs::path& folder) {
   Target rows{"parquet", seeds(), words, nullptr, with_ends};
   rows.run = [file](std::string_view input) {
     put_file(file, input);
-    open_parquet(file, {"text"});
+    open_parquet(file);
   };
   return {rows};
 }

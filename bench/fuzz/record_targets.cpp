@@ -29,7 +29,7 @@ Profile some_profile() {
   profile.pp = profile.microbatches = 2;
   profile.chunks = 1;
   profile.schedule = "1f1b";
-  profile.tells_settings = true;
+  profile.has_settings = true;
   profile.settings.layout.cp = 2;
   profile.sequence = 8;
   profile.steps = 3;

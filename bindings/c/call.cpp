@@ -1,6 +1,5 @@
 #include "bindings/c/call.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <utility>

@@ -45,7 +45,7 @@ pipetrain_compute read_compute(const pipetrain_compute& given) {
   if (compute.any_thread != 0 && compute.any_thread != 1)
     throw Error(ErrorKind::input, "make_compute: any_thread: " + std::to_string(compute.any_thread) + "; use 0 or 1");
   if (compute.any_thread != 0 && compute.launch != nullptr)
-    throw Error(ErrorKind::input, "make_compute: any_thread goes with run; leave it 0 beside launch");
+    throw Error(ErrorKind::input, "make_compute: any_thread goes with run; leave it 0 with launch");
   return compute;
 }
 

@@ -1,6 +1,5 @@
 #include "bindings/guest/guest_pipeline.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "bindings/guest/guest_compute.hpp"

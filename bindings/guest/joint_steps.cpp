@@ -1,6 +1,5 @@
 #include "bindings/guest/joint_steps.hpp"
 
-#include <utility>
 #include <vector>
 
 namespace pipetrain {

@@ -80,12 +80,12 @@ std::vector<int> StepMeeting::missing(const StepCall& call) const {
   return processes;
 }
 
-void StepMeeting::begin(const StepCall& call) { tell_others(begin_message(News::begun, call).data()); }
+void StepMeeting::begin(const StepCall& call) { send_to_others(begin_message(News::begun, call).data()); }
 
 void StepMeeting::end(const StepCall& call, const StepEnd& end) {
   WireWriter out = begin_message(News::ended, call);
   write(out, end);
-  tell_others(out.data());
+  send_to_others(out.data());
 }
 
 void StepMeeting::come(const StepCall& call) { control_->send(0, Channel::run, begin_message(News::came, call).data()); }
@@ -124,7 +124,7 @@ void StepMeeting::received(int from, std::span<const std::byte> message) {
   changed_.notify_all();
 }
 
-void StepMeeting::tell_others(const Bytes& message) {
+void StepMeeting::send_to_others(const Bytes& message) {
   for (int process = 1; process < control_->processes(); ++process) control_->send(process, Channel::run, message);
 }
 

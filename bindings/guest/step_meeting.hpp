@@ -59,7 +59,7 @@ class StepMeeting {
 
  private:
   void received(int from, std::span<const std::byte> message);
-  void tell_others(const Bytes& message);
+  void send_to_others(const Bytes& message);
 
   std::shared_ptr<ControlPlane> control_;
   mutable std::mutex mutex_;

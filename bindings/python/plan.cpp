@@ -119,8 +119,9 @@ void bind_plan(nb::module_& module) {
             return build_any_plan(schedule, {stages, chunks, microbatches});
           },
           "schedule"_a, "stages"_a, "microbatches"_a, "chunks"_a = 0, "The compute of one step, by the schedule's name.")
-      .def_static("read", read_any_plan, "path"_a, "From a file: PyTorch's CSV where its name ends in .csv, else our text.")
-      .def_static("parse", parse, "text"_a, "name"_a = "plan", "csv"_a = false, "From text, which errors call by `name`.")
+      .def_static("read", read_any_plan, "path"_a,
+                  "Reads a file: PyTorch's CSV where its name ends in .csv, else pipetrain's text.")
+      .def_static("parse", parse, "text"_a, "name"_a = "plan", "csv"_a = false, "Reads text, which errors call by `name`.")
       .def(
           "with_end",
           [](const Plan& plan, bool reduce, bool sum_replicated, bool sum_tied) {
@@ -129,7 +130,7 @@ void bind_plan(nb::module_& module) {
           "reduce"_a = false, "sum_replicated"_a = false, "sum_tied"_a = false,
           "A new plan with R, S and T where asked for, and N and O, at its end.")
       .def("validate", validate, "order"_a = "planned", "activation_life"_a = "", "gradient_life"_a = "",
-           "Proves the plan, or raises PlanError. What each chunk of each stage must reserve.")
+           "Proves the plan, or raises PlanError. Returns what each chunk of each stage must reserve.")
       .def("actions", actions_of, "stage"_a, "The list of a stage, such as ['F0', 'B0'].")
       .def(
           "virtual_stage",
@@ -139,11 +140,12 @@ void bind_plan(nb::module_& module) {
               throw Error(ErrorKind::input, {"chunk", std::to_string(chunk)}, "the plan has fewer chunks a stage");
             return plan.placement.virtual_stage(stage, chunk);
           },
-          "stage"_a, "chunk"_a, "Which piece of the model, counted from its input, this chunk of this stage is.")
+          "stage"_a, "chunk"_a, "The piece of the model, counted from its input, that this chunk of this stage is.")
       .def(
-          "text", [](const Plan& plan) { return schedules::to_text(plan); }, "In our format.")
+          "text", [](const Plan& plan) { return schedules::to_text(plan); }, "The plan as text in pipetrain's format.")
       .def(
-          "csv", [](const Plan& plan) { return schedules::to_pytorch_csv(plan); }, "In PyTorch's, without the end of step.")
+          "csv", [](const Plan& plan) { return schedules::to_pytorch_csv(plan); },
+          "The plan as PyTorch's CSV, without the end of step.")
       .def_prop_ro("schedule", [](const Plan& plan) { return plan.schedule; })
       .def_prop_ro("stages", [](const Plan& plan) { return plan.placement.stages(); })
       .def_prop_ro(
@@ -151,7 +153,7 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("microbatches", [](const Plan& plan) { return plan.microbatches; })
       .def_prop_ro("custom", customs_of,
                    "The custom actions, by number: name, stage, after (pairs of stage and action) and resources of each.")
-      .def_prop_ro("has_end", has_end_of_step, "Whether N and O are there.")
+      .def_prop_ro("has_end", has_end_of_step, "True if N and O are there.")
       .def("__repr__", repr);
 }
 

@@ -150,9 +150,10 @@ void bind_simulation(nb::module_& module) {
   nb::class_<Timeline>(module, "Timeline", "What every stage did when, simulated or measured.")
       .def_prop_ro("title", [](const Timeline& timeline) { return timeline.title; })
       .def_prop_ro(
-          "unit", [](const Timeline& timeline) { return timeline.unit; }, "Of its times: 's' where they were measured.")
+          "unit", [](const Timeline& timeline) { return timeline.unit; },
+          "The unit of its times: 's' where they were measured.")
       .def_prop_ro(
-          "rows", [](const Timeline& timeline) { return timeline.stages.size(); }, "Stages, of each replica.")
+          "rows", [](const Timeline& timeline) { return timeline.stages.size(); }, "The stages of each replica.")
       .def("spans", spans_of, "row"_a, "Action, start, end and what the start waited for, in order of time.")
       .def(
           "summary", [](const Timeline& timeline) { return summary_of(timeline, {}); },

@@ -74,7 +74,7 @@ nb::object launch_place() {
   }
   const auto place = read_launch_environment(environment);
   if (!place) {
-    refuse_half_told_place(environment);
+    refuse_incomplete_place(environment);
     return nb::none();
   }
   nb::dict told;

@@ -18,7 +18,7 @@ std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
 // processes. Call it after the token has been checked.
 std::optional<Refusal> refusal_of_job(const Hello& hello, const Hello& first);
 
-// The refusal of a process that has shown another token than `token`.
+// Returns the refusal of a process that has shown another token than `token`.
 Refusal wrong_token(std::span<const std::byte> shown, const std::string& token);
 Refusal wrong_version(int theirs, int ours);
 

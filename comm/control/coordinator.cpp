@@ -1,6 +1,5 @@
 #include "comm/control/coordinator.hpp"
 
-#include <cassert>
 #include <utility>
 
 #include "comm/control/address.hpp"
@@ -109,7 +108,7 @@ void Coordinator::begin_if_complete() {
   }
   const auto addresses = addresses_in_run(ends);
   for (std::size_t process = 0; process < all.size(); ++process) all[process].address = addresses[process];
-  tell_others(0, {.kind = FrameKind::welcome, .payload = to_bytes(all)});
+  send_to_others(0, {.kind = FrameKind::welcome, .payload = to_bytes(all)});
   events_.joined(std::move(all));
 }
 
@@ -132,7 +131,7 @@ void Coordinator::frame_before_run(Peer& peer, const Frame& frame) {
 
 void Coordinator::forward(Frame&& frame) {
   if (frame.kind == FrameKind::exchange) {
-    tell_others(frame.from, frame);
+    send_to_others(frame.from, frame);
     events_.received(std::move(frame));
   } else if (frame.to == 0) {
     events_.received(std::move(frame));
@@ -142,11 +141,11 @@ void Coordinator::forward(Frame&& frame) {
 }
 
 void Coordinator::send(Frame frame) {
-  if (frame.kind == FrameKind::exchange) return tell_others(frame.from, frame);
+  if (frame.kind == FrameKind::exchange) return send_to_others(frame.from, frame);
   if (auto& connection = peer(frame.to).connection) connection->send(std::move(frame));
 }
 
-void Coordinator::tell_others(int process, const Frame& frame) {
+void Coordinator::send_to_others(int process, const Frame& frame) {
   for (int other = 1; other < std::ssize(peers_); ++other) {
     if (other != process && peer(other).connection) peer(other).connection->send(frame);
   }
@@ -169,7 +168,7 @@ void Coordinator::lose(int process, const std::string& why) {
     return;
   }
   peer(process).gone = why;
-  tell_others(process, news);
+  send_to_others(process, news);
   events_.lost(process, why);
 }
 
@@ -177,7 +176,7 @@ void Coordinator::left(int process) {
   const auto connection = std::exchange(peer(process).connection, nullptr);
   peer(process).gone = "it ended";
   connection->finish([] {});
-  tell_others(process, {.kind = FrameKind::left, .from = static_cast<std::uint16_t>(process)});
+  send_to_others(process, {.kind = FrameKind::left, .from = static_cast<std::uint16_t>(process)});
   events_.left(process);
 }
 

@@ -47,7 +47,7 @@ class Coordinator final : public StarEnd, private AdmissionController, private C
   void forward(Frame&& frame);
   void left(int process);
   void lose(int process, const std::string& why);
-  void tell_others(int process, const Frame& frame);
+  void send_to_others(int process, const Frame& frame);
   // Refuses a process; before the run begins that ends the rendezvous for all.
   void turn_away(Connection& connection, const std::string& who, const Refusal& refusal);
   void give_rendezvous_up(const Refusal& why);

@@ -197,7 +197,7 @@ std::optional<LaunchPlace> read_launch_environment(const Variables& environment)
   return inner && inner->processes == 1 ? std::nullopt : inner;
 }
 
-void refuse_half_told_place(const Variables& environment) {
+void refuse_incomplete_place(const Variables& environment) {
   for (const Names& names : {torchrun, open_mpi, slurm, hydra}) refuse_half(environment, names);
 }
 

@@ -32,9 +32,9 @@ std::optional<LaunchPlace> read_launch_environment(const std::map<std::string, s
 
 // Throws Error(input), for a process without a place, if a variable is set that only makes sense with others (RANK
 // without WORLD_SIZE). A job's script and the shell of salloc, which Slurm numbers too, are one process.
-void refuse_half_told_place(const std::map<std::string, std::string>& environment);
+void refuse_incomplete_place(const std::map<std::string, std::string>& environment);
 
-// The variables of launchers that these two and launch_grace() read.
+// Returns the variables of launchers that these two and launch_grace() read.
 const std::vector<std::string>& launch_variables();
 
 // The variable in which pipetrain launch gives a child its place, and its value.

@@ -5,7 +5,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 

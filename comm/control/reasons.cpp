@@ -3,7 +3,7 @@
 namespace pipetrain::control {
 
 std::string silent_reason(std::chrono::milliseconds silence) {
-  return "nothing was heard of it for " + seconds_text(silence) + ": it is stopped, hangs or its host is unreachable";
+  return "it sent nothing for " + seconds_text(silence) + ": it is stopped, hangs or its host is unreachable";
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {

@@ -34,7 +34,7 @@ class CudaPieces : public PiecewiseTransfer {
   virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
 };
 
-// The handle of one rank; its device must reach the others' memory. Destroy it when no work of the rank is running.
+// Returns the handle of one rank; its device must reach the others' memory. Destroy it when no work of the rank is running.
 std::unique_ptr<CudaPieces> make_cuda_pieces(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device);
 
 }  // namespace pipetrain

@@ -20,7 +20,7 @@ enum Saying : std::uint8_t { introduction, allocations, ready };
 // Identifies the physical GPU, whatever number it has in a process.
 std::string gpu_name(int device) {
   char name[32] = {};
-  cuda_check(cudaDeviceGetPCIBusId(name, sizeof name, device), "asking for the place of the GPU", device);
+  cuda_check(cudaDeviceGetPCIBusId(name, sizeof name, device), "asking for the PCI address of the GPU", device);
   return name;
 }
 
@@ -60,7 +60,7 @@ void IpcGroupMemory::introduce() {
     }
   }
   for (auto& [member, view] : own_) {
-    tell(member, introduction, [&, member = member](WireWriter& out) {
+    send_message(member, introduction, [&, member = member](WireWriter& out) {
       const int gpu = view.device->id().index;
       write(out, export_memory(view.box.data(), gpu));
       out.text(gpu_name(gpu));
@@ -68,7 +68,7 @@ void IpcGroupMemory::introduce() {
     });
   }
   wait([this] { return introduced_.size() == setup_.ranks.size(); });
-  tell(own_.begin()->first, ready, [](WireWriter&) {});
+  send_message(own_.begin()->first, ready, [](WireWriter&) {});
 }
 
 void IpcGroupMemory::hear_introduction(int member, WireReader& in) {
@@ -149,7 +149,7 @@ void IpcGroupMemory::share(int member, View& view) {
     }
   }
   changed_.notify_all();
-  tell(member, allocations, [&](WireWriter& out) {
+  send_message(member, allocations, [&](WireWriter& out) {
     out.list(view.own, [&](const DeviceMemory& memory) { write(out, export_memory(memory.begin, gpu)); });
   });
 }
@@ -212,7 +212,7 @@ void IpcGroupMemory::abort(const std::exception_ptr& cause) noexcept {
 }
 
 template <class Body>
-void IpcGroupMemory::tell(int member, int saying, Body body) {
+void IpcGroupMemory::send_message(int member, int saying, Body body) {
   WireWriter said;
   said.number(static_cast<std::int32_t>(member));
   said.number(static_cast<Saying>(saying));

@@ -89,7 +89,7 @@ class IpcGroupMemory {
   void hear_ready(int process);
   void refuse_shared_gpu(int own, int other);
   template <class Body>
-  void tell(int member, int saying, Body body);
+  void send_message(int member, int saying, Body body);
   template <class Ready>
   void wait(Ready ready);
 };

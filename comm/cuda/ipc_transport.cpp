@@ -25,7 +25,7 @@ int device_of(const Lane& lane) {
   const cudaError_t status = cudaPointerGetAttributes(&attributes, lane.tensor.data);
   if (status != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
     cudaGetLastError();
-    throw Error(ErrorKind::internal, "a slot of an edge between GPUs lies in no GPU's memory");
+    throw Error(ErrorKind::internal, "a slot of an edge between GPUs is in no GPU's memory");
   }
   return attributes.device;
 }
@@ -178,7 +178,7 @@ class IpcTransport final : public ControlledTransport {
     const Slot& slot = *sender.mirrors[static_cast<std::size_t>(delivery.slot)];
     for (std::size_t i = 0; i < slot.lanes.size(); ++i)
       delivery.lanes[i].record = shared(slot.lanes[i], &Lane::ready).recorded();
-    tell(sender, delivery);
+    announce(sender, delivery);
   }
 
   void land(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, const Delivery& delivery) override {
@@ -191,7 +191,7 @@ class IpcTransport final : public ControlledTransport {
     for (const Lane& lane : receiver.slots.at(static_cast<std::size_t>(credit.slot))->lanes) {
       credit.records.push_back(shared(lane, &Lane::free).recorded());
     }
-    tell(receiver, credit);
+    announce(receiver, credit);
   }
 
   void take(const std::shared_ptr<Edges>&, Sender& sender, const SlotCredit& credit) override {

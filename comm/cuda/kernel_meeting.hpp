@@ -24,7 +24,7 @@ class KernelMeeting {
 
   // of one kernel.
   int most_blocks() const { return most_blocks_; }
-  // A flag in host memory that kernels read while they wait; becomes 1 on abort.
+  // Returns a flag in host memory that kernels read while they wait; becomes 1 on abort.
   const int* aborted() const { return aborted_; }
 
   // Keeps the mailboxes as long as this object.

@@ -1,13 +1,11 @@
 #include "comm/inproc/inprocess_group.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
 
 #include "comm/cpu_rank_sum.hpp"
 #include "core/cpu_stream.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {

@@ -6,7 +6,7 @@ namespace pipetrain {
 
 PeerCopyLink::PeerCopyLink(const LinkSetup& setup)
     : bytes_(setup.bytes),
-      memory_(setup.device->allocate(memory_bytes(setup.bytes), setup.owner + ": results on their way")),
+      memory_(setup.device->allocate(memory_bytes(setup.bytes), setup.owner + ": results in flight")),
       buffers_(buffers) {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     buffers_[i].data = static_cast<char*>(memory_.data()) + i * align_up(bytes_);

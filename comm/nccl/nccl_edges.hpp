@@ -103,7 +103,7 @@ class NcclTransport final : public ControlledTransport {
 
   void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery delivery) override;
   void put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery);
-  void tell_put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery);
+  void announce_put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery);
   bool transfer(End& end, const Slot& slot, int number);
   void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) override;
   void take_put(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery);

@@ -33,7 +33,7 @@ class PointToPointGroup final : public NcclGroup {
       : comm_(std::move(comm)),
         blocks_(use == GroupUse::alone ? 32 : 16),  // as in cuda_group: the other multiprocessors are left to matrix products
         chunk_(chunk_of(size())),
-        staging_(device.allocate(nccl_group_memory(size()), "pieces of sums over ranks, on their way")),
+        staging_(device.allocate(nccl_group_memory(size()), "pieces of sums over ranks, in flight")),
         sums_(device, "sums over ranks") {
     for (int set = 0; set < sets; ++set) {
       received_.push_back(device.make_event());
@@ -74,7 +74,7 @@ class PointToPointGroup final : public NcclGroup {
       comm_->transfer(*on, [&] { scatter(full, parts, k); });
       const Part part = chunk(own, k);
       void* out = static_cast<char*>(shard.data) + (part.begin - own.begin) * wider;
-      add_behind(*on, k, {full, part, out, shard.dtype, Reduction::sum});
+      add_after(*on, k, {full, part, out, shard.dtype, Reduction::sum});
     }
     for (std::int64_t k = std::max<std::int64_t>(last - sets, 0); k < last; ++k) on->wait(*added_[set_of(k)]);
   }
@@ -95,7 +95,7 @@ class PointToPointGroup final : public NcclGroup {
       });
       if (k >= last) continue;
       const Part part = chunk(parts[index(rank())], k);
-      add_behind(*on, k, {tensor, part, at(tensor, part), tensor.dtype, reduction});
+      add_after(*on, k, {tensor, part, at(tensor, part), tensor.dtype, reduction});
     }
   }
 
@@ -209,7 +209,7 @@ class PointToPointGroup final : public NcclGroup {
     Reduction reduction;
   };
   // Adds the k-th chunk of all ranks once `on` has received it.
-  void add_behind(CudaStream& on, std::int64_t k, const Sum& wanted) {
+  void add_after(CudaStream& on, std::int64_t k, const Sum& wanted) {
     on.record(*received_[set_of(k)]);
     sums_.wait(*received_[set_of(k)]);
     if (wanted.part.bytes() > 0) add(k, wanted);

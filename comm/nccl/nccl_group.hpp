@@ -22,7 +22,7 @@ class NcclGroup : public Group {
 // The communicator must be settled, with the group's ranks. The device must outlive the group. Throws Error(out_of_memory).
 std::shared_ptr<NcclGroup> make_nccl_group(std::shared_ptr<NcclComm> comm, Device& device, GroupUse use);
 
-// The most multiprocessors that a group's transfers take.
+// Returns the most multiprocessors that a group's transfers take.
 int nccl_group_blocks();
 
 }  // namespace pipetrain

@@ -37,7 +37,7 @@ void NcclTransport::send(const std::shared_ptr<Edges>& edges, Sender& sender, De
   thread_.add_when(
       sender.edge.edge, [this, slot] { return over() || all_reached(*slot, &Lane::ready); },
       [this, edges, &sender, delivery = std::move(delivery)] {
-        if (!over()) tell(sender, delivery);
+        if (!over()) announce(sender, delivery);
       });
 }
 
@@ -51,14 +51,14 @@ void NcclTransport::put(const std::shared_ptr<Edges>& edges, Sender& sender, con
         [[maybe_unused]] const int before = end.under_way++;
         assert(before < NcclPutSignal::most_under_way);
         if (transfer(end, *sender.mirrors[static_cast<std::size_t>(delivery.slot)], delivery.slot)) {
-          tell_put(edges, sender, delivery);
+          announce_put(edges, sender, delivery);
         } else {
           lose(sender.edge.to, "NCCL cannot put into its slots");
         }
       });
 }
 
-void NcclTransport::tell_put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery) {
+void NcclTransport::announce_put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery) {
   constexpr std::uint64_t lines_of_puts = std::uint64_t{1} << 32;  // separate from those of edges
   const SlotHandle slot = sender.mirrors[static_cast<std::size_t>(delivery.slot)];
   thread_.add_when(
@@ -67,7 +67,7 @@ void NcclTransport::tell_put(const std::shared_ptr<Edges>& edges, Sender& sender
         if (over()) return;
         --ends_.at(sender.edge.edge).under_way;
         --unsent_;
-        tell(sender, delivery);
+        announce(sender, delivery);
       });
 }
 
@@ -79,7 +79,7 @@ void NcclTransport::land(const std::shared_ptr<Edges>& edges, EdgeReceiver& rece
       receiver.edge, [this, slot] { return over() || all_reached(*slot, &Lane::free); },
       [this, edges, &receiver, slot, number = delivery.slot, microbatch = delivery.microbatch] {
         if (over()) return;
-        tell_posted(receiver, number);
+        announce_posted(receiver, number);
         transfer(ends_.at(receiver.edge), *slot, number);
         if (this->edges() == edges) receiver.arrived(number, microbatch);
       });
@@ -98,12 +98,12 @@ void NcclTransport::take_put(const std::shared_ptr<Edges>& edges, EdgeReceiver& 
 
 // Puts arrive without a request, so the slot must be free before the producer is told.
 void NcclTransport::give(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, SlotCredit credit) {
-  if (!ends_.at(receiver.edge).puts) return tell(receiver, credit);
+  if (!ends_.at(receiver.edge).puts) return announce(receiver, credit);
   const SlotHandle slot = receiver.slots[static_cast<std::size_t>(credit.slot)];
   thread_.add_when(
       receiver.edge, [this, slot] { return over() || all_reached(*slot, &Lane::free); },
       [this, edges, &receiver, credit = std::move(credit)] {
-        if (!over()) tell(receiver, credit);
+        if (!over()) announce(receiver, credit);
       });
 }
 

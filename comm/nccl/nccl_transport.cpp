@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -46,7 +45,7 @@ Device& NcclTransport::device_of(const Lane& lane) {
   const cudaError_t status = cudaPointerGetAttributes(&attributes, lane.tensor.data);
   if (status != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
     cudaGetLastError();
-    throw Error(ErrorKind::internal, "a slot of an edge between GPUs lies in no GPU's memory");
+    throw Error(ErrorKind::internal, "a slot of an edge between GPUs is in no GPU's memory");
   }
   auto& device = devices_[attributes.device];
   if (!device) device = make_cuda_device(attributes.device);
@@ -141,7 +140,7 @@ void NcclTransport::choose_way(const Edges& edges, EdgeId id, End& end) {
 
 void NcclTransport::mirror(Sender& sender) {
   const bool puts = ends_.at(sender.edge.edge).puts;
-  const std::string what = "results on their way to another process";
+  const std::string what = "results in flight to another process";
   for (const auto& lanes : sender.offer.slots) {
     auto slot = std::make_shared<Slot>();
     for (std::size_t i = 0; i < lanes.size(); ++i) {

@@ -287,9 +287,9 @@ std::shared_ptr<UcxEdgeTable> make_edge_table(const ControlPlane& control, const
   for (auto& end : senders) {
     const EdgeId id = end.edge;
     const ProcessInfo& there = control.info(end.to);
-    const bool beside = !there.machine.empty() && there.machine == control.info(self).machine;
+    const bool same_machine = !there.machine.empty() && there.machine == control.info(self).machine;
     const auto& receiver = other_end(of(end.to, id).receivers, id, end.to, self);
-    table->sending.emplace(id, make_sending(std::move(end), receiver, beside ? std::optional(there.pid) : std::nullopt));
+    table->sending.emplace(id, make_sending(std::move(end), receiver, same_machine ? std::optional(there.pid) : std::nullopt));
   }
   return table;
 }

@@ -1,7 +1,6 @@
 #include "comm/ucx/ucx_folder.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/ipc.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -24,6 +23,7 @@
 
 #include "comm/ucx/file_descriptor.hpp"
 #include "comm/ucx/ucx_process.hpp"
+#include "core/file_lock.hpp"
 
 namespace pipetrain {
 namespace {
@@ -67,13 +67,6 @@ std::optional<Owner> owner_in(std::string_view name) {
 
 int open_folder(const char* path) { return ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }
 
-bool is_at(int folder, const char* path) {
-  struct stat opened {
-  }, there{};
-  return ::fstat(folder, &opened) == 0 && ::lstat(path, &there) == 0 && opened.st_dev == there.st_dev &&
-         opened.st_ino == there.st_ino;
-}
-
 void remove_files(int folder, const fs::path& path) {
   std::error_code error;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
@@ -108,8 +101,8 @@ void remove_leftover(const fs::path& path, const Owner& owner) {
   const FileDescriptor folder(open_folder(path.c_str()));
   struct stat status {};
   if (folder.get() < 0 || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) return;
-  if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;  // its process lives
-  if (!is_at(folder.get(), path.c_str())) return;             // another process has removed it
+  if (lock_file(folder.get()) != FileLock::held) return;  // its process lives
+  if (!is_at_path(folder.get(), path.c_str())) return;    // another process has removed it
   remove_segments(owner);
   remove_files(folder.get(), path);
   ::rmdir(path.c_str());
@@ -149,7 +142,7 @@ std::shared_ptr<const UcxFolder> UcxFolder::make(const fs::path& parent) {
     std::string path = (parent / (owner_name({pid_namespace(), ::getpid()}) + "XXXXXX")).string();
     if (::mkdtemp(path.data()) == nullptr) return nullptr;
     FileDescriptor folder(open_folder(path.c_str()));
-    if (folder.get() >= 0 && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0 && is_at(folder.get(), path.c_str()))
+    if (folder.get() >= 0 && lock_file(folder.get()) == FileLock::held && is_at_path(folder.get(), path.c_str()))
       return std::shared_ptr<const UcxFolder>(new UcxFolder(std::move(path), folder.release()));
     ::rmdir(path.c_str());
   }

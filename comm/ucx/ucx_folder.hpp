@@ -13,7 +13,8 @@ inline constexpr const char* ucx_folders = "/dev/shm";
 
 // UCX makes a file, maps it and removes its name; likewise with System V segments. A process that is killed in between
 // leaves them behind, and their names do not say whose they are. Here they are in a folder that names the process and
-// that it holds a lock on (flock): the kernel releases it however the process ends, and in whatever namespace it lived.
+// that it holds a lock on (core/file_lock.hpp): the kernel releases it however the process ends, and in whatever namespace it
+// lived.
 class UcxFolder {
  public:
   // Returns the folder of this process, made in `parent` unless a worker has one already. Null where none can be made:

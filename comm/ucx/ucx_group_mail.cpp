@@ -1,7 +1,6 @@
 #include "comm/ucx/ucx_group_mail.hpp"
 
 #include <chrono>
-#include <string>
 #include <utility>
 
 #include "core/error.hpp"

@@ -69,7 +69,7 @@ void UcxPeers::connect_to(int process) {
 // enough; else the control plane does.
 void UcxPeers::watch(Connection& connection) {
   const ProcessInfo& other = control_.info(connection.process);
-  if (!is_beside(connection.process)) return;
+  if (!is_on_this_machine(connection.process)) return;
   connection.life = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(other.pid), 0)));
   if (connection.life.get() < 0) return;
   worker_.watch(connection.life.get(), [this, &connection] { fail(connection, ended); });

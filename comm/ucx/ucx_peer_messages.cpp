@@ -110,20 +110,20 @@ void UcxPeers::take_greeting(Connection& connection, const Greeting& greeting) {
   if (is_connected(process)) return count_dropped();
   std::uint64_t read = 0;
   const CrossMemory there{control_.info(process).pid, greeting.address};
-  if (is_beside(process) && read_cross_memory(there, &read, sizeof read) && read == greeting.value)
+  if (is_on_this_machine(process) && read_cross_memory(there, &read, sizeof read) && read == greeting.value)
     send_own(connection, UcxMessage::near);
   mark_connected(process);
 }
 
 // --- data that are fetched ---
 
-bool UcxPeers::is_beside(int process) const {
+bool UcxPeers::is_on_this_machine(int process) const {
   const std::string& own = control_.info(control_.process()).machine;
   return !own.empty() && own == control_.info(process).machine;
 }
 
 void UcxPeers::map_memory(int process, const std::vector<SharedMemoryName>& names) {
-  if (!is_beside(process)) return;
+  if (!is_on_this_machine(process)) return;
   for (const SharedMemoryName& name : names) {
     if (auto memory = MappedMemory::open(control_.info(process).pid, name)) mapped_[process].push_back(std::move(memory));
   }

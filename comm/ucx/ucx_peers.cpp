@@ -153,8 +153,8 @@ void UcxPeers::lose(int process, const std::string& why) {
     lost_.emplace(process, why);
     ++news_;
     changed_.notify_all();
-    if (lost_handler_ && !lost_told_ && !aborted_ && !leaving_) {
-      lost_told_ = true;
+    if (lost_handler_ && !lost_reported_ && !aborted_ && !leaving_) {
+      lost_reported_ = true;
       handler = lost_handler_;
     }
   }
@@ -166,8 +166,8 @@ void UcxPeers::on_lost(ControlPlane::OnLost handler) {
   {
     const std::lock_guard lock(mutex_);
     lost_handler_ = std::move(handler);
-    if (lost_handler_ && !lost_.empty() && !lost_told_ && !aborted_) {
-      lost_told_ = true;
+    if (lost_handler_ && !lost_.empty() && !lost_reported_ && !aborted_) {
+      lost_reported_ = true;
       first = *lost_.begin();
     }
   }

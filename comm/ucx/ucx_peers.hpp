@@ -124,7 +124,7 @@ class UcxPeers {
   void receive_own(UcxMessage message, int process, std::span<const std::byte> header);
   void take_greeting(Connection& connection, const Greeting& greeting);
   UcxPayload payload_elsewhere(const UcxPreamble& preamble);
-  bool is_beside(int process) const;
+  bool is_on_this_machine(int process) const;
   bool read_memory(int process, const CrossMemory& from, void* to, std::size_t bytes) const;
   void fetch(int process, const CrossMemory& from, std::byte* to, std::size_t bytes, std::function<void(bool)> done);
   void take_fetched(Connection& connection, std::uint64_t number);
@@ -167,7 +167,7 @@ class UcxPeers {
   std::map<int, std::string> lost_;
   std::exception_ptr abort_cause_;
   ControlPlane::OnLost lost_handler_;
-  bool lost_told_ = false;
+  bool lost_reported_ = false;
 
   std::atomic<bool> leaving_{false};
   std::atomic<bool> aborted_{false};

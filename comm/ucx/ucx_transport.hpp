@@ -52,7 +52,7 @@ class UcxTransport : public Transport {
   void on_lost(ControlPlane::OnLost handler) override;
   void abort(std::exception_ptr cause) noexcept override;
 
-  // The number of messages that were malformed, stale or not of this run. Thread-safe.
+  // Returns the number of messages that were malformed, stale or not of this run. Thread-safe.
   std::uint64_t dropped() const;
 
  private:

@@ -6,7 +6,6 @@
 #include <ucs/config/global_opts.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -35,7 +34,7 @@ void allow_shared_memory() {
   });
 }
 
-// The environment's settings of UCX: they are the usual reason why it cannot start.
+// Returns the environment's settings of UCX: they are the usual reason why it cannot start.
 std::string settings_of_ucx() {
   std::string settings;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -104,8 +103,9 @@ void require_descriptors() {
 
 std::string remedy_by_ucx_settings() {
   const std::string settings = settings_of_ucx();
-  return settings.empty() ? "; `ucx_info -d` shows what UCX finds here, UCX_TLS and UCX_NET_DEVICES choose among that"
-                          : "; UCX is told " + settings + ": correct or unset these, `ucx_info -d` shows what it finds here";
+  return settings.empty()
+             ? "; `ucx_info -d` shows what UCX finds here, UCX_TLS and UCX_NET_DEVICES choose among that"
+             : "; its settings are " + settings + ": correct or unset these, `ucx_info -d` shows what it finds here";
 }
 
 void quiet_ucx() {
@@ -211,7 +211,7 @@ Bytes UcxWorker::address() {
 Bytes UcxWorker::own_address() {
   ucp_address_t* address = nullptr;
   std::size_t size = 0;
-  check_ucx(ucp_worker_get_address(worker_, &address, &size), "tell its address");
+  check_ucx(ucp_worker_get_address(worker_, &address, &size), "get its address");
   const auto* begin = reinterpret_cast<const std::byte*>(address);
   const Bytes copy(begin, begin + size);
   ucp_worker_release_address(worker_, address);

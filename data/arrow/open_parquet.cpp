@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 // Looks next to the program, in the installation folder, and in the build folder.
 std::vector<fs::path> places_of_module() {
   std::error_code ignored;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path(), name = PIPETRAIN_PARQUET_MODULE_NAME;
-  return {beside / name, beside / ".." / PIPETRAIN_PARQUET_LIBDIR / name, fs::path(PIPETRAIN_PARQUET_INSTALLED) / name,
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path(), name = PIPETRAIN_PARQUET_MODULE_NAME;
+  return {folder / name, folder / ".." / PIPETRAIN_PARQUET_LIBDIR / name, fs::path(PIPETRAIN_PARQUET_INSTALLED) / name,
           fs::path(PIPETRAIN_PARQUET_BUILT) / name};
 }
 
@@ -72,12 +72,13 @@ void check_ends(const MappedFile& file) {
 }
 
 // Maps a name to a column as RowReader maps a key.
-ParquetColumn parquet_column_of(std::string_view name, const std::vector<std::string>& text_keys) {
-  if (std::find(text_keys.begin(), text_keys.end(), name) != text_keys.end()) return ParquetColumn::texts;
-  if (name == "prompt" || name == "response") return ParquetColumn::answers;
-  if (name == "input_ids" || name == "labels") return ParquetColumn::ids;
-  if (name == "label") return ParquetColumn::classes;
-  if (name == "messages" || name == "conversations") return ParquetColumn::messages;
+ParquetColumn parquet_column_of(std::string_view name, const TextKeys& text_keys) {
+  if (std::find(text_keys.names.begin(), text_keys.names.end(), name) != text_keys.names.end()) return ParquetColumn::texts;
+  const RowKey key = row_key(name);
+  if (key == RowKey::prompt || key == RowKey::response) return ParquetColumn::answers;
+  if (key == RowKey::ids || key == RowKey::labels) return ParquetColumn::ids;
+  if (key == RowKey::label) return ParquetColumn::classes;
+  if (key == RowKey::messages) return ParquetColumn::messages;
   if (is_for_templates(name)) return ParquetColumn::whole;
   if (RowMasks::kind_of(name)) return ParquetColumn::masks;
   const KeyMeaning meaning = rule_of_key(name).meaning;
@@ -87,7 +88,7 @@ ParquetColumn parquet_column_of(std::string_view name, const std::vector<std::st
 
 // The context of the callbacks with which the module asks and reports while it reads.
 struct Unpacking {
-  const std::vector<std::string>& text_keys;
+  const TextKeys& text_keys;
   UnnamedFile out;
   std::exception_ptr failure;  // thrown while writing
   std::int64_t row = 0;
@@ -118,12 +119,11 @@ struct Unpacking {
 
 }  // namespace
 
-MappedFile open_parquet(const fs::path& path, const std::vector<std::string>& text_keys, std::int64_t rows,
-                        bool text_keys_chosen) {
+MappedFile open_parquet(const fs::path& path, const TextKeys& text_keys, std::int64_t rows) {
   const MappedFile file(path);
   check_ends(file);
   Unpacking unpacking{text_keys, UnnamedFile(path), nullptr, 0, ""};
-  module().read({file.bytes().data(), file.bytes().size(), text_keys.front().c_str(), text_keys_chosen, rows, &unpacking,
+  module().read({file.bytes().data(), file.bytes().size(), text_keys.names.front().c_str(), text_keys.chosen, rows, &unpacking,
                  Unpacking::column, Unpacking::write, Unpacking::refuse});
   if (unpacking.failure) std::rethrow_exception(unpacking.failure);
   const std::string where = unpacking.row > 0 ? fmt::format("{}:{}", path.string(), unpacking.row) : path.string();

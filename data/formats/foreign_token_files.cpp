@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <limits>
 
 #include "core/error.hpp"
 #include "data/formats/mapped_tokens.hpp"

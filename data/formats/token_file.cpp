@@ -30,7 +30,7 @@ static_assert(sizeof(Header) == 128);
 
 std::uint64_t checksum_of(const Header& header) { return checksum(&header, offsetof(Header, header)); }
 
-std::uint64_t padding_behind(std::uint64_t bytes) { return (8 - bytes % 8) % 8; }
+std::uint64_t padding_after(std::uint64_t bytes) { return (8 - bytes % 8) % 8; }
 
 [[noreturn]] void fail_token_file(const std::filesystem::path& path, const std::string& what) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", path.string(), what));
@@ -56,9 +56,9 @@ Header read_header(const MappedFile& file) {
   if (header.tokens == 0 || header.tokens > room / header.width || header.documents > room / 8 || header.documents == 0)
     fail_token_file(path, "has fewer ids or documents than its header says; write it again with tokenize");
   const std::uint64_t ids = header.tokens * header.width;
-  if (ids + padding_behind(ids) + header.documents * 8 != room)
+  if (ids + padding_after(ids) + header.documents * 8 != room)
     fail_token_file(path, fmt::format("has {} bytes, but its header describes {}; write it again with tokenize", bytes.size(),
-                                      sizeof header + ids + padding_behind(ids) + header.documents * 8));
+                                      sizeof header + ids + padding_after(ids) + header.documents * 8));
   return header;
 }
 
@@ -89,7 +89,7 @@ void TokenFileWriter::add(std::span<const std::int32_t> ids, std::span<const std
 
 void TokenFileWriter::finish() {
   constexpr std::array<char, 8> zeros{};
-  write(zeros.data(), padding_behind(static_cast<std::uint64_t>(tokens_) * static_cast<std::uint64_t>(width_)));
+  write(zeros.data(), padding_after(static_cast<std::uint64_t>(tokens_) * static_cast<std::uint64_t>(width_)));
   write(document_ends_.data(), document_ends_.size() * sizeof document_ends_[0]);
   Header header;
   header.magic = magic;
@@ -113,7 +113,7 @@ std::unique_ptr<TokenStream> open_token_file(const std::filesystem::path& path, 
   if (file->bytes().size() <= most_bytes_checked_at_once && checksum(content.data(), content.size()) != header.content)
     fail_token_file(path, "its ids are damaged (wrong checksum); write it again with tokenize");
   const std::uint64_t ids = header.tokens * header.width;
-  const char* const ends = content.data() + ids + padding_behind(ids);
+  const char* const ends = content.data() + ids + padding_after(ids);
   const auto end = [ends](std::int64_t document) {
     std::int64_t number;
     std::memcpy(&number, ends + 8 * document, sizeof number);

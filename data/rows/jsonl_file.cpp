@@ -9,8 +9,7 @@
 namespace pipetrain {
 
 JsonlFile::JsonlFile(const std::filesystem::path& path, const RowWanted& wanted, std::int64_t parquet_rows)
-    : file_(is_parquet(path) ? open_parquet(path, wanted.text_keys, parquet_rows, wanted.text_keys_chosen)
-                             : open_unpacked(path)) {
+    : file_(is_parquet(path) ? open_parquet(path, wanted.text_keys, parquet_rows) : open_unpacked(path)) {
   refuse_utf16(file_.bytes(), path.string());
 }
 
@@ -43,7 +42,9 @@ Row JsonlFile::parse(std::int64_t row, const RowWanted& wanted) const {
 Row JsonlFile::parse(std::int64_t row, const RowWanted& wanted, RowForm form) const {
   Row fields = parse(row, wanted);
   if (fields.form == form) return fields;
-  const auto name = [&](RowForm of) { return of == RowForm::text ? wanted.text_keys.front() : std::string(to_string(of)); };
+  const auto name = [&](RowForm of) {
+    return of == RowForm::text ? wanted.text_keys.names.front() : std::string(to_string(of));
+  };
   fail(row, fmt::format("this row has \"{}\", but the rows before it have \"{}\"; keep one kind in a file", name(fields.form),
                         name(form)));
 }

@@ -208,7 +208,7 @@ Row parse_row(std::string_view row, const RowWanted& wanted, std::size_t longest
   const auto read = [&](RowReader& reader) {
     row.size() <= longest_parsed ? parse_whole(row, reader) : parse_stream(row, reader);
   };
-  if (wanted.text_keys_chosen) {
+  if (wanted.text_keys.chosen) {
     RowReader texts(wanted, true);
     read(texts);
     if (texts.has_text()) return texts.finish();

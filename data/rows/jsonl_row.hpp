@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/rows/text_keys.hpp"
+
 namespace pipetrain {
 
 class UnreadKeys;
@@ -54,10 +56,9 @@ struct RowFault {
 
 // The keys that a program asks for, and the destination of the values of lists: the first of them, as many as fit.
 struct RowWanted {
-  std::vector<std::string> text_keys = {"text"};
-  bool text_keys_chosen = false;  // by the user; then other keys of rows with such texts are ignored
-  bool classifies = false;        // then "label" next to such texts is read
-  UnreadKeys* unread = nullptr;   // collects keys that are ignored because they are unknown
+  TextKeys text_keys = {};
+  bool classifies = false;       // then "label" next to such texts is read
+  UnreadKeys* unread = nullptr;  // collects keys that are ignored because they are unknown
   std::span<std::int32_t> ids = {}, labels = {};
   std::int64_t vocabulary = 0;  // ids must be in [0, vocabulary); labels may also be not_counted
 };

@@ -6,7 +6,7 @@
 
 namespace pipetrain {
 
-MappedFile open_parquet(const std::filesystem::path& path, const std::vector<std::string>&, std::int64_t, bool) {
+MappedFile open_parquet(const std::filesystem::path& path, const TextKeys&, std::int64_t) {
   throw Error(
       ErrorKind::input,
       fmt::format("{}: this pipetrain was built without Apache Arrow, which reads Parquet; build it with Arrow "

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <limits>
 #include <string>
-#include <vector>
 
+#include "data/rows/text_keys.hpp"
 #include "files/mapped_file.hpp"
 
 namespace pipetrain {
@@ -27,8 +27,8 @@ inline constexpr std::int64_t all_parquet_rows = std::numeric_limits<std::int64_
 // not Parquet, damaged, cut short, or encrypted; for one without any of these columns, with one of a wrong type, or
 // compressed by a method that Arrow lacks; for a row with a text that is not UTF-8; for too little room in TMPDIR; and
 // always if the build has no Arrow.
-MappedFile open_parquet(const std::filesystem::path& path, const std::vector<std::string>& text_keys,
-                        std::int64_t rows = all_parquet_rows, bool text_keys_chosen = false);
+MappedFile open_parquet(const std::filesystem::path& path, const TextKeys& text_keys = {},
+                        std::int64_t rows = all_parquet_rows);
 
 // Returns "ok: Arrow 26.0.0", or that the build has no Arrow and what to do.
 std::string describe_parquet();

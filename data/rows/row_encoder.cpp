@@ -17,7 +17,7 @@ std::int32_t end_of(const Tokenizer& tokenizer) {
   const auto end = tokenizer.end_of_text();
   if (!end)
     throw Error(ErrorKind::input, {"tokenizer", ""},
-                "its files name no token that ends a text, which stands between documents; give \"eos_token\" in a "
+                "its files name no token that ends a text, which separates documents; give \"eos_token\" in a "
                 "tokenizer_config.json next to it");
   return *end;
 }
@@ -43,10 +43,11 @@ void RowEncoder::check_around() const {
   around.push_back(end_);
   for (const std::int32_t id : around)
     if (id > largest_)
-      throw Error(ErrorKind::input, {"tokenizer", ""},
-                  fmt::format("its token {}, which stands around texts, has the id {}, but the model's vocabulary has {}; give "
-                              "the model's own tokenizer",
-                              tokenizer_.piece(id), id, largest_ + 1));
+      throw Error(
+          ErrorKind::input, {"tokenizer", ""},
+          fmt::format("its token {}, which begins or ends texts, has the id {}, but the model's vocabulary has {}; give "
+                      "the model's own tokenizer",
+                      tokenizer_.piece(id), id, largest_ + 1));
 }
 
 // The files next to a tokenizer may name tokens that the model has no ids for; most texts contain none of them.
@@ -176,13 +177,13 @@ RowEncoder::IdBoundary RowEncoder::find_boundary(std::string_view text, std::siz
   const std::string token = known.ids > 0 && !known.straddles ? tokenizer_.piece(some_[known.ids - 1]) : "";
   const bool is_anchor = token.starts_with('<') && token.ends_with('>') && text.substr(0, known.offset).ends_with(token);
   if (is_anchor) {
-    const IdBoundary found = boundary_behind({known.ids - 1, false, known.offset - token.size()}, text, offset);
+    const IdBoundary found = boundary_after({known.ids - 1, false, known.offset - token.size()}, text, offset);
     if (!found.straddles) return found;
   }
-  return boundary_behind({}, text, offset);
+  return boundary_after({}, text, offset);
 }
 
-RowEncoder::IdBoundary RowEncoder::boundary_behind(const IdBoundary& from, std::string_view text, std::size_t offset) {
+RowEncoder::IdBoundary RowEncoder::boundary_after(const IdBoundary& from, std::string_view text, std::size_t offset) {
   before_.clear();
   encoder_->encode(text.substr(from.offset, offset - from.offset), SpecialTokens::leave_out, before_);
   const auto first = some_.begin() + static_cast<std::ptrdiff_t>(from.ids);
@@ -192,9 +193,9 @@ RowEncoder::IdBoundary RowEncoder::boundary_behind(const IdBoundary& from, std::
 
 void RowEncoder::add_turn(const Turn& turn, TokenizedDocuments& documents) {
   const std::size_t before = documents.ids.size();
-  encode_behind(turn.behind, turn.question + turn.answer, documents.ids);
+  encode_after(turn.behind, turn.question + turn.answer, documents.ids);
   some_.clear();
-  encode_behind(turn.behind, turn.question, some_);
+  encode_after(turn.behind, turn.question, some_);
   const auto begin = documents.ids.begin() + static_cast<std::ptrdiff_t>(before);
   const auto answered = std::mismatch(some_.begin(), some_.end(), begin, documents.ids.end()).second;
   documents.counted.resize(static_cast<std::size_t>(answered - documents.ids.begin()), false);
@@ -202,7 +203,7 @@ void RowEncoder::add_turn(const Turn& turn, TokenizedDocuments& documents) {
 }
 
 // Some tokenizers put a space in front of a text's beginning, but not after a special token.
-void RowEncoder::encode_behind(const std::string& before, const std::string& text, std::vector<std::int32_t>& ids) {
+void RowEncoder::encode_after(const std::string& before, const std::string& text, std::vector<std::int32_t>& ids) {
   if (before.empty()) return encoder_->encode(text, SpecialTokens::leave_out, ids);
   before_.clear();
   encoder_->encode(before, SpecialTokens::leave_out, before_);

@@ -45,14 +45,14 @@ class RowEncoder {
   };
   // `known`: a boundary before the offset.
   IdBoundary find_boundary(std::string_view text, std::size_t offset, const IdBoundary& known);
-  IdBoundary boundary_behind(const IdBoundary& from, std::string_view text, std::size_t offset);
+  IdBoundary boundary_after(const IdBoundary& from, std::string_view text, std::size_t offset);
   // A question, not counted, and the answer to it. Their ids are those of both as one text that follows the end of
   // another answer.
   struct Turn {
     std::string question, answer, behind = {};
   };
   void add_turn(const Turn& turn, TokenizedDocuments& documents);
-  void encode_behind(const std::string& before, const std::string& text, std::vector<std::int32_t>& ids);
+  void encode_after(const std::string& before, const std::string& text, std::vector<std::int32_t>& ids);
   void add_end(TokenizedDocuments& documents);
   void finish(const Row* row, TokenizedDocuments& documents);
   void check_around() const;

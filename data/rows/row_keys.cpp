@@ -6,99 +6,21 @@
 #include <map>
 #include <vector>
 
+#include "core/parsing.hpp"
 #include "files/json_builder.hpp"
 
 namespace pipetrain {
 namespace {
 
 // Keys of datasets on the Hugging Face hub for the origin of texts and for measurements of them.
-constexpr const char* harmless_keys[] = {"__index_level_0__",
-                                         "_id",
-                                         "added",
-                                         "author",
-                                         "authors",
-                                         "category",
-                                         "char_count",
-                                         "crawl",
-                                         "created",
-                                         "created_at",
-                                         "data_source",
-                                         "dataset",
-                                         "dataset_name",
-                                         "date",
-                                         "digest",
-                                         "doc_id",
-                                         "document_id",
-                                         "domain",
-                                         "dump",
-                                         "ext",
-                                         "file",
-                                         "file_name",
-                                         "file_path",
-                                         "filename",
-                                         "guid",
-                                         "hash",
-                                         "id",
-                                         "idx",
-                                         "index",
-                                         "int_score",
-                                         "lang",
-                                         "language",
-                                         "language_score",
-                                         "len",
-                                         "length",
-                                         "licence",
-                                         "license",
-                                         "link",
-                                         "locale",
-                                         "md5",
-                                         "meta",
-                                         "metadata",
-                                         "model",
-                                         "n_tokens",
-                                         "num_tokens",
-                                         "origin",
-                                         "path",
-                                         "pile_set_name",
-                                         "prompt_id",
-                                         "provenance",
-                                         "published",
-                                         "ranking",
-                                         "rating",
-                                         "ratings",
-                                         "repo",
-                                         "repo_name",
-                                         "repository",
-                                         "row_id",
-                                         "score",
-                                         "scores",
-                                         "sha",
-                                         "sha1",
-                                         "sha256",
-                                         "size",
-                                         "source",
-                                         "split",
-                                         "src",
-                                         "subset",
-                                         "tag",
-                                         "tags",
-                                         "task",
-                                         "task_name",
-                                         "time",
-                                         "timestamp",
-                                         "title",
-                                         "token_count",
-                                         "topic",
-                                         "type",
-                                         "uid",
-                                         "updated_at",
-                                         "uri",
-                                         "url",
-                                         "uuid",
-                                         "version",
-                                         "warc_path",
-                                         "word_count",
-                                         "year"};
+constexpr std::string_view harmless_keys =
+    "__index_level_0__ _id added author authors category char_count crawl created created_at data_source dataset "
+    "dataset_name date digest doc_id document_id domain dump ext file file_name file_path filename guid hash id "
+    "idx index int_score lang language language_score len length licence license link locale md5 meta metadata "
+    "model n_tokens num_tokens origin path pile_set_name prompt_id provenance published ranking rating ratings "
+    "repo repo_name repository row_id score scores sha sha1 sha256 size source split src subset tag tags task "
+    "task_name time timestamp title token_count topic type uid updated_at uri url uuid version warc_path "
+    "word_count year";
 
 struct KeyGroup {
   KeyMeaning meaning;
@@ -145,13 +67,22 @@ const std::vector<KeyGroup>& key_groups() {
 
 std::map<std::string_view, KeyRule> make_key_rules() {
   std::map<std::string_view, KeyRule> rules;
-  for (const char* key : harmless_keys) rules[key] = {KeyMeaning::harmless};
+  for (const std::string_view key : split(harmless_keys, ' ')) rules[key] = {KeyMeaning::harmless};
   for (const KeyGroup& group : key_groups())
     for (const char* key : group.keys) rules[key] = {group.meaning, group.why};
   return rules;
 }
 
 }  // namespace
+
+RowKey row_key(std::string_view key) {
+  static const std::map<std::string_view, RowKey> keys = {{"prompt", RowKey::prompt},     {"response", RowKey::response},
+                                                          {"messages", RowKey::messages}, {"conversations", RowKey::messages},
+                                                          {"input_ids", RowKey::ids},     {"labels", RowKey::labels},
+                                                          {"label", RowKey::label}};
+  const auto found = keys.find(key);
+  return found == keys.end() ? RowKey::other : found->second;
+}
 
 KeyRule rule_of_key(std::string_view key) {
   static const std::map<std::string_view, KeyRule> rules = make_key_rules();

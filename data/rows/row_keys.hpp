@@ -1,4 +1,4 @@
-// The meaning of a row's keys that hold neither its text nor its ids. Internal to data/.
+// The keys of a row: those that are read, and the meaning of the others. Internal to data/.
 #pragma once
 
 #include <mutex>
@@ -7,6 +7,10 @@
 #include <string_view>
 
 namespace pipetrain {
+
+// The keys that hold a row's text, ids or class; the program may choose further keys for texts.
+enum class RowKey { prompt, response, messages, ids, labels, label, other };
+RowKey row_key(std::string_view key);
 
 enum class KeyMeaning {
   unknown,

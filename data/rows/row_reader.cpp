@@ -25,7 +25,7 @@ std::string Row::WrongValue::line() const {
 }
 
 RowReader::RowReader(const RowWanted& wanted, bool texts_alone)
-    : wanted_(wanted), texts_alone_(texts_alone), texts_(wanted.text_keys.size() + 2), masks_(wanted.labels.size()) {}
+    : wanted_(wanted), texts_alone_(texts_alone), texts_(wanted.text_keys.names.size() + 2), masks_(wanted.labels.size()) {}
 
 std::string RowReader::wanted_rows() {
   return R"(write one row {"text": "..."}, {"prompt": "...", "response": "..."}, {"messages": [...]} or {"input_ids": [...]} a line)";
@@ -39,19 +39,20 @@ RowReader::Field RowReader::key(std::string_view key) {
     throw RowFault{fmt::format("this row has more than {} keys, or {} bytes of them; {}", most_row_keys, most_row_key_bytes,
                                wanted_rows())};
   last_key_ = key;
-  const auto& names = wanted_.text_keys;
+  const auto& names = wanted_.text_keys.names;
   const auto name = std::find(names.begin(), names.end(), key);
   slot_ = static_cast<std::size_t>(name - names.begin());
-  const bool is_class = key == "label" && wanted_.classifies;
+  const RowKey known = name != names.end() ? RowKey::other : row_key(key);
+  const bool is_class = known == RowKey::label && wanted_.classifies;
   if (texts_alone_ && name == names.end() && !is_class) return field_ = Field::other;
-  if (name == names.end() && (key == "prompt" || key == "response")) slot_ += key == "response" ? 1 : 0;
-  const bool is_text = name != names.end() || key == "prompt" || key == "response";
-  field_ = is_text                                       ? Field::text
-           : key == "input_ids"                          ? Field::ids
-           : key == "labels"                             ? Field::labels
-           : key == "label"                              ? Field::label
-           : key == "messages" || key == "conversations" ? Field::messages
-                                                         : Field::other;
+  if (known == RowKey::response) ++slot_;
+  const bool is_text = name != names.end() || known == RowKey::prompt || known == RowKey::response;
+  field_ = is_text                     ? Field::text
+           : known == RowKey::ids      ? Field::ids
+           : known == RowKey::labels   ? Field::labels
+           : known == RowKey::label    ? Field::label
+           : known == RowKey::messages ? Field::messages
+                                       : Field::other;
   if (const auto mask = RowMasks::kind_of(key); mask && field_ == Field::other) {
     field_ = Field::mask;
     mask_ = *mask;
@@ -74,7 +75,7 @@ void RowReader::list_number(std::int64_t number) {
   if ((number < 0 || number >= wanted_.vocabulary) && !(labels && number == not_counted))
     return add_wrong(fmt::format("{}, outside the model's vocabulary of {}; token ids go from 0 to {}{}", number,
                                  wanted_.vocabulary, wanted_.vocabulary - 1,
-                                 labels ? ", and -100 stands for a label that does not count" : ""));
+                                 labels ? ", and -100 marks a label that does not count" : ""));
   const auto places = labels ? wanted_.labels : wanted_.ids;
   if (place < std::ssize(places)) places[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(number);
 }
@@ -178,7 +179,7 @@ void RowReader::other(ValueKind kind) {
 
 // Other content may be ignored next to texts whose keys the user named, since it is then known what the text is.
 void RowReader::refuse_unread() {
-  const bool is_text = takes(RowForm::text), is_chosen = is_text && wanted_.text_keys_chosen;
+  const bool is_text = takes(RowForm::text), is_chosen = is_text && wanted_.text_keys.chosen;
   if (has_messages_)
     std::erase_if(content_, [&](const Unread& unread) {
       if (!is_for_templates(unread.key)) return false;
@@ -187,7 +188,7 @@ void RowReader::refuse_unread() {
     });
   if (!content_.empty() && !is_chosen)
     throw RowFault{fmt::format("{} is not read: {}{}", shown_json_key(content_.front().key), content_.front().why,
-                               is_text ? "; or name the keys of the text (text-keys), then others are passed over" : "")};
+                               is_text ? "; or name the keys of the text (text-keys), then others are ignored" : "")};
   if (!weights_.empty())
     throw RowFault{fmt::format("{} is not read: {}", shown_json_key(weights_.front().key), weights_.front().why)};
   if (wanted_.unread == nullptr) return;
@@ -207,7 +208,7 @@ void RowReader::wrong_kind() const {
 }
 
 bool RowReader::takes(RowForm form) const {
-  const auto keys = static_cast<std::ptrdiff_t>(wanted_.text_keys.size());
+  const auto keys = static_cast<std::ptrdiff_t>(wanted_.text_keys.names.size());
   const auto given = [](const auto& text) { return text.has_value(); };
   if (form == RowForm::text) return std::any_of(texts_.begin(), texts_.begin() + keys, given);
   if (form == RowForm::answer) return std::any_of(texts_.begin() + keys, texts_.end(), given);
@@ -216,7 +217,7 @@ bool RowReader::takes(RowForm form) const {
 
 RowForm RowReader::form() const {
   const auto name = [&](RowForm form) {
-    return shown_json_key(form == RowForm::text ? wanted_.text_keys.front() : to_string(form));
+    return shown_json_key(form == RowForm::text ? wanted_.text_keys.names.front() : to_string(form));
   };
   std::vector<RowForm> found;
   for (const RowForm form : forms)
@@ -230,7 +231,7 @@ RowForm RowReader::form() const {
 
 // In some datasets (ultrachat_200k) the prompt repeats the first question of the messages.
 void RowReader::drop_repeated_prompt() {
-  auto& prompt = texts_[wanted_.text_keys.size()];
+  auto& prompt = texts_[wanted_.text_keys.names.size()];
   const auto question = std::find_if(row_.messages.begin(), row_.messages.end(),
                                      [](const Row::Message& message) { return message.role == "user"; });
   if (question != row_.messages.end() && prompt == question->text) prompt.reset();
@@ -238,9 +239,9 @@ void RowReader::drop_repeated_prompt() {
 
 // Requires all texts of the form.
 void RowReader::finish_texts(RowForm form) {
-  std::vector<std::string> names = wanted_.text_keys;
+  std::vector<std::string> names = wanted_.text_keys.names;
   if (form == RowForm::answer) names = {"prompt", "response"};
-  const std::size_t first = form == RowForm::answer ? wanted_.text_keys.size() : 0;
+  const std::size_t first = form == RowForm::answer ? wanted_.text_keys.names.size() : 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (!texts_[first + i]) throw RowFault{fmt::format("this row has no {}; add it", shown_json_key(names[i]))};
     row_.texts.push_back(*texts_[first + i]);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/rows/row_limits.hpp"
+#include "data/rows/text_keys.hpp"
 
 namespace pipetrain {
 
@@ -27,14 +28,13 @@ struct TokenizedDocuments {
 struct TextReading {
   const Tokenizer* tokenizer = nullptr;
   int threads = 1;
-  std::vector<std::string> text_keys = {"text"};  // keys of a row, in order
-  bool text_keys_chosen = false;                  // by the user; then other keys of rows with texts are ignored
-  UnreadKeys* unread = nullptr;                   // collects unknown keys of rows
-  std::string chat_template = {};                 // for rows {"messages"}; empty: the tokenizer's
-  std::string between_texts = {};                 // between several texts of one row
-  bool only_texts = false;                        // refuses rows that say which of their tokens count
-  std::optional<RowLimits> limits = {};           // set if documents are samples of their own, which must keep these limits
-  std::int64_t vocabulary = 0;                    // the model's, which every id must be below; 0: no limit
+  TextKeys text_keys = {};
+  UnreadKeys* unread = nullptr;          // collects unknown keys of rows
+  std::string chat_template = {};        // for rows {"messages"}; empty: the tokenizer's
+  std::string between_texts = {};        // between several texts of one row
+  bool only_texts = false;               // refuses rows that say which of their tokens count
+  std::optional<RowLimits> limits = {};  // set if documents are samples of their own, which must keep these limits
+  std::int64_t vocabulary = 0;           // the model's, which every id must be below; 0: no limit
 };
 
 }  // namespace pipetrain

@@ -32,7 +32,7 @@ class Dataset {
   // Returns only the sample's documents, without reading its ids if that is cheaper.
   virtual std::vector<std::int32_t> documents(std::int64_t index) const;
 
-  // A checksum of all data in its order, as it was when the data was opened. For more than 64 MiB of .txt files it
+  // Returns a checksum of all data in its order, as it was when the data was opened. For more than 64 MiB of .txt files it
   // covers only their sizes and 1,024 blocks of 64 KiB, spread evenly.
   virtual std::uint64_t content() const = 0;
 

@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// A hash of the sizes and of Dataset::content(). It does not depend on paths, and changes if a row is changed, added,
+// Returns a hash of the sizes and of Dataset::content(). It does not depend on paths, and changes if a row is changed, added,
 // removed or moved. Thread-safe; takes no time.
 std::uint64_t data_fingerprint(const Dataset& dataset);
 

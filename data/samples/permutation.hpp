@@ -8,7 +8,7 @@ namespace pipetrain {
 // 64 random bits for (key, counter): the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over both.
 std::uint64_t random_bits(std::uint64_t key, std::uint64_t counter);
 
-// A key for one purpose, from a seed and two numbers that keep purposes apart.
+// Returns a key for one purpose, from a seed and two numbers that keep purposes apart.
 std::uint64_t derive_key(std::uint64_t seed, std::uint64_t a, std::uint64_t b = 0);
 
 // A bijection of [0, size): a keyed Feistel network over the next power of four, walked until it lands inside (Black, Rogaway

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "data/templates/functions/globals.hpp"
 #include "data/templates/loop_state.hpp"
+#include "data/templates/macro.hpp"
 #include "data/templates/macro_parameters.hpp"
 #include "data/templates/values/iteration.hpp"
 #include "data/templates/values/printing.hpp"
@@ -13,31 +12,12 @@
 namespace pipetrain::templates {
 namespace {
 
-// A macro, or the body of a call block.
-class Macro : public Object {
- public:
-  Macro(Evaluator& evaluator, const Evaluator::FunctionBody& function, std::shared_ptr<Scope> scope)
-      : evaluator_(evaluator), function_(function), scope_(std::move(scope)) {}
-  std::string type_name() const override { return "Macro"; }
-  std::string repr() const override { return fmt::format("<Macro '{}'>", *function_.name); }
-  std::optional<Value> attribute(std::string_view name) override {
-    return name == "name" ? std::optional(Value(*function_.name)) : std::nullopt;
-  }
-  bool is_callable() const override { return true; }
-  Value call(Runtime&, const Arguments& arguments) override { return evaluator_.call_macro(function_, scope_, arguments); }
-
- private:
-  Evaluator& evaluator_;
-  Evaluator::FunctionBody function_;
-  std::shared_ptr<Scope> scope_;
-};
-
 const std::string caller_name = caller_parameter;
 
 }  // namespace
 
 Evaluator::Evaluator(Runtime& runtime, const Variables& variables)
-    : runtime_(runtime), scope_(std::make_shared<Scope>(nullptr)), expressions_(runtime, scope_), out_(&rendering_.text) {
+    : runtime_(runtime), scope_(std::make_shared<Scope>(nullptr)), expressions_(runtime, scope_), out_(runtime) {
   for (const auto& [name, value] : template_globals()) scope_->set(name, value);
   for (const auto& [name, value] : variables) scope_->set(name, value);
   scope_ = std::make_shared<Scope>(scope_);
@@ -54,7 +34,7 @@ Rendering Evaluator::run(const Block& body) {
     if (fault.line == 0) fault.line = expressions_.line();
     throw;
   }
-  return std::move(rendering_);
+  return out_.take();
 }
 
 template <class Run>
@@ -67,25 +47,6 @@ auto Evaluator::in_scope(const std::shared_ptr<Scope>& parent, const Run& run) {
   const Restore restore{scope_, scope_};
   scope_ = std::make_shared<Scope>(parent);
   return run();
-}
-
-void Evaluator::write(std::string_view text) {
-  *out_ += text;
-  runtime_.check_output(out_->size());
-}
-
-std::string Evaluator::captured(const std::function<void()>& write_block) {
-  struct Restore {
-    std::string*& place;
-    std::string* outer;
-    ~Restore() { place = outer; }
-  };
-  std::string text;
-  const Restore restore{out_, out_};
-  out_ = &text;
-  write_block();
-  runtime_.charge_bytes(text.size());
-  return text;
 }
 
 Evaluator::Flow Evaluator::execute(const Block& block) {
@@ -102,12 +63,12 @@ Evaluator::Flow Evaluator::execute(const Statement& statement) {
 }
 
 Evaluator::Flow Evaluator::perform(const Data& node) {
-  write(node.text);
+  out_.write(node.text);
   return Flow::next;
 }
 
 Evaluator::Flow Evaluator::perform(const Output& node) {
-  write(printed(evaluate(node.value)));
+  out_.write(printed(evaluate(node.value)));
   return Flow::next;
 }
 
@@ -166,7 +127,7 @@ void Evaluator::run_loop(const For& node, const Value& values, int depth) {
 
 Value Evaluator::run_loop_again(const For& loop, const std::shared_ptr<Scope>& scope, const Value& values, int depth) {
   const Level level(runtime_);
-  return captured([&] { in_scope(scope, [&] { run_loop(loop, values, depth); }); });
+  return out_.captured([&] { in_scope(scope, [&] { run_loop(loop, values, depth); }); });
 }
 
 Evaluator::Flow Evaluator::perform(const Assignment& node) {
@@ -176,7 +137,7 @@ Evaluator::Flow Evaluator::perform(const Assignment& node) {
 
 Evaluator::Flow Evaluator::perform(const BlockAssignment& node) {
   Flow flow = Flow::next;
-  std::string text = captured([&] { flow = in_scope(scope_, [&] { return execute(node.body); }); });
+  std::string text = out_.captured([&] { flow = in_scope(scope_, [&] { return execute(node.body); }); });
   if (flow != Flow::next) return flow;
   assign(node.target, node.filter ? expressions_.filtered_block(*node.filter, std::move(text)) : Value(std::move(text)));
   return Flow::next;
@@ -202,28 +163,22 @@ Evaluator::Flow Evaluator::perform(const CallBlock& node) {
   Arguments arguments = expressions_.arguments_of(called.arguments);
   arguments.named.emplace_back(caller_name, make_macro(caller_name, node.signature, node.body));
   expressions_.set_line(node.call.line);
-  write(printed(expressions_.call(callee, arguments)));
+  out_.write(printed(expressions_.call(callee, arguments)));
   return Flow::next;
 }
 
 Evaluator::Flow Evaluator::perform(const FilterBlock& node) {
   Flow flow = Flow::next;
-  std::string text = captured([&] { flow = in_scope(scope_, [&] { return execute(node.body); }); });
+  std::string text = out_.captured([&] { flow = in_scope(scope_, [&] { return execute(node.body); }); });
   if (flow != Flow::next) return flow;
   const Value result = expressions_.filtered_block(node.filter, std::move(text));
   if (result.text() == nullptr) fail(fmt::format("a filter block writes text, not '{}'", type_name(result)));
-  write(*result.text());
+  out_.write(*result.text());
   return flow;
 }
 
 Evaluator::Flow Evaluator::perform(const Generation& node) {
-  const std::size_t begin = out_->size();
-  in_scope(scope_, [&] { return execute(node.body); });
-  if (out_ == &rendering_.text) {
-    rendering_.generations.push_back({begin, out_->size()});
-  } else {
-    rendering_.has_hidden_generation = true;
-  }
+  out_.mark_generation([&] { in_scope(scope_, [&] { return execute(node.body); }); });
   return Flow::next;
 }
 
@@ -250,7 +205,7 @@ Value Evaluator::make_macro(const std::string& name, const Signature& signature,
 
 Value Evaluator::call_macro(const FunctionBody& function, const std::shared_ptr<Scope>& scope, const Arguments& arguments) {
   const Level level(runtime_);
-  return captured([&] {
+  return out_.captured([&] {
     in_scope(scope, [&] {
       bind_parameters({*function.name, *function.signature, arguments}, *scope_, expressions_);
       return execute(*function.body);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/templates/expression_evaluator.hpp"
-#include "data/templates/rendering.hpp"
+#include "data/templates/rendered_text.hpp"
 #include "data/templates/scope.hpp"
 #include "data/templates/syntax/ast.hpp"
 #include "data/templates/values/object.hpp"
@@ -62,9 +62,6 @@ class Evaluator {
   void assign(const Target& target, const Value& value);
   Value evaluate(const Expression& expression) { return expressions_.evaluate(expression); }
   Value make_macro(const std::string& name, const Signature& signature, const Block& body);
-  void write(std::string_view text);
-  // Returns the text that `write_block` writes, which is not added to the output.
-  std::string captured(const std::function<void()>& write_block);
   // Runs in a scope within this one.
   template <class Run>
   auto in_scope(const std::shared_ptr<Scope>& parent, const Run& run);
@@ -73,8 +70,7 @@ class Evaluator {
   std::shared_ptr<Scope> scope_;
   ExpressionEvaluator expressions_;
   std::vector<std::shared_ptr<Scope>> shared_scopes_;  // macros hold them and lie in them: emptied at the end
-  Rendering rendering_;
-  std::string* out_;
+  RenderedText out_;
 };
 
 }  // namespace pipetrain::templates

@@ -19,7 +19,7 @@ std::size_t common_size(std::string_view one, std::string_view other) {
   return static_cast<std::size_t>(ends.first - one.begin());
 }
 
-// The beginning that both have, without a tag such as <|user|> that only begins in it.
+// Returns the beginning that both have, without a tag such as <|user|> that only begins in it.
 std::string_view common_tags(std::string_view one, std::string_view other) {
   std::string_view common = one.substr(0, common_size(one, other));
   if (common.size() == one.size() || common.size() == other.size()) return common;
@@ -58,7 +58,7 @@ std::optional<std::string> AnswerFinder::try_render(const Part& part, bool ask) 
   }
 }
 
-std::optional<std::string> AnswerFinder::behind_placeholder(const Part& part, bool ask) const {
+std::optional<std::string> AnswerFinder::after_placeholder(const Part& part, bool ask) const {
   const auto text = try_render(part, ask);
   const std::size_t found = text ? text->rfind(placeholder) : std::string::npos;
   return found == std::string::npos ? std::nullopt : std::optional(text->substr(found + placeholder.size()));
@@ -97,7 +97,7 @@ std::optional<TextSpan> AnswerFinder::content_span(std::size_t message) const {
 std::size_t AnswerFinder::begin_of(std::size_t answer) const {
   const auto asked = try_render({answer}, true);
   if (asked && text_.starts_with(*asked)) return asked->size();
-  if (const auto begin = begin_behind(answer)) return *begin;
+  if (const auto begin = begin_after(answer)) return *begin;
   const auto own = content_span(answer);
   if (!own) fail_answer(answer);
   return own->begin;
@@ -105,10 +105,10 @@ std::size_t AnswerFinder::begin_of(std::size_t answer) const {
 
 // Behind the message before the answer, and what asks for an answer to it. A template may ask with more than it keeps, such as
 // the beginning of a thought.
-std::optional<std::size_t> AnswerFinder::begin_behind(std::size_t answer) const {
+std::optional<std::size_t> AnswerFinder::begin_after(std::size_t answer) const {
   if (answer == 0) return std::nullopt;
   const auto before = content_span(answer - 1);
-  const auto asks = behind_placeholder({answer, answer - 1}, true), without = behind_placeholder({answer, answer - 1}, false);
+  const auto asks = after_placeholder({answer, answer - 1}, true), without = after_placeholder({answer, answer - 1}, false);
   if (!before || !asks || !without) return std::nullopt;
   const std::string_view rest = std::string_view(text_).substr(before->end);
   const std::size_t size = common_tags(rest, *asks).size();
@@ -153,7 +153,7 @@ std::string AnswerFinder::end_marker(std::size_t answer) const {
   next["content"] = "NextContent7Q";
   Part followed = last;
   followed.further.push_back(next);
-  const auto at_end = behind_placeholder(last, false), inside = behind_placeholder(followed, false);
+  const auto at_end = after_placeholder(last, false), inside = after_placeholder(followed, false);
   if (!at_end || right_stripped(*at_end).empty()) return "";
   const std::string_view closing = right_stripped(*at_end);
   if (!inside) return std::string(closing);
@@ -165,7 +165,7 @@ std::string AnswerFinder::end_marker(std::size_t answer) const {
 }
 
 std::string AnswerFinder::last_answer_end() const {
-  const auto behind = behind_placeholder({chat_.messages.size(), {}, {placeholder_answer()}}, false);
+  const auto behind = after_placeholder({chat_.messages.size(), {}, {placeholder_answer()}}, false);
   return behind ? std::string(templates::stripped(*behind)) : "";
 }
 

@@ -33,10 +33,10 @@ class AnswerFinder {
   };
   Chat chat_of(const Part& part) const;
   std::optional<std::string> try_render(const Part& part, bool ask) const;  // nothing where the template refuses it
-  std::optional<std::string> behind_placeholder(const Part& part, bool ask) const;
+  std::optional<std::string> after_placeholder(const Part& part, bool ask) const;
 
   std::size_t begin_of(std::size_t answer) const;
-  std::optional<std::size_t> begin_behind(std::size_t answer) const;
+  std::optional<std::size_t> begin_after(std::size_t answer) const;
   std::size_t end_of(std::size_t answer, std::size_t begin) const;
   std::string end_marker(std::size_t answer) const;
   std::size_t end_of_content(std::size_t answer, std::size_t begin, std::size_t bound) const;

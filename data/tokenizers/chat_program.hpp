@@ -46,7 +46,7 @@ class ChatProgram {
 
   // Returns true if the template contains this word, the name of a variable or a key of messages.
   bool names(const std::string& word) const;
-  // The first thing in the chat that the template does not render, as in "\"tools\""; empty where it renders all.
+  // Returns the first thing in the chat that the template does not render, as in "\"tools\""; empty where it renders all.
   std::string ignored(const Chat& chat) const;
   const Json& special_tokens() const { return special_tokens_; }
   const std::string& file() const { return file_; }

@@ -37,9 +37,9 @@ void check_messages(const Messages& messages) {
   for (std::size_t i = first; i < messages.size(); ++i) {
     const std::string wanted = (i - first) % 2 == 0 ? "user" : "assistant";
     if (messages[i].role != wanted)
-      fail(fmt::format(
-          "number {} is of the role '{}', not '{}'; after an optional system message, user and assistant take turns", i,
-          messages[i].role, wanted));
+      fail(
+          fmt::format("number {} is of the role '{}', not '{}'; after an optional system message, user and assistant alternate",
+                      i, messages[i].role, wanted));
   }
 }
 

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include "core/error.hpp"
 #include "data/tokenizers/hugging_face_tokenizer.hpp"

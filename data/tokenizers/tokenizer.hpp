@@ -59,7 +59,7 @@ class Tokenizer {
   // when this is called, so that a bad one does not matter to data without messages. Throws Error(input) that names the
   // file if its template is damaged.
   virtual ChatForm chat_form() const { return {}; }
-  // The members "bos_token", "eos_token" and others that the files name, which are variables of chat templates.
+  // Returns the members "bos_token", "eos_token" and others that the files name, which are variables of chat templates.
   virtual Json special_tokens() const { return Json::object(); }
   // Returns true if encoders find this piece in a text, if it is special.
   virtual bool is_found_in_texts(std::int32_t) const { return true; }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <iterator>
 #include <set>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 #include "data/tokenizers/text/component.hpp"
 #include "data/tokenizers/text/vocabulary.hpp"
 #include "files/file_io.hpp"
@@ -174,9 +174,8 @@ class ConfigReader {
   }
 
   void number_token(const std::string& key, AddedToken token, const ObjectFile& file) {
-    std::int32_t id = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= Vocabulary::most_ids)
+    const std::int32_t id = number_from<std::int32_t>(key).value_or(-1);
+    if (id < 0 || id >= Vocabulary::most_ids)
       file.fail(fmt::format("the id of the added token {}, {}, is not an integer from 0 to {}", token.content, key,
                             Vocabulary::most_ids - 1));
     result_.numbered.push_back({std::move(token), id, file.name});

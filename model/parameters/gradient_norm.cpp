@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 #include <tuple>
-#include <utility>
 
 #include "model/parameters/arena_views.hpp"
 

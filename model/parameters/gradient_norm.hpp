@@ -13,8 +13,8 @@
 
 namespace pipetrain {
 
-// The parameters (indices into layout.parameters, in its order) whose gradients this rank counts in the norm: replicated ones
-// on rank 0 only, tied copies and frozen ones never.
+// Returns the parameters (indices into layout.parameters, in its order) whose gradients this rank counts in the norm:
+// replicated ones on rank 0 only, tied copies and frozen ones never.
 std::vector<std::size_t> counted_parameters(const ParameterLayout& layout, int tp_rank);
 
 // The part of one parameter's gradient that a rank sums: its whole slice, as one sum, or a range of norm

@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cassert>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -70,7 +69,7 @@ bool same_shape(const std::vector<std::int64_t>& shape, const Shape& other) {
   return true;
 }
 
-// The types that read() converts.
+// Returns the types that read() converts.
 SavedType type_of(const std::string& dtype) {
   if (dtype == "F32") return SavedType::fp32;
   return dtype == "BF16" ? SavedType::bf16 : SavedType::fp16;
@@ -134,7 +133,7 @@ SafetensorsReader::Entry SafetensorsReader::read_entry(const std::string& name, 
   const auto bytes = byte_count(entry.shape, element_bytes);
   if (!bytes) refuse_tensor(fmt::format("the size of shape {} overflows", shape_text(entry.shape)));
   if (begin > end || end > file_.size() - data_begin_) {
-    refuse_tensor(fmt::format("its data_offsets [{}, {}] lie outside the file's {} bytes of data: truncated, or damaged", begin,
+    refuse_tensor(fmt::format("its data_offsets [{}, {}] are outside the file's {} bytes of data: truncated, or damaged", begin,
                               end, file_.size() - data_begin_));
   }
   if (end - begin != *bytes) {

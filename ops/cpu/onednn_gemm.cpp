@@ -3,7 +3,6 @@
 #include <array>
 #include <dnnl.hpp>
 #include <map>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>

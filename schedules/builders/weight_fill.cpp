@@ -1,7 +1,6 @@
 #include "schedules/builders/weight_fill.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <queue>
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <ostream>
-#include <set>
 
 #include "schedules/draw/draw.hpp"
 #include "schedules/draw/draw_detail.hpp"
@@ -33,7 +32,7 @@ const piece = s => s[2] < 0 ? '' : data.slices > 1 && s[0] != 'X' ? Math.floor(s
 const name = s => s[1] < 0 || data.chunks < 2 || 'NOX'.includes(s[0]) ? s[0] + piece(s) : s[1] + s[0] + piece(s);
 const x = t => left + (t - from) / (to - from) * (view.width / devicePixelRatio - left - 4);
 const time = px => from + (px - left) / (view.width / devicePixelRatio - left - 4) * (to - from);
-// The first span of a stage that ends after t.
+// Returns the first span of a stage that ends after t.
 function first(spans, t) { let a = 0, b = spans.length; while (a < b) { const m = (a + b) >> 1; spans[m][4] <= t ? a = m + 1 : b = m; } return a; }
 function draw() {
   const height = top_ * 2 + 20 + row * data.stages.length;

@@ -230,7 +230,7 @@ class ListCheck {
 
 void check_all_or_none(const Plan& plan, ActionKind kind, int count, int expected) {
   if (count == 0 || count == expected) return;
-  throw InvalidPlan(std::string(1, letter(kind)) + " stands " + std::to_string(count) +
+  throw InvalidPlan(std::string(1, letter(kind)) + " occurs " + std::to_string(count) +
                         " times in the plan; it must be there " + std::to_string(expected) +
                         " times (once for each that takes part) or not at all",
                     -1, print_grid(plan, {}));

@@ -57,7 +57,7 @@ class PlanParser {
   void take(const std::string& key) {
     if (key.starts_with("stage ")) return take_stage(key.substr(6));
     if (key.starts_with("custom ")) return take_custom(key.substr(7));
-    if (!keys_.insert(key).second) reader_.fail(key + " stands twice; keep one of them");
+    if (!keys_.insert(key).second) reader_.fail(key + " appears twice; keep one of them");
     const std::string value(reader_.next_field("").value_or(""));
     if (key == "schedule") {
       plan_.schedule = value;

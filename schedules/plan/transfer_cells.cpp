@@ -97,7 +97,7 @@ class TransferCheck {
                      " acts on the same rank, and nothing is sent; leave it out");
     std::uint8_t& known = fact(cell);
     const std::uint8_t mark = cell.sends ? has_send : has_receive;
-    if ((known & mark) != 0) fail(rank, text(cell) + " stands twice; keep one of them");
+    if ((known & mark) != 0) fail(rank, text(cell) + " appears twice; keep one of them");
     known |= mark;
   }
 

@@ -73,7 +73,7 @@ class PlannedSlots {
     return static_cast<int>(most);
   }
 
-  // The same where slots are not freed in the order in which they are taken.
+  // Returns the same where slots are not freed in the order in which they are taken.
   int peak_of_slices(Time launch, int sender, Time end, int reader) const {
     std::vector<std::int32_t> taken, freed;
     for (std::size_t m = 0; m < microbatches_; ++m) {

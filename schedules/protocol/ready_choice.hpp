@@ -36,7 +36,7 @@ class ReadyChoice {
     return std::nullopt;
   }
   void launched(const Action& action);
-  // The compute action of each kind that each chunk would run next; for reports.
+  // Returns the compute action of each kind that each chunk would run next; for reports.
   std::vector<Action> candidates() const;
 
  private:

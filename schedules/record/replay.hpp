@@ -57,7 +57,7 @@ class Replay {
   std::int64_t actions_replayed() const { return actions_; }
   std::int64_t events_replayed() const { return events_; }
 
-  // The state at the moment up to which was replayed.
+  // Returns the state at the moment up to which was replayed.
   std::vector<StageMoment> stages() const;
   const std::vector<QueueState>& queues() const { return queues_.all(); }
 

@@ -33,7 +33,7 @@ struct AutoRequest {
 // tries fits the slots. Throws std::invalid_argument for sizes or costs that are out of range.
 Plan build_auto(const AutoRequest& request);
 
-// The properties of a request on a placement: its costs, whether its edges have costs, and the most microbatches that
+// Returns the properties of a request on a placement: its costs, whether its edges have costs, and the most microbatches that
 // each stage may hold, counted over its chunks.
 Costs costs_on(const AutoRequest& request, const Placement& placement);
 bool has_edges(const AutoRequest& request, const Placement& placement);

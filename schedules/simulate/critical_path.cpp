@@ -1,6 +1,5 @@
 // Follows the waits from the last end back to the first start.
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "schedules/simulate/timeline.hpp"

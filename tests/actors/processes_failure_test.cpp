@@ -192,7 +192,7 @@ TEST_CASE("processes with other data or another model are detected before anythi
                     end = " than process 0: give all processes the same files";
   CHECK(difference([](TrainJob& job) { job.config.rope.theta = 5; }) == who + "model" + end);
   CHECK(difference([](TrainJob& job) { job.dataset = job_of({.sequence = 9}).dataset; }) == who + "data" + end);
-  CHECK(difference([](TrainJob& job) { job.steps_done = 3; }) == who + "step to go on from" + end);
+  CHECK(difference([](TrainJob& job) { job.steps_done = 3; }) == who + "step to continue from" + end);
 }
 
 TEST_CASE("a broken connection that a stage meets is explained by the process that was lost", "[processes]") {

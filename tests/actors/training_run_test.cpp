@@ -17,7 +17,7 @@ namespace {
 RunSettings small_run() {
   RunSettings settings;
   settings.model.layers = 1;
-  settings.data.seq_len = 8;
+  settings.data.sequence_length = 8;
   settings.batch = {1, 1, 1};
   settings.length.steps = 3;
   return settings;
@@ -90,7 +90,7 @@ TEST_CASE("errors of a run carry the setting that is wrong") {
   settings.data.inputs = {{"/nonexistent.txt", {}}};
   CHECK(wrong_setting(settings) == "data=/nonexistent.txt");
   settings = small_run();
-  settings.data.seq_len = 100'000;
+  settings.data.sequence_length = 100'000;
   CHECK(wrong_setting(settings) == "seq-len=100000");
   settings = small_run();
   settings.devices.threads = 0;

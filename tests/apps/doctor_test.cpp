@@ -109,9 +109,9 @@ TEST_CASE("options of measured links that do not go together are refused") {
   CHECK_THAT(refused("simulate --pp 4 --message-bytes 8" + links), Contains("3 processes, which do not share 4 stages evenly"));
   CHECK_THAT(refused("simulate --pp 3 --message-bytes 8 --latency 1" + links), Contains("--measured gives the links already"));
   CHECK_THAT(refused("simulate --pp 3 --message-bytes 8" + single), Contains("one process measured it"));
-  CHECK_THAT(refused("doctor --transport ucx"), Contains("belongs to --measure FILE"));
+  CHECK_THAT(refused("doctor --transport ucx"), Contains("needs --measure FILE"));
   CHECK_THAT(refused("doctor --measure x.json --transport ucx"), Contains("between processes, and this run has one"));
-  CHECK_THAT(refused("doctor --nnodes 2"), Contains("belongs to --measure FILE"));
+  CHECK_THAT(refused("doctor --nnodes 2"), Contains("needs --measure FILE"));
   CHECK_THAT(refused("doctor --measure x.json --nnodes 2 --node-rank 0"), Contains("--master HOST:PORT is missing"));
   CHECK_THAT(refused("doctor --measure x.json --nnodes 65 --node-rank 0 --master 127.0.0.1:4000"),
              Contains("more than the 64"));

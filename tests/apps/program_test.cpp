@@ -262,8 +262,7 @@ TEST_CASE("doctor reports the features of the machine") {
   }
   CHECK(result.out.find("lo 127.0.0.1") != std::string::npos);
   CHECK(run("doctor --pp 2").status == 2);
-  CHECK(run("doctor --threads 2").err ==
-        "pipetrain: error: --threads 2: belongs to --measure FILE; give it, or leave this out\n");
+  CHECK(run("doctor --threads 2").err == "pipetrain: error: --threads 2: needs --measure FILE; give that, or leave this out\n");
   CHECK(run("doctor", "PIPETRAIN_DEVICE=cpu PIPETRAIN_THREADS=2").status == 0);
   CHECK(run("doctor --measure /nonexistent/d.json").status == 2);
 }

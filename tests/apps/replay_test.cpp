@@ -132,7 +132,7 @@ TEST_CASE("the record of a failed run shows what every stage waited for") {
   CAPTURE(replayed.err);
   CHECK(replayed.status == 0);
   CHECK_THAT(replayed.out,
-             Contains("step 2 failed") && Contains("step 2 when it was given up") && Contains("stage 1: runs F0"));
+             Contains("step 2 failed") && Contains("step 2 when it was abandoned") && Contains("stage 1: runs F0"));
 }
 
 TEST_CASE("replay refuses incomplete records, and options that it cannot serve") {

@@ -63,8 +63,8 @@ TEST_CASE("simulate: edges between hosts have times of their own") {
   CHECK(makespan("--p2p 0.1 --hosts 4 --host-latency 0.5") == makespan("--p2p 0.5"));
   CHECK(makespan("--hosts 2 --message-bytes 10 --host-bandwidth 20") == makespan("--p2p 0,0.5,0,0.5"));
   for (const auto& [options, why] : {std::pair("--hosts 3 --host-latency 1", "--hosts 3: do not share 4 stages evenly"),
-                                     std::pair("--hosts 2", "--hosts 2: needs what tells their links apart"),
-                                     std::pair("--host-latency 1", "--host-latency 1: is of edges between hosts"),
+                                     std::pair("--hosts 2", "--hosts 2: needs the speed of the links between hosts"),
+                                     std::pair("--host-latency 1", "--host-latency 1: applies to edges between hosts"),
                                      std::pair("--hosts 2 --host-bandwidth 1", "needs --message-bytes too")}) {
     const Result result = simulate(std::string("--pp 4 ") + options);
     CHECK(result.status == 2);
@@ -142,7 +142,7 @@ TEST_CASE("simulate: messages take latency and bytes over bandwidth, on each edg
   const Result all = simulate("--pp 4 --microbatches 4 --schedule all --p2p 0,0,1 --json");
   CHECK(all.status == 0);
   CHECK(json::parse(all.out).size() == 10);
-  CHECK_THAT(all.err, Contains("interleaved is left out: --p2p says nothing of the edge from the last stage back"));
+  CHECK_THAT(all.err, Contains("interleaved is left out: --p2p has no value for the edge from the last stage back"));
 }
 
 TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end of the step takes its time") {
@@ -408,6 +408,6 @@ TEST_CASE("simulate predicts what steps that begin before the verdict leave of t
   const Result all = simulate("--pp 4 --microbatches 8 --schedule all --tp-comm 0.2 --post-validation on");
   CHECK(all.status == 0);
   CHECK_THAT(all.err, Contains("braided-v is simulated for one step alone: the communication that braids hide"));
-  CHECK_THAT(all.out, Contains("zb-v: steps that follow each other"));
+  CHECK_THAT(all.out, Contains("zb-v: consecutive steps take"));
   CHECK_THAT(wrong("--pp 1024 --microbatches 8192 --post-validation on"), Contains("the most that is simulated over steps"));
 }

@@ -170,7 +170,7 @@ TEST_CASE("tune searches cuts whose command lines run, and lays everything out a
   CHECK_THAT(refused(tune + "--cut 4,4"), Contains("--cut 4,4: is of 2 virtual stages, no multiple of --pp 4"));
   CHECK_THAT(refused(tune + "--cut 8,0"), Contains("--cut 8,0: leaves a virtual stage without a block"));
   CHECK_THAT(refused(tune + "--cut sought"), Contains("\"sought\" is no number of blocks"));
-  CHECK_THAT(refused(tune + "--cut-steps 5"), Contains("--cut-steps 5: is of a search of cuts; add --cut search"));
+  CHECK_THAT(refused(tune + "--cut-steps 5"), Contains("--cut-steps 5: applies to a search of cuts; add --cut search"));
   CHECK_THAT(refused(tune + "--cut search --cut-seconds 0"), Contains("--cut-seconds 0: must be"));
   CHECK_THAT(refused("tune --model tiny --devices 4 --pp 3"), Contains("--pp 3: does not divide 4 devices"));
   CHECK_THAT(refused("tune --model tiny --devices 4 --cp 3"), Contains("--cp 3: does not divide 4 devices"));
@@ -333,9 +333,9 @@ TEST_CASE("tune names what is wrong in one line") {
   CHECK_THAT(wrong("--devices 8 --layers 5"), Contains("--layers 5: the model tiny has 4 layers; give as many or fewer"));
   CHECK_THAT(wrong("--devices 8 --precision fp4"), Contains("must be one of fp32, bf16, fp16"));
   CHECK_THAT(wrong("--devices 8 --device cuda --precision bf16 --fp8-tflops 900"),
-             Contains("--fp8-tflops 900: is of --precision fp8"));
+             Contains("--fp8-tflops 900: applies to --precision fp8"));
   CHECK_THAT(wrong("--devices 8 --device cuda --precision bf16 --fp8-recipe blockwise"),
-             Contains("--fp8-recipe blockwise: is of precision fp8"));
+             Contains("--fp8-recipe blockwise: applies to precision fp8"));
   CHECK_THAT(wrong("--devices 8 --recompute-num-layers 2"),
              Contains("--recompute-num-layers 2: ") && Contains("add --recompute"));
   CHECK_THAT(wrong("--devices 8 --recompute some"), Contains("must be one of none, selective, full"));
@@ -383,7 +383,7 @@ TEST_CASE("tune offloads what train would: states always, activations where a la
   CHECK_THAT(states[0]["command"].get<std::string>(), Contains("--offload optimizer"));
   CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"),
              Contains("leave it out, or give train a folder on a disk"));
-  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("is of --offload"));
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("applies to --offload"));
 }
 
 TEST_CASE("tune plans with weights and gradients that are offloaded, whole or in shares of the replicas") {

@@ -52,7 +52,7 @@ class SharedMemoryTransport final : public ControlledTransport {
     }
   }
   void disconnect(Edges&) noexcept override { ++disconnects; }
-  void send(const std::shared_ptr<Edges>&, Sender& sender, Delivery delivery) override { tell(sender, delivery); }
+  void send(const std::shared_ptr<Edges>&, Sender& sender, Delivery delivery) override { announce(sender, delivery); }
   void land(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, const Delivery& delivery) override {
     receiver.arrived(delivery.slot, delivery.microbatch);
   }

@@ -18,7 +18,7 @@ namespace {
 // Returns the error of a training process whose variables give it an impossible place.
 std::string refusal(const Variables& variables) {
   try {
-    if (!read_launch_environment(variables)) refuse_half_told_place(variables);
+    if (!read_launch_environment(variables)) refuse_incomplete_place(variables);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
     return error.what();

@@ -21,7 +21,7 @@ std::string data_error(const DatasetOptions& options) {
 }
 
 // Returns the error for a file of this name and content, without the folder's name.
-std::string error_for_data(const std::string& name, const std::string& content, std::int64_t sequence_length = 2,
+std::string error_for_data(const std::string& name, const std::string& content, std::optional<std::int64_t> sequence_length = 2,
                            std::int64_t vocabulary = 256, std::int64_t max_positions = 0) {
   TempFolder folder;
   DatasetOptions options;
@@ -82,7 +82,7 @@ TEST_CASE("bytes that the vocabulary lacks are named") {
   DatasetOptions options;
   options.sequence_length = 8;
   options.vocabulary = 64;
-  CHECK_THAT(data_error(options), StartsWith("the text that ships inside: the byte"));
+  CHECK_THAT(data_error(options), StartsWith("the built-in text: the byte"));
 }
 
 TEST_CASE("empty, short and unreadable data is named") {
@@ -96,7 +96,8 @@ TEST_CASE("empty, short and unreadable data is named") {
   CHECK_THAT(error_for_data("a.jsonl", "{\"text\":\"\"}\n"), StartsWith("a.jsonl: the text of every row is empty"));
   CHECK_THAT(error_for_data("a.txt", "ab"),
              StartsWith("a.txt: its 2 tokens are too few for one sample of sequence length 2, which takes 3"));
-  CHECK_THAT(error_for_data("a.jsonl", "{\"input_ids\":[1]}\n", 0), StartsWith("a.jsonl:1: a sample needs at least 2 tokens"));
+  CHECK_THAT(error_for_data("a.jsonl", "{\"input_ids\":[1]}\n", std::nullopt),
+             StartsWith("a.jsonl:1: a sample needs at least 2 tokens"));
   CHECK_THAT(error_for_data("a.csv", "a"),
              StartsWith("data a.csv: a file of this kind cannot be read; give .txt, .jsonl, .parquet, .tokens"));
   TempFolder folder;
@@ -149,12 +150,12 @@ TEST_CASE("an index that is empty, of nothing, or given instead of its data is r
 }
 
 TEST_CASE("a sequence longer than the model's is refused") {
-  CHECK_THAT(error_for_data("a.jsonl", "{\"input_ids\":[1,2,3,4,5,6]}\n", 0, 256, 4),
+  CHECK_THAT(error_for_data("a.jsonl", "{\"input_ids\":[1,2,3,4,5,6]}\n", std::nullopt, 256, 4),
              StartsWith("a.jsonl:1: a sequence of 5 is longer than the 4 positions of the model"));
   CHECK_THAT(error_for_data("a.txt", "abcdefgh", 5, 256, 4),
              StartsWith("seq-len 5: a sequence of 5 is longer than the 4 positions"));
   CHECK(error_for_data("a.txt", "abcdefgh", 4, 256, 4) == "no error");
-  CHECK_THAT(error_for_data("a.txt", "abcdefgh", 0), StartsWith("seq-len: neither the model nor the data"));
+  CHECK_THAT(error_for_data("a.txt", "abcdefgh", std::nullopt), StartsWith("seq-len: neither the model nor the data"));
 }
 
 TEST_CASE("weights are numbers above 0") {

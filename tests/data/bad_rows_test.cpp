@@ -44,7 +44,7 @@ DatasetOptions with_classes() {
 
 DatasetOptions with_keys() {
   DatasetOptions options = small();
-  options.text_keys = {"one", "two"};
+  options.text_keys.names = {"one", "two"};
   options.sequence_length = 4;
   return options;
 }

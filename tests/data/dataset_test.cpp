@@ -15,7 +15,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-std::unique_ptr<Dataset> open(std::vector<std::filesystem::path> paths, std::int64_t sequence_length,
+std::unique_ptr<Dataset> open(std::vector<std::filesystem::path> paths, std::optional<std::int64_t> sequence_length,
                               std::int64_t vocabulary = 256) {
   DatasetOptions options;
   for (auto& path : paths) options.inputs.push_back({path, std::nullopt});
@@ -77,7 +77,7 @@ TEST_CASE("id rows are one sample each and give the sequence length") {
   TempFolder folder;
   const auto file =
       folder.write("a.jsonl", "\xEF\xBB\xBF{\"input_ids\": [1, 2, 3]}\n{\"input_ids\":[4,5,999], \"source\": null}\n");
-  const auto data = open({file}, 0, 1000);
+  const auto data = open({file}, std::nullopt, 1000);
   REQUIRE(data->size() == 2);
   REQUIRE(data->sequence_length() == 2);
   CHECK(data->read(0) == Tokens{1, 2, 3});

@@ -40,7 +40,8 @@ TEST_CASE("the fingerprint is that of the content, whatever its path") {
   const TempFolder folder;
   CHECK(fingerprint(folder.write("a.jsonl", rows("text"))) == fingerprint(folder.write("deep/b.jsonl", rows("text"))));
   CHECK(fingerprint(folder.write("a.txt", "some text")) == fingerprint(folder.write("b.txt", "some text")));
-  const DatasetOptions inside{.sequence_length = 8};
+  DatasetOptions inside;
+  inside.sequence_length = 8;
   CHECK(data_fingerprint(*open_dataset(inside)) == data_fingerprint(*open_dataset(inside)));
 }
 

@@ -193,8 +193,8 @@ TEST_CASE("a model needs no tokens that only files next to the tokenizer name, e
   CHECK(error("a.txt", "A<new>b", 259) == "no error");
   CHECK_THAT(error("a.txt", "some text", 257), Contains("its ids go up to 257, but the model's vocabulary has 257"));
   folder.write("tokenizer_config.json", R"({"eos_token": "<new>"})");
-  CHECK_THAT(error("a.txt", "some text", 258), Contains("its token <new>, which stands around texts, has the id 258"));
-  CHECK_THAT(error("", "", 258), Contains("its token <new>, which stands around texts, has the id 258"));
+  CHECK_THAT(error("a.txt", "some text", 258), Contains("its token <new>, which begins or ends texts, has the id 258"));
+  CHECK_THAT(error("", "", 258), Contains("its token <new>, which begins or ends texts, has the id 258"));
 }
 
 TEST_CASE("files in UTF-16 are named as such") {

@@ -110,11 +110,11 @@ TEST_CASE("a key that is null, empty, or counts as any row does is as if it were
 
 TEST_CASE("if the keys of texts are named, other keys are ignored except weights") {
   DatasetOptions options = keys_options();
-  options.text_keys_chosen = true;
+  options.text_keys.chosen = true;
   CHECK(keys_error(text_row, R"("reward": 3, "question": "q")", options) == "no error");
   CHECK_THAT(keys_error(text_row, R"("reward": 3, "weight": 2)", options), StartsWith("rows.jsonl:3: \"weight\" is not read"));
   CHECK_THAT(keys_error(chat_row, R"("tools": [1])", options), StartsWith("rows.jsonl:3: \"tools\" is not read"));
-  options.text_keys = {"instruction", "output"};
+  options.text_keys.names = {"instruction", "output"};
   CHECK(keys_error(R"({"instruction": "i", "output": "o"})", R"("input": "x")", options) == "no error");
   CHECK_THAT(keys_error(text_row, R"("reward": 3)"), Contains("name the keys of the text"));
   CHECK_THAT(keys_error(chat_row, R"("reward": 3)"), !Contains("name the keys of the text"));
@@ -147,7 +147,7 @@ TEST_CASE("a prompt that is the first question of the messages once more is pass
 
 TEST_CASE("if the keys of texts are named, other forms of rows are ignored and named, whatever their type") {
   DatasetOptions options = keys_options();
-  options.text_keys_chosen = true;
+  options.text_keys.chosen = true;
   for (const char* member : {R"("prompt": "p")", R"("prompt": [1])", R"("response": {"a": 1})", R"("messages": "m")",
                              R"("messages": [1])", R"("messages": [{"role": "user"}])", R"("input_ids": [70000])",
                              R"("input_ids": "x")", R"("labels": {"name": ["spam"]})", R"("labels": [0])", R"("label": "good")",

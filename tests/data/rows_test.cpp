@@ -113,7 +113,7 @@ TEST_CASE("a class is said at the last token of its row") {
   check_sizes(*ids);
 
   options.inputs = {{folder.write("b.jsonl", R"({"one": "ab", "text": "x", "two": "c", "label": 1})"), std::nullopt}};
-  options.text_keys = {"one", "two"};
+  options.text_keys.names = {"one", "two"};
   const auto texts = open_dataset(options);
   CHECK(sample_of(*texts, 0).ids == row_tokens("ab\nc"));
   CHECK(sample_of(*texts, 0).labels == Tokens{no, no, no, 1});
@@ -124,7 +124,7 @@ TEST_CASE("texts of several keys are one document") {
   const TempFolder folder;
   DatasetOptions options =
       rows_options(folder.write("a.jsonl", "{\"title\":\"ab\",\"body\":\"cd\"}\n{\"body\":\"e\",\"title\":\"f\"}\n"));
-  options.text_keys = {"title", "body"};
+  options.text_keys.names = {"title", "body"};
   options.sequence_length = 8;
   CHECK(open_dataset(options)->read(0) == Tokens{'a', 'b', '\n', 'c', 'd', end, 'f', '\n', 'e'});
 }

@@ -25,6 +25,25 @@ TEST_CASE("model FLOPs follow 6 x matmul parameters + 6 x layers x hidden x sequ
   CHECK(model_flops_per_token(preset_config("llama2-7b"), 4096) * 8'292 / 1e12 == Approx(355).epsilon(0.002));
 }
 
+TEST_CASE("frozen matrices cost no gradient of weights, and count for no optimizer") {
+  const ModelConfig all = preset_config("tiny");
+  ModelConfig head_alone = all;
+  head_alone.trained = {.blocks = false, .embeddings = false, .head = true};
+  const std::int64_t layers = 4 * (4 * 128 * 128 + 3 * 128 * 352), table = 256 * 128;
+  CHECK(trained_parameter_count(all) == parameter_count(all));
+  CHECK(trained_parameter_count(head_alone) == table + 128);
+  CHECK(parameter_count(head_alone) == parameter_count(all));
+  CHECK(model_flops_per_token(all, 64) - model_flops_per_token(head_alone, 64) == 2.0 * static_cast<double>(layers));
+  double saved = 0;
+  for (const Block& block : blocks_of(all)) {
+    saved += block_flops_per_token(all, block, 64) - block_flops_per_token(head_alone, block, 64);
+    const bool trains = block.kind == BlockKind::head;
+    CHECK((block_weight_grad_flops_per_token(head_alone, block) > 0) == trains);
+    CHECK((trained_parameter_count(head_alone, block) > 0) == trains);
+  }
+  CHECK(saved == 2.0 * static_cast<double>(layers + 128));  // and the embedding's copy
+}
+
 TEST_CASE("the blocks' costs add up to the model's, except for the embedding's copy") {
   const ModelConfig config = preset_config("llama2-70b");
   double sum = 0;

@@ -113,7 +113,7 @@ TEST_CASE("a plan beyond what is simulated is refused before it is kept") {
   CHECK_THAT(plan_error("1048575F0\n", true), Contains("chunks a rank are too many"));
   CHECK_THAT(plan_error("0F1073741823\n", true), Contains("microbatches 1073741824 is more than"));
   CHECK_THAT(plan_error("microbatches: 1\nmicrobatches: 2\nstage 0: F0 B0\n"),
-             Contains("plan.txt:2: microbatches stands twice"));
+             Contains("plan.txt:2: microbatches appears twice"));
   CHECK_THAT(plan_error("microbatches: 1\nstage 0: " + std::string(100000, 'F') + "\n"),
              Contains("plan.txt:2: ") && Contains("is longer than any word of a plan"));
   for (const auto& [begin, unit, fault] :
@@ -159,7 +159,7 @@ TEST_CASE("transfers of PyTorch's CSV are checked against its compute") {
   CHECK(fault("0F0,0SEND_F0,0B0", second) == "plan.csv:2: rank 1: 1SEND_B0 has no partner: no cell is 0RECV_B0");
   CHECK(fault(first, "1RECV_F0,1F0,1B0") == "plan.csv:1: rank 0: 0RECV_B0 has no partner: no cell is 1SEND_B0");
   CHECK(fault(first + ",0SEND_F1", second) == "plan.csv:1: rank 0: 0SEND_F1: the plan has 1 microbatches, counted from 0");
-  CHECK(fault(first + ",0SEND_F0", second) == "plan.csv:1: rank 0: 0SEND_F0 stands twice; keep one of them");
+  CHECK(fault(first + ",0SEND_F0", second) == "plan.csv:1: rank 0: 0SEND_F0 appears twice; keep one of them");
   CHECK(fault(first, "1F0,1RECV_F0,1B0,1SEND_B0") ==
         "plan.csv:2: rank 1: 1RECV_F0 comes after 1F0, which uses what it receives");
   CHECK(fault("0F0,0SEND_F0,0I0,0RECV_B0,0W0", second) ==

@@ -110,10 +110,10 @@ TEST_CASE("a dropped, doubled or misplaced action is named") {
 TEST_CASE("the end of the step is checked too") {
   Plan plan = two_stages();
   plan.stages[0].pop_back();
-  CHECK_THAT(plan_fault(plan), Contains("O stands 1 times") && Contains("2 times"));
+  CHECK_THAT(plan_fault(plan), Contains("O occurs 1 times") && Contains("2 times"));
   plan = two_stages();
   plan.stages[0].erase(plan.stages[0].begin() + 6);
-  CHECK_THAT(plan_fault(plan), Contains("R stands 1 times"));
+  CHECK_THAT(plan_fault(plan), Contains("R occurs 1 times"));
   plan = two_stages();
   std::swap(plan.stages[0][8], plan.stages[0][9]);
   CHECK(plan_fault(plan) == "stage 0: O comes before N, which the verdict needs");

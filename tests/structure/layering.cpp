@@ -66,7 +66,7 @@ const std::vector<Room>& streets() {
       {"apps/foreign", {"apps/table"}},
       {"apps/table", {}},
       {"apps/output", {"apps/signals"}},
-      {"apps/signals", {"apps/output"}},
+      {"apps/signals", {}},
       {"actors/training/records", {"actors/training/run", "actors/training/rank", "actors/training/job"}},
       {"actors/training/run",
        {"actors/training/rank", "actors/training/checkpoint", "actors/training/input", "actors/training/job",

@@ -32,6 +32,26 @@ TEST_CASE("tune: a tied sum moves over a link between two stages, and in memory 
   for (const auto& stage : two.chunks) CHECK(stage[0].sum_tied == Approx(1e-5 + bytes / 2 / 1e9));
 }
 
+TEST_CASE("tune: frozen blocks have no gradients to make, sum and count, and no optimizer states") {
+  LayoutRequest all = tied_request(), frozen = tied_request();
+  all.config.tied_embeddings = frozen.config.tied_embeddings = false;
+  frozen.config.trained = {.blocks = false, .embeddings = false, .head = true};
+  Layout layout{.pp = 2, .dp = 2};
+  layout.cut = {16, 16};
+  const Placement placement = Placement::looping(2, 1);
+  LayoutCosts before(all), after(frozen);
+  const schedules::Costs had = before.of(layout, placement), has = after.of(layout, placement);
+  CHECK(has.optimizer[0] == 0);
+  CHECK(has.norm[0] == 0);
+  CHECK(has.chunks[0][0].forward == had.chunks[0][0].forward);
+  CHECK(has.chunks[0][0].input_grad == had.chunks[0][0].input_grad);
+  CHECK(has.chunks[0][0].weight_grad < had.chunks[0][0].weight_grad);
+  CHECK(has.optimizer[1] > 0);
+  CHECK(has.chunks[1][0].reduce_grads < had.chunks[1][0].reduce_grads);
+  CHECK(after.most_state_bytes(layout, placement) < before.most_state_bytes(layout, placement));
+  CHECK(after.bound(layout, placement) < before.bound(layout, placement));
+}
+
 TEST_CASE("tune: in fp8 the blocks' products have their own rate, what they read is rounded, and the head is as in bf16") {
   LayoutRequest bf16 = tied_request(), fp8 = tied_request();
   bf16.config.tied_embeddings = fp8.config.tied_embeddings = false;

@@ -1,7 +1,6 @@
 #include "actors/engine/remote/codec.hpp"
 
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "actors/engine/remote/codec_values.hpp"

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "files/json_builder.hpp"
@@ -77,11 +77,9 @@ std::int64_t whole_number(const Json& parent, const char* key, std::int64_t leas
 
 std::uint64_t checksum_in(const Json& value, const fs::path& file) {
   const auto& digits = value.as_string();
-  std::uint64_t sum = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), sum, 16);
-  if (digits.size() != checksum_digits || error != std::errc() || end != digits.data() + digits.size())
-    refuse_checkpoint(file, "a checksum is not of 16 hexadecimal digits");
-  return sum;
+  const auto sum = number_from<std::uint64_t>(digits, 16);
+  if (digits.size() != checksum_digits || !sum) refuse_checkpoint(file, "a checksum is not of 16 hexadecimal digits");
+  return *sum;
 }
 
 // True for a file of the checkpoint's folder or one of its chat templates, not for a file outside.

@@ -51,14 +51,14 @@ void check_same_optimizer(const fs::path& checkpoint, const CheckpointState& sta
 }
 
 // Throws when the checkpoint belongs to another run.
-void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
-                TrainJob& job) {
+void continue_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
+                   TrainJob& job) {
   check_same_optimizer(checkpoint, manifest.state, job);
   InitialState initial = open_checkpoint(checkpoint, manifest, job.config);
   if (const std::string difference = other_data(manifest, job); !difference.empty()) {
     throw Error(
         ErrorKind::input,
-        fmt::format("{}: was made with {}; give the same, so that the data goes on where it stopped, or begin a new run "
+        fmt::format("{}: was made with {}; give the same, so that the data continues where it stopped, or begin a new run "
                     "with it as the model, which takes its weights alone",
                     checkpoint.string(), difference));
   }
@@ -86,7 +86,7 @@ void go_on_from_loaded(const fs::path& checkpoint, std::vector<std::string>& not
                               inside.back().string()));
     }
   }
-  go_on_from(checkpoint, verify_checkpoint(checkpoint), notes, job);
+  continue_from(checkpoint, verify_checkpoint(checkpoint), notes, job);
 }
 
 // Returns false when the folder holds no checkpoint.
@@ -97,13 +97,13 @@ bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, 
     std::optional<CheckpointManifest> manifest;
     try {
       manifest = verify_checkpoint(*checkpoint);
-      go_on_from(*checkpoint, *manifest, notes, job);
+      continue_from(*checkpoint, *manifest, notes, job);
       return true;
     } catch (const Error& error) {
       // A checkpoint whose checksums match belongs to another run. Without checksums, another seed, say, may be damage.
       const bool proven = manifest && manifest->checksums;
       if (error.kind() != ErrorKind::input || proven) throw;
-      notes.push_back(fmt::format("{} is passed over: {}", checkpoint->filename().string(), error.what()));
+      notes.push_back(fmt::format("{} is skipped: {}", checkpoint->filename().string(), error.what()));
       if (!newest_fault) newest_fault = error.what();
     }
   }
@@ -139,16 +139,17 @@ void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const
   };
   const auto state = state_of_this_run(found.back(), job);
   if (!state)
-    refuse(fmt::format("holds checkpoints of another run, the newest {}; go on from it with its settings and resume", newest));
+    refuse(
+        fmt::format("holds checkpoints of another run, the newest {}; continue from it with its settings and resume", newest));
   if (length.ends(state->step, state->last_loss.value_or(state->first_loss), state->first_loss))
-    refuse(fmt::format("this run has finished there, with {}; go on from it with more steps and resume", newest));
-  refuse(fmt::format("holds checkpoints of this run, the newest {}; go on from it with resume", newest));
+    refuse(fmt::format("this run has finished there, with {}; continue from it with more steps and resume", newest));
+  refuse(fmt::format("holds checkpoints of this run, the newest {}; continue from it with resume", newest));
 }
 
 void set_initial_state(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
   const SavingSettings& saving = settings.saving;
   if (saving.verified && !saving.verified->empty())
-    return go_on_from(*saving.verified, read_manifest(*saving.verified / checkpoint_state_file), notes, job);
+    return continue_from(*saving.verified, read_manifest(*saving.verified / checkpoint_state_file), notes, job);
   if (saving.load && !saving.verified) return go_on_from_loaded(*saving.load, notes, job);
   if (saving.resume && !saving.verified && go_on_from_newest(*saving.folder, notes, job)) return;
   const ModelSettings& model = settings.model;

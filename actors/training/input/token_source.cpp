@@ -61,8 +61,8 @@ TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples
       first_(make_streams(first, "tokens")),
       last_(make_streams(last, "targets")) {
   Device& host = *(first.empty() ? last : first).front().device;
-  staging_ = host.allocate_host(2 * steps_.size() * static_cast<std::size_t>(most_tokens_) * sizeof(std::int32_t),
-                                "tokens on their way");
+  staging_ =
+      host.allocate_host(2 * steps_.size() * static_cast<std::size_t>(most_tokens_) * sizeof(std::int32_t), "tokens in flight");
 }
 
 void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slot& slot) {

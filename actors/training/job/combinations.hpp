@@ -20,7 +20,7 @@ struct Combination {
 
 std::span<const Combination> refused_combinations();
 
-// The first that these features make, or null.
+// Returns the first that these features make, or null.
 const Combination* find_refused(const UsedFeatures& used);
 
 // Throws Error(input), with the setting, for the first that these features make.

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <map>
-#include <optional>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/parsing.hpp"
 
 namespace pipetrain {
 namespace {
@@ -18,8 +17,9 @@ const std::map<std::string_view, FaultKind> fault_kinds = {
 
 template <class Number>
 bool read_number(std::string_view text, Number least, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number >= least;
+  const auto found = number_from<Number>(text);
+  if (found) number = *found;
+  return found && number >= least;
 }
 
 }  // namespace

@@ -60,9 +60,9 @@ struct UsedFeatures {
   void add(Feature feature, const std::string& setting, const std::string& value) { settings[feature] = {setting, value}; }
 };
 
-// The features that the job uses, as far as it knows: a job whose model, data or plan is not open yet has none of theirs.
-// ranks: where each rank runs, or would run; null: not known yet. Features of a command's own outputs and searches, such as
-// Feature::profile, are for the command to add.
+// Returns the features that the job uses, as far as it knows: a job whose model, data or plan is not open yet has none of
+// theirs. ranks: where each rank runs, or would run; null: not known yet. Features of a command's own outputs and searches,
+// such as Feature::profile, are for the command to add.
 UsedFeatures features_of(const TrainJob& job, const Mesh* ranks = nullptr);
 
 // Returns the feature in words, with settings in braces: "{order ready}". The program that prints it decides how settings are

@@ -23,7 +23,7 @@ NamedValues job_contents(const TrainJob& job) {
   values.emplace_back("data",
                       fmt::format("{:016x}, sequences of {}", data_fingerprint(*job.dataset), job.dataset->sequence_length()));
   values.emplace_back("evaluation data", job.evaluation ? fmt::format("{:016x}", data_fingerprint(*job.evaluation)) : "none");
-  values.emplace_back("step to go on from", fmt::format("{}", job.steps_done));
+  values.emplace_back("step to continue from", fmt::format("{}", job.steps_done));
   values.emplace_back("applied steps", fmt::format("{}", job.initial.applied_steps));
   values.emplace_back("total steps", fmt::format("{}", job.learning_rate.total_steps));
   std::string states;

@@ -34,7 +34,7 @@ void check_offload(const TrainJob& job) {
   check_combinations(used);
 }
 
-std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices, std::size_t beside) {
+std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices, std::size_t other_bytes) {
   std::size_t host = 0, disk = 0;
   for (const DeviceMemory& device : devices) {
     host += device.use.host;
@@ -42,11 +42,11 @@ std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<Dev
   }
   if (host > 0) {
     const std::size_t free = make_cpu_device(0, 1)->memory().free;
-    if (host + beside > free)
+    if (host + other_bytes > free)
       return Error(ErrorKind::out_of_memory,
                    fmt::format("the host: what is offloaded needs about {} MiB and {} MiB are free; use fewer layers, or more "
                                "replicas on other hosts with zero 1",
-                               (host + beside) >> 20, free >> 20));
+                               (host + other_bytes) >> 20, free >> 20));
   }
   if (disk > 0) {
     const std::size_t free = placing_folder_errors(job.offload, [&] { return free_disk_bytes(job.offload.folder); });

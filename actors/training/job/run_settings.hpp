@@ -41,15 +41,6 @@ struct ModelSettings {
   TrainedParts trained;                // the others stay as they are
 };
 
-struct DataSettings {
-  std::vector<DataInput> inputs;        // empty: the text that ships inside
-  std::filesystem::path tokenizer;      // of text; empty: bytes are tokens
-  std::optional<std::int64_t> seq_len;  // not given: from the data's rows, else the model
-  std::vector<std::string> text_keys;   // of rows, in their order; empty: "text"
-  std::optional<Pack> pack;             // not given: documents for text, none for other rows
-  std::string chat_template;            // of rows {"messages"}; empty: the tokenizer's
-};
-
 // The order in which samples are taken from the data.
 struct SampleOrder {
   bool shuffle = true;

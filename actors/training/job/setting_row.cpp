@@ -11,7 +11,7 @@ std::string SettingRow::default_text() const {
   return place == std::string::npos ? default_value : std::string(default_value).replace(place, 2, of_struct);
 }
 
-std::string told_settings(const JobSettings& settings) {
+std::string described_settings(const JobSettings& settings) {
   const RunSettings usual;
   RunSettings run;
   static_cast<JobSettings&>(run) = settings;

@@ -58,7 +58,7 @@ struct SettingRow {
 const std::vector<SettingRow>& setting_table();
 
 // Returns the phrases of the settings that differ from their defaults: ", recompute full of 6 layers, loss in 4 chunks".
-std::string told_settings(const JobSettings& settings);
+std::string described_settings(const JobSettings& settings);
 
 namespace setting_members {
 

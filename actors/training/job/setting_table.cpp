@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "actors/ranks/named_values.hpp"
 #include "actors/training/job/batch_sizes.hpp"
 #include "actors/training/job/setting_row.hpp"
@@ -79,27 +77,31 @@ Rows model_rows() {
        integer<&Run::model, &ModelSettings::labels>(least_labels, most_labels), compared, "the model's"},
       {"data", "PATH[:WEIGHT]...",
        "text (.txt), JSON lines (.jsonl with rows {\"text\"}, {\"prompt\", \"response\"}, {\"messages\"}, or {\"input_ids\"} with \"labels\" or without), Parquet (.parquet with such columns, where the build has Apache Arrow), tokens (.tokens of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of these; weights mix several, 1 where only others have one",
-       special(TextList{}, unset), used_alone, "the text that ships inside"},
+       special(TextList{}, unset), used_alone, "the built-in text"},
       {"tokenizer", "PATH",
-       "turns text into tokens: tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one",
+       "turns text into tokens: tokenizer.json, tokenizer.model, vocab.json (with merges.txt next to it), or a folder with one",
        text<&Run::data, &DataSettings::tokenizer>(), used_alone, "bytes are tokens"},
-      {"text-keys", "A,B", "the keys of rows whose texts are read, one behind the other",
-       special(AnyText{}, [](const Run& run) { return fmt::format("{}", fmt::join(run.data.text_keys, ",")); }), compared,
-       "text"},
+      {"text-keys", "A,B", "the keys of rows whose texts are read, one after the other",
+       special(AnyText{},
+               [](const Run& run) {
+                 return fmt::format(
+                     "{}", fmt::join(run.data.text_keys.chosen ? run.data.text_keys.names : std::vector<std::string>(), ","));
+               }),
+       compared, "text"},
       {"chat-template", "NAME|FILE",
        fmt::format("how rows {{\"messages\"}} become text: {}, or a file with a template in Jinja",
                    fmt::join(chat_template_names(), ", ")),
        special(AnyText{}, [](const Run& run) { return run.data.chat_template; }), compared,
-       "the tokenizer's chat template, else as its special tokens tell"},
+       "the tokenizer's chat template, else as its special tokens show"},
       {"pack", "",
-       "each row a sample, padded; or documents one behind the other, cut into samples; or these, with attention and positions that end with the document",
+       "each row a sample, padded; or documents one after the other, cut into samples; or these, with attention and positions that end with the document",
        choice<&Run::data, &DataSettings::pack>(pack_names()), compared, "documents for texts, else none"},
       {"seq-len", "N", "tokens of one sequence, or the most of a row",
-       integer<&Run::data, &DataSettings::seq_len>(1, std::numeric_limits<std::int32_t>::max()), compared,
+       integer<&Run::data, &DataSettings::sequence_length>(1, std::numeric_limits<std::int32_t>::max()), compared,
        "from the data's rows, else the model"},
       {"shuffle", "on|off", "a new order each epoch; off: file order. The last partial batch is dropped",
        on_off<&Run::samples, &SampleOrder::shuffle>(), compared},
-      {"seed", "N", "of initial weights and of the order of samples",
+      {"seed", "N", "seed of initial weights and of the order of samples",
        member<&Run::samples, &SampleOrder::seed>(UnsignedInteger{}), compared},
   };
 }
@@ -125,17 +127,17 @@ Rows layout_rows() {
       {"cp", "N", "devices that share each sequence (context parallel)",
        integer<&Run::layout, &LayoutSettings::cp>(1, most_devices), compared | profiled},
       {"zero", "0|1|2|3",
-       "what the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
+       "state that the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
        integer<&Run::zero, &Zero::stage>(0, most_zero_stages), compared | profiled},
-      {"zero-prefetch", "N", "with `zero` 3 and `offload` parameters: blocks whose weights come ahead of the one in use",
+      {"zero-prefetch", "N", "with `zero` 3 and `offload` parameters: blocks whose weights are brought ahead of the one in use",
        integer<&Run::zero, &Zero::prefetch>(0, 64), compared},
       {"offload", "none|optimizer|parameters|gradients|activations",
-       "what lives outside of the devices, one or several with commas between: the optimizer's states, and master weights that operations do not read; the weights that they read; gradients of blocks' matrices; activations of microbatches that wait for their backward. The same bits: docs/memory.md",
+       "data kept outside of the devices, one or several with commas between: the optimizer's states, and master weights that operations do not read; the weights that they read; gradients of blocks' matrices; activations of microbatches that wait for their backward. The same bits: docs/memory.md",
        special(AnyText{}, [](const Run& run) { return to_string(run.offload); }), compared},
       {"activation-offload-fraction", "F",
-       "with `offload` activations: of each stage's microbatches, how many leave the device at most, those that wait longest first",
+       "with `offload` activations: the largest share of each stage's microbatches to offload, those that wait longest first",
        number<&Run::offload, &Offload::activation_fraction>(NumberRange::above_to(0, 1)), compared},
-      {"offload-to", "DIR", "a folder on a disk for it",
+      {"offload-to", "DIR", "a folder on a disk for what is offloaded",
        special(AnyText{}, [](const Run& run) { return run.offload.to_disk() ? "a disk" : ""; }), compared,
        "the memory of the GPUs' host"},
       {"sequence-parallel", "on|off", "split the norms' sequences over the tensor-parallel devices",
@@ -151,10 +153,10 @@ Rows layout_rows() {
        "attention and MLP blocks of each virtual stage, in the model's order: two blocks a layer, pp x chunks numbers. The embedding is with the first, the head with the last: docs/training.md",
        special(AnyText{}, [](const Run& run) { return cut_text(run.layout.cut); }), compared,
        "by cost, embedding and head counted"},
-      {"slices", "N", "pieces of each sequence that pass the pipeline one behind the other; 1f1b and interleaved",
+      {"slices", "N", "pieces of each sequence that pass the pipeline one after the other; 1f1b and interleaved",
        integer<&Run::layout, &LayoutSettings::slices>(1, most_pieces), compared, "{}; the plan's"},
       {"post-validation", "on|off",
-       "begin the coming step before the global gradient norm is known, and again where clipping or a skipped step asks for it; in the planned order, without `zero` and `offload`",
+       "begin the coming step before the global gradient norm is known, and begin it again after clipping or a skipped step; in the planned order, without `zero` and `offload`",
        on_off<&Run::post_validation>(), compared},
       {"order", "planned|ready|replay:FILE",
        "keep the plan's order, run what is ready first, or keep the order that the run of a `record` had in each step",
@@ -173,20 +175,20 @@ Rows batch_rows() {
        "microbatch x microbatches x dp"},
       {"steps", "N", "stop after N steps", integer<&Run::length, &LengthSettings::steps>(), compared},
       {"epochs", "N", "stop after N passes over the data; with `steps` the first limit counts",
-       integer<&Run::length, &LengthSettings::epochs>(), compared, "1; on the inside text until it has learned"},
+       integer<&Run::length, &LengthSettings::epochs>(), compared, "1; on the built-in text until it has learned"},
   };
 }
 
 Rows optimizer_rows() {
   using Rate = LearningRateSettings;
   return {
-      {"optimizer", "", "what steps the weights: docs/training.md",
+      {"optimizer", "", "the rule that updates the weights: docs/training.md",
        special(
            optimizer_names(), [](const Run& run) { return run.optimizer.name; }, set_optimizer),
        compared},
       {"lr", "RATE", "peak learning rate", number<&Run::learning_rate, &Rate::peak>(), compared},
       {"min-lr", "RATE", "learning rate at the end", number<&Run::learning_rate, &Rate::minimum>(), compared},
-      {"lr-schedule", "", "the way from peak to end",
+      {"lr-schedule", "", "course of the rate from peak to end",
        choice<&Run::learning_rate, &Rate::kind>({"constant", "linear", "cosine"}), compared},
       {"warmup-steps", "N", "steps over which the rate rises to its peak", integer<&Run::learning_rate, &Rate::warmup_steps>(0),
        compared},
@@ -194,17 +196,17 @@ Rows optimizer_rows() {
        number<&Run::learning_rate, &Rate::warmup_ratio>(share), compared, "0"},
       {"warmup-init-lr", "RATE", "learning rate that the warm-up rises from",
        number<&Run::learning_rate, &Rate::warmup_initial>(), compared},
-      {"beta1", "X", "decay of the first moment; of lion the momentum's share of the update",
+      {"beta1", "X", "decay of the first moment; in lion, the momentum's share of the update",
        number<&Run::optimizer, &OptimizerSettings::beta1>(below_one), compared, optimizer_default(&OptimizerSettings::beta1)},
-      {"beta2", "X", "decay of the second moment; of lion that of its momentum",
+      {"beta2", "X", "decay of the second moment; in lion, that of its momentum",
        number<&Run::optimizer, &OptimizerSettings::beta2>(below_one), compared, optimizer_default(&OptimizerSettings::beta2)},
       {"adam-eps", "X", "added to the root of the second moment",
        number<&Run::optimizer, &OptimizerSettings::eps>({.above = true}), compared, optimizer_default(&OptimizerSettings::eps)},
-      {"weight-decay", "X", "of tensors with two or more dimensions",
+      {"weight-decay", "X", "weight decay of tensors with two or more dimensions",
        number<&Run::optimizer, &OptimizerSettings::weight_decay>(), compared,
        optimizer_default(&OptimizerSettings::weight_decay)},
-      {"dropout", "X", "share to drop of all that the model's family can drop, from 0 to below 1",
-       number<&Run::model, &ModelSettings::dropout>(below_one), compared, "what the model's config.json says"},
+      {"dropout", "X", "dropout wherever the model's family has it, from 0 to below 1",
+       number<&Run::model, &ModelSettings::dropout>(below_one), compared, "as in the model's config.json"},
       {"clip-grad", "X", "largest global gradient norm; 0 turns clipping off", number<&Run::clip_norm>(), compared},
   };
 }
@@ -212,15 +214,15 @@ Rows optimizer_rows() {
 Rows loss_scale_rows() {
   return {
       {"loss-scale", "dynamic|X",
-       "what the loss is multiplied by before the backward; dynamic (or 0): a step whose gradients overflow is skipped, which warm-up and decay of the learning rate do not count, and the scale halves",
+       "factor of the loss before the backward; dynamic (or 0): a step whose gradients overflow is skipped, which warm-up and decay of the learning rate do not count, and the scale halves",
        special(scale_range,
                [](const Run& run) { return run.loss_scale.dynamic ? "dynamic" : text_of(run.loss_scale.initial); }),
        compared, "dynamic in fp16, else 1"},
-      {"loss-scale-initial", "X", "where a dynamic scale begins",
+      {"loss-scale-initial", "X", "initial value of a dynamic scale",
        number<&Run::loss_scale, &LossScaleSettings::initial>(scale_range), compared, fmt::format("{}", usual_dynamic_scale)},
       {"loss-scale-window", "N", "steps without overflow after which it doubles",
        integer<&Run::loss_scale, &LossScaleSettings::window>(), compared},
-      {"loss-scale-hysteresis", "N", "overflows since it last doubled, before it halves",
+      {"loss-scale-hysteresis", "N", "overflows since it last doubled after which it halves",
        integer<&Run::loss_scale, &LossScaleSettings::hysteresis>(), compared},
       {"loss-scale-min", "X", "its smallest value; an overflow there ends the run",
        number<&Run::loss_scale, &LossScaleSettings::minimum>(scale_range), compared},
@@ -229,7 +231,7 @@ Rows loss_scale_rows() {
 
 Rows numerics_rows() {
   return {
-      {"precision", "", "of computation; fp8, on Hopper GPUs: bf16 with the blocks' matrix products in 8 bits",
+      {"precision", "", "number type of computation; fp8, on Hopper GPUs: bf16 with the blocks' matrix products in 8 bits",
        special(Choices{"fp32", "bf16", "fp16", "fp8"}, [](const Run& run) { return precision_name(run.numerics.precision); }),
        compared, "fp32 on CPU, bf16 on GPU"},
       {"fp8-recipe", "",
@@ -245,14 +247,14 @@ Rows numerics_rows() {
 
 Rows recompute_rows() {
   return {
-      {"recompute", "", "what the backward computes again to save memory",
+      {"recompute", "", "activations that the backward computes again to save memory",
        choice<&Run::numerics, &Numerics::recompute>(recompute_names()), compared | profiled, "", SettingPhrase(", recompute ")},
       {"recompute-num-layers", "N",
        "only the first N layers of each stage (with chunks, of each chunk); the others keep more: with full they recompute as selective does, with selective nothing",
        integer<&Run::numerics, &Numerics::recompute_layers>(1, most_layers), compared | profiled, "all",
        SettingPhrase(" of ", "layer")},
       {"loss-chunks", "N",
-       "the head and the loss take a microbatch's tokens in N chunks, one after the other, so that logits never stand whole; computes them twice",
+       "the head and the loss take a microbatch's tokens in N chunks, one after the other, so that the logits are never in memory as a whole; it computes them twice",
        integer<&Run::numerics, &Numerics::loss_chunks>(1, 1'000'000), compared | profiled, "",
        SettingPhrase(", loss in ", "chunk")},
       {"deterministic", "on|off", "the same bits in every run and for every pp and schedule",
@@ -276,18 +278,18 @@ Rows saving_rows() {
   return {
       {"save", "DIR", "write checkpoints of this one run and, at the end, DIR/model (a Hugging Face folder)",
        special(AnyText{}, unset)},
-      {"save-interval", "N", "a checkpoint every N steps, written while training goes on",
+      {"save-interval", "N", "a checkpoint every N steps, written while training continues",
        integer<&Run::saving, &Saving::interval>(), used_alone, "only at the end"},
       {"save-keep", "K", "keep the newest K checkpoints", integer<&Run::saving, &Saving::keep>(), used_alone, "all"},
       {"save-keep-every", "N", "with `save-keep`: keep those of every N-th step too",
        integer<&Run::saving, &Saving::keep_every>()},
-      {"save-dtype", "", "of DIR/model's weights; checkpoints keep the optimizer's fp32",
+      {"save-dtype", "", "number type of DIR/model's weights; checkpoints keep the optimizer's fp32",
        choice<&Run::saving, &Saving::type>({"fp32", "bf16", "fp16"})},
-      {"save-shard-size", "SIZE", "of one file of DIR/model at most, such as 500MB; more files have an index",
+      {"save-shard-size", "SIZE", "largest size of one file of DIR/model, such as 500MB; several files have an index",
        special(AnyText{}, gigabytes)},
-      {"load", "DIR", "go on from this checkpoint, in any layout",
+      {"load", "DIR", "continue from this checkpoint, in any layout",
        special(AnyText{}, [](const Run& run) { return run.saving.load ? "on" : ""; }), compared},
-      {"resume", "", "go on from the newest complete checkpoint in `save`, or start fresh",
+      {"resume", "", "continue from the newest complete checkpoint in `save`, or start fresh",
        on_off<&Run::saving, &Saving::resume>(), compared},
   };
 }
@@ -295,7 +297,7 @@ Rows saving_rows() {
 Rows failure_rows() {
   return {
       {"stall-timeout", "SECONDS",
-       "a step in which no action completes for this long fails, and a process that the others wait for so long; 0: never",
+       "a step fails if no action completes for this long, or the others wait for one process for this long; 0: never",
        integer<&Run::stall>(0, 1'000'000)},
   };
 }

@@ -59,7 +59,7 @@ struct TrainJob : JobSettings {
   std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks
 };
 
-// The number of equal chunks that each sequence is cut into: see ContextPart.
+// Returns the number of equal chunks that each sequence is cut into: see ContextPart.
 inline std::int64_t sequence_chunks(const TrainJob& job) {
   return job.layout.cp > 1 ? 2 * job.layout.cp * job.layout.slices : 1;
 }

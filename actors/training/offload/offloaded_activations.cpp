@@ -1,7 +1,6 @@
 #include "actors/training/offload/offloaded_activations.hpp"
 
 #include <algorithm>
-#include <cassert>
 
 #include "core/error.hpp"
 

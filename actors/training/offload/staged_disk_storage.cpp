@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>

@@ -26,7 +26,7 @@ std::size_t saved_bytes(const StageModel& model, const StageNeeds& needs, std::s
   return align_up(model.activation_bytes(static_cast<int>(chunk)).saved);
 }
 
-// The memory of activations, which are kept from F on: either each chunk has its own blocks, or blocks of the largest
+// Returns the memory of activations, which are kept from F on: either each chunk has its own blocks, or blocks of the largest
 // chunk's size serve all chunks, whichever takes less. With several chunks, a schedule holds fewer microbatches of all
 // chunks at once than the sum of each chunk's maximum.
 std::vector<BlockSizes> saved_blocks(const StageModel& model, const StageNeeds& needs) {

@@ -8,7 +8,7 @@ BraidGroup::BraidGroup(Group& group, Device& device, const std::string& name)
 }
 
 template <class Collective>
-void BraidGroup::beside(Stream& stream, Collective collective) {
+void BraidGroup::overlap(Stream& stream, Collective collective) {
   const int own = turns_.running();
   if (own == Turns::none) return collective(stream);
   const Events& events = events_[static_cast<std::size_t>(own)];
@@ -21,15 +21,15 @@ void BraidGroup::beside(Stream& stream, Collective collective) {
 }
 
 void BraidGroup::all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) {
-  beside(stream, [&](Stream& on) { group_.all_gather(on, shard, full, rows); });
+  overlap(stream, [&](Stream& on) { group_.all_gather(on, shard, full, rows); });
 }
 
 void BraidGroup::reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) {
-  beside(stream, [&](Stream& on) { group_.reduce_scatter(on, full, shard, rows); });
+  overlap(stream, [&](Stream& on) { group_.reduce_scatter(on, full, shard, rows); });
 }
 
 void BraidGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) {
-  beside(stream, [&](Stream& on) { group_.all_reduce(on, tensor, reduction); });
+  overlap(stream, [&](Stream& on) { group_.all_reduce(on, tensor, reduction); });
 }
 
 std::function<void()> BraidGroup::and_pass(const std::function<void()>& meanwhile) {

@@ -45,9 +45,9 @@ class BraidGroup : public Group, private PiecewiseTransfer {
  private:
   // collective(stream): on this object's stream in a braid, else on the caller's.
   template <class Collective>
-  void beside(Stream& stream, Collective collective);
+  void overlap(Stream& stream, Collective collective);
 
-  // These always run beside the caller's stream. The other action has its turn while the pieces are being sent.
+  // These always overlap with the caller's stream. The other action has its turn while the pieces are being sent.
   void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
               const std::function<void()>& meanwhile) override;
   void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,

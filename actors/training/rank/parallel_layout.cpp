@@ -58,10 +58,11 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
 
 void ParallelLayout::make_groups(bool tied) {
   // A braid's collectives run beside the computing of its other action.
-  const GroupUse use = has_braids(plan()) ? GroupUse::beside_compute : GroupUse::alone;
+  const GroupUse use = has_braids(plan()) ? GroupUse::overlaps_compute : GroupUse::alone;
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor, use);
-  for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::beside_compute);
-  for (const auto& members : mesh().groups({Axis::dp, Axis::cp})) connect(members, &RankGroups::data, GroupUse::beside_compute);
+  for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::overlaps_compute);
+  for (const auto& members : mesh().groups({Axis::dp, Axis::cp}))
+    connect(members, &RankGroups::data, GroupUse::overlaps_compute);
   if (!tied) return;
   const auto places = tied_sum_places(plan().placement);
   for (const auto& pipeline : mesh().groups({Axis::pp})) {

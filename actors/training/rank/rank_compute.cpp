@@ -166,9 +166,7 @@ GradientListener RankCompute::listener_of(const Action& action) {
 
 void RankCompute::fail(std::exception_ptr cause) {
   streams().fail(cause);
-  for (const auto& group : {setup_.groups.tensor, setup_.groups.context, setup_.groups.data, setup_.groups.tied}) {
-    if (group) group->abort(cause);
-  }
+  setup_.groups.abort(cause);
 }
 
 }  // namespace pipetrain

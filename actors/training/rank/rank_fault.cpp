@@ -17,7 +17,7 @@ std::string place_of_fault(const Fault& fault, const MeshCoordinate& id) {
 }
 
 // Reports a fault that is visible nowhere else.
-void tell_fault(const Fault& fault, const MeshCoordinate& id, const char* what) {
+void print_fault(const Fault& fault, const MeshCoordinate& id, const char* what) {
   std::fprintf(stderr, "%s %s, as PIPETRAIN_FAULT asks\n", place_of_fault(fault, id).c_str(), what);
 }
 
@@ -32,7 +32,7 @@ void RankFault::provoke(const Fault& fault, const std::function<void()>& spoil) 
     case FaultKind::raise:
       throw Error::at(place_of_fault(fault, setup_.id), ErrorKind::internal, "a fault was asked for (PIPETRAIN_FAULT)");
     case FaultKind::exit:
-      tell_fault(fault, setup_.id, "ends the process");
+      print_fault(fault, setup_.id, "ends the process");
       std::_Exit(1);
     case FaultKind::out_of_memory:
       try {
@@ -47,10 +47,10 @@ void RankFault::provoke(const Fault& fault, const std::function<void()>& spoil) 
     case FaultKind::skip:  // the trainer decides that
       break;
     case FaultKind::slow:  // delay() slows every action down
-      tell_fault(fault, setup_.id, "is slow from now on");
+      print_fault(fault, setup_.id, "is slow from now on");
       break;
     case FaultKind::hang:
-      tell_fault(fault, setup_.id, "hangs");
+      print_fault(fault, setup_.id, "hangs");
       // Hangs the stream like a stuck kernel, until the run gives up on it.
       compute_.host_callback([&compute = compute_] {
         while (!compute.failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));

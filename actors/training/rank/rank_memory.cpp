@@ -22,7 +22,7 @@ Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape&
 
 }  // namespace
 
-// The workspace of matrix products plus the largest scratch, which is that of attention's backward (fp32 gradients of
+// Returns the workspace of matrix products plus the largest scratch, which is that of attention's backward (fp32 gradients of
 // the queries, partial ones of keys and values per query head) or of a split product. A braid's forward has both once
 // more, but no attention backward.
 std::size_t gpu_scratch_estimate(const RankSetup& setup) {

@@ -2,6 +2,7 @@
 // the layout fills in.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,12 @@ struct RankGroups {
   std::shared_ptr<Group> context;  // the ranks of the stage that have the same weights, in the order of their parts
   std::shared_ptr<Group> data;     // the ranks of all replicas that have the same weights: see weight_copies()
   std::shared_ptr<Group> tied;     // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
+
+  // Ends the collectives of all groups with this failure. Thread-safe.
+  void abort(const std::exception_ptr& cause) const {
+    for (const auto& group : {tensor, context, data, tied})
+      if (group) group->abort(cause);
+  }
 };
 
 // The settings are those of the whole run, but for the fault, which only its own rank has.

@@ -94,7 +94,7 @@ void HealthWatch::watch_stages(const StepReport& report, std::vector<std::string
       continue;
     }
     pace.excess += excess;
-    if (++pace.slow_steps < settings_.slow_steps || !told_.insert(fmt::format("stage {}", stage)).second) continue;
+    if (++pace.slow_steps < settings_.slow_steps || !reported_.insert(fmt::format("stage {}", stage)).second) continue;
     lines.push_back(
         fmt::format("step {}: {} has computed for {:.0f} % longer than simulated from the first steps' costs, {} steps in a "
                     "row ({:.1f} ms, "
@@ -108,7 +108,7 @@ void HealthWatch::watch_loss(const StepReport& report, std::vector<std::string>&
   if (!report.has_loss()) return;
   if (settings_.loss_spike > 0 && losses_.size() >= least_losses) {
     const double middle = median_of_waits(losses_), unit = std::max(deviation(losses_), 1e-3 * std::abs(middle));
-    if (report.loss > middle + settings_.loss_spike * unit && told_.insert("loss").second)
+    if (report.loss > middle + settings_.loss_spike * unit && reported_.insert("loss").second)
       lines.push_back(
           fmt::format("step {}: the loss jumped to {:.4f} from about {:.4f}; look at the data of this step, or lower "
                       "the learning rate",
@@ -123,7 +123,7 @@ void HealthWatch::watch_norm(const StepReport& report, std::vector<std::string>&
   if (settings_.norm_growth <= 0 || norms_.size() < norms_kept) return;
   const double now = median_of_waits(norms_);
   if (!least_norm_ || now < *least_norm_) least_norm_ = now;
-  if (now > settings_.norm_growth * *least_norm_ && told_.insert("norm").second)
+  if (now > settings_.norm_growth * *least_norm_ && reported_.insert("norm").second)
     lines.push_back(
         fmt::format("step {}: the gradient norm has grown to about {:.3g}, {:.1f} times what it was; the run may "
                     "diverge: lower the learning rate",

@@ -49,7 +49,7 @@ class HealthWatch {
   std::int64_t measured_ = 0;
   std::vector<double> simulated_;  // by stage: computing seconds of a step
   std::vector<Pace> paces_;        // by stage
-  std::set<std::string> told_;
+  std::set<std::string> reported_;
   std::deque<double> losses_, norms_;
   std::optional<double> least_norm_;
 };

@@ -37,14 +37,13 @@ bool is_collective(ActionKind kind) { return kind == ActionKind::reduce_grads ||
 std::string Profile::conditions() const {
   const Numerics& numerics = settings.numerics;
   std::string text = name_of(settings.devices.kind);
-  if (tells_settings) text += std::string(", ") + numbers_name(numerics.precision);
-  if (tells_settings && numerics.recompute == Recompute::none) text += ", recompute none";
-  text += told_settings(settings);
+  if (has_settings) text += std::string(", ") + numbers_name(numerics.precision);
+  if (has_settings && numerics.recompute == Recompute::none) text += ", recompute none";
+  text += described_settings(settings);
   if (settings.zero.stage > 0) text += ", zero " + std::to_string(settings.zero.stage);
   if (settings.layout.cp > 1) text += ", cp " + std::to_string(settings.layout.cp);
-  if (tells_settings) text += std::string(", deterministic ") + (numerics.deterministic ? "on" : "off");
-  if (tells_settings && settings.devices.kind == DeviceKind::cpu)
-    text += ", threads " + std::to_string(settings.devices.threads);
+  if (has_settings) text += std::string(", deterministic ") + (numerics.deterministic ? "on" : "off");
+  if (has_settings && settings.devices.kind == DeviceKind::cpu) text += ", threads " + std::to_string(settings.devices.threads);
   return text;
 }
 
@@ -141,7 +140,7 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.tied = job.config.tied_embeddings;
   layout_.schedule = job.layout.schedule;
   static_cast<JobSettings&>(layout_.settings) = job;
-  layout_.tells_settings = true;
+  layout_.has_settings = true;
   layout_.sequence = job.dataset->sequence_length();
   const auto parts = parts_of(job, placement_);
   layout_.cut = cut_of(parts);

@@ -41,13 +41,13 @@ struct Profile {
   // The settings that their rows mark as profiled, the device and the precision. Profiles of earlier builds have only the
   // device.
   RunSettings settings;
-  bool tells_settings = false;
+  bool has_settings = false;
   std::int64_t sequence = 0;
   std::int64_t steps = 0;   // measured
   double step_seconds = 0;  // median of a whole step
   double outside = 0;       // median of a step's time before its first action and after its last
   std::vector<double> p2p;  // [v]: seconds of a message between virtual stages v and v + 1
-  double verdict = 0;       // from the last N to the first O
+  double verdict = 0;       // time from the last N to the first O
   std::vector<StageProfile> stages;
 
   // Names the device and the settings, as far as they are known, e.g. "cuda, bf16, recompute full of 6 layers".
@@ -64,7 +64,7 @@ struct Profile {
   std::string why_not(const schedules::Plan& plan) const;
   // Returns the costs of such a plan.
   schedules::Costs costs() const;
-  // The messages between stages of one chunk each, as Costs::set_edges() takes them.
+  // Returns the messages between stages of one chunk each, as Costs::set_edges() takes them.
   std::vector<schedules::Link> edges() const;
 };
 

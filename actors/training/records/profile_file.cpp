@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 
 #include "actors/training/job/setting_row.hpp"
@@ -131,8 +130,8 @@ std::string key_of(const SettingRow& row) {
 
 // Reads the keys that files of earlier builds lack.
 void read_settings(const Reader& reader, const Json& layout, Profile& profile) {
-  profile.tells_settings = layout.contains("precision");
-  if (!profile.tells_settings) return;
+  profile.has_settings = layout.contains("precision");
+  if (!profile.has_settings) return;
   const std::string precision = reader.text(layout, "precision");
   for (const Precision& known : {Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()})
     if (precision == numbers_name(known)) profile.settings.numerics.precision = known;
@@ -171,7 +170,7 @@ void write_profile(std::ostream& out, const Profile& profile) {
   layout["schedule"] = profile.schedule;
   layout["sequence"] = profile.sequence;
   layout["device"] = name_of(profile.settings.devices.kind);
-  if (profile.tells_settings) write_settings(profile, layout);
+  if (profile.has_settings) write_settings(profile, layout);
   auto stages = Json::array();
   for (const StageProfile& stage : profile.stages) {
     auto chunks = Json::array();

@@ -41,9 +41,10 @@ Flops flops_of(const ModelConfig& config, std::int64_t sequence, const Numerics&
     const Block block{static_cast<BlockKind>(k % block_kinds), 0};
     const Recompute recompute = k < block_kinds ? numerics.recompute : lighter(numerics.recompute);
     const double all = block_flops_per_token(config, block, sequence), products = block_flops_per_token(config, block, 0);
-    flops.forward[k] = all / 3;
-    flops.weight_grad[k] = products / 3;  // attention scores have no weights
-    flops.input_grad[k] = all - all / 3 - products / 3 +
+    const double weight_grad = block_weight_grad_flops_per_token(config, block);  // attention scores have no weights
+    flops.forward[k] = (products - weight_grad) / 2 + (all - products) / 3;
+    flops.weight_grad[k] = weight_grad;
+    flops.input_grad[k] = all - flops.forward[k] - weight_grad +
                           block_recompute_flops_per_token(config, block, sequence, recompute, numerics.loss_chunks);
   }
   return flops;
@@ -173,16 +174,16 @@ class Relayout {
     });
   }
 
-  double parameters(const std::vector<Block>& blocks) const {
+  double trained(const std::vector<Block>& blocks) const {
     double sum = 0;
-    for (const Block& block : blocks) sum += static_cast<double>(block_parameter_count(config_, block));
+    for (const Block& block : blocks) sum += static_cast<double>(trained_parameter_count(config_, block));
     return sum;
   }
 
-  // The ends of a step take time in proportion to a part's parameters: the measured sum over the whole model is divided
+  // The ends of a step take time in proportion to a part's trained parameters: the measured sum over the whole model is divided
   // among them.
   void set_ends() {
-    const auto all = static_cast<double>(parameter_count(config_));
+    const auto all = static_cast<double>(trained_parameter_count(config_));
     ChunkProfile sums;
     double norm = 0, optimizer = 0, tied = 0;
     for (int v = 0; v < from_.virtual_stages(); ++v) {
@@ -192,7 +193,7 @@ class Relayout {
     }
     for (const StageProfile& stage : measured_.stages) norm += stage.norm, optimizer += stage.optimizer;
     for (int v = 0; v < to_.virtual_stages(); ++v) {
-      const double part = parameters(new_parts_[static_cast<std::size_t>(v)]) / all;
+      const double part = trained(new_parts_[static_cast<std::size_t>(v)]) / all;
       StageProfile& stage = result_.stages[static_cast<std::size_t>(to_.at(v).stage)];
       new_chunk(v).reduce_grads = sums.reduce_grads * part;
       new_chunk(v).sum_replicated = sums.sum_replicated * part;
@@ -205,7 +206,7 @@ class Relayout {
   }
 
   void set_bytes() {
-    if (!measured_.tells_settings) return;  // an earlier build's profile, whose settings are not known
+    if (!measured_.has_settings) return;  // an earlier build's profile, whose settings are not known
     RunSettings run = measured_.settings;
     run.layout.tp = measured_.tp;
     const StageMemory memory(config_, {measured_.microbatch, measured_.sequence / run.layout.cp}, run);

@@ -89,14 +89,15 @@ std::string memory_table(const std::vector<DeviceMemory>& devices, const MeshSha
 }  // namespace
 
 std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
-  return fmt::format("{} parameters, {}, sequence {}{}; {} a step: dp {} x {} of {}\n", parameter_count(job.config),
+  return fmt::format("{} parameters{}, {}, sequence {}{}; {} a step: dp {} x {} of {}\n", parameter_count(job.config),
+                     job.config.trained.all() ? "" : fmt::format(" ({} of them trained)", trained_parameter_count(job.config)),
                      counted(job.config.layers, "layer"), job.dataset->sequence_length(),
                      job.layout.cp > 1 ? fmt::format(" over {} ranks", job.layout.cp) : "",
                      counted(job.batch.global_batch(), "sample"), job.batch.dp,
                      counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch) +
          fmt::format("schedule {}, {}{}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
                      job.layout.slices > 1 ? fmt::format(", {} slices a microbatch", job.layout.slices) : "",
-                     told_settings(job), schedules::print_grid(estimate.plan, {})) +
+                     described_settings(job), schedules::print_grid(estimate.plan, {})) +
          fmt::format("cut {} ({})\n", cut_text(cut_of(estimate.blocks)),
                      job.layout.cut.empty() ? "attention and MLP blocks of each virtual stage, by cost" : "as given") +
          stage_lines(estimate) + memory_table(estimate.devices, mesh_of(job).shape());

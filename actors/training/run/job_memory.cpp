@@ -83,16 +83,16 @@ std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const T
 }
 
 std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
-                                     const std::vector<DeviceMemory>& devices, std::size_t beside) {
+                                     const std::vector<DeviceMemory>& devices, std::size_t other_bytes) {
   if (auto shortage = offload_shortage(job, devices)) return shortage;
   for (const auto& [name, need] : memory_needs(layout, devices)) {
-    const std::size_t free = need.free, bytes = need.bytes + beside;
+    const std::size_t free = need.free, bytes = need.bytes + other_bytes;
     if (bytes <= free) continue;
     const std::string& full_device = name;
     const auto needs_with = [&](const Numerics& numerics) {
       TrainJob other = job;
       other.numerics = numerics;
-      return memory_needs(layout, estimate_devices(layout, other)).at(full_device).bytes + beside;
+      return memory_needs(layout, estimate_devices(layout, other)).at(full_device).bytes + other_bytes;
     };
     const Recomputing less = least_recomputing(job, free, needs_with);
     return Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(bytes >> 20) + " MiB and " +

@@ -18,10 +18,10 @@ namespace pipetrain {
 std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job);
 
 // devices: estimate_devices(layout, job). Returns the error to throw where some device has less free memory than the
-// job needs: Error(out_of_memory) with advice. No value where all have enough. beside: bytes of CPU devices' memory
+// job needs: Error(out_of_memory) with advice. No value where all have enough. other_bytes: bytes of CPU devices' memory
 // that the run's other processes need.
 std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
-                                     const std::vector<DeviceMemory>& devices, std::size_t beside = 0);
+                                     const std::vector<DeviceMemory>& devices, std::size_t other_bytes = 0);
 
 // The needs of a job, found without allocating it: for `--dry-run`.
 struct JobEstimate {

@@ -44,13 +44,7 @@ std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, 
 
 DatasetOptions data_options(const RunSettings& settings, const ModelConfig& config) {
   DatasetOptions data;
-  data.inputs = settings.data.inputs;
-  data.tokenizer = settings.data.tokenizer;
-  data.text_keys_chosen = !settings.data.text_keys.empty();
-  if (data.text_keys_chosen) data.text_keys = settings.data.text_keys;
-  data.pack = settings.data.pack;
-  data.chat_template = settings.data.chat_template;
-  data.sequence_length = settings.data.seq_len.value_or(0);
+  static_cast<DataSettings&>(data) = settings.data;
   data.default_sequence_length = config.max_positions;
   data.max_positions = config.max_positions;
   data.vocabulary = config.vocabulary;
@@ -106,7 +100,8 @@ bool shares_gradient_memory(const TrainJob& job) {
   return false;
 }
 
-// Where dividing gradients (zero 2 and 3) saves nothing, because in the job's plan all of them live to the end of the step.
+// Returns a note where dividing gradients (zero 2 and 3) saves nothing, because in the job's plan all of them live to the end
+// of the step.
 std::optional<std::string> undivided_gradients_note(const TrainJob& job) {
   if (!job.zero.divides_grads() || job.batch.dp * job.layout.cp == 1) return {};
   if (job.layout.order == schedules::Order::planned && shares_gradient_memory(job)) return {};

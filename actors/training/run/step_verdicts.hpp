@@ -19,7 +19,7 @@ class StepVerdicts {
 
   const StepResults& results() const { return results_; }
   double loss_scale() const { return loss_scale_.value(); }  // of the coming step
-  // The state that a checkpoint keeps; no value where the scale is constant.
+  // Returns the state that a checkpoint keeps; no value where the scale is constant.
   std::optional<LossScaleState> loss_scale_state() const;
 
   // results: of all stages. `report` must have the step's number and its counted labels; this adds loss, norm, loss scale and

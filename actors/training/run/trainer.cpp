@@ -168,13 +168,13 @@ class Trainer::Run {
   // The machine's memory is shared by all of the run's processes on it.
   void check_memory() {
     const auto devices = estimate_devices(layout_, job_);
-    std::size_t beside = 0;
+    std::size_t other_bytes = 0;
     if (channel_ && job_.devices.kind == DeviceKind::cpu) {
       std::size_t own = 0;
       for (const auto& device : devices) own += device.use.total() + device.use.snapshot;
-      beside = host_bytes_of_others(*channel_, own);
+      other_bytes = host_bytes_of_others(*channel_, own);
     }
-    if (const auto shortage = memory_shortage(layout_, job_, devices, beside)) throw Error(*shortage);
+    if (const auto shortage = memory_shortage(layout_, job_, devices, other_bytes)) throw Error(*shortage);
   }
 
   // Builds all at once, because each takes seconds to draw or read its weights.

@@ -1,7 +1,6 @@
 #include "actors/training/state/fetched_parameters.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <utility>
 

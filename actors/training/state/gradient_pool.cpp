@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/buffer.hpp"
-
 namespace pipetrain {
 namespace {
 

@@ -30,7 +30,7 @@ class GradientReduction {
   // `grads` [n]. Sums the parts of it that have not been started; later work on `compute` sees all sums.
   void finish(Stream& compute, const Tensor& grads);
 
-  // The stream of the sums and of all other transfers between replicas.
+  // Returns the stream of the sums and of all other transfers between replicas.
   Stream& stream() { return *stream_; }
 
  private:

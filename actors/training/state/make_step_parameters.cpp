@@ -1,7 +1,5 @@
 #include "actors/training/state/make_step_parameters.hpp"
 
-#include <utility>
-
 #include "actors/training/state/fetched_parameters.hpp"
 #include "actors/training/state/fetched_shards.hpp"
 #include "actors/training/state/gathered_parameters.hpp"

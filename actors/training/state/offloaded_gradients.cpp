@@ -132,8 +132,8 @@ void OffloadedGradients::open(std::size_t block) {
   if (!unit_of_[block]) return;
   use(*unit_of_[block]);
   setup_.compute.wait(*slot_of(*unit_of_[block]).stored);  // of the previous microbatch, if that is not finished yet
-  const bool goes_on = block > 0 && setup_.layout.blocks[block - 1].chunk == setup_.layout.blocks[block].chunk;
-  if (goes_on && unit_of_[block - 1]) bring(*unit_of_[block - 1]);
+  const bool same_chunk = block > 0 && setup_.layout.blocks[block - 1].chunk == setup_.layout.blocks[block].chunk;
+  if (same_chunk && unit_of_[block - 1]) bring(*unit_of_[block - 1]);
 }
 
 void OffloadedGradients::close(std::size_t block, bool last) {

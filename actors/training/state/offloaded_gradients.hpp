@@ -94,7 +94,7 @@ class OffloadedGradients {
 
   std::size_t slot_at(void* memory);
   Slot& slot_of(std::size_t unit) { return slots_[*units_[unit].slot]; }
-  // The range that is outside now, and where.
+  // Returns the range that is outside now, and where.
   Region leaving(const Unit& unit) const { return unit.summed ? unit.leaving.after : unit.leaving.before; }
   Region place(const Unit& unit) const;
   void bring(std::size_t unit);

@@ -19,7 +19,8 @@ class OffloadedOptimizer final : public ResidentOptimizer {
   // it. Also throws what OffloadedStates throws.
   OffloadedOptimizer(const Setup& setup, OffloadStreams& streams, OffloadedArray* operands);
 
-  // The array of operands: all weights, or this rank's ranges of them where replicas divide them. This and the next are pure.
+  // Returns the array of operands: all weights, or this rank's ranges of them where replicas divide them. This and the next are
+  // pure.
   static OffloadedArray::Lengths operand_lengths(const StatePlaces& places, DType type);
   static OffloadedBlocks blocks(const Optimizer& optimizer, std::size_t elements, const Offload& offload,
                                 const Precision& precision);

@@ -20,7 +20,7 @@ class OptimizerStorage {
   OptimizerStorage(const OptimizerStorage&) = delete;
   OptimizerStorage& operator=(const OptimizerStorage&) = delete;
 
-  // The weights that operations read, or that replicas gather; without memory where they are outside of the device.
+  // Returns the weights that operations read, or that replicas gather; without memory where they are outside of the device.
   virtual Tensor operands() const = 0;
   // Returns the first element of a state on the device; null where the state is outside of it.
   virtual float* on_device(const std::string& state) const = 0;

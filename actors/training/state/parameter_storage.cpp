@@ -1,7 +1,5 @@
 #include "actors/training/state/parameter_storage.hpp"
 
-#include <utility>
-
 #include "actors/ranks/load_weights.hpp"
 #include "actors/training/state/make_step_parameters.hpp"
 #include "actors/training/state/offloaded_gradient_storage.hpp"

@@ -76,9 +76,10 @@ class StatePlaces {
   std::size_t grads() const { return grads_; }
   bool pools() const { return !pool_.is_empty(); }
   bool is_pooled(std::size_t unit) const { return pool_.begins[unit].has_value(); }
-  // The part of the gradients that is outside, where they are offloaded.
+  // Returns the part of the gradients that is outside, where they are offloaded.
   GradientRanges offloaded_ranges() const { return {setup_.place.replica, setup_.grads_leave_summed}; }
-  // The region in which the rank sums the unit over its microbatches, and that of its own range after replicas have been added.
+  // Returns the region in which the rank sums the unit over its microbatches, and that of its own range after replicas have
+  // been added.
   Region sums(std::size_t unit) const;
   Region own_sums(std::size_t unit) const;
   std::size_t unit_of(const Parameter& parameter) const { return unit_of_grad(parameter.grad_offset); }

@@ -86,7 +86,7 @@ class World:
 def _address(master: str | None, place: dict) -> tuple[str, int]:
     if master is None:
         if not place.get("host"):
-            raise InputError(f"master: {place.get('where', 'nothing')} does not tell where process 0 is; give master='host:port'")
+            raise InputError(f"master: {place.get('where', 'nothing')} does not say where process 0 is; give master='host:port'")
         return place["host"], place.get("port") or 29500
     host, _, port = master.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:

@@ -145,7 +145,7 @@ void JsonWriter::real(double number) {
 
 void JsonWriter::whole(const arrow::Array& array, std::int64_t i, int depth) {
   constexpr int deepest = 50;
-  if (depth > deepest) throw ValueFault{"has values in each other too deep"};
+  if (depth > deepest) throw ValueFault{"has values that are nested too deep"};
   if (is_null(array, i)) return void(text_ += "null");
   const arrow::DataType& type = *array.type();
   if (is_text(type)) return string(string_at(array, i));

@@ -9,7 +9,6 @@
 #include <parquet/types.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <utility>

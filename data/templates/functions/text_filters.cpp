@@ -139,8 +139,7 @@ Value escape_filter(Runtime& runtime, const Value& input, const Arguments& argum
 }
 
 Value format_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  if (!arguments.positional.empty() && !arguments.named.empty())
-    fail("format() takes either arguments by their place or by their names");
+  if (!arguments.positional.empty() && !arguments.named.empty()) fail("format() takes arguments either by position or by name");
   DictItems named;
   for (const auto& [name, value] : arguments.named) named.set(Value(name), value);
   const Value values = arguments.named.empty() ? make_tuple(arguments.positional) : make_dict(std::move(named));

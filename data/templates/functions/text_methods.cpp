@@ -69,7 +69,7 @@ Value partition_method(Runtime& runtime, const Value& self, const Arguments& arg
 struct TextPart {
   std::string_view text;
   std::int64_t begin = 0;  // in characters
-  bool is_behind = false;  // begins after the text's end
+  bool is_after = false;   // begins after the text's end
 };
 TextPart part_of(const std::string& text, const BoundArguments& bound) {
   if (bound.find_some(1) == nullptr && bound.find_some(2) == nullptr) return {text, 0, false};
@@ -90,7 +90,7 @@ Value has_affix_method(Runtime&, const Value& self, const Arguments& arguments) 
   const BoundArguments bound(IsEnd ? "endswith" : "startswith", arguments, {"prefix", "start", "end"}, 1);
   const TextPart part = part_of(*self.text(), bound);
   const auto has = [&](const std::string& affix) {
-    return !part.is_behind && (IsEnd ? part.text.ends_with(affix) : part.text.starts_with(affix));
+    return !part.is_after && (IsEnd ? part.text.ends_with(affix) : part.text.starts_with(affix));
   };
   if (!bound.at(0).is<Tuple>()) return has(bound.text(0));
   return std::any_of(bound.at(0).elements()->begin(), bound.at(0).elements()->end(), [&](const Value& one) {
@@ -106,9 +106,9 @@ Value find_method(Runtime& runtime, const Value& self, const Arguments& argument
   const BoundArguments bound("find", arguments, {"sub", "start", "end"}, 1);
   runtime.charge_steps(self.text()->size() / 64);
   const TextPart part = part_of(*self.text(), bound);
-  const std::size_t found = part.is_behind ? std::string_view::npos
-                            : from_right   ? part.text.rfind(bound.text(0))
-                                           : part.text.find(bound.text(0));
+  const std::size_t found = part.is_after ? std::string_view::npos
+                            : from_right  ? part.text.rfind(bound.text(0))
+                                          : part.text.find(bound.text(0));
   if (found != std::string_view::npos)
     return part.begin + static_cast<std::int64_t>(count_characters(part.text.substr(0, found)));
   if (Kind == Search::index || Kind == Search::rindex) fail("substring not found");
@@ -120,7 +120,7 @@ Value count_method(Runtime& runtime, const Value& self, const Arguments& argumen
   runtime.charge_steps(self.text()->size() / 64);
   const TextPart part = part_of(*self.text(), bound);
   const std::string& wanted = bound.text(0);
-  if (part.is_behind) return 0;
+  if (part.is_after) return 0;
   if (wanted.empty()) return static_cast<std::int64_t>(count_characters(part.text)) + 1;
   std::int64_t number = 0;
   for (std::size_t at = part.text.find(wanted); at != std::string_view::npos; at = part.text.find(wanted, at + wanted.size()))

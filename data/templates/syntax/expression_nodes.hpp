@@ -20,7 +20,7 @@ inline ExpressionPointer boxed(Expression value) { return std::make_unique<Expre
 template <class Node>
 Expression make_expression(Node node, int line, int depth = 0) {
   if (depth >= deepest_expression)
-    throw TemplateFault{fmt::format("an expression has others in it more than {} deep", deepest_expression), line};
+    throw TemplateFault{fmt::format("an expression is nested more than {} deep", deepest_expression), line};
   return {std::move(node), line, depth + 1};
 }
 

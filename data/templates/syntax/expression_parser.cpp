@@ -1,7 +1,5 @@
 #include "data/templates/syntax/expression_parser.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -29,7 +27,7 @@ Expression make_binary(BinaryOperator sign, Expression left, Expression right, i
 class ExpressionParser::Nesting {
  public:
   explicit Nesting(ExpressionParser& parser) : parser_(parser) {
-    if (++parser_.depth_ > deepest_expression) parser_.tokens_.fail_here("expressions lie in each other too deep");
+    if (++parser_.depth_ > deepest_expression) parser_.tokens_.fail_here("expressions are nested too deep");
   }
   ~Nesting() { --parser_.depth_; }
   Nesting(const Nesting&) = delete;

@@ -4,38 +4,25 @@
 #include <set>
 #include <string>
 
-#include "data/templates/syntax/ast.hpp"
-#include "data/templates/syntax/token_reader.hpp"
+#include "data/templates/syntax/primary_parser.hpp"
 
 namespace pipetrain::templates {
-
-// Reads the expressions in brackets.
-class NestedExpressions {
- public:
-  virtual ~NestedExpressions() = default;
-  virtual Expression expression() = 0;
-  // Reads one expression, or a tuple of several with commas between them.
-  virtual Expression tuple() = 0;
-};
 
 // All methods throw TemplateFault with the line.
 class OperandParser {
  public:
-  OperandParser(TokenReader& tokens, NestedExpressions& nested) : tokens_(tokens), nested_(nested) {}
+  OperandParser(TokenReader& tokens, NestedExpressions& nested) : tokens_(tokens), nested_(nested), primary_(tokens, nested) {}
 
-  Expression primary();
+  Expression primary() { return primary_.primary(); }
   Expression postfix(Expression value);
   Expression filtered(Expression value);
   Expression filters_of_block();
 
   // These return every name, attribute and string read so far, and only the names read since the caller emptied them.
-  const std::set<std::string>& words() const { return words_; }
-  std::set<std::string>& names() { return names_; }
+  const std::set<std::string>& words() const { return primary_.words(); }
+  std::set<std::string>& names() { return primary_.names(); }
 
  private:
-  Expression literal(Token token);
-  Expression list();
-  Expression dict();
   Expression filter(ExpressionPointer input);
   Expression test(Expression value);
   Expression attribute(Expression object);
@@ -44,11 +31,10 @@ class OperandParser {
   Expression call(Expression callee);
   CallArguments arguments();
   void add_argument(CallArguments& arguments);
-  bool begins_operand() const;
 
   TokenReader& tokens_;
   NestedExpressions& nested_;
-  std::set<std::string> words_, names_;
+  PrimaryParser primary_;
 };
 
 }  // namespace pipetrain::templates

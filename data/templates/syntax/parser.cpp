@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "data/templates/syntax/expression_parser.hpp"
+#include "data/templates/syntax/target_parser.hpp"
 
 namespace pipetrain::templates {
 namespace {
@@ -13,12 +14,11 @@ namespace {
 using Kind = Token::Kind;
 using Names = std::vector<std::string_view>;
 
-constexpr int deepest_block = 100;
-
 // The statements of jinja2/parser.py, of its extension loopcontrols, and {% generation %} of transformers.
 class StatementParser {
  public:
-  explicit StatementParser(std::vector<Token> tokens) : expressions_(std::move(tokens)), tokens_(expressions_.tokens()) {}
+  explicit StatementParser(std::vector<Token> tokens)
+      : expressions_(std::move(tokens)), tokens_(expressions_.tokens()), targets_(expressions_) {}
 
   ParsedTemplate parse() {
     ParsedTemplate parsed;
@@ -31,7 +31,7 @@ class StatementParser {
  private:
   // Reads up to a tag with one of these names and takes the name. Without names, reads to the end of the template.
   Block block(const Names& ends, std::string* end = nullptr) {
-    if (++depth_ > deepest_block) tokens_.fail_here(fmt::format("blocks lie in each other more than {} deep", deepest_block));
+    if (++depth_ > deepest_block) tokens_.fail_here(fmt::format("blocks are nested more than {} deep", deepest_block));
     Block statements;
     while (true) {
       const Token token = tokens_.current();
@@ -106,7 +106,7 @@ class StatementParser {
 
   Statement for_loop() {
     For loop;
-    loop.target = target("in");
+    loop.target = targets_.target("in");
     tokens_.expect_name("in");
     loop.values = expressions_.tuple(false, "recursive");
     if (tokens_.take_name("if")) loop.condition = expressions_.expression();
@@ -148,7 +148,7 @@ class StatementParser {
   }
 
   Statement assignment() {
-    Target assigned = target("", true);
+    Target assigned = targets_.target("", true);
     if (tokens_.take_sign("=")) {
       Expression value = expressions_.tuple();
       end_tag();
@@ -173,7 +173,7 @@ class StatementParser {
     With node;
     while (tokens_.current().kind != Kind::block_end) {
       if (!node.values.empty()) tokens_.expect_sign(",");
-      Target assigned = target("");
+      Target assigned = targets_.target("");
       tokens_.expect_sign("=");
       node.values.emplace_back(std::move(assigned), expressions_.expression());
     }
@@ -184,14 +184,14 @@ class StatementParser {
   Statement macro() {
     MacroDefinition node;
     node.name = tokens_.expect_name();
-    node.signature.parameters = parameters();
+    node.signature.parameters = targets_.parameters();
     node.body = function_body(node.signature, "endmacro");
     return {std::move(node)};
   }
 
   Statement call_block() {
     CallBlock node;
-    if (tokens_.current().is_sign("(")) node.signature.parameters = parameters();
+    if (tokens_.current().is_sign("(")) node.signature.parameters = targets_.parameters();
     node.call = expressions_.expression();
     if (!std::holds_alternative<Call>(node.call.node)) tokens_.fail_here("a call block calls a macro");
     node.body = function_body(node.signature, "endcall");
@@ -210,24 +210,6 @@ class StatementParser {
     return statements;
   }
 
-  std::vector<Parameter> parameters() {
-    std::vector<Parameter> all;
-    tokens_.expect_sign("(");
-    while (!tokens_.current().is_sign(")")) {
-      if (!all.empty()) tokens_.expect_sign(",");
-      Parameter one;
-      one.name = assigned_name();
-      if (tokens_.take_sign("=")) {
-        one.otherwise = expressions_.expression();
-      } else if (!all.empty() && all.back().otherwise) {
-        tokens_.fail_here("a parameter without a default follows one with a default");
-      }
-      all.push_back(std::move(one));
-    }
-    tokens_.expect_sign(")");
-    return all;
-  }
-
   Statement filter_block() {
     FilterBlock node;
     node.filter = expressions_.filters_of_block();
@@ -240,49 +222,9 @@ class StatementParser {
     return {Generation{inner_body("endgeneration")}};
   }
 
-  std::string assigned_name() {
-    constexpr std::string_view constants[] = {"true", "false", "none", "True", "False", "None"};
-    const Token token = tokens_.current();
-    std::string name = tokens_.expect_name();
-    if (std::find(std::begin(constants), std::end(constants), name) != std::end(constants))
-      throw TemplateFault{fmt::format("nothing can be assigned to '{}'", name), token.line};
-    return name;
-  }
-
-  // Reads names with commas between them, up to this name or a sign.
-  Target target(std::string_view end_name, bool with_attributes = false) {
-    Target all;
-    all.line = tokens_.current().line;
-    while (!(tokens_.current().is_name(end_name) || tokens_.current().kind == Kind::block_end ||
-             tokens_.current().is_sign("=") || tokens_.current().is_sign("|") || tokens_.current().is_sign(")"))) {
-      all.parts.push_back(single_target(with_attributes));
-      if (!tokens_.take_sign(",")) break;
-      all.is_tuple = true;
-    }
-    if (all.parts.empty()) tokens_.fail_here("a name is expected");
-    if (all.is_tuple) return all;
-    Target only = std::move(all.parts.front());
-    return only;
-  }
-
-  Target single_target(bool with_attributes) {
-    const int line = tokens_.current().line;
-    if (tokens_.take_sign("(")) {
-      if (++depth_ > deepest_block) tokens_.fail_here("targets lie in each other too deep");
-      Target inner = target("", with_attributes);
-      --depth_;
-      tokens_.expect_sign(")");
-      return inner;
-    }
-    Target one;
-    one.line = line;
-    one.name = assigned_name();
-    if (with_attributes && tokens_.take_sign(".")) one.attribute = tokens_.expect_name();
-    return one;
-  }
-
   ExpressionParser expressions_;
   TokenReader& tokens_;
+  TargetParser targets_;
   int depth_ = 0, loops_ = 0;
   bool has_generation_ = false;
 };

@@ -1,11 +1,8 @@
 #include "data/templates/syntax/string_literal.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cctype>
-#include <charconv>
 
+#include "core/parsing.hpp"
 #include "data/templates/values/value.hpp"
 #include "data/tokenizers/text/utf8.hpp"
 
@@ -44,12 +41,11 @@ class StringLiteral {
   }
 
   void read_hexadecimal(std::size_t digits) {
-    unsigned code = 0;
     const std::string_view text = literal_.substr(at_, digits);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), code, 16);
-    if (text.size() < digits || error != std::errc() || end != text.data() + text.size()) fail_escape();
+    const auto code = number_from<unsigned>(text, 16);
+    if (text.size() < digits || !code) fail_escape();
     at_ += digits;
-    put(code);
+    put(*code);
   }
 
   void read_octal() {
@@ -92,7 +88,7 @@ std::size_t after_digits(std::string_view text, std::size_t at, int base) {
 
 std::string string_of_literal(std::string_view literal, int line) { return StringLiteral(literal, line).read(); }
 
-NumberLiteral read_number_literal(std::string_view text, bool is_behind_dot) {
+NumberLiteral read_number_literal(std::string_view text, bool is_after_dot) {
   NumberLiteral number;
   const char kind =
       text.size() > 2 && text[0] == '0' ? static_cast<char>(std::tolower(static_cast<unsigned char>(text[1]))) : ' ';
@@ -103,13 +99,13 @@ NumberLiteral read_number_literal(std::string_view text, bool is_behind_dot) {
   } else {
     std::size_t end = after_digits(text, 0, 10);
     const auto digit_at = [&](std::size_t at) { return at < text.size() && is_digit_of(text[at], 10); };
-    if (!is_behind_dot && end < text.size() && text[end] == '.' && digit_at(end + 1)) {
+    if (!is_after_dot && end < text.size() && text[end] == '.' && digit_at(end + 1)) {
       end = after_digits(text, end + 1, 10);
       number.is_real = true;
     }
     std::size_t power = end + 1;
     if (power < text.size() && (text[power] == '+' || text[power] == '-')) ++power;
-    if (!is_behind_dot && end < text.size() && (text[end] == 'e' || text[end] == 'E') && digit_at(power)) {
+    if (!is_after_dot && end < text.size() && (text[end] == 'e' || text[end] == 'E') && digit_at(power)) {
       end = after_digits(text, power, 10);
       number.is_real = true;
     }

@@ -16,6 +16,6 @@ struct NumberLiteral {
   std::string digits;    // without "_"
 };
 // Reads the number that a text begins with. A number after a dot, as in list.0, is an integer.
-NumberLiteral read_number_literal(std::string_view text, bool is_behind_dot);
+NumberLiteral read_number_literal(std::string_view text, bool is_after_dot);
 
 }  // namespace pipetrain::templates

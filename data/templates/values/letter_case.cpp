@@ -54,7 +54,7 @@ bool is_case_ignorable(char32_t code) {
   }
 }
 
-bool is_cased_behind(std::string_view text, std::size_t at) {
+bool is_cased_after(std::string_view text, std::size_t at) {
   while (at < text.size()) {
     const char32_t code = next_code_point(text, at);
     if (!is_case_ignorable(code)) return is_cased(code);
@@ -78,7 +78,7 @@ void append_lower(std::string_view text, std::size_t begin, std::size_t end, std
   std::size_t at = begin;
   const char32_t code = next_code_point(text, at);
   if (code == 0x3A3) {
-    append_utf8(is_cased_before(text, begin) && !is_cased_behind(text, end) ? 0x3C2 : 0x3C3, out);
+    append_utf8(is_cased_before(text, begin) && !is_cased_after(text, end) ? 0x3C2 : 0x3C3, out);
   } else if (code == 0x130) {
     out += "i\xCC\x87";
   } else {

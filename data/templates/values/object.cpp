@@ -10,13 +10,13 @@ namespace pipetrain::templates {
 Value Object::call(Runtime&, const Arguments&) { fail(fmt::format("'{}' object is not callable", type_name())); }
 
 Function::Function(std::string name, Call call, int depth) : name_(std::move(name)), call_(std::move(call)), depth_(depth) {
-  if (depth > deepest_value) fail("values lie in each other too deep");
+  if (depth > deepest_value) fail("values are nested too deep");
 }
 
 std::string Function::repr() const { return fmt::format("<built-in method {}>", name_); }
 
 Generator::Generator(Next next, int depth) : state_(std::make_shared<State>(State{std::move(next)})), depth_(depth) {
-  if (depth > deepest_value) fail("generators lie in each other too deep");
+  if (depth > deepest_value) fail("generators are nested too deep");
 }
 
 std::unique_ptr<Iterator> Generator::iterate() {

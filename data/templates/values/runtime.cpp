@@ -23,7 +23,7 @@ void Runtime::check_output(std::size_t bytes) const {
 }
 
 void Runtime::enter() {
-  if (depth_ >= limits_.depth) fail("expressions, blocks or macros are evaluated in each other too deep");
+  if (depth_ >= limits_.depth) fail("expressions, blocks or macros are nested too deep");
   ++depth_;
 }
 

@@ -102,7 +102,7 @@ void Extent::add(const Value& value) {
   const Extent inner = value.extent();
   depth = std::max(depth, inner.depth + 1);
   weight += inner.weight;
-  if (depth > deepest_value) fail(fmt::format("values lie in each other more than {} deep", deepest_value));
+  if (depth > deepest_value) fail(fmt::format("values are nested more than {} deep", deepest_value));
   if (weight > most_nested_values) fail(fmt::format("a value holds more than {} others", most_nested_values));
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
-#include <memory>
 #include <vector>
 
 #include "data/tokenizers/text/utf8.hpp"

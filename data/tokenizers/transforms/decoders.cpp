@@ -1,9 +1,9 @@
 #include "data/tokenizers/transforms/decoders.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
+#include "core/parsing.hpp"
 #include "data/tokenizers/text/utf8.hpp"
 #include "data/tokenizers/transforms/byte_level.hpp"
 #include "data/tokenizers/transforms/metaspace.hpp"
@@ -35,10 +35,8 @@ class ByteLevelDecoder : public PieceDecoder {
 
 std::optional<char> byte_of_piece(const std::string& piece) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return std::nullopt;
-  unsigned value = 0;
-  const auto [end, error] = std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);
-  if (error != std::errc() || end != piece.data() + 5) return std::nullopt;
-  return static_cast<char>(static_cast<unsigned char>(value));
+  const auto value = number_from<unsigned char>(std::string_view(piece).substr(3, 2), 16);
+  return value ? std::optional(static_cast<char>(*value)) : std::nullopt;
 }
 
 // Decodes adjacent <0x..> as UTF-8; if it is not valid, each becomes U+FFFD.

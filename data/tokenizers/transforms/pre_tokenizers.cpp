@@ -1,7 +1,5 @@
 #include "data/tokenizers/transforms/pre_tokenizers.hpp"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "data/tokenizers/text/unicode.hpp"

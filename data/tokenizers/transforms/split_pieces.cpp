@@ -1,7 +1,6 @@
 #include "data/tokenizers/transforms/split_pieces.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace pipetrain {

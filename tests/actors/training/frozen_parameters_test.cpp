@@ -163,7 +163,7 @@ TEST_CASE("a run with frozen parts resumes from a checkpoint to the bit, and onl
 TEST_CASE("settings that leave nothing to train, or half of a tied table, are refused", "[groups]") {
   RunSettings settings;
   settings.model.layers = 1;
-  settings.data.seq_len = 8;
+  settings.data.sequence_length = 8;
   settings.batch = {1, 1, 1};
   settings.length.steps = 1;
   std::vector<std::string> notes;

@@ -13,7 +13,7 @@ using namespace pipetrain;
 TEST_CASE("a plan that was searched for is kept by its job and shared by all that ask for it") {
   RunSettings settings;
   settings.model.layers = 2;
-  settings.data.seq_len = 8;
+  settings.data.sequence_length = 8;
   settings.batch = {1, 4, 1};
   settings.length.steps = 3;
   settings.layout.pp = 2;
@@ -31,7 +31,7 @@ TEST_CASE("a plan that was searched for is kept by its job and shared by all tha
 
 TEST_CASE("a job that was not made from settings has its plan built when it is laid out") {
   RunSettings settings;
-  settings.data.seq_len = 8;
+  settings.data.sequence_length = 8;
   settings.batch = {1, 4, 1};
   settings.length.steps = 3;
   std::vector<std::string> notes;

@@ -196,7 +196,7 @@ TEST_CASE("a layout's own profile gives its stages back") {
 TEST_CASE("ranks that share sequences keep their part of them in other layouts too") {
   const auto held = [](int cp) {
     Profile measured = profiled(Placement::looping(2, 1), true, seconds_by_flops());
-    measured.tells_settings = true, measured.settings.layout.cp = cp;
+    measured.has_settings = true, measured.settings.layout.cp = cp;
     return profile_for(measured, Placement::looping(3, 1), true).stages[0].chunks[0].held_bytes;
   };
   CHECK(held(1) > 0);

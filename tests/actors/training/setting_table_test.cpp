@@ -62,10 +62,10 @@ TEST_CASE("processes compare the settings whose rows say so", "[settings]") {
 
 TEST_CASE("a run tells the settings that are not usual", "[settings]") {
   JobSettings settings;
-  CHECK(told_settings(settings).empty());
+  CHECK(described_settings(settings).empty());
   settings.numerics.loss_chunks = 4;
-  CHECK(told_settings(settings) == ", loss in 4 chunks");
+  CHECK(described_settings(settings) == ", loss in 4 chunks");
   settings.numerics.recompute = Recompute::full;
   settings.numerics.recompute_layers = 1;
-  CHECK(told_settings(settings) == ", recompute full of 1 layer, loss in 4 chunks");
+  CHECK(described_settings(settings) == ", recompute full of 1 layer, loss in 4 chunks");
 }

@@ -32,7 +32,7 @@ TEST_CASE("processes that ended well have no cause") {
   CHECK(!cause_of_ends({}));
   CHECK(!cause_of_ends({ended(1, 0), ended(0, 0)}));
   ProcessEnd behind = killed(1, SIGKILL);
-  behind.left_behind = true;
+  behind.ended_by_launch = true;
   CHECK(!cause_of_ends({ended(0, 0), behind}));
 }
 

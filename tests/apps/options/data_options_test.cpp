@@ -25,8 +25,8 @@ std::string data_error(const Words& arguments) {
 }  // namespace
 
 TEST_CASE("the parts of a text are those of --text-keys in their order") {
-  CHECK(parse_data({}).text_keys.empty());
-  CHECK(parse_data({"--text-keys", "sentence1,sentence2"}).text_keys == Words{"sentence1", "sentence2"});
+  CHECK_FALSE(parse_data({}).text_keys.chosen);
+  CHECK(parse_data({"--text-keys", "sentence1,sentence2"}).text_keys.names == Words{"sentence1", "sentence2"});
   for (const char* keys : {",a", "a,,b", "a,"})
     CHECK(data_error({"--text-keys", keys}) ==
           std::string("--text-keys ") + keys +

@@ -215,7 +215,7 @@ TEST_CASE("an unsupported value in a torchtitan file is refused by its key, unle
   CHECK(evaluates.run.evaluation.inputs.size() == 1);
   CHECK(!from("tt.toml", "[validation]\nenable = false\nfreq = 20\n[training]\nsteps = 3\n", {}).run.evaluation.wanted());
   CHECK_THAT(foreign_error("tt.toml", "[training]\nsteps = 3\n[validation]\nenable = true\nsteps = 10\n"),
-             Contains("an evaluation takes all of its data"));
+             Contains("an evaluation uses all of its data"));
   CHECK_THAT(foreign_error("tt.toml", "[training]\nfoo = 1\n"), Contains("training.foo: is not a key of torchtitan's"));
 }
 
@@ -266,7 +266,7 @@ TEST_CASE("a line of Megatron-LM's arguments says the same here") {
   CHECK_THAT(foreign_error("m.args", "--lr 1\n--num-layers 16\n"),
              StartsWith("m.args:2: num-layers: the model's shape comes from --model"));
   CHECK_THAT(foreign_error("m.args", "--eval-iters 10"),
-             Contains("eval-iters: 10 is not supported here: an evaluation takes all of its data"));
+             Contains("eval-iters: 10 is not supported here: an evaluation uses all of its data"));
   CHECK_THAT(foreign_error("m.args", "--lr $LR"), Contains("m.args:1: contains a shell variable"));
   CHECK_THAT(foreign_error("m.args", "torchrun pretrain.py --lr 1"), Contains("m.args:1: torchrun: arguments begin with --"));
   CHECK_THAT(foreign_error("m.args", "--lr '1"), Contains("a quote is not closed"));
@@ -296,5 +296,5 @@ TEST_CASE("the options of a run are saved as a file that asks for the same run")
   REQUIRE(second.status == 0);
   CHECK(second.out == first.out);
   CHECK(read_file(again) == text);
-  CHECK_THAT(refused("--dry-run --config " + saved + " --save-config " + saved), Contains("give each its own place"));
+  CHECK_THAT(refused("--dry-run --config " + saved + " --save-config " + saved), Contains("give each its own path"));
 }

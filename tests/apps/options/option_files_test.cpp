@@ -58,8 +58,7 @@ TEST_CASE("an output over an input is refused, whatever it is called") {
   for (const std::string output : {"--metrics ", "--trace ", "--profile "}) {
     for (const std::string file : {"m/config.json", "link/config.json", "hard.json", "blob", "m/model.safetensors"})
       CHECK_THAT(refused(model + output + at + file), Contains(output + at) && Contains("--model reads"));
-    CHECK_THAT(refused(model + output + at + "m/new"),
-               EndsWith("lies in the folder that --model reads; give a place outside it"));
+    CHECK_THAT(refused(model + output + at + "m/new"), EndsWith("is in the folder that --model reads; give a path outside it"));
     CHECK_THAT(refused(load + output + at + "run/step-00000002/state.json"), Contains(output) && Contains("--load reads"));
   }
   const std::string data = small_options + "--data " + at + "d " + at + "b.txt:2 ";
@@ -87,13 +86,13 @@ TEST_CASE("a folder to save to that would damage what is read is refused") {
                     load = small_options + "--layers 1 --load " + at + "run/step-00000002 ";
   CHECK_THAT(refused(model + "--save " + at + "m"), Contains("--save") && Contains("--model reads there too"));
   CHECK_THAT(refused(load + "--save " + at + "run/step-00000002"), Contains("--load reads there too"));
-  CHECK_THAT(refused(load + "--save " + at + "run/step-00000002/x/y"), Contains("lies in the checkpoint that --load reads"));
+  CHECK_THAT(refused(load + "--save " + at + "run/step-00000002/x/y"), Contains("is in the checkpoint that --load reads"));
   CHECK_THAT(refused(small_options + "--data " + at + "d --save " + at + "d"), Contains("--data reads there too"));
   for (const std::string file : {"step-00000002/state.json", "step-00000009/x", "model/x", ".pipetrain.lock"}) {
     const fs::path path = at + "run/" + file;
     if (!fs::exists(path.parent_path())) continue;
     CHECK_THAT(refused(small_options + "--layers 1 --resume --save " + at + "run --metrics " + path.string()),
-               Contains("lies where --save writes its model and checkpoints"));
+               Contains("is where --save writes its model and checkpoints"));
   }
   CHECK_THAT(refused(small_options + "--save /"), Contains("is the root of the file system; give a folder of its own"));
   CHECK(inputs.all_bytes() == before);

@@ -110,7 +110,7 @@ TEST_CASE("ranks take the GPUs of their host in order") {
   Words dry = four;
   dry.push_back("--dry-run");
   CHECK(gpus(torchrun, 4, dry) == std::vector<int>{0, 1, 2, 3});
-  CHECK_THAT(refusal([&] { gpus(second_host, 8, dry); }), StartsWith("--dry-run: of a run on several hosts' GPUs"));
+  CHECK_THAT(refusal([&] { gpus(second_host, 8, dry); }), StartsWith("--dry-run: a dry run of GPUs on several hosts"));
   CHECK_THAT(refused_processes({"--pp", "4", "--device", "cuda"}, torchrun), Contains("takes 4 GPUs"));
   CHECK_THAT(refused_processes({"--pp", "4", "--device", "cuda"}, second_host), Contains("takes 2 GPUs on this host"));
 }
@@ -143,14 +143,14 @@ TEST_CASE("places that make no sense are refused with the option") {
              StartsWith("--nnodes 3: 3 processes for 2 ranks"));
   CHECK_THAT(refused_processes({"--pp", "1"}, torchrun), StartsWith("RANK=1: 2 processes for 1 rank"));
   CHECK_THAT(refused_processes({"--pp", "2", "--nnodes", "2"}, torchrun),
-             StartsWith("--nnodes 2: torchrun tells the processes (RANK=1)"));
+             StartsWith("--nnodes 2: torchrun sets the processes (RANK=1)"));
   CHECK_THAT(refused_processes({"--pp", "2", "--node-rank", "1"}, torchrun),
-             StartsWith("--node-rank 1: torchrun tells the processes"));
-  CHECK_THAT(refused_processes({"--pp", "4"}, {{"PMIX_RANK", "3"}}), StartsWith("PMIX_RANK=3: PMIx does not tell how many"));
+             StartsWith("--node-rank 1: torchrun sets the processes"));
+  CHECK_THAT(refused_processes({"--pp", "4"}, {{"PMIX_RANK", "3"}}), StartsWith("PMIX_RANK=3: PMIx does not say how many"));
   CHECK_THAT(refused_processes({"--pp", "4", "--nnodes", "3", "--master", "localhost"}, {{"PMIX_RANK", "3"}}),
              StartsWith("--nnodes 3: PMIx says that this is process 3"));
   CHECK_THAT(refused_processes({"--pp", "2"}, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}),
-             StartsWith("RANK=1: torchrun does not tell where"));
+             StartsWith("RANK=1: torchrun does not say where"));
   CHECK_THAT(refused_processes({"--nproc", "2", "--pp", "2"}), StartsWith("--nproc 2: belongs to pipetrain launch"));
   CHECK_THAT(refused_processes({"--restart", "2"}), StartsWith("--restart 2: belongs to pipetrain launch"));
   CHECK_THAT(refused_processes({"--transport", "nccl"}),

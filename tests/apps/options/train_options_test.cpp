@@ -45,7 +45,7 @@ TEST_CASE("defaults are the contract's") {
   CHECK(options.run.layout.schedule == "1f1b");
   CHECK(options.run.layout.chunks == 1);
   CHECK(options.run.layout.order == schedules::Order::planned);
-  CHECK_FALSE(options.run.data.seq_len);
+  CHECK_FALSE(options.run.data.sequence_length);
   CHECK(options.run.samples.shuffle);
   CHECK(options.run.samples.seed == 0);
   CHECK_FALSE(options.run.length.steps);
@@ -104,7 +104,7 @@ TEST_CASE("options reach their places") {
   CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, but not created
   CHECK(*options.records.metrics == dir + "/m.jsonl");
   CHECK(options.log_interval == 10);
-  CHECK(options.run.data.seq_len == 64);
+  CHECK(options.run.data.sequence_length == 64);
   CHECK(options.notes.empty());
   const LearningRate rate = options.run.learning_rate.over(15);
   CHECK(rate.kind == LearningRate::Kind::linear);
@@ -156,7 +156,7 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   CHECK_FALSE(options.run.samples.shuffle);
   CHECK(options.run.layout.schedule == "gpipe");
   CHECK(options.log_interval == 3);
-  CHECK(options.run.data.seq_len == 17);
+  CHECK(options.run.data.sequence_length == 17);
   CHECK(options.run.learning_rate.minimum == 0);
 
   const std::string json = folder
@@ -169,7 +169,7 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   CHECK(from_json.run.learning_rate.peak == 0.01);
   CHECK_FALSE(from_json.run.length.steps);
   CHECK(from_json.run.data.inputs.size() == 2);
-  CHECK(from_json.run.data.seq_len == 12);
+  CHECK(from_json.run.data.sequence_length == 12);
   CHECK_FALSE(from_json.run.samples.shuffle);
 
   const TrainOptions two =
@@ -177,7 +177,7 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   CHECK(two.run.data.inputs.size() == 2);
   CHECK(two.notes.empty());
   const auto note = [](const char* name) { return parse_train({"--device", "cpu"}, {{name, "2"}}).notes.at(0); };
-  const std::string passed_over = " is no option of pipetrain and is passed over; ";
+  const std::string passed_over = " is no option of pipetrain and is ignored; ";
   CHECK(note("PIPETRAIN_PPP") == "the environment variable PIPETRAIN_PPP" + passed_over + "did you mean PIPETRAIN_PP?");
   CHECK(note("PIPETRAIN_PP_SIZE") == "the environment variable PIPETRAIN_PP_SIZE" + passed_over + "here it is PIPETRAIN_PP");
   CHECK_THROWS_AS(parse_train({}, {{"PIPETRAIN_ZERO", "2"}}), pipetrain::Error);  // there is one replica
@@ -227,7 +227,7 @@ TEST_CASE("dropout is a share below 1, and the model's own where it is not given
 }
 
 TEST_CASE("names with underscores, words after switches and words in capitals are understood") {
-  CHECK(parse_train({"--seq_len", "8", "--log_interval=3"}).run.data.seq_len == 8);
+  CHECK(parse_train({"--seq_len", "8", "--log_interval=3"}).run.data.sequence_length == 8);
   CHECK(parse_train({"--dry_run", "true", "--pp", "2"}).run.layout.pp == 2);
   CHECK_FALSE(parse_train({"--dry-run", "off"}).dry_run);
   CHECK(parse_train({"--dry-run", "on"}).dry_run);

@@ -84,17 +84,17 @@ TEST_CASE("dividing state among replicas where that makes no sense is refused") 
               ": zero divides state among replicas, and there is one; give dp 2 or more, or leave it out");
   CHECK_THAT(option_error({"--zero", "4", "--dp", "2"}), StartsWith("--zero 4: must be from 0 to 3"));
   CHECK_THAT(option_error({"--zero", "2", "--dp", "2", "--zero-prefetch", "2"}),
-             StartsWith("--zero-prefetch 2: is of --zero 3") && Contains("--zero is 2"));
+             StartsWith("--zero-prefetch 2: applies to --zero 3") && Contains("--zero is 2"));
   CHECK_THAT(option_error({"--zero", "3", "--dp", "2", "--order", "ready"}),
              StartsWith("--order ready: replicas gather the weights of zero 3") && Contains("use planned"));
 }
 
 TEST_CASE("options and values of later are errors that say so") {
-  CHECK_THAT(option_error({"--offload", "1"}), StartsWith("--offload 1: must be none, or of optimizer"));
+  CHECK_THAT(option_error({"--offload", "1"}), StartsWith("--offload 1: must be none, or names among optimizer"));
   CHECK_THAT(option_error({"--offload", "optimizer,none"}),
-             StartsWith("--offload optimizer,none: none goes with nothing else"));
+             StartsWith("--offload optimizer,none: none cannot be combined with other names"));
   CHECK_THAT(option_error({"--activation-offload-fraction", "0.5"}),
-             StartsWith("--activation-offload-fraction 0.5: is of --offload activations"));
+             StartsWith("--activation-offload-fraction 0.5: applies to --offload activations"));
   for (const char* fraction : {"0", "1.5", "half"})
     CHECK_THAT(option_error({"--offload", "activations", "--activation-offload-fraction", fraction}),
                StartsWith("--activation-offload-fraction"));
@@ -118,7 +118,7 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK_THAT(option_error({"--precision", "fp8", "--device", "cpu"}),
              StartsWith("--precision fp8: fp8 is not built on the CPU; use fp32, bf16 or fp16"));
   CHECK_THAT(option_error({"--fp8-recipe", "blockwise"}),
-             StartsWith("--fp8-recipe blockwise: is of precision fp8, and this run's is fp32"));
+             StartsWith("--fp8-recipe blockwise: applies to precision fp8, and this run's is fp32"));
   CHECK_THAT(option_error({"--fp8-recipe", "delayed"}), Contains("must be one of tensorwise, blockwise"));
   CHECK_THAT(option_error({"--num-layers-at-start-in-bf16", "-1"}), StartsWith("--num-layers-at-start-in-bf16 -1: "));
   CHECK_THAT(option_error({"--schedule", "plan.csv"}), StartsWith("--schedule plan.csv: there is no such file"));
@@ -289,7 +289,7 @@ TEST_CASE("devices that are not there are refused") {
   const Machine four{4, 8};
   CHECK_THAT(option_error({"--devices", "0,1"}, {}, four), Contains("names 2 GPUs, but pp x tp x dp takes 1"));
   CHECK_THAT(option_error({"--devices", "4"}, {}, four), Contains("there is no GPU 4"));
-  CHECK_THAT(option_error({"--pp", "2", "--devices", "1,1"}, {}, four), Contains("GPU 1 stands twice"));
+  CHECK_THAT(option_error({"--pp", "2", "--devices", "1,1"}, {}, four), Contains("GPU 1 is listed twice"));
   for (const char* list : {"x", "1,", "", "-1", "1 2"}) CHECK(option_error({"--devices", list}, {}, four) != "no error");
 }
 
@@ -334,14 +334,14 @@ TEST_CASE("a feature that a DeepSpeed file turns on is answered with the option 
 TEST_CASE("a config file that cannot be understood is refused with its line") {
   CHECK_THAT(config_error("run.toml", "pp = 2\ntp = = 3\n"), StartsWith("run.toml:2: is not TOML"));
   CHECK_THAT(config_error("run.toml", "pp = 2\npp = 3\n"), StartsWith("run.toml:2: "));
-  CHECK_THAT(config_error("run.toml", "seq-len = 2\nseq_len = 3\n"), Contains("stands twice"));
+  CHECK_THAT(config_error("run.toml", "seq-len = 2\nseq_len = 3\n"), Contains("appears twice"));
   CHECK_THAT(config_error("run.toml", "[pp]\nx = 2\n"), StartsWith("run.toml:1: pp: has no single value"));
   CHECK_THAT(config_error("run.toml", "pp = [1, 2]\n"), StartsWith("run.toml:1: pp = 1,2: must be an integer"));
-  CHECK_THAT(config_error("run.toml", "config = \"other.toml\"\n"), Contains("cannot stand in a file"));
+  CHECK_THAT(config_error("run.toml", "config = \"other.toml\"\n"), Contains("is not allowed in a file"));
   CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n \"tp\": }"), StartsWith("run.json:2: not valid JSON: "));
   CHECK(config_error("run.json", "{\"pp\": 2,\n\"pp\": 3}") == "run.json:2: key \"pp\" appears twice; keep one");
   CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n\"seq-len\": 2, \"seq_len\": 3}"),
-             StartsWith("run.json:2: ") && Contains("stands twice"));
+             StartsWith("run.json:2: ") && Contains("appears twice"));
   CHECK_THAT(config_error("run.json", std::string("{\"pp\": 2}\0, 3", 14)),
              StartsWith("run.json:1: not valid JSON: it holds a NUL byte"));
   CHECK(config_error("run.json", "{\"pp\": 2,\n\"lr\": 1e400}") ==

@@ -170,7 +170,7 @@ TEST_CASE("a folder with another run's checkpoints is refused before anything is
   const auto before = names_in(save);
   CHECK(refused(small_files + "--steps 3 --seed 1 --save-keep 1 --save " + save) ==
         "--save " + save +
-            ": holds checkpoints of another run, the newest step-00000004; go on from it with its settings and resume, or "
+            ": holds checkpoints of another run, the newest step-00000004; continue from it with its settings and resume, or "
             "give another folder");
   CHECK_THAT(refused(small_files + "--load " + save + "/step-00000002 --save " + save), Contains("the newest step-00000004"));
   CHECK(names_in(save) == before);
@@ -195,7 +195,7 @@ TEST_CASE("--resume takes the newest checkpoint that is complete, and says what 
   const Result resumed = run(small_files + "--steps 4 --resume --save " + save);
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("resuming after step 2"));
+  CHECK_THAT(resumed.err, Contains("step-00000003 is skipped: ") && Contains("resuming after step 2"));
   CHECK_FALSE(fs::exists(save + "/step-00000009.partial"));
   CHECK_THAT(refused(small_files + "--load " + newest), Contains(newest));
 }
@@ -230,7 +230,7 @@ TEST_CASE("two outputs of one name, or an output that is read, are refused") {
   const TempFolder folder;
   const std::string file = (folder.path() / "same").string(), text = folder.write("t.txt", std::string(500, 'a')).string();
   CHECK(refused("--metrics " + file + " --trace " + folder.path().string() + "/./same") ==
-        "--trace " + folder.path().string() + "/./same: --metrics writes there too; give each its own place");
+        "--trace " + folder.path().string() + "/./same: --metrics writes there too; give each its own path");
   CHECK_THAT(refused("--save " + file + " --metrics " + file), Contains("--save writes there too"));
   CHECK_THAT(refused("--data " + text + " --metrics " + text), Contains("--data reads there too"));
   CHECK_THAT(refused("simulate --svg " + file + " --html " + file), Contains("--svg writes there too"));

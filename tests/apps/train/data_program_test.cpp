@@ -74,7 +74,7 @@ TEST_CASE("each text is a sample of its own where nothing is packed") {
   CHECK(steps[0].tokens == 2 * std::ssize("Text " + sum(100)));  // all but the first byte, and the end of the text
   CHECK(trained_rows(rows, "--pack none --pp 2") == steps);
   CHECK(refused(small_data + "--pack none") ==
-        "--pack none: the text that ships inside is one document, too long for a sample; pack documents");
+        "--pack none: the built-in text is one document, too long for a sample; pack documents");
 }
 
 TEST_CASE("messages are learned in the template of the tokenizer's files, or in that of a file that is named") {

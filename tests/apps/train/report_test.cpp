@@ -68,6 +68,6 @@ TEST_CASE("a report that cannot be written is refused before the run, and so are
   const std::string there = folder.path().string();
   CHECK_THAT(refused(small_report + "--report " + there), Contains("is a folder; give a file"));
   CHECK_THAT(refused(small_report + "--report " + there + "/none/r.html"), Contains("there is no folder"));
-  CHECK_THAT(refused(small_report + "--report " + there + "/r --trace " + there + "/r"), Contains("give each its own place"));
+  CHECK_THAT(refused(small_report + "--report " + there + "/r --trace " + there + "/r"), Contains("give each its own path"));
   CHECK_THAT(refused(small_report + "--peak-tflops 0"), Contains("--peak-tflops 0"));
 }

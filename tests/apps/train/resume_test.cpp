@@ -108,7 +108,7 @@ TEST_CASE("a resumed run passes over a damaged checkpoint, whatever is damaged, 
   const Result resumed = run(saved.go_on(4));
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains(named) && Contains("resuming after step 2"));
+  CHECK_THAT(resumed.err, Contains("step-00000003 is skipped: ") && Contains(named) && Contains("resuming after step 2"));
 }
 
 TEST_CASE("a resumed run never starts afresh where there are checkpoints, and then touches nothing") {
@@ -176,7 +176,7 @@ TEST_CASE("a run resumes from checkpoints of earlier versions with a note, or pa
   const Result resumed = run(saved.go_on(4));
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("seed 1, this run has 0") &&
+  CHECK_THAT(resumed.err, Contains("step-00000003 is skipped: ") && Contains("seed 1, this run has 0") &&
                               Contains("step-00000002 was saved by an earlier version, without checksums") &&
                               Contains("resuming after step 2"));
   for (const int step : {3, 4}) fs::remove_all(saved.checkpoint(step));
@@ -211,7 +211,7 @@ TEST_CASE("a resumed run passes over a checkpoint without checksums that has an 
     const std::string state = saved.checkpoint(2) + "/state.json", whole = read_file(state);
     replace_in(state, "\"step\": 2", "\"step\": " + step);
     CHECK_THAT(refused(small_resume + "--load " + saved.checkpoint(2)), Contains(saved.checkpoint(2)) && Contains("step"));
-    CHECK_THAT(run(saved.go_on(2) + " --dry-run").err, Contains("step-00000002 is passed over: "));
+    CHECK_THAT(run(saved.go_on(2) + " --dry-run").err, Contains("step-00000002 is skipped: "));
     std::ofstream(state) << whole;
   }
 }
@@ -263,9 +263,9 @@ TEST_CASE("a run into the folder of a finished run is refused with advice how to
   const SavedRun saved(2);
   const std::string again = small_resume + "--save " + saved.save;
   CHECK(refused(again + " --steps 2") == "--save " + saved.save +
-                                             ": this run has finished there, with step-00000002; go on from it with more "
+                                             ": this run has finished there, with step-00000002; continue from it with more "
                                              "steps and resume, or give another folder");
-  CHECK_THAT(refused(again + " --steps 9"), Contains("holds checkpoints of this run, the newest step-00000002; go on from it"));
+  CHECK_THAT(refused(again + " --steps 9"), Contains("holds checkpoints of this run, the newest step-00000002; continue from it"));
   CHECK_THAT(refused(again + " --steps 2 --seed 7"), Contains("holds checkpoints of another run, the newest step-00000002"));
   CHECK_THAT(refused(small_resume + "--load " + saved.save),
              StartsWith("--load " + saved.save + ": is a folder of 2 checkpoints; give one of them, such as " + saved.save +
@@ -308,7 +308,7 @@ TEST_CASE("a run that is killed while it saves resumes from the newest checkpoin
       return killed;
     });
     CHECK(run.end_by(SIGKILL) == -1);
-    CHECK(run.err().find("passed over") == std::string::npos);
+    CHECK(run.err().find("is skipped") == std::string::npos);
   }
   const Result ended = run(options + " --steps 1 --lr-schedule constant");
   INFO(ended.err);

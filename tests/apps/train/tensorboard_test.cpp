@@ -73,7 +73,7 @@ TEST_CASE("a folder for events that cannot be used is refused before the run") {
   const std::string file = folder.write("file", "x").string(), save = (folder.path() / "run").string();
   CHECK_THAT(refused(small_tensorboard + "--tensorboard " + file),
              Contains("--tensorboard " + file + ": ") && Contains("is not a folder"));
-  CHECK_THAT(refused(small_tensorboard + "--tensorboard " + save + " --save " + save), Contains("give each its own place"));
+  CHECK_THAT(refused(small_tensorboard + "--tensorboard " + save + " --save " + save), Contains("give each its own path"));
   CHECK_THAT(refused(small_tensorboard + "--tensorboard " + save + "/model --save " + save),
              Contains("--save writes its model"));
 }

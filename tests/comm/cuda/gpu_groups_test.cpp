@@ -200,7 +200,7 @@ TEST_CASE("one process of groups of GPUs", "[.][gpu-process]") {
     owned[rank] = make_cuda_device(self->gpu(mesh.place(rank).device));
     devices[rank] = owned[rank].get();
   }
-  const auto make = [&] { return transport->group(all, 9, devices, GroupUse::beside_compute); };
+  const auto make = [&] { return transport->group(all, 9, devices, GroupUse::overlaps_compute); };
   if (self->gpus() == 1) {
     CHECK_THROWS_WITH(make(), Catch::Contains("share one GPU"));
     static_cast<void>(self->control().exchange("refused", {}));

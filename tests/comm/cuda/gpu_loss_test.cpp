@@ -115,7 +115,7 @@ TEST_CASE("one process of a ring of GPUs of which one is killed", "[.][gpu-proce
       coming{static_cast<char*>(memory.data()) + (1 << 20), {1 << 18}, DType::f32};
   const auto transport = make_transport(self->kind(), self->control(), mesh);
   const auto group =
-      transport->group({0, 1}, 7, {{self->process(), device.get()}}, GroupUse::beside_compute).at(self->process());
+      transport->group({0, 1}, 7, {{self->process(), device.get()}}, GroupUse::overlaps_compute).at(self->process());
   {
     const LossWatch loss(*self, *transport, [&](const std::exception_ptr& cause) { group->abort(cause); });
     group->shift(*stream, here, coming);

@@ -108,7 +108,7 @@ std::vector<Form> forms() {
              return ParquetJson{{"b", random_text(random)}, {"a", random_text(random)}};
            },
            [](auto& options) {
-             options.text_keys = {"a", "b"};
+             options.text_keys.names = {"a", "b"};
            }},
           {"text and label",
            [](auto& random) {
@@ -385,7 +385,7 @@ TEST_CASE("if the keys of texts are named, other columns of a Parquet file may b
   DatasetOptions options = parquet_options(file);
   std::vector<std::string> notes;
   options.notes = &notes;
-  options.text_keys_chosen = true;
+  options.text_keys.chosen = true;
   const char* rows =
       R"({"text":"it was the best","labels":{"name":["spam"],"value":[0.5]},"label":"a","prompt":1,"messages":["m"],"input_ids":"x"})"
       "\n"

@@ -73,7 +73,7 @@ TEST_CASE("paths that cannot be written are refused before and at saving") {
   fs::create_directory(other);
   std::ofstream(other / "thesis.tex") << "text";
   check(file, "cannot be written: a file is in its place; remove it, or give another folder");
-  check(file / "model", "cannot be written: Not a directory; check the path, or give another place");
+  check(file / "model", "cannot be written: Not a directory; check the path, or give another one");
   check(other, "is a folder that contains something other than a model; choose another place, or empty it");
   const std::string error = input_error([&] { check_hf_target("/proc/pipetrain/model"); });  // no user can write there
   CHECK(error.starts_with("/proc/pipetrain/model: cannot be written: "));
@@ -92,7 +92,7 @@ TEST_CASE("a name in a working folder that has been removed is refused by that n
   fs::remove(working);
   const std::string error = input_error([&] { save(small_config(), "model"); });
   fs::current_path(before);
-  CHECK(error == "model: cannot be written: No such file or directory; check the path, or give another place");
+  CHECK(error == "model: cannot be written: No such file or directory; check the path, or give another one");
 }
 
 // A limit on file sizes simulates a full disk: the same calls fail.

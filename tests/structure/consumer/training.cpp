@@ -7,7 +7,7 @@
 int main() {
   using namespace pipetrain;
   RunSettings settings;
-  settings.data.seq_len = 16;
+  settings.data.sequence_length = 16;
   std::vector<std::string> notes;
   std::cout << make_train_job(settings, notes).dataset->sequence_length();
 }
