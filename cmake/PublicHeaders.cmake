@@ -43,6 +43,7 @@ set(training_included_headers
   actors/training/job/train_job.hpp
   data/open_dataset.hpp
   actors/training/run/evaluation.hpp
+  actors/training/run/routed_layer.hpp
   actors/training/job/fault.hpp
   actors/training/job/run_length.hpp
   actors/training/job/run_settings.hpp
@@ -53,6 +54,7 @@ set(training_included_headers
   model/config/block.hpp
   model/config/config.hpp
   model/config/cut.hpp
+  model/config/experts.hpp
   model/optimizer/learning_rate.hpp
   model/optimizer/loss_scale.hpp
   model/config/numerics.hpp

@@ -5,11 +5,11 @@
 namespace pipetrain {
 namespace {
 
-// Counts the elements of the block's tensors for which wanted() returns true. All layers have equal tensors.
+// Counts the elements of the block's tensors for which wanted() returns true.
 template <class Wanted>
-std::int64_t elements_of(const ModelConfig& config, BlockKind kind, Wanted wanted) {
+std::int64_t elements_of(const ModelConfig& config, const Block& block, Wanted wanted) {
   std::int64_t elements = 0;
-  for (const TensorSpec& tensor : block_tensors(config, {kind, 0})) {
+  for (const TensorSpec& tensor : block_tensors(config, block)) {
     if (wanted(tensor)) elements += tensor.elements();
   }
   return elements;
@@ -17,12 +17,25 @@ std::int64_t elements_of(const ModelConfig& config, BlockKind kind, Wanted wante
 
 template <class Wanted>
 std::int64_t elements_of(const ModelConfig& config, Wanted wanted) {
-  const auto of = [&](BlockKind kind) { return elements_of(config, kind, wanted); };
-  return of(BlockKind::embedding) + config.layers * (of(BlockKind::attention) + of(BlockKind::mlp)) + of(BlockKind::head);
+  std::int64_t elements = 0;
+  for (const BlockCount& counted : block_counts(config))
+    elements += counted.blocks * elements_of(config, counted.block, wanted);
+  return elements;
 }
 
 bool is_counted(const TensorSpec& tensor) { return !tensor.tied_copy; }
 bool is_multiplied(const TensorSpec& tensor) { return is_matrix(tensor.role); }
+bool is_of_experts(const TensorSpec& tensor) {
+  return tensor.role == TensorRole::expert_in_weight || tensor.role == TensorRole::expert_out_weight;
+}
+
+// Returns the elements that each token is multiplied with: of the experts only those that it chooses.
+std::int64_t active_elements(const ModelConfig& config, const Block& block) {
+  const std::int64_t all = elements_of(config, block, is_multiplied);
+  if (block.kind != BlockKind::experts) return all;
+  const std::int64_t experts = elements_of(config, block, is_of_experts);
+  return all - experts + experts / config.experts.count * config.experts.chosen;
+}
 
 // Twice the positions that a query of the layer sees, on the average over the sequence: all of them without a window, as a
 // causal product counts half.
@@ -39,12 +52,20 @@ double score_products(const ModelConfig& config, std::int64_t layer, std::int64_
 }  // namespace
 
 std::int64_t block_parameter_count(const ModelConfig& config, const Block& block) {
-  return elements_of(config, block.kind, is_counted);
+  return elements_of(config, block, is_counted);
 }
 
 std::int64_t parameter_count(const ModelConfig& config) { return elements_of(config, is_counted); }
 
-std::int64_t matmul_parameter_count(const ModelConfig& config) { return elements_of(config, is_multiplied); }
+std::int64_t trainable_parameter_count(const ModelConfig& config) {
+  return elements_of(config, [](const TensorSpec& tensor) { return is_counted(tensor) && is_trained(tensor.group); });
+}
+
+std::int64_t matmul_parameter_count(const ModelConfig& config) {
+  std::int64_t elements = 0;
+  for (const BlockCount& counted : block_counts(config)) elements += counted.blocks * active_elements(config, counted.block);
+  return elements;
+}
 
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   double attention = 0;
@@ -59,7 +80,7 @@ double attention_flops_per_token(const ModelConfig& config, const Block& block, 
 
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence) {
   if (block.kind == BlockKind::embedding) return 6.0 * static_cast<double>(config.hidden);
-  const double matmul = 6.0 * static_cast<double>(elements_of(config, block.kind, is_multiplied));
+  const double matmul = 6.0 * static_cast<double>(active_elements(config, block));
   return block.kind == BlockKind::attention ? matmul + attention_flops_per_token(config, block, sequence) : matmul;
 }
 
@@ -68,7 +89,7 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
                                        Recompute recompute, int head_pieces) {
   const auto matmul = [&](TensorRole role) {
     const auto has_role = [&](const TensorSpec& tensor) { return tensor.role == role; };
-    return 2.0 * static_cast<double>(elements_of(config, block.kind, has_role));
+    return 2.0 * static_cast<double>(elements_of(config, block, has_role));
   };
   if (block.kind == BlockKind::head) return head_pieces > 1 ? matmul(TensorRole::output_weight) : 0;
   if (recompute != Recompute::full) return 0;
@@ -77,6 +98,11 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
       return matmul(TensorRole::qkv_weight) + 2.0 * score_products(config, block.layer, sequence);
     case BlockKind::mlp:
       return matmul(TensorRole::mlp_in_weight);
+    case BlockKind::experts: {
+      const double chosen = static_cast<double>(config.experts.chosen) / static_cast<double>(config.experts.count);
+      return matmul(TensorRole::router_weight) + chosen * matmul(TensorRole::expert_in_weight) +
+             matmul(TensorRole::shared_in_weight) + matmul(TensorRole::shared_gate_weight);
+    }
     default:
       return 0;
   }

@@ -8,17 +8,13 @@
 #include <span>
 
 #include "core/tensor.hpp"
+#include "ops/accumulate.hpp"
 #include "ops/dropout.hpp"
+#include "ops/expert_arguments.hpp"
 #include "ops/fp8_matrix.hpp"
 #include "ops/tensor_parallel.hpp"
 
 namespace pipetrain {
-
-// Says whether a product replaces the gradient in memory or adds to it.
-enum class Accumulate {
-  no,   // overwrites it, even NaN; the bits are those of adding to zeros, except for a zero's sign
-  yes,  // adds to it
-};
 
 // This rank's rows of the vocabulary.
 struct VocabularyRows {
@@ -376,7 +372,7 @@ struct SquareSumsArgs {
 };
 
 struct AddArgs {
-  Tensor target;  // f32 or f64, +=
+  Tensor target;  // f32 or f64, on CPUs also i32, +=
   Tensor source;
 };
 

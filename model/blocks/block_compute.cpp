@@ -7,10 +7,20 @@
 #include "model/blocks/embedding_block.hpp"
 #include "model/blocks/head_block.hpp"
 #include "model/blocks/mlp_block.hpp"
+#include "model/blocks/routed_block.hpp"
+#include "model/context/ring_exchange.hpp"
 
 namespace pipetrain {
 
 SequencePart BlockContext::part() const { return {cp.part, slice == nullptr ? 0 : slice->first}; }
+
+void BlockContext::sum_over_parts(const Tensor& counts) const {
+  if (cp.part.is_whole()) return;
+  const ArenaScope scope(workspace);
+  const Tensor passed = workspace.allocate(counts.shape, counts.dtype),
+               received = workspace.allocate(counts.shape, counts.dtype);
+  if (cp.ring != nullptr) cp.ring->sum(ops, counts, passed, received);  // null while memory is measured
+}
 
 BoundTensor BoundTensors::at(TensorRole role) const {
   const StoredTensor* tensor = parameters_.find(role);
@@ -46,6 +56,8 @@ std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockP
       return std::make_unique<AttentionBlock>(config, parameters, tp);
     case BlockKind::mlp:
       return std::make_unique<MlpBlock>(config, parameters);
+    case BlockKind::experts:
+      return std::make_unique<RoutedBlock>(config);
     case BlockKind::head:
       if (loss_chunks) return std::make_unique<ChunkedHeadBlock>(config, tp, *loss_chunks);
       return std::make_unique<HeadBlock>(config, tp);

@@ -13,10 +13,12 @@ FamilySpec qwen2_family();
 FamilySpec qwen3_family();
 FamilySpec mistral_family();
 FamilySpec gemma3_family();
+FamilySpec mixtral_family();
+FamilySpec qwen3_moe_family();
 
 const std::vector<FamilySpec>& families() {
-  static const std::vector<FamilySpec> table{llama_family(), gpt2_family(),    qwen2_family(),
-                                             qwen3_family(), mistral_family(), gemma3_family()};
+  static const std::vector<FamilySpec> table{llama_family(),   gpt2_family(),   qwen2_family(),   qwen3_family(),
+                                             mistral_family(), gemma3_family(), mixtral_family(), qwen3_moe_family()};
   return table;
 }
 
@@ -29,6 +31,7 @@ const FamilySpec& spec_of(Family family) {
 
 bool same_model(ModelConfig a, const ModelConfig& b) {
   a.dropout = b.dropout;
+  a.router_losses = b.router_losses;
   a.bos_id = b.bos_id;
   a.pad_id = b.pad_id;
   a.eos_ids = b.eos_ids;

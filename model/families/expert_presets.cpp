@@ -1,0 +1,60 @@
+#include "model/families/expert_presets.hpp"
+
+#include "model/families/family.hpp"
+
+namespace pipetrain {
+namespace {
+
+struct RoutedSize {
+  std::int64_t hidden, layers, heads, kv_heads, head_dim, intermediate;
+  Experts experts;
+};
+
+ModelConfig routed_model(Family family, const RoutedSize& size) {
+  ModelConfig config = family_config(family);
+  config.hidden = size.hidden;
+  config.layers = size.layers;
+  config.heads = size.heads;
+  config.kv_heads = size.kv_heads;
+  config.head_dim = size.head_dim;
+  config.intermediate = size.intermediate;
+  config.experts = size.experts;
+  return config;
+}
+
+ModelConfig qwen3_moe(const RoutedSize& size) {
+  ModelConfig config = routed_model(Family::qwen3_moe, size);
+  config.vocabulary = 151936;
+  config.max_positions = 32768;
+  config.norm_eps = 1e-6;
+  config.rope.theta = 1e6;
+  config.router_losses.balance = 0.001;
+  config.bos_id = 151643;
+  config.eos_ids = {151643};
+  return config;
+}
+
+}  // namespace
+
+ModelConfig mixtral_8x7b() {
+  ModelConfig config = routed_model(
+      Family::mixtral, {4096, 32, 32, 8, 128, 14336, {.count = 8, .chosen = 2, .intermediate = 14336, .normalised = true}});
+  config.vocabulary = 32000;
+  config.max_positions = 32768;
+  config.norm_eps = 1e-5;
+  config.rope.theta = 1e6;
+  config.router_losses.balance = 0.02;
+  config.bos_id = 1;
+  config.eos_ids = {2};
+  return config;
+}
+
+ModelConfig qwen3_30b_a3b() {
+  return qwen3_moe({2048, 48, 32, 4, 128, 6144, {.count = 128, .chosen = 8, .intermediate = 768, .normalised = true}});
+}
+
+ModelConfig qwen3_235b_a22b() {
+  return qwen3_moe({4096, 94, 64, 4, 128, 12288, {.count = 128, .chosen = 8, .intermediate = 1536, .normalised = true}});
+}
+
+}  // namespace pipetrain
