@@ -2,6 +2,7 @@
 
 #include <cassert>
 
+#include "model/make_block.hpp"
 #include "model/parameters/parameter_store.hpp"
 
 namespace pipetrain {

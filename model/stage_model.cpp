@@ -11,6 +11,7 @@
 #include "model/config/recompute_layers.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"
+#include "model/make_block.hpp"
 #include "model/parameters/gradient_sums.hpp"
 #include "model/stage_edge.hpp"
 

@@ -210,6 +210,18 @@ struct ScaleArgs {
   float factor = 1;
 };
 
+// On CPUs only.
+struct SigmoidArgs {
+  Tensor x;  // [N] f32
+  Tensor y;  // [N] f32, output; may be x's memory
+};
+
+struct SigmoidBackwardArgs {
+  Tensor dy;  // [N] f32
+  Tensor y;   // [N] f32, the forward's
+  Tensor dx;  // [N] f32, output; may be dy's memory
+};
+
 struct AddBiasArgs {
   Tensor x;     // [T, N] +=
   Tensor bias;  // [N]

@@ -43,7 +43,8 @@ using Operation =
           OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
           OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, UpdateArgs, RoundArgs,
           SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs,
-          GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs>;
+          GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs,
+          SigmoidArgs, SigmoidBackwardArgs>;
 
 class Ops {
  public:
@@ -123,6 +124,9 @@ class Ops {
   void gelu_backward(const GeluBackwardArgs& args) { enqueue(args); }
   // out = x * factor, the factor rounded to x's type.
   void scale(const ScaleArgs& args) { enqueue(args); }
+  // y = 1 / (1 + exp(-x))
+  void sigmoid(const SigmoidArgs& args) { enqueue(args); }
+  void sigmoid_backward(const SigmoidBackwardArgs& args) { enqueue(args); }
   // x [T, N] += bias [N]
   void add_bias(const Tensor& x, const Tensor& bias) { enqueue(AddBiasArgs{x, bias}); }
   // dbias [N] f32 += the column sums of dy [T, N].

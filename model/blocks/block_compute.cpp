@@ -2,12 +2,6 @@
 
 #include <cassert>
 
-#include "model/blocks/attention_block.hpp"
-#include "model/blocks/chunked_head_block.hpp"
-#include "model/blocks/embedding_block.hpp"
-#include "model/blocks/head_block.hpp"
-#include "model/blocks/mlp_block.hpp"
-#include "model/blocks/routed_block.hpp"
 #include "model/context/ring_exchange.hpp"
 
 namespace pipetrain {
@@ -45,25 +39,6 @@ void BlockCompute::cached_forward(const BlockContext& context, const CachedForwa
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp) {
   const RowSplit split(rows, tp.size());
   return {split.begin(tp.rank()), split.count(tp.rank())};
-}
-
-std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
-                                         std::optional<int> loss_chunks) {
-  switch (parameters.block.kind) {
-    case BlockKind::embedding:
-      return std::make_unique<EmbeddingBlock>(config, tp);
-    case BlockKind::attention:
-      return std::make_unique<AttentionBlock>(config, parameters, tp);
-    case BlockKind::mlp:
-      return std::make_unique<MlpBlock>(config, parameters);
-    case BlockKind::experts:
-      return std::make_unique<RoutedBlock>(config);
-    case BlockKind::head:
-      if (loss_chunks) return std::make_unique<ChunkedHeadBlock>(config, tp, *loss_chunks);
-      return std::make_unique<HeadBlock>(config, tp);
-  }
-  assert(false);
-  return nullptr;
 }
 
 }  // namespace pipetrain

@@ -147,9 +147,5 @@ struct SliceContext {
 Tensor sums_of(const BlockContext& context, const BoundTensor& vector);
 // Returns this rank's share of the rows of a vocabulary or of a head.
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp);
-// Makes the block of these parameters on this rank. loss_chunks: see ChunkedHeadBlock; if it is empty, the head
-// keeps its logits.
-std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
-                                         std::optional<int> loss_chunks = {});
 
 }  // namespace pipetrain

@@ -13,7 +13,7 @@
 namespace pipetrain {
 
 // Whose names and config.json: Hugging Face's model_type.
-enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3, mixtral, qwen3_moe };
+enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3, mixtral, qwen2_moe, qwen3_moe };
 enum class NormKind { rms, layer };             // layer norms have a bias besides the weight
 enum class PositionKind { rotary, learned };    // learned: a table of max_positions rows, added to the embedding
 enum class Activation { swiglu, gelu, geglu };  // of the MLP; both GELUs in their tanh form

@@ -22,8 +22,8 @@ ModelConfig routed_model(Family family, const RoutedSize& size) {
   return config;
 }
 
-ModelConfig qwen3_moe(const RoutedSize& size) {
-  ModelConfig config = routed_model(Family::qwen3_moe, size);
+ModelConfig qwen_moe(Family family, const RoutedSize& size) {
+  ModelConfig config = routed_model(family, size);
   config.vocabulary = 151936;
   config.max_positions = 32768;
   config.norm_eps = 1e-6;
@@ -49,12 +49,27 @@ ModelConfig mixtral_8x7b() {
   return config;
 }
 
+ModelConfig qwen2_57b_a14b() {
+  ModelConfig config = qwen_moe(
+      Family::qwen2_moe, {3584,
+                          28,
+                          28,
+                          4,
+                          128,
+                          18944,
+                          {.count = 64, .chosen = 8, .intermediate = 2560, .shared_intermediate = 20480, .normalised = false}});
+  config.biases.qkv = true;
+  return config;
+}
+
 ModelConfig qwen3_30b_a3b() {
-  return qwen3_moe({2048, 48, 32, 4, 128, 6144, {.count = 128, .chosen = 8, .intermediate = 768, .normalised = true}});
+  return qwen_moe(Family::qwen3_moe,
+                  {2048, 48, 32, 4, 128, 6144, {.count = 128, .chosen = 8, .intermediate = 768, .normalised = true}});
 }
 
 ModelConfig qwen3_235b_a22b() {
-  return qwen3_moe({4096, 94, 64, 4, 128, 12288, {.count = 128, .chosen = 8, .intermediate = 1536, .normalised = true}});
+  return qwen_moe(Family::qwen3_moe,
+                  {4096, 94, 64, 4, 128, 12288, {.count = 128, .chosen = 8, .intermediate = 1536, .normalised = true}});
 }
 
 }  // namespace pipetrain

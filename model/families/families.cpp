@@ -14,11 +14,13 @@ FamilySpec qwen3_family();
 FamilySpec mistral_family();
 FamilySpec gemma3_family();
 FamilySpec mixtral_family();
+FamilySpec qwen2_moe_family();
 FamilySpec qwen3_moe_family();
 
 const std::vector<FamilySpec>& families() {
-  static const std::vector<FamilySpec> table{llama_family(),   gpt2_family(),   qwen2_family(),   qwen3_family(),
-                                             mistral_family(), gemma3_family(), mixtral_family(), qwen3_moe_family()};
+  static const std::vector<FamilySpec> table{llama_family(),   gpt2_family(),      qwen2_family(),
+                                             qwen3_family(),   mistral_family(),   gemma3_family(),
+                                             mixtral_family(), qwen2_moe_family(), qwen3_moe_family()};
   return table;
 }
 

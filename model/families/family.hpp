@@ -23,6 +23,13 @@ struct FamilyNames {
   std::array<const char*, 2> recomputed;
 };
 
+// The names of the tensors of a routed block, after "model.layers.N.".
+struct ExpertNames {
+  const char* block;             // "mlp."
+  const char *gate, *up, *down;  // the matrices of an expert: "gate_proj"
+  const char* count;             // the key of config.json that gives the number of experts
+};
+
 struct FamilySpec {
   const char* name;          // as errors have it
   const char* model_type;    // Hugging Face's
@@ -40,6 +47,7 @@ struct FamilySpec {
   void (*write)(const ModelConfig& config, Json& text);
   // block_tensors() of this family's models.
   std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const Block& block);
+  const ExpertNames* experts = nullptr;  // null for a family without routed experts
 };
 
 constexpr std::int64_t most_layers = 10'000;

@@ -52,7 +52,8 @@ FamilySpec mixtral_family() {
           .has_windows = true,
           .read = read_mixtral,
           .write = write_mixtral,
-          .tensors = mixtral_tensors};
+          .tensors = mixtral_tensors,
+          .experts = &mixtral_names};
 }
 
 }  // namespace pipetrain

@@ -291,6 +291,7 @@ constexpr std::array presets{
              return gemma3({3840, 48, 16, 8, 15360}, 1024);
            }},
     Preset{"mixtral-8x7b", mixtral_8x7b},
+    Preset{"qwen2-57b-a14b", qwen2_57b_a14b},
     Preset{"qwen3-30b-a3b", qwen3_30b_a3b},
     Preset{"qwen3-235b-a22b", qwen3_235b_a22b},
     Preset{"gemma3-27b",

@@ -58,7 +58,8 @@ FamilySpec qwen3_moe_family() {
           .has_windows = true,
           .read = read_qwen3_moe,
           .write = write_qwen3_moe,
-          .tensors = qwen3_moe_tensors};
+          .tensors = qwen3_moe_tensors,
+          .experts = &usual_expert_names};
 }
 
 }  // namespace pipetrain

@@ -7,13 +7,6 @@
 
 namespace pipetrain {
 
-// A family's names of the tensors of a routed block, after "model.layers.N.".
-struct ExpertNames {
-  const char* block;             // "mlp."
-  const char *gate, *up, *down;  // the matrices of an expert: "gate_proj"
-  const char* count;             // the key of config.json that gives the number of experts
-};
-
 inline constexpr ExpertNames usual_expert_names{"mlp.", "gate_proj", "up_proj", "down_proj", "num_experts"};
 
 // Reads the number of experts and of those that a token chooses, and the coefficient of the balancing loss, which is

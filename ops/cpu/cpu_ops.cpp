@@ -104,6 +104,8 @@ class CpuOps final : public Ops {
   void compute(const GeluArgs& a) { enqueue(cpu::gelu, a.x, a.bias, a.y); }
   void compute(const GeluBackwardArgs& a) { enqueue_with_scratch(cpu::gelu_backward, a); }
   void compute(const ScaleArgs& a) { enqueue(cpu::scale, a); }
+  void compute(const SigmoidArgs& a) { enqueue(cpu::sigmoid, a); }
+  void compute(const SigmoidBackwardArgs& a) { enqueue(cpu::sigmoid_backward, a); }
   void compute(const AddBiasArgs& a) { enqueue(cpu::add_bias, a.x, a.bias); }
   void compute(const BiasGradArgs& a) {
     const ArenaScope scope(*workspace_);

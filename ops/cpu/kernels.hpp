@@ -33,6 +33,8 @@ void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& 
 void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial);
 void copy_columns(CpuStream& stream, const CopyColumnsArgs& args);
 void scale(CpuStream& stream, const ScaleArgs& args);
+void sigmoid(CpuStream& stream, const SigmoidArgs& args);
+void sigmoid_backward(CpuStream& stream, const SigmoidBackwardArgs& args);
 void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
 void bias_grad(CpuStream& stream, const Tensor& dy, const Tensor& dbias, const Tensor& partial);
 void add_positions(CpuStream& stream, const AddPositionsArgs& args);

@@ -11,7 +11,7 @@ namespace {
 
 std::string family_under_test() {
   return GENERATE("qwen2_tiny", "llama_biases_yarn_tiny", "qwen3_tiny", "mistral_window_tiny", "gemma3_tiny", "mixtral_tiny",
-                  "qwen3_moe_tiny");
+                  "qwen3_moe_tiny", "qwen2_moe_tiny");
 }
 
 Layout with_recompute(Layout layout, Recompute recompute) {

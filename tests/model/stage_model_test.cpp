@@ -45,8 +45,8 @@ double total_loss(DirectPipeline& pipeline, const std::vector<Microbatch>& micro
 }  // namespace
 
 TEST_CASE("gradients are the derivatives of the loss along random directions", "[stage_model]") {
-  const Family family =
-      GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::mixtral, Family::qwen3_moe);
+  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::mixtral,
+                                 Family::qwen3_moe, Family::qwen2_moe);
   const bool drops = GENERATE(false, true);
   for (const bool tied : {false, true}) {
     PipelineSetup setup = small_setup(1, false, family);
@@ -97,7 +97,7 @@ TEST_CASE("gradients are the derivatives of the loss along random directions", "
 
 TEST_CASE("I then W gives the bits of B", "[stage_model]") {
   const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
-                                 Family::mixtral, Family::qwen3_moe);
+                                 Family::mixtral, Family::qwen3_moe, Family::qwen2_moe);
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
     for (const PipelineSetup& setup :
          {small_setup(tp, sequence_parallel, family), isolated(with_dropout(small_setup(tp, sequence_parallel, family)))}) {
@@ -111,7 +111,7 @@ TEST_CASE("I then W gives the bits of B", "[stage_model]") {
 TEST_CASE("a head that knows the losses' scale in the forward gives the same bits, in every mode of recomputation",
           "[stage_model]") {
   const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
-                                 Family::mixtral, Family::qwen3_moe);
+                                 Family::mixtral, Family::qwen3_moe, Family::qwen2_moe);
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, true}}) {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       for (const int chunks : {1, 2}) {
@@ -142,7 +142,7 @@ TEST_CASE("weight gradients may come any time later, in microbatch order", "[sta
 
 TEST_CASE("no partition into stages and chunks changes a bit", "[stage_model]") {
   const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
-                                 Family::mixtral, Family::qwen3_moe);
+                                 Family::mixtral, Family::qwen3_moe, Family::qwen2_moe);
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}}) {
     PipelineSetup setup = small_setup(tp, sequence_parallel, family);
     const Result expected = run_step(setup, 2);
@@ -174,7 +174,7 @@ TEST_CASE("no partition into stages and chunks changes a bit", "[stage_model]") 
 TEST_CASE("dropout draws the same in every partition, however weights' gradients wait, and others in other samples and steps",
           "[stage_model][dropout]") {
   const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
-                                 Family::mixtral, Family::qwen3_moe);
+                                 Family::mixtral, Family::qwen3_moe, Family::qwen2_moe);
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, true}}) {
     PipelineSetup setup = isolated(with_dropout(small_setup(tp, sequence_parallel, family)));
     const Result expected = run_step(setup, 2);
@@ -228,7 +228,7 @@ TEST_CASE("one microbatch of two samples drops what two of one drop", "[stage_mo
 
 TEST_CASE("documents that share a sample give the losses and gradients of each alone", "[stage_model][documents]") {
   const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
-                                 Family::mixtral, Family::qwen3_moe);
+                                 Family::mixtral, Family::qwen3_moe, Family::qwen2_moe);
   PipelineSetup setup = small_setup(1, false, family);
   setup.config.router_losses = {};  // the balancing loss is of samples
   setup.shape = {2, 7};
@@ -287,7 +287,7 @@ TEST_CASE("activation slots are used again without a trace", "[stage_model]") {
 
 TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]") {
   const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
-                                 Family::mixtral, Family::qwen3_moe);
+                                 Family::mixtral, Family::qwen3_moe, Family::qwen2_moe);
   const bool drops = GENERATE(false, true);
   // 10, 5 and 3 tokens: rows and vocabulary never divide evenly; with 3 tokens one of 4 ranks has no row. 8 ranks hold copies
   // of 4 key-value heads.
@@ -316,7 +316,7 @@ TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]"
 
 TEST_CASE("tied embeddings give the same bits on one stage and on two", "[stage_model]") {
   const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
-                                 Family::mixtral, Family::qwen3_moe);
+                                 Family::mixtral, Family::qwen3_moe, Family::qwen2_moe);
   for (const int tp : {1, 2}) {
     PipelineSetup setup = small_setup(tp, true, family);
     setup.config.tied_embeddings = true;

@@ -42,6 +42,8 @@ RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedV
              {"TFLOP/s a device", "", 1, [](const StepMetrics& m) { return m.tflops_per_device; }, {}},
              {"MFU", "%", 100, [](const StepMetrics& m) { return m.mfu; }, {}},
              {"bubble", "%", 100, [](const StepMetrics& m) { return m.bubble; }, {}},
+             {"balancing loss", "", 1, [](const StepMetrics& m) { return m.aux_loss; }, {}},
+             {"largest load of an expert, times the mean", "", 1, [](const StepMetrics& m) { return m.expert_load_max; }, {}},
              {"loss scale", "", 1, [](const StepMetrics& m) { return m.loss_scale; }, {}}};
   evaluation_curves_ = {{"evaluation loss", "", 1, [](const EvaluationMetrics& m) { return m.eval_loss; }, {}},
                         {"perplexity", "", 1, [](const EvaluationMetrics& m) { return m.perplexity; }, {}},

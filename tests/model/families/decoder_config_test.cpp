@@ -24,7 +24,7 @@ std::vector<bool> windowed(const ModelConfig& config) {
 
 TEST_CASE("each family's configuration reads back as the same model", "[families]") {
   const auto name = GENERATE("qwen2_tiny", "qwen3_tiny", "llama_biases_yarn_tiny", "mistral_window_tiny", "gemma3_tiny",
-                             "mixtral_tiny", "qwen3_moe_tiny");
+                             "mixtral_tiny", "qwen3_moe_tiny", "qwen2_moe_tiny");
   INFO(name);
   const ModelConfig config = parse_config(golden_config(name));
   CHECK(round_trip(config) == config);

@@ -24,10 +24,11 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.window = 3;
     config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
   }
-  if (family == Family::mixtral || family == Family::qwen3_moe) {
+  if (family == Family::mixtral || family == Family::qwen3_moe || family == Family::qwen2_moe) {
     config.experts = {.count = 4, .chosen = 2, .intermediate = 16, .normalised = family == Family::mixtral};
     config.router_losses = {.balance = 0.05, .z = 0.01};
   }
+  if (family == Family::qwen2_moe) config.experts.shared_intermediate = 8;
   if (family == Family::mixtral) config.intermediate = config.experts.intermediate;
   if (family == Family::qwen3_moe) config.experts.dense_layers = {1};
   if (family == Family::gemma3) {

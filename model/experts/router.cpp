@@ -1,4 +1,4 @@
-#include "model/blocks/router.hpp"
+#include "model/experts/router.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,4 @@
-#include "model/blocks/routed_block.hpp"
+#include "model/experts/routed_block.hpp"
 
 namespace pipetrain {
 
@@ -11,10 +11,12 @@ struct RoutedBlock::RoutedSaved final : BlockCompute::Saved {
   Tensor rows;       // [R, H], the experts' inputs
   Tensor projected;  // [R, 2I]
   Tensor inner;      // [R, I]
+  SharedExpert::Saved shared;
 
   void relocate(const Relocation& moved) override {
     statistics.relocate(moved);
     moved.move(routing);
+    shared.relocate(moved);
     for (Tensor* const view : {&input, &normed, &rows, &projected, &inner}) moved.move(*view);
   }
 };
@@ -26,6 +28,7 @@ void RoutedBlock::bind(const BoundTensors& tensors) {
   router_.bind(tensors);
   in_ = tensors.at(TensorRole::expert_in_weight);
   out_ = tensors.at(TensorRole::expert_out_weight);
+  if (shared_) shared_->bind(tensors);
 }
 
 Tensor RoutedBlock::normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const {
@@ -62,6 +65,7 @@ void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const
   const Tensor all = normed(context, saved, kept ? *kept : context.workspace);
   saved.normed = kept ? all : Tensor{};
   saved.routing = router_.route(context, all, *memory.results);
+  if (shared_) shared_->expand(context, all, memory, saved.shared);
   const Tensor rows = rows_of(context, all, saved.routing, memory.remade ? *memory.remade : context.workspace);
   saved.rows = memory.remade ? rows : Tensor{};
   saved.projected = memory.results->allocate({router_.rows(context), 2 * inner_cols()}, context.dtype);
@@ -83,8 +87,21 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
   const Tensor outputs = context.workspace.allocate({router_.rows(context), norm_.hidden()}, context.dtype);
   context.ops.grouped_matmul(
       {.kind = MatmulKind::forward, .in = weighed_inner, .w = out_.weight, .offsets = saved.routing.offsets, .out = outputs});
-  context.ops.sum_rows(
-      {.tp = context.tp, .rows = outputs, .places = saved.routing.places, .residual = args.input, .out = args.output});
+  const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved.shared)) : std::nullopt;
+  context.ops.sum_rows({.tp = context.tp,
+                        .rows = outputs,
+                        .places = saved.routing.places,
+                        .addend = addend,
+                        .residual = args.input,
+                        .out = args.output});
+}
+
+Tensor RoutedBlock::gathered(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients) const {
+  if (!context.gathers()) return output_grad;
+  Arena& memory = shared_ ? gradients.memory() : context.workspace;  // the routed experts have copies of their rows
+  const Tensor all = memory.allocate({context.tokens(), norm_.hidden()}, context.dtype);
+  context.ops.gather({.tp = context.tp, .shard = output_grad, .full = all});
+  return all;
 }
 
 Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
@@ -92,12 +109,7 @@ Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& 
   const Routing& routing = saved.routing;
   const Tensor dweights = context.workspace.allocate({router_.rows(context)}, DType::f32);
   const ArenaScope scope(context.workspace);
-  Tensor gathered = output_grad;
-  if (context.gathers()) {
-    gathered = context.workspace.allocate({context.tokens(), norm_.hidden()}, context.dtype);
-    context.ops.gather({.tp = context.tp, .shard = output_grad, .full = gathered});
-  }
-  const Tensor output_grads = rows_of(context, gathered, routing, gradients.memory());
+  const Tensor output_grads = rows_of(context, output_grad, routing, gradients.memory());
   const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved.projected, context.workspace);
   gradients.add_grouped({.dy = output_grads,
                          .x = weighed(context, inner, routing, gradients.memory()),
@@ -121,7 +133,8 @@ void RoutedBlock::backward(const BlockContext& context, const BackwardArgs& args
   if (runs_forward_again(context)) expand(context, saved.input, {&memory, &memory, &memory}, saved);
   const Tensor all = saved.normed.shape.rank() > 0 ? saved.normed : normed(context, saved, memory);
   const Tensor rows = saved.rows.shape.rank() > 0 ? saved.rows : rows_of(context, all, saved.routing, memory);
-  const Tensor dweights = experts_backward(context, args.output_grad, gradients, saved);
+  const Tensor output_grad = gathered(context, args.output_grad, gradients);
+  const Tensor dweights = experts_backward(context, output_grad, gradients, saved);
   gradients.add_grouped({.dy = saved.projected, .x = rows, .offsets = saved.routing.offsets, .dw = in_.grad});
   const Tensor rows_grad = context.workspace.allocate(rows.shape, context.dtype);
   context.ops.grouped_matmul({.kind = MatmulKind::input_grad,
@@ -131,9 +144,18 @@ void RoutedBlock::backward(const BlockContext& context, const BackwardArgs& args
                               .out = rows_grad});
   const Tensor router_grad =
       router_.backward(context, {.routing = saved.routing, .normed = all, .dweights = dweights}, gradients);
+  std::optional<Tensor> addend;
+  if (shared_) {
+    const SharedExpert::BackwardArgs shared{.output_grad = output_grad, .normed = all, .router_grad = router_grad};
+    addend = shared_->backward(context, shared, gradients, saved.shared);
+  }
   const Tensor normed_grad = context.workspace.allocate({context.shard_rows(), norm_.hidden()}, context.dtype);
-  context.ops.sum_rows(
-      {.tp = context.tp, .rows = rows_grad, .places = saved.routing.places, .residual = router_grad, .out = normed_grad});
+  context.ops.sum_rows({.tp = context.tp,
+                        .rows = rows_grad,
+                        .places = saved.routing.places,
+                        .addend = addend,
+                        .residual = router_grad,
+                        .out = normed_grad});
   norm_.backward(context, {.dy = normed_grad,
                            .x = saved.input,
                            .statistics = saved.statistics,
