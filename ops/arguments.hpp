@@ -165,6 +165,37 @@ struct RmsNormBackwardArgs {
   float offset = 0;                     // the forward's; on CPUs only
 };
 
+// An RMSNorm whose rows several ranks hold in parts: each rank adds up its columns, the ranks' sums are added, and each rank
+// norms its own columns. On CPUs only.
+
+struct RowDotsArgs {
+  Tensor a;                           // [R, N]
+  Tensor b;                           // [R, N]
+  std::optional<Tensor> weight = {};  // [N]
+  Tensor sums;                        // [R] f32, output
+};
+
+struct SplitNormArgs {
+  Tensor x;              // [R, N], this rank's columns
+  Tensor weight;         // [N]
+  Tensor square_sums;    // [R] f32, over the columns of all ranks
+  std::int64_t columns;  // of all ranks
+  float eps;
+  Tensor y;        // [R, N], output
+  Tensor inv_rms;  // [R] f32, output
+};
+
+struct SplitNormBackwardArgs {
+  Tensor dy;             // [R, N]
+  Tensor x;              // [R, N], the forward's
+  Tensor weight;         // [N]
+  Tensor inv_rms;        // [R] f32, the forward's
+  Tensor dots;           // [R] f32, row_dots of dy, x and the weight over the columns of all ranks
+  std::int64_t columns;  // of all ranks
+  Tensor dx;             // [R, N], output; may be x's memory
+  Tensor dweight;        // [N] f32 +=
+};
+
 struct LayerNormArgs {
   Tensor x;       // [Tr, H]
   Tensor weight;  // [H]
@@ -208,6 +239,8 @@ struct ScaleArgs {
   Tensor x;    // [Tr, H]
   Tensor out;  // [Tr, H], output; may be x's memory
   float factor = 1;
+  bool exact = false;                   // the factor is not rounded to x's type
+  std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding
 };
 
 // On CPUs only.

@@ -37,14 +37,14 @@ template <class... Args>
 using OneOf = std::variant<const Args*...>;
 using Operation =
     OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
-          ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, CopyArgs, ZeroArgs,
-          CopyColumnsArgs, OfSegments<RotaryArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs,
-          GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
-          OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
-          OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, UpdateArgs, RoundArgs,
-          SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs,
-          GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs,
-          SigmoidArgs, SigmoidBackwardArgs>;
+          ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, RowDotsArgs,
+          SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>, SwigluArgs,
+          SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs,
+          BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>,
+          OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs,
+          CrossEntropyBackwardArgs, CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs,
+          AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs,
+          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SigmoidArgs, SigmoidBackwardArgs>;
 
 class Ops {
  public:
@@ -85,7 +85,7 @@ class Ops {
   void gather(const GatherArgs& args) { enqueue(args); }
   void scatter_sum(const ScatterSumArgs& args) { enqueue(args); }
 
-  // values = the sum, in rank order, of those of the ranks that hold the same slice. All ranks have equally many.
+  // values = the sum, in rank order, of those of the ranks that name the same slice. All ranks have equally many.
   void sum_copies(const SumCopiesArgs& args) { enqueue(args); }
 
   // --- Embedding: vocabulary rows [first_id, first_id + V) on this rank ---
@@ -102,6 +102,12 @@ class Ops {
   void rms_norm(const RmsNormArgs& args) { enqueue(args); }
   // dx = the gradient of rms_norm, plus residual.
   void rms_norm_backward(const RmsNormBackwardArgs& args) { enqueue(args); }
+  // sums = for each row the sum of a * b, or of a * b * weight, added in fp64.
+  void row_dots(const RowDotsArgs& args) { enqueue(args); }
+  // rms_norm of rows of which this rank holds some columns, given the sums of squares over all of them.
+  void split_norm(const SplitNormArgs& args) { enqueue(args); }
+  // dx = this rank's columns of split_norm's gradient.
+  void split_norm_backward(const SplitNormBackwardArgs& args) { enqueue(args); }
   // Copies the bytes to `target`; the two must not overlap.
   void copy(const Tensor& source, const Tensor& target) { enqueue(CopyArgs{source, target}); }
   void zero(const Tensor& tensor) { enqueue(ZeroArgs{tensor}); }
@@ -122,7 +128,7 @@ class Ops {
   // and Gimpel 2016); x [T, I] is the matrix's output without the bias [I].
   void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) { enqueue(GeluArgs{x, bias, y}); }
   void gelu_backward(const GeluBackwardArgs& args) { enqueue(args); }
-  // out = x * factor, the factor rounded to x's type.
+  // out = x * factor, plus residual; the factor is rounded to x's type unless it is to be exact.
   void scale(const ScaleArgs& args) { enqueue(args); }
   // y = 1 / (1 + exp(-x))
   void sigmoid(const SigmoidArgs& args) { enqueue(args); }

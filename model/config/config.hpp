@@ -13,7 +13,23 @@
 namespace pipetrain {
 
 // Whose names and config.json: Hugging Face's model_type.
-enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3, mixtral, qwen2_moe, qwen3_moe };
+enum class Family {
+  llama,
+  gpt2,
+  qwen2,
+  qwen3,
+  mistral,
+  gemma3,
+  smollm3,
+  granite,
+  olmo2,
+  phi3,
+  seed_oss,
+  mixtral,
+  qwen2_moe,
+  qwen3_moe,
+  olmoe
+};
 enum class NormKind { rms, layer };             // layer norms have a bias besides the weight
 enum class PositionKind { rotary, learned };    // learned: a table of max_positions rows, added to the embedding
 enum class Activation { swiglu, gelu, geglu };  // of the MLP; both GELUs in their tanh form
@@ -27,6 +43,7 @@ struct Biases {
 // How the attention of one layer differs from other layers'.
 struct LayerType {
   bool windowed = false;  // a query sees the last ModelConfig::window positions up to its own, not all of them
+  bool rotates = true;    // queries and keys rotate, where the model has rotary positions
   bool operator==(const LayerType&) const = default;
 };
 
@@ -45,12 +62,15 @@ struct ModelConfig {
   PositionKind positions = PositionKind::rotary;
   Activation activation = Activation::swiglu;
   double norm_offset = 0;     // added to the weights of all norms
+  bool input_norms = true;    // a norm of what attention and MLP take from the residual stream
   bool output_norms = false;  // an RMSNorm of what attention and MLP add to the residual stream
   double embedding_scale = 1;
-  // Scores of attention are divided by its square root; 0: by that of head_dim.
-  double query_scalar = 0;
+  double residual_scale = 1;  // of what attention and MLP add to the residual stream
+  double score_scale = 0;     // of attention's scores; 0: 1 / sqrt(head_dim)
+  double logit_divisor = 1;   // the head divides its logits by it
   Biases biases;
-  bool head_norms = false;  // an RMSNorm over each head of queries and keys, before they rotate
+  bool head_norms = false;        // an RMSNorm over each head of queries and keys, before they rotate
+  bool projection_norms = false;  // one RMSNorm over all heads of queries and one over those of keys, before they rotate
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
@@ -63,7 +83,7 @@ struct ModelConfig {
   Rope rope;
   std::optional<Rope> windowed_rope;   // of windowed layers, where they rotate in another way
   std::int64_t window = 0;             // positions that queries of windowed layers see; 0 where there is no such layer
-  std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed
+  std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed, and all rotate
   Experts experts;
   bool tied_embeddings = false;
   double init_std = 0.02;
@@ -93,6 +113,11 @@ struct ModelConfig {
     for (std::int64_t layer = 0; layer < layers; ++layer) routed += experts.routes(layer);
     return routed;
   }
+  // True when the layer's queries and keys rotate.
+  bool rotates(std::int64_t layer) const {
+    return positions == PositionKind::rotary &&
+           (layer_types.empty() || layer_types.at(static_cast<std::size_t>(layer)).rotates);
+  }
   // Rows of the head's matrix.
   std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
   // Returns the columns of the output of the MLP's first matrix: gate and up side by side, or the one of a GELU.
@@ -115,7 +140,8 @@ std::vector<std::string> preset_names();
 ModelConfig read_hf_config(const std::string& folder);
 // The most classes of a head, and the least: one class would be a regression.
 inline constexpr std::int64_t least_labels = 2, most_labels = 65'536;
-// The same model with a new head for that many classes, which are named as Hugging Face names those without names.
+// The same model with a new head for that many classes, which are named as Hugging Face names those without names. Throws
+// Error(input) if the family has no such head.
 ModelConfig with_new_head(ModelConfig config, std::int64_t labels);
 // The config.json text that Hugging Face reads back as the same model.
 std::string hf_config_text(const ModelConfig& config);

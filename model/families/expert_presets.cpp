@@ -72,4 +72,17 @@ ModelConfig qwen3_235b_a22b() {
                   {4096, 94, 64, 4, 128, 12288, {.count = 128, .chosen = 8, .intermediate = 1536, .normalised = true}});
 }
 
+ModelConfig olmoe_1b_7b() {
+  ModelConfig config = routed_model(
+      Family::olmoe, {2048, 16, 16, 16, 128, 1024, {.count = 64, .chosen = 8, .intermediate = 1024, .normalised = false}});
+  config.vocabulary = 50304;
+  config.max_positions = 4096;
+  config.norm_eps = 1e-5;
+  config.rope.theta = 1e4;
+  config.router_losses.balance = 0.01;
+  config.eos_ids = {50279};
+  config.pad_id = config.untrained_row = 1;
+  return config;
+}
+
 }  // namespace pipetrain

@@ -9,5 +9,6 @@ ModelConfig mixtral_8x7b();     // Jiang et al. 2024, "Mixtral of Experts", tabl
 ModelConfig qwen2_57b_a14b();   // Qwen team 2024, "Qwen2 Technical Report", table 1
 ModelConfig qwen3_30b_a3b();    // Qwen team 2025, "Qwen3 Technical Report", table 2
 ModelConfig qwen3_235b_a22b();  // likewise
+ModelConfig olmoe_1b_7b();      // Muennighoff et al. 2024, "OLMoE: Open Mixture-of-Experts Language Models", table 10
 
 }  // namespace pipetrain

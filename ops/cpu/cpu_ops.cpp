@@ -88,6 +88,9 @@ class CpuOps final : public Ops {
 
   void compute(const RmsNormArgs& a) { enqueue(cpu::rms_norm, a); }
   void compute(const RmsNormBackwardArgs& a) { enqueue_with_scratch(cpu::rms_norm_backward, a); }
+  void compute(const RowDotsArgs& a) { enqueue(cpu::row_dots, a); }
+  void compute(const SplitNormArgs& a) { enqueue(cpu::split_norm, a); }
+  void compute(const SplitNormBackwardArgs& a) { enqueue_with_scratch(cpu::split_norm_backward, a); }
   void compute(const CopyArgs& a) { stream_.copy(a.target.data, a.source.data, a.source.bytes()); }
   void compute(const ZeroArgs& a) { stream_.zero(a.tensor); }
   void compute(const CopyColumnsArgs& a) { enqueue(cpu::copy_columns, a); }

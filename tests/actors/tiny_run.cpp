@@ -28,6 +28,11 @@ ModelConfig tiny_config(const TinyRun& tiny) {
   config.init_std = 0.3;
   config.tied_embeddings = tiny.tied;
   config.dropout = {.embedding = tiny.dropout, .attention = tiny.dropout, .residual = tiny.dropout};
+  if (tiny.family == Family::qwen2_moe) {
+    config.dropout = {.attention = tiny.dropout};
+    config.experts = {.count = 5, .chosen = 2, .intermediate = 6, .shared_intermediate = 4, .dense_layers = {1}};
+    config.router_losses = {.balance = 0.1, .z = 0.02};
+  }
   return config;
 }
 
@@ -63,7 +68,7 @@ std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int 
 std::string to_string(const TinyRun& tiny) {
   if (!tiny.golden.empty()) return tiny.golden + ", " + to_string(tiny.layout);
   return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}",
-                     tiny.family == Family::gpt2 ? "GPT-2" : "Llama", tiny.tied ? ", tied" : "",
+                     spec_of(tiny.family).name, tiny.tied ? ", tied" : "",
                      precision_name(precisions[tiny.precision]), tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout,
                      tiny.isolated ? ", documents apart" : "", to_string(tiny.layout), tiny.layout.threads,
                      tiny.from_file ? ", plan from a file" : "");

@@ -182,6 +182,11 @@ class CudaOps final : public Ops {
 
   void compute(const CopyColumnsArgs& args) { enqueue("copy_columns", cuda::copy_columns, args); }
 
+  void compute(const RowDotsArgs&) { refuse_split_norms(); }
+  void compute(const SplitNormArgs&) { refuse_split_norms(); }
+  void compute(const SplitNormBackwardArgs&) { refuse_split_norms(); }
+  [[noreturn]] static void refuse_split_norms() { refuse("norms of rows that several ranks share"); }
+
   void compute(const CrossEntropyArgs& args) {
     // The gradient needs the sums of all ranks.
     const bool at_once = args.tp.size() == 1 && cuda::takes_cross_entropy_rows(args.logits, hopper_);
