@@ -38,13 +38,14 @@ using OneOf = std::variant<const Args*...>;
 using Operation =
     OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
           ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, RowDotsArgs,
-          SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>, SwigluArgs,
-          SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs,
-          BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>,
-          OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs,
-          CrossEntropyBackwardArgs, CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs,
-          AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs,
-          WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SigmoidArgs, SigmoidBackwardArgs>;
+          SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>,
+          OfSegments<HeadNormsArgs>, OfSegments<HeadNormsBackwardArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs,
+          LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs,
+          PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>,
+          OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs,
+          CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs,
+          RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs,
+          GroupedMatmulArgs, GroupedWeightGradArgs, SigmoidArgs, SigmoidBackwardArgs>;
 
 class Ops {
  public:
@@ -116,6 +117,13 @@ class Ops {
   // Rotates columns (i, i + R/2) of the query and key heads of qkv in place, by the angle of the token's position (Su et al.
   // 2021); columns from R on stay. The tokens are the shape's queries; positions count from the sequence's first token in qkv.
   void rotary(const SegmentShape& shape, const RotaryArgs& args) { enqueue(OfSegments<RotaryArgs>{shape, args}); }
+  // Norms each query head and each key head as rms_norm does its rows, rounds it, and then rotates it if there are angles
+  // (Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters").
+  void head_norms(const SegmentShape& shape, const HeadNormsArgs& args) { enqueue(OfSegments<HeadNormsArgs>{shape, args}); }
+  // The gradient of the norms, without that of the rotation.
+  void head_norms_backward(const SegmentShape& shape, const HeadNormsBackwardArgs& args) {
+    enqueue(OfSegments<HeadNormsBackwardArgs>{shape, args});
+  }
   // y = silu(gate) * up, or gelu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   void swiglu(const SwigluArgs& args) { enqueue(args); }
   void swiglu_backward(const SwigluBackwardArgs& args) { enqueue(args); }
@@ -146,9 +154,9 @@ class Ops {
 
   // --- Causal attention, grouped-query included ---
 
-  // All except merge_attention throw Error(unavailable) for a shape with sinks, and on GPUs for a shape with a window.
+  // All except merge_attention throw Error(unavailable) for a shape with sinks.
 
-  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is for the backward. A query without keys has an
+  // out = dropout(softmax(scale q k^T)) v, with the shape's scale; log_sum_exp is for the backward. A query without keys has an
   // output of zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.
   void attention(const SegmentShape& shape, const AttentionArgs& args) { enqueue(OfSegments<AttentionArgs>{shape, args}); }
   // Computes one segment's share of the whole attention's gradient: given the whole attention's out and log_sum_exp, the shares

@@ -72,15 +72,21 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
                             AttentionSaved& saved) const {
   const SegmentShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
-  if (head_norms_) head_norms_->forward(context, shape, saved.qkv, *memory.results, saved.norms);
   if (projection_norms_) projection_norms_->forward(context, shape, saved.qkv, *memory.results, saved.projection_norms);
-  if (rotary_)
-    context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.position_origins()});
+  norm_and_rotate(context, shape, {saved.qkv, rotary_ ? std::optional(angles(context)) : std::nullopt, *memory.results},
+                  saved.norms);
   // In 8 bits the weight gradient reads another form of the heads' output.
   Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
   saved.heads = for_heads.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.queries}, DType::f32);
   attention(context, saved);
+}
+
+void AttentionBlock::norm_and_rotate(const BlockContext& context, const SegmentShape& shape, const HeadNorms::ForwardArgs& args,
+                                     HeadNorms::Saved& norms) const {
+  if (head_norms_) return head_norms_->forward(context, shape, args, norms);
+  if (args.angles)
+    context.ops.rotary(shape, {.qkv = args.qkv, .cos_sin = *args.angles, .documents = context.position_origins()});
 }
 
 SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const AttentionSaved& saved) const {
@@ -148,10 +154,10 @@ void AttentionBlock::cached_forward(const BlockContext& context, const CachedFor
   NormedProjection::Saved projection;
   const Tensor qkv = qkv_.forward(context, args.input, {&context.workspace, &context.workspace, nullptr}, projection);
   HeadNorms::Saved norms;
-  if (head_norms_) head_norms_->forward(context, shape, qkv, context.workspace, norms);
   ProjectionNorms::Saved projection_norms;
   if (projection_norms_) projection_norms_->forward(context, shape, qkv, context.workspace, projection_norms);
-  if (rotary_) context.ops.rotary(shape, {.qkv = qkv, .cos_sin = rotary_table(context)});
+  norm_and_rotate(context, shape, {qkv, rotary_ ? std::optional(rotary_table(context)) : std::nullopt, context.workspace},
+                  norms);
   const Tensor heads = context.workspace.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   context.ops.cached_attention(shape, {.qkv = qkv, .cache = args.cache, .out = heads});
   ResidualProjection::Saved unused;

@@ -28,6 +28,9 @@ class AttentionBlock final : public BlockCompute {
 
   // Runs the forward up to the heads' output.
   void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
+  // Norms the heads of queries and keys if the model does, and rotates them if there are angles.
+  void norm_and_rotate(const BlockContext& context, const SegmentShape& shape, const HeadNorms::ForwardArgs& args,
+                       HeadNorms::Saved& norms) const;
   // Computes the heads' output from the qkv that attend() has rotated.
   void attention(const BlockContext& context, AttentionSaved& saved) const;
   // Runs the backward of attention() and of the rotation.

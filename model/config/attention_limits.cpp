@@ -23,9 +23,6 @@ bool computes_heads(const ModelConfig& config, DeviceKind device, DType precisio
 }
 
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
-  if (device == DeviceKind::cuda && (config.norm_offset != 0 || config.embedding_scale != 1 || config.score_scale != 0))
-    throw Error(ErrorKind::input, {"device", "cuda"},
-                "the model's norms, embedding or queries are scaled in a way that is not built for GPUs yet; use cpu");
   if (const char* const unbuilt = device == DeviceKind::cuda ? unbuilt_on_gpus(config) : nullptr)
     throw Error(ErrorKind::input, {"device", "cuda"}, fmt::format("{}, which is not built for GPUs yet; use cpu", unbuilt));
   if (computes_heads(config, device, precision)) return;

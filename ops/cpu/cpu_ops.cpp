@@ -1,5 +1,6 @@
 #include "core/buffer.hpp"
 #include "core/error.hpp"
+#include "ops/cpu/head_norms.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/machine.hpp"
 #include "ops/cpu/scratch.hpp"
@@ -95,6 +96,8 @@ class CpuOps final : public Ops {
   void compute(const ZeroArgs& a) { stream_.zero(a.tensor); }
   void compute(const CopyColumnsArgs& a) { enqueue(cpu::copy_columns, a); }
   void compute(const OfSegments<RotaryArgs>& a) { enqueue(cpu::rotary, a.shape, a.args); }
+  void compute(const OfSegments<HeadNormsArgs>& a) { cpu::head_norms(*this, *workspace_, a.shape, a.args); }
+  void compute(const OfSegments<HeadNormsBackwardArgs>& a) { cpu::head_norms_backward(*this, *workspace_, a.shape, a.args); }
   void compute(const SwigluArgs& a) { enqueue(cpu::swiglu, a); }
   void compute(const SwigluBackwardArgs& a) { enqueue(cpu::swiglu_backward, a); }
   void compute(const LayerNormArgs& a) { enqueue(cpu::layer_norm, a); }

@@ -68,10 +68,9 @@ std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int 
 std::string to_string(const TinyRun& tiny) {
   if (!tiny.golden.empty()) return tiny.golden + ", " + to_string(tiny.layout);
   return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}",
-                     spec_of(tiny.family).name, tiny.tied ? ", tied" : "",
-                     precision_name(precisions[tiny.precision]), tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout,
-                     tiny.isolated ? ", documents apart" : "", to_string(tiny.layout), tiny.layout.threads,
-                     tiny.from_file ? ", plan from a file" : "");
+                     spec_of(tiny.family).name, tiny.tied ? ", tied" : "", precision_name(precisions[tiny.precision]),
+                     tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout, tiny.isolated ? ", documents apart" : "",
+                     to_string(tiny.layout), tiny.layout.threads, tiny.from_file ? ", plan from a file" : "");
 }
 
 TrainJob job_of(const TinyRun& tiny) {

@@ -1,8 +1,8 @@
 // The tiles, and the view of tensors and intermediate results, that the kernels of attention's backward on
 // Hopper GPUs share. Only for .cu files.
 //
-// Shapes: a group is the Hq / Hkv query heads that share a key-value head, D is 64 or 128. A tile is 64 or 128 queries of one
-// query head, a block 128 keys of one key-value head. BackwardView says where each intermediate result lies.
+// Shapes: a group is the Hq / Hkv query heads that share a key-value head, D is 64, 128 or 256. A tile is 64 or 128 queries of
+// one query head, a block 64 or 128 keys of one key-value head. BackwardView says where each intermediate result lies.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,20 +15,25 @@
 
 namespace pipetrain::cuda::hopper {
 
-// The shape of a tile of queries: as many as the registers can hold the products of with a block of keys.
+// The shape of a tile of queries: as many as the registers can hold the products of with a block of keys. With heads of 64 or
+// 128 each of two groups of warps has half of a block's keys; with heads of 256 each has all 64 keys, and half of the queries
+// of their scores and half of the columns of their gradients.
 template <int HeadDim, class Number, bool HasBegins>
 struct Tile {
   using Element = Number;
-  static constexpr int head_dim = HeadDim;  // 64 or 128
-  static constexpr int keys = hopper_attention_block;
-  static constexpr int queries = HeadDim == 128 ? 64 : 128;
-  static constexpr int stages = 2;
+  static constexpr int head_dim = HeadDim;  // 64, 128 or 256
+  static constexpr bool is_wide = HeadDim == 256;
+  static constexpr int keys = hopper_attention_keys(HeadDim);
+  static constexpr int queries = HeadDim == 64 ? 128 : 64;
+  // Buffers in shared memory: of tiles of queries, of the same rows of dout, and of blocks of keys.
+  static constexpr int query_stages = 2, dout_stages = is_wide ? 1 : 2, key_buffers = is_wide ? 1 : 2;
   static constexpr bool has_begins = HasBegins;  // documents or a window limit the keys that a query sees
   static constexpr int statistics = HasBegins ? 4 : 3;
   static constexpr int sums = queries * head_dim / 2;  // elements of dQ in one of the two groups of warps
+  static constexpr int sum_rounds = is_wide ? 2 : 1, sums_of_round = sums / sum_rounds;  // they are added in rounds
   // Registers of a thread. A key group's registers hold everything it needs; values that the loader spills to
   // memory arrive late for tiles of 64.
-  static constexpr int key_group_registers = HeadDim == 128 ? 232 : 240, loader_registers = HeadDim == 128 ? 40 : 24;
+  static constexpr int key_group_registers = HeadDim == 64 ? 240 : 232, loader_registers = HeadDim == 64 ? 24 : 40;
 };
 
 // The statistics of each tile of queries: [Tile::statistics][queries] f32.
@@ -148,10 +153,14 @@ void run_backward(cudaStream_t stream, const BackwardView& view, const Attention
   apply(64, __nv_bfloat16, true)       \
   apply(128, __nv_bfloat16, false)     \
   apply(128, __nv_bfloat16, true)      \
+  apply(256, __nv_bfloat16, false)     \
+  apply(256, __nv_bfloat16, true)      \
   apply(64, __half, false)             \
   apply(64, __half, true)              \
   apply(128, __half, false)            \
-  apply(128, __half, true)
+  apply(128, __half, true)             \
+  apply(256, __half, false)            \
+  apply(256, __half, true)
 // clang-format on
 
 }  // namespace pipetrain::cuda::hopper

@@ -15,26 +15,32 @@ __device__ __forceinline__ void put_sum(float* to, float2 sum, bool adds) {
   there = sum;
 }
 
+// The blocks that convert a tile of queries.
+template <class Tile>
+constexpr int blocks_each = Tile::head_dim == 256 ? 2 : 1;
+
 // A thread has part of the sums of one thread of the products, or of two: columns of both halves of a head,
 // which rotate together.
 template <class Tile, bool rotates>
 __device__ void convert_query_tile(const BackwardView& view, int block) {
   using Element = typename Tile::Element;
   constexpr int dim = Tile::head_dim;
-  const int tiles = view.queries / Tile::queries, plane = block / tiles, head = plane % view.heads,
-            sequence = plane / view.heads;
-  const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+  const int part = block % blocks_each<Tile>, tiles = view.queries / Tile::queries;
+  block /= blocks_each<Tile>;
+  const int plane = block / tiles, head = plane % view.heads, sequence = plane / view.heads;
+  const int group = static_cast<int>(threadIdx.x) / 128, quarter = 2 * part + group,
+            thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
   const auto* const in = reinterpret_cast<const int4*>(view.query_sums) + block * 2LL * (Tile::sums / 4) + thread;
   int4 sums[2][4];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int of_group = dim == 128 ? half : group, run = 4 * (dim == 128 ? group : half) + j;
+      const int of_group = dim == 64 ? group : half, run = 4 * (dim == 64 ? half : quarter) + j;
       sums[half][j] = __ldcs(in + of_group * (Tile::sums / 4) + run * 128);
     }
   const int row = (dim == 64 ? 64 * group : 0) + 16 * (thread / 32) + lane / 4, position = block % tiles * Tile::queries + row;
-  const int first_col = dim == 128 ? 32 * group : 0;  // four ranges of eight columns, and four in the other half
+  const int first_col = dim == 64 ? 0 : 32 * quarter;  // four ranges of eight columns, and four in the other half
   const float* const inverse =
       view.statistics + (block * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
   const float units = integers_per_unit(view.largest + (sequence * view.kv_heads + head / view.group()) * 2);
@@ -102,8 +108,8 @@ __device__ void rotate_keys_back(const BackwardView& view, int block) {
 }
 
 template <class Tile>
-int query_tiles(const BackwardView& view) {
-  return view.batch * view.heads * (view.queries / Tile::queries);
+int query_blocks(const BackwardView& view) {
+  return view.batch * view.heads * (view.queries / Tile::queries) * blocks_each<Tile>;
 }
 // No rows if add_key_parts() rotates the sums of parts.
 template <class Tile>
@@ -113,7 +119,7 @@ int rotated_key_blocks(const BackwardView& view) {
   return static_cast<int>(blocks_for(threads, block_threads));
 }
 
-// One block handles a tile of queries, further blocks those of rotate_keys_back(). All loads of a thread are in
+// One block handles a tile of queries or half of it, further blocks those of rotate_keys_back(). All loads of a thread are in
 // flight together.
 template <class Tile, bool rotates>
 __global__ void __launch_bounds__(block_threads, rotates ? 2 : 4)
@@ -170,7 +176,7 @@ __global__ void __launch_bounds__(block_threads) add_key_parts(const __grid_cons
 
 template <class Tile>
 void postprocess(cudaStream_t stream, const BackwardView& view) {
-  const int of_keys = rotated_key_blocks<Tile>(view), blocks = of_keys + query_tiles<Tile>(view);
+  const int of_keys = rotated_key_blocks<Tile>(view), blocks = of_keys + query_blocks<Tile>(view);
   const auto kernel = view.cos_sin == nullptr ? convert_queries<Tile, false> : convert_queries<Tile, true>;
   launch(stream, kernel, static_cast<unsigned>(blocks), block_threads, 0, view, of_keys);
   if (view.parts == 1) return;

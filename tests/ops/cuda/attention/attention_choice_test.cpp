@@ -83,12 +83,16 @@ TEST_CASE("a whole sequence's kernels follow its type, its heads, documents, dro
       {1024, 64, {DType::f16}, {cudnn, cudnn, hopper}},
       {1000, 128, {DType::bf16}, {cudnn, cudnn, cudnn}},
       {1024, 96, {DType::bf16}, {cudnn, cudnn, cudnn}},
-      {1024, 256, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1024, 256, {DType::bf16}, {cudnn, cudnn, hopper}},
+      {1088, 256, {DType::f16}, {cudnn, cudnn, hopper}},
+      {1000, 256, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1024, 192, {DType::bf16}, {cudnn, cudnn, cudnn}},
       {1024, 128, {DType::bf16, true, false}, {mma, mma, hopper}},
       {1000, 128, {DType::bf16, true, false}, {mma, mma, mma}},
       {1024, 64, {DType::bf16, false, true}, {mma, mma, mma}},
       {1024, 64, {DType::bf16, true, true}, {mma, mma, mma}},
-      {1024, 256, {DType::bf16, false, true}, {exact, exact, exact}},
+      {1024, 256, {DType::bf16, true, false}, {mma, mma, hopper}},
+      {1024, 256, {DType::bf16, false, true}, {mma, mma, mma}},
       {1024, 64, {DType::f16, true, false}, {exact, exact, hopper}},
       {1024, 64, {DType::f16, false, true}, {exact, exact, exact}},
   };
@@ -108,7 +112,7 @@ TEST_CASE("a segment's kernels also depend on the positions of its queries and k
   const std::vector<Case> cases{
       // The last queries of a sequence, as in its second slice.
       {512, 1024, 512, 0, 64, {DType::bf16}, {cudnn, exact, hopper}},
-      {512, 1024, 512, 0, 256, {DType::bf16}, {exact, exact, exact}},
+      {512, 1024, 512, 0, 256, {DType::bf16}, {cudnn, exact, hopper}},
       {512, 1024, 512, 0, 64, {DType::bf16, true, false}, {mma, mma, hopper}},
       {512, 1024, 512, 0, 64, {DType::bf16, false, true}, {mma, mma, mma}},
       {500, 1000, 500, 0, 64, {DType::bf16}, {cudnn, exact, exact}},
