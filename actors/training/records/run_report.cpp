@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <stdexcept>
 
 #include "actors/training/rank/parallel_layout.hpp"
@@ -22,6 +23,18 @@ Facts facts_of(const TrainJob& job, const std::string& model, const NamedValues&
   for (const auto& [name, value] : settings)
     if (!value.empty()) facts.emplace_back(name, value);
   return facts;
+}
+
+// The loads must not all be 0.
+ReportPage::ExpertLoads relative_loads(const StepReport& report) {
+  ReportPage::ExpertLoads shown{report.step, {}, {}};
+  for (const RoutedLayer& layer : report.routed) {
+    const double mean = std::accumulate(layer.loads.begin(), layer.loads.end(), 0.0) / static_cast<double>(layer.loads.size());
+    shown.layers.push_back(layer.layer);
+    shown.loads.push_back(layer.loads);
+    for (double& load : shown.loads.back()) load /= mean;
+  }
+  return shown;
 }
 
 }  // namespace
@@ -103,6 +116,7 @@ ReportPage RunReport::page() const {
   show(curves_);
   show(evaluation_curves_);
   if (!newest_) return page;
+  if (!newest_->routed.empty()) page.expert_loads = relative_loads(*newest_);
   if (second_) page.timelines.push_back(timeline_of(*second_, "the second of this start"));
   if (slowest_ && slowest_->step != second_->step)
     page.timelines.push_back(timeline_of(*slowest_, "the slowest after the first"));

@@ -233,8 +233,9 @@ class CudaOps final : public Ops {
   void compute(const SquareSumsArgs& args) { enqueue("square_sums", cuda::square_sums, args.tensor, args.sums); }
   void compute(const AddArgs& args) { enqueue("add", cuda::add, args.target, args.source); }
 
-  [[noreturn]] static void refuse_experts() {
-    throw Error(ErrorKind::unavailable, "routed experts are not built for GPUs yet; use the CPU");
+  [[noreturn]] static void refuse_experts() { refuse("routed experts"); }
+  [[noreturn]] static void refuse(const std::string& what) {
+    throw Error(ErrorKind::unavailable, what + " are not built for GPUs yet; use the CPU");
   }
 
   CudaStream& stream_;

@@ -12,6 +12,14 @@ inline constexpr std::initializer_list<Family> every_family = {
     Family::gemma3,   Family::smollm3, Family::granite,   Family::olmo2,     Family::phi3,
     Family::seed_oss, Family::mixtral, Family::qwen2_moe, Family::qwen3_moe, Family::olmoe};
 
+inline void add_small_experts(ModelConfig& config) {
+  config.experts = {.count = 4, .chosen = 2, .intermediate = 16, .normalised = config.family == Family::mixtral};
+  config.router_losses = {.balance = 0.05, .z = 0.01};
+  if (config.family == Family::qwen2_moe) config.experts.shared_intermediate = 8;
+  if (config.family == Family::mixtral || config.family == Family::olmoe) config.intermediate = config.experts.intermediate;
+  if (config.family == Family::qwen3_moe) config.experts.dense_layers = {1};
+}
+
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
   config.hidden = 32;
@@ -31,13 +39,7 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.window = 3;
     config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
   }
-  if (family == Family::mixtral || family == Family::qwen3_moe || family == Family::qwen2_moe || family == Family::olmoe) {
-    config.experts = {.count = 4, .chosen = 2, .intermediate = 16, .normalised = family == Family::mixtral};
-    config.router_losses = {.balance = 0.05, .z = 0.01};
-  }
-  if (family == Family::qwen2_moe) config.experts.shared_intermediate = 8;
-  if (family == Family::mixtral || family == Family::olmoe) config.intermediate = config.experts.intermediate;
-  if (family == Family::qwen3_moe) config.experts.dense_layers = {1};
+  if (spec_of(family).experts != nullptr) add_small_experts(config);
   if (family == Family::gemma3) {
     config.window = 3;
     config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
