@@ -44,6 +44,7 @@ set(training_included_headers
   data/open_dataset.hpp
   data/rows/text_keys.hpp
   actors/training/run/evaluation.hpp
+  actors/training/run/routed_layer.hpp
   actors/training/job/fault.hpp
   actors/training/job/run_length.hpp
   actors/training/job/run_settings.hpp
@@ -54,6 +55,7 @@ set(training_included_headers
   model/config/block.hpp
   model/config/config.hpp
   model/config/cut.hpp
+  model/config/experts.hpp
   model/optimizer/learning_rate.hpp
   model/optimizer/loss_scale.hpp
   model/config/numerics.hpp

@@ -5,11 +5,11 @@
 namespace pipetrain {
 namespace {
 
-// Counts the elements of the block's tensors for which wanted() returns true. All layers have equal tensors.
+// Counts the elements of the block's tensors for which wanted() returns true.
 template <class Wanted>
-std::int64_t elements_of(const ModelConfig& config, BlockKind kind, Wanted wanted) {
+std::int64_t elements_of(const ModelConfig& config, const Block& block, Wanted wanted) {
   std::int64_t elements = 0;
-  for (const TensorSpec& tensor : block_tensors(config, {kind, 0})) {
+  for (const TensorSpec& tensor : block_tensors(config, block)) {
     if (wanted(tensor)) elements += tensor.elements();
   }
   return elements;
@@ -17,14 +17,33 @@ std::int64_t elements_of(const ModelConfig& config, BlockKind kind, Wanted wante
 
 template <class Wanted>
 std::int64_t elements_of(const ModelConfig& config, Wanted wanted) {
-  const auto of = [&](BlockKind kind) { return elements_of(config, kind, wanted); };
-  return of(BlockKind::embedding) + config.layers * (of(BlockKind::attention) + of(BlockKind::mlp)) + of(BlockKind::head);
+  std::int64_t elements = 0;
+  for (const BlockCount& counted : block_counts(config))
+    elements += counted.blocks * elements_of(config, counted.block, wanted);
+  return elements;
 }
 
 bool is_counted(const TensorSpec& tensor) { return !tensor.tied_copy; }
 bool is_counted_and_trained(const TensorSpec& tensor) { return is_counted(tensor) && is_trained(tensor.group); }
 bool is_multiplied(const TensorSpec& tensor) { return is_matrix(tensor.role); }
+bool is_of_experts(const TensorSpec& tensor) {
+  return tensor.role == TensorRole::expert_in_weight || tensor.role == TensorRole::expert_out_weight;
+}
 bool is_multiplied_and_trained(const TensorSpec& tensor) { return is_multiplied(tensor) && is_trained(tensor.group); }
+bool is_of_trained_experts(const TensorSpec& tensor) { return is_of_experts(tensor) && is_trained(tensor.group); }
+
+// Returns the elements, of `all` in a block, that each token is multiplied with: of its experts' only those that it chooses.
+std::int64_t active_share(const ModelConfig& config, const Block& block, std::int64_t all, std::int64_t experts) {
+  if (block.kind != BlockKind::experts) return all;
+  return all - experts + experts / config.experts.count * config.experts.chosen;
+}
+std::int64_t active_elements(const ModelConfig& config, const Block& block) {
+  return active_share(config, block, elements_of(config, block, is_multiplied), elements_of(config, block, is_of_experts));
+}
+std::int64_t active_trained_elements(const ModelConfig& config, const Block& block) {
+  return active_share(config, block, elements_of(config, block, is_multiplied_and_trained),
+                      elements_of(config, block, is_of_trained_experts));
+}
 
 // Twice the positions that a query of the layer sees, on the average over the sequence: all of them without a window, as a
 // causal product counts half.
@@ -41,24 +60,30 @@ double score_products(const ModelConfig& config, std::int64_t layer, std::int64_
 }  // namespace
 
 std::int64_t block_parameter_count(const ModelConfig& config, const Block& block) {
-  return elements_of(config, block.kind, is_counted);
+  return elements_of(config, block, is_counted);
 }
 
 std::int64_t trained_parameter_count(const ModelConfig& config, const Block& block) {
-  return elements_of(config, block.kind, is_counted_and_trained);
+  return elements_of(config, block, is_counted_and_trained);
 }
 
 std::int64_t trained_parameter_count(const ModelConfig& config) { return elements_of(config, is_counted_and_trained); }
 
 std::int64_t parameter_count(const ModelConfig& config) { return elements_of(config, is_counted); }
 
-std::int64_t matmul_parameter_count(const ModelConfig& config) { return elements_of(config, is_multiplied); }
+std::int64_t matmul_parameter_count(const ModelConfig& config) {
+  std::int64_t elements = 0;
+  for (const BlockCount& counted : block_counts(config)) elements += counted.blocks * active_elements(config, counted.block);
+  return elements;
+}
 
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   double attention = 0;
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     attention += static_cast<double>(config.hidden) * seen_positions(config, layer, sequence);
-  const std::int64_t trained = elements_of(config, is_multiplied_and_trained);
+  std::int64_t trained = 0;
+  for (const BlockCount& counted : block_counts(config))
+    trained += counted.blocks * active_trained_elements(config, counted.block);
   return 4.0 * static_cast<double>(matmul_parameter_count(config)) + 2.0 * static_cast<double>(trained) + 6.0 * attention;
 }
 
@@ -68,13 +93,13 @@ double attention_flops_per_token(const ModelConfig& config, const Block& block, 
 
 double block_weight_grad_flops_per_token(const ModelConfig& config, const Block& block) {
   if (block.kind == BlockKind::embedding) return config.trained.embeddings ? 2.0 * static_cast<double>(config.hidden) : 0;
-  return 2.0 * static_cast<double>(elements_of(config, block.kind, is_multiplied_and_trained));
+  return 2.0 * static_cast<double>(active_trained_elements(config, block));
 }
 
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence) {
   const double weight_grad = block_weight_grad_flops_per_token(config, block);
   if (block.kind == BlockKind::embedding) return 4.0 * static_cast<double>(config.hidden) + weight_grad;
-  const double matmul = 4.0 * static_cast<double>(elements_of(config, block.kind, is_multiplied)) + weight_grad;
+  const double matmul = 4.0 * static_cast<double>(active_elements(config, block)) + weight_grad;
   return block.kind == BlockKind::attention ? matmul + attention_flops_per_token(config, block, sequence) : matmul;
 }
 
@@ -83,7 +108,7 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
                                        Recompute recompute, int head_pieces) {
   const auto matmul = [&](TensorRole role) {
     const auto has_role = [&](const TensorSpec& tensor) { return tensor.role == role; };
-    return 2.0 * static_cast<double>(elements_of(config, block.kind, has_role));
+    return 2.0 * static_cast<double>(elements_of(config, block, has_role));
   };
   if (block.kind == BlockKind::head) return head_pieces > 1 ? matmul(TensorRole::output_weight) : 0;
   if (recompute != Recompute::full) return 0;
@@ -92,6 +117,11 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
       return matmul(TensorRole::qkv_weight) + 2.0 * score_products(config, block.layer, sequence);
     case BlockKind::mlp:
       return matmul(TensorRole::mlp_in_weight);
+    case BlockKind::experts: {
+      const double chosen = static_cast<double>(config.experts.chosen) / static_cast<double>(config.experts.count);
+      return matmul(TensorRole::router_weight) + chosen * matmul(TensorRole::expert_in_weight) +
+             matmul(TensorRole::shared_in_weight) + matmul(TensorRole::shared_gate_weight);
+    }
     default:
       return 0;
   }

@@ -17,7 +17,8 @@ std::int64_t trained_parameter_count(const ModelConfig& config, const Block& blo
 std::int64_t trained_parameter_count(const ModelConfig& config);
 // Returns the whole model's count: equals the sum of numel over state_dict, with a tied matrix counted once.
 std::int64_t parameter_count(const ModelConfig& config);
-// Elements of the matrices that activations are multiplied with, a tied head's included, the input embedding and norms not.
+// Elements of the matrices that each token is multiplied with, a tied head's included, the input embedding and norms not; of
+// experts only as many as a token chooses.
 std::int64_t matmul_parameter_count(const ModelConfig& config);
 
 // Model FLOPs of forward and backward per token, causal attention counted as half (PaLM, Chowdhery et al. 2022, appendix B,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "model/make_block.hpp"
 #include "model/parameters/parameter_store.hpp"
 
 namespace pipetrain {

@@ -11,7 +11,9 @@
 #include "model/config/recompute_layers.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"
+#include "model/make_block.hpp"
 #include "model/parameters/gradient_sums.hpp"
+#include "model/stage_edge.hpp"
 
 namespace pipetrain {
 namespace {
@@ -27,6 +29,7 @@ class ChunkSlot final : public ActivationSlot {
   void* memory = nullptr;  // the memory of saved; a different one once the values have moved
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
   std::vector<Tensor> inputs;          // [Tr, H], the input of each block
+  Tensor counts;                       // [batch, E] i32 with routed experts: RouterContext::counts after the chunk
   std::vector<KeptGradient> kept;      // from I until W
   std::vector<std::size_t> kept_ends;  // the end of each block's gradients, from the chunk's last block to its first
   // The forward's draws, which the backward repeats.
@@ -67,6 +70,7 @@ class TransformerStage final : public StageModel {
       chunk.blocks.push_back({make_block(config_, block, tp_, loss_chunks), index, again});
       chunk.blocks.back().compute->bind({block, without_memory[index], no_grads[index], fp8_.of(index)});
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
+      chunk.ends_model |= block.block.kind == BlockKind::head;
     }
     for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
     norm_workspace_ = measure_norm();
@@ -79,7 +83,7 @@ class TransformerStage final : public StageModel {
     for (const Chunk& chunk : chunks_) most = std::max(most, chunk.bytes.workspace);
     return most;
   }
-  Shape hidden_shape() const override { return {tp_.shard_rows(shape_.tokens()), config_.hidden}; }
+  Shape hidden_shape() const override { return edge().shape(); }
 
   void bind(ParameterStore& weights, GradientPlaces grads) override {
     assert(grads.blocks.size() == layout_.blocks.size() && grads.zeroed.size() == chunks_.size());
@@ -114,6 +118,7 @@ class TransformerStage final : public StageModel {
     assert(own.state == ChunkSlot::State::forwarded);
     const Relocation moved{own.memory, chunk_at(chunk).bytes.saved, saved};
     for (Tensor& input : own.inputs) moved.move(input);
+    moved.move(own.counts);
     for (const auto& block : own.blocks) block->relocate(moved);
     own.memory = saved;
   }
@@ -172,7 +177,7 @@ class TransformerStage final : public StageModel {
     std::vector<StageBlock> blocks;
     ActivationBytes bytes;
     Accumulate accumulate = Accumulate::no;  // for the next microbatch's gradients
-    bool begins_model = false;
+    bool begins_model = false, ends_model = false;
   };
 
   const Chunk& chunk_at(int chunk) const { return chunks_.at(static_cast<std::size_t>(chunk)); }
@@ -182,6 +187,8 @@ class TransformerStage final : public StageModel {
     assert(own.chunk == chunk);
     return own;
   }
+
+  StageEdge edge() const { return {config_, shape_, tp_.shard_rows(shape_.tokens()), numerics_.precision.compute}; }
 
   // Returns whether this microbatch's gradients are added to earlier ones. The gradients of a step's first
   // microbatch are enqueued before any other's, now or in W.
@@ -231,6 +238,8 @@ class TransformerStage final : public StageModel {
     weights_->release(block.index);
   }
 
+  bool is_routed(const StageBlock& block) const { return layout_.blocks[block.index].block.kind == BlockKind::experts; }
+
   void open(const StageBlock& block) const {
     if (listener_.opens) listener_.opens(block.index);
   }
@@ -259,18 +268,48 @@ class TransformerStage final : public StageModel {
     const ArenaScope scope(context.workspace);
     slot.saved.rewind(0);
     slot.inputs.clear();
+    const StageEdge edge = this->edge();
+    if (edge.has_counts()) begin_counts(context.ops, chunk, args, slot);
     ForwardArgs block_args = args;
+    if (!chunk.begins_model) block_args.input = edge.values_of(args.input);
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
       const bool last = i + 1 == chunk.blocks.size();
       slot.inputs.push_back(block_args.input);
-      block_args.output = last ? args.output : slot.saved.allocate(hidden_shape(), context.dtype);
+      block_args.output = !last              ? slot.saved.allocate(edge.values(), context.dtype)
+                          : chunk.ends_model ? args.output
+                                             : edge.values_of(args.output);
       SliceContext slice;
-      const BlockContext own = of_block(context, chunk, i, slot, slice);
+      const RouterContext router{slot.counts};
+      BlockContext own = of_block(context, chunk, i, slot, slice);
+      if (edge.has_counts()) own.router = &router;
       with_weights(chunk.blocks[i],
                    [&](const BlockCompute& block) { block.forward(own, block_args, slot.saved, *slot.blocks[i]); });
       block_args.input = block_args.output;
     }
+    if (edge.has_counts()) pass_counts_on(context, chunk, args, slot);
     slot.state = ChunkSlot::State::forwarded;
+  }
+
+  void begin_counts(Ops& ops, const Chunk& chunk, const ForwardArgs& args, ChunkSlot& slot) const {
+    slot.counts = slot.saved.allocate(edge().counts(), DType::i32);
+    chunk.begins_model ? ops.zero(slot.counts) : ops.copy(edge().counts_of(args.input), slot.counts);
+  }
+  // The end of the model adds up the parts of a sequence that several ranks have, and its slices, so that the last slice knows
+  // the whole sequence's counts.
+  void pass_counts_on(const BlockContext& context, const Chunk& chunk, const ForwardArgs& args, const ChunkSlot& slot) const {
+    if (!chunk.ends_model) return context.ops.copy(slot.counts, edge().counts_of(args.output));
+    context.sum_over_parts(slot.counts);
+    if (slot.slice && !slot.slice->earlier.empty())
+      context.ops.add(slot.counts, static_cast<const ChunkSlot&>(*slot.slice->earlier.back()).counts);
+  }
+  // Returns the counts of all routed layers over the whole sequence, and passes them on to the chunk before this one.
+  Tensor total_counts(Ops& ops, const Chunk& chunk, const BackwardArgs& args, const ChunkSlot& slot) const {
+    const Tensor total = chunk.ends_model ? slot.counts : edge().counts_of(args.output_grad);
+    if (!chunk.begins_model) ops.copy(total, edge().counts_of(args.input_grad));
+    if (chunk.ends_model && slot.slice && slot.slice->last) {
+      for (const ActivationSlot* earlier : slot.slice->earlier) ops.copy(total, static_cast<const ChunkSlot&>(*earlier).counts);
+    }
+    return total;
   }
 
   void run_backward(const BlockContext& context, int chunk_index, const BackwardArgs& args, ChunkSlot& slot,
@@ -284,13 +323,24 @@ class TransformerStage final : public StageModel {
     WeightGradients gradients = defer_weights
                                     ? WeightGradients::deferred(context.ops, slot.pending, accumulate, slot.kept)
                                     : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_.added);
+    const StageEdge edge = this->edge();
+    RouterContext router{.sequence_scale = args.sequence_scale};
+    if (edge.has_counts()) router.counts = total_counts(context.ops, chunk, args, slot);
+    std::int64_t routed =
+        std::count_if(chunk.blocks.begin(), chunk.blocks.end(), [&](const StageBlock& block) { return is_routed(block); });
     BackwardArgs block_args = args;
+    if (!chunk.ends_model) block_args.output_grad = edge.values_of(args.output_grad);
     for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
       // The gradient is written over the block's input, which nothing reads afterwards; so it stays valid for W too.
-      block_args.input_grad = i == 0 ? args.input_grad : slot.inputs[i];
+      block_args.input_grad = i > 0 ? slot.inputs[i] : chunk.begins_model ? args.input_grad : edge.values_of(args.input_grad);
       if (!defer_weights) open(chunk.blocks[i]);
       SliceContext slice;
-      const BlockContext own = of_block(context, chunk, i, slot, slice);
+      BlockContext own = of_block(context, chunk, i, slot, slice);
+      if (edge.has_counts()) own.router = &router;
+      if (is_routed(chunk.blocks[i]) && args.router_statistics.data != nullptr) {
+        --routed;
+        router.statistics = args.router_statistics.row_range(routed, routed + 1);
+      }
       const auto run = [&](const BlockCompute& block) { block.backward(own, block_args, gradients, *slot.blocks[i]); };
       if (layout_.blocks[chunk.blocks[i].index].block.kind == BlockKind::embedding) {
         run(*chunk.blocks[i].compute);  // it reads no weight

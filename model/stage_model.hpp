@@ -53,7 +53,8 @@ class StageModel {
   // Bytes of the gradients that later slices of a microbatch add for the keys and values of earlier ones; see
   // bind(). A chunk runs the backward of one microbatch at a time.
   virtual std::size_t key_gradient_bytes() const = 0;
-  virtual Shape hidden_shape() const = 0;  // [Tr, H], for the sequence that is set
+  // The shape of what chunks pass on, for the sequence that is set: [Tr, H], or with routed experts a StageEdge's.
+  virtual Shape hidden_shape() const = 0;
 
   // Binds the weights of parameters(), in the activations' type and zero wherever no parameter is, and the
   // memory of its gradients. The store outlives the model's actions. Must be called before the first of them.

@@ -8,17 +8,13 @@
 #include <span>
 
 #include "core/tensor.hpp"
+#include "ops/accumulate.hpp"
 #include "ops/dropout.hpp"
+#include "ops/expert_arguments.hpp"
 #include "ops/fp8_matrix.hpp"
 #include "ops/tensor_parallel.hpp"
 
 namespace pipetrain {
-
-// Says whether a product replaces the gradient in memory or adds to it.
-enum class Accumulate {
-  no,   // overwrites it, even NaN; the bits are those of adding to zeros, except for a zero's sign
-  yes,  // adds to it
-};
 
 // This rank's rows of the vocabulary.
 struct VocabularyRows {
@@ -245,6 +241,18 @@ struct ScaleArgs {
   std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding
 };
 
+// On CPUs only.
+struct SigmoidArgs {
+  Tensor x;  // [N] f32
+  Tensor y;  // [N] f32, output; may be x's memory
+};
+
+struct SigmoidBackwardArgs {
+  Tensor dy;  // [N] f32
+  Tensor y;   // [N] f32, the forward's
+  Tensor dx;  // [N] f32, output; may be dy's memory
+};
+
 struct AddBiasArgs {
   Tensor x;     // [T, N] +=
   Tensor bias;  // [N]
@@ -431,7 +439,7 @@ struct SquareSumsArgs {
 };
 
 struct AddArgs {
-  Tensor target;  // f32 or f64, +=
+  Tensor target;  // f32 or f64, on CPUs also i32, +=
   Tensor source;
 };
 

@@ -43,7 +43,9 @@ using Operation =
           LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs,
           PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>,
           OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs,
-          CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs>;
+          CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs,
+          RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs,
+          GroupedMatmulArgs, GroupedWeightGradArgs, SigmoidArgs, SigmoidBackwardArgs>;
 
 class Ops {
  public:
@@ -136,6 +138,9 @@ class Ops {
   void gelu_backward(const GeluBackwardArgs& args) { enqueue(args); }
   // out = x * factor, plus residual; the factor is rounded to x's type unless it is to be exact.
   void scale(const ScaleArgs& args) { enqueue(args); }
+  // y = 1 / (1 + exp(-x))
+  void sigmoid(const SigmoidArgs& args) { enqueue(args); }
+  void sigmoid_backward(const SigmoidBackwardArgs& args) { enqueue(args); }
   // x [T, N] += bias [N]
   void add_bias(const Tensor& x, const Tensor& bias) { enqueue(AddBiasArgs{x, bias}); }
   // dbias [N] f32 += the column sums of dy [T, N].
@@ -170,6 +175,30 @@ class Ops {
     enqueue(OfSegments<MergeAttentionArgs>{shape, args});
   }
 
+  // --- Routed experts, on CPUs only: shapes as in ops/expert_arguments.hpp ---
+
+  // Chooses the C experts with the largest logits for each token, the lowest of equal ones, and sorts the rows. A row's weight
+  // is its expert's probability.
+  void route(const RouteArgs& args) { enqueue(args); }
+  // dlogits = the gradient of the weights, of the balancing loss and of the z-loss. A sequence's balancing loss is
+  // E sum_e f_e P_e: with N its tokens times the layers that are counted together, f_e = counts_e / N, and P_e the mean over N
+  // of the expert's probability (Fedus et al. 2021, "Switch Transformers", as Hugging Face sums it over layers). Its z-loss is
+  // the mean over its tokens of log_sum_exp squared, added over layers (Zoph et al. 2022, "ST-MoE"). Counts have no gradient.
+  void route_backward(const RouteBackwardArgs& args) { enqueue(args); }
+  void count_experts(const CountExpertsArgs& args) { enqueue(args); }
+  // rows = x at the rows' tokens.
+  void gather_rows(const GatherRowsArgs& args) { enqueue(args); }
+  // out = for each token the sum of its rows, in the order of experts, and the addend; summed over the ranks as in
+  // matmul_scatter; plus the residual.
+  void sum_rows(const SumRowsArgs& args) { enqueue(args); }
+  // y = x, each row times its weight.
+  void weigh_rows(const WeighRowsArgs& args) { enqueue(args); }
+  void weigh_rows_backward(const WeighRowsBackwardArgs& args) { enqueue(args); }
+  // out = in times the matrix of each row's expert.
+  void grouped_matmul(const GroupedMatmulArgs& args) { enqueue(args); }
+  // Adds dy^T x over the rows of each expert to that expert's dw, or replaces it, with zeros if the expert has no row.
+  void grouped_weight_grad(const GroupedWeightGradArgs& args) { enqueue(args); }
+
   // --- Vocabulary-parallel loss ---
 
   // loss_sum = the sum of the counted tokens' cross-entropy, added in token order. gradient_scale makes it
@@ -201,7 +230,7 @@ class Ops {
   // sums [elements / 65,536, rounded up] f64 = the sums of the blocks: added in order, they give square_sum's bits. For a
   // tensor that begins and ends at block boundaries of a larger one, they are sums of the larger one's blocks.
   void square_sums(const Tensor& tensor, const Tensor& sums) { enqueue(SquareSumsArgs{tensor, sums}); }
-  // target += source, f32 or f64.
+  // target += source, f32 or f64, on CPUs also i32.
   void add(const Tensor& target, const Tensor& source) { enqueue(AddArgs{target, source}); }
 
  protected:

@@ -21,6 +21,8 @@ std::string shortest(std::optional<double> value) {
   return value && std::isfinite(*value) ? fmt::format("{}", *value) : "null";
 }
 
+std::string whole_text(const std::optional<std::int64_t>& value) { return value ? fmt::format("{}", *value) : "null"; }
+
 // Writes numbers that may be missing.
 template <class Values>
 std::string list(const Values& values) {
@@ -85,12 +87,14 @@ std::optional<double> input_wait_share(const StepMetrics& metrics) {
 std::string to_json_line(const StepMetrics& metrics) {
   std::string line = fmt::format(
       R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{},"elapsed":{},"tokens_per_second":{},)"
-      R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{},"applied_steps":{})",
+      R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{},"applied_steps":{},)"
+      R"("aux_loss":{},"z_loss":{},"expert_load_max":{},"expert_load_cv":{},"trainable_parameters":{},"membership":{},"takeovers":{})",
       metrics.step, exact(metrics.loss), exact(metrics.grad_norm), exact(metrics.lr), metrics.tokens, shortest(metrics.seconds),
       shortest(metrics.elapsed), shortest(metrics.tokens_per_second), shortest(metrics.tokens_per_second_per_device),
       shortest(metrics.tflops_per_device), shortest(metrics.mfu), shortest(metrics.bubble), list(metrics.memory_bytes),
-      shortest(metrics.loss_scale), metrics.skipped,
-      metrics.applied_steps ? fmt::format("{}", *metrics.applied_steps) : "null");
+      shortest(metrics.loss_scale), metrics.skipped, whole_text(metrics.applied_steps), exact(metrics.aux_loss),
+      exact(metrics.z_loss), shortest(metrics.expert_load_max), shortest(metrics.expert_load_cv),
+      whole_text(metrics.trainable_parameters), whole_text(metrics.membership), whole_text(metrics.takeovers));
   if (metrics.input_wait) line += fmt::format(R"(,"input_wait":{})", shortest(metrics.input_wait));
   if (!metrics.stage_bubble.empty()) line += fmt::format(R"(,"stage_bubble":{})", list(metrics.stage_bubble));
   return line + "}";
@@ -143,8 +147,18 @@ std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::
                                          : std::nullopt);
   metrics.loss_scale = read("loss_scale");
   metrics.skipped = members.contains("skipped") && members.at("skipped") == true;
-  if (const Json* applied = members.find("applied_steps"); applied && !applied->is_null())
-    metrics.applied_steps = whole(*applied, place, "applied_steps");
+  const auto read_whole = [&](const char* name) {
+    const Json* const found = members.find(name);
+    return found && !found->is_null() ? std::optional(whole(*found, place, name)) : std::nullopt;
+  };
+  metrics.applied_steps = read_whole("applied_steps");
+  metrics.aux_loss = read("aux_loss");
+  metrics.z_loss = read("z_loss");
+  metrics.expert_load_max = read("expert_load_max");
+  metrics.expert_load_cv = read("expert_load_cv");
+  metrics.trainable_parameters = read_whole("trainable_parameters");
+  metrics.membership = read_whole("membership");
+  metrics.takeovers = read_whole("takeovers");
   metrics.input_wait = read("input_wait");
   metrics.stage_bubble = numbers(members, place, "stage_bubble");
   return metrics;

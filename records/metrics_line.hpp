@@ -22,7 +22,14 @@ struct StepMetrics {
   std::optional<double> loss_scale;
   bool skipped = false;
   std::optional<std::int64_t> applied_steps;  // optimizer steps so far; lines of earlier versions lack them
-  std::optional<double> input_wait;           // seconds in which a first stage may have waited for data; no key if unknown
+  // Known for models with routed experts: the balancing loss and the z-loss, each the mean over the sequences of the global batch and
+  // without its coefficient; the largest load of an expert divided by the mean, and the standard deviation of loads divided by
+  // it, of the layer where they are largest.
+  std::optional<double> aux_loss, z_loss, expert_load_max, expert_load_cv;
+  std::optional<std::int64_t> trainable_parameters;
+  // The number of the run's memberships, and of takeovers so far; runs do not change their members yet.
+  std::optional<std::int64_t> membership, takeovers;
+  std::optional<double> input_wait;  // seconds in which a first stage may have waited for data; no key if unknown
   std::vector<std::optional<double>>
       stage_bubble;  // one for each stage, replica-major, 0 to 1; bubble is their mean; no key if empty
 };
@@ -36,7 +43,7 @@ struct EvaluationMetrics {
   std::optional<double> eval_loss, perplexity, accuracy, f1;
 };
 
-// Returns one line without its end. Loss, grad_norm and lr have 17 significant digits, which read back as the same double.
+// Returns one line without its end. Losses, grad_norm and lr have 17 significant digits, which read back as the same double.
 std::string to_json_line(const StepMetrics& metrics);
 std::string to_json_line(const EvaluationMetrics& metrics);  // eval_loss has 17 digits too
 // Returns the step of such a line, or of its beginning; nothing if the line has another form.

@@ -14,6 +14,7 @@ namespace pipetrain {
 namespace {
 
 constexpr std::size_t most_rows = 64;       // for devices
+constexpr std::size_t most_layers = 256;    // whose experts are drawn
 constexpr std::size_t most_actions = 6000;  // drawn in one timeline
 constexpr std::size_t most_columns = 1500;  // in which a row is drawn
 
@@ -100,6 +101,18 @@ Json page_json(const schedules::Timeline& timeline) {
   return made;
 }
 
+Json page_json(const ReportPage::ExpertLoads& loads) {
+  Json rows = Json::array();
+  for (std::size_t layer = 0; layer < std::min(loads.layers.size(), most_layers); ++layer) {
+    Json row = Json::array();
+    for (const double load : loads.loads[layer]) row.push_back(rounded(load));
+    rows.push_back(Json::array({loads.layers[layer], std::move(row)}));
+  }
+  Json made = Json::object({{"step", loads.step}});
+  made["layers"] = std::move(rows);
+  return made;
+}
+
 Json devices_of(const ReportPage& page) {
   Json devices = Json::array();
   if (!page.newest) return devices;
@@ -144,6 +157,7 @@ void write_report(std::ostream& out, const ReportPage& page) {
                             {"host", page_json(page.host)},
                             {"devices", devices_of(page)}});
   data["charts"] = std::move(charts);
+  data["expert_loads"] = page.expert_loads ? page_json(*page.expert_loads) : Json();
   data["timelines"] = std::move(timelines);
   out << report_begin << script_text(data) << report_end;
 }

@@ -35,7 +35,14 @@ struct ReportPage {
   };
   std::vector<Chart> charts;
   std::optional<StepMetrics> newest;
-  std::vector<std::string> device_names;       // for newest->memory_bytes; empty: numbers
+  std::vector<std::string> device_names;  // for newest->memory_bytes; empty: numbers
+  // The loads of experts in one step, drawn as a heat map: for each routed layer those of its experts, divided by their mean.
+  struct ExpertLoads {
+    std::int64_t step = 0;
+    std::vector<std::int64_t> layers;
+    std::vector<std::vector<double>> loads;  // by layer
+  };
+  std::optional<ExpertLoads> expert_loads;
   std::vector<schedules::Timeline> timelines;  // one step each, in seconds; titles say which
 };
 

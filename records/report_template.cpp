@@ -114,6 +114,22 @@ function drawTimeline(timeline, longest) {
     timeline.left_out ? make('div', {class: 'soft'}, timeline.left_out + ' more devices are not drawn') : null);
 }
 
+// A row a layer, a column an expert: the colour tells the load, full at three times the mean and more.
+function drawLoads(loads) {
+  const width = 1180, left = 72, experts = Math.max(...loads.layers.map(layer => layer[1].length)), wide = (width - left) / experts;
+  const row = loads.layers.length > 24 ? 9 : 16, svg = make('svg', {viewBox: `0 0 ${width} ${loads.layers.length * row}`, role: 'img', 'aria-label': 'loads of experts'});
+  loads.layers.forEach(([layer, shares], i) => {
+    if (row > 9 || i % 4 === 0) svg.append(make('text', {x: 0, y: i * row + row - 4}, 'layer ' + layer));
+    shares.forEach((share, expert) => {
+      const box = make('rect', {x: left + expert * wide, y: i * row, width: Math.max(0.3, wide - (wide > 4 ? 1 : 0)), height: row - 1, fill: 'var(--line)', opacity: 0.06 + 0.94 * Math.min(1, share / 3)});
+      box.addEventListener('mousemove', event => show(event, 'layer ' + layer + ', expert ' + expert + '\n' + short(share, 3) + ' times the mean'));
+      box.addEventListener('mouseleave', hide);
+      svg.append(box);
+    });
+  });
+  return card('Loads of experts in step ' + loads.step, svg);
+}
+
 const table = rows => make('table', {}, ...rows.map(([name, value]) => make('tr', {}, make('td', {}, name), make('td', {}, value))));
 const bar = (share, text) => make('div', {style: 'display:flex;gap:10px;align-items:center'}, make('div', {class: 'bar', style: 'flex:1'}, make('i', {style: `width:${(100 * Math.min(1, Math.max(0, share))).toFixed(1)}%`})),
   make('span', {style: 'width:84px;text-align:right;font-variant-numeric:tabular-nums'}, text));
@@ -139,6 +155,7 @@ if (now) {
   main.append(make('div', {class: 'row facts'}, ...facts.filter(fact => fact[1] !== null).map(([name, value]) => make('div', {class: 'card'}, make('div', {class: 'soft'}, name), make('div', {class: 'big'}, value)))));
 } else main.append(card('No step is done yet'));
 main.append(make('div', {class: 'row charts'}, ...data.charts.map(drawChart)));
+if (data.expert_loads && data.expert_loads.layers.length) main.append(make('div', {class: 'row'}, drawLoads(data.expert_loads)));
 if (data.timelines.length) {
   const longest = Math.max(...data.timelines.map(t => t.length)) || 1, kinds = new Set(data.timelines.flatMap(t => t.stages.flatMap(spans => spans.map(s => s[0]))));
   const legend = make('div', {class: 'legend soft'});

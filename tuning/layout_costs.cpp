@@ -117,7 +117,9 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Reco
   const ModelConfig& config = request_.config;
   const double tokens = tokens_of(request_, layout), tp = layout.tp;
   const auto normed = 2.0 * static_cast<double>(config.hidden);
-  const double inner = block.kind == BlockKind::mlp ? static_cast<double>(config.mlp_columns() + config.intermediate) : 0;
+  const double inner = block.kind == BlockKind::mlp       ? static_cast<double>(config.mlp_columns() + config.intermediate)
+                       : block.kind == BlockKind::experts ? 3.0 * static_cast<double>(config.experts.active_columns())
+                                                          : 0;
   const double flops = figures(block).again[static_cast<std::size_t>(recompute)];
   return tokens / tp *
          (flops / product_rate(block) + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
@@ -137,7 +139,7 @@ double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) con
 // Offloaded gradients are fetched while the previous block computes, and stored, both ways at once; those of tables are
 // not offloaded.
 double LayoutCosts::leaving_gradients(const Block& block, const Layout& layout) const {
-  const bool leaves = request_.offload.gradients && (block.kind == BlockKind::attention || block.kind == BlockKind::mlp);
+  const bool leaves = request_.offload.gradients && is_of_layer(block.kind);
   return leaves ? figures(block).trained / layout.tp : 0;
 }
 

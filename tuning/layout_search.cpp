@@ -244,6 +244,7 @@ bool Layout::braids() const {
 
 UsedFeatures features_of(const LayoutRequest& request) {
   TrainJob job;
+  job.config = request.config;
   job.layout.cp = request.cp;
   job.devices.kind = request.device;
   job.numerics.precision = request.precision;

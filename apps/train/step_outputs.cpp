@@ -88,6 +88,10 @@ std::vector<Scalar> scalars_of(const StepMetrics& metrics) {
   scalars.add("skipped", metrics.skipped ? 1.0 : 0.0);
   scalars.add("applied_steps",
               metrics.applied_steps ? std::optional(static_cast<double>(*metrics.applied_steps)) : std::nullopt);
+  scalars.add("aux_loss", metrics.aux_loss);
+  scalars.add("z_loss", metrics.z_loss);
+  scalars.add("expert_load_max", metrics.expert_load_max);
+  scalars.add("expert_load_cv", metrics.expert_load_cv);
   return std::move(scalars.known);
 }
 
@@ -100,10 +104,10 @@ std::vector<Scalar> scalars_of(const EvaluationMetrics& metrics) {
   return std::move(scalars.known);
 }
 
-StepOutputs::StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token, ReportFile* report)
+StepOutputs::StepOutputs(const TrainOptions& options, const Trainer& trainer, const ModelFigures& model, ReportFile* report)
     : options_(options),
       memory_(trainer.memory()),
-      flops_per_token_(flops_per_token),
+      model_(model),
       report_(report),
       peak_(peak_speed(options)),
       progress_(Progress::on_stderr(options.log_interval)) {
@@ -123,7 +127,7 @@ void StepOutputs::begin(const std::vector<std::string>& notes, std::int64_t tota
 }
 
 void StepOutputs::step(const StepReport& report) {
-  StepMetrics metrics = step_metrics(report, memory_, flops_per_token_, seconds_since_start());
+  StepMetrics metrics = step_metrics(report, memory_, model_, seconds_since_start());
   if (peak_ && metrics.tflops_per_device) metrics.mfu = *metrics.tflops_per_device / peak_->tflops;
   write(metrics);
   print_notes(std::exchange(held_back_, {}));

@@ -23,7 +23,7 @@ class StepOutputs {
  public:
   // Opens the files. Call it while a signal still ends the process at once, because a pipe may have no reader. The
   // options must outlive this object; so must report, which may be null. Throws Error.
-  StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token, ReportFile* report);
+  StepOutputs(const TrainOptions& options, const Trainer& trainer, const ModelFigures& model, ReportFile* report);
   // Call it before the first step. total: all steps of the run, 0 if unknown. The notes are held back until a line of
   // metrics has shown that metrics can be written.
   void begin(const std::vector<std::string>& notes, std::int64_t total);
@@ -41,7 +41,7 @@ class StepOutputs {
 
   const TrainOptions& options_;
   std::vector<DeviceMemory> memory_;
-  double flops_per_token_;
+  ModelFigures model_;
   std::optional<MetricsFile> metrics_;
   std::optional<EventFile> events_;
   ReportFile* report_;

@@ -138,7 +138,8 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
   note_begin(*job, saving, notes);
-  const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
+  const ModelFigures figures{model_flops_per_token(job->config, job->dataset->sequence_length()),
+                             trained_parameter_count(job->config)};
   const auto prepare = [&] { prepare_saving(saving); };
   joined ? joined->in_first("saving", prepare) : prepare();
   RunRecords records(options.processes.leads() ? options.records : RecordSettings{}, *job, options.run.model.name);
@@ -157,7 +158,7 @@ int run_train(const TrainOptions& options) {
   try {
     if (!options.processes.leads()) return follow_training(*trainer, *joined);
     note_transport(*trainer, notes);
-    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
+    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, figures, report.get()); });
     StepLoop loop(options, notes, *trainer, {*outputs, records, *watch, locks.save.get()});
     const int status = lead_training(loop, *trainer, joined.get());
     if (record) record->finish();

@@ -2,15 +2,19 @@
 
 #include <cassert>
 
-#include "model/blocks/attention_block.hpp"
-#include "model/blocks/chunked_head_block.hpp"
-#include "model/blocks/embedding_block.hpp"
-#include "model/blocks/head_block.hpp"
-#include "model/blocks/mlp_block.hpp"
+#include "model/context/ring_exchange.hpp"
 
 namespace pipetrain {
 
 SequencePart BlockContext::part() const { return {cp.part, slice == nullptr ? 0 : slice->first}; }
+
+void BlockContext::sum_over_parts(const Tensor& counts) const {
+  if (cp.part.is_whole()) return;
+  const ArenaScope scope(workspace);
+  const Tensor passed = workspace.allocate(counts.shape, counts.dtype),
+               received = workspace.allocate(counts.shape, counts.dtype);
+  if (cp.ring != nullptr) cp.ring->sum(ops, counts, passed, received);  // null while memory is measured
+}
 
 BoundTensor BoundTensors::at(TensorRole role) const {
   const StoredTensor* tensor = parameters_.find(role);
@@ -35,23 +39,6 @@ void BlockCompute::cached_forward(const BlockContext& context, const CachedForwa
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp) {
   const RowSplit split(rows, tp.size());
   return {split.begin(tp.rank()), split.count(tp.rank())};
-}
-
-std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
-                                         std::optional<int> loss_chunks) {
-  switch (parameters.block.kind) {
-    case BlockKind::embedding:
-      return std::make_unique<EmbeddingBlock>(config, tp);
-    case BlockKind::attention:
-      return std::make_unique<AttentionBlock>(config, parameters, tp);
-    case BlockKind::mlp:
-      return std::make_unique<MlpBlock>(config, parameters);
-    case BlockKind::head:
-      if (loss_chunks) return std::make_unique<ChunkedHeadBlock>(config, tp, *loss_chunks);
-      return std::make_unique<HeadBlock>(config, tp);
-  }
-  assert(false);
-  return nullptr;
 }
 
 }  // namespace pipetrain

@@ -57,6 +57,15 @@ inline std::optional<TensorRole> bias_if(bool has_bias, TensorRole bias) {
 
 struct SliceContext;
 
+// The part of a microbatch's routing that concerns other layers or the whole step.
+struct RouterContext {
+  // [batch, E] i32: how often each sequence has chosen each expert. In a forward the block adds its own layer's choices to
+  // those of earlier layers; in a backward it reads those of all layers.
+  Tensor counts = {};
+  float sequence_scale = 0;  // the run's loss scale divided by the sequences of the global batch
+  Tensor statistics = {};    // see RouteBackwardArgs; of this block
+};
+
 // The settings and resources that all actions of one stage share.
 struct BlockContext {
   Ops& ops;
@@ -73,7 +82,8 @@ struct BlockContext {
   // position 0 of the token's sequence (of its document, if there are several) has among the tokens of part(); below 0 if
   // position 0 lies outside of the part. Operations that count positions take it in place of documents.
   std::optional<Tensor> origins = {};
-  const SliceContext* slice = nullptr;  // set if shape is a slice's; null if it is a sample's
+  const RouterContext* router = nullptr;  // null: nothing is counted, as in generation
+  const SliceContext* slice = nullptr;    // set if shape is a slice's; null if it is a sample's
 
   // Returns the tensor that operations read to count positions.
   const std::optional<Tensor>& position_origins() const { return origins ? origins : documents; }
@@ -81,6 +91,8 @@ struct BlockContext {
   SequencePart part() const;
   std::int64_t tokens() const { return shape.tokens(); }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
+  // Adds those of the other ranks that share the sequences to `counts`, i32.
+  void sum_over_parts(const Tensor& counts) const;
   // Returns true if each rank holds a shard of a tensor's rows, so that matrices must gather their input.
   bool gathers() const { return tp.sequence_parallel && tp.size() > 1; }
 };
@@ -135,9 +147,5 @@ struct SliceContext {
 Tensor sums_of(const BlockContext& context, const BoundTensor& vector);
 // Returns this rank's share of the rows of a vocabulary or of a head.
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp);
-// Makes the block of these parameters on this rank. loss_chunks: see ChunkedHeadBlock; if it is empty, the head
-// keeps its logits.
-std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
-                                         std::optional<int> loss_chunks = {});
 
 }  // namespace pipetrain

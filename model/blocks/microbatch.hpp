@@ -39,9 +39,10 @@ struct SliceArgs {
 };
 
 struct ForwardArgs {
-  Tensor input;     // [T] i32 ids for the first chunk of the model, else [Tr, H]; must stay valid until B or I
+  // [T] i32 ids for the first chunk of the model, else as StageModel::hidden_shape(); must stay valid until B or I
+  Tensor input;
   Tensor targets;   // last chunk only: [T] i32; must stay valid until B or I
-  Tensor output;    // [Tr, H]; unused by the last chunk
+  Tensor output;    // as StageModel::hidden_shape(); unused by the last chunk
   Tensor loss_sum;  // last chunk only: [1] f64, written
   // [T] i32: for each token, the position in its sample of the first token of its document, from which
   // attention and positions count; must stay valid until B or W. Without memory: a sample is one document.
@@ -62,9 +63,13 @@ struct ForwardArgs {
 };
 
 struct BackwardArgs {
-  Tensor output_grad;    // [Tr, H]; unused by the last chunk; must stay valid until B or W
-  Tensor input_grad;     // [Tr, H], written; unused by the first chunk
+  Tensor output_grad;    // as StageModel::hidden_shape(); unused by the last chunk; must stay valid until B or W
+  Tensor input_grad;     // as StageModel::hidden_shape(), written; unused by the first chunk
   float loss_scale = 1;  // last chunk only: the run's loss scale / target tokens of the whole global batch
+  // For models with routed experts: the run's loss scale / sequences of the whole global batch.
+  float sequence_scale = 0;
+  // [routed blocks of the chunk, E + 2] f64 +=: see RouteBackwardArgs::statistics. Without memory: not wanted.
+  Tensor router_statistics = {};
 };
 
 }  // namespace pipetrain

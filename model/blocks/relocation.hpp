@@ -22,6 +22,11 @@ struct Relocation {
   void move(Fp8Matrix& matrix) const {
     for (Tensor* const view : {&matrix.rows, &matrix.cols, &matrix.scale, &matrix.row_scales, &matrix.col_scales}) move(*view);
   }
+  void move(Routing& routing) const {
+    for (Tensor* const view : {&routing.probabilities, &routing.log_sum_exp, &routing.experts, &routing.places, &routing.tokens,
+                               &routing.weights, &routing.offsets})
+      move(*view);
+  }
 };
 
 }  // namespace pipetrain

@@ -4,16 +4,27 @@
 
 namespace pipetrain {
 
+namespace {
+
+// Enqueues the product and returns the gradient.
+Tensor enqueue_product(Ops& ops, const WeightGradArgs& args) {
+  ops.weight_grad(args);
+  return args.dw;
+}
+Tensor enqueue_product(Ops& ops, const GroupedWeightGradArgs& args) {
+  ops.grouped_weight_grad(args);
+  return args.dw;
+}
+Tensor enqueue_product(Ops& ops, const Fp8MatmulArgs& args) {
+  ops.fp8_matmul(args);
+  return args.out;
+}
+
+}  // namespace
+
 void compute(Ops& ops, const KeptGradient& gradient, const GradientAdded& added) {
-  const bool announces = gradient.last && added;
-  if (const auto* wide = std::get_if<WeightGradArgs>(&gradient.product)) {
-    ops.weight_grad(*wide);
-    if (announces) added(wide->dw);
-  } else {
-    const auto& in_fp8 = std::get<Fp8MatmulArgs>(gradient.product);
-    ops.fp8_matmul(in_fp8);
-    if (announces) added(in_fp8.out);
-  }
+  const Tensor sum = std::visit([&](const auto& args) { return enqueue_product(ops, args); }, gradient.product);
+  if (gradient.last && added) added(sum);
 }
 
 WeightGradients WeightGradients::of_part(bool first, bool last) const {
@@ -33,13 +44,19 @@ void WeightGradients::add(WeightGradArgs args) {
   add_or_keep(args);
 }
 
+void WeightGradients::add_grouped(GroupedWeightGradArgs args) {
+  if (!has_place(args.dw)) return;
+  args.accumulate = accumulate_;
+  add_or_keep(args);
+}
+
 void WeightGradients::add(Fp8MatmulArgs args) {
   if (!has_place(args.out)) return;
   if (accumulate_ == Accumulate::yes) args.addend = args.out;
   add_or_keep(args);
 }
 
-void WeightGradients::add_or_keep(const std::variant<WeightGradArgs, Fp8MatmulArgs>& product) {
+void WeightGradients::add_or_keep(const GradientProduct& product) {
   const KeptGradient gradient{product, last_};
   if (defers()) {
     kept_->push_back(gradient);

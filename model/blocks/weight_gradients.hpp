@@ -13,10 +13,12 @@
 
 namespace pipetrain {
 
-// A gradient that is still to be computed, of matrices in the activations' type or in 8 bits. Its tensors stay
-// valid until then.
+// The product that computes a matrix's gradient: in the activations' type, in 8 bits, or of the matrices of all experts.
+using GradientProduct = std::variant<WeightGradArgs, Fp8MatmulArgs, GroupedWeightGradArgs>;
+
+// A gradient that is still to be computed. Its tensors stay valid until then.
 struct KeptGradient {
-  std::variant<WeightGradArgs, Fp8MatmulArgs> product;
+  GradientProduct product;
   bool last = true;  // whether it is the microbatch's last product for this matrix
 };
 
@@ -41,6 +43,8 @@ class WeightGradients {
   // The same sink for some of a microbatch's tokens, if a block takes them in several parts: each matrix is
   // added once a part, in order.
   WeightGradients of_part(bool first, bool last) const;
+  // The same sink without GradientAdded, for a matrix whose gradient may be a part of a sum over tensor-parallel ranks.
+  WeightGradients unannounced() const { return of_part(true, false); }
   // Allocates a matrix's input or output gradient that will be added below. As with any arena, the memory is
   // released by the caller's ArenaScope, if that is of the same arena.
   Tensor allocate(const Shape& shape, DType dtype) { return memory_.allocate(shape, dtype); }
@@ -55,6 +59,7 @@ class WeightGradients {
   void add(WeightGradArgs args);
   // Adds a product of a = dy and b = x in 8 bits, out = dw; args has no addend.
   void add(Fp8MatmulArgs args);
+  void add_grouped(GroupedWeightGradArgs args);
   // Calls add(), and sums the gradient of the column-parallel matrix w's input over the ranks into dx.
   void add_and_scatter(BackwardScatterArgs args);
 
@@ -62,7 +67,7 @@ class WeightGradients {
   WeightGradients(Ops& ops, Arena& memory, Accumulate accumulate, std::vector<KeptGradient>* kept, GradientAdded added)
       : ops_(ops), memory_(memory), accumulate_(accumulate), kept_(kept), added_(std::move(added)) {}
 
-  void add_or_keep(const std::variant<WeightGradArgs, Fp8MatmulArgs>& product);
+  void add_or_keep(const GradientProduct& product);
 
   Ops& ops_;
   Arena& memory_;

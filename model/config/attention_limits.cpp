@@ -9,6 +9,7 @@ namespace {
 
 // Names an operation of the model that GPUs have no kernel for; null if there is none.
 const char* unbuilt_on_gpus(const ModelConfig& config) {
+  if (config.routed_layers() > 0) return "the model has routed experts";
   if (config.residual_scale != 1) return "the model scales what attention and MLP add to the residual stream";
   if (config.logit_divisor != 1) return "the model divides its logits";
   if (config.projection_norms) return "the model norms queries and keys over all heads";

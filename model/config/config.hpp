@@ -6,13 +6,30 @@
 #include <string>
 #include <vector>
 
+#include "model/config/experts.hpp"
 #include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
 
 namespace pipetrain {
 
 // Whose names and config.json: Hugging Face's model_type.
-enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3, smollm3, granite, olmo2, phi3, seed_oss };
+enum class Family {
+  llama,
+  gpt2,
+  qwen2,
+  qwen3,
+  mistral,
+  gemma3,
+  smollm3,
+  granite,
+  olmo2,
+  phi3,
+  seed_oss,
+  mixtral,
+  qwen2_moe,
+  qwen3_moe,
+  olmoe
+};
 enum class NormKind { rms, layer };             // layer norms have a bias besides the weight
 enum class PositionKind { rotary, learned };    // learned: a table of max_positions rows, added to the embedding
 enum class Activation { swiglu, gelu, geglu };  // of the MLP; both GELUs in their tanh form
@@ -59,7 +76,7 @@ struct ModelConfig {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t intermediate = 0;
+  std::int64_t intermediate = 0;  // of MLPs that are not routed
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;
   double norm_eps = 1e-5;
@@ -67,9 +84,12 @@ struct ModelConfig {
   std::optional<Rope> windowed_rope;   // of windowed layers, where they rotate in another way
   std::int64_t window = 0;             // positions that queries of windowed layers see; 0 where there is no such layer
   std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed, and all rotate
+  Experts experts;
   bool tied_embeddings = false;
   double init_std = 0.02;
-  DropoutRates dropout;  // a setting of training rather than of the model, though config.json has it
+  // Settings of training rather than of the model, though config.json has them.
+  DropoutRates dropout;
+  RouterLossSettings router_losses;
   // For who generates text. pad_id is as config.json has it, which may be no id of the vocabulary.
   std::optional<std::int64_t> bos_id, pad_id;
   std::vector<std::int64_t> eos_ids;  // any of them ends a text
@@ -87,6 +107,11 @@ struct ModelConfig {
   // Returns the number of positions that a query of the layer sees; 0: all up to its own.
   std::int64_t window_of(std::int64_t layer) const {
     return !layer_types.empty() && layer_types.at(static_cast<std::size_t>(layer)).windowed ? window : 0;
+  }
+  std::int64_t routed_layers() const {
+    std::int64_t routed = 0;
+    for (std::int64_t layer = 0; layer < layers; ++layer) routed += experts.routes(layer);
+    return routed;
   }
   // True when the layer's queries and keys rotate.
   bool rotates(std::int64_t layer) const {

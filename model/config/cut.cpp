@@ -34,7 +34,7 @@ Cut cut_of(const std::vector<std::vector<Block>>& parts) {
   Cut cut;
   for (const auto& part : parts) {
     std::int64_t inner = 0;
-    for (const Block& block : part) inner += block.kind == BlockKind::attention || block.kind == BlockKind::mlp;
+    for (const Block& block : part) inner += is_of_layer(block.kind);
     cut.push_back(inner);
   }
   return cut;

@@ -7,8 +7,7 @@ std::vector<Recompute> recompute_of_blocks(const std::vector<Block>& chunk, cons
   std::vector<Recompute> kinds;
   std::int64_t inner = 0;  // attention and MLP blocks before this one
   for (const Block& block : chunk) {
-    const bool is_inner = block.kind == BlockKind::attention || block.kind == BlockKind::mlp;
-    const bool first = is_inner && inner++ < blocks_of_layer * numerics.recompute_layers.value_or(0);
+    const bool first = is_of_layer(block.kind) && inner++ < blocks_of_layer * numerics.recompute_layers.value_or(0);
     Recompute kind = first || !numerics.recompute_layers ? numerics.recompute : lighter(numerics.recompute);
     if (slices > 1 && block.kind == BlockKind::attention && kind == Recompute::full) kind = lighter(kind);
     kinds.push_back(kind);

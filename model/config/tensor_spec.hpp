@@ -28,13 +28,19 @@ enum class TensorRole {
   mlp_in_bias,
   mlp_out_weight,
   mlp_out_bias,
-  output_weight,  // head: one row for each token of the vocabulary, or for each class
+  router_weight,      // experts: one row for each expert
+  expert_in_weight,   // of each expert, gate and up; the experts in order
+  expert_out_weight,  // of each expert
+  shared_in_weight,   // of the shared expert, gate and up
+  shared_out_weight,
+  shared_gate_weight,  // one row, whose product with a token is the logit of the shared expert's gate
+  output_weight,       // head: one row for each token of the vocabulary, or for each class
 };
 
 // True when the tensor is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
 constexpr bool is_matrix(TensorRole role) {
   return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
-         role == TensorRole::mlp_out_weight || role == TensorRole::output_weight;
+         role == TensorRole::mlp_out_weight || (role >= TensorRole::router_weight && role <= TensorRole::output_weight);
 }
 
 // How the tensor, as files have it, is spread over the tensor-parallel ranks.

@@ -13,6 +13,16 @@ void RingExchange::start(Stream& compute, const Tensor& source, const Tensor& ta
   group_->shift(*stream_, source, target);
 }
 
+void RingExchange::sum(Ops& ops, const Tensor& tensor, Tensor passed, Tensor received) {
+  ops.copy(tensor, passed);
+  for (int other = 1; other < group_->size(); ++other) {
+    start(ops.stream(), passed, received);
+    finish(ops.stream());
+    ops.add(tensor, received);
+    std::swap(passed, received);
+  }
+}
+
 void RingExchange::finish(Stream& compute) {
   stream_->record(*passed_);
   compute.wait(*passed_);

@@ -7,6 +7,7 @@
 
 #include "core/device.hpp"
 #include "core/process_group.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain {
 
@@ -20,6 +21,10 @@ class RingExchange {
   void start(Stream& compute, const Tensor& source, const Tensor& target);
   // Work that is enqueued on `compute` from now on sees all targets, and may write to all sources.
   void finish(Stream& compute);
+
+  // Adds to `tensor`, of integers, whose sum depends on no order, those of the other members. `passed` and `received` are
+  // memory of the same shape.
+  void sum(Ops& ops, const Tensor& tensor, Tensor passed, Tensor received);
 
   Stream& stream() { return *stream_; }
 

@@ -198,6 +198,8 @@ std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& 
       return attention_tensors(config, prefix);
     case BlockKind::mlp:
       return mlp_tensors(config, prefix);
+    case BlockKind::experts:  // a family with experts adds them: see routed_decoder.hpp
+      break;
     case BlockKind::head:
       return {norm_tensor(config, TensorRole::norm_weight, "model.norm.weight", config.hidden),
               output_tensor(config, decoder_names)};

@@ -18,11 +18,16 @@ FamilySpec granite_family();
 FamilySpec olmo2_family();
 FamilySpec phi3_family();
 FamilySpec seed_oss_family();
+FamilySpec mixtral_family();
+FamilySpec qwen2_moe_family();
+FamilySpec qwen3_moe_family();
+FamilySpec olmoe_family();
 
 const std::vector<FamilySpec>& families() {
-  static const std::vector<FamilySpec> table{llama_family(),   gpt2_family(),   qwen2_family(),   qwen3_family(),
-                                             mistral_family(), gemma3_family(), smollm3_family(), granite_family(),
-                                             olmo2_family(),   phi3_family(),   seed_oss_family()};
+  static const std::vector<FamilySpec> table{llama_family(),     gpt2_family(),      qwen2_family(),    qwen3_family(),
+                                             mistral_family(),   gemma3_family(),    smollm3_family(),  granite_family(),
+                                             olmo2_family(),     phi3_family(),      seed_oss_family(), mixtral_family(),
+                                             qwen2_moe_family(), qwen3_moe_family(), olmoe_family()};
   return table;
 }
 
@@ -40,6 +45,7 @@ std::optional<std::int64_t> usual_pad_id(const ModelConfig& config) {
 
 bool same_model(ModelConfig a, const ModelConfig& b) {
   a.dropout = b.dropout;
+  a.router_losses = b.router_losses;
   a.bos_id = b.bos_id;
   a.pad_id = b.pad_id;
   a.eos_ids = b.eos_ids;

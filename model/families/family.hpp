@@ -23,6 +23,13 @@ struct FamilyNames {
   std::array<const char*, 2> recomputed;
 };
 
+// The names of the tensors of a routed block, after "model.layers.N.".
+struct ExpertNames {
+  const char* block;             // "mlp."
+  const char *gate, *up, *down;  // the matrices of an expert: "gate_proj"
+  const char* count;             // the key of config.json that gives the number of experts
+};
+
 // A multimodal model that contains a language model of the family. Its config.json has the language model's keys under
 // text_config, and its files have tensors of other parts, such as a vision tower, which training leaves unchanged.
 struct MultimodalSpec {
@@ -52,6 +59,7 @@ struct FamilySpec {
   void (*write)(const ModelConfig& config, Json& text);
   // block_tensors() of this family's models.
   std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const Block& block);
+  const ExpertNames* experts = nullptr;  // null for a family without routed experts
 };
 
 constexpr std::int64_t most_layers = 10'000;

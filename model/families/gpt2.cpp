@@ -164,6 +164,8 @@ std::vector<TensorSpec> gpt2_tensors(const ModelConfig& config, const Block& blo
       return gpt2_attention_tensors(config, prefix);
     case BlockKind::mlp:
       return gpt2_mlp_tensors(config, prefix);
+    case BlockKind::experts:
+      break;
     case BlockKind::head:
       add_norm(config, "transformer.ln_f", head);
       head.push_back(output_tensor(config, gpt2_names));

@@ -101,15 +101,13 @@ FoundFamily read_family(const HfConfigReader& config) {
 
 // Counts all matrices and tables as if none were tied; in floating point because 64 bits may not hold the count yet.
 double untied_elements(const ModelConfig& config) {
-  const auto of = [&](BlockKind kind) {
-    double elements = 0;
-    for (const TensorSpec& tensor : block_tensors(config, {kind, 0})) {
-      if (tensor.shape.rank() > 1) elements += static_cast<double>(tensor.elements());
+  double elements = 0;
+  for (const BlockCount& counted : block_counts(config)) {
+    for (const TensorSpec& tensor : block_tensors(config, counted.block)) {
+      if (tensor.shape.rank() > 1) elements += static_cast<double>(tensor.elements()) * static_cast<double>(counted.blocks);
     }
-    return elements;
-  };
-  return of(BlockKind::embedding) + static_cast<double>(config.layers) * (of(BlockKind::attention) + of(BlockKind::mlp)) +
-         of(BlockKind::head);
+  }
+  return elements;
 }
 
 // null, a number or a list.

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 #include "model/config/config.hpp"
+#include "model/families/expert_presets.hpp"
 #include "model/families/family.hpp"
 
 namespace pipetrain {
@@ -392,6 +393,11 @@ constexpr std::array presets{
            [] {
              return gemma3({3840, 48, 16, 8, 15360}, 1024);
            }},
+    Preset{"mixtral-8x7b", mixtral_8x7b},
+    Preset{"qwen2-57b-a14b", qwen2_57b_a14b},
+    Preset{"qwen3-30b-a3b", qwen3_30b_a3b},
+    Preset{"qwen3-235b-a22b", qwen3_235b_a22b},
+    Preset{"olmoe-1b-7b", olmoe_1b_7b},
     Preset{"gemma3-27b",
            [] {
              return gemma3({5376, 62, 32, 16, 21504}, 1024, 168);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 
 #include "core/buffer.hpp"
@@ -32,6 +33,8 @@ void check_tensor_parallel(const ModelConfig& config, int tp_size) {
   };
   if (config.heads % tp_size != 0) refuse(config.heads, "attention heads");
   if (config.intermediate % tp_size != 0) refuse(config.intermediate, "columns of the MLP (intermediate size)");
+  for (const std::int64_t inner : {config.experts.intermediate, config.experts.shared_intermediate})
+    if (inner % tp_size != 0) refuse(inner, "columns of an expert (its intermediate size)");
   refuse(config.kv_heads, "key-value heads");
 }
 
@@ -106,8 +109,9 @@ class Placer {
 }  // namespace
 
 bool splits_over(const ModelConfig& config, std::int64_t ranks) {
-  return config.heads % ranks == 0 && config.intermediate % ranks == 0 &&
-         (config.kv_heads % ranks == 0 || ranks % config.kv_heads == 0);
+  const Experts& experts = config.experts;
+  return config.heads % ranks == 0 && config.intermediate % ranks == 0 && experts.intermediate % ranks == 0 &&
+         experts.shared_intermediate % ranks == 0 && (config.kv_heads % ranks == 0 || ranks % config.kv_heads == 0);
 }
 
 const StoredTensor* BlockParameters::find(TensorRole role) const {
@@ -121,10 +125,23 @@ std::vector<Block> blocks_of(const ModelConfig& config) {
   std::vector<Block> blocks{{BlockKind::embedding, 0}};
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     blocks.push_back({BlockKind::attention, layer});
-    blocks.push_back({BlockKind::mlp, layer});
+    blocks.push_back({config.experts.routes(layer) ? BlockKind::experts : BlockKind::mlp, layer});
   }
   blocks.push_back({BlockKind::head, 0});
   return blocks;
+}
+
+std::vector<BlockCount> block_counts(const ModelConfig& config) {
+  std::vector<BlockCount> counts;
+  for (const Block& block : blocks_of(config)) {
+    const auto found =
+        std::find_if(counts.begin(), counts.end(), [&](const BlockCount& one) { return one.block.kind == block.kind; });
+    if (found == counts.end())
+      counts.push_back({block, 1});
+    else
+      ++found->blocks;
+  }
+  return counts;
 }
 
 ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, int tp_rank,

@@ -105,6 +105,47 @@ void HfTensors::add_indexed(const fs::path& index) {
   for (const auto& [name, file] : files_) check_shard(file, map, index, *this);
 }
 
+void HfTensors::Location::check(const Shape& shape) const {
+  file->check(name, stacked ? stacked->all : shape);
+  if (stacked && stacked->shape != shape)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: the matrices in tensor {} have shape {}, and config.json asks for {}; give the "
+                            "weights and the config.json of one model",
+                            file->path().string(), name, to_string(stacked->shape), to_string(shape)));
+}
+
+void HfTensors::split_stack(const Location& stack, const std::string& prefix, const std::vector<const char*>& matrices) {
+  const auto& sizes = stack.file->entries().at(stack.name).shape;
+  const auto count = static_cast<std::int64_t>(matrices.size());
+  if (sizes.size() != 3 || sizes[1] % count != 0) return;  // reported as a tensor that is not the model's
+  const Shape shape{sizes[1] / count, sizes[2]};
+  for (std::int64_t expert = 0; expert < sizes[0]; ++expert) {
+    for (std::int64_t matrix = 0; matrix < count; ++matrix) {
+      const Stacked stacked{{sizes[0], sizes[1], sizes[2]}, (expert * count + matrix) * shape.elements(), shape};
+      add_name(fmt::format("{}{}.{}.weight", prefix, expert, matrices[static_cast<std::size_t>(matrix)]),
+               {stack.file, stack.name, stacked});
+    }
+  }
+}
+
+// transformers calls the block "mlp" in memory, whatever the family's files call it.
+void HfTensors::split_experts(const ExpertNames& names) {
+  constexpr std::string_view block = ".mlp.", gate_up = "experts.gate_up_proj", down = "experts.down_proj";
+  const std::map<std::string, Location> all = tensors_;
+  for (const auto& [name, location] : all) {
+    const std::size_t at = name.find(block);
+    if (at == std::string::npos) continue;
+    const std::string prefix = name.substr(0, at + 1) + names.block, rest = name.substr(at + block.size());
+    if (rest == gate_up || rest == down) {
+      split_stack(location, prefix + "experts.", rest == down ? std::vector{names.down} : std::vector{names.gate, names.up});
+      forget(name);
+    } else if (prefix + rest != name) {
+      add_name(prefix + rest, location);
+      forget(name);
+    }
+  }
+}
+
 // Gives the language model's tensors the names that they have in the files of a language model.
 void HfTensors::separate_parts(const MultimodalSpec& spec) {
   const auto is_other_part = [&](std::string_view name) {

@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "model/families/family.hpp"
 #include "model/weights/hf_weight_files.hpp"
@@ -15,9 +17,22 @@ struct LanguageModelNames;
 
 class HfTensors {
  public:
+  // One of the matrices of all experts that a file has as one tensor.
+  struct Stacked {
+    Shape all;               // of the file's tensor
+    std::int64_t first = 0;  // element of the file's tensor
+    Shape shape;             // of the one matrix
+  };
   struct Location {
     const SafetensorsReader* file = nullptr;
     std::string name;  // in the file
+    std::optional<Stacked> stacked = {};
+
+    // As SafetensorsReader::check() and read().
+    void check(const Shape& shape) const;
+    void read(std::int64_t first, std::int64_t count, float* out) const {
+      file->read(name, (stacked ? stacked->first : 0) + first, count, out);
+    }
   };
 
   // Reads every header. Throws Error(input) naming file and tensor if a file is damaged, if two files hold the
@@ -38,6 +53,10 @@ class HfTensors {
   // Adds a second name for a tensor, unless the name is taken.
   void add_name(const std::string& name, const Location& location) { tensors_.emplace(name, location); }
 
+  // Names the matrices of each expert, where files have them stacked as transformers 5 has them in memory:
+  // experts.gate_up_proj [experts, 2 x inner, hidden] and experts.down_proj [experts, hidden, inner].
+  void split_experts(const ExpertNames& names);
+
   // Returns true for a tensor that old files store although it is computed from the configuration.
   bool is_recomputed(const std::string& name) const;
   // Throws unless the tensors of every file fill it; see SafetensorsReader::check_coverage().
@@ -50,6 +69,7 @@ class HfTensors {
   void add_whole_files(const std::vector<std::string>& files);
   void add_indexed(const std::filesystem::path& index);
   void complete_names();
+  void split_stack(const Location& stack, const std::string& prefix, const std::vector<const char*>& matrices);
   void separate_parts(const MultimodalSpec& spec);
 
   FamilyNames names_;

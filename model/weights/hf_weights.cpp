@@ -49,6 +49,7 @@ class HfWeights : public WeightSource {
         new_head_(std::move(head.new_head)),
         tensors_(spec_of(config.family), folder),
         faults_(faults) {
+    if (const ExpertNames* experts = spec_of(config.family).experts) tensors_.split_experts(*experts);
     if (head.embedding_is_head) find_tied_embedding(config);
     if (new_head_) tensors_.forget(names_.head);
     check_tensors(config);
@@ -60,10 +61,8 @@ class HfWeights : public WeightSource {
     const HfTensors::Location* const location = tensors_.find(parameter.name);
     if (location == nullptr && is_new(parameter.name)) return new_head_->load(parameter, out);
     if (location == nullptr) refuse_missing(parameter.name);
-    location->file->check(location->name, parameter.full);
-    read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) {
-      location->file->read(location->name, first, count, to);
-    });
+    location->check(parameter.full);
+    read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) { location->read(first, count, to); });
     check_finite({out, static_cast<std::size_t>(parameter.local.elements())}, location->file->path(), location->name);
   }
 
@@ -120,7 +119,7 @@ class HfWeights : public WeightSource {
       collect([&] {
         if (location == nullptr) refuse_missing(tensor.name);
         check_vocabulary(config, tensor, *location);
-        location->file->check(location->name, tensor.shape);
+        location->check(tensor.shape);
       });
     }
   }

@@ -36,14 +36,19 @@ class CpuOps final : public Ops {
   }
   void multiply_and_sum(const MatmulScatterArgs& a) {
     const ArenaScope scope(*workspace_);
-    const auto [product, sum] = cpu::scratch_of(*workspace_, a);
-    enqueue(cpu::matmul, a.kind, a.in, a.w, false, product);
-    if (a.tp.sequence_parallel) {
-      a.tp.group->reduce_scatter(stream_, product, sum);
+    const cpu::ScatterScratch scratch = cpu::scratch_of(*workspace_, a);
+    enqueue(cpu::matmul, a.kind, a.in, a.w, false, scratch.product);
+    sum_over_ranks(a.tp, scratch, a.residual, a.out);
+  }
+  // out [Tr, ...] = this rank's rows of the sum of all ranks' products, plus the residual.
+  void sum_over_ranks(const TensorParallel& tp, const cpu::ScatterScratch& scratch, const std::optional<Tensor>& residual,
+                      const Tensor& out) {
+    if (tp.sequence_parallel) {
+      tp.group->reduce_scatter(stream_, scratch.product, scratch.sum);
     } else {
-      a.tp.group->all_reduce(stream_, product, Reduction::sum);
+      tp.group->all_reduce(stream_, scratch.product, Reduction::sum);
     }
-    a.residual ? enqueue(cpu::add_rounded, sum, *a.residual, a.out) : round(sum, a.out);
+    residual ? enqueue(cpu::add_rounded, scratch.sum, *residual, out) : round(scratch.sum, out);
   }
   void compute(const WeightGradArgs& a) { enqueue(cpu::weight_grad, a.dy, a.x, a.accumulate == Accumulate::yes, a.dw); }
   void compute(const BackwardScatterArgs& a) {
@@ -105,6 +110,8 @@ class CpuOps final : public Ops {
   void compute(const GeluArgs& a) { enqueue(cpu::gelu, a.x, a.bias, a.y); }
   void compute(const GeluBackwardArgs& a) { enqueue_with_scratch(cpu::gelu_backward, a); }
   void compute(const ScaleArgs& a) { enqueue(cpu::scale, a); }
+  void compute(const SigmoidArgs& a) { enqueue(cpu::sigmoid, a); }
+  void compute(const SigmoidBackwardArgs& a) { enqueue(cpu::sigmoid_backward, a); }
   void compute(const AddBiasArgs& a) { enqueue(cpu::add_bias, a.x, a.bias); }
   void compute(const BiasGradArgs& a) {
     const ArenaScope scope(*workspace_);
@@ -137,6 +144,27 @@ class CpuOps final : public Ops {
   void compute(const CountedRowsArgs& a) {
     stream_.enqueue([=] { cpu::counted_rows(a.logits, a.targets, a.rows); });
   }
+
+  void compute(const RouteArgs& a) { enqueue(cpu::route, a); }
+  void compute(const RouteBackwardArgs& a) { enqueue(cpu::route_backward, a); }
+  void compute(const CountExpertsArgs& a) {
+    stream_.enqueue([=] { cpu::count_experts(a); });
+  }
+  void compute(const GatherRowsArgs& a) { enqueue(cpu::gather_rows, a); }
+  void compute(const SumRowsArgs& a) {
+    if (a.tp.size() == 1) return enqueue(cpu::sum_rows, cpu::RowSums{a.rows, a.places, a.addend, a.residual, a.out});
+    const ArenaScope scope(*workspace_);
+    const cpu::ScatterScratch scratch = cpu::scratch_of(*workspace_, a);
+    enqueue(cpu::sum_rows, cpu::RowSums{a.rows, a.places, a.addend, {}, scratch.product});
+    sum_over_ranks(a.tp, scratch, a.residual, a.out);
+  }
+  void compute(const WeighRowsArgs& a) { enqueue(cpu::weigh_rows, a); }
+  void compute(const WeighRowsBackwardArgs& a) {
+    enqueue(cpu::weigh_rows_backward, a);
+    if (a.tp.size() > 1) a.tp.group->all_reduce(stream_, a.dweights, Reduction::sum);
+  }
+  void compute(const GroupedMatmulArgs& a) { enqueue(cpu::grouped_matmul, a); }
+  void compute(const GroupedWeightGradArgs& a) { enqueue(cpu::grouped_weight_grad, a); }
 
   void compute(const UpdateArgs& a) { enqueue(cpu::update, a); }
   void compute(const RoundArgs& a) { enqueue(cpu::round, a.source, a.target); }

@@ -22,6 +22,8 @@ void add_elements(CpuStream& stream, const Tensor& a, const Tensor& b, const Ten
 void add(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.dtype == DType::f64) {
     add_elements<double>(stream, a, b, out);
+  } else if (out.dtype == DType::i32) {
+    add_elements<std::int32_t>(stream, a, b, out);
   } else {
     add_elements<float>(stream, a, b, out);
   }

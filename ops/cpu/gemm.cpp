@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "ops/cpu/half_gemm.hpp"
@@ -28,9 +29,13 @@ std::pair<std::int64_t, std::int64_t> cut(std::int64_t side, std::int64_t at, st
   return {edge(at), edge(at + 1)};
 }
 
-// Computes the product's tiles on all threads: calls multiply(part), whose c is the tile that begins at (row, col).
+// The threads that compute one product: those of a stream, or the calling one alone.
+using Threads = CpuStream*;
+constexpr Threads calling_thread = nullptr;
+
+// Computes the product's tiles: calls multiply(part), whose c is the tile that begins at (row, col).
 template <class AnyProduct, class Multiply>
-void gemm(CpuStream& stream, const AnyProduct& whole, const Multiply& multiply) {
+void gemm(Threads threads, const AnyProduct& whole, const Multiply& multiply) {
   const Grid grid(whole.m, whole.n, whole.k);
   const auto tile = [&](std::int64_t index) {
     const auto [row, row_end] = cut(whole.m, index / grid.cols, grid.rows);
@@ -42,21 +47,22 @@ void gemm(CpuStream& stream, const AnyProduct& whole, const Multiply& multiply) 
     part.b.data = whole.b.at(0, col);
     multiply(part, row * whole.c_stride + col);
   };
-  if (grid.rows * grid.cols == 1) return tile(0);
-  stream.parallel_for(grid.rows * grid.cols, tile);
+  const std::int64_t tiles = grid.rows * grid.cols;
+  if (tiles > 1 && threads != calling_thread) return threads->parallel_for(tiles, tile);
+  for (std::int64_t index = 0; index < tiles; ++index) tile(index);
 }
 
-void gemm(CpuStream& stream, const Product& whole) {
+void gemm(Threads threads, const Product& whole) {
   if (whole.m == 0 || whole.n == 0) return;
   if (whole.m * whole.n * whole.k <= small_products) return precise_gemm(whole);
-  gemm(stream, whole, [](Product& part, std::int64_t offset) {
+  gemm(threads, whole, [](Product& part, std::int64_t offset) {
     part.c += offset;
     sgemm(part);
   });
 }
 
-void gemm(CpuStream& stream, const HalfProduct& whole) {
-  gemm(stream, whole, [](HalfProduct& part, std::int64_t offset) {
+void gemm(Threads threads, const HalfProduct& whole) {
+  gemm(threads, whole, [](HalfProduct& part, std::int64_t offset) {
     part.c = static_cast<char*>(part.c) + static_cast<std::size_t>(offset) * size_of(part.c_type);
     half_gemm(part);
   });
@@ -71,41 +77,88 @@ struct Operand {
   bool transposed;
 };
 
-void gemm(CpuStream& stream, const Size& size, const Operand& a, const Operand& b, bool accumulate, const Tensor& c) {
+void gemm(Threads threads, const Size& size, const Operand& a, const Operand& b, bool accumulate, const Tensor& c) {
   if (a.tensor.dtype == DType::f32) {
-    gemm(stream, Product{.m = size.m,
-                         .n = size.n,
-                         .k = size.k,
-                         .a = {a.tensor.as<float>(), a.stride, a.transposed},
-                         .b = {b.tensor.as<float>(), b.stride, b.transposed},
-                         .c = c.as<float>(),
-                         .c_stride = size.n,
-                         .beta = accumulate ? 1.0F : 0.0F});
+    gemm(threads, Product{.m = size.m,
+                          .n = size.n,
+                          .k = size.k,
+                          .a = {a.tensor.as<float>(), a.stride, a.transposed},
+                          .b = {b.tensor.as<float>(), b.stride, b.transposed},
+                          .c = c.as<float>(),
+                          .c_stride = size.n,
+                          .beta = accumulate ? 1.0F : 0.0F});
   } else {
-    gemm(stream, HalfProduct{.m = size.m,
-                             .n = size.n,
-                             .k = size.k,
-                             .a = {a.tensor.as<std::uint16_t>(), a.stride, a.transposed},
-                             .b = {b.tensor.as<std::uint16_t>(), b.stride, b.transposed},
-                             .type = a.tensor.dtype,
-                             .c = c.data,
-                             .c_type = c.dtype,
-                             .c_stride = size.n,
-                             .accumulate = accumulate});
+    gemm(threads, HalfProduct{.m = size.m,
+                              .n = size.n,
+                              .k = size.k,
+                              .a = {a.tensor.as<std::uint16_t>(), a.stride, a.transposed},
+                              .b = {b.tensor.as<std::uint16_t>(), b.stride, b.transposed},
+                              .type = a.tensor.dtype,
+                              .c = c.data,
+                              .c_type = c.dtype,
+                              .c_stride = size.n,
+                              .accumulate = accumulate});
   }
+}
+
+void multiply(Threads threads, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out) {
+  const bool forward = kind == MatmulKind::forward;
+  const std::int64_t inner = x.cols(), cols = forward ? w.shape[0] : w.shape[1];
+  gemm(threads, {x.rows(), cols, inner}, {x, inner, false}, {w, w.shape[1], forward}, accumulate, out);
+}
+
+void multiply_for_weight(Threads threads, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw) {
+  const std::int64_t rows = dw.rows(), cols = dw.cols();  // without tokens dy and x have no shape to read them from
+  gemm(threads, {rows, cols, dy.rows()}, {dy, rows, true}, {x, cols, false}, accumulate, dw);
+}
+
+// The rows of one expert, and the number of the expert.
+struct ExpertRows {
+  std::int64_t expert, begin, end;
+};
+
+// Calls product(threads, rows) for each expert. Small products are spread over the stream's threads, one a thread; of large
+// ones each is spread by itself. `multiplications`: of all experts together; the choice depends on shapes alone.
+template <class OneProduct>
+void for_each_expert(CpuStream& stream, const Tensor& offsets, std::int64_t multiplications, const OneProduct& product) {
+  constexpr std::int64_t large = std::int64_t{1} << 24;
+  const std::int64_t experts = offsets.elements() - 1;
+  const auto* const first = offsets.as<std::int32_t>();
+  const auto rows_of = [&](std::int64_t expert) { return ExpertRows{expert, first[expert], first[expert + 1]}; };
+  if (experts > 1 && multiplications / experts < large)
+    return stream.parallel_for(experts, [&](std::int64_t expert) { product(calling_thread, rows_of(expert)); });
+  for (std::int64_t expert = 0; expert < experts; ++expert) product(&stream, rows_of(expert));
 }
 
 }  // namespace
 
 void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out) {
-  const bool forward = kind == MatmulKind::forward;
-  const std::int64_t inner = x.cols(), cols = forward ? w.shape[0] : w.shape[1];
-  gemm(stream, {x.rows(), cols, inner}, {x, inner, false}, {w, w.shape[1], forward}, accumulate, out);
+  multiply(&stream, kind, x, w, accumulate, out);
 }
 
 void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw) {
-  const std::int64_t rows = dw.rows(), cols = dw.cols();  // without tokens dy and x have no shape to read them from
-  gemm(stream, {rows, cols, dy.rows()}, {dy, rows, true}, {x, cols, false}, accumulate, dw);
+  multiply_for_weight(&stream, dy, x, accumulate, dw);
+}
+
+void grouped_matmul(CpuStream& stream, const GroupedMatmulArgs& args) {
+  const std::int64_t size = args.w.rows() / (args.offsets.elements() - 1);
+  for_each_expert(stream, args.offsets, args.in.rows() * args.w.cols() * size, [&](Threads threads, const ExpertRows& rows) {
+    if (rows.begin == rows.end) return;
+    multiply(threads, args.kind, args.in.row_range(rows.begin, rows.end),
+             args.w.row_range(rows.expert * size, (rows.expert + 1) * size), false, args.out.row_range(rows.begin, rows.end));
+  });
+}
+
+void grouped_weight_grad(CpuStream& stream, const GroupedWeightGradArgs& args) {
+  const std::int64_t size = args.dw.rows() / (args.offsets.elements() - 1);
+  const bool adds = args.accumulate == Accumulate::yes;
+  for_each_expert(stream, args.offsets, args.dy.rows() * args.dw.cols() * size, [&](Threads threads, const ExpertRows& rows) {
+    const Tensor dw = args.dw.row_range(rows.expert * size, (rows.expert + 1) * size);
+    if (rows.begin < rows.end)
+      multiply_for_weight(threads, args.dy.row_range(rows.begin, rows.end), args.x.row_range(rows.begin, rows.end), adds, dw);
+    else if (!adds)
+      std::fill_n(dw.as<float>(), dw.elements(), 0.0F);
+  });
 }
 
 }  // namespace pipetrain::cpu

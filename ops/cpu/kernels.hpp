@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/cpu_stream.hpp"
 #include "ops/ops.hpp"
@@ -37,6 +38,8 @@ void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& 
 void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial);
 void copy_columns(CpuStream& stream, const CopyColumnsArgs& args);
 void scale(CpuStream& stream, const ScaleArgs& args);
+void sigmoid(CpuStream& stream, const SigmoidArgs& args);
+void sigmoid_backward(CpuStream& stream, const SigmoidBackwardArgs& args);
 void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
 void bias_grad(CpuStream& stream, const Tensor& dy, const Tensor& dbias, const Tensor& partial);
 void add_positions(CpuStream& stream, const AddPositionsArgs& args);
@@ -61,6 +64,22 @@ void token_losses(const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& args);
 void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows);
 
+void route(CpuStream& stream, const RouteArgs& args);
+void route_backward(CpuStream& stream, const RouteBackwardArgs& args);
+void count_experts(const CountExpertsArgs& args);
+void gather_rows(CpuStream& stream, const GatherRowsArgs& args);
+// out [T, H] = the sums of this rank's rows, plus addend and residual.
+struct RowSums {
+  Tensor rows, places;
+  std::optional<Tensor> addend, residual;
+  Tensor out;
+};
+void sum_rows(CpuStream& stream, const RowSums& sums);
+void weigh_rows(CpuStream& stream, const WeighRowsArgs& args);
+void weigh_rows_backward(CpuStream& stream, const WeighRowsBackwardArgs& args);
+void grouped_matmul(CpuStream& stream, const GroupedMatmulArgs& args);
+void grouped_weight_grad(CpuStream& stream, const GroupedWeightGradArgs& args);
+
 void update(CpuStream& stream, const UpdateArgs& args);
 constexpr std::int64_t square_sum_block = 65536;
 // partial [blocks] f64 holds the blocks' sums. `sums` has one element a block.
@@ -69,7 +88,7 @@ void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, cons
 // round: target = source f32 in 16 bits. The other: target = source + addend of target's type, rounded once.
 void round(CpuStream& stream, const Tensor& source, const Tensor& target);
 void add_rounded(CpuStream& stream, const Tensor& source, const Tensor& addend, const Tensor& target);
-// out = a + b, element by element; f32 or f64.
+// out = a + b, element by element; f32, f64 or i32.
 void add(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out);
 
 }  // namespace pipetrain::cpu

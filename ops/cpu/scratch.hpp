@@ -26,6 +26,12 @@ inline ScatterScratch scratch_of(Arena& arena, const MatmulScatterArgs& args) {
 }
 inline void scratch_of(Arena& arena, const BackwardScatterArgs& args) { scratch_of(arena, args.matmul_scatter()); }
 
+inline ScatterScratch scratch_of(Arena& arena, const SumRowsArgs& args) {
+  if (args.tp.size() == 1) return {};
+  const Tensor product = arena.allocate({args.places.rows(), args.out.shape[1]}, DType::f32);
+  return {product, args.tp.sequence_parallel ? arena.allocate(args.out.shape, DType::f32) : product};
+}
+
 // Allocates memory for every slice if there are several ranks.
 inline Tensor scratch_of(Arena& arena, const SumCopiesArgs& args) {
   return args.tp.size() == 1 ? Tensor{} : arena.allocate({args.slices, args.values.elements()}, DType::f32);

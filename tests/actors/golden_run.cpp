@@ -131,6 +131,7 @@ RunRecord run(TrainJob job, std::int64_t steps) {
     const StepReport report = trainer.step();
     record.loss.push_back(report.loss);
     record.grad_norm.push_back(report.grad_norm);
+    if (report.aux_loss) record.aux_loss.push_back(*report.aux_loss);
     record.learning_rate.push_back(report.learning_rate);
     record.tokens.push_back(report.tokens);
   }
@@ -156,6 +157,7 @@ Reference golden_reference(const std::string& name) {
   for (const auto& step : golden.at("steps")) {
     reference.loss.push_back(step.at("loss"));
     reference.grad_norm.push_back(step.at("grad_norm"));
+    if (step.contains("aux_loss")) reference.aux_loss.push_back(step.at("aux_loss"));
   }
   if (!fs::exists(golden_folder(name) / "final.safetensors")) return reference;
   const TempFolder folder;  // the final weights under the name of a model's weights
@@ -168,10 +170,12 @@ Reference golden_reference(const std::string& name) {
 
 void check_golden(const RunRecord& record, const Reference& reference) {
   REQUIRE(record.loss.size() == reference.loss.size());
+  REQUIRE(record.aux_loss.size() == reference.aux_loss.size());
   for (std::size_t step = 0; step < reference.loss.size(); ++step) {
     INFO("step " << step + 1);
     CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 2e-5);
     CHECK(std::abs(record.grad_norm[step] / reference.grad_norm[step] - 1) <= 1e-4);
+    if (!reference.aux_loss.empty()) CHECK(std::abs(record.aux_loss[step] / reference.aux_loss[step] - 1) <= 2e-5);
   }
   if (reference.weights.empty()) return;
   int strayed = 0;  // see golden_direct_test.cpp: rounding decides elements whose gradient is as small as Adam's eps

@@ -37,6 +37,7 @@ std::string to_string(const Layout& layout);
 // The results that must have equal bits, or be close to the reference.
 struct RunRecord {
   std::vector<double> loss, grad_norm, learning_rate;
+  std::vector<double> aux_loss;  // of models with routed experts
   std::vector<std::int64_t> tokens;
   std::map<std::string, std::vector<float>> weights;  // full tensors after the last step
   bool operator==(const RunRecord&) const = default;
@@ -56,12 +57,13 @@ std::string refusal(const TrainJob& job);
 
 struct Reference {
   std::vector<double> loss, grad_norm;
+  std::vector<double> aux_loss;  // of models with routed experts
   std::map<std::string, std::vector<float>> weights;
 };
 Reference golden_reference(const std::string& name);
 
-// Checks losses within 2e-5 relative, norms within 1e-4, and, if the reference has them, the last weights within 1e-4 except
-// for a few elements.
+// Checks losses and balancing losses within 2e-5 relative, norms within 1e-4, and, if the reference has them, the last weights
+// within 1e-4 except for a few elements.
 void check_golden(const RunRecord& record, const Reference& reference);
 
 }  // namespace pipetrain::test

@@ -116,6 +116,19 @@ TEST_CASE("every schedule and order gives the bits of 1f1b, tied and untied, for
   }
 }
 
+TEST_CASE("random layouts of routed experts give the bits of one stage", "[experts]") {
+  const std::uint32_t seed = layout_seed();
+  std::cout << "random layouts of experts: PIPETRAIN_LAYOUT_SEED=" << seed << '\n';
+  RandomLayouts layouts(seed);
+  for (int i = 0; i < 60; ++i) {
+    TinyRun tiny = layouts.next();
+    tiny.family = Family::qwen2_moe;
+    tiny.isolated = false;
+    INFO("PIPETRAIN_LAYOUT_SEED=" << seed << ", layout " << i << ": " << to_string(tiny));
+    CHECK((run(tiny) == run(reference_of(tiny))));
+  }
+}
+
 TEST_CASE("random layouts give the bits of one stage") {
   const std::uint32_t seed = layout_seed();
   std::cout << "random layouts: PIPETRAIN_LAYOUT_SEED=" << seed << '\n';

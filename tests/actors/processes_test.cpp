@@ -45,6 +45,18 @@ TEST_CASE("every placement of stages and replicas on processes gives the bits of
   check_same_processes({2, 4}, {.layout = {.pp = 2, .tp = 2, .dp = 2}});
 }
 
+TEST_CASE("models with routed experts give the bits of one process over several", "[processes][experts]") {
+  for (const Layout& layout : {Layout{2, 1, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}, Layout{2, 1, 2, 1}}) {
+    const auto job = [&] { return golden_job("qwen3_moe_tiny", layout); };
+    const RunRecord one = run(job(), 2);
+    for (const int processes : {2, 4}) {
+      if (processes > layout.pp * layout.tp * layout.dp) continue;
+      INFO(processes << " processes: " << to_string(layout));
+      CHECK((run_over(processes, job) == one));
+    }
+  }
+}
+
 TEST_CASE("every schedule, order and way to recompute gives the bits of one process over several", "[processes]") {
   for (const auto& schedule : schedules::all_schedules()) {
     for (const auto order : {Order::planned, Order::ready}) {

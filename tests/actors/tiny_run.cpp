@@ -34,6 +34,11 @@ ModelConfig tiny_config(const TinyRun& tiny) {
     config.layer_types.push_back(types[layer % types.size()]);
   drop_idle_windows(config);
   config.dropout = {.embedding = tiny.dropout, .attention = tiny.dropout, .residual = tiny.dropout};
+  if (tiny.family == Family::qwen2_moe) {
+    config.dropout = {.attention = tiny.dropout};
+    config.experts = {.count = 5, .chosen = 2, .intermediate = 6, .shared_intermediate = 4, .dense_layers = {1}};
+    config.router_losses = {.balance = 0.1, .z = 0.02};
+  }
   return config;
 }
 

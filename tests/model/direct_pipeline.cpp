@@ -105,7 +105,7 @@ void DirectPipeline::run_backward(int slot, float loss_scale, bool split) {
       BackwardArgs args;
       if (i + 1 < positions_.size()) args.output_grad = rank->hidden_over(memory.chunks[i + 1].input_grad);
       if (i > 0) args.input_grad = rank->hidden_over(memory.chunks[i].input_grad);
-      args.loss_scale = loss_scale;
+      args.loss_scale = args.sequence_scale = loss_scale;
       StageModel& model = *rank->stages[positions_[i].stage].model;
       if (split) {
         model.input_grad(positions_[i].chunk, args, *memory.chunks[i].slot);

@@ -115,6 +115,21 @@ TEST_CASE("a report stays under 2 MB: 10,000 steps, and many devices with many m
   CHECK(Page(10'000, 256, 512).text().size() < 2'000'000);
 }
 
+TEST_CASE("a report has the loads of experts, of a bounded number of layers") {
+  Page made(10);
+  made.page.expert_loads = {10, {1, 3}, {{0.5, 1.5}, {2, 0}}};
+  std::ostringstream out;
+  write_report(out, made.page);
+  CHECK_THAT(out.str(), Contains(R"("expert_loads":{"step":10,"layers":[[1,[0.5,1.5]],[3,[2.0,0.0]]]})"));
+  for (std::int64_t layer = 0; layer < 2000; ++layer) {
+    made.page.expert_loads->layers.push_back(layer);
+    made.page.expert_loads->loads.emplace_back(256, 1.0 / 3);
+  }
+  std::ostringstream large;
+  write_report(large, made.page);
+  CHECK(large.str().size() < 2'000'000);
+}
+
 TEST_CASE("a report refers to nothing outside, and names cannot end its script") {
   Page page(10);
   page.page.title = "</script><script>alert(1)</script>\xff";

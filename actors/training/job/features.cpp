@@ -94,6 +94,11 @@ struct FeatureTable {
       {dropout, "dropout", "dropout", [](const Run& run) { return asked_if(run.job.config.dropout.any()); }},
       {classification, "sequence classification", "num-labels",
        [](const Run& run) { return asked_if(run.job.config.classifies()); }},
+      {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
+      {layer_balance, "{moe-aux-scope layer}", "moe-aux-scope",
+       [](const Run& run) {
+         return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");
+       }},
       {loss_chunks, "{loss-chunks}", "loss-chunks",
        [](const Run& run) { return asked_above(1, run.job.numerics.loss_chunks); }},
       {fp8, "{precision fp8}", "precision",

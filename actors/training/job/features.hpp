@@ -30,6 +30,8 @@ enum class Feature {
   isolated_documents,
   dropout,
   classification,
+  experts,
+  layer_balance,
   loss_chunks,
   fp8,
   one_replica,

@@ -38,7 +38,10 @@ struct ModelSettings {
   std::optional<std::int64_t> layers;  // keep the first of them only
   std::optional<std::int64_t> labels;  // classes of a new head, or as many as the model has
   std::optional<double> dropout;       // of everything the family can drop; not given: what the model was made with
-  TrainedParts trained;                // the others stay as they are
+  // The losses that keep experts' loads even; not given: as the model's config.json says.
+  std::optional<double> balance_loss, z_loss;
+  std::optional<bool> balance_by_layer;
+  TrainedParts trained;  // the others stay as they are
 };
 
 // The order in which samples are taken from the data.

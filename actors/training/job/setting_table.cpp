@@ -211,6 +211,19 @@ Rows optimizer_rows() {
   };
 }
 
+Rows expert_rows() {
+  return {
+      {"moe-aux-loss", "X",
+       "of models with routed experts: coefficient of the loss that balances their loads over each sequence; 0: none",
+       number<&Run::model, &ModelSettings::balance_loss>(), compared, "what the model's config.json says"},
+      {"moe-aux-scope", "",
+       "one balancing loss for the routed layers together, as transformers has it; or one for each by itself, added up, as Megatron-LM has it",
+       choice<&Run::model, &ModelSettings::balance_by_layer>({"model", "layer"}), compared, "model"},
+      {"moe-z-loss", "X", "coefficient of the square of the router's log-sum-exp, the mean over a sequence, added over layers",
+       number<&Run::model, &ModelSettings::z_loss>(), compared, "0"},
+  };
+}
+
 Rows loss_scale_rows() {
   return {
       {"loss-scale", "dynamic|X",
@@ -316,6 +329,7 @@ const std::vector<SettingRow>& setting_table() {
     add("Layout", layout_rows());
     add("Batch and length", batch_rows());
     add("Optimizer", optimizer_rows());
+    add("Optimizer", expert_rows());
     add("Numbers and devices", numerics_rows());
     add("Numbers and devices", loss_scale_rows());
     add("Numbers and devices", recompute_rows());

@@ -66,6 +66,7 @@ void RankCompute::begin_step(const StepInfo& step) {
   }
   end_.begin_step();
   state_.begin_step(step.kind);
+  reports_.begin_step(stream_, step);
   model_->begin_step();
   fault_.begin_step(step, [this] { state_.spoil(); });
 }
@@ -136,7 +137,9 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output, bool s
   if (action.kind == ActionKind::forward) {
     run_forward(launch, output, slot, second);
   } else {
-    model_.backward(action, {lanes_.tensor(launch.gradient), output, logits_scale()}, slot, listener_of(action));
+    BackwardArgs backward{lanes_.tensor(launch.gradient), output, logits_scale(), sequence_scale()};
+    reports_.add_to(backward, action.chunk);
+    model_.backward(action, backward, slot, listener_of(action));
   }
   activations_.release(action, step_.kind);
 }

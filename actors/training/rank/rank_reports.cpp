@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/config/routed_layers.hpp"
+
 namespace pipetrain {
 
 RankReports::RankReports(const RankSetup& setup, const TensorParallel& tp, std::size_t square_sums)
@@ -12,12 +14,30 @@ RankReports::RankReports(const RankSetup& setup, const TensorParallel& tp, std::
   const bool scores = has_head && setup.config.classifies() && setup.evaluation;
   const std::int64_t own_classes = scores ? RowSplit(setup.config.outputs(), tp.size()).count(tp.rank()) : 0;
   scores_ = {nullptr, {losses * batch_, own_classes}, DType::f64};
-  all_ = {nullptr, {scores_.elements() + losses + static_cast<std::int64_t>(square_sums)}, DType::f64};
+  const std::int64_t before = scores_.elements() + losses, sums = static_cast<std::int64_t>(square_sums);
+  const std::int64_t numbers = router_statistics(setup.config);
+  all_ = {nullptr, {before + sums + routed_blocks(setup.chunks) * numbers}, DType::f64};
   memory_ = setup.device->allocate(all_.bytes(), to_string(setup.id) + ": losses and norms");
   host_memory_ = setup.device->allocate_host(all_.bytes(), to_string(setup.id) + ": losses and norms");
   all_.data = scores_.data = memory_.data();
-  losses_ = all_.row_range(scores_.elements(), scores_.elements() + losses);
-  square_sums_ = all_.row_range(scores_.elements() + losses, all_.elements());
+  losses_ = all_.row_range(scores_.elements(), before);
+  square_sums_ = all_.row_range(before, before + sums);
+  std::int64_t begin = before + sums;
+  for (const auto& blocks : setup.chunks) {
+    const std::int64_t routed = routed_blocks(blocks), end = begin + routed * numbers;
+    statistics_.push_back(routed > 0 ? all_.row_range(begin, end).reshaped({routed, numbers}) : Tensor{});
+    begin = end;
+  }
+}
+
+void RankReports::begin_step(Stream& stream, const StepInfo& step) {
+  if (step.evaluates()) return;
+  for (const Tensor& statistics : statistics_)
+    if (statistics.data != nullptr) stream.zero(statistics);
+}
+
+void RankReports::add_to(BackwardArgs& backward, int chunk) const {
+  backward.router_statistics = statistics_.at(static_cast<std::size_t>(chunk));
 }
 
 void RankReports::add_to(ForwardArgs& forward, const schedules::Action& action, const StepInfo& step) const {

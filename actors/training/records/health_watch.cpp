@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "schedules/simulate/simulate.hpp"
 
@@ -45,7 +47,10 @@ double computing(const DeviceActions& actions) {
 }  // namespace
 
 HealthWatch::HealthWatch(const TrainJob& job, const WatchSettings& settings)
-    : settings_(settings), plan_(job.plan), order_(job.layout.order) {
+    : settings_(settings),
+      plan_(job.plan),
+      order_(job.layout.order),
+      chosen_(static_cast<std::size_t>(job.config.experts.chosen)) {
   if (settings_.slow > 0 && settings_.slow_steps > 0) profile_.emplace(job, "");
 }
 
@@ -54,7 +59,25 @@ std::vector<std::string> HealthWatch::add(const StepReport& report) {
   watch_stages(report, lines);
   watch_loss(report, lines);
   watch_norm(report, lines);
+  watch_routers(report, lines);
   return lines;
+}
+
+// A layer with fewer than twice the experts that a token chooses has no others to speak of.
+void HealthWatch::watch_routers(const StepReport& report, std::vector<std::string>& lines) {
+  if (settings_.collapse <= 0) return;
+  for (const RoutedLayer& layer : report.routed) {
+    if (layer.loads.size() < 2 * chosen_) continue;
+    std::vector<double> loads = layer.loads;
+    std::sort(loads.begin(), loads.end(), std::greater<>());
+    const auto end = loads.begin() + static_cast<std::ptrdiff_t>(chosen_);
+    const double share = std::accumulate(loads.begin(), end, 0.0) / std::accumulate(loads.begin(), loads.end(), 0.0);
+    if (share < settings_.collapse || !reported_.insert(fmt::format("router {}", layer.layer)).second) continue;
+    lines.push_back(fmt::format(
+        "step {}: the router of layer {} has collapsed: {:.0f} % of its choices go to {} of {} experts; raise the coefficient "
+        "of the balancing loss",
+        report.step, layer.layer, 100 * share, chosen_, loads.size()));
+  }
 }
 
 void HealthWatch::simulate_step() {

@@ -1,4 +1,5 @@
-// Warns of runs that slowly go wrong: a stage that falls behind, a loss that jumps, a gradient norm that grows.
+// Warns of runs that slowly go wrong: a stage that falls behind, a loss that jumps, a gradient norm that grows, a router that
+// sends all tokens to the same experts.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct WatchSettings {
   std::int64_t slow_steps = 20;  // in this many consecutive steps
   double loss_spike = 8;         // a loss exceeds the median of the last 50 by this many of their standard deviations
   double norm_growth = 10;       // the median of 20 norms is this many times its least value so far
+  double collapse = 0.9;         // this share of a layer's choices goes to as few experts as a token chooses
 };
 
 // Compares each stage with the simulation of a step whose actions take as long as in this run's first steps (slow_steps
@@ -40,6 +42,7 @@ class HealthWatch {
   void simulate_step();
   void watch_stages(const StepReport& report, std::vector<std::string>& lines);
   void watch_loss(const StepReport& report, std::vector<std::string>& lines);
+  void watch_routers(const StepReport& report, std::vector<std::string>& lines);
   void watch_norm(const StepReport& report, std::vector<std::string>& lines);
 
   WatchSettings settings_;
@@ -49,6 +52,7 @@ class HealthWatch {
   std::int64_t measured_ = 0;
   std::vector<double> simulated_;  // by stage: computing seconds of a step
   std::vector<Pace> paces_;        // by stage
+  std::size_t chosen_ = 0;         // experts by each token
   std::set<std::string> reported_;
   std::deque<double> losses_, norms_;
   std::optional<double> least_norm_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <stdexcept>
 
 #include "actors/training/rank/parallel_layout.hpp"
@@ -24,6 +25,18 @@ Facts facts_of(const TrainJob& job, const std::string& model, const NamedValues&
   return facts;
 }
 
+// The loads must not all be 0.
+ReportPage::ExpertLoads relative_loads(const StepReport& report) {
+  ReportPage::ExpertLoads shown{report.step, {}, {}};
+  for (const RoutedLayer& layer : report.routed) {
+    const double mean = std::accumulate(layer.loads.begin(), layer.loads.end(), 0.0) / static_cast<double>(layer.loads.size());
+    shown.layers.push_back(layer.layer);
+    shown.loads.push_back(layer.loads);
+    for (double& load : shown.loads.back()) load /= mean;
+  }
+  return shown;
+}
+
 }  // namespace
 
 RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedValues& settings)
@@ -42,6 +55,8 @@ RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedV
              {"TFLOP/s a device", "", 1, [](const StepMetrics& m) { return m.tflops_per_device; }, {}},
              {"MFU", "%", 100, [](const StepMetrics& m) { return m.mfu; }, {}},
              {"bubble", "%", 100, [](const StepMetrics& m) { return m.bubble; }, {}},
+             {"balancing loss", "", 1, [](const StepMetrics& m) { return m.aux_loss; }, {}},
+             {"largest load of an expert, times the mean", "", 1, [](const StepMetrics& m) { return m.expert_load_max; }, {}},
              {"loss scale", "", 1, [](const StepMetrics& m) { return m.loss_scale; }, {}}};
   evaluation_curves_ = {{"evaluation loss", "", 1, [](const EvaluationMetrics& m) { return m.eval_loss; }, {}},
                         {"perplexity", "", 1, [](const EvaluationMetrics& m) { return m.perplexity; }, {}},
@@ -101,6 +116,7 @@ ReportPage RunReport::page() const {
   show(curves_);
   show(evaluation_curves_);
   if (!newest_) return page;
+  if (!newest_->routed.empty()) page.expert_loads = relative_loads(*newest_);
   if (second_) page.timelines.push_back(timeline_of(*second_, "the second of this start"));
   if (slowest_ && slowest_->step != second_->step)
     page.timelines.push_back(timeline_of(*slowest_, "the slowest after the first"));

@@ -31,7 +31,7 @@ std::vector<std::optional<double>> stage_bubbles(const std::vector<StageTrace>& 
 
 }  // namespace
 
-StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemory>& memory, double flops_per_token,
+StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemory>& memory, const ModelFigures& model,
                          double elapsed) {
   StepMetrics metrics;
   metrics.step = report.step;
@@ -45,11 +45,19 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   const auto devices = static_cast<double>(memory.size());
   metrics.tokens_per_second = rate;
   metrics.tokens_per_second_per_device = rate / devices;
-  metrics.tflops_per_device = rate * flops_per_token / devices / 1e12;
+  metrics.tflops_per_device = rate * model.flops_per_token / devices / 1e12;
   metrics.bubble = report.bubble;
   metrics.skipped = report.skipped;
   metrics.applied_steps = report.applied_steps;
   metrics.loss_scale = report.loss_scale;
+  metrics.trainable_parameters = model.trainable_parameters;
+  metrics.aux_loss = report.aux_loss;
+  metrics.z_loss = report.z_loss;
+  if (!report.routed.empty()) {
+    const ExpertLoad load = expert_load(report.routed);
+    metrics.expert_load_max = load.max;
+    metrics.expert_load_cv = load.cv;
+  }
   metrics.input_wait = report.input_wait;
   metrics.stage_bubble = report.stage_bubble.empty() ? stage_bubbles(report.trace) : report.stage_bubble;
   for (const auto& device : memory) metrics.memory_bytes.push_back(static_cast<std::int64_t>(device.use.total()));

@@ -19,6 +19,8 @@ std::string block_name(const Block& block) {
       return fmt::format("{}.attention", block.layer);
     case BlockKind::mlp:
       return fmt::format("{}.mlp", block.layer);
+    case BlockKind::experts:
+      return fmt::format("{}.experts", block.layer);
     default:
       return "head";
   }

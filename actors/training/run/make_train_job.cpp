@@ -20,6 +20,21 @@
 namespace pipetrain {
 namespace {
 
+void set_router_losses(const ModelSettings& model, ModelConfig& config) {
+  const auto refuse_without_experts = [&](const char* setting, const std::string& value) {
+    if (config.routed_layers() > 0) return;
+    throw Error(ErrorKind::input, {setting, value},
+                fmt::format("the model {} has no routed experts; leave it out", model.name));
+  };
+  if (model.balance_loss) refuse_without_experts("moe-aux-loss", fmt::format("{}", *model.balance_loss));
+  if (model.balance_by_layer) refuse_without_experts("moe-aux-scope", *model.balance_by_layer ? "layer" : "model");
+  if (model.z_loss) refuse_without_experts("moe-z-loss", fmt::format("{}", *model.z_loss));
+  RouterLossSettings& losses = config.router_losses;
+  losses.balance = model.balance_loss.value_or(losses.balance);
+  losses.by_layer = model.balance_by_layer.value_or(losses.by_layer);
+  losses.z = model.z_loss.value_or(losses.z);
+}
+
 ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& notes) {
   ModelConfig config = named_model(model.name, model.layers);
   if (model.labels && config.classifies() && *model.labels != config.outputs())
@@ -27,6 +42,7 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
                 fmt::format("the model {} has {} classes; leave it out", model.name, config.outputs()));
   if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
+  set_router_losses(model, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
   config.trained = model.trained;
   check_trained_parts(config.trained, config.tied_embeddings);

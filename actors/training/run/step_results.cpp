@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "actors/training/run/trainer.hpp"
 #include "actors/training/state/state_places.hpp"
+#include "model/config/routed_layers.hpp"
 #include "model/parameters/parameter_groups.hpp"
 
 namespace pipetrain {
@@ -49,6 +52,10 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
           rank.own_classes = static_cast<std::size_t>(RowSplit(job.config.outputs(), shape.tp).count(tp_rank));
       }
       rank.parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp);
+      rank.router_numbers = static_cast<std::size_t>(router_statistics(job.config));
+      for (const auto& blocks : chunks)
+        for (const Block& block : blocks)
+          if (block.kind == BlockKind::experts) rank.routed.push_back(block.layer);
       if (copy >= sharers) continue;  // another rank counts the same part
       rank.counted = counted_by_group(rank.parameters, tp_rank, {sharers, copy});
     }
@@ -61,7 +68,7 @@ std::vector<std::size_t> StepResults::first_losses(const std::vector<Rank>& rank
   for (const Rank& rank : ranks) {
     const bool evaluates = kind == schedules::StepKind::evaluation;
     if (rank.tp == 0) begins.push_back(begin + (evaluates ? rank.scores() : 0));
-    begin += rank.losses + (evaluates ? rank.scores() : count_sums(rank.counted));
+    begin += rank.losses + (evaluates ? rank.scores() : count_sums(rank.counted) + rank.statistics());
   }
   return begins;
 }
@@ -119,11 +126,37 @@ double StepResults::grad_norm(const std::vector<StageResult>& results) const {
       at += static_cast<std::ptrdiff_t>(rank.losses);
       const auto end = at + static_cast<std::ptrdiff_t>(count_sums(rank.counted));
       add_norm_parts(rank.parameters, rank.tp, rank.counted, {at, end}, parts);
-      at = end;
+      at = end + static_cast<std::ptrdiff_t>(rank.statistics());
     }
     assert(at == result.end());
   }
   return global_norm(std::move(parts));
+}
+
+// All tensor-parallel ranks report the same.
+std::vector<RoutedLayer> StepResults::routed_layers(const std::vector<StageResult>& results) const {
+  std::map<std::int64_t, RoutedLayer> layers;
+  for (int i = 0; i < mesh_.size(); ++i) {
+    auto at = results.at(static_cast<std::size_t>(i)).begin();
+    for (const Rank& rank : stages_[static_cast<std::size_t>(i) % stages_.size()]) {
+      at += static_cast<std::ptrdiff_t>(rank.losses + count_sums(rank.counted));
+      for (const std::int64_t number : rank.routed) {
+        const auto end = at + static_cast<std::ptrdiff_t>(rank.router_numbers);
+        RoutedLayer& layer = layers[number];
+        layer.layer = number;
+        layer.loads.resize(rank.router_numbers - 2);
+        if (rank.tp == 0) {
+          std::transform(layer.loads.begin(), layer.loads.end(), at, layer.loads.begin(), std::plus<>());
+          layer.balance += *(end - 2);
+          layer.z += *(end - 1);
+        }
+        at = end;
+      }
+    }
+  }
+  std::vector<RoutedLayer> all;
+  for (auto& [number, layer] : layers) all.push_back(std::move(layer));
+  return all;
 }
 
 }  // namespace pipetrain

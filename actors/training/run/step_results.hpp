@@ -6,12 +6,14 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/training/rank/parallel_layout.hpp"
+#include "actors/training/run/routed_layer.hpp"
 #include "model/parameters/gradient_norm.hpp"
 
 namespace pipetrain {
 
 // A stage's result consists of its ranks' reports, in rank order. In training, a rank reports the loss sums of its
-// microbatches if it holds the head, then the sums of squares of the gradients that it counts (counted_parts()). In an
+// microbatches if it holds the head, then the sums of squares of the gradients that it counts (counted_parts()), then the
+// statistics of its routed blocks (RouteBackwardArgs). In an
 // evaluation, a rank with the head reports, for a model that classifies, the scores of each sample of its replica in
 // the classes that the rank has, and then the loss sums. Immutable: made from the layout.
 class StepResults {
@@ -27,6 +29,9 @@ class StepResults {
   // Global L2 norm. Replicas that divide the sums of gradients each report their own part; otherwise all hold the same
   // after R, and the first replica's stages report it.
   double grad_norm(const std::vector<StageResult>& results) const;
+  // Returns the statistics of each routed layer over the step, by layer: sums over replicas and parts of sequences, in rank
+  // order.
+  std::vector<RoutedLayer> routed_layers(const std::vector<StageResult>& results) const;
 
  private:
   struct Rank {
@@ -35,6 +40,9 @@ class StepResults {
     std::size_t scores() const { return samples * own_classes; }
     ParameterLayout parameters;
     std::vector<CountedPart> counted;
+    std::vector<std::int64_t> routed;  // the layers of its routed blocks, in the order of its report
+    std::size_t router_numbers = 0;    // that each of these blocks reports
+    std::size_t statistics() const { return routed.size() * router_numbers; }
   };
   // Returns where the losses of each part of sequences begin in a stage's result.
   static std::vector<std::size_t> first_losses(const std::vector<Rank>& ranks, schedules::StepKind kind);

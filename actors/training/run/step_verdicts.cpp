@@ -37,6 +37,7 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
   if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
   if (!report.has_loss()) return skip_without_labels(report);
   results_.add_losses(results, info.kind, report.loss);
+  add_routing(results, report);
   report.loss /= info.tokens;
   check_finite(report.loss, "loss", info.step);
   report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
@@ -51,6 +52,16 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
   report.redone = job_.post_validation && (report.skipped || clip != 1);  // StepBubbles clears it if no stage began early
   if (report.skipped) return {.apply = false};
   return {true, clip / info.loss_scale, clip == 1};
+}
+
+void StepVerdicts::add_routing(const std::vector<StageResult>& results, StepReport& report) const {
+  report.routed = results_.routed_layers(results);
+  if (report.routed.empty()) return;
+  const auto sequences = static_cast<double>(job_.batch.global_batch());
+  double balance = 0, z = 0;
+  for (const RoutedLayer& layer : report.routed) balance += layer.balance, z += layer.z;
+  report.aux_loss = balance / sequences;
+  report.z_loss = z / sequences;
 }
 
 // The gradients are 0: they would still decay weights and moments, and tell nothing about the loss scale.

@@ -16,6 +16,7 @@
 #include "actors/training/job/device_memory.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/run/evaluation.hpp"
+#include "actors/training/run/routed_layer.hpp"
 #include "model/weights/saved_type.hpp"
 
 namespace pipetrain {
@@ -36,6 +37,9 @@ struct StepReport {
   bool skipped = false;            // the optimizer changed neither weights nor its states: an overflow, or no label that counts
   std::int64_t applied_steps = 0;  // steps so far, including this one, that were not skipped
   bool redone = false;             // a stage began the coming step from weights that the verdict did not confirm
+  // For models with routed experts, in steps with a loss: means over the sequences of the global batch, without coefficients.
+  std::optional<double> aux_loss, z_loss;
+  std::vector<RoutedLayer> routed;  // the layers with routed experts, in order; empty in steps without a loss
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first and last action in which they ran nothing
   // By stage where steps overlap, else empty; `bubble` is then their mean, see StepBubbles.

@@ -130,6 +130,17 @@ class CudaOps final : public Ops {
   void compute(const SwigluArgs& args) { enqueue("swiglu", cuda::swiglu, args); }
   void compute(const SwigluBackwardArgs& args) { enqueue("swiglu_backward", cuda::swiglu_backward, args); }
   void compute(const ScaleArgs& args) { enqueue("scale", cuda::scale, args); }
+  void compute(const RouteArgs&) { refuse_experts(); }
+  void compute(const RouteBackwardArgs&) { refuse_experts(); }
+  void compute(const CountExpertsArgs&) { refuse_experts(); }
+  void compute(const GatherRowsArgs&) { refuse_experts(); }
+  void compute(const SumRowsArgs&) { refuse_experts(); }
+  void compute(const WeighRowsArgs&) { refuse_experts(); }
+  void compute(const WeighRowsBackwardArgs&) { refuse_experts(); }
+  void compute(const GroupedMatmulArgs&) { refuse_experts(); }
+  void compute(const GroupedWeightGradArgs&) { refuse_experts(); }
+  void compute(const SigmoidArgs&) { refuse_experts(); }
+  void compute(const SigmoidBackwardArgs&) { refuse_experts(); }
   void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }
 
   void compute(const LayerNormBackwardArgs& args) {
@@ -223,6 +234,11 @@ class CudaOps final : public Ops {
   }
   void compute(const SquareSumsArgs& args) { enqueue("square_sums", cuda::square_sums, args.tensor, args.sums); }
   void compute(const AddArgs& args) { enqueue("add", cuda::add, args.target, args.source); }
+
+  [[noreturn]] static void refuse_experts() { refuse("routed experts"); }
+  [[noreturn]] static void refuse(const std::string& what) {
+    throw Error(ErrorKind::unavailable, what + " are not built for GPUs yet; use the CPU");
+  }
 
   CudaStream& stream_;
   cuda::OpsStream ops_;

@@ -100,6 +100,25 @@ TEST_CASE("a loss that jumps and a norm that grows are reported once") {
   CHECK_THAT(grown[0], Contains("the gradient norm has grown to about 12, 12.0 times what it was"));
 }
 
+TEST_CASE("a router that sends nearly all tokens to the same experts is reported once for each layer") {
+  const TrainJob job = with_plan(golden_job("mixtral_tiny", {}));  // 2 of 8 experts
+  WatchedSteps steps(job);
+  HealthWatch watch(job, {});
+  const auto add = [&](std::vector<std::vector<double>> loads) {
+    StepReport report = steps.next();
+    for (std::size_t layer = 0; layer < loads.size(); ++layer)
+      report.routed.push_back({static_cast<std::int64_t>(layer), std::move(loads[layer]), 0, 0});
+    return watch.add(report);
+  };
+  const std::vector<double> even(8, 16), skewed{50, 0, 0, 4, 60, 14, 0, 0}, collapsed{64, 0, 0, 4, 60, 0, 0, 0};
+  CHECK(add({even, skewed}).empty());
+  const auto told = add({even, collapsed});
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0], Contains("step 2: the router of layer 1 has collapsed: 97 % of its choices go to 2 of 8 experts"));
+  CHECK(add({even, collapsed}).empty());
+  CHECK(add({collapsed, even}).size() == 1);
+}
+
 TEST_CASE("limits of 0 turn what is watched off") {
   const TrainJob job = with_plan(golden_job("llama3_tiny", {}));
   WatchedSteps steps(job);

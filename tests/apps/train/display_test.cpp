@@ -37,18 +37,23 @@ TEST_CASE("a metrics line has all keys in the contract's order, and null for wha
   CHECK(to_json_line(metrics) ==
         R"({"step":3,"loss":null,"grad_norm":null,"lr":null,"tokens":1024,"seconds":0.5,"elapsed":2,"tokens_per_second":null,)"
         R"("tokens_per_second_per_device":null,"tflops_per_device":null,"mfu":null,"bubble":null,"memory_bytes":null,)"
-        R"("loss_scale":null,"skipped":false,"applied_steps":null})");
+        R"("loss_scale":null,"skipped":false,"applied_steps":null,"aux_loss":null,"z_loss":null,"expert_load_max":null,)"
+        R"("expert_load_cv":null,"trainable_parameters":null,"membership":null,"takeovers":null})");
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.memory_bytes = {1000, std::nullopt};
   metrics.skipped = true;
   metrics.applied_steps = 2;
   metrics.input_wait = 0.25;
+  metrics.expert_load_max = 1.5;
+  metrics.trainable_parameters = 124;
   const auto parsed = nlohmann::json::parse(to_json_line(metrics));
   CHECK(parsed["loss"].is_null());
   CHECK(parsed["memory_bytes"].dump() == "[1000,null]");
   CHECK(parsed["skipped"] == true);
   CHECK(parsed["applied_steps"] == 2);
   CHECK(parsed["input_wait"] == 0.25);
+  CHECK(parsed["expert_load_max"] == 1.5);
+  CHECK(parsed["trainable_parameters"] == 124);
 }
 
 TEST_CASE("losses and norms read back to the bit") {

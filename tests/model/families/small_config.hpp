@@ -8,8 +8,17 @@
 namespace pipetrain::test {
 
 inline constexpr std::initializer_list<Family> every_family = {
-    Family::llama,   Family::gpt2,    Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
-    Family::smollm3, Family::granite, Family::olmo2, Family::phi3,  Family::seed_oss};
+    Family::llama,    Family::gpt2,    Family::qwen2,     Family::qwen3,     Family::mistral,
+    Family::gemma3,   Family::smollm3, Family::granite,   Family::olmo2,     Family::phi3,
+    Family::seed_oss, Family::mixtral, Family::qwen2_moe, Family::qwen3_moe, Family::olmoe};
+
+inline void add_small_experts(ModelConfig& config) {
+  config.experts = {.count = 4, .chosen = 2, .intermediate = 16, .normalised = config.family == Family::mixtral};
+  config.router_losses = {.balance = 0.05, .z = 0.01};
+  if (config.family == Family::qwen2_moe) config.experts.shared_intermediate = 8;
+  if (config.family == Family::mixtral || config.family == Family::olmoe) config.intermediate = config.experts.intermediate;
+  if (config.family == Family::qwen3_moe) config.experts.dense_layers = {1};
+}
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
@@ -30,6 +39,7 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.window = 3;
     config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
   }
+  if (spec_of(family).experts != nullptr) add_small_experts(config);
   if (family == Family::gemma3) {
     config.window = 3;
     config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};

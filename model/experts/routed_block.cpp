@@ -1,0 +1,166 @@
+#include "model/experts/routed_block.hpp"
+
+namespace pipetrain {
+
+// R rows: one for each token and expert that it has chosen.
+struct RoutedBlock::RoutedSaved final : BlockCompute::Saved {
+  Tensor input;  // [Tr, H]
+  Norm::Statistics statistics;
+  Tensor normed;  // [T, H]; without a shape if the backward computes it again, as are rows and inner
+  Routing routing;
+  Tensor rows;       // [R, H], the experts' inputs
+  Tensor projected;  // [R, 2I]
+  Tensor inner;      // [R, I]
+  SharedExpert::Saved shared;
+
+  void relocate(const Relocation& moved) override {
+    statistics.relocate(moved);
+    moved.move(routing);
+    shared.relocate(moved);
+    for (Tensor* const view : {&input, &normed, &rows, &projected, &inner}) moved.move(*view);
+  }
+};
+
+std::unique_ptr<BlockCompute::Saved> RoutedBlock::make_saved() const { return std::make_unique<RoutedSaved>(); }
+
+void RoutedBlock::bind(const BoundTensors& tensors) {
+  norm_.bind(tensors);
+  router_.bind(tensors);
+  in_ = tensors.at(TensorRole::expert_in_weight);
+  out_ = tensors.at(TensorRole::expert_out_weight);
+  if (shared_) shared_->bind(tensors);
+}
+
+Tensor RoutedBlock::normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const {
+  const Tensor all = memory.allocate({context.tokens(), norm_.hidden()}, context.dtype);
+  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
+  const Tensor own = all.row_range(first, first + context.shard_rows());
+  norm_.forward(context.ops, {.x = saved.input, .y = own, .statistics = saved.statistics});
+  if (context.gathers()) context.ops.gather({.tp = context.tp, .shard = own, .full = all});
+  return all;
+}
+
+Tensor RoutedBlock::rows_of(const BlockContext& context, const Tensor& all, const Routing& routing, Arena& memory) const {
+  const Tensor rows = memory.allocate({router_.rows(context), all.shape[1]}, context.dtype);
+  context.ops.gather_rows({.x = all, .tokens = routing.tokens, .rows = rows});
+  return rows;
+}
+
+Tensor RoutedBlock::activated(const BlockContext& context, const Tensor& projected, Arena& memory) const {
+  const Tensor inner = memory.allocate({router_.rows(context), inner_cols()}, context.dtype);
+  context.ops.swiglu({.gate_up = projected, .y = inner});
+  return inner;
+}
+
+Tensor RoutedBlock::weighed(const BlockContext& context, const Tensor& inner, const Routing& routing, Arena& memory) const {
+  const Tensor weighed = memory.allocate(inner.shape, context.dtype);
+  context.ops.weigh_rows({.x = inner, .weights = routing.weights, .y = weighed});
+  return weighed;
+}
+
+void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const KeptMemory& memory, RoutedSaved& saved) const {
+  Arena* const kept = context.gathers() ? memory.inputs : memory.remade;
+  saved.input = input;
+  saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
+  const Tensor all = normed(context, saved, kept ? *kept : context.workspace);
+  saved.normed = kept ? all : Tensor{};
+  saved.routing = router_.route(context, all, *memory.results);
+  if (shared_) shared_->expand(context, all, memory, saved.shared);
+  const Tensor rows = rows_of(context, all, saved.routing, memory.remade ? *memory.remade : context.workspace);
+  saved.rows = memory.remade ? rows : Tensor{};
+  saved.projected = memory.results->allocate({router_.rows(context), 2 * inner_cols()}, context.dtype);
+  context.ops.grouped_matmul(
+      {.kind = MatmulKind::forward, .in = rows, .w = in_.weight, .offsets = saved.routing.offsets, .out = saved.projected});
+}
+
+// The weights multiply the inputs of the experts' last matrices rather than their outputs. So the weights' gradient needs no
+// outputs, which are the larger ones.
+void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& saved_memory, Saved& saved_base) const {
+  auto& saved = static_cast<RoutedSaved&>(saved_base);
+  const ArenaScope scope(context.workspace);
+  const KeptMemory memory = forward_memory(context, saved_memory);
+  expand(context, args.input, memory, saved);
+  router_.count(context, saved.routing);
+  const Tensor inner = activated(context, saved.projected, memory.remade ? *memory.remade : context.workspace);
+  saved.inner = memory.remade ? inner : Tensor{};
+  const Tensor weighed_inner = weighed(context, inner, saved.routing, context.workspace);
+  const Tensor outputs = context.workspace.allocate({router_.rows(context), norm_.hidden()}, context.dtype);
+  context.ops.grouped_matmul(
+      {.kind = MatmulKind::forward, .in = weighed_inner, .w = out_.weight, .offsets = saved.routing.offsets, .out = outputs});
+  const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved.shared)) : std::nullopt;
+  context.ops.sum_rows({.tp = context.tp,
+                        .rows = outputs,
+                        .places = saved.routing.places,
+                        .addend = addend,
+                        .residual = args.input,
+                        .out = args.output});
+}
+
+Tensor RoutedBlock::gathered(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients) const {
+  if (!context.gathers()) return output_grad;
+  Arena& memory = shared_ ? gradients.memory() : context.workspace;  // the routed experts have copies of their rows
+  const Tensor all = memory.allocate({context.tokens(), norm_.hidden()}, context.dtype);
+  context.ops.gather({.tp = context.tp, .shard = output_grad, .full = all});
+  return all;
+}
+
+Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
+                                     const RoutedSaved& saved) const {
+  const Routing& routing = saved.routing;
+  const Tensor dweights = context.workspace.allocate({router_.rows(context)}, DType::f32);
+  const ArenaScope scope(context.workspace);
+  const Tensor output_grads = rows_of(context, output_grad, routing, gradients.memory());
+  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved.projected, context.workspace);
+  gradients.add_grouped({.dy = output_grads,
+                         .x = weighed(context, inner, routing, gradients.memory()),
+                         .offsets = routing.offsets,
+                         .dw = out_.grad});
+  const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
+  context.ops.grouped_matmul(
+      {.kind = MatmulKind::input_grad, .in = output_grads, .w = out_.weight, .offsets = routing.offsets, .out = inner_grad});
+  context.ops.weigh_rows_backward(
+      {.tp = context.tp, .dy = inner_grad, .x = inner, .weights = routing.weights, .dx = inner_grad, .dweights = dweights});
+  context.ops.swiglu_backward({.dy = inner_grad, .gate_up = saved.projected, .dgate_up = saved.projected});
+  return dweights;
+}
+
+void RoutedBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                           Saved& saved_base) const {
+  auto& saved = static_cast<RoutedSaved&>(saved_base);
+  const ArenaScope scope(context.workspace);
+  // W reads the routing and the gradient that is written over `projected`.
+  Arena& memory = gradients.memory();
+  if (runs_forward_again(context)) expand(context, saved.input, {&memory, &memory, &memory}, saved);
+  const Tensor all = saved.normed.shape.rank() > 0 ? saved.normed : normed(context, saved, memory);
+  const Tensor rows = saved.rows.shape.rank() > 0 ? saved.rows : rows_of(context, all, saved.routing, memory);
+  const Tensor output_grad = gathered(context, args.output_grad, gradients);
+  const Tensor dweights = experts_backward(context, output_grad, gradients, saved);
+  gradients.add_grouped({.dy = saved.projected, .x = rows, .offsets = saved.routing.offsets, .dw = in_.grad});
+  const Tensor rows_grad = context.workspace.allocate(rows.shape, context.dtype);
+  context.ops.grouped_matmul({.kind = MatmulKind::input_grad,
+                              .in = saved.projected,
+                              .w = in_.weight,
+                              .offsets = saved.routing.offsets,
+                              .out = rows_grad});
+  const Tensor router_grad =
+      router_.backward(context, {.routing = saved.routing, .normed = all, .dweights = dweights}, gradients);
+  std::optional<Tensor> addend;
+  if (shared_) {
+    const SharedExpert::BackwardArgs shared{.output_grad = output_grad, .normed = all, .router_grad = router_grad};
+    addend = shared_->backward(context, shared, gradients, saved.shared);
+  }
+  const Tensor normed_grad = context.workspace.allocate({context.shard_rows(), norm_.hidden()}, context.dtype);
+  context.ops.sum_rows({.tp = context.tp,
+                        .rows = rows_grad,
+                        .places = saved.routing.places,
+                        .addend = addend,
+                        .residual = router_grad,
+                        .out = normed_grad});
+  norm_.backward(context, {.dy = normed_grad,
+                           .x = saved.input,
+                           .statistics = saved.statistics,
+                           .residual = args.output_grad,
+                           .dx = args.input_grad});
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,84 @@
+#include "model/experts/shared_expert.hpp"
+
+namespace pipetrain {
+namespace {
+
+struct PlainProduct {
+  MatmulKind kind;
+  Tensor in, w, out;
+};
+void multiply_alone(Ops& ops, const PlainProduct& product) {
+  ops.gather_matmul({.kind = product.kind, .shard = product.in, .w = product.w, .full = product.in, .out = product.out});
+}
+
+}  // namespace
+
+void SharedExpert::bind(const BoundTensors& tensors) {
+  in_ = tensors.at(TensorRole::shared_in_weight);
+  out_ = tensors.at(TensorRole::shared_out_weight);
+  gate_ = tensors.at(TensorRole::shared_gate_weight);
+}
+
+void SharedExpert::expand(const BlockContext& context, const Tensor& normed, const KeptMemory& memory, Saved& saved) const {
+  const std::int64_t tokens = context.tokens();
+  saved.gates = memory.results->allocate({tokens}, DType::f32);
+  saved.projected = memory.results->allocate({tokens, in_.weight.rows()}, context.dtype);
+  multiply_alone(context.ops, {MatmulKind::forward, normed, in_.weight, saved.projected});
+  const ArenaScope scope(context.workspace);
+  const Tensor logits = context.workspace.allocate({tokens, 1}, DType::f32);
+  multiply_alone(context.ops, {MatmulKind::forward, normed, gate_.weight, logits});
+  context.ops.sigmoid({.x = logits.reshaped({tokens}), .y = saved.gates});
+}
+
+Tensor SharedExpert::activated(const BlockContext& context, const Saved& saved, Arena& memory) const {
+  const Tensor inner = memory.allocate({context.tokens(), out_.weight.cols()}, context.dtype);
+  context.ops.swiglu({.gate_up = saved.projected, .y = inner});
+  return inner;
+}
+
+Tensor SharedExpert::output(const BlockContext& context, const KeptMemory& memory, Saved& saved) const {
+  const Tensor output = context.workspace.allocate({context.tokens(), out_.weight.rows()}, DType::f32);
+  const Tensor inner = activated(context, saved, memory.remade ? *memory.remade : context.workspace);
+  saved.inner = memory.remade ? inner : Tensor{};
+  const Tensor gated = context.workspace.allocate(inner.shape, context.dtype);
+  context.ops.weigh_rows({.x = inner, .weights = saved.gates, .y = gated});
+  multiply_alone(context.ops, {MatmulKind::forward, gated, out_.weight, output});
+  return output;
+}
+
+void SharedExpert::gate_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& gates_grad,
+                                 WeightGradients& gradients, const Saved& saved) const {
+  const std::int64_t tokens = context.tokens(), first = context.gathers() ? context.tp.shard_begin(tokens) : 0;
+  const auto own_rows = [&](const Tensor& all) { return all.row_range(first, first + context.shard_rows()); };
+  const Tensor logits_grad = gradients.allocate({tokens, 1}, context.dtype);
+  context.ops.sigmoid_backward({.dy = gates_grad, .y = saved.gates, .dx = gates_grad});
+  context.ops.round(gates_grad, logits_grad.reshaped({tokens}));
+  context.ops.matmul_scatter({.kind = MatmulKind::input_grad,
+                              .in = own_rows(logits_grad),
+                              .w = gate_.weight,
+                              .residual = args.router_grad,
+                              .out = args.router_grad});
+  gradients.unannounced().add({.dy = own_rows(logits_grad), .x = own_rows(args.normed), .dw = gate_.grad});
+}
+
+Tensor SharedExpert::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                              const Saved& saved) const {
+  const Tensor normed_grad = context.workspace.allocate(args.normed.shape, DType::f32);
+  const ArenaScope scope(context.workspace);
+  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, context.workspace);
+  const Tensor gated = gradients.allocate(inner.shape, context.dtype);
+  context.ops.weigh_rows({.x = inner, .weights = saved.gates, .y = gated});
+  gradients.add({.dy = args.output_grad, .x = gated, .dw = out_.grad});
+  const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
+  multiply_alone(context.ops, {MatmulKind::input_grad, args.output_grad, out_.weight, inner_grad});
+  const Tensor gates_grad = context.workspace.allocate({context.tokens()}, DType::f32);
+  context.ops.weigh_rows_backward(
+      {.tp = context.tp, .dy = inner_grad, .x = inner, .weights = saved.gates, .dx = inner_grad, .dweights = gates_grad});
+  gate_backward(context, args, gates_grad, gradients, saved);
+  context.ops.swiglu_backward({.dy = inner_grad, .gate_up = saved.projected, .dgate_up = saved.projected});
+  gradients.add({.dy = saved.projected, .x = args.normed, .dw = in_.grad});
+  multiply_alone(context.ops, {MatmulKind::input_grad, saved.projected, in_.weight, normed_grad});
+  return normed_grad;
+}
+
+}  // namespace pipetrain

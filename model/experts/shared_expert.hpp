@@ -1,0 +1,47 @@
+// The shared expert of a routed block: a gated MLP that all tokens pass through. A sigmoid gate of one number a token scales
+// its output (Qwen team 2024, "Qwen2 Technical Report", section 2.2.2).
+#pragma once
+
+#include "model/blocks/block_compute.hpp"
+#include "model/blocks/kept_memory.hpp"
+
+namespace pipetrain {
+
+class SharedExpert {
+ public:
+  struct Saved {
+    Tensor gates;      // [T] f32
+    Tensor projected;  // [T, 2I]
+    Tensor inner;      // [T, I]; without a shape if the backward computes it again
+
+    void relocate(const Relocation& moved) {
+      for (Tensor* const view : {&gates, &projected, &inner}) moved.move(*view);
+    }
+  };
+
+  void bind(const BoundTensors& tensors);
+
+  // Computes the gates and the first matrix's output from normed [T, H].
+  void expand(const BlockContext& context, const Tensor& normed, const KeptMemory& memory, Saved& saved) const;
+  // Returns this rank's share of the gated output, [T, H] f32, in the workspace.
+  Tensor output(const BlockContext& context, const KeptMemory& memory, Saved& saved) const;
+
+  struct BackwardArgs {
+    Tensor output_grad;  // [T, H] of all ranks; must stay valid as long as WeightGradients requires, as must normed
+    Tensor normed;       // [T, H]
+    Tensor router_grad;  // [Tr, H]: the gradient of this rank's rows of normed through the gate is added to it
+  };
+  // Returns this rank's share of the gradient of normed through the matrices, [T, H] f32, in the workspace. The gradient of
+  // saved.projected is written over it.
+  Tensor backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
+
+ private:
+  Tensor activated(const BlockContext& context, const Saved& saved, Arena& memory) const;
+  // Adds the gradients of the gate's matrix and of its input.
+  void gate_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& gates_grad,
+                     WeightGradients& gradients, const Saved& saved) const;
+
+  BoundTensor in_, out_, gate_;  // [2I, H], [H, I] and [1, H]
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,33 @@
+#include "model/make_block.hpp"
+
+#include <cassert>
+
+#include "model/blocks/attention_block.hpp"
+#include "model/blocks/chunked_head_block.hpp"
+#include "model/blocks/embedding_block.hpp"
+#include "model/blocks/head_block.hpp"
+#include "model/blocks/mlp_block.hpp"
+#include "model/experts/routed_block.hpp"
+
+namespace pipetrain {
+
+std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
+                                         std::optional<int> loss_chunks) {
+  switch (parameters.block.kind) {
+    case BlockKind::embedding:
+      return std::make_unique<EmbeddingBlock>(config, tp);
+    case BlockKind::attention:
+      return std::make_unique<AttentionBlock>(config, parameters, tp);
+    case BlockKind::mlp:
+      return std::make_unique<MlpBlock>(config, parameters);
+    case BlockKind::experts:
+      return std::make_unique<RoutedBlock>(config);
+    case BlockKind::head:
+      if (loss_chunks) return std::make_unique<ChunkedHeadBlock>(config, tp, *loss_chunks);
+      return std::make_unique<HeadBlock>(config, tp);
+  }
+  assert(false);
+  return nullptr;
+}
+
+}  // namespace pipetrain

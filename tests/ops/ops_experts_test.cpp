@@ -1,0 +1,299 @@
+// The operations of routed experts against plain loops in double precision, and the router's gradient against differences.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "ops/ops_bench.hpp"
+
+namespace pipetrain::testing {
+namespace {
+
+struct RouterCase {
+  std::int64_t batch, sequence, experts, chosen;
+  bool normalised;
+  std::int64_t tokens() const { return batch * sequence; }
+};
+
+constexpr RouterCase router_cases[] = {{1, 1, 1, 1, true}, {2, 9, 4, 1, false}, {3, 7, 8, 3, true}, {1, 40, 16, 4, false}};
+
+Routing poisoned_routing(Bench& b, const RouterCase& size) {
+  const std::int64_t rows = size.tokens() * size.chosen;
+  return {.probabilities = b.rank.poisoned({size.tokens(), size.experts}, DType::f32),
+          .log_sum_exp = b.rank.poisoned({size.tokens()}, DType::f32),
+          .experts = b.rank.poisoned({size.tokens(), size.chosen}, DType::i32),
+          .places = b.rank.poisoned({size.tokens(), size.chosen}, DType::i32),
+          .tokens = b.rank.poisoned({rows}, DType::i32),
+          .weights = b.rank.poisoned({rows}, DType::f32),
+          .offsets = b.rank.poisoned({size.experts + 1}, DType::i32)};
+}
+
+std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
+
+// The experts of one token, by descending logit, and the softmax of its logits.
+struct Token {
+  std::vector<std::int64_t> chosen;
+  std::vector<double> probabilities;
+  double log_sum_exp = 0;
+
+  Token(const double* logits, const RouterCase& size) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(size.experts));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t x, std::int64_t y) { return logits[x] > logits[y]; });
+    chosen.assign(order.begin(), order.begin() + size.chosen);
+    std::sort(chosen.begin(), chosen.end());
+    double sum = 0;
+    for (std::int64_t e = 0; e < size.experts; ++e) sum += std::exp(logits[e]);
+    for (std::int64_t e = 0; e < size.experts; ++e) probabilities.push_back(std::exp(logits[e]) / sum);
+    log_sum_exp = std::log(sum);
+  }
+  double weight(std::int64_t expert, bool normalised) const {
+    double sum = 1;
+    if (normalised) {
+      sum = 0;
+      for (const std::int64_t one : chosen) sum += probabilities[static_cast<std::size_t>(one)];
+    }
+    return probabilities[static_cast<std::size_t>(expert)] / sum;
+  }
+};
+
+// The weights' product with dweights, and both losses with their scales, for fixed choices and counts.
+struct RouterObjective {
+  const RouterCase& size;
+  const Values& logits;                 // of the choices
+  const std::vector<double>& dweights;  // by token and choice
+  const Values& counts;
+  double layers, balance_scale, z_scale;
+
+  struct Sums {
+    double weights = 0, balance = 0, z = 0;
+  };
+  Sums operator()(const Values& at) const {
+    Sums sums;
+    for (std::int64_t b = 0; b < size.batch; ++b) {
+      double all = 0;
+      for (std::int64_t e = 0; e < size.experts; ++e) all += counts(b, e);
+      const double counted = all / static_cast<double>(size.chosen);
+      for (std::int64_t t = b * size.sequence; t < (b + 1) * size.sequence; ++t) {
+        Token token(at.at(t, 0), size);
+        token.chosen = Token(logits.at(t, 0), size).chosen;
+        for (std::int64_t c = 0; c < size.chosen; ++c)
+          sums.weights += dweights[static_cast<std::size_t>(t * size.chosen + c)] *
+                          token.weight(token.chosen[static_cast<std::size_t>(c)], size.normalised);
+        for (std::int64_t e = 0; e < size.experts; ++e)
+          sums.balance += static_cast<double>(size.experts) * counts(b, e) / counted *
+                          token.probabilities[static_cast<std::size_t>(e)] / counted;
+        sums.z += token.log_sum_exp * token.log_sum_exp / (counted / layers);
+      }
+    }
+    return sums;
+  }
+  double total(const Values& at) const {
+    const Sums sums = (*this)(at);
+    return sums.weights + balance_scale * sums.balance + z_scale * sums.z;
+  }
+};
+
+template <class Check>
+void on_cpus(const Check& check) {
+  on_every_backend([&](Bench& b) {
+    if (on_cpu(b)) check(b);
+  });
+}
+
+// The tensors of the operations on rows, which compute from x, w, dy and a residual.
+struct RowResults {
+  Tensor gathered, out, dx, sum, weighed, dweighed, dweights, dw;
+};
+
+struct RowInputs {
+  Values x, w, dy, residual;
+};
+
+// The results in plain loops.
+struct ExpectedRows {
+  Values gathered, out, dx, sum, weighed, dweighed, dweights, dw;
+};
+
+ExpectedRows expected_rows(Bench& b, const RowInputs& in, const Routing& routing, const Values& products) {
+  const std::int64_t rows = in.dy.rows(), inner = in.dy.cols(), hidden = in.x.cols();
+  const Values tokens = b.rank.get(routing.tokens), offsets = b.rank.get(routing.offsets),
+               weights = b.rank.get(routing.weights);
+  ExpectedRows e{Values({rows, hidden}), Values({rows, inner}), Values({rows, hidden}), in.residual,
+                 Values({rows, inner}),  Values({rows, inner}), Values({rows}),         Values(in.w.shape)};
+  for (std::int64_t row = 0, expert = 0; row < rows; ++row) {
+    while (whole(offsets.data[static_cast<std::size_t>(expert) + 1]) <= row) ++expert;
+    const std::int64_t token = whole(tokens.data[static_cast<std::size_t>(row)]);
+    const double weight = weights.data[static_cast<std::size_t>(row)];
+    for (std::int64_t h = 0; h < hidden; ++h) e.gathered(row, h) = in.x(token, h);
+    for (std::int64_t i = 0; i < inner; ++i) {
+      for (std::int64_t h = 0; h < hidden; ++h) {
+        e.out(row, i) += in.x(token, h) * in.w(expert * inner + i, h);
+        e.dx(row, h) += in.dy(row, i) * in.w(expert * inner + i, h);
+        e.dw(expert * inner + i, h) += 2 * in.dy(row, i) * in.x(token, h);
+      }
+      e.sum(token, i) += in.dy(row, i);
+      e.weighed(row, i) = weight * in.dy(row, i);
+      e.dweighed(row, i) = weight * products(row, i);
+      e.dweights.data[static_cast<std::size_t>(row)] += products(row, i) * in.dy(row, i);
+    }
+  }
+  return e;
+}
+
+// With six experts every token goes to two of them, so that the others have no row.
+void check_rows(Bench& b, const RouterCase& size, std::int64_t hidden, std::int64_t inner) {
+  const std::int64_t rows = size.tokens() * size.chosen;
+  Values logits = b.draw_f32({size.tokens(), size.experts});
+  for (std::int64_t t = 0; size.experts == 6 && t < size.tokens(); ++t) logits(t, 1) = logits(t, 4) = 50;
+  const RowInputs in{b.draw({size.tokens(), hidden}), b.draw({size.experts * inner, hidden}), b.draw({rows, inner}),
+                     b.draw({size.tokens(), inner})};
+  const Tensor router = b.put_f32(logits), xs = b.put(in.x), ws = b.put(in.w), dys = b.put(in.dy),
+               residual = b.put(in.residual);
+  const Routing routing = poisoned_routing(b, size);
+  const RowResults to{b.poisoned({rows, hidden}),          b.poisoned({rows, inner}),
+                      b.poisoned({rows, hidden}),          b.poisoned({size.tokens(), inner}),
+                      b.poisoned({rows, inner}),           b.poisoned({rows, inner}),
+                      b.rank.poisoned({rows}, DType::f32), b.rank.poisoned(in.w.shape, DType::f32)};
+  b.team.run([&](TestRank& r) {
+    Ops& ops = r.ops();
+    ops.route({.logits = router, .normalised = size.normalised, .routing = routing});
+    ops.gather_rows({.x = xs, .tokens = routing.tokens, .rows = to.gathered});
+    ops.grouped_matmul({.kind = MatmulKind::forward, .in = to.gathered, .w = ws, .offsets = routing.offsets, .out = to.out});
+    ops.grouped_matmul({.kind = MatmulKind::input_grad, .in = dys, .w = ws, .offsets = routing.offsets, .out = to.dx});
+    for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes})
+      ops.grouped_weight_grad({.dy = dys, .x = to.gathered, .offsets = routing.offsets, .dw = to.dw, .accumulate = accumulate});
+    ops.weigh_rows({.x = dys, .weights = routing.weights, .y = to.weighed});
+    ops.weigh_rows_backward({.dy = to.out, .x = dys, .weights = routing.weights, .dx = to.dweighed, .dweights = to.dweights});
+    ops.sum_rows({.rows = dys, .places = routing.places, .residual = residual, .out = to.sum});
+  });
+  const ExpectedRows expected = expected_rows(b, in, routing, b.rank.get(to.out));
+  CHECK(b.rank.get(to.gathered).data == expected.gathered.data);
+  for (const auto& [tensor, values] : {std::pair{to.out, expected.out},
+                                       {to.dx, expected.dx},
+                                       {to.dw, expected.dw},
+                                       {to.sum, expected.sum},
+                                       {to.weighed, expected.weighed},
+                                       {to.dweighed, expected.dweighed},
+                                       {to.dweights, expected.dweights}})
+    CHECK(relative_error(b.rank.get(tensor), values) < b.tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("a router chooses the experts with the largest logits and sorts the rows by expert, then by token",
+          "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    for (const RouterCase& size : router_cases) {
+      const Values logits = b.draw_f32({size.tokens(), size.experts});
+      const Tensor in = b.put_f32(logits);
+      const Routing routing = poisoned_routing(b, size);
+      b.team.run([&](TestRank& r) { r.ops().route({.logits = in, .normalised = size.normalised, .routing = routing}); });
+      const Values experts = b.rank.get(routing.experts), places = b.rank.get(routing.places),
+                   tokens = b.rank.get(routing.tokens), weights = b.rank.get(routing.weights),
+                   offsets = b.rank.get(routing.offsets), probabilities = b.rank.get(routing.probabilities),
+                   log_sum_exp = b.rank.get(routing.log_sum_exp);
+      std::int64_t row = 0;
+      for (std::int64_t e = 0; e < size.experts; ++e) {
+        CHECK(offsets.data[static_cast<std::size_t>(e)] == static_cast<double>(row));
+        for (std::int64_t t = 0; t < size.tokens(); ++t) {
+          const Token token(logits.at(t, 0), size);
+          const auto found = std::find(token.chosen.begin(), token.chosen.end(), e);
+          if (found == token.chosen.end()) continue;
+          const auto choice = found - token.chosen.begin();
+          CHECK(experts(t, choice) == static_cast<double>(e));
+          CHECK(places(t, choice) == static_cast<double>(row));
+          CHECK(tokens.data[static_cast<std::size_t>(row)] == static_cast<double>(t));
+          CHECK(weights.data[static_cast<std::size_t>(row)] == Approx(token.weight(e, size.normalised)).epsilon(1e-6));
+          ++row;
+        }
+      }
+      CHECK(offsets.data.back() == static_cast<double>(row));
+      for (std::int64_t t = 0; t < size.tokens(); ++t) {
+        const Token token(logits.at(t, 0), size);
+        CHECK(log_sum_exp.data[static_cast<std::size_t>(t)] == Approx(token.log_sum_exp).epsilon(1e-6).margin(1e-6));
+        for (std::int64_t e = 0; e < size.experts; ++e)
+          CHECK(probabilities(t, e) == Approx(token.probabilities[static_cast<std::size_t>(e)]).epsilon(1e-6));
+      }
+    }
+  });
+}
+
+TEST_CASE("of equal logits the router takes the lowest experts, and logits that are not numbers end nothing",
+          "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    const RouterCase size{1, 2, 5, 2, true};
+    Values logits({2, 5});
+    logits(0, 4) = 1;
+    for (std::int64_t e = 0; e < 5; ++e) logits(1, e) = std::nan("");
+    const Tensor in = b.put_f32(logits);
+    const Routing routing = poisoned_routing(b, size);
+    b.team.run([&](TestRank& r) { r.ops().route({.logits = in, .normalised = true, .routing = routing}); });
+    CHECK(b.rank.get(routing.experts).data == std::vector<double>{0, 4, 0, 1});
+  });
+}
+
+TEST_CASE("the router's gradient is the derivative of its weights and of both losses", "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    for (const RouterCase& size : router_cases) {
+      const Values logits = b.draw_f32({size.tokens(), size.experts});
+      const Tensor in = b.put_f32(logits), counts = b.rank.put(Values({size.batch, size.experts}), DType::i32);
+      const Routing routing = poisoned_routing(b, size);
+      const Values draws = b.draw_f32({size.tokens() * size.chosen});
+      const Tensor dweights = b.put_f32(draws), dlogits = b.rank.poisoned(in.shape, DType::f32);
+      const Tensor statistics = b.rank.put(Values({size.experts + 2}), DType::f64);
+      const RouterLosses losses{.counts = counts, .layers = 2, .balance_scale = 0.7F, .z_scale = 0.3F};
+      b.team.run([&](TestRank& r) {
+        r.ops().route({.logits = in, .normalised = size.normalised, .routing = routing});
+        r.ops().zero(counts);
+        r.ops().zero(statistics);
+        for (int layer = 0; layer < 2; ++layer) r.ops().count_experts({.experts = routing.experts, .counts = counts});
+        r.ops().route_backward({.routing = routing,
+                                .normalised = size.normalised,
+                                .dweights = dweights,
+                                .losses = losses,
+                                .dlogits = dlogits,
+                                .statistics = statistics});
+      });
+      const Values places = b.rank.get(routing.places), counted = b.rank.get(counts), found = b.rank.get(dlogits),
+                   told = b.rank.get(statistics);
+      std::vector<double> by_choice;
+      for (const double place : places.data) by_choice.push_back(draws.data[static_cast<std::size_t>(whole(place))]);
+      const RouterObjective objective{size, logits, by_choice, counted, 2, 0.7, 0.3};
+      Values expected(logits.shape), moved = logits;
+      for (std::size_t i = 0; i < logits.data.size(); ++i) {
+        constexpr double step = 1e-4;
+        moved.data[i] = logits.data[i] + step;
+        const double above = objective.total(moved);
+        moved.data[i] = logits.data[i] - step;
+        expected.data[i] = (above - objective.total(moved)) / (2 * step);
+        moved.data[i] = logits.data[i];
+      }
+      for (std::size_t i = 0; i < expected.data.size(); ++i)
+        CHECK(found.data[i] == Approx(expected.data[i]).epsilon(1e-4).margin(1e-6));
+      CHECK(told.data[static_cast<std::size_t>(size.experts)] == Approx(objective(logits).balance).epsilon(1e-6));
+      CHECK(told.data[static_cast<std::size_t>(size.experts) + 1] == Approx(objective(logits).z).epsilon(1e-6).margin(1e-9));
+      CHECK(std::accumulate(told.data.begin(), told.data.begin() + size.experts, 0.0) ==
+            static_cast<double>(size.tokens() * size.chosen));
+    }
+  });
+}
+
+TEST_CASE("rows of experts are gathered, weighed, multiplied by their expert's matrix and summed", "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    check_rows(b, {2, 9, 4, 1, false}, 8, 16);
+    check_rows(b, {1, 300, 6, 2, true}, 160, 96);
+  });
+}
+
+TEST_CASE("GPUs refuse the operations of routed experts", "[ops][experts][gpu]") {
+  on_every_backend([](Bench& b) {
+    if (on_cpu(b)) return;
+    CHECK_THROWS_AS(b.rank.ops().route({}), Error);
+  });
+}
+
+}  // namespace pipetrain::testing
