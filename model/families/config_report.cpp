@@ -13,7 +13,7 @@
 #include "model/config/hf_config_text.hpp"
 #include "model/families/family.hpp"
 #include "model/families/hf_config.hpp"
-#include "model/families/hf_config_reader.hpp"
+#include "model/families/keys/hf_config_reader.hpp"
 
 namespace pipetrain {
 namespace {

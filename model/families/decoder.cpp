@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 
 namespace pipetrain {
 namespace {

@@ -3,7 +3,7 @@
 #include <cassert>
 
 #include "model/families/family.hpp"
-#include "model/families/layer_type_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
 
 namespace pipetrain {
 

@@ -9,7 +9,7 @@
 
 #include "model/config/config.hpp"
 #include "model/config/tensor_spec.hpp"
-#include "model/families/hf_config_reader.hpp"
+#include "model/families/keys/hf_config_reader.hpp"
 
 namespace pipetrain {
 

@@ -11,10 +11,10 @@
 #include "model/config/hf_config_text.hpp"
 #include "model/families/family.hpp"
 #include "model/families/hf_config.hpp"
-#include "model/families/hf_config_reader.hpp"
 #include "model/families/hf_labels.hpp"
+#include "model/families/keys/hf_config_reader.hpp"
+#include "model/families/keys/silent_keys.hpp"
 #include "model/families/multimodal_config.hpp"
-#include "model/families/silent_keys.hpp"
 #include "model/families/unbuilt_keys.hpp"
 
 namespace pipetrain {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "model/config/config.hpp"
-#include "model/families/hf_config_reader.hpp"
+#include "model/families/keys/hf_config_reader.hpp"
 
 namespace pipetrain {
 

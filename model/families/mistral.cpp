@@ -1,7 +1,7 @@
 // Mistral: all layers attend within one window, or none does.
 #include "model/families/decoder.hpp"
-#include "model/families/layer_type_keys.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 
 namespace pipetrain {
 namespace {

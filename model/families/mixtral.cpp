@@ -1,8 +1,8 @@
 // Mixtral: Mistral with routed experts in every layer, of which each token uses a few (Jiang et al. 2024, "Mixtral of
 // Experts").
 #include "model/families/decoder.hpp"
-#include "model/families/layer_type_keys.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 #include "model/families/routed_decoder.hpp"
 
 namespace pipetrain {

@@ -9,7 +9,7 @@
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "model/config/hf_config_text.hpp"
-#include "model/families/silent_keys.hpp"
+#include "model/families/keys/silent_keys.hpp"
 
 namespace pipetrain {
 namespace {

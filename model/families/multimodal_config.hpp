@@ -6,7 +6,7 @@
 
 #include "model/config/config.hpp"
 #include "model/families/family.hpp"
-#include "model/families/hf_config_reader.hpp"
+#include "model/families/keys/hf_config_reader.hpp"
 
 namespace pipetrain {
 

@@ -1,8 +1,8 @@
 // OLMo 2: norms of what attention and MLP add to the residual stream and none of what they take from it, and norms over all
 // heads of queries and of keys.
 #include "model/families/decoder.hpp"
-#include "model/families/layer_type_keys.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,7 +1,7 @@
 // OLMoE: Llama with norms over all queries and all keys, and routed experts in every layer.
 #include "model/families/decoder.hpp"
-#include "model/families/layer_type_keys.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 #include "model/families/routed_decoder.hpp"
 
 namespace pipetrain {

@@ -1,7 +1,7 @@
 // Qwen2 and Qwen2.5: queries, keys and values have biases, and later layers may attend within a window.
 #include "model/families/decoder.hpp"
-#include "model/families/qwen_windows.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/qwen_windows.hpp"
+#include "model/families/keys/rope_keys.hpp"
 
 namespace pipetrain {
 

@@ -1,7 +1,7 @@
 // Qwen3: an RMSNorm over each head of queries and keys, and a head size of its own.
 #include "model/families/decoder.hpp"
-#include "model/families/qwen_windows.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/qwen_windows.hpp"
+#include "model/families/keys/rope_keys.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,7 +1,7 @@
 // Qwen3-MoE: Qwen3 with routed experts in some or all layers.
 #include "model/families/decoder.hpp"
-#include "model/families/layer_type_keys.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 #include "model/families/routed_decoder.hpp"
 
 namespace pipetrain {

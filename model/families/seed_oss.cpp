@@ -1,8 +1,8 @@
 // Seed-OSS: biases of queries, keys and values, of the attention's output by a key of its own, and dropout of what attention
 // and MLP add to the residual stream.
 #include "model/families/decoder.hpp"
-#include "model/families/layer_type_keys.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 
 namespace pipetrain {
 namespace {

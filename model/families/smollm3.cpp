@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "model/families/decoder.hpp"
-#include "model/families/layer_type_keys.hpp"
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 
 namespace pipetrain {
 namespace {

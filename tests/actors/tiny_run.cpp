@@ -6,7 +6,7 @@
 #include "catch.hpp"
 #include "model/config/mode_names.hpp"
 #include "model/families/family.hpp"
-#include "model/families/layer_type_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
 #include "model/families/small_config.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"

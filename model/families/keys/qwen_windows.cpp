@@ -1,6 +1,6 @@
-#include "model/families/qwen_windows.hpp"
+#include "model/families/keys/qwen_windows.hpp"
 
-#include "model/families/layer_type_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,4 @@
-#include "model/families/layer_type_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
 
 #include <fmt/format.h>
 

@@ -1,11 +1,11 @@
-#include "model/families/rope_keys.hpp"
+#include "model/families/keys/rope_keys.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "model/families/layer_type_keys.hpp"
+#include "model/families/keys/layer_type_keys.hpp"
 
 namespace pipetrain {
 namespace {

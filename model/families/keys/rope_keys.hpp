@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "model/config/config.hpp"
-#include "model/families/hf_config_reader.hpp"
+#include "model/families/keys/hf_config_reader.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,4 @@
-#include "model/families/silent_keys.hpp"
+#include "model/families/keys/silent_keys.hpp"
 
 namespace pipetrain {
 namespace {

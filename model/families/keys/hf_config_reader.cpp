@@ -1,4 +1,4 @@
-#include "model/families/hf_config_reader.hpp"
+#include "model/families/keys/hf_config_reader.hpp"
 
 #include <fmt/format.h>
 
