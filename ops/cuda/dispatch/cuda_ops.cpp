@@ -169,7 +169,9 @@ class CudaOps final : public Ops {
   void compute(const RowDotsArgs&) { refuse_split_norms(); }
   void compute(const SplitNormArgs&) { refuse_split_norms(); }
   void compute(const SplitNormBackwardArgs&) { refuse_split_norms(); }
-  [[noreturn]] static void refuse_split_norms() { refuse("norms of rows that several ranks share"); }
+  [[noreturn]] static void refuse_split_norms() {
+    throw Error(ErrorKind::unavailable, "norms of rows that several ranks share are not built for GPUs yet; use the CPU");
+  }
 
   void compute(const CrossEntropyArgs& args) {
     // The gradient needs the sums of all ranks.
