@@ -129,7 +129,11 @@ class CudaOps final : public Ops {
   }
   void compute(const SwigluArgs& args) { enqueue("swiglu", cuda::swiglu, args); }
   void compute(const SwigluBackwardArgs& args) { enqueue("swiglu_backward", cuda::swiglu_backward, args); }
-  void compute(const ScaleArgs& args) { enqueue("scale", cuda::scale, args); }
+  void compute(const ScaleArgs& args) {
+    if (args.exact || args.residual)
+      throw Error(ErrorKind::unavailable, "exact scales and those with a residual are not built for GPUs yet; use the CPU");
+    enqueue("scale", cuda::scale, args);
+  }
   void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }
 
   void compute(const LayerNormBackwardArgs& args) {
