@@ -237,6 +237,7 @@ struct ScaleArgs {
   Tensor x;    // [Tr, H]
   Tensor out;  // [Tr, H], output; may be x's memory
   float factor = 1;
+  // On CPUs only:
   bool exact = false;                   // the factor is not rounded to x's type
   std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding
 };
