@@ -6,6 +6,8 @@
 #include "catch.hpp"
 #include "model/config/mode_names.hpp"
 #include "model/families/family.hpp"
+#include "model/families/layer_type_keys.hpp"
+#include "model/families/small_config.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"
 
@@ -16,7 +18,8 @@ constexpr std::chrono::seconds stall{20};
 constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16()};
 
 ModelConfig tiny_config(const TinyRun& tiny) {
-  ModelConfig config = family_config(tiny.family);
+  ModelConfig config = small_config(tiny.tied, tiny.family);
+  const std::vector<LayerType> types = config.layer_types;
   config.hidden = 8;
   config.layers = tiny.layers;
   config.heads = 2;
@@ -26,7 +29,10 @@ ModelConfig tiny_config(const TinyRun& tiny) {
   config.vocabulary = 29;  // tp 2 does not divide it
   config.max_positions = 32;
   config.init_std = 0.3;
-  config.tied_embeddings = tiny.tied;
+  config.layer_types.clear();
+  for (std::size_t layer = 0; !types.empty() && layer < static_cast<std::size_t>(tiny.layers); ++layer)
+    config.layer_types.push_back(types[layer % types.size()]);
+  drop_idle_windows(config);
   config.dropout = {.embedding = tiny.dropout, .attention = tiny.dropout, .residual = tiny.dropout};
   return config;
 }
@@ -63,10 +69,9 @@ std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int 
 std::string to_string(const TinyRun& tiny) {
   if (!tiny.golden.empty()) return tiny.golden + ", " + to_string(tiny.layout);
   return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}",
-                     tiny.family == Family::gpt2 ? "GPT-2" : "Llama", tiny.tied ? ", tied" : "",
-                     precision_name(precisions[tiny.precision]), tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout,
-                     tiny.isolated ? ", documents apart" : "", to_string(tiny.layout), tiny.layout.threads,
-                     tiny.from_file ? ", plan from a file" : "");
+                     spec_of(tiny.family).name, tiny.tied ? ", tied" : "", precision_name(precisions[tiny.precision]),
+                     tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout, tiny.isolated ? ", documents apart" : "",
+                     to_string(tiny.layout), tiny.layout.threads, tiny.from_file ? ", plan from a file" : "");
 }
 
 TrainJob job_of(const TinyRun& tiny) {
