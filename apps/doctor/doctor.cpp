@@ -213,7 +213,7 @@ const OptionRows& doctor_option_table() {
 
 std::string doctor_help() {
   return "pipetrain doctor OPTIONS\n"
-         "Shows what this build and this machine have, with --measure how fast they are, and with --model what of a model works.\n"
+         "Shows the features of this build and this machine, with --measure their speed, and with --model what a model folder has.\n"
          "\n"
          "  pipetrain doctor --model Qwen3-0.6B\n"
          "  pipetrain doctor --measure devices.json && pipetrain tune --measured devices.json\n"
