@@ -56,7 +56,8 @@ class GpuBench {
           whole_sequences(std::max<std::int64_t>(4 * tokens_ / 1024, 1), 1024, {12, 12, 64}),   // GPT-2 124M
           whole_sequences(std::max<std::int64_t>(2 * tokens_ / 1024, 1), 1024, {25, 25, 64})})  // GPT-2 XL
       attention(shape);
-    for (const std::int64_t window : {0, 1024}) {  // Gemma 3 4B
+    attention(whole_sequences(1, tokens_, {32, 32, 96}));  // Phi-3-mini
+    for (const std::int64_t window : {0, 1024}) {          // Gemma 3 4B
       SegmentShape shape = whole_sequences(1, tokens_, {8, 4, 256});
       shape.window = window;
       attention(shape);

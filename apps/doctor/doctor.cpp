@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <thread>
 
 #include "apps/doctor/combinations_page.hpp"
 #include "apps/doctor/measure_together.hpp"
+#include "apps/doctor/model_report.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/shared_options.hpp"
@@ -166,6 +169,15 @@ MeasureRequest read_measure(const OptionValues& values, const Environment& envir
   return request;
 }
 
+int tell_of_model(const OptionValues& values, const std::string& model) {
+  if (values.given("measure")) values.fail("model", "is reported alone; leave out --measure");
+  std::error_code error;
+  if (!std::filesystem::exists(model, error)) values.fail("model", "there is no such folder or file; check the path");
+  const ModelReport report = report_model(model);
+  for (const auto& [name, text] : report.facts) print_fact(name, text);
+  return report.loads ? 0 : exit_status(ErrorKind::input);
+}
+
 void measure(const MeasureRequest& request) {
   const MeasuredHost& own = request.own;
   if (!request.processes.several()) return tell(measure_devices(own.kind, own.devices, own.threads), request.file);
@@ -190,6 +202,8 @@ const OptionRows& doctor_option_table() {
        shared_option("Processes", "token-file", {"none"}),
        shared_option("Processes", "rendezvous-timeout"),
        shared_option("Processes", "transport"),
+       {"Model", "model", "DIR|FILE",
+        "say what is understood and what is refused of a model's config.json, weights, tokenizer and chat template, and nothing else; the exit status is 2 where something is refused"},
        {"Settings", "combinations", "", "print which options do not work together, in Markdown, and nothing else", OnOff{},
         "off"}},
       general_options(),
@@ -199,8 +213,9 @@ const OptionRows& doctor_option_table() {
 
 std::string doctor_help() {
   return "pipetrain doctor OPTIONS\n"
-         "Tells what this build and this machine have, and on request how fast they are.\n"
+         "Reports the features of this build and this machine, on request their speed, or what is understood of a model.\n"
          "\n"
+         "  pipetrain doctor --model Qwen3-0.6B\n"
          "  pipetrain doctor --measure devices.json && pipetrain tune --measured devices.json\n"
          "  pipetrain doctor --measure links.json --nnodes 2 --node-rank 0 --master 10.0.0.1:29500 --token-file token\n"
          "\n" +
@@ -211,7 +226,7 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   std::vector<std::string> notes;
   const OptionValues values(doctor_option_table(), gather_options(doctor_option_table(), arguments, environment, notes));
   const auto file = output_file(values, "measure");
-  refuse_shared_files(values, {.inputs = {"config", "token-file"}, .output_files = {"measure"}, .output_folders = {}});
+  refuse_shared_files(values, {.inputs = {"config", "token-file", "model"}, .output_files = {"measure"}, .output_folders = {}});
   for (const char* name :
        {"device", "threads", "nnodes", "node-rank", "master", "token-file", "rendezvous-timeout", "transport"})
     if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
@@ -219,6 +234,7 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
     fmt::print("{}", combinations_page());
     return 0;
   }
+  if (const auto model = values.text("model")) return tell_of_model(values, *model);
   std::optional<MeasureRequest> request;
   if (file) request = read_measure(values, environment, *file);
   print_fact("pipetrain", PIPETRAIN_VERSION);

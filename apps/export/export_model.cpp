@@ -13,6 +13,7 @@
 #include "apps/signals/signals.hpp"
 #include "core/error.hpp"
 #include "model/weights/companion_files.hpp"
+#include "model/weights/multimodal_parts.hpp"
 #include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
@@ -20,6 +21,8 @@ namespace pipetrain {
 const OptionRows& export_option_table() {
   static const OptionRows table = joined_rows({
       {{"Checkpoint", "load", "DIR", "the checkpoint, such as run/step-00000100, saved in any layout"},
+       {"Checkpoint", "model", "DIR", "of a multimodal model: the folder that its run began from, whose other parts are copied",
+        AnyText{}, "the folder that the checkpoint records"},
        {"Model folder", "out", "DIR", "the Hugging Face folder to write; one of an older model is replaced"},
        shared_option("Model folder", "save-dtype", {.help = "of the weights, rounded to the nearest"}),
        shared_option("Model folder", "save-shard-size",
@@ -48,7 +51,11 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
   if (values.given("tokenizer") && tokenizer_files(tokenizer).empty())
     values.fail("tokenizer", "is not a tokenizer's folder or file; give one, for example with tokenizer.json");
   options.folder.companions = companion_files(options.load, tokenizer);
-  refuse_shared_files(values, {.inputs = {"load", "tokenizer", "config"}, .output_files = {}, .output_folders = {"out"}});
+  options.model = values.text("model").value_or("");
+  if (values.given("model") && !std::filesystem::exists(options.load / multimodal_file, ignored))
+    values.fail("model", "is for checkpoints of multimodal models, and this is none; leave it out");
+  refuse_shared_files(values,
+                      {.inputs = {"load", "model", "tokenizer", "config"}, .output_files = {}, .output_folders = {"out"}});
   return options;
 }
 
@@ -63,6 +70,8 @@ int run_export(const ExportOptions& options) {
   check_hf_target(options.out);
   const CheckpointManifest manifest = verify_checkpoint(options.load);
   const ModelConfig config = read_hf_config(options.load);
+  ModelFolderOptions folder = options.folder;
+  folder.multimodal = multimodal_parts(options.load, options.model);
   const InitialState initial = open_checkpoint(options.load, manifest, config);
   const auto tensors = logical_tensors(config);
   const auto fill = [&](std::size_t i, float* out) {
@@ -75,7 +84,7 @@ int run_export(const ExportOptions& options) {
   try {
     // Otherwise a signal would end the process at once and leave a partial folder.
     const SignalAnswers answers([] {}, [] {});
-    save_hf_model(config, options.out, fill, options.folder);
+    save_hf_model(config, options.out, fill, folder);
   } catch (const Stopped&) {
     print_note("stopped by " + stop_signal_name());
     return stop_signal_status();

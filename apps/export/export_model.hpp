@@ -12,6 +12,7 @@ namespace pipetrain {
 
 struct ExportOptions {
   std::filesystem::path load, out;
+  std::filesystem::path model;  // the folder of a multimodal model's other parts; empty: the one that the checkpoint records
   ModelFolderOptions folder;
   std::vector<std::string> notes;
 };

@@ -1,8 +1,11 @@
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 
 #include "bench/fuzz/target.hpp"
+#include "core/error.hpp"
 #include "model/config/config.hpp"
+#include "model/families/config_report.hpp"
 #include "model/weights/llmc_model.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
@@ -138,6 +141,52 @@ Target llmc_model_target(const fs::path& root) {
   return target;
 }
 
+// Returns a config.json of a small model with this type and these members, as a text.
+std::string small_config_text(const std::string& type, const std::string& members) {
+  return R"({"model_type":")" + type +
+         R"(","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,)"
+         R"("intermediate_size":176,"vocab_size":320,"max_position_embeddings":128,"rms_norm_eps":1e-05,)" +
+         members + "}";
+}
+
+// Returns configurations with every kind of rotation, of windows and of layers.
+std::vector<std::string> config_seeds() {
+  std::vector<std::string> seeds{
+      small_config_text("llama", R"("rope_scaling":{"type":"linear","factor":4.0},"attention_bias":true,"mlp_bias":true)"),
+      small_config_text("llama", R"("rope_scaling":{"rope_type":"dynamic","factor":2.0},"partial_rotary_factor":0.5)"),
+      small_config_text("llama", R"("rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32,)"
+                                 R"("beta_fast":32,"beta_slow":1,"mscale":1.0,"mscale_all_dim":0.7,"truncate":false})"),
+      small_config_text("llama", R"("original_max_position_embeddings":64,"rope_scaling":{"type":"longrope",)"
+                                 R"("short_factor":[1,1.5,2,2.5,3,3.5,4,5],"long_factor":[1,2,3,4,5,6,7,8]})"),
+      small_config_text("llama", R"("layer_types":["full_attention","full_attention"],"rope_parameters":{"full_attention":)"
+                                 R"({"rope_type":"llama3","rope_theta":500000.0,"factor":8.0,"low_freq_factor":1.0,)"
+                                 R"("high_freq_factor":4.0,"original_max_position_embeddings":8192}})"),
+      small_config_text("qwen2", R"("use_sliding_window":true,"sliding_window":16,"max_window_layers":1)"),
+      small_config_text("qwen3", R"("layer_types":["full_attention","sliding_attention"],"sliding_window":8,)"
+                                 R"("use_sliding_window":true,"attention_bias":false,"rope_theta":1000000)"),
+      small_config_text("mistral", R"("sliding_window":16,"attention_dropout":0.1,"eos_token_id":[2,3],"pad_token_id":-1)"),
+      small_config_text("gemma3_text", R"("query_pre_attn_scalar":16,"sliding_window_pattern":2,"sliding_window":16,)"
+                                       R"("rope_local_base_freq":10000.0,"rope_scaling":{"rope_type":"linear","factor":8.0})"),
+      R"({"model_type":"gemma3","architectures":["Gemma3ForConditionalGeneration"],"text_config":{"hidden_size":64,)"
+      R"("num_hidden_layers":2,"sliding_window":64,"model_type":"gemma3_text"},"vision_config":{"hidden_size":16},)"
+      R"("eos_token_id":[1,106],"mm_tokens_per_image":256,"image_token_index":262144,"torch_dtype":"bfloat16"})"};
+  for (const char* preset : {"tiny", "gpt2", "llama3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "mistral-7b", "gemma3-1b"})
+    seeds.push_back(hf_config_text(preset_config(preset)));
+  return seeds;
+}
+
+// The report and the reader must agree on what is refused.
+void read_and_report(const fs::path& folder) {
+  const bool refuses = !report_config(folder).refused.empty();
+  try {
+    hf_config_text(read_hf_config(folder));
+  } catch (const Error&) {
+    if (!refuses) throw std::logic_error("the report accepts what the reader refuses");
+    throw;
+  }
+  if (refuses) throw std::logic_error("the report refuses what the reader accepts");
+}
+
 Target config_target(const fs::path& root) {
   const fs::path folder = root / "model";
   fs::create_directories(folder);
@@ -146,12 +195,10 @@ Target config_target(const fs::path& root) {
                 {},
                 [folder](std::string_view input) {
                   put_file(folder / "config.json", input);
-                  hf_config_text(read_hf_config(folder));
+                  read_and_report(folder);
                 },
                 nullptr};
-  for (const char* preset : {"tiny", "gpt2", "llama3.2-1b"}) target.seeds.push_back(hf_config_text(preset_config(preset)));
-  target.seeds.push_back(
-      R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":8,"intermediate_size":176,"vocab_size":320,"max_position_embeddings":128,"rms_norm_eps":1e-05,"layer_types":["full_attention"],"rope_parameters":{"full_attention":{"rope_type":"llama3","rope_theta":500000.0,"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192}}})");
+  target.seeds = config_seeds();
   target.dictionary = {"\"llama\"",
                        "\"gpt2\"",
                        "\"LlamaForCausalLM\"",
@@ -168,6 +215,20 @@ Target config_target(const fs::path& root) {
                        "\"num_key_value_heads\"",
                        "\"partial_rotary_factor\"",
                        "\"quantization_config\"",
+                       "\"longrope\"",
+                       "\"dynamic\"",
+                       "\"qwen2\"",
+                       "\"qwen3\"",
+                       "\"mistral\"",
+                       "\"gemma3\"",
+                       "\"gemma3_text\"",
+                       "\"text_config\"",
+                       "\"sliding_window\"",
+                       "\"use_sliding_window\"",
+                       "\"tie_word_embeddings\"",
+                       "\"rope_theta\"",
+                       "\"factor\"",
+                       "null",
                        "\"eos_token_id\"",
                        "[1,2]"};
   return target;

@@ -52,7 +52,28 @@ const std::vector<std::string> template_seeds = {
     "{% endif %}{% endfor %}{{ ns.n }}{{ messages|map(attribute='role')|unique|list }}",
     "{% macro f(a, b='x') %}{{ a|upper }}{{ b[1:3:-1] }}{{ caller() if caller }}{% endmacro %}{{ f(1.5) }}{% call f('%s' % "
     "tools) %}c{% endcall %}"
-    "{% filter indent(2, true) %}a\nb{% endfilter %}{% set t %}{{ range(3)|sum ** 2 }}{% endset %}{{ t ~ (1 if t else 2) }}"};
+    "{% filter indent(2, true) %}a\nb{% endfilter %}{% set t %}{{ range(3)|sum ** 2 }}{% endset %}{{ t ~ (1 if t else 2) }}",
+    "{%- if tools %}{{- '<|im_start|>system\n' }}{%- for tool in tools %}{{- \"\n\" }}{{- tool | tojson }}{%- endfor %}{%- endif "
+    "%}"
+    "{%- set ns = namespace(multi_step=true, last_query=messages|length - 1) %}{%- for message in messages[::-1] %}"
+    "{%- if ns.multi_step and message.role == 'user' and not(message.content.startswith('<r>') and message.content.endswith('</r>'))"
+    " %}{%- set ns.multi_step = false %}{%- endif %}{%- endfor %}{{ enable_thinking is defined and enable_thinking is false }}",
+    "{%- for message in messages %}{%- set content = message.content %}{%- if '</think>' in content %}"
+    "{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}{{- content | trim }}{%- endfor %}",
+    "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}{%- if messages[0]['content'] is string -%}"
+    "{%- set first = messages[0]['content'] + '\n\n' -%}{%- else -%}{%- set first = messages[0]['content'][0]['text'] -%}{%- "
+    "endif -%}"
+    "{%- set loop_messages = messages[1:] -%}{%- else -%}{%- set first = '' -%}{%- set loop_messages = messages -%}{%- endif -%}"
+    "{%- for message in loop_messages -%}{%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}"
+    "{{ raise_exception('roles must alternate') }}{%- endif -%}{%- for item in message['content'] if item is mapping -%}"
+    "{%- if item['type'] == 'image' -%}{{ '<image>' }}{%- elif item['type'] == 'text' -%}{{ item['text'] | trim }}{%- endif -%}"
+    "{%- endfor -%}{%- endfor -%}",
+    "{%- if not date_string is defined %}{%- if strftime_now is defined %}{%- set date_string = strftime_now('%d %b %Y') %}"
+    "{%- else %}{%- set date_string = '26 Jul 2024' %}{%- endif %}{%- endif %}{{ date_string }}{{ tools | tojson(indent=4) }}"
+    "{%- for m in messages | selectattr('role', 'equalto', 'user') | list -%}{{ m.content | length }}{%- endfor -%}"
+    "{%- macro render(x, depth=0) -%}{%- if x is mapping -%}{%- for k, v in x | dictsort -%}{{ k }}:{{ render(v, depth + 1) }}"
+    "{%- endfor -%}{%- elif x is iterable and x is not string -%}{{ x | join(',') }}{%- else -%}{{ x }}{%- endif -%}{%- endmacro -%}"
+    "{{ render(tools[0]) }}"};
 
 // A chat of two turns with a call of a tool.
 Json fuzzed_chat() {

@@ -98,7 +98,20 @@ std::vector<Target> tokenizer_targets() {
           "null", R"({"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Fuse"}]})", bpe),
       file_of(R"({"type":"Strip","strip_left":true,"strip_right":true})",
               R"({"type":"Metaspace","replacement":"_","prepend_scheme":"always","split":true})",
-              R"({"type":"Metaspace","replacement":"_","prepend_scheme":"always"})", unigram)};
+              R"({"type":"Metaspace","replacement":"_","prepend_scheme":"always"})", unigram),
+      // In the style of Qwen's files, and of Gemma's.
+      file_of(R"({"type":"NFC"})",
+              R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|)"
+              R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+"},"behavior":"Isolated","invert":false},)"
+              R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}]})",
+              R"({"type":"ByteLevel","add_prefix_space":false})", bpe),
+      file_of(
+          R"({"type":"Replace","pattern":{"String":" "},"content":"_"})",
+          R"({"type":"Split","pattern":{"String":" "},"behavior":"MergedWithPrevious","invert":false})",
+          R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},"content":" "},{"type":"ByteFallback"},)"
+          R"({"type":"Fuse"}]})",
+          R"({"type":"BPE","byte_fallback":true,"fuse_unk":true,"unk_token":"a","vocab":{"a":0,"b":1,"ab":2,"<0x41>":3,"_":4},)"
+          R"("merges":[["a","b"]]})")};
   Target merges{"merges", {}, {"a b\n", "#version: 0.2\n", "\"ab\": 3,"}, nullptr, nullptr};
   merges.seeds = {"{\"a\": 0, \"b\": 1, \"ab\": 2, \"\xC4\xA0\": 3, \"<|endoftext|>\": 4}\x01#version: 0.2\na b\n"};
   merges.run = [](std::string_view input) {

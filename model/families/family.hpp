@@ -30,6 +30,16 @@ struct ExpertNames {
   const char* count;             // the key of config.json that gives the number of experts
 };
 
+// A multimodal model that contains a language model of the family. Its config.json has the language model's keys under
+// text_config, and its files have tensors of other parts, such as a vision tower, which training leaves unchanged.
+struct MultimodalSpec {
+  const char* model_type;                  // Hugging Face's
+  const char* architecture;                // Hugging Face's
+  Json (*text_defaults)();                 // the values that Hugging Face gives the keys that text_config leaves out
+  std::vector<const char*> keys;           // the keys beside text_config that concern the other parts alone
+  std::vector<const char*> part_prefixes;  // the beginnings of the names of the other parts' tensors
+};
+
 struct FamilySpec {
   const char* name;          // as errors have it
   const char* model_type;    // Hugging Face's
@@ -41,6 +51,7 @@ struct FamilySpec {
   // Where config.json does not mention them. Without pad_id such a model has no padding token.
   std::optional<std::int64_t> bos_id, eos_id, pad_id = {};
   bool has_windows = false;  // its models may have layers within a window
+  std::optional<MultimodalSpec> multimodal = {};
   // All of config.json but what every family has: the vocabulary (there already), init_std, bos_id, eos_ids. Throws
   // Error(input) naming the key, also for what is not built.
   void (*read)(const HfConfigReader& config, ModelConfig& model);

@@ -1,5 +1,6 @@
 // Gemma 3, its language model: norms of 1 + w before and after attention and MLP and over the heads of queries and keys, a GELU
-// as the gate, scaled embeddings, and five layers within a window for each that attends to all positions.
+// as the gate, scaled embeddings, and five layers within a window for each that attends to all positions. The larger models are
+// published with a vision tower, as multimodal models.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -48,6 +49,19 @@ void write_gemma3(const ModelConfig& config, Json& text) {
   text["rope_local_base_freq"] = config.windowed_rope.value_or(config.rope).theta;
 }
 
+// Those of Hugging Face's Gemma3TextConfig; other keys that are absent mean the same there and in a language model's own file.
+Json gemma3_text_defaults() {
+  return Json::object({{"vocab_size", 262208},
+                       {"hidden_size", 2304},
+                       {"intermediate_size", 9216},
+                       {"num_hidden_layers", 26},
+                       {"num_attention_heads", 8},
+                       {"num_key_value_heads", 4},
+                       {"head_dim", 256},
+                       {"max_position_embeddings", 131072},
+                       {"rms_norm_eps", 1e-6}});
+}
+
 ModelConfig gemma3_defaults() {
   ModelConfig config;
   config.family = Family::gemma3;
@@ -71,6 +85,12 @@ FamilySpec gemma3_family() {
           .eos_id = 1,
           .pad_id = 0,
           .has_windows = true,
+          .multimodal = MultimodalSpec{.model_type = "gemma3",
+                                       .architecture = "Gemma3ForConditionalGeneration",
+                                       .text_defaults = gemma3_text_defaults,
+                                       .keys = {"vision_config", "mm_tokens_per_image", "image_token_index", "image_token_id",
+                                                "boi_token_index", "boi_token_id", "eoi_token_index", "eoi_token_id"},
+                                       .part_prefixes = {"vision_tower.", "multi_modal_projector."}},
           .read = read_gemma3,
           .write = write_gemma3,
           .tensors = decoder_tensors};

@@ -10,15 +10,16 @@
 #include "model/config/config.hpp"
 #include "model/config/hf_config_text.hpp"
 #include "model/families/family.hpp"
+#include "model/families/hf_config.hpp"
 #include "model/families/hf_config_reader.hpp"
 #include "model/families/hf_labels.hpp"
+#include "model/families/multimodal_config.hpp"
 #include "model/families/silent_keys.hpp"
 #include "model/families/unbuilt_keys.hpp"
 
 namespace pipetrain {
 namespace {
 
-constexpr std::size_t most_config_bytes = std::size_t{4} << 20;
 constexpr double most_parameters = 1e14;  // with the other limits, counts of parameters and operations fit 64 bits
 
 // Returns null if there is none.
@@ -29,12 +30,23 @@ const FamilySpec* find_family(const char* FamilySpec::*key, const std::string& n
   return nullptr;
 }
 
+// Returns the family whose language model is inside of the multimodal model of this name; null if there is none.
+const FamilySpec* find_multimodal(const char* MultimodalSpec::*key, const std::string& name) {
+  for (const FamilySpec& family : families()) {
+    if (family.multimodal && name == (*family.multimodal).*key) return &family;
+  }
+  return nullptr;
+}
+
 [[noreturn]] void refuse_unknown(const HfConfigReader& config, const std::string& name, const std::string& more = "") {
   std::vector<std::string> known;
   for (const FamilySpec& family : families()) {
     const std::string classifier = *family.classifier != 0 ? fmt::format(" or {}", family.classifier) : "";
     known.push_back(fmt::format("{} ({}{})", family.model_type, family.architecture, classifier));
   }
+  for (const FamilySpec& family : families())
+    if (family.multimodal)
+      known.push_back(fmt::format("{} ({})", family.multimodal->model_type, family.multimodal->architecture));
   config.refuse(fmt::format("unknown architecture \"{}\"; known: {}{}", name, fmt::join(known, ", "), more));
 }
 
@@ -52,14 +64,21 @@ std::vector<std::string> read_architectures(const HfConfigReader& config) {
 // By model_type, by architectures where it is absent; where both are there, they must agree.
 struct FoundFamily {
   const FamilySpec& family;
-  bool classifies;
+  bool classifies = false, is_multimodal = false;
 };
 FoundFamily read_family(const HfConfigReader& config) {
   const std::string type = config.text_or("model_type", "");
   const FamilySpec* family = find_family(&FamilySpec::model_type, type);
+  if (const auto* const outer = find_multimodal(&MultimodalSpec::model_type, type)) {
+    for (const std::string& name : read_architectures(config))
+      if (name != outer->multimodal->architecture) refuse_unknown(config, name, "; only these heads are built");
+    return {.family = *outer, .is_multimodal = true};
+  }
   if (!type.empty() && !family) refuse_unknown(config, type);
   bool classifies = false;
   for (const std::string& name : read_architectures(config)) {
+    if (const auto* const outer = find_multimodal(&MultimodalSpec::architecture, name); outer && !family)
+      return {.family = *outer, .is_multimodal = true};
     const FamilySpec* found = find_family(&FamilySpec::architecture, name);
     if (!found) {
       found = find_family(&FamilySpec::classifier, name);
@@ -109,27 +128,22 @@ void read_ends(const HfConfigReader& config, const FamilySpec& family, ModelConf
   model.eos_ids = read("eos_token_id", family.eos_id);
 }
 
-}  // namespace
-
-ModelConfig read_hf_config(const std::string& folder) {
-  const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
-  return parse_hf_config(read_text(file, most_config_bytes), file.string());
+void refuse_quantized(const HfConfigReader& config) {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    if (!config.has(key)) continue;
+    const std::string method = config.value(key).is_object() ? config.inner(key).text_or("quant_method", "") : "";
+    config.refuse(key, fmt::format("is set{}; use the model's unquantized weights",
+                                   method.empty() ? "" : fmt::format(": the weights are quantized by {}", method)));
+  }
 }
 
-ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
-  const Json parsed = parse_json(text, {name});
-  if (!parsed.is_object())
-    throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; correct the file, or copy it again", name));
-  const auto [family, classifies] = read_family(HfConfigReader(parsed, name, "transformer"));
-  const HfConfigReader config(parsed, name, family.name);
-  for (const char* key : {"quantization_config", "compression_config"}) {
-    if (config.has(key)) config.refuse(key, "is set; use the model's unquantized weights");
-  }
-
+// Reads what config.json, or its text_config, says of the language model.
+ModelConfig read_language_model(const HfConfigReader& config, const FoundFamily& found) {
+  const FamilySpec& family = found.family;
   ModelConfig model = family.defaults;
   model.vocabulary = config.count("vocab_size");
   family.read(config, model);
-  if (classifies) {
+  if (found.classifies) {
     model.labels = read_labels(config);
     model.tied_embeddings = false;
   }
@@ -142,9 +156,47 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
   if (!config.mentions("pad_token_id"))
     model.pad_id = usual_pad_id(model);
   else
-    model.pad_id = classifies ? config.token("pad_token_id", model.vocabulary) : config.whole("pad_token_id");
+    model.pad_id = found.classifies ? config.token("pad_token_id", model.vocabulary) : config.whole("pad_token_id");
   refuse_unbuilt_keys(config, model);
   config.refuse_other_keys(silent_keys());
+  return model;
+}
+
+}  // namespace
+
+ModelConfig read_hf_config(const std::string& folder) {
+  const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
+  return parse_hf_config(read_text(file, most_config_bytes), file.string());
+}
+
+ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
+  return read_config_object(parse_json(text, {name}), name);
+}
+
+ModelConfig read_config_object(const Json& object, const std::string& name, std::vector<std::string>* understood) {
+  if (!object.is_object())
+    throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; correct the file, or copy it again", name));
+  const HfConfigReader any(object, name, "transformer");
+  const FoundFamily found = read_family(any);
+  const HfConfigReader config(object, name, found.family.name);
+  const auto keep_asked = [&](const HfConfigReader& reader) {
+    if (!understood) return;
+    for (std::string& key : reader.keys_asked()) understood->push_back(std::move(key));
+  };
+  keep_asked(any);
+  refuse_quantized(config);
+  if (!found.is_multimodal) {
+    ModelConfig model = read_language_model(config, found);
+    keep_asked(config);
+    return model;
+  }
+  const Json text_config = read_text_config(config, found.family);
+  const HfConfigReader inner(text_config, name, found.family.name, fmt::format("{}.", text_config_key));
+  refuse_quantized(inner);
+  ModelConfig model = read_language_model(inner, found);
+  read_outer_keys(config, *found.family.multimodal, model);
+  keep_asked(config);
+  keep_asked(inner);
   return model;
 }
 

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <string_view>
 
-#include "core/error.hpp"
-
 namespace pipetrain {
 
 void HfConfigReader::refuse(const std::string& what) const {
@@ -15,7 +13,7 @@ void HfConfigReader::refuse(const std::string& what) const {
 }
 
 void HfConfigReader::refuse(const std::string& key, const std::string& what) const {
-  refuse(fmt::format("\"{}{}\" {}", prefix_, key, what));
+  throw HfKeyError(fmt::format("{}: \"{}{}\" {}", file_, prefix_, key, what), prefix_ + key, false);
 }
 
 void HfConfigReader::refuse_value(const std::string& key, const std::string& rule) const {
@@ -32,7 +30,9 @@ bool HfConfigReader::has(const std::string& key) const {
 
 void HfConfigReader::require(const std::string& key) const {
   if (!has(key))
-    refuse(fmt::format("key \"{}{}\" is missing; a {} model needs it: add it, or copy the file again", prefix_, key, model_));
+    throw HfKeyError(fmt::format("{}: key \"{}{}\" is missing; a {} model needs it: add it, or copy the file again", file_,
+                                 prefix_, key, model_),
+                     prefix_ + key, true);
 }
 
 std::int64_t HfConfigReader::count(const std::string& key, std::int64_t most) const {
@@ -111,6 +111,13 @@ std::optional<std::int64_t> HfConfigReader::whole(const std::string& key) const 
 HfConfigReader HfConfigReader::inner(const std::string& key) const {
   if (!object_.at(key).is_object()) refuse_value(key, "an object");
   return HfConfigReader(object_.at(key), file_, model_, prefix_ + key + ".");
+}
+
+std::vector<std::string> HfConfigReader::keys_asked() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_.items())
+    if (!value.is_null() && asked_->contains(key)) keys.push_back(prefix_ + key);
+  return keys;
 }
 
 void HfConfigReader::refuse_other_keys(std::span<const char* const> silent) const {

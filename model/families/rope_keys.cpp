@@ -261,7 +261,9 @@ void write_rope(const ModelConfig& config, Json& text) {
   // transformers 4 reads rope_theta and rope_scaling, 5 rope_parameters.
   const Json rope = rope_json(config.rope);
   text["rope_theta"] = config.rope.theta;
-  text["rope_scaling"] = config.rope.scaling.kind == Kind::none ? Json(nullptr) : rope;
+  Json scaling = rope;
+  scaling["type"] = type_name(config.rope.scaling.kind);  // the first spelling, which other programs still read
+  text["rope_scaling"] = config.rope.scaling.kind == Kind::none ? Json(nullptr) : std::move(scaling);
   if (config.rope.rotated_share != 1) text["partial_rotary_factor"] = config.rope.rotated_share;
   text["rope_parameters"] = with_theta(rope, config.rope.theta);
   if (!config.windowed_rope) return;

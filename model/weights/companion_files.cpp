@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t most_bytes = std::uintmax_t{64} << 20;
 
-constexpr const char* generation_file = "generation_config.json";
+// Settings of a model that belong to no tokenizer: for generating text, and of a multimodal model's images.
+constexpr const char* model_settings[] = {"generation_config.json", "preprocessor_config.json", "processor_config.json"};
 constexpr const char* tokenizer_names[] = {
     "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json",     "merges.txt",      "chat_template.jinja",   "chat_template.json"};
@@ -58,7 +59,8 @@ std::vector<fs::path> companion_files(const fs::path& folder, const fs::path& to
   const bool is_folder = fs::is_directory(folder, ignored);
   std::vector<fs::path> files;
   if (is_folder || !tokenizer.empty()) files = tokenizer_files(tokenizer.empty() ? folder : tokenizer);
-  if (is_folder) add_if_there(folder / generation_file, files);
+  if (is_folder)
+    for (const char* name : model_settings) add_if_there(folder / name, files);
   return files;
 }
 

@@ -3,13 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
+#include "model/families/multimodal_config.hpp"
 
 namespace pipetrain {
+
+// The beginnings by which the files of a multimodal model name the tensors of its language model and its head.
+struct LanguageModelNames {
+  const char *model, *head;
+};
+
 namespace {
+
+// The names of the first files, which transformers 4 wrote, and those of its classes today.
+constexpr LanguageModelNames language_model_names[] = {{"language_model.model.", "language_model.lm_head."},
+                                                       {"model.language_model.", "lm_head."}};
+constexpr const char *own_model = "model.", *own_head = "lm_head.";
+
+// Returns the name with another beginning; nothing where it does not begin so.
+std::optional<std::string> with_beginning(const std::string& name, std::string_view old, std::string_view other) {
+  return name.starts_with(old) ? std::optional(std::string(other) + name.substr(old.size())) : std::nullopt;
+}
 
 namespace fs = std::filesystem;
 
@@ -31,10 +49,13 @@ void check_shard(const SafetensorsReader& shard, const WeightMap& map, const fs:
 
 }  // namespace
 
-HfTensors::HfTensors(const FamilyNames& names, fs::path folder) : names_(names), folder_(std::move(folder)) {
+HfTensors::HfTensors(const FamilySpec& family, fs::path folder) : names_(family.names), folder_(std::move(folder)) {
   const WeightFiles found = find_weight_files(folder_);
   found.index.empty() ? add_whole_files(found.files) : add_indexed(found.index);
-  complete_names();
+  if (family.multimodal && read_multimodal_config(folder_))
+    separate_parts(*family.multimodal);
+  else
+    complete_names();
 }
 
 const HfTensors::Location* HfTensors::find(const std::string& name) const {
@@ -123,6 +144,39 @@ void HfTensors::split_experts(const ExpertNames& names) {
       forget(name);
     }
   }
+}
+
+// Gives the language model's tensors the names that they have in the files of a language model.
+void HfTensors::separate_parts(const MultimodalSpec& spec) {
+  const auto is_other_part = [&](std::string_view name) {
+    if (name.starts_with(own_model)) name.remove_prefix(std::string_view(own_model).size());
+    return std::any_of(spec.part_prefixes.begin(), spec.part_prefixes.end(),
+                       [&](const char* prefix) { return name.starts_with(prefix); });
+  };
+  const auto uses = [&](const LanguageModelNames& names) {
+    const auto first = tensors_.lower_bound(names.model);
+    return first != tensors_.end() && first->first.starts_with(names.model);
+  };
+  language_names_ = std::find_if(std::begin(language_model_names), std::end(language_model_names), uses);
+  if (language_names_ == std::end(language_model_names)) language_names_ = &language_model_names[1];
+  std::map<std::string, Location> own;
+  for (auto& [name, location] : tensors_) {
+    auto inside = with_beginning(name, language_names_->model, own_model);
+    if (!inside) inside = with_beginning(name, language_names_->head, own_head);
+    if (!inside && is_other_part(name)) {
+      other_parts_.emplace(name, std::move(location));
+    } else if (const auto [other, added] = own.emplace(inside.value_or(name), location); !added) {
+      throw Error(ErrorKind::input, fmt::format("{}: tensors {} and {} are the same one of the language model; keep one",
+                                                folder_.string(), other->second.name, name));
+    }
+  }
+  tensors_ = std::move(own);
+}
+
+std::string HfTensors::name_in_files(const std::string& name) const {
+  if (language_names_ == nullptr) return name;
+  if (auto outside = with_beginning(name, own_model, language_names_->model)) return *outside;
+  return with_beginning(name, own_head, language_names_->head).value_or(name);
 }
 
 // Files that were saved from a model without its head omit the prefix of the tensors' names ("transformer.", "model.").

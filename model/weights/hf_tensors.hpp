@@ -13,6 +13,8 @@
 
 namespace pipetrain {
 
+struct LanguageModelNames;
+
 class HfTensors {
  public:
   // One of the matrices of all experts that a file has as one tensor.
@@ -35,11 +37,16 @@ class HfTensors {
 
   // Reads every header. Throws Error(input) naming file and tensor if a file is damaged, if two files hold the
   // same tensor, or if an index and its shards do not name the same tensors.
-  HfTensors(const FamilyNames& names, std::filesystem::path folder);
+  HfTensors(const FamilySpec& family, std::filesystem::path folder);
   HfTensors(const HfTensors&) = delete;
   HfTensors& operator=(const HfTensors&) = delete;
 
+  // Returns the tensors of the model, by name. In the folder of a multimodal model these are those of its language model.
   const std::map<std::string, Location>& all() const noexcept { return tensors_; }
+  // Returns the tensors of a multimodal model's other parts, by their names in the files; none for other models.
+  const std::map<std::string, Location>& other_parts() const noexcept { return other_parts_; }
+  // Returns the name that the files give a tensor of the model, or would give it.
+  std::string name_in_files(const std::string& name) const;
   // Returns null if there is none.
   const Location* find(const std::string& name) const;
   void forget(const std::string& name) { tensors_.erase(name); }
@@ -63,11 +70,13 @@ class HfTensors {
   void add_indexed(const std::filesystem::path& index);
   void complete_names();
   void split_stack(const Location& stack, const std::string& prefix, const std::vector<const char*>& matrices);
+  void separate_parts(const MultimodalSpec& spec);
 
   FamilyNames names_;
   std::filesystem::path folder_;
   std::map<std::string, SafetensorsReader> files_;
-  std::map<std::string, Location> tensors_;
+  std::map<std::string, Location> tensors_, other_parts_;
+  const LanguageModelNames* language_names_ = nullptr;  // of a multimodal model
 };
 
 }  // namespace pipetrain

@@ -42,14 +42,19 @@ struct HeadSource {
 
 class HfWeights : public WeightSource {
  public:
-  HfWeights(const ModelConfig& config, const fs::path& folder, HeadSource head, const LayerCut& cut)
-      : names_(spec_of(config.family).names), new_head_(std::move(head.new_head)), tensors_(names_, folder) {
+  // faults: gets the text of every error of the tensors, where it is not null; else the first is thrown.
+  HfWeights(const ModelConfig& config, const fs::path& folder, HeadSource head, const LayerCut& cut,
+            std::vector<std::string>* faults = nullptr)
+      : names_(spec_of(config.family).names),
+        new_head_(std::move(head.new_head)),
+        tensors_(spec_of(config.family), folder),
+        faults_(faults) {
     if (const ExpertNames* experts = spec_of(config.family).experts) tensors_.split_experts(*experts);
     if (head.embedding_is_head) find_tied_embedding(config);
     if (new_head_) tensors_.forget(names_.head);
     check_tensors(config);
     check_nothing_is_left(config, cut);
-    tensors_.check_coverage();
+    collect([&] { tensors_.check_coverage(); });
   }
 
   void load(const Parameter& parameter, float* out) const override {
@@ -62,13 +67,24 @@ class HfWeights : public WeightSource {
   }
 
  private:
+  template <class Check>
+  void collect(const Check& check) const {
+    try {
+      check();
+    } catch (const Error& error) {
+      if (!faults_) throw;
+      faults_->push_back(error.what());
+    }
+  }
+
   bool is_new(const std::string& name) const { return new_head_ && name == classifier_head; }
 
   [[noreturn]] void refuse_missing(const std::string& name) const {
     const char* hint = name == names_.head ? "; if the model's embeddings are tied, let config.json say tie_word_embeddings"
                        : name == classifier_head ? "; config.json says that the model classifies: give weights with this head"
                                                  : "; give the weights and the config.json of one model";
-    throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing{}", tensors_.where().string(), name, hint));
+    throw Error(ErrorKind::input,
+                fmt::format("{}: tensor {} is missing{}", tensors_.where().string(), tensors_.name_in_files(name), hint));
   }
 
   // A tied checkpoint may hold its one matrix under the head's name, or under both names.
@@ -83,14 +99,28 @@ class HfWeights : public WeightSource {
     tensors_.forget(names_.head);
   }
 
+  // Other programs add rows to the tables of a vocabulary, so that more devices can divide it.
+  void check_vocabulary(const ModelConfig& config, const NamedShape& tensor, const HfTensors::Location& location) const {
+    const bool has_vocabulary = tensor.name == names_.embedding || tensor.name == names_.head;
+    const auto& shape = location.file->entries().at(location.name).shape;
+    if (!has_vocabulary || shape.size() != 2 || shape[0] <= config.vocabulary || shape[1] != config.hidden) return;
+    throw Error(ErrorKind::input,
+                fmt::format("{}: tensor {} has {} rows, and the vocabulary of config.json {}; if the others are padding, let "
+                            "vocab_size be {}",
+                            location.file->path().string(), location.name, shape[0], config.vocabulary, shape[0]));
+  }
+
   // Checks that every tensor of the model is there, with the right shape.
   void check_tensors(const ModelConfig& config) {
     for (const NamedShape& tensor : logical_tensors(config)) {
       known_.insert(tensor.name);
       const HfTensors::Location* const location = tensors_.find(tensor.name);
       if (location == nullptr && is_new(tensor.name)) continue;
-      if (location == nullptr) refuse_missing(tensor.name);
-      location->check(tensor.shape);
+      collect([&] {
+        if (location == nullptr) refuse_missing(tensor.name);
+        check_vocabulary(config, tensor, *location);
+        location->check(tensor.shape);
+      });
     }
   }
 
@@ -107,16 +137,16 @@ class HfWeights : public WeightSource {
         beyond.emplace_back(layer, name);
       }
     }
-    if (!foreign.empty()) {
-      throw Error(ErrorKind::input,
-                  fmt::format("{}: {} {} not part of the model that config.json describes; give the weights and the "
-                              "config.json of one model",
-                              tensors_.find(foreign.front())->file->path().string(),
-                              tensor_and_more(tensors_.find(foreign.front())->name, foreign.size()),
-                              foreign.size() == 1 ? "is" : "are"));
-    }
+    for (const std::string& name : foreign)
+      collect([&] { refuse_foreign_tensor(*tensors_.find(name), faults_ ? 1 : foreign.size()); });
     if (!beyond.empty() && !cut.wanted)
-      refuse_layers(config, std::min_element(beyond.begin(), beyond.end())->second, beyond.size(), cut);
+      collect([&] { refuse_layers(config, std::min_element(beyond.begin(), beyond.end())->second, beyond.size(), cut); });
+  }
+  [[noreturn]] static void refuse_foreign_tensor(const HfTensors::Location& location, std::size_t count) {
+    throw Error(ErrorKind::input,
+                fmt::format("{}: {} {} not part of the model that config.json describes; give the weights and "
+                            "the config.json of one model",
+                            location.file->path().string(), tensor_and_more(location.name, count), count == 1 ? "is" : "are"));
   }
   [[noreturn]] void refuse_layers(const ModelConfig& config, const std::string& first, std::size_t count,
                                   const LayerCut& cut) const {
@@ -137,6 +167,7 @@ class HfWeights : public WeightSource {
   std::unique_ptr<WeightSource> new_head_;  // may be null
   HfTensors tensors_;
   std::set<std::string> known_;
+  std::vector<std::string>* faults_;  // may be null; only used while it is constructed
 };
 
 // Reads the weights of a checkpoint, whose ranks' files replace those of whole tensors.
@@ -178,6 +209,19 @@ std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::pa
   if (of_checkpoint) return std::make_unique<CheckpointWeights>(folder, std::move(new_head));
   const bool tied = embedding_is_head(config, folder, new_head != nullptr);
   return std::make_unique<HfWeights>(config, folder, HeadSource{std::move(new_head), tied}, reading.cut);
+}
+
+std::vector<std::string> weight_faults(const ModelConfig& config, const fs::path& folder) {
+  std::vector<std::string> faults;
+  try {
+    if (rank_files(folder).empty())
+      HfWeights(config, folder, HeadSource{nullptr, config.tied_embeddings}, {}, &faults);
+    else
+      hf_weights(config, folder);
+  } catch (const Error& error) {
+    faults.emplace_back(error.what());
+  }
+  return faults;
 }
 
 std::vector<NamedShape> logical_tensors(const ModelConfig& config) {

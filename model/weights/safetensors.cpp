@@ -187,16 +187,44 @@ void SafetensorsReader::read(const std::string& name, std::int64_t first, std::i
   read_floats(file_, type, entry.begin + static_cast<std::uint64_t>(first) * bytes_of(type), count, out);
 }
 
+void SafetensorsReader::read_bytes(const std::string& name, const std::function<void(const void*, std::size_t)>& take) const {
+  const Entry& entry = entries_.at(name);
+  std::vector<std::byte> piece(std::min<std::uint64_t>(std::uint64_t{1} << 20, entry.end - entry.begin));
+  for (std::uint64_t at = entry.begin; at < entry.end; at += piece.size()) {
+    const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), entry.end - at));
+    file_.read_at(at, piece.data(), bytes);
+    take(piece.data(), bytes);
+  }
+}
+
+FileTensor file_tensor(const NamedShape& tensor, SavedType type) {
+  FileTensor stored{tensor.name, safetensors_name(type), {}, 0};
+  for (int axis = 0; axis < tensor.shape.rank(); ++axis) stored.shape.push_back(tensor.shape[axis]);
+  stored.bytes = static_cast<std::uint64_t>(tensor.shape.elements()) * bytes_of(type);
+  return stored;
+}
+
+namespace {
+
+std::vector<FileTensor> file_tensors(const std::vector<NamedShape>& tensors, SavedType type) {
+  std::vector<FileTensor> all;
+  for (const NamedShape& tensor : tensors) all.push_back(file_tensor(tensor, type));
+  return all;
+}
+
+}  // namespace
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors, SavedType type)
-    : file_(path), path_(path), tensors_(tensors), type_(type) {
+    : SafetensorsWriter(path, file_tensors(tensors, type), type) {}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<FileTensor> tensors, SavedType type)
+    : file_(path), path_(path), tensors_(std::move(tensors)), type_(type) {
   std::string text = R"({"__metadata__":{"format":"pt"})";  // transformers refuses a file without it
   std::uint64_t offset = 0;
-  for (const NamedShape& tensor : tensors) {
-    const std::uint64_t end = offset + static_cast<std::uint64_t>(tensor.shape.elements()) * bytes_of(type);
-    Json shape = Json::array();
-    for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
-    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", Json(tensor.name).dump(),
-                        safetensors_name(type), shape.dump(), offset, end);
+  for (const FileTensor& tensor : tensors_) {
+    const std::uint64_t end = offset + tensor.bytes;
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", Json(tensor.name).dump(), tensor.dtype,
+                        Json(tensor.shape).dump(), offset, end);
     offset = end;
   }
   text += '}';
@@ -211,8 +239,8 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
 
 void SafetensorsWriter::write(const float* values) {
   assert(next_ < tensors_.size());
-  const NamedShape& tensor = tensors_[next_++];
-  const auto elements = static_cast<std::size_t>(tensor.shape.elements());
+  const FileTensor& tensor = tensors_[next_++];
+  const std::size_t elements = tensor.bytes / bytes_of(type_);
   // Writes in pieces: while one is written to the page cache, the checksum and the rounding still find it in
   // the processor's cache.
   constexpr std::size_t most_elements = std::size_t{1} << 20;
@@ -231,6 +259,16 @@ void SafetensorsWriter::write(const float* values) {
     file_.write(piece, bytes);
   }
   checksums_.tensors[tensor.name] = sum.value();
+}
+
+std::uint64_t SafetensorsWriter::copy(const SafetensorsReader& from, const std::string& name) {
+  assert(next_ < tensors_.size());
+  Checksum sum;
+  from.read_bytes(name, [&](const void* data, std::size_t bytes) {
+    sum.add(data, bytes);
+    file_.write(data, bytes);
+  });
+  return checksums_.tensors[tensors_[next_++].name] = sum.value();
 }
 
 SafetensorsChecksums SafetensorsWriter::finish() {

@@ -44,6 +44,8 @@ class SafetensorsReader {
   void check_coverage() const;
   // out = elements [first, first + count) of a tensor that check() accepted, as f32.
   void read(const std::string& name, std::int64_t first, std::int64_t count, float* out) const;
+  // Calls take(data, bytes) with the bytes of a tensor of any type, in order, a piece of at most 1 MiB at a time.
+  void read_bytes(const std::string& name, const std::function<void(const void*, std::size_t)>& take) const;
 
  private:
   [[noreturn]] void refuse(const std::string& what, const char* remedy = "copy the file again, or save the model again") const;
@@ -55,13 +57,25 @@ class SafetensorsReader {
   std::map<std::string, Entry> entries_;
 };
 
-// Writes tensors of one type front to back.
+// A tensor as a file declares it.
+struct FileTensor {
+  std::string name, dtype;
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes = 0;
+};
+FileTensor file_tensor(const NamedShape& tensor, SavedType type);
+
+// Writes tensors front to back.
 class SafetensorsWriter {
  public:
+  // type: of the tensors that write() is given.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<FileTensor> tensors, SavedType type);
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
                     SavedType type = SavedType::fp32);
   // Writes the next tensor, whole, rounded. Throws Error(numeric) for a value that the type cannot hold.
   void write(const float* values);
+  // Writes the next tensor as the other file has it, byte by byte. Returns the checksum of its bytes.
+  std::uint64_t copy(const SafetensorsReader& from, const std::string& name);
   // The file is on disk when this returns. Returns the checksums of the bytes that were to be written. Every
   // tensor must have been written.
   SafetensorsChecksums finish();
@@ -69,7 +83,7 @@ class SafetensorsWriter {
  private:
   OutputFile file_;
   std::filesystem::path path_;
-  std::vector<NamedShape> tensors_;
+  std::vector<FileTensor> tensors_;
   SavedType type_;
   std::size_t next_ = 0;
   SafetensorsChecksums checksums_;

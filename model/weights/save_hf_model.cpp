@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/folder_draft.hpp"
 #include "files/json.hpp"
 #include "model/weights/companion_files.hpp"
+#include "model/weights/multimodal_parts.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
 
@@ -64,22 +67,46 @@ void write_text(const fs::path& path, const std::string& text) {
   file.sync();
 }
 
-std::string config_text(const ModelConfig& config, SavedType type) {
-  Json text = parse_json(hf_config_text(config), {"config.json"}, {.values = 0});
-  for (const char* key : {"torch_dtype", "dtype"}) text[key] = transformers_name(type);
-  return text.dump({.indent = 2}) + "\n";
+std::string config_text(const ModelConfig& config, const ModelFolderOptions& options) {
+  Json text;
+  if (options.multimodal) {
+    text = options.multimodal->config(config, options.type);
+  } else {
+    text = parse_json(hf_config_text(config), {"config.json"}, {.values = 0});
+    for (const char* key : {"torch_dtype", "dtype"}) text[key] = transformers_name(options.type);
+  }
+  return text.dump({.indent = 2, .replace = true}) + "\n";
 }
 
-std::uint64_t bytes_in(const NamedShape& tensor, SavedType type) {
-  return static_cast<std::uint64_t>(tensor.shape.elements()) * bytes_of(type);
+// A tensor of the folder: either one of logical_tensors(), or one of another part of a multimodal model.
+struct SavedTensor {
+  FileTensor stored;
+  std::size_t logical = 0;
+  const MultimodalParts::Part* part = nullptr;
+};
+
+// Returns them in the order in which they are written. A tensor of larger elements comes first, so that each begins at a
+// multiple of its elements' size.
+std::vector<SavedTensor> saved_tensors(const ModelConfig& config, const ModelFolderOptions& options) {
+  std::vector<SavedTensor> before, tensors, after;
+  for (const NamedShape& tensor : logical_tensors(config)) {
+    tensors.push_back({.stored = file_tensor(tensor, options.type), .logical = tensors.size()});
+    if (options.multimodal) tensors.back().stored.name = options.multimodal->name_in_files(tensor.name);
+  }
+  if (!options.multimodal) return tensors;
+  for (const MultimodalParts::Part& part : options.multimodal->parts())
+    (part.element_bytes() > bytes_of(options.type) ? before : after).push_back({.stored = part.tensor, .part = &part});
+  before.insert(before.end(), tensors.begin(), tensors.end());
+  before.insert(before.end(), after.begin(), after.end());
+  return before;
 }
 
 // Returns the first tensor of each file: each file takes as many tensors as fit, at least one.
-std::vector<std::size_t> shard_begins(const std::vector<NamedShape>& tensors, const ModelFolderOptions& options) {
+std::vector<std::size_t> shard_begins(const std::vector<SavedTensor>& tensors, const ModelFolderOptions& options) {
   std::vector<std::size_t> begins;
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::uint64_t more = bytes_in(tensors[i], options.type);
+    const std::uint64_t more = tensors[i].stored.bytes;
     if (begins.empty() || more > options.shard_bytes - std::min(bytes, options.shard_bytes)) {
       begins.push_back(i);
       bytes = 0;
@@ -89,25 +116,40 @@ std::vector<std::size_t> shard_begins(const std::vector<NamedShape>& tensors, co
   return begins;
 }
 
-// Writes one file, or shards and their index.
-void write_weights(const fs::path& folder, const std::vector<NamedShape>& tensors,
-                   const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options) {
-  const std::vector<std::size_t> begins = shard_begins(tensors, options);
-  if (begins.size() == 1) {
-    write_tensors(folder / "model.safetensors", tensors, fill, options.type);
-    return;
+using Fill = std::function<void(std::size_t, float*)>;
+
+void write_file(const fs::path& file, std::span<const SavedTensor> tensors, const Fill& fill,
+                const ModelFolderOptions& options) {
+  std::vector<FileTensor> stored;
+  for (const SavedTensor& tensor : tensors) stored.push_back(tensor.stored);
+  SafetensorsWriter writer(file, std::move(stored), options.type);
+  std::vector<float> values;
+  for (const SavedTensor& tensor : tensors) {
+    if (tensor.part) {
+      options.multimodal->copy(*tensor.part, writer);
+      continue;
+    }
+    values.resize(tensor.stored.bytes / bytes_of(options.type));
+    fill(tensor.logical, values.data());
+    writer.write(values.data());
   }
+  writer.finish();
+}
+
+// Writes one file, or shards and their index.
+void write_weights(const fs::path& folder, const std::vector<SavedTensor>& tensors, const Fill& fill,
+                   const ModelFolderOptions& options) {
+  const std::vector<std::size_t> begins = shard_begins(tensors, options);
+  if (begins.size() == 1) return write_file(folder / "model.safetensors", tensors, fill, options);
   Json places = Json::object();
   std::uint64_t total = 0;
   for (std::size_t shard = 0; shard < begins.size(); ++shard) {
     const std::size_t begin = begins[shard], end = shard + 1 < begins.size() ? begins[shard + 1] : tensors.size();
     const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, begins.size());
-    const auto at = [&](std::size_t i) { return tensors.begin() + static_cast<std::ptrdiff_t>(i); };
-    write_tensors(
-        folder / name, {at(begin), at(end)}, [&](std::size_t i, float* out) { fill(begin + i, out); }, options.type);
+    write_file(folder / name, std::span(tensors).subspan(begin, end - begin), fill, options);
     for (std::size_t i = begin; i < end; ++i) {
-      places[tensors[i].name] = name;
-      total += bytes_in(tensors[i], options.type);
+      places[tensors[i].stored.name] = name;
+      total += tensors[i].stored.bytes;
     }
   }
   const Json index = Json::object({{"metadata", Json::object({{"total_size", total}})}, {"weight_map", std::move(places)}});
@@ -126,8 +168,8 @@ void save_hf_model(const ModelConfig& config, const fs::path& folder, const std:
   check_replaceable(folder);
   FolderDraft draft(folder);
   draft.fill([&](const fs::path& path) {
-    write_text(path / "config.json", config_text(config, options.type));
-    write_weights(path, logical_tensors(config), fill, options);
+    write_text(path / "config.json", config_text(config, options));
+    write_weights(path, saved_tensors(config, options), fill, options);
     for (const fs::path& file : options.companions) copy_companion(file, path);
   });
   keep_other_files(draft);

@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 namespace pipetrain {
+
+class MultimodalParts;
 
 enum class SavedType { fp32, bf16, fp16 };
 
@@ -15,6 +18,7 @@ struct ModelFolderOptions {
   SavedType type = SavedType::fp32;
   std::uint64_t shard_bytes = 5'000'000'000;      // at most this many bytes of weights in one file, except for a larger tensor
   std::vector<std::filesystem::path> companions;  // files to copy: companion_files.hpp
+  std::shared_ptr<const MultimodalParts> multimodal;  // the parts to which the model is added; null: it is a language model
 };
 
 std::size_t bytes_of(SavedType type) noexcept;           // of one element

@@ -24,7 +24,7 @@ bool same_values(const HfTensors::Location& a, const HfTensors::Location& b, std
 }  // namespace
 
 bool has_own_head(const ModelConfig& config, const std::filesystem::path& folder) {
-  return has_weight_files(folder) && has_own_head(config, HfTensors(spec_of(config.family).names, folder));
+  return has_weight_files(folder) && has_own_head(config, HfTensors(spec_of(config.family), folder));
 }
 
 bool has_own_head(const ModelConfig& config, const HfTensors& tensors) {

@@ -49,6 +49,9 @@ struct WeightReading {
 std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::filesystem::path& folder,
                                          const WeightReading& reading = {});
 
+// Returns the text of every error for which hf_weights() refuses the folder, one for each tensor; none where it does not.
+std::vector<std::string> weight_faults(const ModelConfig& config, const std::filesystem::path& folder);
+
 struct NamedShape {
   std::string name;
   Shape shape;

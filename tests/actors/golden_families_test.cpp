@@ -15,6 +15,16 @@ std::string family_under_test() {
                   "qwen2_moe_tiny", "qwen3_moe_tiny", "olmoe_tiny");
 }
 
+// The ways of keeping a stage's state outside of its device.
+std::vector<Layout> offloading_layouts() {
+  std::vector<Layout> layouts(4, {2, 1, 1, 2});
+  layouts[0].offload = true;
+  layouts[1].parameters = layouts[1].gradients = true;
+  layouts[2].offload = layouts[2].parameters = layouts[2].gradients = true;
+  layouts[3].activations = 0.5;
+  return layouts;
+}
+
 Layout with_recompute(Layout layout, Recompute recompute) {
   layout.recompute = recompute;
   return layout;
@@ -31,8 +41,14 @@ TEST_CASE("each family follows its golden trajectory, to the bit the same over p
     check_golden(first, reference);
     for (const Layout layout :
          {Layout{2, tp, 1, 2}, Layout{4, tp, 1, 2, "gpipe"}, Layout{8, tp, 1, 2, "zb-h1"},
-          Layout{2, tp, 1, 2, "interleaved", 2}, Layout{2, tp, 1, 2, "zb-v", 2},
+          Layout{2, tp, 1, 2, "interleaved", 2}, Layout{2, tp, 1, 2, "zb-v", 2}, Layout{2, tp, 1, 2, "dualpipe-v", 2},
+          Layout{2, tp, 1, 2, "braided-v", 2}, Layout{2, tp, 1, 2, "v-min", 2}, Layout{2, tp, 1, 2, "looped-bfs", 2},
           with_recompute({2, tp, 1, 2}, Recompute::selective), with_recompute({2, tp, 1, 2, "zb-h1"}, Recompute::full)}) {
+      INFO(to_string(layout));
+      CHECK((run(golden_job(name, layout), 6) == first));
+    }
+    if (tp == 2) continue;
+    for (const Layout& layout : offloading_layouts()) {
       INFO(to_string(layout));
       CHECK((run(golden_job(name, layout), 6) == first));
     }

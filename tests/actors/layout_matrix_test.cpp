@@ -1,6 +1,7 @@
 // Layouts that must agree bit by bit: all of a matrix, and random ones.
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <random>
 
 #include "catch.hpp"
@@ -35,7 +36,8 @@ class RandomLayouts {
 
   TinyRun next() {
     TinyRun tiny;
-    tiny.family = flag() ? Family::gpt2 : Family::llama;
+    constexpr Family families[] = {Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3};
+    tiny.family = families[number(0, static_cast<int>(std::size(families)) - 1)];
     tiny.tied = flag();
     tiny.sequence = number(1, 31);
     tiny.microbatches = number(1, 12);

@@ -6,6 +6,8 @@
 #include "catch.hpp"
 #include "model/config/mode_names.hpp"
 #include "model/families/family.hpp"
+#include "model/families/layer_type_keys.hpp"
+#include "model/families/small_config.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/plan_text.hpp"
 
@@ -16,7 +18,8 @@ constexpr std::chrono::seconds stall{20};
 constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16()};
 
 ModelConfig tiny_config(const TinyRun& tiny) {
-  ModelConfig config = family_config(tiny.family);
+  ModelConfig config = small_config(tiny.tied, tiny.family);
+  const std::vector<LayerType> types = config.layer_types;
   config.hidden = 8;
   config.layers = tiny.layers;
   config.heads = 2;
@@ -26,7 +29,10 @@ ModelConfig tiny_config(const TinyRun& tiny) {
   config.vocabulary = 29;  // tp 2 does not divide it
   config.max_positions = 32;
   config.init_std = 0.3;
-  config.tied_embeddings = tiny.tied;
+  config.layer_types.clear();
+  for (std::size_t layer = 0; !types.empty() && layer < static_cast<std::size_t>(tiny.layers); ++layer)
+    config.layer_types.push_back(types[layer % types.size()]);
+  drop_idle_windows(config);
   config.dropout = {.embedding = tiny.dropout, .attention = tiny.dropout, .residual = tiny.dropout};
   if (tiny.family == Family::qwen2_moe) {
     config.dropout = {.attention = tiny.dropout};

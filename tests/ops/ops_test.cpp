@@ -121,7 +121,9 @@ const std::vector<SegmentShape> plain_attention_shapes{
     whole_sequences(1, 64, {2, 1, 32}),   whole_sequences(2, 65, {6, 2, 64}),   whole_sequences(1, 130, {4, 4, 64}),
     whole_sequences(1, 257, {2, 1, 128}), whole_sequences(3, 33, {8, 1, 16}),   whole_sequences(2, 128, {4, 2, 64}),
     whole_sequences(1, 256, {3, 3, 128}), whole_sequences(1, 384, {6, 1, 64}),  whole_sequences(1, 384, {4, 2, 128}),
-    whole_sequences(2, 70, {2, 1, 256}),  whole_sequences(1, 192, {4, 2, 256}), whole_sequences(2, 320, {3, 3, 256})};
+    whole_sequences(2, 70, {2, 1, 256}),  whole_sequences(1, 192, {4, 2, 256}), whole_sequences(2, 320, {3, 3, 256}),
+    whole_sequences(2, 100, {4, 2, 96}),  whole_sequences(1, 256, {3, 1, 96}),  whole_sequences(3, 200, {2, 2, 64}),
+    whole_sequences(3, 77, {4, 1, 128}),  whole_sequences(3, 1, {2, 1, 256})};
 
 std::string text(const SegmentShape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.queries) + ", " + std::to_string(s.heads) + " heads on " +

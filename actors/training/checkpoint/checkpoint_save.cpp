@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t write_config(const fs::path& folder, const ModelConfig& config) {
-  const std::string text = hf_config_text(config);
-  OutputFile file(folder / "config.json");
+// Returns the checksum of the text.
+std::uint64_t write_small_file(const fs::path& path, const std::string& text) {
+  OutputFile file(path);
   file.write(text.data(), text.size());
   file.sync();
   return checksum(text.data(), text.size());
@@ -50,7 +50,8 @@ void complete(const FolderDraft& draft, const CheckpointContents& contents, cons
   draft.fill([&](const fs::path& path) {
     auto& sums = manifest.checksums->small_files;
     for (const fs::path& file : contents.companions) sums[companion_name(file)] = copy_companion(file, path);
-    sums["config.json"] = write_config(path, contents.config);
+    sums["config.json"] = write_small_file(path / "config.json", hf_config_text(contents.config));
+    if (contents.multimodal) sums[multimodal_file] = write_small_file(path / multimodal_file, contents.multimodal->record());
     write_manifest(path / checkpoint_state_file, manifest);
   });
 }

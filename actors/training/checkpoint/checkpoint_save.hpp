@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/training/checkpoint/checkpoint_state.hpp"
 #include "model/config/config.hpp"
+#include "model/weights/multimodal_parts.hpp"
 
 namespace pipetrain {
 
@@ -17,7 +19,8 @@ namespace pipetrain {
 struct CheckpointContents {
   ModelConfig config;
   CheckpointState state;
-  std::vector<std::filesystem::path> companions;  // files to copy: companion_files.hpp
+  std::vector<std::filesystem::path> companions;      // files to copy: companion_files.hpp
+  std::shared_ptr<const MultimodalParts> multimodal;  // recorded, so that exports can add them; may be null
   // Called on another thread before the folder appears under its name; an exception prevents that and is the failure.
   // May be null.
   std::function<void()> check_folder = nullptr;

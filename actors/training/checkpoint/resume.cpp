@@ -11,6 +11,7 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/fingerprint.hpp"
+#include "model/weights/multimodal_parts.hpp"
 #include "model/weights/stored_model.hpp"
 #include "model/weights/weights.hpp"
 
@@ -66,6 +67,9 @@ void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, 
         fmt::format("{} was saved by an earlier version, without checksums: damage to it, and small changes of the "
                     "data, go unnoticed",
                     checkpoint.filename().string()));
+  std::error_code ignored;
+  if (fs::exists(checkpoint / multimodal_file, ignored))
+    job.multimodal = multimodal_parts(checkpoint, job.multimodal ? job.multimodal->folder() : fs::path());
   job.checkpoint = checkpoint;
   job.initial = std::move(initial);
   job.steps_done = manifest.state.step;

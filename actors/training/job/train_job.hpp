@@ -16,6 +16,7 @@
 
 namespace pipetrain {
 
+class MultimodalParts;
 class Ops;
 class RunRecorder;
 class WeightSource;
@@ -43,8 +44,9 @@ struct TrainJob : JobSettings {
   std::shared_ptr<const schedules::Plan> plan;
   LearningRate learning_rate;
 
-  std::vector<std::filesystem::path> companions;  // copied into saved models: companion_files.hpp
-  bool saves = false;                             // it saves checkpoints, whose memory is allocated before the first step
+  std::vector<std::filesystem::path> companions;      // copied into saved models: companion_files.hpp
+  std::shared_ptr<const MultimodalParts> multimodal;  // to which saved models are added; may be null
+  bool saves = false;                                 // it saves checkpoints, whose memory is allocated before the first step
 
   std::filesystem::path checkpoint;  // the one that it continues from; empty: none
   std::int64_t steps_done = 0;       // steps of the run that this one continues

@@ -14,6 +14,7 @@
 #include "model/named_model.hpp"
 #include "model/parameters/parameter_groups.hpp"
 #include "model/weights/companion_files.hpp"
+#include "model/weights/multimodal_parts.hpp"
 #include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
@@ -46,6 +47,15 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   config.trained = model.trained;
   check_trained_parts(config.trained, config.tied_embeddings);
   return config;
+}
+
+// Returns the parts that the saved model is added to.
+std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, const ModelConfig& config) {
+  auto parts = multimodal_parts(model.name);
+  if (parts && config.classifies())
+    throw Error(ErrorKind::input, {"model", model.name},
+                "is multimodal, and classes are not built for such a model; give a folder of its language model alone");
+  return parts;
 }
 
 DatasetOptions data_options(const RunSettings& settings, const ModelConfig& config) {
@@ -136,6 +146,7 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
+  job.multimodal = parts_beside(settings.model, job.config);
   open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   check_combinations(features_of(job));

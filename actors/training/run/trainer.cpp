@@ -118,14 +118,16 @@ class Trainer::Run {
 
   void save_model(const std::filesystem::path& folder, ModelFolderOptions options) const {
     options.companions.insert(options.companions.begin(), job_.companions.begin(), job_.companions.end());
+    options.multimodal = job_.multimodal;
     LogicalState tensors(*pipeline_, layout_, job_);
     save_hf_model(
         job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
   }
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
-    return pipetrain::start_checkpoint(folder, {job_.config, checkpoint_state(), job_.companions, std::move(check_folder)},
-                                       [this](const std::string& where) { return pipeline_->save_state(where); });
+    return pipetrain::start_checkpoint(
+        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, std::move(check_folder)},
+        [this](const std::string& where) { return pipeline_->save_state(where); });
   }
 
  private:

@@ -35,9 +35,11 @@ bool takes_mma(const SegmentShape& shape, const Args& args) {
 bool takes_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
   const bool sight =
       args.documents ? shape.first_key == 0 && shape.ends_together() : shape.ends_together() || shape.sees_all_keys();
-  const bool heads = shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
+  const bool heads = shape.head_dim == 64 || shape.head_dim == 96 || shape.head_dim == 128 || shape.head_dim == 256;
   const std::int64_t block = hopper_attention_keys(shape.head_dim);
-  const bool sizes = heads && shape.queries % block == 0 && shape.keys % block == 0;
+  // A last block of keys that is filled in part reads the rows after them, which must be numbers: those of the next sequence.
+  const bool whole = shape.is_whole() && args.kv.rows() == shape.batch * shape.keys;
+  const bool sizes = heads && (whole || (shape.queries % block == 0 && shape.keys % block == 0));
   return gpu.available && is_rounded(args) && !args.dropout.active() && sight && sizes &&
          shape.first_key + shape.keys <= shape.first_query + shape.queries && shape.first_key <= shape.first_query;
 }

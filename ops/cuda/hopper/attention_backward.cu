@@ -46,7 +46,7 @@ class Loader {
   }
 
  private:
-  static constexpr int dim = Tile::head_dim, boxes = dim / 64;
+  static constexpr int dim = Tile::head_dim, boxes = Tile::columns / 64;
 
   // Where there are two buffers the keys overwrite those of two blocks ago, so they are copied while the last block is
   // computed. The values have a single buffer, which is free once the last block's last product with them is done.
@@ -166,7 +166,7 @@ void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardA
   constexpr int bytes = static_cast<int>(sizeof(Shared<Tile>));
   static_assert(bytes <= 227 * 1024);  // the most shared memory of a block
   cudaFuncSetAttribute(attention_backward<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  const int blocks = view.keys / Tile::keys * view.batch * view.kv_heads * view.parts;
+  const int blocks = key_blocks<Tile>(view) * view.batch * view.kv_heads * view.parts;
   launch(stream, attention_backward<Tile>, static_cast<unsigned>(std::min(blocks, multiprocessors)), threads,
          static_cast<std::size_t>(bytes), view, maps);
   postprocess<Tile>(stream, view);
@@ -180,6 +180,7 @@ void run_backward(cudaStream_t stream, const BackwardView& view, const Attention
     using Element = decltype(element);
     constexpr bool has_begins = decltype(limited)::value;
     if (head_dim == 64) return run<Tile<64, Element, has_begins>>(stream, view, args, multiprocessors);
+    if (head_dim == 96) return run<Tile<96, Element, has_begins>>(stream, view, args, multiprocessors);
     if (head_dim == 128) return run<Tile<128, Element, has_begins>>(stream, view, args, multiprocessors);
     run<Tile<256, Element, has_begins>>(stream, view, args, multiprocessors);
   };

@@ -22,7 +22,7 @@ struct Block {
 
 template <class Tile>
 struct Shared {
-  static constexpr int key_bytes = Tile::keys * Tile::head_dim * 2, query_bytes = Tile::queries * Tile::head_dim * 2;
+  static constexpr int key_bytes = Tile::keys * Tile::columns * 2, query_bytes = Tile::queries * Tile::columns * 2;
   static constexpr int score_bytes = Tile::queries * Tile::keys * 2;
   alignas(1024) char keys[Tile::key_buffers][key_bytes];  // for this round, and the next where there are two
   alignas(1024) char values[key_bytes];
@@ -43,7 +43,7 @@ struct Shared {
 // depends on which CTA takes a block.
 template <class Tile>
 __device__ __forceinline__ Block block_of_ticket(const BackwardView& view, int ticket) {
-  const int blocks = view.keys / Tile::keys, sections = view.batch * view.kv_heads * view.parts / view.section;
+  const int blocks = key_blocks<Tile>(view), sections = view.batch * view.kv_heads * view.parts / view.section;
   const int section = ticket / (blocks * view.section), rest = ticket % (blocks * view.section);
   if (section >= sections) return {.block = -1, .sequence = 0, .kv_head = 0, .part = 0};
   const int plane = section * view.section + rest % view.section, head = plane / view.parts;
@@ -70,8 +70,8 @@ __device__ __forceinline__ int first_tile(const BackwardView& view, const Block&
 // Returns the end of the tiles of queries that attend to a block's keys.
 template <class Tile>
 __device__ __forceinline__ int end_tile(const BackwardView& view, const Block& block) {
-  if constexpr (Tile::has_begins) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];
-  return view.queries / Tile::queries;
+  if constexpr (Tile::has_begins) return view.ends[block.sequence * key_blocks<Tile>(view) + block.block];
+  return query_tiles<Tile>(view);
 }
 
 // Calls body(head, tile) for the tiles of queries that a block's keys meet, in order.
@@ -85,7 +85,7 @@ __device__ __forceinline__ void for_each_tile(const BackwardView& view, const Bl
 
 template <class Tile>
 __device__ __forceinline__ std::int64_t tile_index(const BackwardView& view, const Block& block, int head, int tile) {
-  return (static_cast<std::int64_t>(block.sequence) * view.heads + head) * (view.queries / Tile::queries) + tile;
+  return (static_cast<std::int64_t>(block.sequence) * view.heads + head) * query_tiles<Tile>(view) + tile;
 }
 
 }  // namespace pipetrain::cuda::hopper

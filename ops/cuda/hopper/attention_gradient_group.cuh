@@ -46,7 +46,7 @@ class GradientGroup {
   }
 
  protected:
-  static constexpr int dim = Tile::head_dim, grads = (Tile::is_wide ? dim / 2 : dim) / 2;
+  static constexpr int dim = Tile::head_dim, columns = Tile::columns, grads = (Tile::is_wide ? columns / 2 : columns) / 2;
 
   __device__ __forceinline__ int lane() const { return thread_ % 32; }
   __device__ __forceinline__ int row() const { return 16 * (thread_ / 32) + lane() / 4; }
@@ -74,6 +74,8 @@ class GradientGroup {
   float key_grad_[grads], value_grad_[grads];
 
  private:
+  static constexpr int stored = (Tile::is_wide ? dim / 2 : dim) / 2;  // elements of `grads` in the head's columns
+
   // The first key, counted in the block, and the first column that the group sums.
   __device__ __forceinline__ int first_key() const { return Tile::is_wide ? 0 : 64 * group_; }
   __device__ __forceinline__ int first_col() const { return Tile::is_wide ? 2 * grads * group_ : 0; }
@@ -83,21 +85,25 @@ class GradientGroup {
     if (view_.key_sums != nullptr) return store_part(block, key);
     const std::int64_t at = static_cast<std::int64_t>(block.sequence) * view_.dkv_rows + key;
     Element* const key_grad = static_cast<Element*>(view_.dkv) + at * view_.dkv_cols + block.kv_head * dim + first_col();
-    store_rounded(key_grad, key_grad_, view_.scale);
-    store_rounded(key_grad + view_.kv_heads * dim, value_grad_, 1);
+    const bool there[2] = {key < view_.keys, key + 8 < view_.keys};
+    store_rounded(key_grad, key_grad_, view_.scale, there);
+    store_rounded(key_grad + view_.kv_heads * dim, value_grad_, 1, there);
   }
 
-  __device__ __forceinline__ void store_rounded(Element* to, const float (&grad)[grads], float factor) const {
+  // there: whether the sequence has the thread's two rows
+  __device__ __forceinline__ void store_rounded(Element* to, const float (&grad)[grads], float factor,
+                                                const bool (&there)[2]) const {
     to += 8 * (lane() % 4);
 #pragma unroll
-    for (int i = 0; i < grads; i += 16)
+    for (int i = 0; i < stored; i += 16)
 #pragma unroll
       for (int low = 0; low < 2; ++low) {
         const auto word = [&](int j) {
           const int at = i + 4 * j + 2 * low;
           return pack<Element>(grad[at] * factor, grad[at + 1] * factor);
         };
-        *reinterpret_cast<uint4*>(to + 2 * i + 8 * low * view_.dkv_cols) = run_of_lane(word(0), word(1), word(2), word(3));
+        const uint4 run = run_of_lane(word(0), word(1), word(2), word(3));
+        if (there[low]) *reinterpret_cast<uint4*>(to + 2 * i + 8 * low * view_.dkv_cols) = run;
       }
   }
 
@@ -107,7 +113,8 @@ class GradientGroup {
     const bool adds = view_.key_sums == view_.added;
     float* const to = view_.key_sums + at * cols + block.kv_head * dim + first_col() + col();
 #pragma unroll
-    for (int i = 0; i < grads; i += 2) {
+    for (int i = 0; i < stored; i += 2) {
+      if (key + i / 2 % 2 * 8 >= view_.keys) continue;
       float* const pair = to + i / 4 * 8 + i / 2 % 2 * 8 * cols;
       put(pair, make_float2(key_grad_[i] * view_.scale, key_grad_[i + 1] * view_.scale), adds);
       put(pair + view_.kv_heads * dim, make_float2(value_grad_[i], value_grad_[i + 1]), adds);

@@ -3,8 +3,8 @@
 //   q, dq       [batch queries, Hq D], or columns of a packed matrix
 //   kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
 //   dout, out   [batch queries, Hq D]
-//   statistics  [batch, Hq, queries / tile, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and the first key that is seen
-//   query_sums  [batch, Hq, queries / tile, 2, tile D / 2]: dQ as integers
+//   statistics  [batch, Hq, query tiles, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and the first key that is seen
+//   query_sums  [batch, Hq, query tiles, 2, tile columns / 2]: dQ as integers
 //   key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
 //
 // attention_preprocess.cu writes the statistics and zeroes query_sums, attention_backward.cu adds to query_sums
@@ -17,7 +17,11 @@
 namespace pipetrain::cuda {
 namespace {
 
-std::int64_t key_blocks(const SegmentShape& shape) { return shape.keys / hopper_attention_keys(shape.head_dim); }
+std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+std::int64_t key_blocks(const SegmentShape& shape) {
+  const std::int64_t block = hopper_attention_keys(shape.head_dim);
+  return rounded_up(shape.keys, block) / block;
+}
 
 // A group of query heads is divided if there are too few blocks to give all multiprocessors equal work.
 int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
@@ -51,7 +55,8 @@ hopper::BackwardView view_of(const SegmentShape& shape, const AttentionBackwardA
                             .window = shape.is_windowed() ? static_cast<int>(shape.window) : 0,
                             .scale = static_cast<float>(shape.exact_score_scale())};
   view.section = section_of(shape, view.parts);
-  const std::int64_t queries = shape.batch * shape.queries, keys = shape.batch * shape.keys;
+  const std::int64_t queries = shape.batch * rounded_up(shape.queries, hopper_attention_queries(shape.head_dim));
+  const std::int64_t keys = shape.batch * shape.keys;
   const auto f32 = [&](std::int64_t count) { return static_cast<float*>(scratch.allocate({count}, DType::f32).data); };
   const auto i32 = [&](std::int64_t count) { return static_cast<int*>(scratch.allocate({count}, DType::i32).data); };
   const std::int64_t largest = 2 * shape.batch * shape.kv_heads;
@@ -60,7 +65,7 @@ hopper::BackwardView view_of(const SegmentShape& shape, const AttentionBackwardA
   if (args.documents) view.documents = static_cast<const int*>(args.documents->data);
   if (view.has_begins()) view.ends = i32(shape.batch * key_blocks(shape));
   view.statistics = f32((view.has_begins() ? 4 : 3) * queries * shape.heads);
-  view.query_sums = i32(queries * shape.heads * shape.head_dim);
+  view.query_sums = i32(queries * shape.heads * hopper_attention_columns(shape.head_dim));
   if (view.parts > 1) view.key_sums = f32(view.parts * keys * shape.kv_heads * 2 * shape.head_dim);
   return view;
 }

@@ -6,13 +6,13 @@
 
 namespace pipetrain::cuda::hopper {
 
-// One group of four warps: 64 keys of each block, with heads of 64 or 128.
+// One group of four warps: 64 keys of each block, with heads of 64 to 128.
 template <class Tile>
 class KeyGroup : public GradientGroup<KeyGroup<Tile>, Tile> {
   using Base = GradientGroup<KeyGroup<Tile>, Tile>;
   friend Base;
-  using Base::at_, Base::col, Base::dim, Base::group_, Base::key_grad_, Base::keys_, Base::lane, Base::release, Base::row,
-      Base::shared_, Base::thread_, Base::value_grad_, Base::view_;
+  using Base::at_, Base::col, Base::columns, Base::dim, Base::group_, Base::key_grad_, Base::keys_, Base::lane, Base::release,
+      Base::row, Base::shared_, Base::thread_, Base::value_grad_, Base::view_;
 
  public:
   using Element = typename Tile::Element;
@@ -43,7 +43,7 @@ class KeyGroup : public GradientGroup<KeyGroup<Tile>, Tile> {
     }
     const float* const deltas = statistic(stage, delta) + col();
     Operand probabilities, dscores;
-    if constexpr (dim == 128) {  // there are enough registers to round P before dP arrives
+    if constexpr (columns == 128) {  // there are enough registers to round P before dP arrives
       round_to<Element>(probabilities, p);
       wait_for_groups_but<0>();
       if (last) release(shared_.values_empty);
@@ -85,9 +85,9 @@ class KeyGroup : public GradientGroup<KeyGroup<Tile>, Tile> {
     end_group();
   }
 
-  // grad [64 keys, D] += `scores` [64 keys, queries] . `queries`
+  // grad [64 keys, columns] += `scores` [64 keys, queries] . `queries`
   template <bool begins = true>
-  static __device__ __forceinline__ void add_to(float (&grad)[dim / 2], const Operand& by_query, std::uint32_t queries) {
+  static __device__ __forceinline__ void add_to(float (&grad)[columns / 2], const Operand& by_query, std::uint32_t queries) {
     const std::uint32_t b = operand(queries, Tile::queries * row_bytes);
     if constexpr (begins) begin_products();
     unrolled<depth_of_queries>([&](auto k) {
@@ -104,11 +104,11 @@ class KeyGroup : public GradientGroup<KeyGroup<Tile>, Tile> {
     publish_shared();
   }
 
-  // dq = dS . K: with heads of 128 a group takes 64 columns, with heads of 64 it takes 64 queries.
+  // dq = dS . K: with 128 columns a group takes 64 of them, with 64 columns it takes 64 queries.
   __device__ __forceinline__ void multiply_dscores(float (&dq)[32]) {
     const std::uint32_t half = static_cast<std::uint32_t>(group_ * Tile::keys * row_bytes);
-    const std::uint32_t a = operand(shared_address(shared_.scores[at_ % 2]) + (dim == 64 ? half : 0)),
-                        b = operand(keys_ + (dim == 128 ? half : 0));
+    const std::uint32_t a = operand(shared_address(shared_.scores[at_ % 2]) + (columns == 64 ? half : 0)),
+                        b = operand(keys_ + (columns == 128 ? half : 0));
     unrolled<Tile::keys / 16>([&](auto k) {
       constexpr int at = k * 16 * row_bytes;
       multiply(Element{}, dq, a, b, DescriptorOffsets<at, at, Along::sides, Along::sides, (k > 0)>{});

@@ -1,4 +1,4 @@
-// Reads query_sums [batch, Hq, queries / tile, 2, tile D / 2] i32 and key_sums [parts, batch keys, 2, Hkv, D] f32. Writes dQ
+// Reads query_sums [batch, Hq, query tiles, 2, tile D / 2] i32 and key_sums [parts, batch keys, 2, Hkv, D] f32. Writes dQ
 // [batch queries, Hq D], and dK and dV [batch keys, 2 Hkv D], as columns of wider matrices where dq_cols and dkv_cols say so.
 #include "ops/cuda/hopper/attention_backward.cuh"
 #include "ops/cuda/launch.hpp"
@@ -24,8 +24,8 @@ constexpr int blocks_each = Tile::head_dim == 256 ? 2 : 1;
 template <class Tile, bool rotates>
 __device__ void convert_query_tile(const BackwardView& view, int block) {
   using Element = typename Tile::Element;
-  constexpr int dim = Tile::head_dim;
-  const int part = block % blocks_each<Tile>, tiles = view.queries / Tile::queries;
+  constexpr int dim = Tile::head_dim, columns = Tile::columns;
+  const int part = block % blocks_each<Tile>, tiles = query_tiles<Tile>(view);
   block /= blocks_each<Tile>;
   const int plane = block / tiles, head = plane % view.heads, sequence = plane / view.heads;
   const int group = static_cast<int>(threadIdx.x) / 128, quarter = 2 * part + group,
@@ -36,11 +36,12 @@ __device__ void convert_query_tile(const BackwardView& view, int block) {
   for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int of_group = dim == 64 ? group : half, run = 4 * (dim == 64 ? half : quarter) + j;
+      const int of_group = columns == 64 ? group : half, run = 4 * (columns == 64 ? half : quarter) + j;
       sums[half][j] = __ldcs(in + of_group * (Tile::sums / 4) + run * 128);
     }
   const int row = (dim == 64 ? 64 * group : 0) + 16 * (thread / 32) + lane / 4, position = block % tiles * Tile::queries + row;
-  const int first_col = dim == 64 ? 0 : 32 * quarter;  // four ranges of eight columns, and four in the other half
+  const int first_col = columns == 64 ? 0 : 32 * quarter;  // four ranges of eight columns, and four in the other half
+  const bool in_head = first_col + columns / 2 < dim;      // those in the other half
   const float* const inverse =
       view.statistics + (block * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
   const float units = integers_per_unit(view.largest + (sequence * view.kv_heads + head / view.group()) * 2);
@@ -52,21 +53,25 @@ __device__ void convert_query_tile(const BackwardView& view, int block) {
     for (int low = 0; low < 2; ++low)
 #pragma unroll
       for (int j = 0; j < 4; ++j)
-        rotations[low][j] = rotation_at<Tile>(view, position + 8 * low, first_col + 8 * j + 2 * (lane % 4));
+        rotations[low][j] =
+            rotation_at<Tile>(view, min(position + 8 * low, view.queries - 1), first_col + 8 * j + 2 * (lane % 4));
   }
 #pragma unroll
   for (int low = 0; low < 2; ++low) {
     const float of_row = inverse[8 * low], unit = of_row == 0 ? 0.0F : view.scale / (units * of_row);
     const std::int64_t at_col = to_col + 8 * low * view.dq_cols;
+    const bool there = position + 8 * low < view.queries;
     if (!rotates && view.sums_dq) {
+      if (!there) continue;
       float* const at = static_cast<float*>(view.dq) + at_col + 2 * (lane % 4);
 #pragma unroll
       for (int j = 0; j < 4; ++j)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
+          if (half == 1 && !in_head) continue;
           const int4& sum = sums[half][j];
           const float2 pair = low == 0 ? make_float2(sum.x * unit, sum.y * unit) : make_float2(sum.z * unit, sum.w * unit);
-          put_sum(at + 8 * j + half * (dim / 2), pair, view.adds_dq);
+          put_sum(at + 8 * j + half * (columns / 2), pair, view.adds_dq);
         }
       continue;
     }
@@ -80,8 +85,11 @@ __device__ void convert_query_tile(const BackwardView& view, int block) {
       if constexpr (rotates) words[j] = rotated_back<Element>(words[j], rotations[low][j]);
     }
     Element* const at = static_cast<Element*>(view.dq) + at_col + 8 * (lane % 4);
-    *reinterpret_cast<uint4*>(at) = run_of_lane(words[0].first, words[1].first, words[2].first, words[3].first);
-    *reinterpret_cast<uint4*>(at + dim / 2) = run_of_lane(words[0].second, words[1].second, words[2].second, words[3].second);
+    const uint4 first = run_of_lane(words[0].first, words[1].first, words[2].first, words[3].first),
+                second = run_of_lane(words[0].second, words[1].second, words[2].second, words[3].second);
+    if (!there) continue;
+    *reinterpret_cast<uint4*>(at) = first;
+    if (in_head) *reinterpret_cast<uint4*>(at + columns / 2) = second;
   }
 }
 
@@ -109,7 +117,7 @@ __device__ void rotate_keys_back(const BackwardView& view, int block) {
 
 template <class Tile>
 int query_blocks(const BackwardView& view) {
-  return view.batch * view.heads * (view.queries / Tile::queries) * blocks_each<Tile>;
+  return view.batch * view.heads * query_tiles<Tile>(view) * blocks_each<Tile>;
 }
 // No rows if add_key_parts() rotates the sums of parts.
 template <class Tile>

@@ -12,8 +12,11 @@ struct HopperGpu {
 };
 HopperGpu hopper_gpu(int device);
 
-// The kernels of attention's backward process keys, and blocks of queries, of this number. Heads of 256 leave registers for
-// the gradients of 64 keys.
+// The kernels of attention's backward process blocks of this many keys, and tiles of this many queries. Heads of 256 leave
+// registers for the gradients of 64 keys.
 constexpr int hopper_attention_keys(std::int64_t head_dim) { return head_dim == 256 ? 64 : 128; }
+constexpr int hopper_attention_queries(std::int64_t head_dim) { return head_dim == 64 ? 128 : 64; }
+// Returns the columns that a head takes in shared memory, where they come in boxes of 64.
+constexpr int hopper_attention_columns(std::int64_t head_dim) { return static_cast<int>((head_dim + 63) / 64 * 64); }
 
 }  // namespace pipetrain::cuda

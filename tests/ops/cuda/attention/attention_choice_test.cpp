@@ -81,14 +81,15 @@ TEST_CASE("a whole sequence's kernels follow its type, its heads, documents, dro
       {1024, 64, {DType::f32, true, true}, {exact, exact, exact}},
       {1024, 128, {DType::bf16}, {cudnn, cudnn, hopper}},
       {1024, 64, {DType::f16}, {cudnn, cudnn, hopper}},
-      {1000, 128, {DType::bf16}, {cudnn, cudnn, cudnn}},
-      {1024, 96, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1000, 128, {DType::bf16}, {cudnn, cudnn, hopper}},
+      {1024, 96, {DType::bf16}, {cudnn, cudnn, hopper}},
+      {1024, 80, {DType::bf16}, {cudnn, cudnn, cudnn}},
       {1024, 256, {DType::bf16}, {cudnn, cudnn, hopper}},
       {1088, 256, {DType::f16}, {cudnn, cudnn, hopper}},
-      {1000, 256, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1000, 256, {DType::bf16}, {cudnn, cudnn, hopper}},
       {1024, 192, {DType::bf16}, {cudnn, cudnn, cudnn}},
       {1024, 128, {DType::bf16, true, false}, {mma, mma, hopper}},
-      {1000, 128, {DType::bf16, true, false}, {mma, mma, mma}},
+      {1000, 128, {DType::bf16, true, false}, {mma, mma, hopper}},
       {1024, 64, {DType::bf16, false, true}, {mma, mma, mma}},
       {1024, 64, {DType::bf16, true, true}, {mma, mma, mma}},
       {1024, 256, {DType::bf16, true, false}, {mma, mma, hopper}},
@@ -161,7 +162,7 @@ TEST_CASE("a window is left to cuDNN where it ends at the diagonal, and to our k
   CHECK((kernels_of(whole, {}) == AttentionKernels{cudnn, mma, hopper}));
   CHECK((kernels_of(whole, {DType::bf16, true}) == AttentionKernels{mma, mma, hopper}));
   CHECK((kernels_of(whole, {DType::f32}) == AttentionKernels{exact, exact, exact}));
-  CHECK((kernels_of(odd, {}) == AttentionKernels{cudnn, mma, mma}));
+  CHECK((kernels_of(odd, {}) == AttentionKernels{cudnn, mma, hopper}));
   CHECK((kernels_of(earlier, {}) == AttentionKernels{mma, mma, hopper}));
   whole.window = 1024;  // hides nothing
   CHECK((kernels_of(whole, {}) == kernels_of(whole_sequences(1, 1024, {4, 4, 128}), {})));

@@ -102,6 +102,8 @@ TEST_CASE("GPU attention within a window is attention to documents that begin wh
       {whole_sequences(2, 512, {4, 2, 256}), 100, 0},
       {whole_sequences(1, 448, {8, 4, 256}), 200, 0},
       {whole_sequences(2, 77, {2, 1, 256}), 10, 0},
+      {whole_sequences(2, 200, {4, 2, 96}), 50, 0},
+      {whole_sequences(2, 512, {4, 2, 96}), 200, 0},
       {whole_sequences(1, 192, {2, 1, 256}), 33, 50},
       {whole_sequences(2, 512, {4, 2, 64}), 100, 170},
       {whole_sequences(1, 200, {2, 1, 128}), 33, 50},
