@@ -157,7 +157,12 @@ def without_meaning(value):
 
 
 def meaning_of(model):
-    return without_meaning(transformers.AutoConfig.from_pretrained(model).to_dict())
+    meaning = without_meaning(transformers.AutoConfig.from_pretrained(model).to_dict())
+    if "n_inner" in meaning and meaning["n_inner"] is None:
+        meaning["n_inner"] = 4 * meaning["n_embd"]
+    if architecture(model).endswith("ForSequenceClassification"):
+        meaning.pop("tie_word_embeddings")  # its head is no table of tokens
+    return meaning
 
 
 def check_saved(program, model, folder):
