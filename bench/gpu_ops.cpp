@@ -43,6 +43,8 @@ class GpuBench {
     rotary(whole_sequences(1, tokens_, {32, 32, 128}));
     rotary(whole_sequences(1, tokens_, {32, 8, 128}));
     rotary(whole_sequences(4, tokens_, {32, 8, 64}));
+    head_norms(whole_sequences(1, tokens_, {32, 8, 128}));  // Qwen3-8B
+    head_norms(whole_sequences(1, tokens_, {8, 4, 256}));   // Gemma 3 4B
     for (const std::int64_t vocabulary : {32000, 50264, 128256}) head(vocabulary);
     arenas();
     matrices();
@@ -54,6 +56,12 @@ class GpuBench {
           whole_sequences(std::max<std::int64_t>(4 * tokens_ / 1024, 1), 1024, {12, 12, 64}),   // GPT-2 124M
           whole_sequences(std::max<std::int64_t>(2 * tokens_ / 1024, 1), 1024, {25, 25, 64})})  // GPT-2 XL
       attention(shape);
+    attention(whole_sequences(1, tokens_, {32, 32, 96}));  // Phi-3-mini
+    for (const std::int64_t window : {0, 1024}) {          // Gemma 3 4B
+      SegmentShape shape = whole_sequences(1, tokens_, {8, 4, 256});
+      shape.window = window;
+      attention(shape);
+    }
     for (const std::int64_t head_dim : {64, 128})  // of a ring: half of a rank's tokens, and all of another's
       segment_attention(4 * tokens_,
                         {.queries = 2 * tokens_, .first_query = 4 * tokens_, .heads = 32, .kv_heads = 8, .head_dim = head_dim});
@@ -248,6 +256,36 @@ class GpuBench {
               [&](auto& t) { ops_->rotary(shape, {.qkv = t[0], .cos_sin = t[1]}); });
   }
 
+  void head_norms(const SegmentShape& shape) {
+    const std::int64_t cols = shape.query_cols() + shape.kv_heads * shape.head_dim;
+    const double heads = static_cast<double>(shape.tokens() * cols) * 2;  // those that are normed
+    const auto make_norm = [&](std::int64_t count) {
+      return HeadNorm{make({shape.head_dim}, DType::bf16), make({shape.tokens(), count * shape.head_dim}, DType::bf16),
+                      make({shape.tokens() * count}, DType::f32)};
+    };
+    struct Set {
+      HeadNorm queries, keys;
+      Tensor qkv, cos_sin, sums[2];
+    };
+    const auto make_set = [&] {
+      const Tensor qkv = make({shape.tokens(), shape.packed_cols()}, DType::bf16);
+      const Tensor cos_sin = make({shape.queries, 2, shape.head_dim / 2}, DType::f32);
+      return Set{make_norm(shape.heads),
+                 make_norm(shape.kv_heads),
+                 qkv,
+                 cos_sin,
+                 {make({shape.head_dim}, DType::f32), make({shape.head_dim}, DType::f32)}};
+    };
+    const std::string size = fmt::format(" {} heads on {} of {} bf16", shape.heads, shape.kv_heads, shape.head_dim);
+    with_sets("head_norms + rotary" + size, 3 * heads, make_set, [&](auto& t) {
+      ops_->head_norms(shape, {.qkv = t.qkv, .queries = t.queries, .keys = t.keys, .eps = 1e-6F, .cos_sin = t.cos_sin});
+    });
+    with_sets("head_norms_backward" + size, 3 * heads, make_set, [&](auto& t) {
+      ops_->head_norms_backward(
+          shape, {.dqkv = t.qkv, .queries = t.queries, .keys = t.keys, .dquery_weight = t.sums[0], .dkey_weight = t.sums[1]});
+    });
+  }
+
   void head(std::int64_t vocabulary) {
     const double logits = static_cast<double>(tokens_ * vocabulary) * 2;
     const std::string size = fmt::format(" {} x {} bf16", tokens_, vocabulary);
@@ -394,10 +432,14 @@ class GpuBench {
     const Tensor qkv = make({shape.tokens(), shape.packed_cols()}, DType::bf16), dqkv = make(qkv.shape, DType::bf16);
     const Tensor out = make({shape.tokens(), shape.heads * shape.head_dim}, DType::bf16), dout = make(out.shape, DType::bf16);
     const Tensor lse = make({shape.batch, shape.heads, shape.queries}, DType::f32);
-    // Causal attention counts half.
-    const double flops = 2.0 * static_cast<double>(shape.batch * shape.heads * shape.queries * shape.queries * shape.head_dim);
-    const std::string size = fmt::format(" {} x {} tokens, {} heads on {} of {}", shape.batch, shape.queries, shape.heads,
-                                         shape.kv_heads, shape.head_dim);
+    // Causal attention counts half, less what the window hides.
+    const double queries = static_cast<double>(shape.queries),
+                 beyond = shape.window > 0 ? queries - static_cast<double>(shape.window) : 0;
+    const double flops =
+        2.0 * static_cast<double>(shape.batch * shape.heads * shape.head_dim) * (queries * queries - beyond * beyond);
+    const std::string size =
+        fmt::format(" {} x {} tokens, {} heads on {} of {}{}", shape.batch, shape.queries, shape.heads, shape.kv_heads,
+                    shape.head_dim, shape.window > 0 ? fmt::format(" in a window of {}", shape.window) : "");
     const AttentionBackwardArgs backward{
         .dout = dout, .q = qkv, .kv = qkv, .out = out, .log_sum_exp = lse, .dq = dqkv, .dkv = dqkv};
     report_flops("attention" + size, flops,

@@ -81,7 +81,8 @@ int main(int argc, char** argv) {
     const double least = argc > 1 ? 0 : 3.3;
     bench::OpBench bench = bench::gpu_op_bench();
     bool pass = true;
-    for (const HeadShape& heads : {HeadShape{32, 8, 128}, HeadShape{32, 8, 64}}) pass &= compare(bench, work, heads, least);
+    for (const HeadShape& heads : {HeadShape{32, 8, 128}, HeadShape{32, 8, 64}, HeadShape{16, 8, 256}})
+      pass &= compare(bench, work, heads, least);
     return pass ? 0 : 1;
   } catch (const Error& error) {
     fmt::print(stderr, "bench_gpu_window: error: {}\n", error.what());

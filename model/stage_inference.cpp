@@ -1,5 +1,6 @@
 #include "model/stage_inference.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 #include "model/parameters/parameter_store.hpp"
@@ -19,8 +20,14 @@ StageInference::StageInference(const InferenceSpec& spec, const TensorParallel& 
     if (block.block.kind == BlockKind::attention) ++attention_blocks_;
   }
   bind_blocks({nullptr, {}, spec_.precision.compute});  // for measuring
+  const std::int64_t most_short = spec_.config.rope.short_positions();
+  if (most_short < spec_.positions) short_positions_ = most_short;
   rotary_ = rotary_tables_at(nullptr, spec_.config, spec_.positions);
   rotary_bytes_ = align_up(rotary_bytes(spec_.config, spec_.positions));
+  if (short_positions_ > 0) {
+    short_rotary_ = rotary_tables_at(nullptr, spec_.config, short_positions_);
+    short_rotary_bytes_ = align_up(rotary_bytes(spec_.config, short_positions_));
+  }
   workspace_peak_ = measure();
 }
 
@@ -50,7 +57,11 @@ void StageInference::bind(const Tensor& weights, void* caches, void* workspace) 
   auto* const memory = static_cast<char*>(workspace);
   rotary_ = rotary_tables_at(memory, spec_.config, spec_.positions);
   upload_rotary_tables(rotary_, spec_.config, ops_.stream());
-  workspace_ = Arena(memory + rotary_bytes_, workspace_peak_, "workspace");
+  if (short_positions_ > 0) {
+    short_rotary_ = rotary_tables_at(memory + rotary_bytes_, spec_.config, short_positions_);
+    upload_rotary_tables(short_rotary_, spec_.config, ops_.stream());
+  }
+  workspace_ = Arena(memory + rotary_bytes_ + short_rotary_bytes_, workspace_peak_, "workspace");
   ops_.set_workspace(workspace_);
 }
 
@@ -67,7 +78,7 @@ void StageInference::run(Ops& ops, Arena& workspace, const InferenceArgs& args) 
   assert(count > 0 && count <= spec_.run && args.first + count <= spec_.positions && args.cache < spec_.caches);
   const ArenaScope scope(workspace);
   BlockContext context{ops, workspace, tp_, {1, count}, spec_.precision.compute, {}, Recompute::full};
-  context.rotary = rotary_.rows(args.first, args.first + count);
+  context.rotary = rotary_of(std::max(args.length, args.first + count)).rows(args.first, args.first + count);
   // The residual stream alternates between two buffers.
   const Shape hidden{count, spec_.config.hidden};
   const Tensor places[] = {workspace.allocate(hidden, context.dtype), workspace.allocate(hidden, context.dtype)};
@@ -90,7 +101,7 @@ std::size_t StageInference::measure() {
   const Tensor hidden{nullptr, {spec_.run, spec_.config.hidden}, spec_.precision.compute},
       ids{nullptr, {spec_.run}, DType::i32};
   const Tensor logits{nullptr, {1, has_head() ? logits_columns() : 0}, spec_.precision.compute};
-  run(*ops, workspace, {0, 0, begins_model ? ids : hidden, has_head() ? logits : hidden});
+  run(*ops, workspace, {.input = begins_model ? ids : hidden, .output = has_head() ? logits : hidden});
   return workspace.peak();
 }
 

@@ -34,6 +34,9 @@ struct InferenceArgs {
   std::int64_t first = 0;  // the first of the positions; those before it have been computed since the sequence began
   Tensor input;            // [T] i32 ids for the first stage, else [T, H]
   Tensor output;           // [T, H]; for the last stage [1, logits_columns()]: the last position's logits
+  // The positions of the whole text, by which longrope chooses its factors; 0: the text ends with these positions. The earlier
+  // positions have been computed with the same choice.
+  std::int64_t length = 0;
 };
 
 class StageInference {
@@ -47,7 +50,7 @@ class StageInference {
   // This rank's rows of the vocabulary, padded to whole vectors. Only if has_head().
   std::int64_t logits_columns() const;
   std::size_t cache_bytes() const;
-  std::size_t workspace_bytes() const { return rotary_bytes_ + workspace_peak_; }
+  std::size_t workspace_bytes() const { return rotary_bytes_ + short_rotary_bytes_ + workspace_peak_; }
 
   // weights: the flat arena of parameters(), in the compute type. The memory has at least cache_bytes() and
   // workspace_bytes(). Called once, before the first forward; waits for the stream if positions are rotary.
@@ -60,6 +63,7 @@ class StageInference {
   void bind_blocks(const Tensor& weights);
   void run(Ops& ops, Arena& workspace, const InferenceArgs& args);
   std::size_t measure();
+  const RotaryTables& rotary_of(std::int64_t length) const { return length <= short_positions_ ? short_rotary_ : rotary_; }
 
   InferenceSpec spec_;
   TensorParallel tp_;
@@ -68,8 +72,10 @@ class StageInference {
   std::vector<std::unique_ptr<BlockCompute>> blocks_;
   std::size_t attention_blocks_ = 0;
   std::size_t workspace_peak_ = 0;
-  RotaryTables rotary_;           // without memory where positions are learned
-  std::size_t rotary_bytes_ = 0;  // of a whole number of alignments
+  RotaryTables rotary_;                                    // without memory where positions are learned
+  RotaryTables short_rotary_;                              // for texts of at most short_positions_
+  std::int64_t short_positions_ = 0;                       // 0: rotary_ serves all texts
+  std::size_t rotary_bytes_ = 0, short_rotary_bytes_ = 0;  // of a whole number of alignments
   char* caches_ = nullptr;
   Arena workspace_;
 };

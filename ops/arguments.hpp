@@ -128,7 +128,7 @@ struct EmbeddingGradArgs {
 // `largest` [1] f32, if given, receives the largest magnitude of the rounded result; NaN if an element is NaN.
 // On GPUs in bf16 only.
 
-// The activation of a gated MLP's gate. GPUs have silu only.
+// The activation of a gated MLP's gate.
 enum class GateKind { silu, gelu };  // gelu in its tanh form
 
 struct SwigluArgs {
@@ -150,10 +150,9 @@ struct RmsNormArgs {
   Tensor x;       // [Tr, H]
   Tensor weight;  // [H]
   float eps;
-  Tensor y;                            // [Tr, H], output
-  Tensor inv_rms;                      // [Tr] f32, output
-  std::optional<Tensor> largest = {};  // of y
-  // On CPUs only:
+  Tensor y;                             // [Tr, H], output
+  Tensor inv_rms;                       // [Tr] f32, output
+  std::optional<Tensor> largest = {};   // of y
   float offset = 0;                     // added to the weight
   std::optional<Tensor> residual = {};  // [Tr, H], added to y before the one rounding; may be y's memory
 };
@@ -166,7 +165,38 @@ struct RmsNormBackwardArgs {
   std::optional<Tensor> residual = {};  // [Tr, H], added to dx before the one rounding
   Tensor dx;                            // [Tr, H], output; may be x's memory
   Tensor dweight;                       // [H] f32 +=
-  float offset = 0;                     // the forward's; on CPUs only
+  float offset = 0;                     // the forward's
+};
+
+// An RMSNorm whose rows several ranks hold in parts: each rank adds up its columns, the ranks' sums are added, and each rank
+// norms its own columns. On CPUs only.
+
+struct RowDotsArgs {
+  Tensor a;                           // [R, N]
+  Tensor b;                           // [R, N]
+  std::optional<Tensor> weight = {};  // [N]
+  Tensor sums;                        // [R] f32, output
+};
+
+struct SplitNormArgs {
+  Tensor x;              // [R, N], this rank's columns
+  Tensor weight;         // [N]
+  Tensor square_sums;    // [R] f32, over the columns of all ranks
+  std::int64_t columns;  // of all ranks
+  float eps;
+  Tensor y;        // [R, N], output
+  Tensor inv_rms;  // [R] f32, output
+};
+
+struct SplitNormBackwardArgs {
+  Tensor dy;             // [R, N]
+  Tensor x;              // [R, N], the forward's
+  Tensor weight;         // [N]
+  Tensor inv_rms;        // [R] f32, the forward's
+  Tensor dots;           // [R] f32, row_dots of dy, x and the weight over the columns of all ranks
+  std::int64_t columns;  // of all ranks
+  Tensor dx;             // [R, N], output; may be x's memory
+  Tensor dweight;        // [N] f32 +=
 };
 
 struct LayerNormArgs {
@@ -207,11 +237,12 @@ struct GeluBackwardArgs {
   Tensor dbias;  // [I] f32 += column sums of dx
 };
 
-// On CPUs only.
 struct ScaleArgs {
   Tensor x;    // [Tr, H]
   Tensor out;  // [Tr, H], output; may be x's memory
   float factor = 1;
+  bool exact = false;                   // the factor is not rounded to x's type
+  std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding
 };
 
 struct AddBiasArgs {
@@ -243,6 +274,30 @@ struct RotaryArgs {
   Tensor cos_sin;  // [sequence, 2, R/2] f32, cosines then sines: the first R columns of each head rotate, R at most D
   std::optional<Tensor> documents = {};
   bool inverse = false;  // rotates back, as the backward does
+};
+
+// The norm that all query heads share, or that all key heads share, and what its backward reads.
+struct HeadNorm {
+  Tensor weight;   // [D]
+  Tensor input;    // [T, heads D], the heads before the norm: written by the forward, overwritten by the backward
+  Tensor inv_rms;  // [T heads] f32, written by the forward
+};
+
+struct HeadNormsArgs {
+  Tensor qkv;              // [T, (Hq + 2 Hkv) D], in place: query and key heads
+  HeadNorm queries, keys;  // their input and inv_rms are outputs
+  float eps;
+  float offset = 0;  // added to the weights
+  // As in RotaryArgs. If given, the normed heads also rotate.
+  std::optional<Tensor> cos_sin = {};
+  std::optional<Tensor> documents = {};
+};
+
+struct HeadNormsBackwardArgs {
+  Tensor dqkv;                        // [T, (Hq + 2 Hkv) D], in place: the gradient of the normed query and key heads
+  HeadNorm queries, keys;             // the forward's
+  Tensor dquery_weight, dkey_weight;  // [D] f32 +=
+  float offset = 0;                   // the forward's
 };
 
 struct AddPositionsArgs {

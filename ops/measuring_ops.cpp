@@ -1,4 +1,5 @@
 #include "core/error.hpp"
+#include "ops/cpu/head_norms.hpp"
 #include "ops/cpu/scratch.hpp"
 
 namespace pipetrain {
@@ -12,10 +13,17 @@ class MeasuringOps final : public Ops {
 
   void run(const Operation& operation) override {
     const ArenaScope scope(*workspace_);
-    std::visit([this](const auto* args) { cpu::scratch_of(*workspace_, *args); }, operation);
+    std::visit([this](const auto* args) { measure(*args); }, operation);
   }
 
  private:
+  template <class Args>
+  void measure(const Args& args) {
+    cpu::scratch_of(*workspace_, args);
+  }
+  void measure(const OfSegments<HeadNormsArgs>& of) { cpu::head_norms(*this, *workspace_, of.shape, of.args); }
+  void measure(const OfSegments<HeadNormsBackwardArgs>& of) { cpu::head_norms_backward(*this, *workspace_, of.shape, of.args); }
+
   Arena* workspace_ = nullptr;
 };
 

@@ -37,12 +37,13 @@ template <class... Args>
 using OneOf = std::variant<const Args*...>;
 using Operation =
     OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
-          ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, CopyArgs, ZeroArgs,
-          CopyColumnsArgs, OfSegments<RotaryArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs, LayerNormBackwardArgs,
-          GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs, PositionsGradArgs, DropoutArgs,
-          OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>, OfSegments<CachedAttentionArgs>,
-          OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs, CountedRowsArgs, UpdateArgs, RoundArgs,
-          SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs>;
+          ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, RowDotsArgs,
+          SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>,
+          OfSegments<HeadNormsArgs>, OfSegments<HeadNormsBackwardArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs,
+          LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs,
+          PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>,
+          OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs,
+          CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs>;
 
 class Ops {
  public:
@@ -83,7 +84,7 @@ class Ops {
   void gather(const GatherArgs& args) { enqueue(args); }
   void scatter_sum(const ScatterSumArgs& args) { enqueue(args); }
 
-  // values = the sum, in rank order, of those of the ranks that hold the same slice. All ranks have equally many.
+  // values = the sum, in rank order, of those of the ranks that name the same slice. All ranks have equally many.
   void sum_copies(const SumCopiesArgs& args) { enqueue(args); }
 
   // --- Embedding: vocabulary rows [first_id, first_id + V) on this rank ---
@@ -100,6 +101,12 @@ class Ops {
   void rms_norm(const RmsNormArgs& args) { enqueue(args); }
   // dx = the gradient of rms_norm, plus residual.
   void rms_norm_backward(const RmsNormBackwardArgs& args) { enqueue(args); }
+  // sums = for each row the sum of a * b, or of a * b * weight, added in fp64.
+  void row_dots(const RowDotsArgs& args) { enqueue(args); }
+  // rms_norm of rows of which this rank holds some columns, given the sums of squares over all of them.
+  void split_norm(const SplitNormArgs& args) { enqueue(args); }
+  // dx = this rank's columns of split_norm's gradient.
+  void split_norm_backward(const SplitNormBackwardArgs& args) { enqueue(args); }
   // Copies the bytes to `target`; the two must not overlap.
   void copy(const Tensor& source, const Tensor& target) { enqueue(CopyArgs{source, target}); }
   void zero(const Tensor& tensor) { enqueue(ZeroArgs{tensor}); }
@@ -108,6 +115,13 @@ class Ops {
   // Rotates columns (i, i + R/2) of the query and key heads of qkv in place, by the angle of the token's position (Su et al.
   // 2021); columns from R on stay. The tokens are the shape's queries; positions count from the sequence's first token in qkv.
   void rotary(const SegmentShape& shape, const RotaryArgs& args) { enqueue(OfSegments<RotaryArgs>{shape, args}); }
+  // Norms each query head and each key head as rms_norm does its rows, rounds it, and then rotates it if there are angles
+  // (Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters").
+  void head_norms(const SegmentShape& shape, const HeadNormsArgs& args) { enqueue(OfSegments<HeadNormsArgs>{shape, args}); }
+  // The gradient of the norms, without that of the rotation.
+  void head_norms_backward(const SegmentShape& shape, const HeadNormsBackwardArgs& args) {
+    enqueue(OfSegments<HeadNormsBackwardArgs>{shape, args});
+  }
   // y = silu(gate) * up, or gelu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
   void swiglu(const SwigluArgs& args) { enqueue(args); }
   void swiglu_backward(const SwigluBackwardArgs& args) { enqueue(args); }
@@ -120,7 +134,7 @@ class Ops {
   // and Gimpel 2016); x [T, I] is the matrix's output without the bias [I].
   void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) { enqueue(GeluArgs{x, bias, y}); }
   void gelu_backward(const GeluBackwardArgs& args) { enqueue(args); }
-  // out = x * factor, the factor rounded to x's type.
+  // out = x * factor, plus residual; the factor is rounded to x's type unless it is to be exact.
   void scale(const ScaleArgs& args) { enqueue(args); }
   // x [T, N] += bias [N]
   void add_bias(const Tensor& x, const Tensor& bias) { enqueue(AddBiasArgs{x, bias}); }
@@ -135,9 +149,9 @@ class Ops {
 
   // --- Causal attention, grouped-query included ---
 
-  // All except merge_attention throw Error(unavailable) for a shape with sinks, and on GPUs for a shape with a window.
+  // All except merge_attention throw Error(unavailable) for a shape with sinks.
 
-  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is for the backward. A query without keys has an
+  // out = dropout(softmax(scale q k^T)) v, with the shape's scale; log_sum_exp is for the backward. A query without keys has an
   // output of zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.
   void attention(const SegmentShape& shape, const AttentionArgs& args) { enqueue(OfSegments<AttentionArgs>{shape, args}); }
   // Computes one segment's share of the whole attention's gradient: given the whole attention's out and log_sum_exp, the shares

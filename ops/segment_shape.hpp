@@ -26,6 +26,7 @@ struct SegmentShape {
   float scale = 0;  // of the scores; 0: 1 / sqrt(D)
 
   float score_scale() const;
+  double exact_score_scale() const;  // before it is rounded to fp32
   std::int64_t tokens() const { return batch * queries; }
   std::int64_t query_cols() const { return heads * head_dim; }
   std::int64_t key_value_cols() const { return 2 * kv_heads * head_dim; }
@@ -52,6 +53,5 @@ inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, c
 
 // Every backend calls it before it enqueues attention. Throws Error(unavailable) for a shape with sinks.
 void refuse_sinks(const SegmentShape& shape);
-void refuse_scale(const SegmentShape& shape);
 
 }  // namespace pipetrain

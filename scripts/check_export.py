@@ -197,7 +197,7 @@ def check_kept(model, folder):
 
 
 def check_text(program, model):
-    prompts = ["The river runs", "abc", "x = 1 + 2; y", "To be, or not to be, that is the question: whether"]
+    prompts = ["The river runs", "abc", "x = 1 + 2; y", "To be, or not to be, that is a question"]
     command = [program, "generate", "--device", "cpu", "--json", "--temperature", "0", "--max-new-tokens", "24", "--model", str(model)]
     opened, wrong, count = open_transformers(model), [], 0
     ends = opened.generation_config.eos_token_id

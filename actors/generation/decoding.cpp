@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <optional>
+#include <utility>
 
 namespace pipetrain {
 namespace {
@@ -13,6 +14,7 @@ struct Sequence {
   std::vector<std::int32_t> ids;  // the prompt's ids, then the generated ones
   std::int64_t computed = 0;      // positions whose keys and values are in the caches or being computed
   std::int64_t new_tokens = 0;
+  bool is_long = false;  // it has more positions than rotate by longrope's short factors
 };
 
 class Decoder {
@@ -58,9 +60,13 @@ class Decoder {
     for (std::size_t place = 0; place < places_.size(); ++place) {
       if (!places_[place]) continue;
       Sequence& sequence = *places_[place];
+      const std::int64_t length = std::ssize(sequence.ids);
+      const bool is_long = generator_.short_positions() > 0 && length > generator_.short_positions();
+      // The keys in the cache have rotated by the short factors, which no longer hold.
+      if (is_long != std::exchange(sequence.is_long, is_long)) sequence.computed = 0;
       const auto begin = sequence.ids.begin() + sequence.computed;
       const auto count = std::min<std::int64_t>(longest_run, sequence.ids.end() - begin);
-      runs[place] = {sequence.computed, {begin, begin + count}};
+      runs[place] = {sequence.computed, {begin, begin + count}, length};
       sequence.computed += count;
     }
     return runs;

@@ -115,12 +115,12 @@ RankLanes::Output GenerationRank::compute(int sequence, const SequenceRun& run, 
   const Tensor input = lanes_.tensor(launch.activation);
   if (!launch.output) {
     const Tensor logits = logits_.row_range(sequence, sequence + 1);
-    model_->forward({sequence, run.first, input.row_range(0, count), logits});
+    model_->forward({sequence, run.first, input.row_range(0, count), logits, run.length});
     stream().copy(logits_host_.row_range(sequence, sequence + 1).data, logits.data, logits.bytes());
     return {};
   }
   const RankLanes::Output output = lanes_.begin_output(launch, {count, setup_.model.config.hidden});
-  model_->forward({sequence, run.first, input.row_range(0, count), output.target});
+  model_->forward({sequence, run.first, input.row_range(0, count), output.target, run.length});
   return output;
 }
 

@@ -239,6 +239,7 @@ Generator::~Generator() = default;
 
 int Generator::sequences() const { return run_->job().sequences; }
 std::int64_t Generator::positions() const { return run_->job().positions; }
+std::int64_t Generator::short_positions() const { return run_->job().config.rope.short_positions(); }
 void Generator::step(const SequenceRuns& runs) { run_->step(runs); }
 void Generator::read_logits(int sequence, std::vector<float>& logits) const { run_->read_logits(sequence, logits); }
 void Generator::follow() { run_->pipeline().follow(); }

@@ -45,6 +45,9 @@ class Generator {
 
   int sequences() const;
   std::int64_t positions() const;
+  // Returns the most positions of a text that rotates by longrope's short factors. A text that grows beyond it must be computed
+  // again from its first position; 0: none must.
+  std::int64_t short_positions() const;
 
   // Computes the runs, at most one for each place, each of at most longest_run positions. After RunFailed no further
   // step is possible.

@@ -12,6 +12,7 @@ namespace pipetrain {
 struct SequenceRun {
   std::int64_t first = 0;         // the first position; 0 begins a new sequence in this place
   std::vector<std::int32_t> ids;  // empty: this step has nothing for this place
+  std::int64_t length = 0;        // the positions of the whole text so far; 0: it ends with these ids
   bool operator==(const SequenceRun&) const = default;
 };
 

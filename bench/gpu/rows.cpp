@@ -130,6 +130,7 @@ std::vector<Row> family_rows() {
   };
   add("qwen2.5-7b", 8, 1);
   add("qwen3-8b", 8, 1);
+  add("gemma3-4b", 16, 1);
   add("mistral-7b", 16, 2);
   return rows;
 }

@@ -60,7 +60,9 @@ constexpr OpClass class_of(const WeightGradArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const Fp8MatmulArgs&) { return OpClass::matrix; }
 template <class Args>
 constexpr OpClass class_of(const OfSegments<Args>&) {
-  return std::is_same_v<Args, RotaryArgs> ? OpClass::elementwise : OpClass::attention;
+  constexpr bool elementwise =
+      std::is_same_v<Args, RotaryArgs> || std::is_same_v<Args, HeadNormsArgs> || std::is_same_v<Args, HeadNormsBackwardArgs>;
+  return elementwise ? OpClass::elementwise : OpClass::attention;
 }
 OpClass between_ranks(const TensorParallel& tp) { return tp.size() > 1 ? OpClass::communication : OpClass::elementwise; }
 OpClass class_of(const GatherArgs& args) { return between_ranks(args.tp); }

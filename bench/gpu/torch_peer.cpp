@@ -69,7 +69,8 @@ std::vector<double> peer_state_bytes(const Row& row, const PeerVariant& variant)
   std::vector<double> bytes;
   for (int stage = 0; stage < row.pp; ++stage) {
     const bool first = stage == 0, last = is_v_shaped(variant) ? stage == 0 : stage == row.pp - 1;
-    const double matrices = layers / row.pp * layer + (first + last) * vocabulary * hidden;
+    const int tables = config.tied_embeddings && row.pp == 1 ? 1 : first + last;
+    const double matrices = layers / row.pp * layer + tables * vocabulary * hidden;
     const double norms = (2 * layers / row.pp + last) * hidden;
     bytes.insert(bytes.end(), static_cast<std::size_t>(row.dp * row.tp), bytes_each * (matrices / row.tp + norms));
   }

@@ -48,10 +48,14 @@ def parse_arguments():
     parser.add_argument("--schedule", default="1F1B", help="a class of torch.distributed.pipelining with one stage a rank")
     parser.add_argument("--vpp", type=int, default=1, choices=(1, 2), help="not used: every rank has one stage")
     parser.add_argument("--compile", type=int, default=1)
-    parser.add_argument("--attention", choices=("cudnn", "flash", "any"), default="cudnn", help="any: what SDPA chooses")
+    parser.add_argument("--attention", choices=("cudnn", "flash", "any"),
+                        help="any: what SDPA chooses, the default of Gemma, whose windows are masks; else cudnn")
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if not arguments.attention:
+        arguments.attention = "any" if arguments.model.startswith("gemma") else "cudnn"
+    return arguments
 
 
 def configuration(arguments):

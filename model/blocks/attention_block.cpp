@@ -1,14 +1,13 @@
 #include "model/blocks/attention_block.hpp"
 
-#include <cmath>
-
 #include "model/blocks/ring_attention.hpp"
 
 namespace pipetrain {
 struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
-  Tensor qkv;  // [T, (Hq + 2 Hkv) D], normed if the heads have norms, rotated if positions are rotary
+  Tensor qkv;  // [T, (Hq + 2 Hkv) D], normed if queries and keys have norms, rotated if the layer rotates
   HeadNorms::Saved norms;
+  ProjectionNorms::Saved projection_norms;
   Tensor heads;        // [T, Hq D], the output of the heads
   Tensor log_sum_exp;  // [batch, Hq, sequence] f32
   ResidualProjection::Saved out;
@@ -16,24 +15,26 @@ struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   void relocate(const Relocation& moved) override {
     projection.relocate(moved);
     norms.relocate(moved);
+    projection_norms.relocate(moved);
     for (Tensor* const view : {&qkv, &heads, &log_sum_exp}) moved.move(*view);
     out.relocate(moved);
   }
 };
 
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
-    : rotary_(config.positions == PositionKind::rotary),
+    : rotary_(config.rotates(parameters.block.layer)),
       window_(config.window_of(parameters.block.layer)),
-      score_scale_(config.query_scalar == 0 ? 0 : static_cast<float>(1 / std::sqrt(config.query_scalar))),
+      score_scale_(static_cast<float>(config.score_scale)),
       heads_(config.heads / tp.size()),
       kv_heads_(config.kv_heads_of_rank(tp.size())),
       head_dim_(config.head_dim),
       first_head_(tp.rank() * heads_),
       dropout_(dropout_name(parameters.block.layer, "probabilities"), config.dropout.attention),
-      qkv_(config, {TensorRole::qkv_weight, bias_if(config.biases.qkv, TensorRole::qkv_bias)}),
+      qkv_(config, {TensorRole::qkv_weight, bias_if(config.biases.qkv, TensorRole::qkv_bias)}, config.input_norms),
       out_(config, {TensorRole::attention_out_weight, bias_if(config.biases.attention_out, TensorRole::attention_out_bias)},
            {dropout_name(parameters.block.layer, "attention"), config.dropout.residual}) {
   if (config.head_norms) head_norms_.emplace(config);
+  if (config.projection_norms) projection_norms_.emplace(config);
 }
 
 std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
@@ -41,6 +42,7 @@ std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return
 void AttentionBlock::bind(const BoundTensors& tensors) {
   qkv_.bind(tensors);
   if (head_norms_) head_norms_->bind(tensors);
+  if (projection_norms_) projection_norms_->bind(tensors);
   out_.bind(tensors);
 }
 
@@ -70,14 +72,21 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
                             AttentionSaved& saved) const {
   const SegmentShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
-  if (head_norms_) head_norms_->forward(context, shape, saved.qkv, *memory.results, saved.norms);
-  if (rotary_)
-    context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.position_origins()});
+  if (projection_norms_) projection_norms_->forward(context, shape, saved.qkv, *memory.results, saved.projection_norms);
+  norm_and_rotate(context, shape, {saved.qkv, rotary_ ? std::optional(angles(context)) : std::nullopt, *memory.results},
+                  saved.norms);
   // In 8 bits the weight gradient reads another form of the heads' output.
   Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
   saved.heads = for_heads.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.queries}, DType::f32);
   attention(context, saved);
+}
+
+void AttentionBlock::norm_and_rotate(const BlockContext& context, const SegmentShape& shape, const HeadNorms::ForwardArgs& args,
+                                     HeadNorms::Saved& norms) const {
+  if (head_norms_) return head_norms_->forward(context, shape, args, norms);
+  if (args.angles)
+    context.ops.rotary(shape, {.qkv = args.qkv, .cos_sin = *args.angles, .documents = context.position_origins()});
 }
 
 SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const AttentionSaved& saved) const {
@@ -145,8 +154,10 @@ void AttentionBlock::cached_forward(const BlockContext& context, const CachedFor
   NormedProjection::Saved projection;
   const Tensor qkv = qkv_.forward(context, args.input, {&context.workspace, &context.workspace, nullptr}, projection);
   HeadNorms::Saved norms;
-  if (head_norms_) head_norms_->forward(context, shape, qkv, context.workspace, norms);
-  if (rotary_) context.ops.rotary(shape, {.qkv = qkv, .cos_sin = rotary_table(context)});
+  ProjectionNorms::Saved projection_norms;
+  if (projection_norms_) projection_norms_->forward(context, shape, qkv, context.workspace, projection_norms);
+  norm_and_rotate(context, shape, {qkv, rotary_ ? std::optional(rotary_table(context)) : std::nullopt, context.workspace},
+                  norms);
   const Tensor heads = context.workspace.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   context.ops.cached_attention(shape, {.qkv = qkv, .cache = args.cache, .out = heads});
   ResidualProjection::Saved unused;
@@ -176,6 +187,7 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
                   saved.out);
     attention_backward(context, heads_grad, saved, qkv_grad);
     if (head_norms_) head_norms_->backward(context, shape_of(context), qkv_grad, saved.norms);
+    if (projection_norms_) projection_norms_->backward(context, shape_of(context), qkv_grad, saved.projection_norms);
   }
   if (moves) {
     context.ops.copy(qkv_grad, saved.qkv);

@@ -1,5 +1,5 @@
 // Norm, causal self-attention (within a window of positions, if the layer is windowed), residual; positions are rotary unless
-// the embedding has added learned ones. Heads are spread over the tensor-parallel group.
+// the embedding has added learned ones or the layer has none. Heads are spread over the tensor-parallel group.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/head_norms.hpp"
 #include "model/blocks/normed_projection.hpp"
+#include "model/blocks/projection_norms.hpp"
 #include "model/blocks/residual_projection.hpp"
 #include "model/blocks/slice_attention.hpp"
 
@@ -27,6 +28,9 @@ class AttentionBlock final : public BlockCompute {
 
   // Runs the forward up to the heads' output.
   void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
+  // Norms the heads of queries and keys if the model does, and rotates them if there are angles.
+  void norm_and_rotate(const BlockContext& context, const SegmentShape& shape, const HeadNorms::ForwardArgs& args,
+                       HeadNorms::Saved& norms) const;
   // Computes the heads' output from the qkv that attend() has rotated.
   void attention(const BlockContext& context, AttentionSaved& saved) const;
   // Runs the backward of attention() and of the rotation.
@@ -44,7 +48,7 @@ class AttentionBlock final : public BlockCompute {
   // Returns the rotations from the slice's first position on, or all of them if positions restart with each document.
   Tensor angles(const BlockContext& context) const;
 
-  bool rotary_;
+  bool rotary_;                               // queries and keys rotate
   std::int64_t window_;                       // 0: a query sees all positions up to its own
   float score_scale_;                         // see SegmentShape::scale
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
@@ -52,6 +56,7 @@ class AttentionBlock final : public BlockCompute {
   DropoutSite dropout_;                       // drops attention probabilities
   NormedProjection qkv_;
   std::optional<HeadNorms> head_norms_;
+  std::optional<ProjectionNorms> projection_norms_;
   ResidualProjection out_;
 };
 

@@ -71,7 +71,7 @@ class TokenChunks {
 }  // namespace
 
 ChunkedHeadBlock::ChunkedHeadBlock(const ModelConfig& config, const TensorParallel& tp, int chunks)
-    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config, {TensorRole::output_weight}), chunks_(chunks) {
+    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config), chunks_(chunks) {
   assert(!config.classifies() && chunks >= 1);
 }
 

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
-#include "model/blocks/normed_projection.hpp"
+#include "model/blocks/head_logits.hpp"
 
 namespace pipetrain {
 
@@ -25,7 +25,7 @@ class ChunkedHeadBlock final : public BlockCompute {
 
  private:
   VocabularyRows vocabulary_;  // of this rank
-  NormedProjection logits_;
+  HeadLogits logits_;
   int chunks_;
 };
 

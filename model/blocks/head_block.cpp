@@ -19,7 +19,7 @@ struct HeadSaved final : BlockCompute::Saved {
 }  // namespace
 
 HeadBlock::HeadBlock(const ModelConfig& config, const TensorParallel& tp)
-    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config, {TensorRole::output_weight}) {}
+    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config) {}
 
 std::unique_ptr<BlockCompute::Saved> HeadBlock::make_saved() const { return std::make_unique<HeadSaved>(); }
 

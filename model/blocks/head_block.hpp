@@ -3,7 +3,7 @@
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
-#include "model/blocks/normed_projection.hpp"
+#include "model/blocks/head_logits.hpp"
 
 namespace pipetrain {
 
@@ -20,7 +20,7 @@ class HeadBlock final : public BlockCompute {
 
  private:
   VocabularyRows vocabulary_;  // this rank's rows of the vocabulary, or its classes
-  NormedProjection logits_;
+  HeadLogits logits_;
 };
 
 }  // namespace pipetrain

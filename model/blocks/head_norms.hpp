@@ -2,6 +2,8 @@
 // Vision Transformers to 22 Billion Parameters"): one weight for all query heads, one for all key heads.
 #pragma once
 
+#include <optional>
+
 #include "model/blocks/block_compute.hpp"
 
 namespace pipetrain {
@@ -27,22 +29,19 @@ class HeadNorms {
         offset_(static_cast<float>(config.norm_offset)) {}
   void bind(const BoundTensors& tensors);
 
-  // In place on the query and key heads of qkv [T, (Hq + 2 Hkv) D]. What the backward reads is allocated in `memory`.
-  void forward(const BlockContext& context, const SegmentShape& shape, const Tensor& qkv, Arena& memory, Saved& saved) const;
-  // Turns the gradient of forward()'s output into that of its input, in place. Adds to the weights' gradients, where they are
-  // trained. What was kept is lost.
+  struct ForwardArgs {
+    Tensor qkv;                    // [T, (Hq + 2 Hkv) D], in place
+    std::optional<Tensor> angles;  // of the rotation that follows; see RotaryArgs::cos_sin
+    Arena& memory;                 // of what the backward reads
+  };
+  // Norms the query and key heads, and rotates them if there are angles.
+  void forward(const BlockContext& context, const SegmentShape& shape, const ForwardArgs& args, Saved& saved) const;
+  // Turns the gradient of the normed heads into that of forward()'s input, in place; the rotation's backward comes before it.
+  // Adds to the weights' gradients, where they are trained. What was kept is lost.
   void backward(const BlockContext& context, const SegmentShape& shape, const Tensor& qkv_grad, const Saved& saved) const;
 
  private:
-  // Heads next to each other in qkv, with the norm that is theirs.
-  struct Heads {
-    const BoundTensor& weight;
-    std::int64_t first_column, count;
-  };
-  Heads queries(const SegmentShape& shape) const { return {query_weight_, 0, shape.heads}; }
-  Heads keys(const SegmentShape& shape) const { return {key_weight_, shape.query_cols(), shape.kv_heads}; }
-  void normalise(const BlockContext& context, const Heads& heads, const Tensor& qkv, Arena& memory, Kept& kept) const;
-  void normalise_back(const BlockContext& context, const Heads& heads, const Tensor& qkv_grad, const Kept& kept) const;
+  static HeadNorm norm_of(const BoundTensor& weight, const Kept& kept) { return {weight.weight, kept.input, kept.inv_rms}; }
 
   std::int64_t head_dim_;
   float eps_, offset_;

@@ -29,7 +29,8 @@ std::optional<Tensor> place_of_largest(const std::optional<Tensor>& scale) {
 MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
     : activation_(config.activation),
       up_(config,
-          {TensorRole::mlp_in_weight, bias_if(config.biases.mlp && activation_ != Activation::gelu, TensorRole::mlp_in_bias)}),
+          {TensorRole::mlp_in_weight, bias_if(config.biases.mlp && activation_ != Activation::gelu, TensorRole::mlp_in_bias)},
+          config.input_norms),
       down_(config, {TensorRole::mlp_out_weight, bias_if(config.biases.mlp, TensorRole::mlp_out_bias)},
             {dropout_name(parameters.block.layer, "mlp"), config.dropout.residual}) {
   assert(activation_ != Activation::gelu || config.biases.mlp);

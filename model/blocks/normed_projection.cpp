@@ -1,5 +1,6 @@
 #include "model/blocks/normed_projection.hpp"
 
+#include <cassert>
 #include <optional>
 
 #include "model/blocks/fp8_memory.hpp"
@@ -7,27 +8,35 @@
 namespace pipetrain {
 
 void NormedProjection::bind(const BoundTensors& tensors) {
-  norm_.bind(tensors);
+  if (norm_) norm_->bind(tensors);
   matrix_ = tensors.at(roles_.weight);
   if (roles_.bias) bias_ = tensors.at(*roles_.bias);
+}
+
+Arena* NormedProjection::arena_of_input(const BlockContext& context, const KeptMemory& memory) const {
+  if (context.gathers()) return memory.inputs;
+  return norm_ ? memory.remade : nullptr;
 }
 
 Tensor NormedProjection::forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
                                  Saved& saved) const {
   if (in_fp8()) return forward_in_fp8(context, input, memory, saved);
-  const std::int64_t hidden = norm_.hidden();
-  Arena* const kept = context.gathers() ? memory.inputs : memory.remade;
+  const std::int64_t hidden = input.shape[1];
+  Arena* const kept = arena_of_input(context, memory);
   saved.input = input;
-  saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
+  if (norm_) saved.statistics = norm_->allocate_statistics(context.shard_rows(), *memory.results);
   saved.normed = kept ? kept->allocate({context.tokens(), hidden}, context.dtype) : Tensor{};
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
 
   const ArenaScope scope(context.workspace);
   // The norm writes this rank's rows where the gather expects them, so that they need no copy.
   const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
-  const Tensor shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
-                            : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
-  norm_.forward(context.ops, {.x = input, .y = shard, .statistics = saved.statistics});
+  Tensor shard = input;
+  if (norm_) {
+    shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
+                 : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
+    norm_->forward(context.ops, {.x = input, .y = shard, .statistics = saved.statistics});
+  }
   context.ops.gather_matmul({.tp = context.tp,
                              .kind = MatmulKind::forward,
                              .shard = shard,
@@ -41,47 +50,72 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
 // Only for norms whose output is not gathered; writes the same statistics once more.
 Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const {
   const Tensor normed = memory.allocate(saved.input.shape, context.dtype);
-  norm_.forward(context.ops, {.x = saved.input, .y = normed, .statistics = saved.statistics});
+  norm_->forward(context.ops, {.x = saved.input, .y = normed, .statistics = saved.statistics});
   return normed;
+}
+
+// The block's input gradient may be written over its input before W runs, so that W reads a copy.
+Tensor NormedProjection::matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const {
+  if (saved.normed.shape.rank() > 0) return saved.normed;
+  if (norm_) return norm_again(context, gradients.memory(), saved);
+  if (!gradients.defers()) return saved.input;
+  const Tensor copy = gradients.memory().allocate(saved.input.shape, context.dtype);
+  context.ops.copy(saved.input, copy);
+  return copy;
+}
+
+void NormedProjection::backward_without_norm(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                                             const Saved& saved) const {
+  if (bias_.is_trained()) context.ops.bias_grad(args.output_grad, bias_.grad);
+  gradients.add({.dy = args.output_grad, .x = matrix_input(context, gradients, saved), .dw = matrix_.grad});
+  context.ops.matmul_scatter({.tp = context.tp,
+                              .kind = MatmulKind::input_grad,
+                              .in = args.output_grad,
+                              .w = matrix_.weight,
+                              .residual = args.residual,
+                              .out = args.input_grad});
+  if (args.residual_sums) context.ops.bias_grad(*args.residual, *args.residual_sums);
 }
 
 void NormedProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                                 const Saved& saved) const {
   if (in_fp8()) return backward_in_fp8(context, args, gradients, saved);
   const ArenaScope scope(context.workspace);
-  const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
+  if (!norm_) return backward_without_norm(context, args, gradients, saved);
+  const Tensor normed = matrix_input(context, gradients, saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   if (bias_.is_trained()) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add_and_scatter(
       {.tp = context.tp, .dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
-  norm_.backward(context, {.dy = normed_grad,
-                           .x = saved.input,
-                           .statistics = saved.statistics,
-                           .residual = args.residual,
-                           .dx = args.input_grad,
-                           .residual_sums = args.residual_sums});
+  norm_->backward(context, {.dy = normed_grad,
+                            .x = saved.input,
+                            .statistics = saved.statistics,
+                            .residual = args.residual,
+                            .dx = args.input_grad,
+                            .residual_sums = args.residual_sums});
 }
 
 // Every rank rounds the gathered rows itself: all know the same largest magnitude, and so use the same scale.
 void NormedProjection::norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const {
+  assert(norm_);  // GPUs, which alone compute in 8 bits, refuse models without it: see check_attention()
   const ArenaScope scope(context.workspace);
   const bool gathers = context.gathers();
-  const Tensor wide = context.workspace.allocate({context.tokens(), norm_.hidden()}, context.dtype);
+  const Tensor wide = context.workspace.allocate({context.tokens(), norm_->hidden()}, context.dtype);
   const std::int64_t first = gathers ? context.tp.shard_begin(context.tokens()) : 0;
   const Tensor shard = wide.row_range(first, first + context.shard_rows());
   const bool measures = !gathers && has_tensor_scale(normed);
   const auto largest = measures ? std::optional(largest_of(normed.scale)) : std::nullopt;
-  norm_.forward(context.ops, {.x = saved.input, .y = shard, .statistics = saved.statistics, .largest = largest});
+  norm_->forward(context.ops, {.x = saved.input, .y = shard, .statistics = saved.statistics, .largest = largest});
   if (gathers) context.ops.gather({.tp = context.tp, .shard = shard, .full = wide});
   context.ops.quantise({.x = wide, .out = normed, .measured = measures});
 }
 
 Tensor NormedProjection::forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
                                         Saved& saved) const {
-  const Shape whole{context.tokens(), norm_.hidden()};
-  Arena* const kept = context.gathers() ? memory.inputs : memory.remade;
+  const Shape whole{context.tokens(), norm_->hidden()};
+  Arena* const kept = arena_of_input(context, memory);
   saved.input = input;
-  saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
+  saved.statistics = norm_->allocate_statistics(context.shard_rows(), *memory.results);
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
   saved.normed_fp8 = {};
   const Fp8Form form = values_beside(matrix_.fp8);
@@ -112,12 +146,12 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
   gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   context.ops.fp8_matmul({.tp = context.tp, .a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
-  norm_.backward(context, {.dy = normed_grad,
-                           .x = saved.input,
-                           .statistics = saved.statistics,
-                           .residual = args.residual,
-                           .dx = args.input_grad,
-                           .residual_sums = args.residual_sums});
+  norm_->backward(context, {.dy = normed_grad,
+                            .x = saved.input,
+                            .statistics = saved.statistics,
+                            .residual = args.residual,
+                            .dx = args.input_grad,
+                            .residual_sums = args.residual_sums});
 }
 
 }  // namespace pipetrain

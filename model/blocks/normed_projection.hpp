@@ -1,5 +1,5 @@
-// A norm, then a column-parallel matrix: how attention, MLP and head begin. Under sequence parallelism the norm works on this
-// rank's rows and its output is gathered in front of the matrix (Korthikanti et al. 2022).
+// A norm, if the model has one there, then a column-parallel matrix: how attention, MLP and head begin. Under sequence
+// parallelism the norm works on this rank's rows and its output is gathered in front of the matrix (Korthikanti et al. 2022).
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ class NormedProjection {
   struct Saved {
     Tensor input;  // [Tr, H]
     Norm::Statistics statistics;
-    Tensor normed;              // [T, H]; without a shape in 8 bits, or if the backward computes it again
+    Tensor normed;              // [T, H]; without a shape in 8 bits, or if the backward computes it again or takes the input
     Fp8Matrix normed_fp8 = {};  // its cols, if the matrix is in 8 bits
 
     void relocate(const Relocation& moved) {
@@ -26,12 +26,14 @@ class NormedProjection {
     }
   };
 
-  NormedProjection(const ModelConfig& config, const MatrixRoles& roles) : norm_(config), roles_(roles) {}
+  NormedProjection(const ModelConfig& config, const MatrixRoles& roles, bool has_norm = true) : roles_(roles) {
+    if (has_norm) norm_.emplace(config);
+  }
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
-  // Returns output [T, N], as a view of new memory. The norm's output is not kept if memory.remade is null and
-  // nothing is gathered.
+  // Returns output [T, N], as a view of new memory. The matrix's input is not kept if nothing is gathered and memory.remade is
+  // null or there is no norm.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
 
   struct BackwardArgs {
@@ -50,8 +52,13 @@ class NormedProjection {
   // Computes the norm's output in the layouts that `normed` has.
   void norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const;
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
+  Arena* arena_of_input(const BlockContext& context, const KeptMemory& memory) const;
+  // Returns the matrix's input, as the gradient of the matrix reads it.
+  Tensor matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const;
+  void backward_without_norm(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                             const Saved& saved) const;
 
-  Norm norm_;
+  std::optional<Norm> norm_;
   MatrixRoles roles_;
   BoundTensor matrix_, bias_;
 };

@@ -35,17 +35,22 @@ void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs
 }
 
 std::optional<Tensor> ResidualProjection::residual_sums(const BlockContext& context) const {
-  return bias_.is_trained() && !dropout_.active(context) ? std::optional(bias_.grad) : std::nullopt;
+  return bias_.is_trained() && !changes_product(context) ? std::optional(bias_.grad) : std::nullopt;
 }
 
 void ResidualProjection::forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const {
   const bool drops = dropout_.active(context);
+  assert((drops ? 1 : 0) + (has_norm_ ? 1 : 0) + (scale_ != 1 ? 1 : 0) <= 1);
+  if (scale_ != 1) {
+    multiply(context, args, std::nullopt, saved);
+    return context.ops.scale(
+        {.x = args.output, .out = args.output, .factor = scale_, .exact = true, .residual = args.residual});
+  }
   if (!has_norm_) {
     multiply(context, args, drops ? std::nullopt : std::optional(args.residual), saved);
     if (drops) dropout_.drop(context, args.output, args.output, args.residual);
     return;
   }
-  assert(!drops && !roles_.bias);
   saved.product = args.results->allocate(args.output.shape, context.dtype);
   saved.inv_rms = args.results->allocate({args.output.rows()}, DType::f32);
   ForwardArgs product = args;
@@ -72,6 +77,8 @@ Tensor ResidualProjection::product_grad(const BlockContext& context, const Tenso
                                    .dx = grad,
                                    .dweight = sums_of(context, norm_weight_),
                                    .offset = offset_});
+  } else if (scale_ != 1) {
+    context.ops.scale({.x = output_grad, .out = grad, .factor = scale_, .exact = true});
   } else {
     dropout_.drop(context, output_grad, grad);
   }

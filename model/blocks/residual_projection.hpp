@@ -1,4 +1,5 @@
-// A row-parallel matrix whose output, after dropout, is added to the residual stream. Attention and MLP end with one.
+// A row-parallel matrix whose output, after dropout, a norm or a scale, is added to the residual stream. Attention and MLP end
+// with one.
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
@@ -8,13 +9,15 @@ namespace pipetrain {
 
 class ResidualProjection {
  public:
-  // With config.output_norms the product is normed before it is added; then it has no bias, and nothing is dropped.
+  // With config.output_norms the product is normed before it is added, with config.residual_scale it is scaled; then nothing is
+  // dropped. A model has one of the two at most.
   ResidualProjection(const ModelConfig& config, const MatrixRoles& roles, const DropoutSite& dropout)
       : roles_(roles),
         dropout_(dropout),
         has_norm_(config.output_norms),
         eps_(static_cast<float>(config.norm_eps)),
-        offset_(static_cast<float>(config.norm_offset)) {}
+        offset_(static_cast<float>(config.norm_offset)),
+        scale_(static_cast<float>(config.residual_scale)) {}
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
@@ -36,7 +39,7 @@ class ResidualProjection {
   struct ForwardArgs {
     Tensor input;           // [T, K]
     Tensor residual;        // [Tr, H]
-    Tensor output;          // [Tr, H], output: residual + dropout(input x matrix (+ bias))
+    Tensor output;          // [Tr, H], output: residual + scale * dropout(input x matrix (+ bias))
     Arena* kept = nullptr;  // in 8 bits: arena of the input's cols; null: the backward computes them again
     // [2] f32 if takes_scale(): ends with input's largest magnitude; kept as long as the cols.
     std::optional<Tensor> scale = {};
@@ -60,14 +63,14 @@ class ResidualProjection {
   void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                        const Saved& saved) const;
   // True when the product changes before it is added to the residual stream.
-  bool changes_product(const BlockContext& context) const { return has_norm_ || dropout_.active(context); }
+  bool changes_product(const BlockContext& context) const { return has_norm_ || scale_ != 1 || dropout_.active(context); }
   // Returns the gradient of the product, [Tr, H], at this rank's rows of `gathered`.
   Tensor product_grad(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered, const Saved& saved) const;
 
   MatrixRoles roles_;
   DropoutSite dropout_;
   bool has_norm_;
-  float eps_, offset_;
+  float eps_, offset_, scale_;
   BoundTensor matrix_, bias_, norm_weight_;
 };
 

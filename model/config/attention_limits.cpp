@@ -5,6 +5,17 @@
 #include "core/error.hpp"
 
 namespace pipetrain {
+namespace {
+
+// Names an operation of the model that GPUs have no kernel for; null if there is none.
+const char* unbuilt_on_gpus(const ModelConfig& config) {
+  if (config.residual_scale != 1) return "the model scales what attention and MLP add to the residual stream";
+  if (config.logit_divisor != 1) return "the model divides its logits";
+  if (config.projection_norms) return "the model norms queries and keys over all heads";
+  return nullptr;
+}
+
+}  // namespace
 
 bool computes_heads(const ModelConfig& config, DeviceKind device, DType precision) {
   if (device != DeviceKind::cuda) return true;
@@ -12,9 +23,8 @@ bool computes_heads(const ModelConfig& config, DeviceKind device, DType precisio
 }
 
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
-  if (device == DeviceKind::cuda && (config.norm_offset != 0 || config.embedding_scale != 1 || config.query_scalar != 0))
-    throw Error(ErrorKind::input, {"device", "cuda"},
-                "the model's norms, embedding or queries are scaled in a way that is not built for GPUs yet; use cpu");
+  if (const char* const unbuilt = device == DeviceKind::cuda ? unbuilt_on_gpus(config) : nullptr)
+    throw Error(ErrorKind::input, {"device", "cuda"}, fmt::format("{}, which is not built for GPUs yet; use cpu", unbuilt));
   if (computes_heads(config, device, precision)) return;
   if (precision != DType::f32) {
     const char* name = precision == DType::bf16 ? "bf16" : "fp16";

@@ -12,7 +12,7 @@
 namespace pipetrain {
 
 // Whose names and config.json: Hugging Face's model_type.
-enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3 };
+enum class Family { llama, gpt2, qwen2, qwen3, mistral, gemma3, smollm3, granite, olmo2, phi3, seed_oss };
 enum class NormKind { rms, layer };             // layer norms have a bias besides the weight
 enum class PositionKind { rotary, learned };    // learned: a table of max_positions rows, added to the embedding
 enum class Activation { swiglu, gelu, geglu };  // of the MLP; both GELUs in their tanh form
@@ -26,6 +26,7 @@ struct Biases {
 // How the attention of one layer differs from other layers'.
 struct LayerType {
   bool windowed = false;  // a query sees the last ModelConfig::window positions up to its own, not all of them
+  bool rotates = true;    // queries and keys rotate, where the model has rotary positions
   bool operator==(const LayerType&) const = default;
 };
 
@@ -44,12 +45,15 @@ struct ModelConfig {
   PositionKind positions = PositionKind::rotary;
   Activation activation = Activation::swiglu;
   double norm_offset = 0;     // added to the weights of all norms
+  bool input_norms = true;    // a norm of what attention and MLP take from the residual stream
   bool output_norms = false;  // an RMSNorm of what attention and MLP add to the residual stream
   double embedding_scale = 1;
-  // Scores of attention are divided by its square root; 0: by that of head_dim.
-  double query_scalar = 0;
+  double residual_scale = 1;  // of what attention and MLP add to the residual stream
+  double score_scale = 0;     // of attention's scores; 0: 1 / sqrt(head_dim)
+  double logit_divisor = 1;   // the head divides its logits by it
   Biases biases;
-  bool head_norms = false;  // an RMSNorm over each head of queries and keys, before they rotate
+  bool head_norms = false;        // an RMSNorm over each head of queries and keys, before they rotate
+  bool projection_norms = false;  // one RMSNorm over all heads of queries and one over those of keys, before they rotate
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
@@ -62,7 +66,7 @@ struct ModelConfig {
   Rope rope;
   std::optional<Rope> windowed_rope;   // of windowed layers, where they rotate in another way
   std::int64_t window = 0;             // positions that queries of windowed layers see; 0 where there is no such layer
-  std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed
+  std::vector<LayerType> layer_types;  // by layer; empty: no layer is windowed, and all rotate
   bool tied_embeddings = false;
   double init_std = 0.02;
   DropoutRates dropout;  // a setting of training rather than of the model, though config.json has it
@@ -83,6 +87,11 @@ struct ModelConfig {
   // Returns the number of positions that a query of the layer sees; 0: all up to its own.
   std::int64_t window_of(std::int64_t layer) const {
     return !layer_types.empty() && layer_types.at(static_cast<std::size_t>(layer)).windowed ? window : 0;
+  }
+  // True when the layer's queries and keys rotate.
+  bool rotates(std::int64_t layer) const {
+    return positions == PositionKind::rotary &&
+           (layer_types.empty() || layer_types.at(static_cast<std::size_t>(layer)).rotates);
   }
   // Rows of the head's matrix.
   std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
@@ -106,7 +115,8 @@ std::vector<std::string> preset_names();
 ModelConfig read_hf_config(const std::string& folder);
 // The most classes of a head, and the least: one class would be a regression.
 inline constexpr std::int64_t least_labels = 2, most_labels = 65'536;
-// The same model with a new head for that many classes, which are named as Hugging Face names those without names.
+// The same model with a new head for that many classes, which are named as Hugging Face names those without names. Throws
+// Error(input) if the family has no such head.
 ModelConfig with_new_head(ModelConfig config, std::int64_t labels);
 // The config.json text that Hugging Face reads back as the same model.
 std::string hf_config_text(const ModelConfig& config);

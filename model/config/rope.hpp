@@ -33,6 +33,10 @@ struct Rope {
   double rotated_share = 1;  // the first columns of each head, rounded down, rotate; the others stay
   bool operator==(const Rope&) const = default;
 
+  // Returns the most positions of a text that rotates by the short factors of longrope; 0: all texts rotate alike.
+  std::int64_t short_positions() const {
+    return scaling.kind == RopeScaling::Kind::longrope ? scaling.original_max_positions : 0;
+  }
   std::int64_t rotated_columns(std::int64_t head_dim) const {
     return static_cast<std::int64_t>(static_cast<double>(head_dim) * rotated_share);
   }

@@ -17,7 +17,7 @@ enum class TensorRole {
   position_table,  // embedding: one row for each position
   norm_weight,     // of the norm that a block begins with
   norm_bias,
-  query_norm_weight,  // attention: of the norm over each head's queries, one for all heads
+  query_norm_weight,  // attention: of the norm over each head's queries, one for all heads, or of that over all heads
   key_norm_weight,
   output_norm_weight,  // attention and MLP: of the norm of what is added to the residual stream
   qkv_weight,          // attention: queries, keys and values, in this order
@@ -59,9 +59,10 @@ inline constexpr ParameterGroup parameter_groups[] = {ParameterGroup::dense, Par
                                                       ParameterGroup::adapter};
 constexpr bool is_trained(ParameterGroup group) { return group != ParameterGroup::frozen; }
 
-// The index-th of `count` equal parts along the split axis; each is spread over the ranks on its own.
+// `span` neighbours, from the index-th on, of `count` equal parts along the split axis; they are spread over the ranks
+// together.
 struct TensorPart {
-  int index = 0, count = 1;
+  int index = 0, count = 1, span = 1;
 };
 
 struct TensorSpec {
@@ -81,7 +82,7 @@ struct TensorSpec {
   bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
 
-  std::int64_t elements() const { return shape.elements() / part.count; }
+  std::int64_t elements() const { return shape.elements() / part.count * part.span; }
 };
 
 // A block's tensors in the order in which they are stored, by the model's family. Those of parts that are not trained

@@ -37,10 +37,11 @@ void read_head_dim(const HfConfigReader& config, ModelConfig& model) {
 }
 
 // Hugging Face gives the embedding of the token of padding no gradient; a negative id counts from the vocabulary's end.
-std::optional<std::int64_t> padding_row(const HfConfigReader& config, std::int64_t vocabulary) {
+std::optional<std::int64_t> padding_row(const HfConfigReader& config, const ModelConfig& model) {
+  if (!config.mentions("pad_token_id")) return usual_pad_id(model);
   const auto id = config.whole("pad_token_id");
-  if (!id || *id < -vocabulary || *id >= vocabulary) return {};
-  return *id < 0 ? *id + vocabulary : *id;
+  if (!id || *id < -model.vocabulary || *id >= model.vocabulary) return {};
+  return *id < 0 ? *id + model.vocabulary : *id;
 }
 
 // Begins as a factor of 1.
@@ -65,6 +66,24 @@ TensorSpec head_norm(TensorRole role, const std::string& name, const ModelConfig
   return tensor;
 }
 
+// Each rank has the weights of its own heads.
+TensorSpec projection_norm(TensorRole role, const std::string& name, const ModelConfig& config, std::int64_t heads) {
+  TensorSpec tensor = norm_tensor(config, role, name, heads * config.head_dim);
+  tensor.split = Split::rows;
+  tensor.indivisible = config.head_dim;
+  return tensor;
+}
+
+// Returns the weights of the norms of queries and keys, over each head or over all of them.
+std::vector<TensorSpec> query_key_norms(const ModelConfig& config, const std::string& prefix) {
+  const std::string query = prefix + "q_norm.weight", key = prefix + "k_norm.weight";
+  if (config.head_norms)
+    return {head_norm(TensorRole::query_norm_weight, query, config), head_norm(TensorRole::key_norm_weight, key, config)};
+  if (!config.projection_norms) return {};
+  return {projection_norm(TensorRole::query_norm_weight, query, config, config.heads),
+          projection_norm(TensorRole::key_norm_weight, key, config, config.kv_heads)};
+}
+
 // A matrix whose outputs are the heads' queries, keys or values.
 struct HeadsMatrix {
   std::string name;
@@ -77,7 +96,9 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
                                   {prefix + "self_attn.k_proj", config.kv_heads},
                                   {prefix + "self_attn.v_proj", config.kv_heads}};
   const std::string out = prefix + "self_attn.o_proj";
-  std::vector<TensorSpec> tensors{norm_tensor(config, TensorRole::norm_weight, prefix + "input_layernorm.weight", hidden)};
+  std::vector<TensorSpec> tensors;
+  if (config.input_norms)
+    tensors.push_back(norm_tensor(config, TensorRole::norm_weight, prefix + "input_layernorm.weight", hidden));
   for (const auto& [name, heads] : matrices)
     tensors.push_back({.role = TensorRole::qkv_weight,
                        .name = name + ".weight",
@@ -89,10 +110,7 @@ std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::
       tensors.push_back(bias_tensor(TensorRole::qkv_bias, name, heads * config.head_dim, Split::rows));
       tensors.back().indivisible = config.head_dim;
     }
-  if (config.head_norms) {
-    tensors.push_back(head_norm(TensorRole::query_norm_weight, prefix + "self_attn.q_norm.weight", config));
-    tensors.push_back(head_norm(TensorRole::key_norm_weight, prefix + "self_attn.k_norm.weight", config));
-  }
+  for (TensorSpec& norm : query_key_norms(config, prefix + "self_attn.")) tensors.push_back(std::move(norm));
   tensors.push_back(
       {.role = TensorRole::attention_out_weight, .name = out + ".weight", .shape = {hidden, query}, .split = Split::columns});
   if (config.biases.attention_out) tensors.push_back(bias_tensor(TensorRole::attention_out_bias, out, hidden, Split::none));
@@ -106,7 +124,8 @@ std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string
   // If each part is followed by a norm, Hugging Face calls this one by another name.
   const char* const before = config.output_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   const std::string inputs[] = {prefix + "mlp.gate_proj", prefix + "mlp.up_proj"}, out = prefix + "mlp.down_proj";
-  std::vector<TensorSpec> tensors{norm_tensor(config, TensorRole::norm_weight, prefix + before + ".weight", hidden)};
+  std::vector<TensorSpec> tensors;
+  if (config.input_norms) tensors.push_back(norm_tensor(config, TensorRole::norm_weight, prefix + before + ".weight", hidden));
   for (const std::string& name : inputs)
     tensors.push_back(
         {.role = TensorRole::mlp_in_weight, .name = name + ".weight", .shape = {inner, hidden}, .split = Split::rows});
@@ -139,7 +158,7 @@ void read_decoder(const HfConfigReader& config, ModelConfig& model) {
   model.norm_eps = config.positive("rms_norm_eps");
   model.tied_embeddings = config.flag_or("tie_word_embeddings", model.tied_embeddings);
   model.dropout.attention = config.share_or("attention_dropout", 0);
-  model.untrained_row = padding_row(config, model.vocabulary);
+  model.untrained_row = padding_row(config, model);
 }
 
 void write_decoder(const ModelConfig& config, Json& text) {
@@ -155,6 +174,16 @@ void write_decoder(const ModelConfig& config, Json& text) {
   text["rms_norm_eps"] = config.norm_eps;
   text["attention_dropout"] = config.dropout.attention;
   write_rope(config, text);
+}
+
+void read_biases(const HfConfigReader& config, ModelConfig& model) {
+  model.biases.qkv = model.biases.attention_out = config.flag_or("attention_bias", false);
+  model.biases.mlp = config.flag_or("mlp_bias", false);
+}
+
+void write_biases(const ModelConfig& config, Json& text) {
+  text["attention_bias"] = config.biases.qkv;
+  text["mlp_bias"] = config.biases.mlp;
 }
 
 std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& block) {

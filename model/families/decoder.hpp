@@ -18,6 +18,9 @@ inline constexpr FamilyNames decoder_names{.embedding = "model.embed_tokens.weig
 void read_decoder(const HfConfigReader& config, ModelConfig& model);
 // Writes them, and how queries and keys rotate.
 void write_decoder(const ModelConfig& config, Json& text);
+// Reads and writes the flags of biases: attention_bias of all four matrices of attention, mlp_bias of the MLP's.
+void read_biases(const HfConfigReader& config, ModelConfig& model);
+void write_biases(const ModelConfig& config, Json& text);
 // Returns the tensors of a block, with the biases and head norms that the configuration says.
 std::vector<TensorSpec> decoder_tensors(const ModelConfig& config, const Block& block);
 

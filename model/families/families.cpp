@@ -13,10 +13,16 @@ FamilySpec qwen2_family();
 FamilySpec qwen3_family();
 FamilySpec mistral_family();
 FamilySpec gemma3_family();
+FamilySpec smollm3_family();
+FamilySpec granite_family();
+FamilySpec olmo2_family();
+FamilySpec phi3_family();
+FamilySpec seed_oss_family();
 
 const std::vector<FamilySpec>& families() {
-  static const std::vector<FamilySpec> table{llama_family(), gpt2_family(),    qwen2_family(),
-                                             qwen3_family(), mistral_family(), gemma3_family()};
+  static const std::vector<FamilySpec> table{llama_family(),   gpt2_family(),   qwen2_family(),   qwen3_family(),
+                                             mistral_family(), gemma3_family(), smollm3_family(), granite_family(),
+                                             olmo2_family(),   phi3_family(),   seed_oss_family()};
   return table;
 }
 
@@ -25,6 +31,11 @@ const FamilySpec& spec_of(Family family) {
   const auto found = std::find_if(families().begin(), families().end(), is_it);
   assert(found != families().end());
   return *found;
+}
+
+std::optional<std::int64_t> usual_pad_id(const ModelConfig& config) {
+  const auto id = spec_of(config.family).pad_id;
+  return id && *id < config.vocabulary ? id : std::nullopt;
 }
 
 bool same_model(ModelConfig a, const ModelConfig& b) {

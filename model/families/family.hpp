@@ -37,12 +37,13 @@ struct FamilySpec {
   const char* name;          // as errors have it
   const char* model_type;    // Hugging Face's
   const char* architecture;  // Hugging Face's, the one with a language-model head
-  const char* classifier;    // Hugging Face's, the one with a head for sequence classification
+  const char* classifier;    // Hugging Face's, the one with a head for sequence classification; "" if it has none
   FamilyNames names;
   std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json has
   ModelConfig defaults;                          // what all models of the family have in common; sizes are still to be given
-  std::optional<std::int64_t> bos_id, eos_id;    // where config.json does not mention them
-  bool has_windows = false;                      // its models may have layers within a window
+  // Where config.json does not mention them. Without pad_id such a model has no padding token.
+  std::optional<std::int64_t> bos_id, eos_id, pad_id = {};
+  bool has_windows = false;  // its models may have layers within a window
   std::optional<MultimodalSpec> multimodal = {};
   // All of config.json but what every family has: the vocabulary (there already), init_std, bos_id, eos_ids. Throws
   // Error(input) naming the key, also for what is not built.
@@ -56,6 +57,8 @@ struct FamilySpec {
 constexpr std::int64_t most_layers = 10'000;
 
 const std::vector<FamilySpec>& families();
+// Returns the padding token where config.json does not mention one; empty where the vocabulary does not have it.
+std::optional<std::int64_t> usual_pad_id(const ModelConfig& config);
 const FamilySpec& spec_of(Family family);
 inline ModelConfig family_config(Family family) { return spec_of(family).defaults; }
 

@@ -1,7 +1,10 @@
 // Gemma 3, its language model: norms of 1 + w before and after attention and MLP and over the heads of queries and keys, a GELU
 // as the gate, scaled embeddings, and five layers within a window for each that attends to all positions. The larger models are
 // published with a vision tower, as multimodal models.
+#include <fmt/format.h>
+
 #include <cmath>
+#include <string>
 
 #include "model/families/decoder.hpp"
 #include "model/families/layer_type_keys.hpp"
@@ -16,11 +19,10 @@ constexpr std::int64_t usual_window = 4096, usual_pattern = 6;
 void read_gemma3(const HfConfigReader& config, ModelConfig& model) {
   config.require("head_dim");  // Hugging Face does not derive it from the other sizes
   read_decoder(config, model);
-  if (!config.mentions("pad_token_id")) model.pad_id = model.untrained_row = 0;
   model.biases.qkv = model.biases.attention_out = config.flag_or("attention_bias", false);
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
   const double scalar = config.positive_or("query_pre_attn_scalar", 256);
-  model.query_scalar = scalar == static_cast<double>(model.head_dim) ? 0 : scalar;
+  model.score_scale = scalar == static_cast<double>(model.head_dim) ? 0 : 1 / std::sqrt(scalar);
   std::int64_t every = usual_pattern;
   for (const char* key : {"_sliding_window_pattern", "sliding_window_pattern"})
     if (config.has(key)) every = config.count(key);
@@ -32,16 +34,20 @@ void read_gemma3(const HfConfigReader& config, ModelConfig& model) {
   drop_idle_windows(model);
 }
 
+// Scores are divided by its square root. The published ones are whole numbers, which twelve digits keep.
+double query_scalar(const ModelConfig& config) {
+  if (config.score_scale == 0) return static_cast<double>(config.head_dim);
+  return std::stod(fmt::format("{:.12g}", 1 / (config.score_scale * config.score_scale)));
+}
+
 void write_gemma3(const ModelConfig& config, Json& text) {
   write_decoder(config, text);
   write_windows(config, text);
   if (config.window == 0) text["sliding_window"] = config.max_positions;
-  text["pad_token_id"] = config.pad_id ? Json(*config.pad_id) : Json(nullptr);  // absent it would be 0
   text["attention_bias"] = config.biases.qkv;
-  const double scalar = config.query_scalar == 0 ? static_cast<double>(config.head_dim) : config.query_scalar;
   // transformers 5 refuses a number with a fraction point.
-  const auto whole = static_cast<std::int64_t>(scalar);
-  text["query_pre_attn_scalar"] = scalar == static_cast<double>(whole) ? Json(whole) : Json(scalar);
+  const double scalar = query_scalar(config);
+  text["query_pre_attn_scalar"] = scalar == std::round(scalar) ? Json(static_cast<std::int64_t>(scalar)) : Json(scalar);
   text["rope_local_base_freq"] = config.windowed_rope.value_or(config.rope).theta;
 }
 
@@ -79,6 +85,7 @@ FamilySpec gemma3_family() {
           .defaults = gemma3_defaults(),
           .bos_id = 2,
           .eos_id = 1,
+          .pad_id = 0,
           .has_windows = true,
           .multimodal = MultimodalSpec{.model_type = "gemma3",
                                        .architecture = "Gemma3ForConditionalGeneration",

@@ -25,7 +25,7 @@ constexpr double most_parameters = 1e14;  // with the other limits, counts of pa
 // Returns null if there is none.
 const FamilySpec* find_family(const char* FamilySpec::*key, const std::string& name) {
   for (const FamilySpec& family : families()) {
-    if (name == family.*key) return &family;
+    if (!name.empty() && name == family.*key) return &family;
   }
   return nullptr;
 }
@@ -40,8 +40,10 @@ const FamilySpec* find_multimodal(const char* MultimodalSpec::*key, const std::s
 
 [[noreturn]] void refuse_unknown(const HfConfigReader& config, const std::string& name, const std::string& more = "") {
   std::vector<std::string> known;
-  for (const FamilySpec& family : families())
-    known.push_back(fmt::format("{} ({} or {})", family.model_type, family.architecture, family.classifier));
+  for (const FamilySpec& family : families()) {
+    const std::string classifier = *family.classifier != 0 ? fmt::format(" or {}", family.classifier) : "";
+    known.push_back(fmt::format("{} ({}{})", family.model_type, family.architecture, classifier));
+  }
   for (const FamilySpec& family : families())
     if (family.multimodal)
       known.push_back(fmt::format("{} ({})", family.multimodal->model_type, family.multimodal->architecture));
@@ -153,10 +155,10 @@ ModelConfig read_language_model(const HfConfigReader& config, const FoundFamily&
   }
   model.init_std = config.positive_or("initializer_range", model.init_std);
   read_ends(config, family, model);
-  if (found.classifies)
-    model.pad_id = config.token("pad_token_id", model.vocabulary);
-  else if (config.mentions("pad_token_id"))
-    model.pad_id = config.whole("pad_token_id");
+  if (!config.mentions("pad_token_id"))
+    model.pad_id = usual_pad_id(model);
+  else
+    model.pad_id = found.classifies ? config.token("pad_token_id", model.vocabulary) : config.whole("pad_token_id");
   refuse_unbuilt_keys(config, model);
   config.refuse_other_keys(silent_keys());
   return model;
@@ -207,7 +209,7 @@ std::string hf_config_text(const ModelConfig& config) {
   family.write(config, text);
   text["architectures"] = Json::array({config.classifies() ? family.classifier : family.architecture});
   if (config.classifies()) write_labels(config.labels, text);
-  if (config.classifies() || config.pad_id) text["pad_token_id"] = token(config.pad_id);
+  if (config.classifies() || config.pad_id || family.pad_id) text["pad_token_id"] = token(config.pad_id);
   text["model_type"] = family.model_type;
   text["vocab_size"] = config.vocabulary;
   text["initializer_range"] = config.init_std;

@@ -62,6 +62,8 @@ class HfConfigReader {
   std::vector<std::string> keys_asked() const;
   // True when the key is there, with a null too.
   bool mentions(const std::string& key) const { return asked(key), object_.find(key) != nullptr; }
+  // True when the key has been asked for, by the reader of a family that understands it.
+  bool was_asked(const std::string& key) const { return asked_->contains(key); }
   // The object under the key, which must be there.
   HfConfigReader inner(const std::string& key) const;
   // Throws where a key has a value, was never asked for, and is not among those that change nothing.

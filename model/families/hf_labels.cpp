@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "core/error.hpp"
+#include "model/families/family.hpp"
+
 namespace pipetrain {
 namespace {
 
@@ -54,6 +57,9 @@ void write_labels(const std::vector<std::string>& labels, Json& text) {
 }
 
 ModelConfig with_new_head(ModelConfig config, std::int64_t labels) {
+  if (const FamilySpec& family = spec_of(config.family); *family.classifier == 0)
+    throw Error(ErrorKind::input, {"num-labels", std::to_string(labels)},
+                fmt::format("a {} has no head for classification; leave it out", family.name));
   config.labels = unnamed_labels(labels);
   config.tied_embeddings = false;
   // Hugging Face uses it to find the end of a sequence of a batch.

@@ -77,8 +77,9 @@ void drop_idle_windows(ModelConfig& config) {
   if (!has_full_layers(config) && config.windowed_rope) config.rope = *std::exchange(config.windowed_rope, std::nullopt);
   if (has_windowed_layers(config)) return;
   config.window = 0;
-  config.layer_types.clear();
   config.windowed_rope.reset();
+  const auto is_usual = [](const LayerType& type) { return type == LayerType{}; };
+  if (std::all_of(config.layer_types.begin(), config.layer_types.end(), is_usual)) config.layer_types.clear();
 }
 
 }  // namespace pipetrain

@@ -30,7 +30,8 @@ void write_window(const ModelConfig& config, Json& text);
 void write_windows(const ModelConfig& config, Json& text);
 
 bool has_full_layers(const ModelConfig& config);
-// Leaves out what says the same of every layer: types where no layer is windowed, and a second rotation where all are alike.
+// Leaves out what says the same of every layer: types where all are the usual one, and a second rotation where all rotate
+// alike.
 void drop_idle_windows(ModelConfig& config);
 
 }  // namespace pipetrain

@@ -10,14 +10,12 @@ void read_llama(const HfConfigReader& config, ModelConfig& model) {
   read_decoder(config, model);
   refuse_windowed_layers(config);
   read_rope(config, model);
-  model.biases.qkv = model.biases.attention_out = config.flag_or("attention_bias", false);
-  model.biases.mlp = config.flag_or("mlp_bias", false);
+  read_biases(config, model);
 }
 
 void write_llama(const ModelConfig& config, Json& text) {
   write_decoder(config, text);
-  text["attention_bias"] = config.biases.qkv;
-  text["mlp_bias"] = config.biases.mlp;
+  write_biases(config, text);
 }
 
 }  // namespace

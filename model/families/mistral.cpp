@@ -7,9 +7,9 @@ namespace pipetrain {
 namespace {
 
 void read_mistral(const HfConfigReader& config, ModelConfig& model) {
-  constexpr std::int64_t usual_window = 4096;  // where the key is absent
+  constexpr std::int64_t mistral_window = 4096;  // where the key is absent
   read_decoder(config, model);
-  set_windows({.window = read_window(config, usual_window)}, model);
+  set_windows({.window = read_window(config, mistral_window)}, model);
   read_rope(config, model);
 }
 

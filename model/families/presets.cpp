@@ -127,7 +127,7 @@ ModelConfig gemma3(const Size& size, std::int64_t window, std::int64_t query_sca
   config.heads = size.heads;
   config.kv_heads = size.kv_heads;
   config.head_dim = query_scalar == 256 ? 256 : 128;
-  config.query_scalar = query_scalar == config.head_dim ? 0 : static_cast<double>(query_scalar);
+  config.score_scale = query_scalar == config.head_dim ? 0 : 1 / std::sqrt(static_cast<double>(query_scalar));
   config.intermediate = size.intermediate;
   config.vocabulary = 262208;
   config.max_positions = 131072;
@@ -149,6 +149,109 @@ ModelConfig gemma3_1b() {
   config.vocabulary = 262144;
   config.max_positions = 32768;
   config.rope.scaling = {};
+  return config;
+}
+
+// Hugging Face 2025, "SmolLM3: smol, multilingual, long-context reasoner", and the makers' config.json.
+ModelConfig smollm3_3b() {
+  ModelConfig config = llama({2048, 36, 16, 4, 11008});
+  config.family = Family::smollm3;
+  config.vocabulary = 128256;
+  config.max_positions = 65536;
+  config.norm_eps = 1e-6;
+  config.rope.theta = 5e6;
+  config.tied_embeddings = true;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) config.layer_types.push_back({.rotates = (layer + 1) % 4 != 0});
+  config.bos_id = 128000;
+  config.eos_ids = {128001};
+  config.pad_id = config.untrained_row = 128004;
+  return config;
+}
+
+// IBM Granite team 2025, the config.json of Granite 3.3. Scores are divided by the size of a head.
+ModelConfig granite33(const Size& size, double logit_divisor) {
+  ModelConfig config = llama(size);
+  config.family = Family::granite;
+  config.vocabulary = 49159;
+  config.max_positions = 131072;
+  config.rope.theta = 1e7;
+  config.tied_embeddings = true;
+  config.embedding_scale = 12;
+  config.residual_scale = 0.22;
+  config.score_scale = 1.0 / static_cast<double>(config.head_dim);
+  config.logit_divisor = logit_divisor;
+  config.bos_id = config.pad_id = config.untrained_row = 0;
+  config.eos_ids = {0};
+  return config;
+}
+
+// OLMo team 2024, "2 OLMo 2 Furious", table 2, and the makers' config.json.
+ModelConfig olmo2(const Size& size) {
+  ModelConfig config = family_config(Family::olmo2);
+  config.hidden = size.hidden;
+  config.layers = size.layers;
+  config.heads = size.heads;
+  config.kv_heads = size.kv_heads;
+  config.head_dim = size.hidden / size.heads;
+  config.intermediate = size.intermediate;
+  config.vocabulary = 100352;
+  config.max_positions = 4096;
+  config.norm_eps = 1e-6;
+  config.rope.theta = 5e5;
+  config.eos_ids = {100257};
+  config.pad_id = config.untrained_row = 100277;
+  return config;
+}
+
+// Abdin et al. 2024, "Phi-4 Technical Report", and the makers' config.json.
+ModelConfig phi4() {
+  ModelConfig config = llama({5120, 40, 40, 10, 17920});
+  config.family = Family::phi3;
+  config.vocabulary = 100352;
+  config.max_positions = 16384;
+  config.rope.theta = 2.5e5;
+  config.bos_id = 100257;
+  config.eos_ids = {100265};
+  config.pad_id = config.untrained_row = 100349;
+  return config;
+}
+
+// Microsoft 2025, "Phi-4-Mini Technical Report", and the makers' config.json.
+ModelConfig phi4_mini() {
+  constexpr std::array long_factors{1.0,         1.118320672, 1.250641126, 1.398617824, 1.564103225, 1.74916897,  1.956131817,
+                                    2.187582649, 2.446418898, 2.735880826, 3.059592084, 3.421605075, 3.826451687, 4.279200023,
+                                    4.785517845, 5.351743533, 5.984965424, 6.693110555, 7.485043894, 8.370679318, 9.36110372,
+                                    10.4687158,  11.70738129, 13.09260651, 14.64173252, 16.37415215, 18.31155283, 20.47818807,
+                                    22.90118105, 25.61086418, 28.64115884, 32.03,       32.1,        32.13,       32.23,
+                                    32.6,        32.61,       32.64,       32.66,       32.7,        32.71,       32.93,
+                                    32.97,       33.28,       33.49,       33.5,        44.16,       47.77};
+  ModelConfig config = llama({3072, 32, 24, 8, 8192});
+  config.family = Family::phi3;
+  config.vocabulary = 200064;
+  config.max_positions = 131072;
+  config.tied_embeddings = true;
+  config.rope.rotated_share = 0.75;
+  config.rope.scaling = {.kind = RopeScaling::Kind::longrope, .factor = 32, .original_max_positions = 4096};
+  config.rope.scaling.short_factors.assign(long_factors.size(), 1);
+  config.rope.scaling.long_factors.assign(long_factors.begin(), long_factors.end());
+  config.bos_id = config.pad_id = config.untrained_row = 199999;
+  config.eos_ids = {199999};
+  return config;
+}
+
+// ByteDance Seed team 2025, the config.json of Seed-OSS-36B.
+ModelConfig seed_oss_36b() {
+  ModelConfig config = llama({5120, 64, 80, 8, 27648});
+  config.family = Family::seed_oss;
+  config.head_dim = 128;
+  config.vocabulary = 155136;
+  config.max_positions = 524288;
+  config.norm_eps = 1e-6;
+  config.rope.theta = 1e7;
+  config.biases.qkv = true;
+  config.bos_id = 0;
+  config.eos_ids = {2};
+  config.pad_id = config.untrained_row = 1;
   return config;
 }
 
@@ -293,6 +396,26 @@ constexpr std::array presets{
            [] {
              return gemma3({5376, 62, 32, 16, 21504}, 1024, 168);
            }},
+    Preset{"smollm3-3b", smollm3_3b},
+    Preset{"granite-3.3-2b",
+           [] {
+             return granite33({2048, 40, 32, 8, 8192}, 8);
+           }},
+    Preset{"granite-3.3-8b",
+           [] {
+             return granite33({4096, 40, 32, 8, 12800}, 16);
+           }},
+    Preset{"olmo2-7b",
+           [] {
+             return olmo2({4096, 32, 32, 32, 11008});
+           }},
+    Preset{"olmo2-13b",
+           [] {
+             return olmo2({5120, 40, 40, 40, 13824});
+           }},
+    Preset{"phi-4", phi4},
+    Preset{"phi-4-mini", phi4_mini},
+    Preset{"seed-oss-36b", seed_oss_36b},
 };
 
 }  // namespace

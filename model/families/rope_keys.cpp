@@ -23,9 +23,14 @@ const char* type_name(Kind kind) {
   return std::find_if(std::begin(rope_types), std::end(rope_types), is_it)->first;
 }
 
-Kind read_type(const HfConfigReader& rope) {
+Kind read_type(const HfConfigReader& rope, const RopeRules& rules) {
   const char* key = rope.has("rope_type") ? "rope_type" : "type";
   const std::string name = rope.text_or(key, "default");
+  if (rules.only_longrope) {
+    for (const char* longrope : {"longrope", "su", "yarn"})
+      if (name == longrope) return Kind::longrope;
+    if (name != "default") rope.refuse_value(key, "\"default\" or \"longrope\"");
+  }
   std::vector<std::string> known;
   for (const auto& [type, kind] : rope_types) {
     if (name == type) return kind;
@@ -49,15 +54,19 @@ struct RopeObject {
   const HfConfigReader& config;
   const HfConfigReader& rope;
   const ModelConfig& model;
+  const RopeRules& rules;
 
   // Hugging Face takes it from outside the settings too, where it wins over theirs.
   std::int64_t read_original(std::int64_t otherwise) const {
-    const bool inside = rope.has(original_positions), outside = config.has(original_positions);
-    if (!inside) return outside ? config.count(original_positions) : otherwise;
+    const bool is_outside = config.has(original_positions);
+    const auto outside = is_outside ? std::optional(config.count(original_positions)) : rules.original_positions;
+    if (!rope.has(original_positions)) return outside.value_or(otherwise);
     const std::int64_t original = rope.count(original_positions);
-    if (outside && config.count(original_positions) != original)
+    if (!outside || *outside == original) return original;
+    if (is_outside)
       config.refuse_value(original_positions, fmt::format("that of the rotary settings ({}), or absent", original));
-    return original;
+    rope.refuse_value(original_positions,
+                      fmt::format("{}, which holds where the key is absent outside of the rotary settings", *outside));
   }
 
   void read_llama3(RopeScaling& scaling) const {
@@ -112,7 +121,7 @@ struct RopeObject {
 
   RopeScaling read_scaling(std::int64_t pairs) const {
     RopeScaling scaling;
-    scaling.kind = read_type(rope);
+    scaling.kind = read_type(rope, rules);
     if (scaling.kind == Kind::linear || scaling.kind == Kind::dynamic) scaling.factor = read_factor(rope);
     if (scaling.kind == Kind::llama3) read_llama3(scaling);
     if (scaling.kind == Kind::yarn) read_yarn(scaling);
@@ -140,6 +149,7 @@ constexpr const char* silent_rope_keys[] = {"rope_type",       "type",      "rop
 // `outer`: as the keys outside the settings have it; a value inside must not differ where `has_theta` or `has_share`.
 struct OuterRope {
   Rope rope;
+  RopeRules rules;
   bool has_theta = false, has_share = false;
 };
 
@@ -153,7 +163,7 @@ Rope read_object(const HfConfigReader& config, const HfConfigReader& object, con
   if (outer.has_share && rope.rotated_share != outer.rope.rotated_share)
     object.refuse_value("partial_rotary_factor",
                         fmt::format("that outside of {} ({}), or absent", key, outer.rope.rotated_share));
-  rope.scaling = RopeObject{config, object, model}.read_scaling(rope.rotated_columns(model.head_dim) / 2);
+  rope.scaling = RopeObject{config, object, model, outer.rules}.read_scaling(rope.rotated_columns(model.head_dim) / 2);
   object.refuse_other_keys(silent_rope_keys);
   return rope;
 }
@@ -179,7 +189,8 @@ void read_objects_by_type(const HfConfigReader& config, const char* key, ModelCo
   };
   if (has_full_layers(model) || !windows) model.rope = read(full_attention, outer);
   if (!windows) return;
-  const Rope windowed = read(sliding_attention, {});  // the keys outside are those of the other layers
+  const Rope windowed =
+      read(sliding_attention, {.rope = {}, .rules = outer.rules});  // the keys outside are those of the other layers
   if (!has_full_layers(model)) model.rope = windowed;
   model.windowed_rope = windowed == model.rope ? std::nullopt : std::optional(windowed);
 }
@@ -219,8 +230,11 @@ Json with_theta(Json text, double theta) {
 
 }  // namespace
 
-void read_rope(const HfConfigReader& config, ModelConfig& model) {
-  OuterRope outer{.rope = model.rope, .has_theta = config.has("rope_theta"), .has_share = config.has("partial_rotary_factor")};
+void read_rope(const HfConfigReader& config, ModelConfig& model, const RopeRules& rules) {
+  OuterRope outer{.rope = model.rope,
+                  .rules = rules,
+                  .has_theta = config.has("rope_theta"),
+                  .has_share = config.has("partial_rotary_factor")};
   outer.rope.theta = config.positive_or("rope_theta", model.rope.theta);
   if (outer.has_share) outer.rope.rotated_share = read_rotated_share(config, model);
   model.rope = outer.rope;

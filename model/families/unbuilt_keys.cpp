@@ -65,7 +65,7 @@ const char* name_of(Off off) {
 // Refuses a key with another value than its neutral one, which follows from the model's sizes.
 void refuse_unbuilt_number(const HfConfigReader& config, const char* key, double neutral) {
   constexpr double rounding = 1e-5;  // of a number that somebody has written with few digits
-  if (!config.has(key)) return;
+  if (config.was_asked(key) || !config.has(key)) return;
   const Json& value = config.value(key);
   if (!value.is_number() || !(std::abs(value.as_double() - neutral) <= rounding * neutral))
     config.refuse_value(key, fmt::format("{:.6g}, or absent (another scale of attention is not built)", neutral));
@@ -87,12 +87,12 @@ void refuse_unbuilt_keys(const HfConfigReader& config, const ModelConfig& model)
   if (config.mentions("is_causal") && config.value("is_causal") != true)
     config.refuse_value("is_causal", "true (attention to later positions is not built)");
   for (const auto& [key, off] : unbuilt_keys) {
-    if (config.has(key) && !is_off(config.value(key), off))
+    if (!config.was_asked(key) && config.has(key) && !is_off(config.value(key), off))
       config.refuse_value(key, fmt::format("{}, or absent (what it asks for is not built)", name_of(off)));
   }
   const auto head = static_cast<double>(model.head_dim);
   refuse_unbuilt_number(config, "attention_multiplier", 1 / std::sqrt(head));
-  refuse_unbuilt_number(config, "query_pre_attn_scalar", model.query_scalar != 0 ? model.query_scalar : head);
+  refuse_unbuilt_number(config, "query_pre_attn_scalar", head);
   if (!spec_of(model.family).has_windows) {
     const bool is_off = !config.flag_or("use_sliding_window", true), has_window = config.has("sliding_window");
     if (has_window && !is_off) refuse_window(config, "sliding_window", model.max_positions);

@@ -25,14 +25,15 @@ Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
   slice.tied_copy = tensor.tied_copy;
   if (tensor.split != Split::none) {
     const int axis = tensor.split == Split::rows ? 0 : 1;
-    const std::int64_t size = tensor.shape[axis] / tensor.part.count, runs = size / tensor.indivisible;
+    const std::int64_t one_part = tensor.shape[axis] / tensor.part.count, size = one_part * tensor.part.span;
+    const std::int64_t runs = size / tensor.indivisible;
     if (tensor.indivisible > 1 && runs < tp_size) slice.copies = static_cast<int>(tp_size / runs);
     slice.copy = tp_rank % slice.copies;
     const RowSplit ranks(size, tp_size / slice.copies);
     const int own = tp_rank / slice.copies;
     slice.local = tensor.shape.with(axis, ranks.count(own));
     slice.split_axis = axis;
-    slice.begin = tensor.part.index * size + ranks.begin(own);
+    slice.begin = tensor.part.index * one_part + ranks.begin(own);
     if (slice.local == tensor.shape && slice.copies == 1) slice.split_axis = -1, slice.begin = 0;
   }
   slice.transposed = tensor.transposed;

@@ -1,5 +1,6 @@
 #include "core/buffer.hpp"
 #include "core/error.hpp"
+#include "ops/cpu/head_norms.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/machine.hpp"
 #include "ops/cpu/scratch.hpp"
@@ -83,10 +84,15 @@ class CpuOps final : public Ops {
 
   void compute(const RmsNormArgs& a) { enqueue(cpu::rms_norm, a); }
   void compute(const RmsNormBackwardArgs& a) { enqueue_with_scratch(cpu::rms_norm_backward, a); }
+  void compute(const RowDotsArgs& a) { enqueue(cpu::row_dots, a); }
+  void compute(const SplitNormArgs& a) { enqueue(cpu::split_norm, a); }
+  void compute(const SplitNormBackwardArgs& a) { enqueue_with_scratch(cpu::split_norm_backward, a); }
   void compute(const CopyArgs& a) { stream_.copy(a.target.data, a.source.data, a.source.bytes()); }
   void compute(const ZeroArgs& a) { stream_.zero(a.tensor); }
   void compute(const CopyColumnsArgs& a) { enqueue(cpu::copy_columns, a); }
   void compute(const OfSegments<RotaryArgs>& a) { enqueue(cpu::rotary, a.shape, a.args); }
+  void compute(const OfSegments<HeadNormsArgs>& a) { cpu::head_norms(*this, *workspace_, a.shape, a.args); }
+  void compute(const OfSegments<HeadNormsBackwardArgs>& a) { cpu::head_norms_backward(*this, *workspace_, a.shape, a.args); }
   void compute(const SwigluArgs& a) { enqueue(cpu::swiglu, a); }
   void compute(const SwigluBackwardArgs& a) { enqueue(cpu::swiglu_backward, a); }
   void compute(const LayerNormArgs& a) { enqueue(cpu::layer_norm, a); }

@@ -20,6 +20,11 @@ void rms_norm(CpuStream& stream, const RmsNormArgs& args);
 // partial [row_tiles, H] holds the tiles' sums of dweight, which are added in order.
 void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial);
 
+void row_dots(CpuStream& stream, const RowDotsArgs& args);
+void split_norm(CpuStream& stream, const SplitNormArgs& args);
+// partial: as in rms_norm_backward.
+void split_norm_backward(CpuStream& stream, const SplitNormBackwardArgs& args, const Tensor& partial);
+
 void rotary(CpuStream& stream, const SegmentShape& shape, const RotaryArgs& args);
 void swiglu(CpuStream& stream, const SwigluArgs& args);
 void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args);

@@ -42,6 +42,7 @@ inline Tensor column_sums(Arena& arena, const Tensor& x) {
   return arena.allocate({row_tiles(x.rows(), x.cols()), x.cols()}, DType::f32);
 }
 inline Tensor scratch_of(Arena& arena, const RmsNormBackwardArgs& args) { return column_sums(arena, args.x); }
+inline Tensor scratch_of(Arena& arena, const SplitNormBackwardArgs& args) { return column_sums(arena, args.x); }
 inline Tensor scratch_of(Arena& arena, const GeluBackwardArgs& args) { return column_sums(arena, args.x); }
 inline Tensor scratch_of(Arena& arena, const BiasGradArgs& args) { return column_sums(arena, args.dy); }
 

@@ -18,6 +18,19 @@ __global__ void add_kernel(T* target, const T* source, std::int64_t packs) {
   reinterpret_cast<Pack<T, W>*>(target)[pack] = sum;
 }
 
+template <class T, int W>
+__global__ void scale_kernel(const T* x, T* out, float factor, std::int64_t packs) {
+  wait_for_previous();
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  const float rounded = to_float(from_float<T>(factor));
+  const auto in = load<W>(x, pack);
+  float values[W];
+#pragma unroll
+  for (int i = 0; i < W; ++i) values[i] = in[i] * rounded;
+  store(out, pack, values);
+}
+
 template <class TI, class T, int W>
 __global__ void add_residual_kernel(const TI* sum, const T* residual, T* out, std::int64_t packs) {
   wait_for_previous();
@@ -98,6 +111,19 @@ void add(cudaStream_t stream, const Tensor& target, const Tensor& source) {
   const std::int64_t wide = aligned ? count / 4 * 4 : 0;
   run(Type<float>{}, Constant<4>{}, 0, wide);
   run(Type<float>{}, Constant<1>{}, wide, count - wide);
+}
+
+void scale(cudaStream_t stream, const ScaleArgs& args) {
+  const std::int64_t count = args.x.elements();
+  if (count == 0) return;
+  with_type(args.x.dtype, "scale", [&](auto t) {
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned16(args.x.data) && aligned16(args.out.data) && count % full_width<T> == 0, [&](auto w) {
+      constexpr int W = decltype(w)::value;
+      launch(stream, scale_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(args.x), data_of<T>(args.out),
+             args.factor, count / W);
+    });
+  });
 }
 
 void add_residual(cudaStream_t stream, const Tensor& sum, const std::optional<Tensor>& residual, const Tensor& out) {

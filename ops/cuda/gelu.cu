@@ -1,29 +1,15 @@
 #include "ops/cuda/bias.cuh"
 #include "ops/cuda/column_sums.cuh"
+#include "ops/cuda/gelu.cuh"
 #include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {
 namespace {
 
-// gelu(x) = 0.5 x (1 + tanh(u)) = x sigmoid(2 u), for 2 u = x (linear + cubic x^2), linear = 2 sqrt(2 / pi), cubic = 0.044715
-// linear.
-template <class R>
-constexpr R linear = static_cast<R>(1.5957691216057308);
-template <class R>
-constexpr R cubic = static_cast<R>(0.044715) * linear<R>;
-
 template <class T>
 struct Gelu {
-  using R = Real<T>;
-  __device__ R operator()(R x) const { return x * sigmoid<T>(x * (linear<R> + cubic<R> * x * x)); }
+  __device__ Real<T> operator()(Real<T> x) const { return x * gelu_gate<T>(x); }
 };
-
-template <class T>
-__device__ Real<T> gelu_slope(Real<T> x) {
-  using R = Real<T>;
-  const R square = x * x, s = sigmoid<T>(x * (linear<R> + cubic<R> * square));
-  return s + s * (1 - s) * (x * (linear<R> + 3 * cubic<R> * square));
-}
 
 // Divided like column sums, because it computes the bias's gradient in the same pass.
 template <class T, int W>

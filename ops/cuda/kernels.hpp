@@ -54,6 +54,13 @@ void dropout(cudaStream_t stream, const DropoutArgs& args);
 // rotary.cu
 void rotary(cudaStream_t stream, const SegmentShape& shape, const RotaryArgs& args);
 
+// norm/head_norms.cu
+void head_norms(cudaStream_t stream, const SegmentShape& shape, const HeadNormsArgs& args);
+// norm/head_norms_backward.cu
+std::size_t head_norms_backward_scratch(const SegmentShape& shape, int multiprocessors);  // bytes
+void head_norms_backward(cudaStream_t stream, const SegmentShape& shape, const HeadNormsBackwardArgs& args, int multiprocessors,
+                         void* scratch);
+
 // swiglu.cu
 void swiglu(cudaStream_t stream, const SwigluArgs& args);
 void swiglu_backward(cudaStream_t stream, const SwigluBackwardArgs& args);
@@ -110,6 +117,7 @@ void counted_rows(cudaStream_t stream, const Tensor& logits, const Tensor& targe
 void update(cudaStream_t stream, const UpdateArgs& args);
 
 // elementwise.cu
+void scale(cudaStream_t stream, const ScaleArgs& args);
 void add(cudaStream_t stream, const Tensor& target, const Tensor& source);
 // out = sum (f32) + residual, in out's dtype.
 void add_residual(cudaStream_t stream, const Tensor& sum, const std::optional<Tensor>& residual, const Tensor& out);

@@ -1,3 +1,4 @@
+#include "ops/cuda/gelu.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -8,8 +9,22 @@ namespace {
 constexpr int threads = 256;
 constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
 
+// The activation of the gate x is x s(x). Its derivative is s(x) times rest(x, s(x)).
+template <class T>
+struct SiluGate {
+  using R = Real<T>;
+  static __device__ R factor(R x) { return sigmoid<T>(x); }
+  static __device__ R rest(R x, R s) { return 1 + x * (1 - s); }
+};
+template <class T>
+struct GeluGate {
+  using R = Real<T>;
+  static __device__ R factor(R x) { return gelu_gate<T>(x); }
+  static __device__ R rest(R x, R s) { return 1 + (1 - s) * (x * (gelu_linear<R> + 3 * gelu_cubic<R> * x * x)); }
+};
+
 // largest: null, or the target of raise_to(), for which every block's largest value is found.
-template <class T, int W>
+template <class Gate, class T, int W>
 __global__ void swiglu_kernel(const T* gate_up, T* y, unsigned* largest, unsigned row_packs, std::int64_t packs) {
   wait_for_previous();
   unsigned found = 0;
@@ -30,7 +45,7 @@ __global__ void swiglu_kernel(const T* gate_up, T* y, unsigned* largest, unsigne
     Real<T> out[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      out[i] = gate[n][i] * sigmoid<T>(gate[n][i]) * up[n][i];
+      out[i] = gate[n][i] * Gate::factor(gate[n][i]) * up[n][i];
       found = max(found, magnitude(out[i]));
     }
     store(y, pack, out);
@@ -38,7 +53,7 @@ __global__ void swiglu_kernel(const T* gate_up, T* y, unsigned* largest, unsigne
   if (largest != nullptr) raise_by_block<T>(largest, found);
 }
 
-template <class T, int W>
+template <class Gate, class T, int W>
 __global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, unsigned* largest, unsigned row_packs,
                                        std::int64_t packs) {
   wait_for_previous();
@@ -62,9 +77,9 @@ __global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_u
     Real<T> dgate[W], dup[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      const Real<T> g = gate[n][i], s = sigmoid<T>(g);
+      const Real<T> g = gate[n][i], s = Gate::factor(g);
       dup[i] = grad[n][i] * g * s;
-      dgate[i] = static_cast<Real<T>>(grad[n][i]) * up[n][i] * s * (1 + g * (1 - s));
+      dgate[i] = static_cast<Real<T>>(grad[n][i]) * up[n][i] * s * Gate::rest(g, s);
       found = max(found, max(magnitude(dup[i]), magnitude(dgate[i])));
     }
     store(dgate_up, pack + row * row_packs, dgate);
@@ -73,15 +88,17 @@ __global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_u
   if (largest != nullptr) raise_by_block<T>(largest, found);
 }
 
-// Calls body(T, W, packs of a row, packs in all); `y` is [T, I].
+// Calls body(Type<Gate>, T, W, packs of a row, packs in all); `y` is [T, I].
 template <class Body>
-void with_packs(const Tensor& y, bool aligned, Body body) {
+void with_gate(const Tensor& y, GateKind gate, bool aligned, Body body) {
   with_type(y.dtype, "swiglu", [&](auto t) {
     using T = typename decltype(t)::type;
     with_width<T>(aligned && y.cols() % full_width<T> == 0, [&](auto w) {
       const std::int64_t packs = y.elements() / decltype(w)::value;
       if (packs >= std::int64_t{1} << 32) throw Error(ErrorKind::unavailable, "swiglu on GPUs: too many tokens at once");
-      body(t, w, static_cast<unsigned>(y.cols() / decltype(w)::value), packs);
+      const auto row_packs = static_cast<unsigned>(y.cols() / decltype(w)::value);
+      if (gate == GateKind::gelu) return body(Type<GeluGate<T>>{}, t, w, row_packs, packs);
+      body(Type<SiluGate<T>>{}, t, w, row_packs, packs);
     });
   });
 }
@@ -92,10 +109,12 @@ void swiglu(cudaStream_t stream, const SwigluArgs& args) {
   const Tensor &gate_up = args.gate_up, &y = args.y;
   unsigned* const raised = begin_largest(stream, args.largest);
   if (y.elements() == 0) return;
-  with_packs(y, aligned16(gate_up.data) && aligned16(y.data), [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
+  const bool aligned = aligned16(gate_up.data) && aligned16(y.data);
+  with_gate(y, args.gate, aligned, [&](auto gate, auto t, auto w, unsigned row_packs, std::int64_t packs) {
+    using Gate = typename decltype(gate)::type;
     using T = typename decltype(t)::type;
-    launch(stream, swiglu_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0, data_of<T>(gate_up),
-           data_of<T>(y), raised, row_packs, packs);
+    launch(stream, swiglu_kernel<Gate, T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
+           data_of<T>(gate_up), data_of<T>(y), raised, row_packs, packs);
   });
 }
 
@@ -104,9 +123,10 @@ void swiglu_backward(cudaStream_t stream, const SwigluBackwardArgs& args) {
   unsigned* const raised = begin_largest(stream, args.largest);
   if (dy.elements() == 0) return;
   const bool aligned = aligned16(gate_up.data) && aligned16(dy.data) && aligned16(dgate_up.data);
-  with_packs(dy, aligned, [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
+  with_gate(dy, args.gate, aligned, [&](auto gate, auto t, auto w, unsigned row_packs, std::int64_t packs) {
+    using Gate = typename decltype(gate)::type;
     using T = typename decltype(t)::type;
-    launch(stream, swiglu_backward_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
+    launch(stream, swiglu_backward_kernel<Gate, T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
            data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), raised, row_packs, packs);
   });
 }

@@ -58,6 +58,10 @@ TEST_CASE("a Llama that classifies follows the golden trajectory in every layout
   check_every_layout("llama_classify_tiny");
 }
 
+TEST_CASE("classifiers of other families follow their golden trajectories in every layout", "[golden][families]") {
+  check_every_layout(GENERATE("qwen3_classify_tiny", "olmo2_classify_tiny", "phi3_classify_tiny"));
+}
+
 namespace {
 
 // Trains the language model llama2_tiny on the last token of each sequence only, or the same model as a classifier of

@@ -210,7 +210,7 @@ TEST_CASE("steps of shorter rows are shared as those of long ones") {
 }
 
 TEST_CASE("the rank with a sequence's last token scores its class", "[golden]") {
-  for (const std::string name : {"gpt2_classify_tiny", "llama_classify_tiny"}) {
+  for (const std::string name : {"gpt2_classify_tiny", "llama_classify_tiny", "olmo2_classify_tiny"}) {
     const Reference reference = golden_reference(name);
     for (const int cp : {1, 2}) {
       TrainJob job = golden_job(name, with_ring(cp, {2, 2, 1, 2}));

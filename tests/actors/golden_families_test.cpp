@@ -10,7 +10,8 @@ using namespace pipetrain::test;
 namespace {
 
 std::string family_under_test() {
-  return GENERATE("qwen2_tiny", "llama_biases_yarn_tiny", "qwen3_tiny", "mistral_window_tiny", "gemma3_tiny");
+  return GENERATE("qwen2_tiny", "llama_biases_yarn_tiny", "qwen3_tiny", "mistral_window_tiny", "gemma3_tiny", "smollm3_tiny",
+                  "granite_tiny", "olmo2_tiny", "phi3_tiny", "phi3_longrope_tiny", "seed_oss_tiny");
 }
 
 // The ways of keeping a stage's state outside of its device.

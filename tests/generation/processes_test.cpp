@@ -105,7 +105,7 @@ TEST_CASE("an error in process 0 ends decoding in all processes, with its reason
 }
 
 TEST_CASE("impossible runs of sequences are refused") {
-  const SequenceRuns runs{{0, {1, 2}}, {5, {}}, {3, {9}}};
+  const SequenceRuns runs{{0, {1, 2}, 8}, {5, {}}, {3, {9}}};
   const RunLimits limits{3, 8, 10};
   const Bytes bytes = to_bytes(runs);
   CHECK(sequence_runs(bytes, limits) == runs);
@@ -117,6 +117,8 @@ TEST_CASE("impossible runs of sequences are refused") {
   CHECK_THROWS_AS(sequence_runs(to_bytes({{-1, {1}}}), {1, 8, 10}), Error);
   CHECK_THROWS_AS(sequence_runs(to_bytes({{std::numeric_limits<std::int64_t>::max(), {1}}}), {1, 8, 10}), Error);
   CHECK_THROWS_AS(sequence_runs(to_bytes({{0, {-1}}}), {1, 8, 10}), Error);
+  for (const std::int64_t length : {-1, 2, 9})  // of a text that has three positions at least and eight at most
+    CHECK_THROWS_AS(sequence_runs(to_bytes({{2, {1}, length}}), {1, 8, 10}), Error);
   CHECK_THROWS_AS(sequence_runs(to_bytes({{0, Ids(257, 1)}}), {1, 1000, 10}), Error);
 }
 

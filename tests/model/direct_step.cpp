@@ -65,7 +65,10 @@ PipelineSetup small_setup(int tp, bool sequence_parallel, Family family) {
 }
 
 PipelineSetup with_dropout(PipelineSetup setup) {
-  setup.config.dropout = {.embedding = 0.2, .attention = 0.3, .residual = 0.25};
+  ModelConfig& config = setup.config;
+  config.dropout.attention = 0.3;
+  if (config.embedding_scale == 1) config.dropout.embedding = 0.2;
+  if (config.residual_scale == 1 && !config.output_norms) config.dropout.residual = 0.25;
   return setup;
 }
 

@@ -25,7 +25,7 @@ Result run_step(const PipelineSetup& setup, int microbatches, bool splits = fals
 
 PipelineSetup small_setup(int tp = 1, bool sequence_parallel = false, Family family = Family::llama);
 
-// Adds dropout rates, which a Llama's config.json cannot contain.
+// Adds dropout rates, which a Llama's config.json cannot contain, where no norm or scale comes next.
 PipelineSetup with_dropout(PipelineSetup setup);
 inline PipelineSetup isolated(PipelineSetup setup) {
   setup.isolated = true;

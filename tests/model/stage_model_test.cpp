@@ -45,7 +45,10 @@ double total_loss(DirectPipeline& pipeline, const std::vector<Microbatch>& micro
 }  // namespace
 
 TEST_CASE("gradients are the derivatives of the loss along random directions", "[stage_model]") {
-  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral);
+  // Gemma bends the loss too much for differences in fp32, and OLMo 2, whose residual stream has no other norms, too. Their
+  // gradients are those of the reference trajectories.
+  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::smollm3,
+                                 Family::granite, Family::phi3);
   const bool drops = GENERATE(false, true);
   for (const bool tied : {false, true}) {
     PipelineSetup setup = small_setup(1, false, family);
@@ -69,8 +72,7 @@ TEST_CASE("gradients are the derivatives of the loss along random directions", "
         std::vector<float> direction = grad;
         std::normal_distribution<float> normal(0, static_cast<float>(norm / std::sqrt(static_cast<double>(grad.size()))));
         if (trial > 0) std::generate(direction.begin(), direction.end(), [&] { return normal(random); });
-        // The norms of small heads bend the loss more. (Gemma's bend it too much for differences in fp32; its gradients are
-        // those of the reference trajectory.)
+        // The norms of small heads bend the loss more.
         const auto step = static_cast<float>((setup.config.head_norms ? 1.5e-3 : 4e-3) / norm);
         double expected = 0;
         std::vector<float> forth(grad.size()), back(grad.size());
@@ -85,7 +87,7 @@ TEST_CASE("gradients are the derivatives of the loss along random directions", "
         const double below = total_loss(pipeline, microbatches);
         pipeline.shift_weights(name, forth);
         const double measured = (above - below) / (2 * static_cast<double>(step));
-        INFO(name << " direction " << trial << " tied " << tied << " gradient norm " << norm);
+        INFO(spec_of(family).name << " " << name << " direction " << trial << " tied " << tied << " gradient norm " << norm);
         CHECK(measured == Approx(expected).epsilon(5e-3).margin(5e-3 * norm * norm / std::sqrt(grad.size()) + 2e-3 * norm));
       }
     }
@@ -93,7 +95,7 @@ TEST_CASE("gradients are the derivatives of the loss along random directions", "
 }
 
 TEST_CASE("I then W gives the bits of B", "[stage_model]") {
-  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3);
+  const Family family = GENERATE(from_range(every_family));
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
     for (const PipelineSetup& setup :
          {small_setup(tp, sequence_parallel, family), isolated(with_dropout(small_setup(tp, sequence_parallel, family)))}) {
@@ -106,7 +108,7 @@ TEST_CASE("I then W gives the bits of B", "[stage_model]") {
 
 TEST_CASE("a head that knows the losses' scale in the forward gives the same bits, in every mode of recomputation",
           "[stage_model]") {
-  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3);
+  const Family family = GENERATE(from_range(every_family));
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, true}}) {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       for (const int chunks : {1, 2}) {
@@ -136,7 +138,7 @@ TEST_CASE("weight gradients may come any time later, in microbatch order", "[sta
 }
 
 TEST_CASE("no partition into stages and chunks changes a bit", "[stage_model]") {
-  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3);
+  const Family family = GENERATE(from_range(every_family));
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}}) {
     PipelineSetup setup = small_setup(tp, sequence_parallel, family);
     const Result expected = run_step(setup, 2);
@@ -167,7 +169,7 @@ TEST_CASE("no partition into stages and chunks changes a bit", "[stage_model]") 
 
 TEST_CASE("dropout draws the same in every partition, however weights' gradients wait, and others in other samples and steps",
           "[stage_model][dropout]") {
-  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3);
+  const Family family = GENERATE(from_range(every_family));
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, true}}) {
     PipelineSetup setup = isolated(with_dropout(small_setup(tp, sequence_parallel, family)));
     const Result expected = run_step(setup, 2);
@@ -220,7 +222,7 @@ TEST_CASE("one microbatch of two samples drops what two of one drop", "[stage_mo
 }
 
 TEST_CASE("documents that share a sample give the losses and gradients of each alone", "[stage_model][documents]") {
-  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3);
+  const Family family = GENERATE(from_range(every_family));
   PipelineSetup setup = small_setup(1, false, family);
   setup.shape = {2, 7};
   const std::vector<std::vector<std::int64_t>> lengths{{3, 1, 3}, {5, 2}};
@@ -277,7 +279,7 @@ TEST_CASE("activation slots are used again without a trace", "[stage_model]") {
 }
 
 TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]") {
-  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3);
+  const Family family = GENERATE(from_range(every_family));
   const bool drops = GENERATE(false, true);
   // 10, 5 and 3 tokens: rows and vocabulary never divide evenly; with 3 tokens one of 4 ranks has no row. 8 ranks hold copies
   // of 4 key-value heads.
@@ -292,7 +294,8 @@ TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]"
         if (drops) setup = isolated(with_dropout(setup));
         setup.shape = shape;
         const Result result = run_step(setup, 2);
-        INFO("tp " << tp << " sequence parallel " << sequence_parallel << " tokens " << shape.tokens());
+        INFO(spec_of(family).name << " tp " << tp << " sequence parallel " << sequence_parallel << " tokens "
+                                  << shape.tokens());
         for (std::size_t i = 0; i < result.losses.size(); ++i) {
           CHECK(result.losses[i] == Approx(expected.losses[i]).epsilon(2e-6));
         }
@@ -305,7 +308,7 @@ TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]"
 }
 
 TEST_CASE("tied embeddings give the same bits on one stage and on two", "[stage_model]") {
-  const Family family = GENERATE(Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3);
+  const Family family = GENERATE(from_range(every_family));
   for (const int tp : {1, 2}) {
     PipelineSetup setup = small_setup(tp, true, family);
     setup.config.tied_embeddings = true;

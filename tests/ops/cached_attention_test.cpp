@@ -21,6 +21,7 @@ TEST_CASE("attention over a cache equals attention over the whole sequence, howe
     std::int64_t heads, kv_heads, head_dim;
     std::vector<std::int64_t> runs;
     std::int64_t window = 0;
+    float scale = 0;
   };
   const std::vector<Case> cases{{1, 1, 2, {1}},
                                 {3, 3, 8, {5, 1, 1, 1}},
@@ -28,12 +29,12 @@ TEST_CASE("attention over a cache equals attention over the whole sequence, howe
                                 {8, 2, 40, {1, 1, 200}},
                                 {6, 1, 64, {130, 70, 1, 1}},
                                 {2, 1, 256, {9, 1}},
-                                {4, 2, 16, {20, 2, 1, 30}, 7}};
+                                {4, 2, 16, {20, 2, 1, 30}, 7, 0.3F}};
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
       const std::int64_t positions = std::accumulate(one.runs.begin(), one.runs.end(), std::int64_t{0});
       SegmentShape whole = whole_sequences(1, positions, {one.heads, one.kv_heads, one.head_dim});
-      whole.window = one.window;
+      whole.window = one.window, whole.scale = one.scale;
       INFO(one.heads << " heads of " << one.head_dim << ", " << positions << " positions");
       const Values qkv = b.draw({positions, whole.packed_cols()});
       const Values expected = reference::attention(whole, qkv).out;

@@ -1,5 +1,5 @@
-// Operations of Gemma that other families do not have, and that only CPUs have so far: norms of an offset and a weight, with a
-// residual; gates of a GELU; scaled rows.
+// Operations of Gemma that other families do not have: norms of an offset and a weight, with a residual; gates of a GELU;
+// scaled rows; norms of heads; scores with a scale of their own.
 #include <cmath>
 #include <vector>
 
@@ -23,8 +23,7 @@ struct Gated {
 
 TEST_CASE("an RMSNorm of a weight and an offset, with a residual, matches the reference", "[ops]") {
   on_every_backend([](Bench& b) {
-    if (!on_cpu(b)) return;
-    for (const Shape& shape : {Shape{1, 64}, Shape{5, 31}, Shape{77, 200}}) {
+    for (const Shape& shape : {Shape{1, 64}, Shape{5, 31}, Shape{77, 200}, Shape{300, 256}, Shape{65, 2560}, Shape{9, 5376}}) {
       INFO(to_string(shape));
       const Values x = b.draw(shape), w = b.draw({shape[1]}), dy = b.draw(shape), residual = b.draw(shape);
       const Tensor tx = b.put(x), tw = b.put(w), tdy = b.put(dy), tr = b.put(residual);
@@ -46,7 +45,6 @@ TEST_CASE("an RMSNorm of a weight and an offset, with a residual, matches the re
 
 TEST_CASE("a gate of a GELU and its gradient match finite differences in double precision", "[ops]") {
   on_every_backend([](Bench& b) {
-    if (!on_cpu(b)) return;
     const std::int64_t rows = 37, inner = 33;
     const Values gate_up = b.draw({rows, 2 * inner}), dy = b.draw({rows, inner});
     Values expected(Shape{rows, inner}), gradient(gate_up.shape);
@@ -72,7 +70,6 @@ TEST_CASE("a gate of a GELU and its gradient match finite differences in double 
 
 TEST_CASE("rows are scaled by a factor of their own type, in place or not", "[ops]") {
   on_every_backend([](Bench& b) {
-    if (!on_cpu(b)) return;
     const float factor = std::sqrt(1152.0F);  // 34 in bf16
     const Values x = b.draw({9, 40});
     Values expected = x;

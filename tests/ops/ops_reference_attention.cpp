@@ -53,6 +53,10 @@ std::vector<double> factors(const Dropout& dropout, const Query& query) {
   return all;
 }
 
+double score_scale(const SegmentShape& shape) {
+  return shape.scale != 0 ? shape.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
+}
+
 // Returns the causal probabilities of one query, 0 for keys that it does not attend to, and their log-sum-exp.
 std::vector<double> probabilities(const SegmentShape& shape, const Values& qkv, const Values& documents, const Query& query,
                                   double& log_sum_exp) {
@@ -62,7 +66,7 @@ std::vector<double> probabilities(const SegmentShape& shape, const Values& qkv, 
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
   for (std::int64_t j = first_key(shape, documents, query); j <= s; ++j) {
     const double score = dot({qkv, at.row(b, s), at.q(head)}, {qkv, at.row(b, j), at.k(head)}, shape.head_dim);
-    p[static_cast<std::size_t>(j)] = score / std::sqrt(static_cast<double>(shape.head_dim));
+    p[static_cast<std::size_t>(j)] = score * score_scale(shape);
     largest = std::max(largest, p[static_cast<std::size_t>(j)]);
   }
   for (double& value : p) sum += value = std::exp(value - largest);
@@ -88,7 +92,7 @@ Values rotary_table(std::int64_t sequence, std::int64_t head_dim, double theta) 
 }
 
 Values rotary(const SegmentShape& shape, Values qkv, const Values& cos_sin, bool inverse, const Values& documents) {
-  const std::int64_t half = shape.head_dim / 2;
+  const std::int64_t half = cos_sin.shape[2];
   for (std::int64_t t = 0; t < shape.tokens(); ++t) {
     const double begin = documents.data.empty() ? 0 : documents.data[static_cast<std::size_t>(t)];
     const std::int64_t position = t % shape.queries - static_cast<std::int64_t>(begin);
@@ -130,7 +134,7 @@ Attention attention(const SegmentShape& shape, const Values& qkv, const Sight& s
 
 Values attention_backward(const SegmentShape& shape, const Values& dout, const Values& qkv, const Sight& sight) {
   const Packed at{shape};
-  const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  const double scale = score_scale(shape);
   Values grad(qkv.shape);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {

@@ -117,10 +117,13 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
 
 // Grouped-query, one key head, odd lengths, lengths of and around the kernels' blocks, head sizes from 2 to 128.
 const std::vector<SegmentShape> plain_attention_shapes{
-    whole_sequences(1, 1, {1, 1, 2}),     whole_sequences(2, 5, {3, 3, 8}),    whole_sequences(1, 63, {4, 2, 16}),
-    whole_sequences(1, 64, {2, 1, 32}),   whole_sequences(2, 65, {6, 2, 64}),  whole_sequences(1, 130, {4, 4, 64}),
-    whole_sequences(1, 257, {2, 1, 128}), whole_sequences(3, 33, {8, 1, 16}),  whole_sequences(2, 128, {4, 2, 64}),
-    whole_sequences(1, 256, {3, 3, 128}), whole_sequences(1, 384, {6, 1, 64}), whole_sequences(1, 384, {4, 2, 128})};
+    whole_sequences(1, 1, {1, 1, 2}),     whole_sequences(2, 5, {3, 3, 8}),     whole_sequences(1, 63, {4, 2, 16}),
+    whole_sequences(1, 64, {2, 1, 32}),   whole_sequences(2, 65, {6, 2, 64}),   whole_sequences(1, 130, {4, 4, 64}),
+    whole_sequences(1, 257, {2, 1, 128}), whole_sequences(3, 33, {8, 1, 16}),   whole_sequences(2, 128, {4, 2, 64}),
+    whole_sequences(1, 256, {3, 3, 128}), whole_sequences(1, 384, {6, 1, 64}),  whole_sequences(1, 384, {4, 2, 128}),
+    whole_sequences(2, 70, {2, 1, 256}),  whole_sequences(1, 192, {4, 2, 256}), whole_sequences(2, 320, {3, 3, 256}),
+    whole_sequences(2, 100, {4, 2, 96}),  whole_sequences(1, 256, {3, 1, 96}),  whole_sequences(3, 200, {2, 2, 64}),
+    whole_sequences(3, 77, {4, 1, 128}),  whole_sequences(3, 1, {2, 1, 256})};
 
 std::string text(const SegmentShape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.queries) + ", " + std::to_string(s.heads) + " heads on " +

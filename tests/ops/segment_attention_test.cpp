@@ -231,6 +231,7 @@ TEST_CASE("the output for each range of keys may be rounded before it is merged,
       {whole_sequences(1, 384, {2, 1, 128}), {0, 128, 256, 384}},
       {whole_sequences(1, 256, {2, 2, 128}), {0, 128, 256}},
       {whole_sequences(1, 256, {2, 1, 96}), {0, 128, 256}},
+      {whole_sequences(1, 192, {2, 1, 256}), {0, 64, 192}},
   };
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
@@ -260,6 +261,7 @@ TEST_CASE("queries that see a window of positions add up over stretches too, in 
       {whole_sequences(1, 260, {8, 2, 40}), 70, {0, 65, 130, 195, 260}, {0, 260}},
       {whole_sequences(2, 200, {6, 1, 64}), 64, {0, 200}, {0, 77, 200}, 0, 13000},
       {whole_sequences(3, 150, {4, 4, 32}), 9, {0, 64, 150}, {0, 50, 100, 150}, 40},
+      {whole_sequences(1, 130, {2, 1, 256}), 50, {0, 70, 130}, {0, 70, 130}, 40, 9000},
       {whole_sequences(1, 30, {2, 1, 16}), 400, {0, 30}, {0, 30}, 7, 9000},  // a window that no query fills
   };
   on_every_backend([&](Bench& b) {
@@ -369,7 +371,8 @@ TEST_CASE("slices of a sequence that see all keys before them give the whole's a
       {whole_sequences(2, 12, {4, 2, 16}), {0, 5, 12}},      {whole_sequences(1, 200, {3, 1, 64}), {0, 64, 128, 200}},
       {whole_sequences(2, 256, {2, 1, 64}), {0, 128, 256}},  {whole_sequences(1, 384, {1, 1, 64}), {0, 128, 256, 384}},
       {whole_sequences(1, 256, {2, 1, 128}), {0, 128, 256}}, {whole_sequences(1, 384, {1, 1, 128}), {0, 256, 384}},
-      {whole_sequences(1, 130, {3, 1, 96}), {0, 64, 130}},
+      {whole_sequences(1, 130, {3, 1, 96}), {0, 64, 130}},   {whole_sequences(1, 192, {2, 1, 256}), {0, 64, 192}},
+      {whole_sequences(2, 70, {2, 1, 256}), {0, 30, 70}},
   };
   struct Seen {
     std::int64_t document;

@@ -65,11 +65,15 @@ void check_listed(const std::string& page, const std::string& name, const std::s
 }  // namespace
 
 TEST_CASE("a model family is known in at most five files, which docs/add-a-model.md lists") {
-  auto files = files_naming(R"(\bgpt2)");
-  files.erase("model/weights/llmc_model.cpp");  // a format that only GPT-2 has, whatever families there are
-  CHECK(files.count("model/families/gpt2.cpp") == 1);
-  CHECK(files.size() <= 5);
-  check_listed("docs/add-a-model.md", "gpt2", files);
+  for (const auto& [name, pattern] :
+       {std::pair<std::string, std::string>{"gpt2", R"(\bgpt2)"}, {"seed_oss", R"(\bseed[-_]oss)"}}) {
+    auto files = files_naming(pattern);
+    files.erase("model/weights/llmc_model.cpp");  // a format that only GPT-2 has, whatever families there are
+    INFO(name);
+    CHECK(files.count("model/families/" + name + ".cpp") == 1);
+    CHECK(files.size() <= 5);
+    check_listed("docs/add-a-model.md", name, files);
+  }
 }
 
 TEST_CASE("an optimizer is known in at most seven files, which docs/add-an-optimizer.md lists") {

@@ -68,7 +68,7 @@ std::string unset(const Run&) { return ""; }
 Rows model_rows() {
   return {
       {"model", "NAME|DIR|FILE",
-       "a preset (tiny, gpt2, llama-7b, llama2-7b, llama3-8b, llama3.2-1b, ...), a Hugging Face folder with config.json and *.safetensors, or a model file of llm.c",
+       "a preset (tiny, gpt2, llama3-8b, qwen3-8b, mistral-7b, gemma3-4b, phi-4, phi-4-mini, olmo2-7b, smollm3-3b, granite-3.3-8b, seed-oss-36b, ...), a Hugging Face folder with config.json and *.safetensors, or a model file of llm.c",
        text<&Run::model, &ModelSettings::name>()},
       {"init", "", "with a folder: load its weights, or draw them (then config.json is enough)",
        special(Choices{"hf", "random"}, unset), used_alone, "hf with a folder, else random"},

@@ -31,7 +31,7 @@ Heads heads_of(const SegmentShape& s, const Args& args) {
           static_cast<int>(s.heads),
           static_cast<int>(s.kv_heads),
           static_cast<int>(s.head_dim),
-          1.0 / sqrt(static_cast<double>(s.head_dim)),
+          s.exact_score_scale(),
           data_or_null<int>(args.documents),
           args.dropout};
 }

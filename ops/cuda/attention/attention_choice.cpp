@@ -18,7 +18,7 @@ bool is_rounded(const Args& args) {
 // causal diagonal with the first key or with the last one, and takes a window only beside that diagonal.
 template <class Args>
 bool takes_cudnn(const SegmentShape& shape, const Args& args) {
-  const bool sizes = shape.head_dim % 8 == 0 && shape.head_dim <= 128;
+  const bool sizes = shape.head_dim % 8 == 0 && shape.head_dim <= 256;
   const bool sight =
       shape.is_windowed() ? shape.ends_together() && !shape.sees_all_keys() : shape.ends_together() || shape.sees_all_keys();
   return is_rounded(args) && is_plain(args) && (shape.is_whole() || (sizes && sight));
@@ -27,7 +27,7 @@ bool takes_cudnn(const SegmentShape& shape, const Args& args) {
 // Used only for attention that cuDNN, which is faster, cannot compute.
 template <class Args>
 bool takes_mma(const SegmentShape& shape, const Args& args) {
-  return is_rounded(args) && args.q.dtype == DType::bf16 && (!is_plain(args) || shape.is_windowed()) && shape.head_dim <= 128 &&
+  return is_rounded(args) && args.q.dtype == DType::bf16 && (!is_plain(args) || shape.is_windowed()) && shape.head_dim <= 256 &&
          shape.head_dim % 8 == 0 && shape.first_key % dropout_columns == 0;
 }
 
@@ -35,8 +35,11 @@ bool takes_mma(const SegmentShape& shape, const Args& args) {
 bool takes_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
   const bool sight =
       args.documents ? shape.first_key == 0 && shape.ends_together() : shape.ends_together() || shape.sees_all_keys();
-  const bool sizes = (shape.head_dim == 64 || shape.head_dim == 128) && shape.queries % hopper_attention_block == 0 &&
-                     shape.keys % hopper_attention_block == 0;
+  const bool heads = shape.head_dim == 64 || shape.head_dim == 96 || shape.head_dim == 128 || shape.head_dim == 256;
+  const std::int64_t block = hopper_attention_keys(shape.head_dim);
+  // A last block of keys that is filled in part reads the rows after them, which must be numbers: those of the next sequence.
+  const bool whole = shape.is_whole() && args.kv.rows() == shape.batch * shape.keys;
+  const bool sizes = heads && (whole || (shape.queries % block == 0 && shape.keys % block == 0));
   return gpu.available && is_rounded(args) && !args.dropout.active() && sight && sizes &&
          shape.first_key + shape.keys <= shape.first_query + shape.queries && shape.first_key <= shape.first_query;
 }
@@ -62,7 +65,6 @@ bool shares_layout(const AttentionBackwardArgs& args) {
 
 AttentionKernel attention_kernel(const SegmentShape& shape, const AttentionArgs& args) {
   refuse_sinks(shape);
-  refuse_scale(shape);
   if (takes_cudnn(shape, args)) return AttentionKernel::cudnn;
   if (takes_mma(shape, args)) return AttentionKernel::mma;
   return AttentionKernel::exact;
@@ -70,7 +72,6 @@ AttentionKernel attention_kernel(const SegmentShape& shape, const AttentionArgs&
 
 AttentionKernel attention_backward_kernel(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
   refuse_sinks(shape);
-  refuse_scale(shape);
   const bool rounded = gives_rounded(args);
   if (rounded || gives_sums(args)) {
     if (takes_hopper(shape, args, gpu)) return AttentionKernel::hopper;

@@ -12,7 +12,7 @@ namespace pipetrain::cuda {
 
 enum class AttentionKernel : std::uint8_t {
   exact,   // attention.cu, attention_gradients.cu: heads of up to 256, all types, no tensor cores; fp32 sums in fp64
-  mma,     // attention_mma.cu, attention_mma_backward.cu: bf16 on tensor cores, with documents and dropout
+  mma,     // attention_mma.cu, attention_mma_backward.cu: bf16 on tensor cores, heads of up to 256, with documents and dropout
   cudnn,   // attention_cudnn.cpp: 16 bits, without documents and dropout; its backward takes whole sequences only
   hopper,  // hopper/attention_hopper.cu: the backward alone, 16 bits, without dropout
 };

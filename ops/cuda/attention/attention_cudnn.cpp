@@ -40,13 +40,14 @@ Layout layout_of(const SegmentShape& shape, const Args& args) {
   return layout;
 }
 
-using Key = std::tuple<bool, bool, DType, std::array<std::int64_t, 10>>;
+using Key = std::tuple<bool, bool, DType, float, std::array<std::int64_t, 10>>;
 
 Key key_of(bool backward, DType dtype, const Layout& of) {
   const SegmentShape& s = of.shape;
   return {backward,
           of.causal(),
           dtype,
+          s.scale,
           {s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim, of.q_cols, of.kv_cols, of.kv_rows, s.window}};
 }
 
@@ -141,7 +142,7 @@ struct CudnnAttention::State {
     return *plan;
   }
 
-  static float scale(const SegmentShape& s) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.head_dim))); }
+  static float scale(const SegmentShape& s) { return static_cast<float>(s.exact_score_scale()); }
 
   void describe_forward(fe::graph::Graph& graph, const Layout& layout) const {
     const SegmentShape& s = layout.shape;

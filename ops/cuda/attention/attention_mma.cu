@@ -1,6 +1,6 @@
 // Causal attention of bf16 tensors on tensor cores, with dropout and documents and the same bits in every run,
 // for attention that cuDNN, which is faster, cannot compute (attention_choice.cpp). Head sizes are multiples of
-// 8 up to 128. A block handles a tile of 64 queries, and each of its four warps 16 rows of it; sums are fp32
+// 8 up to 256. A block handles a tile of 64 queries, and each of its four warps 16 rows of it; sums are fp32
 // (Dao 2023). attention_mma_backward.cu has the gradients.
 #include "ops/cuda/attention/mma_dropout.cuh"
 #include "ops/cuda/kernels.hpp"

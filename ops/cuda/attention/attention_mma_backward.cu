@@ -69,8 +69,12 @@ __global__ void __launch_bounds__(threads) dq_kernel(Segment<bf16> s, Outputs<bf
   write<size>(target_of(dq, batch, head * h.dim, h.sequence, h.dim), first + warp_row, acc, {factor, factor});
 }
 
-// One block handles a tile of keys of one key-value head: it adds over that head's query heads and later
-// queries, in order. G: the gradient's type, bf16 or float.
+// The columns of a head's gradients are divided over this many blocks, because the registers hold those of 128.
+template <int size>
+constexpr int column_parts = size > 128 ? 2 : 1;
+
+// One block handles a tile of keys of one key-value head, and all columns of their gradients or a part of them: it adds over
+// that head's query heads and later queries, in order. G: the gradient's type, bf16 or float.
 template <int size, class G>
 __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<bf16, float> in, Gradient<G> dkv) {
   extern __shared__ uint4 memory[];
@@ -78,13 +82,14 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<b
   __shared__ float log_sum[tile], delta[tile];
   __shared__ int begin[tile];
   const Tile<size> k(reinterpret_cast<bf16*>(memory), 0), v(k.at, 1), q(k.at, 2), g(k.at, 3);
-  const int first = blockIdx.x * tile, kv = blockIdx.y, batch = blockIdx.z;
+  constexpr int parts = column_parts<size>, cols = size / parts;
+  const int first = blockIdx.x / parts * tile, first_col = blockIdx.x % parts * cols, kv = blockIdx.y, batch = blockIdx.z;
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * warp_rows;
   const float scale = static_cast<float>(h.scale) * log2_e, kept_scale = h.dropout.scale();
   k.load({s.key_head(batch, kv), s.kv_cols, s.keys, h.dim}, first);
   v.load({s.key_head(batch, h.kv_heads + kv), s.kv_cols, s.keys, h.dim}, first);
 
-  float dk[size / 8][4] = {}, dv[size / 8][4] = {};
+  float dk[cols / 8][4] = {}, dv[cols / 8][4] = {};
   for (int head = kv * h.group(); head < (kv + 1) * h.group(); ++head) {
     const Draws draws(s, batch, head);
     for (int query0 = max(0, first - s.ahead()) / tile * tile; query0 < h.sequence; query0 += tile) {
@@ -120,14 +125,16 @@ __global__ void __launch_bounds__(threads) dkv_kernel(Segment<bf16> s, Outputs<b
             scores[n][e] = weight * factor;
           }
         }
-        add_products<size>(dv, scores, g, part);
-        add_products<size>(dk, dscores, q, part);
+        add_products<cols>(dv, scores, g, part, first_col);
+        add_products<cols>(dk, dscores, q, part, first_col);
       }
     }
   }
   const auto factor = static_cast<float>(h.scale);
-  write<size>(target_of(dkv, batch, kv * h.dim, s.keys, h.dim), first + warp_row, dk, {factor, factor});
-  write<size>(target_of(dkv, batch, (h.kv_heads + kv) * h.dim, s.keys, h.dim), first + warp_row, dv, {1.0F, 1.0F});
+  const int own_dim = h.dim - first_col;
+  write<cols>(target_of(dkv, batch, kv * h.dim + first_col, s.keys, own_dim), first + warp_row, dk, {factor, factor});
+  write<cols>(target_of(dkv, batch, (h.kv_heads + kv) * h.dim + first_col, s.keys, own_dim), first + warp_row, dv,
+              {1.0F, 1.0F});
 }
 
 // Q, K: the types of the gradients of queries and of keys and values
@@ -140,7 +147,8 @@ void backward(cudaStream_t stream, const SegmentShape& shape, const AttentionBac
   with_tile_size(shape.head_dim, [&](auto s) {
     constexpr int size = decltype(s)::value;
     start(dq_kernel<size, Q>, {shape.queries, shape.heads, shape.batch, bytes_of<size>(4)}, stream, segment, of, dq);
-    start(dkv_kernel<size, K>, {shape.keys, shape.kv_heads, shape.batch, bytes_of<size>(4)}, stream, segment, of, dkv);
+    const std::int64_t key_rows = ceil_div<std::int64_t>(shape.keys, tile) * tile * column_parts<size>;
+    start(dkv_kernel<size, K>, {key_rows, shape.kv_heads, shape.batch, bytes_of<size>(4)}, stream, segment, of, dkv);
   });
 }
 

@@ -105,7 +105,7 @@ void with_head_size(const SegmentShape& shape, Body body) {
 void cached_attention(cudaStream_t stream, const SegmentShape& shape, const CachedAttentionArgs& args) {
   if (shape.tokens() == 0) return;
   const Heads heads{static_cast<int>(shape.heads), static_cast<int>(shape.kv_heads), static_cast<int>(shape.head_dim),
-                    1.0 / sqrt(static_cast<double>(shape.head_dim))};
+                    shape.exact_score_scale()};
   const auto tokens = static_cast<unsigned>(shape.queries);
   with_type(args.qkv.dtype, "cached_attention", [&](auto t) {
     using T = typename decltype(t)::type;

@@ -104,18 +104,19 @@ __device__ void products(float (&scores)[n][4], const Tile<size>& a, int row, co
   }
 }
 
-// acc [16, size] += weights [16, 8 n] times rows of b from `first` on.
-template <int size, int n>
-__device__ void add_products(float (&acc)[size / 8][4], const float (&weights)[n][4], const Tile<size>& b, int first) {
+// acc [16, cols] += weights [16, 8 n] times rows of b from `first` on, of its columns from first_col on.
+template <int cols, int size, int n>
+__device__ void add_products(float (&acc)[cols / 8][4], const float (&weights)[n][4], const Tile<size>& b, int first,
+                             int first_col = 0) {
 #pragma unroll
   for (int k = 0; k < n / 2; ++k) {
     const float(&low)[4] = weights[2 * k], (&high)[4] = weights[2 * k + 1];
     const unsigned left[4] = {pack<bf16>(low[0], low[1]), pack<bf16>(low[2], low[3]), pack<bf16>(high[0], high[1]),
                               pack<bf16>(high[2], high[3])};
 #pragma unroll
-    for (int pair = 0; pair < size / 16; ++pair) {
+    for (int pair = 0; pair < cols / 16; ++pair) {
       unsigned right[4];
-      b.right_cols(right, first + k * 16, pair * 16);
+      b.right_cols(right, first + k * 16, first_col + pair * 16);
       multiply_add(acc[2 * pair], left, right[0], right[1]);
       multiply_add(acc[2 * pair + 1], left, right[2], right[3]);
     }
@@ -158,7 +159,8 @@ __device__ void write(const Target<T>& to, int row, const float (&acc)[size / 8]
 template <class Body>
 void with_tile_size(std::int64_t head_dim, Body body) {
   if (head_dim <= 64) return body(Constant<64>{});
-  return body(Constant<128>{});
+  if (head_dim <= 128) return body(Constant<128>{});
+  return body(Constant<256>{});
 }
 
 // One block for each tile of rows.

@@ -114,27 +114,22 @@ class CudaOps final : public Ops {
     enqueue("the embedding's gradient", cuda::embedding_grad, args, multiprocessors_, memory);
   }
 
-  void compute(const RmsNormArgs& args) {
-    if (args.offset != 0 || args.residual) refuse("norms with an offset or a residual");
-    enqueue("rms_norm", cuda::rms_norm, args);
-  }
+  void compute(const RmsNormArgs& args) { enqueue("rms_norm", cuda::rms_norm, args); }
 
   void compute(const RmsNormBackwardArgs& args) {
-    if (args.offset != 0) refuse("norms with an offset");
     void* memory = scratch(cuda::rms_norm_backward_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
     enqueue("rms_norm_backward", cuda::rms_norm_backward, args, multiprocessors_, memory);
   }
 
   void compute(const OfSegments<RotaryArgs>& of) { enqueue("rotary", cuda::rotary, of.shape, of.args); }
-  void compute(const SwigluArgs& args) {
-    if (args.gate != GateKind::silu) refuse("gates of a GELU");
-    enqueue("swiglu", cuda::swiglu, args);
+  void compute(const OfSegments<HeadNormsArgs>& of) { enqueue("head_norms", cuda::head_norms, of.shape, of.args); }
+  void compute(const OfSegments<HeadNormsBackwardArgs>& of) {
+    void* memory = scratch(cuda::head_norms_backward_scratch(of.shape, multiprocessors_));
+    enqueue("head_norms_backward", cuda::head_norms_backward, of.shape, of.args, multiprocessors_, memory);
   }
-  void compute(const SwigluBackwardArgs& args) {
-    if (args.gate != GateKind::silu) refuse("gates of a GELU");
-    enqueue("swiglu_backward", cuda::swiglu_backward, args);
-  }
-  void compute(const ScaleArgs&) { refuse("scaled embeddings"); }
+  void compute(const SwigluArgs& args) { enqueue("swiglu", cuda::swiglu, args); }
+  void compute(const SwigluBackwardArgs& args) { enqueue("swiglu_backward", cuda::swiglu_backward, args); }
+  void compute(const ScaleArgs& args) { enqueue("scale", cuda::scale, args); }
   void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }
 
   void compute(const LayerNormBackwardArgs& args) {
@@ -170,6 +165,11 @@ class CudaOps final : public Ops {
   void compute(const OfSegments<MergeAttentionArgs>& of) { attention_.merge_attention(of.shape, of.args); }
 
   void compute(const CopyColumnsArgs& args) { enqueue("copy_columns", cuda::copy_columns, args); }
+
+  void compute(const RowDotsArgs&) { refuse_split_norms(); }
+  void compute(const SplitNormArgs&) { refuse_split_norms(); }
+  void compute(const SplitNormBackwardArgs&) { refuse_split_norms(); }
+  [[noreturn]] static void refuse_split_norms() { refuse("norms of rows that several ranks share"); }
 
   void compute(const CrossEntropyArgs& args) {
     // The gradient needs the sums of all ranks.
@@ -221,10 +221,6 @@ class CudaOps final : public Ops {
   }
   void compute(const SquareSumsArgs& args) { enqueue("square_sums", cuda::square_sums, args.tensor, args.sums); }
   void compute(const AddArgs& args) { enqueue("add", cuda::add, args.target, args.source); }
-
-  [[noreturn]] static void refuse(const std::string& what) {
-    throw Error(ErrorKind::unavailable, what + " are not built for GPUs yet; use the CPU");
-  }
 
   CudaStream& stream_;
   cuda::OpsStream ops_;

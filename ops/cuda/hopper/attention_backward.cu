@@ -1,11 +1,14 @@
-// Attention's backward with warp group products: two groups of warps hold dK and dV of 64 keys each, as in FlashAttention-3
-// (Shah et al. 2024, arXiv 2407.08608), while one warp loads their inputs and two add their results to dQ.
+// Attention's backward with warp group products: two groups of warps hold dK and dV of 64 keys each, or with heads of 256 half
+// of the columns of the same 64 keys, as in FlashAttention-3 (Shah et al. 2024, arXiv 2407.08608), while one warp loads their
+// inputs and two add their results to dQ.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/hopper/attention_key_group.cuh"
+#include "ops/cuda/hopper/attention_wide_key_group.cuh"
 #include "ops/cuda/hopper/box_map.hpp"
 #include "ops/cuda/launch.hpp"
 
@@ -43,17 +46,18 @@ class Loader {
   }
 
  private:
-  static constexpr int dim = Tile::head_dim, boxes = dim / 64;
+  static constexpr int dim = Tile::head_dim, boxes = Tile::columns / 64;
 
-  // The keys overwrite those of two blocks ago, so they are copied while the last block is computed. The values
-  // have a single buffer, which is free once the last block's last product with them is done.
+  // Where there are two buffers the keys overwrite those of two blocks ago, so they are copied while the last block is
+  // computed. The values have a single buffer, which is free once the last block's last product with them is done.
   __device__ void load_keys(Block block, int round) {
     const int row = block.sequence * view_.kv_rows + block.block * Tile::keys, col = maps_.key_col + block.kv_head * dim;
     block.units = integers_per_unit(view_.largest + (block.sequence * view_.kv_heads + block.kv_head) * 2);
     Barrier& keys_full = begin_round(block, round);
     arrive_expecting(keys_full, Shared<Tile>::key_bytes);
     for (int box = 0; box < boxes; ++box)
-      load_box(shared_.keys[round % 2] + box * Tile::keys * row_bytes, maps_.keys, col + box * 64, row, keys_full);
+      load_box(shared_.keys[round % Tile::key_buffers] + box * Tile::keys * row_bytes, maps_.keys, col + box * 64, row,
+               keys_full);
     wait(shared_.values_empty, round % 2 ^ 1);
     arrive_expecting(shared_.values_full, Shared<Tile>::key_bytes);
     for (int box = 0; box < boxes; ++box)
@@ -63,16 +67,18 @@ class Loader {
 
   // Returns the barrier of the block's keys.
   __device__ Barrier& begin_round(const Block& block, int round) {
-    wait(shared_.keys_empty[round % 2], round / 2 % 2 ^ 1);
-    shared_.blocks[round % 2] = block;
-    return shared_.keys_full[round % 2];
+    const int buffer = round % Tile::key_buffers;
+    wait(shared_.keys_empty[buffer], round / Tile::key_buffers % 2 ^ 1);
+    shared_.blocks[buffer] = block;
+    return shared_.keys_full[buffer];
   }
 
   __device__ void load_tile(const Block& block, int head, int tile) {
     constexpr int box_bytes = Tile::queries * row_bytes,
                   statistic_bytes = Tile::statistics * Tile::queries * static_cast<int>(sizeof(float));
-    const int stage = at_ % Tile::stages, parity = at_ / Tile::stages % 2,
+    const int stage = at_ % Tile::query_stages, parity = at_ / Tile::query_stages % 2,
               row = block.sequence * view_.queries + tile * Tile::queries;
+    const int dout_stage = at_ % Tile::dout_stages, dout_parity = at_ / Tile::dout_stages % 2;
     ++at_;
     wait(shared_.queries_empty[stage], parity ^ 1);
     arrive_expecting(shared_.queries_full[stage], Shared<Tile>::query_bytes + statistic_bytes);
@@ -82,10 +88,11 @@ class Loader {
     load_bytes(shared_.statistics[stage],
                view_.statistics + tile_index<Tile>(view_, block, head, tile) * Tile::statistics * Tile::queries,
                statistic_bytes, shared_.queries_full[stage]);
-    wait(shared_.douts_empty[stage], parity ^ 1);
-    arrive_expecting(shared_.douts_full[stage], Shared<Tile>::query_bytes);
+    wait(shared_.douts_empty[dout_stage], dout_parity ^ 1);
+    arrive_expecting(shared_.douts_full[dout_stage], Shared<Tile>::query_bytes);
     for (int box = 0; box < boxes; ++box)
-      load_box(shared_.douts[stage] + box * box_bytes, maps_.douts, head * dim + box * 64, row, shared_.douts_full[stage]);
+      load_box(shared_.douts[dout_stage] + box * box_bytes, maps_.douts, head * dim + box * 64, row,
+               shared_.douts_full[dout_stage]);
   }
 
   const BackwardView& view_;
@@ -101,14 +108,18 @@ __device__ void add_query_sums(const BackwardView& view, Shared<Tile>& shared, i
   Block block;
   for (int round = 0; take_block(shared, round, block); ++round) {
     __syncwarp();
-    if (leads) arrive(shared.keys_empty[round % 2]);  // the block's description has been read
+    if (leads) arrive(shared.keys_empty[round % Tile::key_buffers]);  // the block's description has been read
     for_each_tile<Tile>(view, block, [&](int head, int tile) {
-      arrive_at(sums_read + group, sums_threads);
-      sync_at(sums_written + group, sums_threads);
-      if (leads)
-        add_integers(view.query_sums + (tile_index<Tile>(view, block, head, tile) * 2 + group) * Tile::sums, shared.sums[group],
-                     Tile::sums * static_cast<int>(sizeof(int)));
-      __syncwarp();
+      int* const to = view.query_sums + (tile_index<Tile>(view, block, head, tile) * 2 + group) * Tile::sums;
+#pragma unroll
+      for (int part = 0; part < Tile::sum_rounds; ++part) {
+        arrive_at(sums_read + group, sums_threads);
+        sync_at(sums_written + group, sums_threads);
+        if (leads)
+          add_integers(to + part * Tile::sums_of_round, shared.sums[group],
+                       Tile::sums_of_round * static_cast<int>(sizeof(int)));
+        __syncwarp();
+      }
     });
   }
   if (leads) wait_for_additions();
@@ -121,11 +132,12 @@ __global__ void __launch_bounds__(threads, 1)
   auto& shared = *reinterpret_cast<Shared<Tile>*>(memory);
   if (threadIdx.x == 0) {
     make_barrier(shared.values_full, 1), make_barrier(shared.values_empty, 2);
-    for (int i = 0; i < 2; ++i) make_barrier(shared.keys_full[i], 1), make_barrier(shared.keys_empty[i], 4);
-    for (int i = 0; i < Tile::stages; ++i) {
-      make_barrier(shared.queries_full[i], 1), make_barrier(shared.queries_empty[i], 2);
-      make_barrier(shared.douts_full[i], 1), make_barrier(shared.douts_empty[i], 2);
-    }
+    for (Barrier& full : shared.keys_full) make_barrier(full, 1);
+    for (Barrier& empty : shared.keys_empty) make_barrier(empty, 4);
+    for (Barrier& full : shared.queries_full) make_barrier(full, 1);
+    for (Barrier& empty : shared.queries_empty) make_barrier(empty, 2);
+    for (Barrier& full : shared.douts_full) make_barrier(full, 1);
+    for (Barrier& empty : shared.douts_empty) make_barrier(empty, 2);
     publish_barriers();
   }
   __syncthreads();
@@ -138,7 +150,8 @@ __global__ void __launch_bounds__(threads, 1)
     if (warp == 9 || warp == 10) add_query_sums<Tile>(view, shared, warp - 9);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Tile::key_group_registers));
-    KeyGroup<Tile>(view, shared, group).run();
+    using Group = std::conditional_t<Tile::is_wide, WideKeyGroup<Tile>, KeyGroup<Tile>>;
+    Group(view, shared, group).run();
   }
 }
 
@@ -153,7 +166,7 @@ void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardA
   constexpr int bytes = static_cast<int>(sizeof(Shared<Tile>));
   static_assert(bytes <= 227 * 1024);  // the most shared memory of a block
   cudaFuncSetAttribute(attention_backward<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  const int blocks = view.keys / Tile::keys * view.batch * view.kv_heads * view.parts;
+  const int blocks = key_blocks<Tile>(view) * view.batch * view.kv_heads * view.parts;
   launch(stream, attention_backward<Tile>, static_cast<unsigned>(std::min(blocks, multiprocessors)), threads,
          static_cast<std::size_t>(bytes), view, maps);
   postprocess<Tile>(stream, view);
@@ -162,12 +175,14 @@ void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardA
 }  // namespace
 
 void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
-  const bool wide = args.dout.cols() == view.heads * 128;
+  const std::int64_t head_dim = args.dout.cols() / view.heads;
   const auto with = [&](auto element, auto limited) {
     using Element = decltype(element);
     constexpr bool has_begins = decltype(limited)::value;
-    return wide ? run<Tile<128, Element, has_begins>>(stream, view, args, multiprocessors)
-                : run<Tile<64, Element, has_begins>>(stream, view, args, multiprocessors);
+    if (head_dim == 64) return run<Tile<64, Element, has_begins>>(stream, view, args, multiprocessors);
+    if (head_dim == 96) return run<Tile<96, Element, has_begins>>(stream, view, args, multiprocessors);
+    if (head_dim == 128) return run<Tile<128, Element, has_begins>>(stream, view, args, multiprocessors);
+    run<Tile<256, Element, has_begins>>(stream, view, args, multiprocessors);
   };
   const auto of_type = [&](auto limited) {
     return args.q.dtype == DType::bf16 ? with(__nv_bfloat16{}, limited) : with(__half{}, limited);

@@ -1,8 +1,8 @@
 // The tiles, and the view of tensors and intermediate results, that the kernels of attention's backward on
 // Hopper GPUs share. Only for .cu files.
 //
-// Shapes: a group is the Hq / Hkv query heads that share a key-value head, D is 64 or 128. A tile is 64 or 128 queries of one
-// query head, a block 128 keys of one key-value head. BackwardView says where each intermediate result lies.
+// Shapes: a group is the Hq / Hkv query heads that share a key-value head, D is 64, 96, 128 or 256. A tile is 64 or 128 queries
+// of one query head, a block 64 or 128 keys of one key-value head. BackwardView says where each intermediate result lies.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,20 +15,28 @@
 
 namespace pipetrain::cuda::hopper {
 
-// The shape of a tile of queries: as many as the registers can hold the products of with a block of keys.
+// The shape of a tile of queries: as many as the registers can hold the products of with a block of keys. With heads of 64 to
+// 128 each of two groups of warps has half of a block's keys; with heads of 256 each has all 64 keys, and half of the queries
+// of their scores and half of the columns of their gradients.
 template <int HeadDim, class Number, bool HasBegins>
 struct Tile {
   using Element = Number;
-  static constexpr int head_dim = HeadDim;  // 64 or 128
-  static constexpr int keys = hopper_attention_block;
-  static constexpr int queries = HeadDim == 128 ? 64 : 128;
-  static constexpr int stages = 2;
+  static constexpr int head_dim = HeadDim;  // 64, 96, 128 or 256
+  // The columns of a head in shared memory. Those past the head's are of what follows it in the matrix, or zeros; the results
+  // in them are not stored.
+  static constexpr int columns = hopper_attention_columns(HeadDim);
+  static constexpr bool is_wide = HeadDim == 256;
+  static constexpr int keys = hopper_attention_keys(HeadDim);
+  static constexpr int queries = hopper_attention_queries(HeadDim);
+  // Buffers in shared memory: of tiles of queries, of the same rows of dout, and of blocks of keys.
+  static constexpr int query_stages = 2, dout_stages = is_wide ? 1 : 2, key_buffers = is_wide ? 1 : 2;
   static constexpr bool has_begins = HasBegins;  // documents or a window limit the keys that a query sees
   static constexpr int statistics = HasBegins ? 4 : 3;
-  static constexpr int sums = queries * head_dim / 2;  // elements of dQ in one of the two groups of warps
+  static constexpr int sums = queries * columns / 2;  // elements of dQ in one of the two groups of warps
+  static constexpr int sum_rounds = is_wide ? 2 : 1, sums_of_round = sums / sum_rounds;  // they are added in rounds
   // Registers of a thread. A key group's registers hold everything it needs; values that the loader spills to
   // memory arrive late for tiles of 64.
-  static constexpr int key_group_registers = HeadDim == 128 ? 232 : 240, loader_registers = HeadDim == 128 ? 40 : 24;
+  static constexpr int key_group_registers = HeadDim == 64 ? 240 : 232, loader_registers = HeadDim == 64 ? 24 : 40;
 };
 
 // The statistics of each tile of queries: [Tile::statistics][queries] f32.
@@ -48,12 +56,12 @@ struct BackwardView {
   int window;            // a query sees the last `window` positions up to its own; 0: all of them
   float scale;           // the softmax's
   const int* documents;  // [batch, queries]: the first position of each query's document; null: a sequence is one document
-  int* ends;             // [batch, keys / tile]: the first tile of queries that sees none of these keys any more; null: all do
-  float* statistics;     // [batch, heads, queries / tile, statistics, tile]
+  int* ends;             // [batch, key blocks]: the first tile of queries that sees none of these keys any more; null: all do
+  float* statistics;     // [batch, heads, query tiles, statistics, tile]
   int section;           // blocks of this many of the batch * kv_heads * parts run at about the same time; divides them
   unsigned* largest;     // [batch, kv_heads, 2]: bits of the largest |k| of an element and |v|^2 of a row
   int* tickets;          // [1]: the number of blocks taken so far
-  int* query_sums;       // [batch, heads, queries / tile, 2, sums]: dQ as integers
+  int* query_sums;       // [batch, heads, query tiles, 2, sums]: dQ as integers
   float* key_sums;  // [parts, batch sum_rows, 2, kv_heads, D]: dK, dV of each part, or null; with one part equal to `added`
   float* added;     // [batch dkv_rows, 2, kv_heads, D]: dK and dV are added to it; null: they are rounded to dkv
   void *dq, *dkv;   // at the columns of the first query head and of the first key head
@@ -71,6 +79,17 @@ struct BackwardView {
     return window > 0 ? max(document, ahead() + query + 1 - window) : document;
   }
 };
+
+// The last tile and the last block of a sequence may be filled in part. The rows that follow it, of the next sequence or zeros,
+// then take part in the products: queries of such rows have probabilities of zero, and no query sees keys of such rows.
+template <class Tile>
+__host__ __device__ constexpr int query_tiles(const BackwardView& view) {
+  return (view.queries + Tile::queries - 1) / Tile::queries;
+}
+template <class Tile>
+__host__ __device__ constexpr int key_blocks(const BackwardView& view) {
+  return (view.keys + Tile::keys - 1) / Tile::keys;
+}
 
 // dQ is added as integers, because integer sums are the same in every order: row i is multiplied by
 // 2^30 / (2.04 |dout_i| max|v| max|k|).
@@ -146,12 +165,20 @@ void run_backward(cudaStream_t stream, const BackwardView& view, const Attention
 #define PIPETRAIN_FOR_EACH_TILE(apply) \
   apply(64, __nv_bfloat16, false)      \
   apply(64, __nv_bfloat16, true)       \
+  apply(96, __nv_bfloat16, false)      \
+  apply(96, __nv_bfloat16, true)       \
   apply(128, __nv_bfloat16, false)     \
   apply(128, __nv_bfloat16, true)      \
+  apply(256, __nv_bfloat16, false)     \
+  apply(256, __nv_bfloat16, true)      \
   apply(64, __half, false)             \
   apply(64, __half, true)              \
+  apply(96, __half, false)             \
+  apply(96, __half, true)              \
   apply(128, __half, false)            \
-  apply(128, __half, true)
+  apply(128, __half, true)             \
+  apply(256, __half, false)            \
+  apply(256, __half, true)
 // clang-format on
 
 }  // namespace pipetrain::cuda::hopper

@@ -22,17 +22,20 @@ struct Block {
 
 template <class Tile>
 struct Shared {
-  static constexpr int key_bytes = Tile::keys * Tile::head_dim * 2, query_bytes = Tile::queries * Tile::head_dim * 2;
-  alignas(1024) char keys[2][key_bytes];  // for this round and the next
+  static constexpr int key_bytes = Tile::keys * Tile::columns * 2, query_bytes = Tile::queries * Tile::columns * 2;
+  static constexpr int score_bytes = Tile::queries * Tile::keys * 2;
+  alignas(1024) char keys[Tile::key_buffers][key_bytes];  // for this round, and the next where there are two
   alignas(1024) char values[key_bytes];
-  alignas(1024) char queries[Tile::stages][query_bytes];
-  alignas(1024) char douts[Tile::stages][query_bytes];
-  alignas(1024) char dscores[2][Tile::queries * Tile::keys * 2];  // dS^T: a row per key
-  alignas(1024) int sums[2][Tile::sums];
-  alignas(128) float statistics[Tile::stages][Tile::statistics * Tile::queries];
-  Block blocks[2];  // for this round and the next
-  Barrier keys_full[2], keys_empty[2], values_full, values_empty;
-  Barrier queries_full[Tile::stages], queries_empty[Tile::stages], douts_full[Tile::stages], douts_empty[Tile::stages];
+  alignas(1024) char queries[Tile::query_stages][query_bytes];
+  alignas(1024) char douts[Tile::dout_stages][query_bytes];
+  // dS^T of this tile and the next, a row per key; with wide tiles then P^T of both.
+  alignas(1024) char scores[Tile::is_wide ? 4 : 2][score_bytes];
+  alignas(1024) int sums[2][Tile::sums_of_round];
+  alignas(128) float statistics[Tile::query_stages][Tile::statistics * Tile::queries];
+  Block blocks[Tile::key_buffers];  // those of `keys`
+  Barrier keys_full[Tile::key_buffers], keys_empty[Tile::key_buffers], values_full, values_empty;
+  Barrier queries_full[Tile::query_stages], queries_empty[Tile::query_stages];
+  Barrier douts_full[Tile::dout_stages], douts_empty[Tile::dout_stages];
 };
 
 // Returns the block of a ticket. Tickets go section by section, within which longer blocks come first: the data
@@ -40,7 +43,7 @@ struct Shared {
 // depends on which CTA takes a block.
 template <class Tile>
 __device__ __forceinline__ Block block_of_ticket(const BackwardView& view, int ticket) {
-  const int blocks = view.keys / Tile::keys, sections = view.batch * view.kv_heads * view.parts / view.section;
+  const int blocks = key_blocks<Tile>(view), sections = view.batch * view.kv_heads * view.parts / view.section;
   const int section = ticket / (blocks * view.section), rest = ticket % (blocks * view.section);
   if (section >= sections) return {.block = -1, .sequence = 0, .kv_head = 0, .part = 0};
   const int plane = section * view.section + rest % view.section, head = plane / view.parts;
@@ -53,8 +56,8 @@ __device__ __forceinline__ Block block_of_ticket(const BackwardView& view, int t
 // Waits for a CTA's block of this round and its keys, but not for its values; returns no block after the last.
 template <class Tile>
 __device__ __forceinline__ bool take_block(Shared<Tile>& shared, int round, Block& block) {
-  wait(shared.keys_full[round % 2], round / 2 % 2);
-  block = shared.blocks[round % 2];
+  wait(shared.keys_full[round % Tile::key_buffers], round / Tile::key_buffers % 2);
+  block = shared.blocks[round % Tile::key_buffers];
   return block.block >= 0;
 }
 
@@ -67,8 +70,8 @@ __device__ __forceinline__ int first_tile(const BackwardView& view, const Block&
 // Returns the end of the tiles of queries that attend to a block's keys.
 template <class Tile>
 __device__ __forceinline__ int end_tile(const BackwardView& view, const Block& block) {
-  if constexpr (Tile::has_begins) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];
-  return view.queries / Tile::queries;
+  if constexpr (Tile::has_begins) return view.ends[block.sequence * key_blocks<Tile>(view) + block.block];
+  return query_tiles<Tile>(view);
 }
 
 // Calls body(head, tile) for the tiles of queries that a block's keys meet, in order.
@@ -82,7 +85,7 @@ __device__ __forceinline__ void for_each_tile(const BackwardView& view, const Bl
 
 template <class Tile>
 __device__ __forceinline__ std::int64_t tile_index(const BackwardView& view, const Block& block, int head, int tile) {
-  return (static_cast<std::int64_t>(block.sequence) * view.heads + head) * (view.queries / Tile::queries) + tile;
+  return (static_cast<std::int64_t>(block.sequence) * view.heads + head) * query_tiles<Tile>(view) + tile;
 }
 
 }  // namespace pipetrain::cuda::hopper

@@ -3,15 +3,13 @@
 //   q, dq       [batch queries, Hq D], or columns of a packed matrix
 //   kv, dkv     [batch R, 2 Hkv D], or columns of a packed matrix
 //   dout, out   [batch queries, Hq D]
-//   statistics  [batch, Hq, queries / tile, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and the first key that is seen
-//   query_sums  [batch, Hq, queries / tile, 2, tile D / 2]: dQ as integers
+//   statistics  [batch, Hq, query tiles, 3 or 4, tile]: log-sum-exp, delta, 1 / |dout|, and the first key that is seen
+//   query_sums  [batch, Hq, query tiles, 2, tile columns / 2]: dQ as integers
 //   key_sums    [parts, batch keys, 2, Hkv, D]: dK and dV of each part of a group
 //
 // attention_preprocess.cu writes the statistics and zeroes query_sums, attention_backward.cu adds to query_sums
 // and key_sums, and attention_postprocess.cu converts these into dq and dkv.
 #include "ops/cuda/hopper/attention_hopper.hpp"
-
-#include <cmath>
 
 #include "core/buffer.hpp"
 #include "ops/cuda/hopper/attention_backward.cuh"
@@ -19,12 +17,16 @@
 namespace pipetrain::cuda {
 namespace {
 
-constexpr std::int64_t keys_of_block = hopper_attention_block;
+std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+std::int64_t key_blocks(const SegmentShape& shape) {
+  const std::int64_t block = hopper_attention_keys(shape.head_dim);
+  return rounded_up(shape.keys, block) / block;
+}
 
 // A group of query heads is divided if there are too few blocks to give all multiprocessors equal work.
 int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
   const int group = static_cast<int>(shape.heads / shape.kv_heads);
-  const std::int64_t blocks = shape.batch * shape.kv_heads * (shape.keys / keys_of_block);
+  const std::int64_t blocks = shape.batch * shape.kv_heads * key_blocks(shape);
   int parts = 1;
   while (parts < group && (group % parts != 0 || 10 * blocks * parts < 18 * gpu.multiprocessors)) ++parts;
   return parts;
@@ -34,7 +36,7 @@ int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
 int section_of(const SegmentShape& shape, int parts) {
   constexpr std::int64_t most_bytes = 20 << 20, fewest_blocks = 128;
   // A query head's queries, their gradients and sums, and its key head's keys and values.
-  const std::int64_t bytes = shape.head_dim * (8 * shape.queries + 4 * shape.keys), blocks = shape.keys / keys_of_block;
+  const std::int64_t bytes = shape.head_dim * (8 * shape.queries + 4 * shape.keys), blocks = key_blocks(shape);
   std::int64_t section = shape.batch * shape.kv_heads * parts;
   while (section % 2 == 0 && section * bytes > most_bytes && section / 2 * blocks >= fewest_blocks) section /= 2;
   return static_cast<int>(section);
@@ -51,18 +53,19 @@ hopper::BackwardView view_of(const SegmentShape& shape, const AttentionBackwardA
                             .parts = parts_of(shape, gpu),
                             .first_query = static_cast<int>(shape.first_query - shape.first_key),
                             .window = shape.is_windowed() ? static_cast<int>(shape.window) : 0,
-                            .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim)))};
+                            .scale = static_cast<float>(shape.exact_score_scale())};
   view.section = section_of(shape, view.parts);
-  const std::int64_t queries = shape.batch * shape.queries, keys = shape.batch * shape.keys;
+  const std::int64_t queries = shape.batch * rounded_up(shape.queries, hopper_attention_queries(shape.head_dim));
+  const std::int64_t keys = shape.batch * shape.keys;
   const auto f32 = [&](std::int64_t count) { return static_cast<float*>(scratch.allocate({count}, DType::f32).data); };
   const auto i32 = [&](std::int64_t count) { return static_cast<int*>(scratch.allocate({count}, DType::i32).data); };
   const std::int64_t largest = 2 * shape.batch * shape.kv_heads;
   view.largest = reinterpret_cast<unsigned*>(i32(largest + 1));
   view.tickets = reinterpret_cast<int*>(view.largest) + largest;
   if (args.documents) view.documents = static_cast<const int*>(args.documents->data);
-  if (view.has_begins()) view.ends = i32(keys / keys_of_block);
+  if (view.has_begins()) view.ends = i32(shape.batch * key_blocks(shape));
   view.statistics = f32((view.has_begins() ? 4 : 3) * queries * shape.heads);
-  view.query_sums = i32(queries * shape.heads * shape.head_dim);
+  view.query_sums = i32(queries * shape.heads * hopper_attention_columns(shape.head_dim));
   if (view.parts > 1) view.key_sums = f32(view.parts * keys * shape.kv_heads * 2 * shape.head_dim);
   return view;
 }

@@ -12,9 +12,10 @@
 
 namespace pipetrain::cuda {
 
-// The kernel also runs the rotation's backward if positions count from the sequence's first token and whole heads rotate.
+// The kernel also runs the rotation's backward if positions count from the sequence's first token and whole heads rotate, whose
+// halves are equally many boxes of columns.
 inline bool rotates_in_hopper(const SegmentShape& shape, const AttentionBackwardArgs& args) {
-  return args.cos_sin && !args.documents && 2 * args.cos_sin->shape[2] == shape.head_dim;
+  return args.cos_sin && !args.documents && 2 * args.cos_sin->shape[2] == shape.head_dim && shape.head_dim != 96;
 }
 
 // Returns the scratch in bytes.

@@ -1,4 +1,4 @@
-// Reads query_sums [batch, Hq, queries / tile, 2, tile D / 2] i32 and key_sums [parts, batch keys, 2, Hkv, D] f32. Writes dQ
+// Reads query_sums [batch, Hq, query tiles, 2, tile D / 2] i32 and key_sums [parts, batch keys, 2, Hkv, D] f32. Writes dQ
 // [batch queries, Hq D], and dK and dV [batch keys, 2 Hkv D], as columns of wider matrices where dq_cols and dkv_cols say so.
 #include "ops/cuda/hopper/attention_backward.cuh"
 #include "ops/cuda/launch.hpp"
@@ -15,26 +15,33 @@ __device__ __forceinline__ void put_sum(float* to, float2 sum, bool adds) {
   there = sum;
 }
 
+// The blocks that convert a tile of queries.
+template <class Tile>
+constexpr int blocks_each = Tile::head_dim == 256 ? 2 : 1;
+
 // A thread has part of the sums of one thread of the products, or of two: columns of both halves of a head,
 // which rotate together.
 template <class Tile, bool rotates>
 __device__ void convert_query_tile(const BackwardView& view, int block) {
   using Element = typename Tile::Element;
-  constexpr int dim = Tile::head_dim;
-  const int tiles = view.queries / Tile::queries, plane = block / tiles, head = plane % view.heads,
-            sequence = plane / view.heads;
-  const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+  constexpr int dim = Tile::head_dim, columns = Tile::columns;
+  const int part = block % blocks_each<Tile>, tiles = query_tiles<Tile>(view);
+  block /= blocks_each<Tile>;
+  const int plane = block / tiles, head = plane % view.heads, sequence = plane / view.heads;
+  const int group = static_cast<int>(threadIdx.x) / 128, quarter = 2 * part + group,
+            thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
   const auto* const in = reinterpret_cast<const int4*>(view.query_sums) + block * 2LL * (Tile::sums / 4) + thread;
   int4 sums[2][4];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int of_group = dim == 128 ? half : group, run = 4 * (dim == 128 ? group : half) + j;
+      const int of_group = columns == 64 ? group : half, run = 4 * (columns == 64 ? half : quarter) + j;
       sums[half][j] = __ldcs(in + of_group * (Tile::sums / 4) + run * 128);
     }
   const int row = (dim == 64 ? 64 * group : 0) + 16 * (thread / 32) + lane / 4, position = block % tiles * Tile::queries + row;
-  const int first_col = dim == 128 ? 32 * group : 0;  // four ranges of eight columns, and four in the other half
+  const int first_col = columns == 64 ? 0 : 32 * quarter;  // four ranges of eight columns, and four in the other half
+  const bool in_head = first_col + columns / 2 < dim;      // those in the other half
   const float* const inverse =
       view.statistics + (block * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
   const float units = integers_per_unit(view.largest + (sequence * view.kv_heads + head / view.group()) * 2);
@@ -46,21 +53,25 @@ __device__ void convert_query_tile(const BackwardView& view, int block) {
     for (int low = 0; low < 2; ++low)
 #pragma unroll
       for (int j = 0; j < 4; ++j)
-        rotations[low][j] = rotation_at<Tile>(view, position + 8 * low, first_col + 8 * j + 2 * (lane % 4));
+        rotations[low][j] =
+            rotation_at<Tile>(view, min(position + 8 * low, view.queries - 1), first_col + 8 * j + 2 * (lane % 4));
   }
 #pragma unroll
   for (int low = 0; low < 2; ++low) {
     const float of_row = inverse[8 * low], unit = of_row == 0 ? 0.0F : view.scale / (units * of_row);
     const std::int64_t at_col = to_col + 8 * low * view.dq_cols;
+    const bool there = position + 8 * low < view.queries;
     if (!rotates && view.sums_dq) {
+      if (!there) continue;
       float* const at = static_cast<float*>(view.dq) + at_col + 2 * (lane % 4);
 #pragma unroll
       for (int j = 0; j < 4; ++j)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
+          if (half == 1 && !in_head) continue;
           const int4& sum = sums[half][j];
           const float2 pair = low == 0 ? make_float2(sum.x * unit, sum.y * unit) : make_float2(sum.z * unit, sum.w * unit);
-          put_sum(at + 8 * j + half * (dim / 2), pair, view.adds_dq);
+          put_sum(at + 8 * j + half * (columns / 2), pair, view.adds_dq);
         }
       continue;
     }
@@ -74,8 +85,11 @@ __device__ void convert_query_tile(const BackwardView& view, int block) {
       if constexpr (rotates) words[j] = rotated_back<Element>(words[j], rotations[low][j]);
     }
     Element* const at = static_cast<Element*>(view.dq) + at_col + 8 * (lane % 4);
-    *reinterpret_cast<uint4*>(at) = run_of_lane(words[0].first, words[1].first, words[2].first, words[3].first);
-    *reinterpret_cast<uint4*>(at + dim / 2) = run_of_lane(words[0].second, words[1].second, words[2].second, words[3].second);
+    const uint4 first = run_of_lane(words[0].first, words[1].first, words[2].first, words[3].first),
+                second = run_of_lane(words[0].second, words[1].second, words[2].second, words[3].second);
+    if (!there) continue;
+    *reinterpret_cast<uint4*>(at) = first;
+    if (in_head) *reinterpret_cast<uint4*>(at + columns / 2) = second;
   }
 }
 
@@ -102,8 +116,8 @@ __device__ void rotate_keys_back(const BackwardView& view, int block) {
 }
 
 template <class Tile>
-int query_tiles(const BackwardView& view) {
-  return view.batch * view.heads * (view.queries / Tile::queries);
+int query_blocks(const BackwardView& view) {
+  return view.batch * view.heads * query_tiles<Tile>(view) * blocks_each<Tile>;
 }
 // No rows if add_key_parts() rotates the sums of parts.
 template <class Tile>
@@ -113,7 +127,7 @@ int rotated_key_blocks(const BackwardView& view) {
   return static_cast<int>(blocks_for(threads, block_threads));
 }
 
-// One block handles a tile of queries, further blocks those of rotate_keys_back(). All loads of a thread are in
+// One block handles a tile of queries or half of it, further blocks those of rotate_keys_back(). All loads of a thread are in
 // flight together.
 template <class Tile, bool rotates>
 __global__ void __launch_bounds__(block_threads, rotates ? 2 : 4)
@@ -170,7 +184,7 @@ __global__ void __launch_bounds__(block_threads) add_key_parts(const __grid_cons
 
 template <class Tile>
 void postprocess(cudaStream_t stream, const BackwardView& view) {
-  const int of_keys = rotated_key_blocks<Tile>(view), blocks = of_keys + query_tiles<Tile>(view);
+  const int of_keys = rotated_key_blocks<Tile>(view), blocks = of_keys + query_blocks<Tile>(view);
   const auto kernel = view.cos_sin == nullptr ? convert_queries<Tile, false> : convert_queries<Tile, true>;
   launch(stream, kernel, static_cast<unsigned>(blocks), block_threads, 0, view, of_keys);
   if (view.parts == 1) return;

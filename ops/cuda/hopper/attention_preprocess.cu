@@ -1,5 +1,5 @@
 // Reads dout and out [batch queries, Hq D], log_sum_exp [batch, Hq, queries] and the keys and values, once each. Writes
-// statistics [batch, Hq, queries / tile, 3 or 4, tile] and largest [batch, Hkv, 2], whose product bounds dQ: see
+// statistics [batch, Hq, query tiles, 3 or 4, tile] and largest [batch, Hkv, 2], whose product bounds dQ: see
 // integers_per_unit().
 #include "ops/cuda/hopper/attention_backward.cuh"
 #include "ops/cuda/launch.hpp"
@@ -9,11 +9,11 @@ namespace {
 
 constexpr int block_threads = 256;
 
-// Sums over the lanes that hold a row of HeadDim elements, eight each.
-template <int HeadDim>
+// Sums over the lanes that hold a row of this many columns, eight each.
+template <int Columns>
 __device__ __forceinline__ float row_sum(float part) {
 #pragma unroll
-  for (int away = HeadDim / 16; away > 0; away /= 2) part += __shfl_xor_sync(~0U, part, away);
+  for (int away = Columns / 16; away > 0; away /= 2) part += __shfl_xor_sync(~0U, part, away);
   return part;
 }
 
@@ -27,8 +27,19 @@ struct Rows {
 
 template <class Tile>
 struct QueryBlock {
-  static constexpr int lanes = Tile::head_dim / 8, rows = block_threads / lanes, rounds = 4, all_rows = rows * rounds;
+  static constexpr int lanes = Tile::columns / 8, rows = block_threads / lanes, rounds = 4, all_rows = rows * rounds;
 };
+
+// One query and head; the queries of each sequence are counted up to the end of its last tile.
+struct QueryRow {
+  int sequence, query, head;
+};
+template <class Tile>
+__device__ __forceinline__ QueryRow query_row(const BackwardView& view, std::int64_t row) {
+  const int queries = query_tiles<Tile>(view) * Tile::queries;
+  const std::int64_t token = row / view.heads;
+  return {static_cast<int>(token / queries), static_cast<int>(token % queries), static_cast<int>(row % view.heads)};
+}
 
 // Writes the statistics of some rows, each of one query and head, and zeroes the same share of dQ's sums.
 template <class Tile>
@@ -40,9 +51,15 @@ __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std
   uint4 dout[Q::rounds], out[Q::rounds];
 #pragma unroll
   for (int i = 0; i < Q::rounds; ++i) {
-    const std::int64_t at = (first + i * Q::rows) * Q::lanes + part;
-    dout[i] = static_cast<const uint4*>(in.dout)[at], out[i] = static_cast<const uint4*>(in.out)[at];
-    int4* const zeros = reinterpret_cast<int4*>(view.query_sums + (block * Q::all_rows + i * Q::rows) * Tile::head_dim);
+    const QueryRow row = query_row<Tile>(view, first + i * Q::rows);
+    if (row.query < view.queries && part < Tile::head_dim / 8) {
+      const std::int64_t token = static_cast<std::int64_t>(row.sequence) * view.queries + row.query;
+      const std::int64_t at = (token * view.heads + row.head) * (Tile::head_dim / 8) + part;
+      dout[i] = static_cast<const uint4*>(in.dout)[at], out[i] = static_cast<const uint4*>(in.out)[at];
+    } else {
+      dout[i] = out[i] = make_uint4(0, 0, 0, 0);
+    }
+    int4* const zeros = reinterpret_cast<int4*>(view.query_sums + (block * Q::all_rows + i * Q::rows) * Tile::columns);
     zeros[threadIdx.x] = zeros[threadIdx.x + block_threads] = make_int4(0, 0, 0, 0);
   }
 #pragma unroll
@@ -54,20 +71,21 @@ __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std
       const float2 x = unpack<Element>(a[j]), y = unpack<Element>(b[j]);
       dot += x.x * y.x + x.y * y.y, square += x.x * x.x + x.y * x.y;
     }
-    dot = row_sum<Tile::head_dim>(dot), square = row_sum<Tile::head_dim>(square);
+    dot = row_sum<Tile::columns>(dot), square = row_sum<Tile::columns>(square);
     if (part != 0) continue;
-    const std::int64_t row = first + i * Q::rows, token = row / view.heads, head = row % view.heads;
-    const std::int64_t plane = token / view.queries * view.heads + head, query = token % view.queries;
-    const float sum = in.log_sum_exp[plane * view.queries + query], norm = sqrtf(square);
+    const QueryRow row = query_row<Tile>(view, first + i * Q::rows);
+    const bool there = row.query < view.queries;
+    const std::int64_t plane = static_cast<std::int64_t>(row.sequence) * view.heads + row.head;
+    const float sum = there ? in.log_sum_exp[plane * view.queries + row.query] : INFINITY, norm = sqrtf(square);
     float* const to = view.statistics +
-                      (plane * (view.queries / Tile::queries) + query / Tile::queries) * Tile::statistics * Tile::queries +
-                      query % Tile::queries;
+                      (plane * query_tiles<Tile>(view) + row.query / Tile::queries) * Tile::statistics * Tile::queries +
+                      row.query % Tile::queries;
     to[log2_sum * Tile::queries] = sum * log2_e;
     to[delta * Tile::queries] = dot;
     const float inverse = norm > 0 ? 1 / fmaxf(norm, 1e-18F) : 0;
-    to[inverse_norm * Tile::queries] = isfinite(norm) && isfinite(sum) ? inverse : nanf("");
+    to[inverse_norm * Tile::queries] = !there || (isfinite(norm) && isfinite(sum)) ? inverse : nanf("");
     if constexpr (Tile::has_begins) {
-      const int first_key = view.begin_of(static_cast<int>(token / view.queries), static_cast<int>(query));
+      const int first_key = there ? view.begin_of(row.sequence, row.query) : view.keys;
       to[begin * Tile::queries] = __int_as_float(first_key);
     }
   }
@@ -77,16 +95,18 @@ __device__ void preprocess_queries(const BackwardView& view, const Rows& in, std
 template <class Tile>
 __device__ void preprocess_keys(const BackwardView& view, const Rows& in, int block) {
   using Element = typename Tile::Element;
-  constexpr int lanes = Tile::head_dim / 8, rows = block_threads / lanes, rounds = Tile::keys / rows;
-  const int blocks = view.keys / Tile::keys, plane = block / blocks, sequence = plane / view.kv_heads;
-  const std::int64_t first =
-      static_cast<std::int64_t>(sequence) * view.kv_rows + block % blocks * Tile::keys + threadIdx.x / lanes;
+  constexpr int lanes = Tile::columns / 8, rows = block_threads / lanes, rounds = Tile::keys / rows;
+  const int blocks = key_blocks<Tile>(view), plane = block / blocks, sequence = plane / view.kv_heads;
+  const int first_key = block % blocks * Tile::keys + static_cast<int>(threadIdx.x) / lanes;
+  const std::int64_t first = static_cast<std::int64_t>(sequence) * view.kv_rows + first_key;
   const Element* const keys = static_cast<const Element*>(in.keys) + first * in.key_cols +
                               plane % view.kv_heads * Tile::head_dim + threadIdx.x % lanes * 8;
   uint4 key[rounds], value[rounds];
 #pragma unroll
   for (int i = 0; i < rounds; ++i) {
     const Element* const row = keys + i * rows * in.key_cols;
+    key[i] = value[i] = make_uint4(0, 0, 0, 0);
+    if (first_key + i * rows >= view.keys || threadIdx.x % lanes >= Tile::head_dim / 8) continue;
     key[i] = *reinterpret_cast<const uint4*>(row);
     value[i] = *reinterpret_cast<const uint4*>(row + view.kv_heads * Tile::head_dim);
   }
@@ -101,7 +121,7 @@ __device__ void preprocess_keys(const BackwardView& view, const Rows& in, int bl
       largest_key = max(largest_key, max(magnitude(k.x), magnitude(k.y)));
       square += v.x * v.x + v.y * v.y;
     }
-    largest_value = max(largest_value, magnitude(row_sum<Tile::head_dim>(square)));
+    largest_value = max(largest_value, magnitude(row_sum<Tile::columns>(square)));
   }
   largest_key = __reduce_max_sync(~0U, largest_key), largest_value = __reduce_max_sync(~0U, largest_value);
   if (threadIdx.x % 32 == 0) {
@@ -114,7 +134,7 @@ __device__ void preprocess_keys(const BackwardView& view, const Rows& in, int bl
 // it.
 template <class Tile>
 __device__ void find_end(const BackwardView& view, int sequence, int block) {
-  int low = 0, high = view.queries / Tile::queries;
+  int low = 0, high = query_tiles<Tile>(view);
   while (low < high) {
     const int middle = (low + high) / 2;
     if (view.begin_of(sequence, middle * Tile::queries) < (block + 1) * Tile::keys) {
@@ -123,21 +143,21 @@ __device__ void find_end(const BackwardView& view, int sequence, int block) {
       high = middle;
     }
   }
-  view.ends[sequence * (view.keys / Tile::keys) + block] = low;
+  view.ends[sequence * key_blocks<Tile>(view) + block] = low;
 }
 
 template <class Tile>
 __global__ void __launch_bounds__(block_threads) preprocess_kernel(const __grid_constant__ BackwardView view, Rows in) {
   wait_for_previous();
-  const int key_blocks = view.batch * view.kv_heads * (view.keys / Tile::keys), block = static_cast<int>(blockIdx.x);
-  if (block < key_blocks) {
+  const int of_keys = view.batch * view.kv_heads * key_blocks<Tile>(view), block = static_cast<int>(blockIdx.x);
+  if (block < of_keys) {
     preprocess_keys<Tile>(view, in, block);
     if constexpr (Tile::has_begins) {
-      const int blocks = view.keys / Tile::keys, plane = block / blocks;
+      const int blocks = key_blocks<Tile>(view), plane = block / blocks;
       if (threadIdx.x == 0 && plane % view.kv_heads == 0) find_end<Tile>(view, plane / view.kv_heads, block % blocks);
     }
   } else {
-    preprocess_queries<Tile>(view, in, block - key_blocks);
+    preprocess_queries<Tile>(view, in, block - of_keys);
   }
 }
 
@@ -147,8 +167,8 @@ template <class Tile>
 void preprocess(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args) {
   using Element = typename Tile::Element;
   cudaMemsetAsync(view.largest, 0, static_cast<std::size_t>(view.batch * view.kv_heads * 2 + 1) * sizeof(unsigned), stream);
-  const std::int64_t rows = static_cast<std::int64_t>(view.batch) * view.queries * view.heads;
-  const std::int64_t blocks = view.batch * view.kv_heads * (view.keys / Tile::keys) + rows / QueryBlock<Tile>::all_rows;
+  const std::int64_t rows = static_cast<std::int64_t>(view.batch) * query_tiles<Tile>(view) * Tile::queries * view.heads;
+  const std::int64_t blocks = view.batch * view.kv_heads * key_blocks<Tile>(view) + rows / QueryBlock<Tile>::all_rows;
   const std::int64_t key_cols = args.kv.cols(), first_col = key_cols - 2 * view.kv_heads * Tile::head_dim;
   const Rows in{args.dout.data, args.out.data, static_cast<const float*>(args.log_sum_exp.data),
                 static_cast<const Element*>(args.kv.data) + first_col, key_cols};

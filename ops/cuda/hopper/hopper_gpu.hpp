@@ -1,6 +1,8 @@
 // The properties of a GPU, and of the work, that the kernels for Hopper GPUs require.
 #pragma once
 
+#include <cstdint>
+
 namespace pipetrain::cuda {
 
 // A GPU and its capabilities. Bits depend on them and the shape alone.
@@ -10,7 +12,11 @@ struct HopperGpu {
 };
 HopperGpu hopper_gpu(int device);
 
-// The kernels of attention's backward process queries and keys in blocks of this size.
-constexpr int hopper_attention_block = 128;
+// The kernels of attention's backward process blocks of this many keys, and tiles of this many queries. Heads of 256 leave
+// registers for the gradients of 64 keys.
+constexpr int hopper_attention_keys(std::int64_t head_dim) { return head_dim == 256 ? 64 : 128; }
+constexpr int hopper_attention_queries(std::int64_t head_dim) { return head_dim == 64 ? 128 : 64; }
+// Returns the columns that a head takes in shared memory, where they come in boxes of 64.
+constexpr int hopper_attention_columns(std::int64_t head_dim) { return static_cast<int>((head_dim + 63) / 64 * 64); }
 
 }  // namespace pipetrain::cuda

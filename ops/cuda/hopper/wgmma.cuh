@@ -46,9 +46,11 @@ struct DescriptorOffsets {};
   PIPETRAIN_FLOATS8(d, i), PIPETRAIN_FLOATS8(d, i + 8), PIPETRAIN_FLOATS8(d, i + 16), PIPETRAIN_FLOATS8(d, i + 24)
 // The high half of every descriptor: 1,024 bytes between groups of eight rows, swizzle of 128 bytes.
 #define PIPETRAIN_DESCRIPTOR(name, low) "mov.b64 " name ", {" low ", 0x40000040};\n"
-#define PIPETRAIN_NAMES32                                                  \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PIPETRAIN_NAMES16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define PIPETRAIN_NAMES32 \
+  PIPETRAIN_NAMES16       \
+      ", "                \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define PIPETRAIN_NAMES64                                                            \
   PIPETRAIN_NAMES32                                                                  \
   ", "                                                                               \
@@ -79,11 +81,14 @@ struct DescriptorOffsets {};
                  : PIPETRAIN_OUTPUTS##R(sums)                                                                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(AtB / 16), "n"(static_cast<int>(OfB)));             \
   }
+#define PIPETRAIN_OUTPUTS16(d) PIPETRAIN_FLOATS8(d, 0), PIPETRAIN_FLOATS8(d, 8)
 #define PIPETRAIN_OUTPUTS32(d) PIPETRAIN_FLOATS32(d, 0)
 #define PIPETRAIN_OUTPUTS64(d) PIPETRAIN_FLOATS32(d, 0), PIPETRAIN_FLOATS32(d, 32)
 
+PIPETRAIN_MULTIPLY_SHARED(__nv_bfloat16, "bf16", 32, 16, 16, 17, 18, 19, 20, 21, 22)
 PIPETRAIN_MULTIPLY_SHARED(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
 PIPETRAIN_MULTIPLY_SHARED(__nv_bfloat16, "bf16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
+PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 32, 16, 16, 17, 18, 19, 20, 21, 22)
 PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
 PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
 PIPETRAIN_MULTIPLY_REGISTERS(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
@@ -93,8 +98,10 @@ PIPETRAIN_MULTIPLY_REGISTERS(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
 
 #undef PIPETRAIN_MULTIPLY_SHARED
 #undef PIPETRAIN_MULTIPLY_REGISTERS
+#undef PIPETRAIN_OUTPUTS16
 #undef PIPETRAIN_OUTPUTS32
 #undef PIPETRAIN_OUTPUTS64
+#undef PIPETRAIN_NAMES16
 #undef PIPETRAIN_NAMES32
 #undef PIPETRAIN_NAMES64
 #undef PIPETRAIN_FLOATS8

@@ -1,5 +1,6 @@
-// RMSNorm and LayerNorm as one computation: RMSNorm has mean zero and no bias (`centered` is false). Each row
-// is spread over the registers of a warp or a block, N packs of W elements a thread. Only for .cu files.
+// RMSNorm and LayerNorm as one computation: RMSNorm has mean zero and no bias (`centered` is false), and may have an offset
+// and a residual. Each row is spread over the registers of a warp or a block, N packs of W elements a thread. Only for .cu
+// files.
 #pragma once
 
 #include "ops/cuda/block_order.cuh"
@@ -61,11 +62,18 @@ struct NormOutput {
   unsigned* largest;  // null: not wanted
 };
 
+// The other inputs of one pass over the rows. residual and offset are used unless centered.
+template <class T>
+struct NormTerms {
+  float eps, offset;  // offset: added to the weight
+  const T* residual;  // null: there is none; may be the output's memory
+};
+
 // threadIdx.y is the row within the block; there is only one, unless a warp handles a row. mean and bias are
 // used if centered only.
 template <bool centered, class T, class TW, int W, int N>
-__global__ void __launch_bounds__(1024)
-    norm_kernel(const T* x, const TW* weight, const TW* bias, float eps, NormOutput<T> to, std::int64_t rows, int cols) {
+__global__ void __launch_bounds__(1024) norm_kernel(const T* x, const TW* weight, const TW* bias, NormTerms<T> terms,
+                                                    NormOutput<T> to, std::int64_t rows, int cols) {
   wait_for_previous();
   const std::int64_t row = static_cast<std::int64_t>(block_from_end()) * blockDim.y + threadIdx.y;
   if (row >= rows) return;
@@ -79,7 +87,7 @@ __global__ void __launch_bounds__(1024)
     if (pack < packs) in[n] = load<W>(x, pack);
   }
   const auto moments = row_moments<centered>(in, packs);
-  const Real<T> inv = 1 / sqrt(moments.squares / static_cast<Real<T>>(cols) + eps);
+  const Real<T> inv = 1 / sqrt(moments.squares / static_cast<Real<T>>(cols) + terms.eps);
   if (threadIdx.x == 0) {
     to.inv_std[row] = static_cast<float>(inv);
     if constexpr (centered) to.mean[row] = static_cast<float>(moments.mean);
@@ -92,12 +100,18 @@ __global__ void __launch_bounds__(1024)
     forget(in[n]);
     const auto w = load<W>(weight, pack);
     Real<T> out[W];
-#pragma unroll
-    for (int i = 0; i < W; ++i) out[i] = (in[n][i] - moments.mean) * inv * w[i];
     if constexpr (centered) {
       const auto b = load<W>(bias, pack);
 #pragma unroll
-      for (int i = 0; i < W; ++i) out[i] += b[i];
+      for (int i = 0; i < W; ++i) out[i] = (in[n][i] - moments.mean) * inv * w[i] + b[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < W; ++i) out[i] = in[n][i] * inv * (static_cast<Real<T>>(w[i]) + terms.offset);
+      if (terms.residual != nullptr) {
+        const auto more = load<W>(terms.residual + row * cols, pack);
+#pragma unroll
+        for (int i = 0; i < W; ++i) out[i] += more[i];
+      }
     }
 #pragma unroll
     for (int i = 0; i < W; ++i) found = max(found, magnitude(out[i]));
@@ -147,14 +161,15 @@ void with_norm_types(const char* what, const Tensor& x, const Tensor& weight, bo
   });
 }
 
-// bias and mean: without memory unless centered.
+// bias and mean: without memory unless centered. offset and residual: only without `centered`.
 template <bool centered>
-void norm_forward(cudaStream_t stream, const char* what, const LayerNormArgs& args) {
+void norm_forward(cudaStream_t stream, const char* what, const LayerNormArgs& args, float offset = 0,
+                  const std::optional<Tensor>& residual = {}) {
   unsigned* const largest = begin_largest(stream, args.largest);
   const std::int64_t rows = args.x.rows(), cols = args.x.cols();
   if (rows == 0) return;
-  const bool aligned =
-      aligned16(args.x.data) && aligned16(args.y.data) && aligned16(args.weight.data) && aligned16(args.bias.data);
+  const bool aligned = aligned16(args.x.data) && aligned16(args.y.data) && aligned16(args.weight.data) &&
+                       aligned16(args.bias.data) && (!residual || aligned16(residual->data));
   with_norm_types(what, args.x, args.weight, aligned, [&](auto t, auto tw, auto w) {
     using T = typename decltype(t)::type;
     using TW = typename decltype(tw)::type;
@@ -165,7 +180,8 @@ void norm_forward(cudaStream_t stream, const char* what, const LayerNormArgs& ar
     const auto start = [&](auto n, int threads) {
       const int rows_each = warps ? 4 : 1;
       launch(stream, norm_kernel<centered, T, TW, W, decltype(n)::value>, blocks_for(rows, rows_each), dim3(threads, rows_each),
-             0, data_of<T>(args.x), data_of<TW>(args.weight), data_of<TW>(args.bias), args.eps,
+             0, data_of<T>(args.x), data_of<TW>(args.weight), data_of<TW>(args.bias),
+             NormTerms<T>{args.eps, offset, data_or_null<T>(residual)},
              NormOutput<T>{data_of<T>(args.y), data_of<float>(args.mean), data_of<float>(args.inv_std), largest}, rows,
              static_cast<int>(cols));
     };

@@ -1,6 +1,6 @@
-// The gradients of RMSNorm and LayerNorm (`centered`). With s = inv_std, n = (x - mean) s and g = dy * weight: dx = s (g -
-// mean(g) - n mean(g n)), dweight = sum of dy n over the rows, dbias = sum of dy. RMSNorm uses zero for the means of x and of
-// g. `sums_residual`: also sums the residual over the rows, since it is read anyway. Only for .cu files.
+// The gradients of RMSNorm and LayerNorm (`centered`). With s = inv_std, n = (x - mean) s and g = dy * (weight + offset): dx =
+// s (g - mean(g) - n mean(g n)), dweight = sum of dy n over the rows, dbias = sum of dy. RMSNorm uses zero for the means of x
+// and of g. `sums_residual`: also sums the residual over the rows, since it is read anyway. Only for .cu files.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -127,11 +127,12 @@ constexpr int backward_packs = 2;  // packs a thread, at least
 
 // One block runs on a multiprocessor; its teams alternate over the rows and keep the sums of their columns for
 // the weight's gradient in registers. partial [blocks, cols], or [blocks, 2 or 3, cols] with the bias's and the
-// residual's. mean is used if centered only. Rows: loads the rows; NextRow or a class with its members.
+// residual's. mean is used if centered only, the weight's offset only without. Rows: loads the rows; NextRow or a class with
+// its members.
 template <bool centered, bool sums_residual, class Rows, class T, class TW, int W, int N>
 __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     norm_backward_kernel(const T* dy, const T* x, const TW* weight, const float* mean, const float* inv_std, const T* residual,
-                         T* dx, float* partial, std::int64_t rows, int cols) {
+                         T* dx, float* partial, std::int64_t rows, int cols, float offset_of_weight) {
   using R = Real<T>;
   extern __shared__ __align__(16) char memory[];
   __shared__ R shared[2][max_teams][2][32];
@@ -150,6 +151,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     const int pack = threadIdx.x + n * blockDim.x;
     if (pack < packs) w[n] = load<W>(weight, pack);
   }
+  const auto gain = [&](R of_weight) { return centered ? of_weight : of_weight + offset_of_weight; };
   constexpr int columns = 1 + (centered ? 1 : 0) + (sums_residual ? 1 : 0);
   R totals[columns][N][W] = {};  // sums for the weight's gradient, the bias's and the residual's
   float next_inv = row >= 0 ? inv_std[row] : 0.0F, next_center = centered && row >= 0 ? mean[row] : 0.0F;
@@ -167,7 +169,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
       R of_pack[2] = {};  // shorter chains of additions
 #pragma unroll
       for (int i = 0; i < W; ++i) {
-        const R of_dy = in_dy[n][i], normal = in_x[n][i] * inv + offset, grad = of_dy * w[n][i];
+        const R of_dy = in_dy[n][i], normal = in_x[n][i] * inv + offset, grad = of_dy * gain(w[n][i]);
         of_pack[0] += grad * normal;
         totals[0][n][i] += of_dy * normal;
         if constexpr (centered) {
@@ -198,7 +200,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
         R rest = in_residual[n][i];
         if constexpr (sums_residual) totals[2][n][i] += rest;
         if constexpr (centered) rest += level;
-        out[i] = static_cast<R>(in_dy[n][i]) * w[n][i] * inv + (in_x[n][i] * pull + rest);
+        out[i] = static_cast<R>(in_dy[n][i]) * gain(w[n][i]) * inv + (in_x[n][i] * pull + rest);
       }
       store(dx + row * cols, pack, out);
     }
@@ -223,10 +225,10 @@ inline std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t cols, i
 }
 
 // Runs for elements of these types, W at once. mean and dbias: without memory unless centered. args has
-// residual_sums if sums_residual. Rows: how rows are loaded. most: packs a thread.
+// residual_sums if sums_residual. Rows: how rows are loaded. most: packs a thread. offset: added to the weight.
 template <bool centered, bool sums_residual, template <class, int, int> class Rows, int most, class T, class TW, int W>
 void launch_norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors,
-                          void* scratch) {
+                          void* scratch, float offset = 0) {
   const std::int64_t rows = args.x.rows();
   const auto cols = static_cast<int>(args.x.cols());
   auto* partial = static_cast<float*>(scratch);
@@ -242,7 +244,7 @@ void launch_norm_backward(cudaStream_t stream, const char* what, const LayerNorm
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     launch(stream, kernel, blocks, block, shared, data_of<T>(args.dy), data_of<T>(args.x), data_of<TW>(args.weight),
            data_of<float>(args.mean), data_of<float>(args.inv_std), data_or_null<T>(args.residual), data_of<T>(args.dx),
-           partial, rows, cols);
+           partial, rows, cols, offset);
     add_partials(stream, partial, blocks, cols,
                  {data_of<float>(args.dweight), data_of<float>(args.dbias), data_or_null<float>(args.residual_sums)});
   });
@@ -254,12 +256,12 @@ inline bool aligned16(const LayerNormBackwardArgs& args) {
 }
 
 template <bool centered, bool sums_residual = false>
-void norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors,
-                   void* scratch) {
+void norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors, void* scratch,
+                   float offset = 0) {
   if (args.x.rows() == 0) return;
   with_norm_types(what, args.x, args.weight, aligned16(args), [&](auto t, auto tw, auto w) {
     launch_norm_backward<centered, sums_residual, NextRow, most_packs, typename decltype(t)::type, typename decltype(tw)::type,
-                         decltype(w)::value>(stream, what, args, multiprocessors, scratch);
+                         decltype(w)::value>(stream, what, args, multiprocessors, scratch, offset);
   });
 }
 

@@ -12,7 +12,8 @@ void rms_norm(cudaStream_t stream, const RmsNormArgs& args) {
                        .y = args.y,
                        .mean = {},
                        .inv_std = args.inv_rms,
-                       .largest = args.largest});
+                       .largest = args.largest},
+                      args.offset, args.residual);
 }
 
 }  // namespace pipetrain::cuda

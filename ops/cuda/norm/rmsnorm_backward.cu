@@ -17,7 +17,7 @@ void rms_norm_backward(cudaStream_t stream, const RmsNormBackwardArgs& args, int
                                        .dx = args.dx,
                                        .dweight = args.dweight,
                                        .dbias = {}};
-  norm_backward<false>(stream, "rms_norm_backward", centered, multiprocessors, scratch);
+  norm_backward<false>(stream, "rms_norm_backward", centered, multiprocessors, scratch, args.offset);
 }
 
 }  // namespace pipetrain::cuda

@@ -9,7 +9,8 @@
 namespace pipetrain::test {
 namespace {
 
-const std::vector<std::string> golden_families{"qwen2_tiny", "llama_biases_yarn_tiny", "qwen3_tiny", "mistral_window_tiny"};
+const std::vector<std::string> golden_families{"qwen2_tiny", "llama_biases_yarn_tiny", "qwen3_tiny", "mistral_window_tiny",
+                                               "gemma3_tiny"};
 
 std::optional<RunRecord> run_family_on_gpu(const std::string& name, const Layout& layout, const Precision& precision,
                                            std::int64_t steps) {

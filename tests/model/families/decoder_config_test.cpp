@@ -1,29 +1,16 @@
 // The configurations of families that are named as Llama is: what differs from Llama, read and written in every spelling.
 #include <cmath>
-#include <fstream>
 
 #include "model/families/config_fixture.hpp"
-#include "paths.hpp"
 
 namespace pipetrain {
 namespace {
 
 using nlohmann::json;
 
-json golden_config(const std::string& name) {
-  return json::parse(std::ifstream(test_data() + "/golden/" + name + "/config.json"));
-}
-
-ModelConfig round_trip(const ModelConfig& config) { return parse_config(TempFolder(), hf_config_text(config)); }
-
-std::vector<bool> windowed(const ModelConfig& config) {
-  std::vector<bool> layers;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) layers.push_back(config.window_of(layer) > 0);
-  return layers;
-}
-
 TEST_CASE("each family's configuration reads back as the same model", "[families]") {
-  const auto name = GENERATE("qwen2_tiny", "qwen3_tiny", "llama_biases_yarn_tiny", "mistral_window_tiny", "gemma3_tiny");
+  const auto name = GENERATE("qwen2_tiny", "qwen3_tiny", "llama_biases_yarn_tiny", "mistral_window_tiny", "gemma3_tiny",
+                             "smollm3_tiny", "granite_tiny", "olmo2_tiny", "phi3_tiny", "phi3_longrope_tiny", "seed_oss_tiny");
   INFO(name);
   const ModelConfig config = parse_config(golden_config(name));
   CHECK(round_trip(config) == config);
@@ -145,13 +132,13 @@ TEST_CASE("a Gemma 3 has rotations of its own for layers within a window, in the
   REQUIRE(model.windowed_rope);
   CHECK(model.windowed_rope->theta == 1e4);
   CHECK(model.norm_offset == 1);
-  CHECK(model.query_scalar == 0);
+  CHECK(model.score_scale == 0);
   config.erase("rope_parameters");
   config["rope_theta"] = 1e6;
   config["rope_local_base_freq"] = 1e4;
   CHECK(parse_config(config) == model);
   config["query_pre_attn_scalar"] = 24;
-  CHECK(parse_config(config).query_scalar == 24);
+  CHECK(parse_config(config).score_scale == 1 / std::sqrt(24.0));
   CHECK(round_trip(parse_config(config)) == parse_config(config));
   config.erase("layer_types");
   config["sliding_window_pattern"] = 2;

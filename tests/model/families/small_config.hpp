@@ -1,9 +1,15 @@
 // A model small enough to compute by hand, which can be split over 1, 2 or 4 devices.
 #pragma once
 
+#include <initializer_list>
+
 #include "model/families/family.hpp"
 
 namespace pipetrain::test {
+
+inline constexpr std::initializer_list<Family> every_family = {
+    Family::llama,   Family::gpt2,    Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3,
+    Family::smollm3, Family::granite, Family::olmo2, Family::phi3,  Family::seed_oss};
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config = family_config(family);
@@ -29,7 +35,24 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
     config.layer_types = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
     config.windowed_rope = Rope{.theta = 100};
     config.embedding_scale = 1.5;
-    config.query_scalar = 9;
+    config.score_scale = 1.0 / 3;
+  }
+  if (family == Family::smollm3) {
+    config.window = 3;
+    config.layer_types = {{.rotates = false}, {.windowed = true}, {.windowed = true, .rotates = false}};
+  }
+  if (family == Family::granite) {
+    config.embedding_scale = 1.5;
+    config.residual_scale = 0.7;
+    config.score_scale = 0.3;
+    config.logit_divisor = 3;
+    config.biases = {.qkv = true, .attention_out = true, .mlp = true};
+  }
+  if (family == Family::olmo2) config.biases = {.qkv = true, .attention_out = true};
+  if (family == Family::phi3) {
+    config.rope.rotated_share = 0.5;
+    config.window = 3;
+    config.layer_types.assign(3, {.windowed = true});
   }
   return config;
 }

@@ -81,14 +81,19 @@ TEST_CASE("a whole sequence's kernels follow its type, its heads, documents, dro
       {1024, 64, {DType::f32, true, true}, {exact, exact, exact}},
       {1024, 128, {DType::bf16}, {cudnn, cudnn, hopper}},
       {1024, 64, {DType::f16}, {cudnn, cudnn, hopper}},
-      {1000, 128, {DType::bf16}, {cudnn, cudnn, cudnn}},
-      {1024, 96, {DType::bf16}, {cudnn, cudnn, cudnn}},
-      {1024, 256, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1000, 128, {DType::bf16}, {cudnn, cudnn, hopper}},
+      {1024, 96, {DType::bf16}, {cudnn, cudnn, hopper}},
+      {1024, 80, {DType::bf16}, {cudnn, cudnn, cudnn}},
+      {1024, 256, {DType::bf16}, {cudnn, cudnn, hopper}},
+      {1088, 256, {DType::f16}, {cudnn, cudnn, hopper}},
+      {1000, 256, {DType::bf16}, {cudnn, cudnn, hopper}},
+      {1024, 192, {DType::bf16}, {cudnn, cudnn, cudnn}},
       {1024, 128, {DType::bf16, true, false}, {mma, mma, hopper}},
-      {1000, 128, {DType::bf16, true, false}, {mma, mma, mma}},
+      {1000, 128, {DType::bf16, true, false}, {mma, mma, hopper}},
       {1024, 64, {DType::bf16, false, true}, {mma, mma, mma}},
       {1024, 64, {DType::bf16, true, true}, {mma, mma, mma}},
-      {1024, 256, {DType::bf16, false, true}, {exact, exact, exact}},
+      {1024, 256, {DType::bf16, true, false}, {mma, mma, hopper}},
+      {1024, 256, {DType::bf16, false, true}, {mma, mma, mma}},
       {1024, 64, {DType::f16, true, false}, {exact, exact, hopper}},
       {1024, 64, {DType::f16, false, true}, {exact, exact, exact}},
   };
@@ -108,7 +113,7 @@ TEST_CASE("a segment's kernels also depend on the positions of its queries and k
   const std::vector<Case> cases{
       // The last queries of a sequence, as in its second slice.
       {512, 1024, 512, 0, 64, {DType::bf16}, {cudnn, exact, hopper}},
-      {512, 1024, 512, 0, 256, {DType::bf16}, {exact, exact, exact}},
+      {512, 1024, 512, 0, 256, {DType::bf16}, {cudnn, exact, hopper}},
       {512, 1024, 512, 0, 64, {DType::bf16, true, false}, {mma, mma, hopper}},
       {512, 1024, 512, 0, 64, {DType::bf16, false, true}, {mma, mma, mma}},
       {500, 1000, 500, 0, 64, {DType::bf16}, {cudnn, exact, exact}},
@@ -157,7 +162,7 @@ TEST_CASE("a window is left to cuDNN where it ends at the diagonal, and to our k
   CHECK((kernels_of(whole, {}) == AttentionKernels{cudnn, mma, hopper}));
   CHECK((kernels_of(whole, {DType::bf16, true}) == AttentionKernels{mma, mma, hopper}));
   CHECK((kernels_of(whole, {DType::f32}) == AttentionKernels{exact, exact, exact}));
-  CHECK((kernels_of(odd, {}) == AttentionKernels{cudnn, mma, mma}));
+  CHECK((kernels_of(odd, {}) == AttentionKernels{cudnn, mma, hopper}));
   CHECK((kernels_of(earlier, {}) == AttentionKernels{mma, mma, hopper}));
   whole.window = 1024;  // hides nothing
   CHECK((kernels_of(whole, {}) == kernels_of(whole_sequences(1, 1024, {4, 4, 128}), {})));

@@ -73,7 +73,10 @@ TEST_CASE("GPU attention's backward has the same bits in sections as in one, and
     if (backend->name() != "cuda") continue;
     for (const Work& work :
          {Work{whole_sequences(4, 1024, {8, 8, 64}), false, true}, Work{whole_sequences(4, 1024, {8, 8, 128}), false, true},
-          Work{whole_sequences(4, 1024, {8, 8, 64}), true, false}, Work{whole_sequences(3, 512, {5, 5, 64}), false, false}}) {
+          Work{whole_sequences(4, 1000, {8, 8, 64}), false, true}, Work{whole_sequences(4, 1000, {8, 8, 96}), false, true},
+          Work{whole_sequences(4, 1000, {8, 8, 256}), true, false}, Work{whole_sequences(4, 1024, {8, 8, 256}), false, true},
+          Work{whole_sequences(3, 448, {5, 1, 256}), true, false}, Work{whole_sequences(4, 1024, {8, 8, 64}), true, false},
+          Work{whole_sequences(3, 512, {5, 5, 64}), false, false}}) {
       const SegmentShape& shape = work.shape;
       INFO(shape.batch << " x " << shape.queries << ", " << shape.heads << " heads of " << shape.head_dim
                        << (work.has_documents ? ", documents" : ""));

@@ -99,10 +99,18 @@ TEST_CASE("GPU attention within a window is attention to documents that begin wh
       {whole_sequences(1, 384, {2, 2, 64}), 383, 0},
       {whole_sequences(2, 300, {4, 2, 64}), 64, 0},
       {whole_sequences(2, 77, {2, 1, 40}), 10, 0},
+      {whole_sequences(2, 512, {4, 2, 256}), 100, 0},
+      {whole_sequences(1, 448, {8, 4, 256}), 200, 0},
+      {whole_sequences(2, 77, {2, 1, 256}), 10, 0},
+      {whole_sequences(2, 200, {4, 2, 96}), 50, 0},
+      {whole_sequences(2, 512, {4, 2, 96}), 200, 0},
+      {whole_sequences(1, 192, {2, 1, 256}), 33, 50},
       {whole_sequences(2, 512, {4, 2, 64}), 100, 170},
       {whole_sequences(1, 200, {2, 1, 128}), 33, 50},
       {{.batch = 2, .queries = 256, .keys = 1024, .first_query = 768, .heads = 4, .kv_heads = 2, .head_dim = 64}, 300, 0},
       {{.batch = 1, .queries = 100, .keys = 500, .first_query = 400, .heads = 4, .kv_heads = 4, .head_dim = 128}, 99, 0},
+      {{.batch = 2, .queries = 128, .keys = 448, .first_query = 320, .heads = 4, .kv_heads = 2, .head_dim = 256}, 150, 0},
+      {{.batch = 1, .queries = 128, .keys = 512, .first_query = 600, .heads = 2, .kv_heads = 1, .head_dim = 256}, 250, 0},
       {{.batch = 1, .queries = 128, .keys = 512, .first_query = 600, .heads = 2, .kv_heads = 1, .head_dim = 64}, 250, 0},
   };
   for (const OpsBackend* backend : ops_backends()) {

@@ -1,0 +1,48 @@
+// OLMo 2: norms of what attention and MLP add to the residual stream and none of what they take from it, and norms over all
+// heads of queries and of keys.
+#include "model/families/decoder.hpp"
+#include "model/families/layer_type_keys.hpp"
+#include "model/families/rope_keys.hpp"
+
+namespace pipetrain {
+namespace {
+
+void read_olmo2(const HfConfigReader& config, ModelConfig& model) {
+  read_decoder(config, model);
+  refuse_windowed_layers(config);
+  read_rope(config, model);
+  model.biases.qkv = model.biases.attention_out = config.flag_or("attention_bias", false);
+}
+
+void write_olmo2(const ModelConfig& config, Json& text) {
+  write_decoder(config, text);
+  text["attention_bias"] = config.biases.qkv;
+}
+
+ModelConfig olmo2_defaults() {
+  ModelConfig config;
+  config.family = Family::olmo2;
+  config.input_norms = false;
+  config.output_norms = config.projection_norms = true;
+  return config;
+}
+
+}  // namespace
+
+FamilySpec olmo2_family() {
+  return {.name = "OLMo 2",
+          .model_type = "olmo2",
+          .architecture = "Olmo2ForCausalLM",
+          .classifier = "Olmo2ForSequenceClassification",
+          .names = decoder_names,
+          .dropouts = {&DropoutRates::attention},
+          .defaults = olmo2_defaults(),
+          .bos_id = {},
+          .eos_id = 50279,
+          .pad_id = 1,
+          .read = read_olmo2,
+          .write = write_olmo2,
+          .tensors = decoder_tensors};
+}
+
+}  // namespace pipetrain
