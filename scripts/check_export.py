@@ -157,7 +157,12 @@ def without_meaning(value):
 
 
 def meaning_of(model):
-    return without_meaning(transformers.AutoConfig.from_pretrained(model).to_dict())
+    meaning = without_meaning(transformers.AutoConfig.from_pretrained(model).to_dict())
+    if "n_inner" in meaning and meaning["n_inner"] is None:
+        meaning["n_inner"] = 4 * meaning["n_embd"]
+    if architecture(model).endswith("ForSequenceClassification"):
+        meaning.pop("tie_word_embeddings")  # its head is no table of tokens
+    return meaning
 
 
 def check_saved(program, model, folder):
@@ -192,7 +197,7 @@ def check_kept(model, folder):
 
 
 def check_text(program, model):
-    prompts = ["The river runs", "abc", "x = 1 + 2; y", "To be, or not to be, that is the question: whether"]
+    prompts = ["The river runs", "abc", "x = 1 + 2; y", "To be, or not to be, that is a question"]
     command = [program, "generate", "--device", "cpu", "--json", "--temperature", "0", "--max-new-tokens", "24", "--model", str(model)]
     opened, wrong, count = open_transformers(model), [], 0
     ends = opened.generation_config.eos_token_id

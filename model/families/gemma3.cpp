@@ -45,10 +45,9 @@ void write_gemma3(const ModelConfig& config, Json& text) {
   write_windows(config, text);
   if (config.window == 0) text["sliding_window"] = config.max_positions;
   text["attention_bias"] = config.biases.qkv;
-  const double scalar = query_scalar(config);
-  const auto whole = static_cast<std::int64_t>(scalar);
   // transformers 5 refuses a number with a fraction point.
-  text["query_pre_attn_scalar"] = scalar == static_cast<double>(whole) ? Json(whole) : Json(scalar);
+  const double scalar = query_scalar(config);
+  text["query_pre_attn_scalar"] = scalar == std::round(scalar) ? Json(static_cast<std::int64_t>(scalar)) : Json(scalar);
   text["rope_local_base_freq"] = config.windowed_rope.value_or(config.rope).theta;
 }
 
