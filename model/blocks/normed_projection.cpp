@@ -97,7 +97,7 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
 
 // Every rank rounds the gathered rows itself: all know the same largest magnitude, and so use the same scale.
 void NormedProjection::norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const {
-  assert(norm_);  // GPUs, which alone compute in 8 bits, refuse models without it: see check_attention()
+  assert(norm_);  // a model without it is not trained in 8 bits
   const ArenaScope scope(context.workspace);
   const bool gathers = context.gathers();
   const Tensor wide = context.workspace.allocate({context.tokens(), norm_->hidden()}, context.dtype);

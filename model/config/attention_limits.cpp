@@ -5,27 +5,19 @@
 #include "core/error.hpp"
 
 namespace pipetrain {
-namespace {
-
-// Names an operation of the model that GPUs have no kernel for; null if there is none.
-const char* unbuilt_on_gpus(const ModelConfig& config) {
-  if (config.routed_layers() > 0) return "the model has routed experts";
-  if (config.residual_scale != 1) return "the model scales what attention and MLP add to the residual stream";
-  if (config.logit_divisor != 1) return "the model divides its logits";
-  if (config.projection_norms) return "the model norms queries and keys over all heads";
-  return nullptr;
-}
-
-}  // namespace
-
 bool computes_heads(const ModelConfig& config, DeviceKind device, DType precision) {
   if (device != DeviceKind::cuda) return true;
   return precision == DType::f32 ? config.head_dim <= 256 : config.head_dim % 8 == 0;
 }
 
-void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
-  if (const char* const unbuilt = device == DeviceKind::cuda ? unbuilt_on_gpus(config) : nullptr)
-    throw Error(ErrorKind::input, {"device", "cuda"}, fmt::format("{}, which is not built for GPUs yet; use cpu", unbuilt));
+void check_attention(const ModelConfig& config, DeviceKind device, DType precision, int tp) {
+  if (device == DeviceKind::cuda && config.routed_layers() > 0)
+    throw Error(ErrorKind::input, {"device", "cuda"},
+                "the model has routed experts, which are not built for GPUs yet; use cpu");
+  if (device == DeviceKind::cuda && config.projection_norms && tp > 1)
+    throw Error(ErrorKind::input, {"tp", std::to_string(tp)},
+                "the model norms queries and keys over all heads, and on GPUs such norms are built for tp 1 only; use that, or "
+                "the CPU");
   if (computes_heads(config, device, precision)) return;
   if (precision != DType::f32) {
     const char* name = precision == DType::bf16 ? "bf16" : "fp16";

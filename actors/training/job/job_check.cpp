@@ -113,6 +113,8 @@ void check_sequence(const TrainJob& job) {
 void check_fp8_sizes(const TrainJob& job) {
   check_bf16_layers(job);
   if (!job.numerics.precision.fp8_products) return;
+  if (!job.config.input_norms)
+    refuse_setting("precision", "fp8", "a model without norms before attention and MLP is not built in fp8; use bf16");
   check_matrix_sizes(job.config, job.layout.tp);
   check_tokens_of_tiles(job);
   if (job.devices.gpus.empty()) check_fp8_gpu(0);
@@ -124,7 +126,7 @@ void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vect
   check_combinations(features_of(job, &ranks));
   check_replayed_plan(job, plan);
   layout_parameters(job.config, parts, 0, job.layout.tp);  // throws where tp does not divide the model
-  check_attention(job.config, job.devices.kind, job.numerics.precision.compute);
+  check_attention(job.config, job.devices.kind, job.numerics.precision.compute, job.layout.tp);
   check_fp8_sizes(job);
   check_recompute_layers(job);
   check_offloaded_gradients(job);

@@ -9,8 +9,10 @@
 namespace pipetrain::test {
 namespace {
 
-const std::vector<std::string> golden_families{"qwen2_tiny", "llama_biases_yarn_tiny", "qwen3_tiny", "mistral_window_tiny",
-                                               "gemma3_tiny"};
+const std::vector<std::string> golden_families{
+    "qwen2_tiny",         "llama_biases_yarn_tiny", "qwen3_tiny",   "mistral_window_tiny",
+    "gemma3_tiny",        "smollm3_tiny",           "granite_tiny", "phi3_tiny",
+    "phi3_longrope_tiny", "seed_oss_tiny",          "olmo2_tiny"};
 
 std::optional<RunRecord> run_family_on_gpu(const std::string& name, const Layout& layout, const Precision& precision,
                                            std::int64_t steps) {
@@ -27,6 +29,7 @@ TEST_CASE("each family follows its golden trajectory in fp32 on one GPU, to the 
     const Reference reference = golden_reference(name);
     const auto all = static_cast<std::int64_t>(reference.loss.size());
     for (const int tp : {1, 2, 4}) {
+      if (tp > 1 && name == "olmo2_tiny") continue;  // refused: see check_attention()
       INFO(name << ", tp " << tp);
       const auto one = run_family_on_gpu(name, {1, tp, 1, 2}, Precision::fp32(), all);
       if (!one) return;
