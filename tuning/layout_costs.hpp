@@ -91,7 +91,7 @@ class LayoutCosts {
   const LayoutRequest& request_;
   HostLinks links_;
   // By BlockKind and layer: a deep model has tens of thousands of blocks, and each layout asks for all of them.
-  mutable std::array<std::vector<std::optional<BlockFigures>>, 5> figures_;
+  mutable std::array<std::vector<std::optional<BlockFigures>>, block_kinds> figures_;
   // The kind of recomputation, and the number of layers.
   using Again = std::pair<Recompute, std::optional<std::int64_t>>;
   std::map<std::tuple<int, Again, Cut>, std::vector<std::vector<Block>>> blocks_;

@@ -12,6 +12,7 @@
 #include "actors/training/job/features.hpp"
 #include "core/device_kind.hpp"
 #include "core/dtype.hpp"
+#include "model/config/block.hpp"
 #include "model/config/config.hpp"
 #include "model/config/cut.hpp"
 #include "model/config/numerics.hpp"
@@ -57,7 +58,7 @@ struct LayoutRequest {
   std::int64_t sequence = 1;
   std::int64_t global_batch = 1;  // sequences of one step
   DeviceSpeed speed;
-  std::array<BlockScale, 4> scales = {};  // by BlockKind; see profiled_scales()
+  std::array<BlockScale, block_kinds> scales = {};  // by BlockKind; see profiled_scales()
   Precision precision;
   DeviceKind device = DeviceKind::cpu;
   OptimizerSettings optimizer;

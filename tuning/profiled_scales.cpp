@@ -48,17 +48,18 @@ Layout layout_of(const Profile& profile) {
 
 }  // namespace
 
-std::array<BlockScale, 4> profiled_scales(const LayoutRequest& request, const Profile& profile) {
+std::array<BlockScale, block_kinds> profiled_scales(const LayoutRequest& request, const Profile& profile) {
   check(request, profile);
   LayoutRequest plain = request;
   plain.scales = {};
   const LayoutCosts costs(plain);
   const Layout layout = layout_of(profile);
   const auto measured = measured_blocks(profile);
-  std::array<BlockScale, 4> scales;
+  std::array<BlockScale, block_kinds> scales;
   const auto ratio = [](double is, double estimated) { return estimated > 0 ? std::max(is / estimated, least_scale) : 1; };
-  for (std::size_t kind = 0; kind < scales.size(); ++kind) {
-    const auto times = costs.block_times({static_cast<BlockKind>(kind), 0}, layout);
+  for (const BlockCount& counted : block_counts(request.config)) {
+    const auto kind = static_cast<std::size_t>(counted.block.kind);
+    const auto times = costs.block_times(counted.block, layout);
     scales[kind] = {ratio(measured[kind].forward, times.forward), ratio(measured[kind].input_grad, times.input_grad),
                     ratio(measured[kind].weight_grad, times.weight_grad)};
   }

@@ -12,6 +12,6 @@ namespace pipetrain {
 // request gives them in the profile's layout, with its microbatch, tp, cp, recomputation and ZeRO. At least a
 // thousandth. The request's own scales are ignored. Throws Error(input) about the setting "costs" for a profile of
 // another model, sequence, precision or kind of device than the request's, and as measured_blocks().
-std::array<BlockScale, 4> profiled_scales(const LayoutRequest& request, const Profile& profile);
+std::array<BlockScale, block_kinds> profiled_scales(const LayoutRequest& request, const Profile& profile);
 
 }  // namespace pipetrain

@@ -1,6 +1,7 @@
 // Blocks: the units that the partition into stages deals out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace pipetrain {
 // In model order: embedding, then attention and MLP or routed experts of each layer, then the head (final norm, output matrix,
 // loss).
 enum class BlockKind { embedding, attention, mlp, experts, head };
+inline constexpr std::size_t block_kinds = 5;
 
 // True for the blocks that layers consist of, two a layer.
 constexpr bool is_of_layer(BlockKind kind) { return kind != BlockKind::embedding && kind != BlockKind::head; }

@@ -21,6 +21,7 @@ std::vector<Layout> offloading_layouts() {
   layouts[0].offload = true;
   layouts[1].parameters = layouts[1].gradients = true;
   layouts[2].offload = layouts[2].parameters = layouts[2].gradients = true;
+  layouts[3].schedule = "gpipe";
   layouts[3].activations = 0.5;
   return layouts;
 }

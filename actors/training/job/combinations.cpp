@@ -44,11 +44,11 @@ struct CombinationTable {
       excluded(loss_chunks, classification,
                "chunks keep the logits of a vocabulary small, and a classifier has few logits; leave it out"),
 
-      {experts, {}, DeviceKind::cuda, "routed experts are not built for GPUs yet; use the CPU", true},
       not_built(experts, isolated_documents,
                 "the balancing loss of each document is not built yet; use pack documents, or a model without experts"),
       not_built(experts, classification,
                 "experts of samples with labels, whose lengths differ, are not built yet; use a model without experts"),
+      {experts, {}, DeviceKind::cuda, "routed experts are not built for GPUs yet; use the CPU", true},
       excluded(layer_balance, slices, "a layer knows only its own slice of a sequence; use moe-aux-scope model, or slices 1"),
       excluded(layer_balance, context_parallel,
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),

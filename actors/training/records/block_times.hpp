@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <vector>
 
+#include "model/config/block.hpp"
+
 namespace pipetrain {
 
-// The kinds of blocks: the four of BlockKind, and again the four for blocks that recompute less than the run's others.
-constexpr std::size_t block_kinds = 4, kinds_of_blocks = 2 * block_kinds;
+// The kinds of blocks: those of BlockKind, and again those for blocks that recompute less than the run's others.
+constexpr std::size_t kinds_of_blocks = 2 * block_kinds;
 using ByKind = std::array<double, kinds_of_blocks>;
 using KindsOfParts = std::vector<std::vector<std::size_t>>;  // [virtual stage][block]
 

@@ -37,15 +37,19 @@ struct Flops {
 
 Flops flops_of(const ModelConfig& config, std::int64_t sequence, const Numerics& numerics) {
   Flops flops;
-  for (std::size_t k = 0; k < kinds_of_blocks; ++k) {
-    const Block block{static_cast<BlockKind>(k % block_kinds), 0};
-    const Recompute recompute = k < block_kinds ? numerics.recompute : lighter(numerics.recompute);
+  for (const BlockCount& counted : block_counts(config)) {
+    const Block& block = counted.block;
     const double all = block_flops_per_token(config, block, sequence), products = block_flops_per_token(config, block, 0);
     const double weight_grad = block_weight_grad_flops_per_token(config, block);  // attention scores have no weights
-    flops.forward[k] = (products - weight_grad) / 2 + (all - products) / 3;
-    flops.weight_grad[k] = weight_grad;
-    flops.input_grad[k] = all - flops.forward[k] - weight_grad +
-                          block_recompute_flops_per_token(config, block, sequence, recompute, numerics.loss_chunks);
+    const double forward = (products - weight_grad) / 2 + (all - products) / 3;
+    for (const bool is_lighter : {false, true}) {
+      const std::size_t k = static_cast<std::size_t>(block.kind) + (is_lighter ? block_kinds : 0);
+      const Recompute recompute = is_lighter ? lighter(numerics.recompute) : numerics.recompute;
+      flops.forward[k] = forward;
+      flops.weight_grad[k] = weight_grad;
+      flops.input_grad[k] = all - forward - weight_grad +
+                            block_recompute_flops_per_token(config, block, sequence, recompute, numerics.loss_chunks);
+    }
   }
   return flops;
 }
@@ -90,8 +94,9 @@ class Relayout {
 
   std::array<MeasuredBlock, block_kinds> blocks() const {
     const Compute compute = measured_compute();
-    std::array<MeasuredBlock, block_kinds> blocks;
-    for (std::size_t k = 0; k < block_kinds; ++k) {
+    std::array<MeasuredBlock, block_kinds> blocks{};
+    for (const BlockCount& counted : block_counts(config_)) {
+      const auto k = static_cast<std::size_t>(counted.block.kind);
       const auto mean = [&](const BlockTimes& times) {
         const double seconds = times.mean(kinds_, k);
         // Where only some layers recompute, embedding and head are of the second kind.
@@ -249,7 +254,7 @@ Profile profile_for(const Profile& measured, const Placement& placement, bool sp
   return Relayout(measured, placement, split, cut).result();
 }
 
-std::array<MeasuredBlock, 4> measured_blocks(const Profile& measured) {
+std::array<MeasuredBlock, block_kinds> measured_blocks(const Profile& measured) {
   return Relayout(measured, measured.placement(), true, measured.cut).blocks();
 }
 

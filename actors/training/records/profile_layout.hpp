@@ -4,6 +4,7 @@
 #include <array>
 
 #include "actors/training/records/profile.hpp"
+#include "model/config/block.hpp"
 #include "schedules/plan/plan.hpp"
 
 namespace pipetrain {
@@ -25,6 +26,6 @@ struct MeasuredBlock {
 };
 // Returns the mean over the run's blocks of each BlockKind; for attention and MLP it counts only blocks that recompute in
 // the run's mode. Throws Error(input) for a profile whose model cannot be read.
-std::array<MeasuredBlock, 4> measured_blocks(const Profile& measured);
+std::array<MeasuredBlock, block_kinds> measured_blocks(const Profile& measured);
 
 }  // namespace pipetrain

@@ -20,7 +20,7 @@ constexpr std::int64_t sequence = 256;
 
 // Seconds of a block of each kind, in the order of BlockKind.
 struct BlockSeconds {
-  std::array<double, 4> forward{}, input_grad{}, weight_grad{};
+  std::array<double, block_kinds> forward{}, input_grad{}, weight_grad{};
 };
 
 ModelConfig model() {
@@ -32,8 +32,9 @@ ModelConfig model() {
 // Returns times in proportion to the FLOPs, except for the head, which is slower by this factor.
 BlockSeconds seconds_by_flops(double head = 1) {
   BlockSeconds seconds;
-  for (std::size_t kind = 0; kind < 4; ++kind) {
-    const Block block{static_cast<BlockKind>(kind), 0};
+  for (const BlockCount& counted : block_counts(model())) {
+    const Block& block = counted.block;
+    const auto kind = static_cast<std::size_t>(block.kind);
     const double all = block_flops_per_token(model(), block, sequence), products = block_flops_per_token(model(), block, 0);
     const double unit = block.kind == BlockKind::head ? 1e-9 * head : 1e-9;
     seconds.forward[kind] = unit * all / 3;
@@ -125,8 +126,9 @@ TEST_CASE("blocks of each kind take what a profile's stages say of them") {
   const BlockSeconds seconds = seconds_by_flops();
   const Numerics some{.recompute = Recompute::full, .recompute_layers = 1};
   const auto blocks = measured_blocks(profiled(Placement::looping(2, 1), true, seconds, some));
-  for (std::size_t kind = 0; kind < blocks.size(); ++kind) {
-    const Block block{static_cast<BlockKind>(kind), 0};
+  for (const BlockCount& counted : block_counts(model())) {
+    const Block& block = counted.block;
+    const auto kind = static_cast<std::size_t>(block.kind);
     const double again = 1e-9 * block_recompute_flops_per_token(model(), block, sequence, Recompute::full);
     CHECK(blocks[kind].forward == Approx(seconds.forward[kind]).epsilon(1e-9));
     CHECK(blocks[kind].input_grad == Approx(seconds.input_grad[kind] + again).epsilon(1e-9));
