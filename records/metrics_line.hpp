@@ -22,9 +22,9 @@ struct StepMetrics {
   std::optional<double> loss_scale;
   bool skipped = false;
   std::optional<std::int64_t> applied_steps;  // optimizer steps so far; lines of earlier versions lack them
-  // Known for models with routed experts: the balancing loss and the z-loss, each the mean over the sequences of the global batch and
-  // without its coefficient; the largest load of an expert divided by the mean, and the standard deviation of loads divided by
-  // it, of the layer where they are largest.
+  // Known for models with routed experts: the balancing loss and the z-loss, each the mean over the sequences of the global
+  // batch and without its coefficient; the largest load of an expert divided by the mean, and the standard deviation of loads
+  // divided by it, of the layer where they are largest.
   std::optional<double> aux_loss, z_loss, expert_load_max, expert_load_cv;
   std::optional<std::int64_t> trainable_parameters;
   // The number of the run's memberships, and of takeovers so far; runs do not change their members yet.

@@ -49,8 +49,8 @@ struct DescriptorOffsets {};
 #define PIPETRAIN_NAMES16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define PIPETRAIN_NAMES32 \
   PIPETRAIN_NAMES16       \
-      ", "                \
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+  ", "                    \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define PIPETRAIN_NAMES64                                                            \
   PIPETRAIN_NAMES32                                                                  \
   ", "                                                                               \

@@ -98,7 +98,8 @@ TEST_CASE("a run searches for its plan once, with a report, a profile, ZeRO and 
 
 TEST_CASE("each process of a launch searches for its plan once, and launch itself does not") {
   const TempFolder folder;
-  std::vector<std::string> arguments = searched_run({"--dp", "2", "--zero", "2", "--report", (folder.path() / "report.html").string()});
+  std::vector<std::string> arguments =
+      searched_run({"--dp", "2", "--zero", "2", "--report", (folder.path() / "report.html").string()});
   CHECK(searches_of_processes(arguments) == std::vector<int>{1, 1});
   const CountedSearches counted;
   arguments.insert(arguments.end(), {"--nproc", "2"});

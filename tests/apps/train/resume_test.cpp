@@ -265,7 +265,8 @@ TEST_CASE("a run into the folder of a finished run is refused with advice how to
   CHECK(refused(again + " --steps 2") == "--save " + saved.save +
                                              ": this run has finished there, with step-00000002; continue from it with more "
                                              "steps and resume, or give another folder");
-  CHECK_THAT(refused(again + " --steps 9"), Contains("holds checkpoints of this run, the newest step-00000002; continue from it"));
+  CHECK_THAT(refused(again + " --steps 9"),
+             Contains("holds checkpoints of this run, the newest step-00000002; continue from it"));
   CHECK_THAT(refused(again + " --steps 2 --seed 7"), Contains("holds checkpoints of another run, the newest step-00000002"));
   CHECK_THAT(refused(small_resume + "--load " + saved.save),
              StartsWith("--load " + saved.save + ": is a folder of 2 checkpoints; give one of them, such as " + saved.save +

@@ -40,8 +40,8 @@ TEST_CASE("every step-th layer is routed, except those that are listed", "[famil
 }
 
 TEST_CASE("transformers' two keys for the number of experts mean the same", "[families][experts]") {
-  for (const auto& [name, key, other] : {std::tuple{"mixtral_tiny", "num_local_experts", "num_experts"},
-                                         {"olmoe_tiny", "num_experts", "num_local_experts"}}) {
+  for (const auto& [name, key, other] :
+       {std::tuple{"mixtral_tiny", "num_local_experts", "num_experts"}, {"olmoe_tiny", "num_experts", "num_local_experts"}}) {
     json config = golden_config(name);
     const ModelConfig expected = parse_config(config);
     config[other] = config.at(key);
