@@ -17,12 +17,10 @@ std::string family_under_test() {
 
 // The ways of keeping a stage's state outside of its device.
 std::vector<Layout> offloading_layouts() {
-  std::vector<Layout> layouts(4, {2, 1, 1, 2});
+  std::vector<Layout> layouts(3, {2, 1, 1, 2});
   layouts[0].offload = true;
   layouts[1].parameters = layouts[1].gradients = true;
   layouts[2].offload = layouts[2].parameters = layouts[2].gradients = true;
-  layouts[3].schedule = "gpipe";
-  layouts[3].activations = 0.5;
   return layouts;
 }
 
