@@ -5,7 +5,7 @@
 # What two sources of one target define in anonymous namespaces must therefore have different names.
 # -DPIPETRAIN_BATCHES=OFF (the preset "plain") compiles every source by itself and without precompiled headers.
 option(PIPETRAIN_BATCHES "Compile sources in batches and with precompiled headers" ON)
-set(PIPETRAIN_BATCH_SIZE 24 CACHE STRING "The largest number of sources in one batch")
+set(PIPETRAIN_BATCH_SIZE 16 CACHE STRING "The largest number of sources in one batch")
 mark_as_advanced(PIPETRAIN_BATCH_SIZE)
 
 # pipetrain_sources(TARGET [TOGETHER files...] SOURCES files...): adds the sources to the target, the .cpp files in batches. A source
