@@ -87,6 +87,11 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
   if (bias_.is_trained()) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add_and_scatter(
       {.tp = context.tp, .dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+  norm_backward(context, args, normed_grad, saved);
+}
+
+void NormedProjection::norm_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& normed_grad,
+                                     const Saved& saved) const {
   norm_->backward(context, {.dy = normed_grad,
                             .x = saved.input,
                             .statistics = saved.statistics,
@@ -146,12 +151,7 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
   gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   context.ops.fp8_matmul({.tp = context.tp, .a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
-  norm_->backward(context, {.dy = normed_grad,
-                            .x = saved.input,
-                            .statistics = saved.statistics,
-                            .residual = args.residual,
-                            .dx = args.input_grad,
-                            .residual_sums = args.residual_sums});
+  norm_backward(context, args, normed_grad, saved);
 }
 
 }  // namespace pipetrain

@@ -55,6 +55,8 @@ class NormedProjection {
   Arena* arena_of_input(const BlockContext& context, const KeptMemory& memory) const;
   // Returns the matrix's input, as the gradient of the matrix reads it.
   Tensor matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const;
+  void norm_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& normed_grad,
+                     const Saved& saved) const;
   void backward_without_norm(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                              const Saved& saved) const;
 

@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
@@ -16,8 +19,8 @@ struct Size {
   std::int64_t hidden, layers, heads, kv_heads, intermediate;
 };
 
-ModelConfig llama(const Size& size) {
-  ModelConfig config;
+ModelConfig sized(Family family, const Size& size) {
+  ModelConfig config = family_config(family);
   config.hidden = size.hidden;
   config.layers = size.layers;
   config.heads = size.heads;
@@ -26,6 +29,8 @@ ModelConfig llama(const Size& size) {
   config.intermediate = size.intermediate;
   return config;
 }
+
+ModelConfig llama(const Size& size) { return sized(Family::llama, size); }
 
 // Touvron et al. 2023, "LLaMA", table 2.
 ModelConfig llama1(const Size& size, double norm_eps) {
@@ -66,13 +71,8 @@ ModelConfig llama32_1b() {
 
 // Returns a model with the sizes of the makers' config.json. max_positions: those that it was trained for, without yarn.
 ModelConfig qwen(Family family, const Size& size, std::int64_t vocabulary, std::int64_t max_positions) {
-  ModelConfig config = family_config(family);
-  config.hidden = size.hidden;
-  config.layers = size.layers;
-  config.heads = size.heads;
-  config.kv_heads = size.kv_heads;
-  config.head_dim = family == Family::qwen3 ? 128 : size.hidden / size.heads;
-  config.intermediate = size.intermediate;
+  ModelConfig config = sized(family, size);
+  if (family == Family::qwen3) config.head_dim = 128;
   config.vocabulary = vocabulary;
   config.max_positions = max_positions;
   config.norm_eps = 1e-6;
@@ -95,8 +95,7 @@ ModelConfig qwen25(const Size& size, std::int64_t vocabulary = 151936) {
 ModelConfig qwen3(const Size& size) { return qwen(Family::qwen3, size, 151936, 32768); }
 
 ModelConfig mistral(const Size& size) {
-  ModelConfig config = llama(size);
-  config.family = Family::mistral;
+  ModelConfig config = sized(Family::mistral, size);
   config.max_positions = 32768;
   config.bos_id = 1;
   config.eos_ids = {2};
@@ -122,14 +121,9 @@ ModelConfig ministral_8b() {
 
 // Gemma team 2025, "Gemma 3 Technical Report", table 1, and the makers' config.json; the language models alone.
 ModelConfig gemma3(const Size& size, std::int64_t window, std::int64_t query_scalar = 256) {
-  ModelConfig config = family_config(Family::gemma3);
-  config.hidden = size.hidden;
-  config.layers = size.layers;
-  config.heads = size.heads;
-  config.kv_heads = size.kv_heads;
+  ModelConfig config = sized(Family::gemma3, size);
   config.head_dim = query_scalar == 256 ? 256 : 128;
   config.score_scale = query_scalar == config.head_dim ? 0 : 1 / std::sqrt(static_cast<double>(query_scalar));
-  config.intermediate = size.intermediate;
   config.vocabulary = 262208;
   config.max_positions = 131072;
   config.norm_eps = 1e-6;
@@ -155,8 +149,7 @@ ModelConfig gemma3_1b() {
 
 // Hugging Face 2025, "SmolLM3: smol, multilingual, long-context reasoner", and the makers' config.json.
 ModelConfig smollm3_3b() {
-  ModelConfig config = llama({2048, 36, 16, 4, 11008});
-  config.family = Family::smollm3;
+  ModelConfig config = sized(Family::smollm3, {2048, 36, 16, 4, 11008});
   config.vocabulary = 128256;
   config.max_positions = 65536;
   config.norm_eps = 1e-6;
@@ -171,8 +164,7 @@ ModelConfig smollm3_3b() {
 
 // IBM Granite team 2025, the config.json of Granite 3.3. Scores are divided by the size of a head.
 ModelConfig granite33(const Size& size, double logit_divisor) {
-  ModelConfig config = llama(size);
-  config.family = Family::granite;
+  ModelConfig config = sized(Family::granite, size);
   config.vocabulary = 49159;
   config.max_positions = 131072;
   config.rope.theta = 1e7;
@@ -188,13 +180,7 @@ ModelConfig granite33(const Size& size, double logit_divisor) {
 
 // OLMo team 2024, "2 OLMo 2 Furious", table 2, and the makers' config.json.
 ModelConfig olmo2(const Size& size) {
-  ModelConfig config = family_config(Family::olmo2);
-  config.hidden = size.hidden;
-  config.layers = size.layers;
-  config.heads = size.heads;
-  config.kv_heads = size.kv_heads;
-  config.head_dim = size.hidden / size.heads;
-  config.intermediate = size.intermediate;
+  ModelConfig config = sized(Family::olmo2, size);
   config.vocabulary = 100352;
   config.max_positions = 4096;
   config.norm_eps = 1e-6;
@@ -206,8 +192,7 @@ ModelConfig olmo2(const Size& size) {
 
 // Abdin et al. 2024, "Phi-4 Technical Report", and the makers' config.json.
 ModelConfig phi4() {
-  ModelConfig config = llama({5120, 40, 40, 10, 17920});
-  config.family = Family::phi3;
+  ModelConfig config = sized(Family::phi3, {5120, 40, 40, 10, 17920});
   config.vocabulary = 100352;
   config.max_positions = 16384;
   config.rope.theta = 2.5e5;
@@ -226,8 +211,7 @@ ModelConfig phi4_mini() {
                                     22.90118105, 25.61086418, 28.64115884, 32.03,       32.1,        32.13,       32.23,
                                     32.6,        32.61,       32.64,       32.66,       32.7,        32.71,       32.93,
                                     32.97,       33.28,       33.49,       33.5,        44.16,       47.77};
-  ModelConfig config = llama({3072, 32, 24, 8, 8192});
-  config.family = Family::phi3;
+  ModelConfig config = sized(Family::phi3, {3072, 32, 24, 8, 8192});
   config.vocabulary = 200064;
   config.max_positions = 131072;
   config.tied_embeddings = true;
@@ -242,8 +226,7 @@ ModelConfig phi4_mini() {
 
 // ByteDance Seed team 2025, the config.json of Seed-OSS-36B.
 ModelConfig seed_oss_36b() {
-  ModelConfig config = llama({5120, 64, 80, 8, 27648});
-  config.family = Family::seed_oss;
+  ModelConfig config = sized(Family::seed_oss, {5120, 64, 80, 8, 27648});
   config.head_dim = 128;
   config.vocabulary = 155136;
   config.max_positions = 524288;
@@ -284,157 +267,83 @@ ModelConfig gpt2(std::int64_t hidden, std::int64_t layers) {
 
 struct Preset {
   const char* name;
-  ModelConfig (*config)();
+  ModelConfig config;
 };
 
-constexpr std::array presets{
-    Preset{"tiny", tiny},
-    Preset{"gpt2", [] { return gpt2(768, 12); }},
-    Preset{"gpt2-medium", [] { return gpt2(1024, 24); }},
-    Preset{"gpt2-large", [] { return gpt2(1280, 36); }},
-    Preset{"gpt2-xl", [] { return gpt2(1600, 48); }},
-    Preset{"llama-7b",
-           [] {
-             return llama1({4096, 32, 32, 32, 11008}, 1e-6);
-           }},
-    Preset{"llama-13b",
-           [] {
-             return llama1({5120, 40, 40, 40, 13824}, 1e-6);
-           }},
-    Preset{"llama-30b",
-           [] {
-             return llama1({6656, 60, 52, 52, 17920}, 1e-6);
-           }},
-    Preset{"llama-65b",
-           [] {
-             return llama1({8192, 80, 64, 64, 22016}, 1e-5);
-           }},
-    Preset{"llama2-7b",
-           [] {
-             return llama2({4096, 32, 32, 32, 11008});
-           }},
-    Preset{"llama2-13b",
-           [] {
-             return llama2({5120, 40, 40, 40, 13824});
-           }},
-    Preset{"llama2-70b",
-           [] {
-             return llama2({8192, 80, 64, 8, 28672});
-           }},
-    Preset{"llama3-8b",
-           [] {
-             return llama3({4096, 32, 32, 8, 14336});
-           }},
-    Preset{"llama3-70b",
-           [] {
-             return llama3({8192, 80, 64, 8, 28672});
-           }},
-    Preset{"llama3.2-1b", llama32_1b},
-    Preset{"qwen2.5-0.5b",
-           [] {
-             return qwen25({896, 24, 14, 2, 4864});
-           }},
-    Preset{"qwen2.5-1.5b",
-           [] {
-             return qwen25({1536, 28, 12, 2, 8960});
-           }},
-    Preset{"qwen2.5-3b",
-           [] {
-             return qwen25({2048, 36, 16, 2, 11008});
-           }},
-    Preset{"qwen2.5-7b",
-           [] {
-             return qwen25({3584, 28, 28, 4, 18944}, 152064);
-           }},
-    Preset{"qwen2.5-14b",
-           [] {
-             return qwen25({5120, 48, 40, 8, 13824}, 152064);
-           }},
-    Preset{"qwen2.5-32b",
-           [] {
-             return qwen25({5120, 64, 40, 8, 27648}, 152064);
-           }},
-    Preset{"qwen2.5-72b",
-           [] {
-             return qwen25({8192, 80, 64, 8, 29568}, 152064);
-           }},
-    Preset{"qwen3-0.6b",
-           [] {
-             return qwen3({1024, 28, 16, 8, 3072});
-           }},
-    Preset{"qwen3-1.7b",
-           [] {
-             return qwen3({2048, 28, 16, 8, 6144});
-           }},
-    Preset{"qwen3-4b",
-           [] {
-             return qwen3({2560, 36, 32, 8, 9728});
-           }},
-    Preset{"qwen3-8b",
-           [] {
-             return qwen3({4096, 36, 32, 8, 12288});
-           }},
-    Preset{"qwen3-14b",
-           [] {
-             return qwen3({5120, 40, 40, 8, 17408});
-           }},
-    Preset{"qwen3-32b",
-           [] {
-             return qwen3({5120, 64, 64, 8, 25600});
-           }},
-    Preset{"mistral-7b", mistral_7b},
-    Preset{"ministral-8b", ministral_8b},
-    Preset{"gemma3-1b", gemma3_1b},
-    Preset{"gemma3-4b",
-           [] {
-             return gemma3({2560, 34, 8, 4, 10240}, 1024);
-           }},
-    Preset{"gemma3-12b",
-           [] {
-             return gemma3({3840, 48, 16, 8, 15360}, 1024);
-           }},
-    Preset{"mixtral-8x7b", mixtral_8x7b},
-    Preset{"qwen2-57b-a14b", qwen2_57b_a14b},
-    Preset{"qwen3-30b-a3b", qwen3_30b_a3b},
-    Preset{"qwen3-235b-a22b", qwen3_235b_a22b},
-    Preset{"olmoe-1b-7b", olmoe_1b_7b},
-    Preset{"gemma3-27b",
-           [] {
-             return gemma3({5376, 62, 32, 16, 21504}, 1024, 168);
-           }},
-    Preset{"smollm3-3b", smollm3_3b},
-    Preset{"granite-3.3-2b",
-           [] {
-             return granite33({2048, 40, 32, 8, 8192}, 8);
-           }},
-    Preset{"granite-3.3-8b",
-           [] {
-             return granite33({4096, 40, 32, 8, 12800}, 16);
-           }},
-    Preset{"olmo2-7b",
-           [] {
-             return olmo2({4096, 32, 32, 32, 11008});
-           }},
-    Preset{"olmo2-13b",
-           [] {
-             return olmo2({5120, 40, 40, 40, 13824});
-           }},
-    Preset{"phi-4", phi4},
-    Preset{"phi-4-mini", phi4_mini},
-    Preset{"seed-oss-36b", seed_oss_36b},
-};
+std::vector<Preset> dense_presets() {
+  return {
+      {"tiny", tiny()},
+      {"gpt2", gpt2(768, 12)},
+      {"gpt2-medium", gpt2(1024, 24)},
+      {"gpt2-large", gpt2(1280, 36)},
+      {"gpt2-xl", gpt2(1600, 48)},
+      {"llama-7b", llama1({4096, 32, 32, 32, 11008}, 1e-6)},
+      {"llama-13b", llama1({5120, 40, 40, 40, 13824}, 1e-6)},
+      {"llama-30b", llama1({6656, 60, 52, 52, 17920}, 1e-6)},
+      {"llama-65b", llama1({8192, 80, 64, 64, 22016}, 1e-5)},
+      {"llama2-7b", llama2({4096, 32, 32, 32, 11008})},
+      {"llama2-13b", llama2({5120, 40, 40, 40, 13824})},
+      {"llama2-70b", llama2({8192, 80, 64, 8, 28672})},
+      {"llama3-8b", llama3({4096, 32, 32, 8, 14336})},
+      {"llama3-70b", llama3({8192, 80, 64, 8, 28672})},
+      {"llama3.2-1b", llama32_1b()},
+      {"qwen2.5-0.5b", qwen25({896, 24, 14, 2, 4864})},
+      {"qwen2.5-1.5b", qwen25({1536, 28, 12, 2, 8960})},
+      {"qwen2.5-3b", qwen25({2048, 36, 16, 2, 11008})},
+      {"qwen2.5-7b", qwen25({3584, 28, 28, 4, 18944}, 152064)},
+      {"qwen2.5-14b", qwen25({5120, 48, 40, 8, 13824}, 152064)},
+      {"qwen2.5-32b", qwen25({5120, 64, 40, 8, 27648}, 152064)},
+      {"qwen2.5-72b", qwen25({8192, 80, 64, 8, 29568}, 152064)},
+      {"qwen3-0.6b", qwen3({1024, 28, 16, 8, 3072})},
+      {"qwen3-1.7b", qwen3({2048, 28, 16, 8, 6144})},
+      {"qwen3-4b", qwen3({2560, 36, 32, 8, 9728})},
+      {"qwen3-8b", qwen3({4096, 36, 32, 8, 12288})},
+      {"qwen3-14b", qwen3({5120, 40, 40, 8, 17408})},
+      {"qwen3-32b", qwen3({5120, 64, 64, 8, 25600})},
+      {"mistral-7b", mistral_7b()},
+      {"ministral-8b", ministral_8b()},
+      {"gemma3-1b", gemma3_1b()},
+      {"gemma3-4b", gemma3({2560, 34, 8, 4, 10240}, 1024)},
+      {"gemma3-12b", gemma3({3840, 48, 16, 8, 15360}, 1024)},
+      {"gemma3-27b", gemma3({5376, 62, 32, 16, 21504}, 1024, 168)},
+      {"smollm3-3b", smollm3_3b()},
+      {"granite-3.3-2b", granite33({2048, 40, 32, 8, 8192}, 8)},
+      {"granite-3.3-8b", granite33({4096, 40, 32, 8, 12800}, 16)},
+      {"olmo2-7b", olmo2({4096, 32, 32, 32, 11008})},
+      {"olmo2-13b", olmo2({5120, 40, 40, 40, 13824})},
+      {"phi-4", phi4()},
+      {"phi-4-mini", phi4_mini()},
+      {"seed-oss-36b", seed_oss_36b()},
+  };
+}
+
+std::vector<Preset> routed_presets() {
+  return {
+      {"mixtral-8x7b", mixtral_8x7b()},       {"qwen2-57b-a14b", qwen2_57b_a14b()}, {"qwen3-30b-a3b", qwen3_30b_a3b()},
+      {"qwen3-235b-a22b", qwen3_235b_a22b()}, {"olmoe-1b-7b", olmoe_1b_7b()},
+  };
+}
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> all = [] {
+    std::vector<Preset> both = dense_presets();
+    for (Preset& routed : routed_presets()) both.push_back(std::move(routed));
+    return both;
+  }();
+  return all;
+}
 
 }  // namespace
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Preset& preset : presets) names.emplace_back(preset.name);
+  for (const Preset& preset : presets()) names.emplace_back(preset.name);
   return names;
 }
 
 ModelConfig preset_config(const std::string& name) {
-  for (const Preset& preset : presets) {
-    if (name == preset.name) return preset.config();
+  for (const Preset& preset : presets()) {
+    if (name == preset.name) return preset.config;
   }
   const auto nearest = nearest_name(name, preset_names());
   throw Error(ErrorKind::input, {"model", name},
