@@ -64,7 +64,7 @@ const std::vector<std::string> template_seeds = {
     "{%- set first = messages[0]['content'] + '\n\n' -%}{%- else -%}{%- set first = messages[0]['content'][0]['text'] -%}{%- "
     "endif -%}"
     "{%- set loop_messages = messages[1:] -%}{%- else -%}{%- set first = '' -%}{%- set loop_messages = messages -%}{%- endif -%}"
-    "{%- for message in loop_messages -%}{%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}"
+    "{%- for message in loop_messages -%}{%- if strict and (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}"
     "{{ raise_exception('roles must alternate') }}{%- endif -%}{%- for item in message['content'] if item is mapping -%}"
     "{%- if item['type'] == 'image' -%}{{ '<image>' }}{%- elif item['type'] == 'text' -%}{{ item['text'] | trim }}{%- endif -%}"
     "{%- endfor -%}{%- endfor -%}",

@@ -100,11 +100,12 @@ std::vector<Target> tokenizer_targets() {
               R"({"type":"Metaspace","replacement":"_","prepend_scheme":"always","split":true})",
               R"({"type":"Metaspace","replacement":"_","prepend_scheme":"always"})", unigram),
       // In the style of Qwen's files, and of Gemma's.
-      file_of(R"({"type":"NFC"})",
-              R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|)"
-              R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+"},"behavior":"Isolated","invert":false},)"
-              R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}]})",
-              R"({"type":"ByteLevel","add_prefix_space":false})", bpe),
+      file_of(
+          R"({"type":"NFC"})",
+          R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|)"
+          R"(\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+"},"behavior":"Isolated","invert":false},)"
+          R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}]})",
+          R"({"type":"ByteLevel","add_prefix_space":false})", bpe),
       file_of(
           R"({"type":"Replace","pattern":{"String":" "},"content":"_"})",
           R"({"type":"Split","pattern":{"String":" "},"behavior":"MergedWithPrevious","invert":false})",
