@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
@@ -67,18 +65,6 @@ ConfigReport read_leniently(Json object, const std::string& name) {
   }
 }
 
-bool names_known_family(const Json& object) {
-  const Json *const type = object.find("model_type"), *const names = object.find("architectures");
-  const auto is_its = [&](const FamilySpec& family) {
-    if (type && !type->is_null())
-      return *type == family.model_type || (family.multimodal && *type == family.multimodal->model_type);
-    const Json* const first = names && names->is_array() && !names->empty() ? names->begin() : nullptr;
-    return first && (*first == family.architecture || *first == family.classifier ||
-                     (family.multimodal && *first == family.multimodal->architecture));
-  };
-  return std::any_of(families().begin(), families().end(), is_its);
-}
-
 // Reads the object as the family that refuses the fewest of its keys.
 ConfigReport read_as_nearest(const Json& object, const std::string& name) {
   std::optional<ConfigReport> nearest;
@@ -100,7 +86,7 @@ ConfigReport read_as_nearest(const Json& object, const std::string& name) {
 ConfigReport report_config(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.json";
   const Json object = parse_json(read_text(file, most_config_bytes), {file.string()});
-  if (!object.is_object() || names_known_family(object)) return read_leniently(object, file.string());
+  if (!object.is_object() || names_known_family(object, file.string())) return read_leniently(object, file.string());
   ConfigReport nearest = read_as_nearest(object, file.string());
   // The readers' own line says which families are known.
   const ConfigReport own = read_leniently(object, file.string());

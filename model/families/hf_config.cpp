@@ -164,6 +164,19 @@ ModelConfig read_language_model(const HfConfigReader& config, const FoundFamily&
 
 }  // namespace
 
+bool names_known_family(const Json& object, const std::string& name) try {
+  const HfConfigReader config(object, name, "transformer");
+  if (const std::string type = config.text_or("model_type", ""); !type.empty())
+    return find_family(&FamilySpec::model_type, type) || find_multimodal(&MultimodalSpec::model_type, type);
+  const std::vector<std::string> names = read_architectures(config);
+  return std::any_of(names.begin(), names.end(), [](const std::string& one) {
+    return find_family(&FamilySpec::architecture, one) || find_family(&FamilySpec::classifier, one) ||
+           find_multimodal(&MultimodalSpec::architecture, one);
+  });
+} catch (const Error&) {  // neither key has the form of a name
+  return false;
+}
+
 ModelConfig read_hf_config(const std::string& folder) {
   const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
   return parse_hf_config(read_text(file, most_config_bytes), file.string());

@@ -97,6 +97,16 @@ TEST_CASE("doctor says what is known of a family that is not built, and which on
                              Contains("docs/add-a-model.md"));
 }
 
+TEST_CASE("doctor reads a model whose model_type is empty by its architecture, as training does") {
+  RawFolder model(test::golden_folder("llama3_tiny"));
+  model.config["model_type"] = "";
+  const TempFolder folder;
+  model.write(folder.path());
+  const Result result = report(folder.path());
+  INFO(result.out);
+  CHECK(result.status == 0);
+}
+
 TEST_CASE("doctor reports a tokenizer and its chat template") {
   RawFolder model(test::golden_folder("llama3_tiny"));
   const TempFolder folder;
