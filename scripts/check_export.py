@@ -153,7 +153,11 @@ def same_bits(one, other):
 def without_meaning(value):
     if not isinstance(value, dict):
         return value
-    return {key: without_meaning(member) for key, member in value.items() if key not in NO_MEANING}
+    kept = {key: without_meaning(member) for key, member in value.items() if key not in NO_MEANING}
+    if "rope_type" in kept:  # "type" is its older spelling; transformers computes with these values where they are absent
+        usual = {"type": kept["rope_type"], "beta_fast": 32, "beta_slow": 1, "truncate": True}
+        kept = {key: member for key, member in kept.items() if key not in usual or member != usual[key]}
+    return kept
 
 
 def meaning_of(model):
