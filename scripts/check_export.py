@@ -162,6 +162,10 @@ def without_meaning(value):
 
 def meaning_of(model):
     meaning = without_meaning(transformers.AutoConfig.from_pretrained(model).to_dict())
+    if not meaning.get("sliding_window"):
+        meaning.pop("max_window_layers", None)
+    if meaning.get("head_dim") is None and "hidden_size" in meaning:
+        meaning["head_dim"] = meaning["hidden_size"] // meaning["num_attention_heads"]
     if "n_inner" in meaning and meaning["n_inner"] is None:
         meaning["n_inner"] = 4 * meaning["n_embd"]
     if architecture(model).endswith("ForSequenceClassification"):

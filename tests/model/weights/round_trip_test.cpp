@@ -19,6 +19,7 @@ void check_contained(const json& before, const json& after, const std::string& k
     return;
   }
   for (const auto& [member, value] : before.items()) {
+    if (member == "partial_rotary_factor" && value == 1.0 && !after.contains(member)) continue;  // it is 1 where it is absent
     REQUIRE(after.contains(member));
     check_contained(value, after[member], key + "." + member);
   }
