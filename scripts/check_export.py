@@ -153,11 +153,19 @@ def same_bits(one, other):
 def without_meaning(value):
     if not isinstance(value, dict):
         return value
-    return {key: without_meaning(member) for key, member in value.items() if key not in NO_MEANING}
+    kept = {key: without_meaning(member) for key, member in value.items() if key not in NO_MEANING}
+    if "rope_type" in kept:  # "type" is its older spelling; transformers computes with these values where they are absent
+        usual = {"type": kept["rope_type"], "beta_fast": 32, "beta_slow": 1, "truncate": True}
+        kept = {key: member for key, member in kept.items() if key not in usual or member != usual[key]}
+    return kept
 
 
 def meaning_of(model):
     meaning = without_meaning(transformers.AutoConfig.from_pretrained(model).to_dict())
+    if not meaning.get("sliding_window"):
+        meaning.pop("max_window_layers", None)
+    if meaning.get("head_dim") is None and "hidden_size" in meaning:
+        meaning["head_dim"] = meaning["hidden_size"] // meaning["num_attention_heads"]
     if "n_inner" in meaning and meaning["n_inner"] is None:
         meaning["n_inner"] = 4 * meaning["n_embd"]
     if architecture(model).endswith("ForSequenceClassification"):
