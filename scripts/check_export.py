@@ -120,6 +120,9 @@ def random_rows(model, count):
     random = numpy.random.default_rng(1)
     settings = text_settings(model)
     longest = min(settings.get("max_position_embeddings") or settings.get("n_positions"), 128)
+    # longrope's factors depend on the length: on that of the run here, of each row in transformers.
+    original = settings.get("original_max_position_embeddings") or 0
+    shortest = original if original < longest else 1
     rows = []
     for index in range(count):
         if architecture(model).endswith("ForSequenceClassification"):
@@ -128,7 +131,7 @@ def random_rows(model, count):
             pad = settings.get("pad_token_id")
             rows.append({"input_ids": [(token + 1) % settings["vocab_size"] if token == pad else token for token in ids], "label": index % 2})
             continue
-        ids = random.integers(0, settings["vocab_size"], longest + 1 if index < count // 2 else random.integers(2, longest + 2)).tolist()
+        ids = random.integers(0, settings["vocab_size"], longest + 1 if index < count // 2 else random.integers(shortest + 1, longest + 2)).tolist()
         rows.append({"input_ids": ids} if index < count // 2 else {"input_ids": ids, "labels": [-100] * (len(ids) - 1) + ids[-1:]})
     return rows
 
@@ -162,6 +165,9 @@ def without_meaning(value):
 
 def meaning_of(model):
     meaning = without_meaning(transformers.AutoConfig.from_pretrained(model).to_dict())
+    meaning.setdefault("partial_rotary_factor", None)
+    if meaning["partial_rotary_factor"] is None and meaning.get("rope_parameters"):
+        meaning["partial_rotary_factor"] = meaning["rope_parameters"].get("partial_rotary_factor")
     if not meaning.get("sliding_window"):
         meaning.pop("max_window_layers", None)
     if meaning.get("head_dim") is None and "hidden_size" in meaning:
@@ -206,6 +212,8 @@ def check_kept(model, folder):
 
 def check_text(program, model):
     prompts = ["The river runs", "abc", "x = 1 + 2; y", "To be, or not to be, that is a question"]
+    if text_settings(model)["vocab_size"] < 128:  # bytes are tokens
+        prompts = ["ABC", "1 + 2 = 3", "(4; 5) < 6: GO", "A MAN, A FILE, A LINE, 30 * 12"]
     command = [program, "generate", "--device", "cpu", "--json", "--temperature", "0", "--max-new-tokens", "24", "--model", str(model)]
     opened, wrong, count = open_transformers(model), [], 0
     ends = opened.generation_config.eos_token_id
