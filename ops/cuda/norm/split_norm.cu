@@ -38,8 +38,8 @@ struct RowSums {
 };
 
 template <class T, class TW, int W>
-__global__ void __launch_bounds__(32 * block_rows) split_norm_kernel(const T* x, const TW* weight, RowSums squares, float eps, T* y,
-                                                                     float* inv_rms, std::int64_t rows, int cols) {
+__global__ void __launch_bounds__(32 * block_rows) split_norm_kernel(const T* x, const TW* weight, RowSums squares, float eps,
+                                                                     T* y, float* inv_rms, std::int64_t rows, int cols) {
   using R = Real<T>;
   wait_for_previous();
   const std::int64_t row = static_cast<std::int64_t>(block_from_end()) * block_rows + threadIdx.y;
@@ -145,8 +145,11 @@ void split_norm_backward(cudaStream_t stream, const SplitNormBackwardArgs& args,
     using TW = typename decltype(tw)::type;
     constexpr int W = decltype(w)::value;
     const ColumnGrid grid(rows, cols / W, multiprocessors, gradient_blocks);
-    const SplitNormGradient<T> of{data_of<T>(args.dy), data_of<T>(args.x), data_of<float>(args.inv_rms),
-                                  {data_of<float>(args.dots), args.columns}, data_of<T>(args.dx)};
+    const SplitNormGradient<T> of{data_of<T>(args.dy),
+                                  data_of<T>(args.x),
+                                  data_of<float>(args.inv_rms),
+                                  {data_of<float>(args.dots), args.columns},
+                                  data_of<T>(args.dx)};
     launch(stream, split_norm_backward_kernel<T, TW, W>, grid.blocks, ColumnGrid::threads(), 0, of, data_of<TW>(args.weight),
            partial, rows, static_cast<int>(cols), grid.rows_each);
     add_partials(stream, partial, grid.ranges, cols, {data_of<float>(args.dweight)});
