@@ -244,7 +244,7 @@ TEST_CASE("the router's gradient is the derivative of its weights and of both lo
       const Routing routing = poisoned_routing(b, size);
       const Values draws = b.draw_f32({size.tokens() * size.chosen});
       const Tensor dweights = b.put_f32(draws), dlogits = b.rank.poisoned(in.shape, DType::f32);
-      const Tensor statistics = b.rank.put(Values({size.experts + 2}), DType::f64);
+      const Tensor statistics = b.rank.put(Values({size.experts + 3}), DType::f64);
       const RouterLosses losses{.counts = counts, .layers = 2, .balance_scale = 0.7F, .z_scale = 0.3F};
       b.team.run([&](TestRank& r) {
         r.ops().route({.logits = in, .normalised = size.normalised, .routing = routing});
