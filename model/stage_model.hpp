@@ -18,7 +18,7 @@
 #include "model/config/config.hpp"
 #include "model/config/numerics.hpp"
 #include "model/context/context_parallel.hpp"
-#include "model/context/expert_parallel.hpp"
+#include "model/blocks/expert_parallel.hpp"
 #include "model/parameters/gradient_places.hpp"
 #include "model/parameters/parameter_store.hpp"
 #include "model/parameters/parameters.hpp"

@@ -12,7 +12,7 @@
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
-#include "model/context/expert_parallel.hpp"
+#include "model/blocks/expert_parallel.hpp"
 #include "model/context/sequence_part.hpp"
 #include "model/parameters/gradient_places.hpp"
 #include "model/parameters/parameters.hpp"

@@ -59,7 +59,7 @@ GroupStorages::GroupStorages(const RankSetup& setup, const ParameterLayout& layo
 TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
   trained_.push_back(std::make_unique<TrainedGroup>(group, storage_setup(setup_, group), ops));
   TrainedGroup& added = *trained_.back();
-  // Of the ranks of a stage that keep the same state, the first one counts it.
+  // The first of a stage's ranks that keep the same state counts it.
   const StatePlaces& places = added.storage.places();
   const bool first = setup_.id.cp == 0 && (setup_.id.ep == 0 || group.group == ParameterGroup::expert);
   if (first || places.is_sharded()) added.counted = places.counted(setup_.id.tp);
