@@ -43,11 +43,12 @@ class TransformerStage final : public StageModel {
  public:
   TransformerStage(const StageModelSpec& spec, const TensorParallel& tp, Ops& ops)
       : config_(spec.config),
-        layout_(layout_parameters(spec.config, spec.chunks, tp.rank(), tp.size())),
+        layout_(layout_parameters(spec.config, spec.chunks, tp.rank(), tp.size(), spec.experts.part)),
         largest_(spec.shape),
         shape_(spec.shape),
         tp_(tp),
         cp_(spec.context),
+        ep_(spec.experts),
         ops_(ops),
         numerics_(spec.numerics),
         fp8_(layout_, spec.config.layers, spec.numerics, spec.gathers_weights),
@@ -197,8 +198,9 @@ class TransformerStage final : public StageModel {
   BlockContext context(const ChunkSlot& slot) { return context(slot, ops_, workspace_); }
   BlockContext context(const ChunkSlot& slot, Ops& ops, Arena& workspace) {
     assert(!workspace.is_measuring() || workspace_bytes() == 0);
-    return {ops,        workspace,      tp_, shape_,          numerics_.precision.compute, rotary_, Recompute::none,
-            slot.draws, slot.documents, cp_, origins_of(slot)};
+    return {ops,     workspace,       tp_,        shape_,         numerics_.precision.compute,
+            rotary_, Recompute::none, slot.draws, slot.documents, cp_,
+            ep_,     origins_of(slot)};
   }
   std::optional<Tensor> origins_of(const ChunkSlot& slot) const {
     if (slot.origins) return slot.origins;
@@ -387,7 +389,8 @@ class TransformerStage final : public StageModel {
     const std::int64_t positions = shape_.sequence * cp_.part.size;  // of a slice, on all ranks that share it
     const RotaryTables tables = rotary_tables_at(nullptr, config_, positions * slices_);
     const BlockContext context{
-        *ops, workspace, tp_, shape_, numerics_.precision.compute, tables, Recompute::none, DropoutDraws{}, {}, {cp_.part}};
+        *ops,           workspace, tp_,        shape_,    numerics_.precision.compute, tables, Recompute::none,
+        DropoutDraws{}, {},        {cp_.part}, {ep_.part}};
     const auto slot = make_chunk_slot(chunk), before = make_chunk_slot(chunk);
     if (slices_ > 1) {  // a slice after another needs the most memory
       slot->slice = {.first = positions, .earlier = {before.get()}};
@@ -423,6 +426,7 @@ class TransformerStage final : public StageModel {
   MicrobatchShape largest_, shape_;  // the shape that memory is allocated for; that of the current actions
   TensorParallel tp_;
   ContextParallel cp_;
+  ExpertParallel ep_;
   Ops& ops_;
   Numerics numerics_;
   Fp8Weights fp8_;

@@ -88,6 +88,9 @@ void read_batch_sizes(const OptionValues& values, RunSettings& run) {
                 : values.given("tp") ? "tp"
                                      : "cp",
                 fmt::format("{} is more than {} devices; use smaller sizes", sizes_text(run), most_train_devices));
+  if (run.batch.dp % layout.ep != 0)
+    values.fail(
+        "ep", fmt::format("the experts are divided over replicas, and --dp is {}; use a number that divides it", run.batch.dp));
   read_zero(values, run);
   layout.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
 }

@@ -12,6 +12,7 @@
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
+#include "model/blocks/expert_parallel.hpp"
 #include "model/context/sequence_part.hpp"
 #include "model/parameters/gradient_places.hpp"
 #include "model/parameters/parameters.hpp"
@@ -78,6 +79,7 @@ struct BlockContext {
   std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
   ContextParallel cp = {};
+  ExpertParallel ep = {};
   // [T] i32. Set if ranks share sequences, or if a slice holds several documents. For each token it holds the index that
   // position 0 of the token's sequence (of its document, if there are several) has among the tokens of part(); below 0 if
   // position 0 lies outside of the part. Operations that count positions take it in place of documents.

@@ -54,10 +54,10 @@ enum class Initialisation {
 };
 
 // Tensors of one group are stored alike: with the same precision, gradients, optimizer, and replicas that have the same
-// weights. No family has experts or adapters yet.
+// weights. No family has adapters yet.
 enum class ParameterGroup {
   dense,
-  expert,
+  expert,  // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
   frozen,  // no gradient, no optimizer: weights that stay as they are
   adapter,
 };
@@ -84,6 +84,7 @@ struct TensorSpec {
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // weight decay
   ParameterGroup group = ParameterGroup::dense;
+  std::int64_t expert = -1;  // the number of the expert that the tensor belongs to, in its layer; -1: of none
   // True for a vector that every tensor-parallel rank holds and for which each computes the gradient of its own heads.
   bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name

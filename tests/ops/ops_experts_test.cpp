@@ -244,7 +244,7 @@ TEST_CASE("the router's gradient is the derivative of its weights and of both lo
       const Routing routing = poisoned_routing(b, size);
       const Values draws = b.draw_f32({size.tokens() * size.chosen});
       const Tensor dweights = b.put_f32(draws), dlogits = b.rank.poisoned(in.shape, DType::f32);
-      const Tensor statistics = b.rank.put(Values({size.experts + 2}), DType::f64);
+      const Tensor statistics = b.rank.put(Values({size.experts + 3}), DType::f64);
       const RouterLosses losses{.counts = counts, .layers = 2, .balance_scale = 0.7F, .z_scale = 0.3F};
       b.team.run([&](TestRank& r) {
         r.ops().route({.logits = in, .normalised = size.normalised, .routing = routing});
@@ -286,6 +286,87 @@ TEST_CASE("rows of experts are gathered, weighed, multiplied by their expert's m
   on_cpus([](Bench& b) {
     check_rows(b, {2, 9, 4, 1, false}, 8, 16);
     check_rows(b, {1, 300, 6, 2, true}, 160, 96);
+  });
+}
+
+TEST_CASE("biases change the choice of experts alone", "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    const RouterCase size{1, 3, 4, 2, true};
+    Values logits({3, 4}), biases({4});
+    for (std::int64_t t = 0; t < 3; ++t) logits(t, t) = 2;
+    biases.data = {0, 0, -1, 0.5};
+    const Tensor in = b.put_f32(logits), bias = b.put_f32(biases);
+    const Routing routing = poisoned_routing(b, size);
+    b.team.run([&](TestRank& r) { r.ops().route({.logits = in, .normalised = true, .bias = bias, .routing = routing}); });
+    CHECK(b.rank.get(routing.experts).data == std::vector<double>{0, 3, 1, 3, 0, 3});
+    const double high = std::exp(2.0), weight = high / (high + 1);
+    const std::vector<double> expected{weight, 0.5, weight, 1 - weight, 1 - weight, 0.5};  // sorted by expert
+    const Values weights = b.rank.get(routing.weights);
+    for (std::size_t row = 0; row < expected.size(); ++row) CHECK(weights.data[row] == Approx(expected[row]).epsilon(1e-6));
+  });
+}
+
+TEST_CASE("an expert's capacity drops a sequence's later choices, which then have no row and no gradient", "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    const RouterCase size{2, 4, 3, 1, false};
+    Values logits({8, 3});
+    for (const std::int64_t t : {0, 1, 2, 3, 5, 7}) logits(t, 1) = 5;
+    const Tensor in = b.put_f32(logits), dlogits = b.rank.poisoned(in.shape, DType::f32);
+    const Tensor statistics = b.rank.put(Values({6}), DType::f64);
+    const Routing routing = poisoned_routing(b, size);
+    const Tensor dweights = b.put_f32(b.draw_f32({8})), rows = b.put(b.draw({8, 5})), sums = b.poisoned({8, 5});
+    b.team.run([&](TestRank& r) {
+      r.ops().zero(statistics);
+      r.ops().route({.logits = in, .capacity = {2, 2}, .routing = routing});
+      r.ops().route_backward({.routing = routing, .dweights = dweights, .dlogits = dlogits, .statistics = statistics});
+      r.ops().sum_rows({.rows = rows, .places = routing.places, .out = sums});
+    });
+    CHECK(b.rank.get(routing.places).data == std::vector<double>{2, 3, -1, -1, 0, 4, 1, 5});
+    CHECK(b.rank.get(routing.offsets).data == std::vector<double>{0, 2, 6, 6});
+    CHECK(b.rank.get(statistics).data == std::vector<double>{2, 6, 0, 0, 0, 2});
+    const Values gradient = b.rank.get(dlogits), summed = b.rank.get(sums), given = b.rank.get(rows);
+    for (std::int64_t i = 0; i < 3; ++i) CHECK(gradient(2, i) == 0);
+    for (std::int64_t i = 0; i < 5; ++i) {
+      CHECK(summed(3, i) == 0);
+      CHECK(summed(5, i) == Approx(given(4, i)).epsilon(1e-2));
+    }
+  });
+}
+
+TEST_CASE("ranks that divide the experts send each token once to each of them, and rows come back by expert",
+          "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    const RouterCase size{1, 3, 6, 3, false};
+    const std::int64_t ranks = 2, sent = size.tokens() * ranks;
+    const Routing routing = poisoned_routing(b, size);
+    const auto numbers = [&](const Shape& shape) { return b.rank.poisoned(shape, DType::i32); };
+    const SentTokens to{numbers({sent}), numbers({sent, 3}), b.rank.poisoned({sent, 3}, DType::f32), numbers({ranks + 1}),
+                        numbers({3, 3})};
+    // The tokens' experts are 0 4 5, 0 1 2 and 1 2 3.
+    Values logits({3, 6});
+    for (const auto& [token, expert] : {std::pair{0, 0}, {0, 4}, {0, 5}, {1, 0}, {1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 3}})
+      logits(token, expert) = 1 + token;
+    const Tensor in = b.put_f32(logits);
+    const ReceivedRows rows{numbers({9}), b.rank.poisoned({9}, DType::f32), numbers({4}), numbers({9}), numbers({ranks + 1})};
+    Values from({ranks + 1});
+    from.data = {0, 2, 3};  // as if rank 0 received its own first two tokens, and the third from rank 1
+    const Tensor offsets = b.rank.put(from, DType::i32);
+    b.team.run([&](TestRank& r) {
+      r.ops().route({.logits = in, .routing = routing});
+      r.ops().send_tokens({.routing = routing, .sent = to});
+      r.ops().sort_received({.experts = to.experts, .weights = to.weights, .offsets = offsets, .rows = rows});
+    });
+    const auto first = [](const Values& values, std::size_t count) {
+      return std::vector<double>(values.data.begin(), values.data.begin() + static_cast<std::ptrdiff_t>(count));
+    };
+    CHECK(b.rank.get(to.offsets).data == std::vector<double>{0, 3, 5});
+    CHECK(first(b.rank.get(to.tokens), 5) == std::vector<double>{0, 1, 2, 0, 2});
+    CHECK(first(b.rank.get(to.experts), 15) == std::vector<double>{0, -1, -1, 0, 1, 2, 1, 2, -1, 1, 2, -1, 0, -1, -1});
+    CHECK(b.rank.get(to.places).data == std::vector<double>{0, 6, 7, 1, 2, 3, 4, 5, 8});
+    CHECK(b.rank.get(rows.offsets).data == std::vector<double>{0, 2, 4, 6});
+    CHECK(first(b.rank.get(rows.tokens), 6) == std::vector<double>{0, 1, 1, 2, 1, 2});
+    CHECK(first(b.rank.get(rows.returned), 6) == std::vector<double>{0, 1, 2, 4, 3, 5});
+    CHECK(b.rank.get(rows.return_offsets).data == std::vector<double>{0, 4, 6});
   });
 }
 

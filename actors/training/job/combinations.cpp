@@ -49,6 +49,7 @@ struct CombinationTable {
       not_built(experts, classification,
                 "experts of samples with labels, whose lengths differ, are not built yet; use a model without experts"),
       {experts, {}, DeviceKind::cuda, "routed experts are not built for GPUs yet; use the CPU", true},
+      {expert_parallel, {}, DeviceKind::cuda, "experts that GPUs divide are not built yet; use ep 1, or the CPU", true},
       excluded(layer_balance, slices, "a layer knows only its own slice of a sequence; use moe-aux-scope model, or slices 1"),
       excluded(layer_balance, context_parallel,
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),

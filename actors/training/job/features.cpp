@@ -95,6 +95,7 @@ struct FeatureTable {
       {classification, "sequence classification", "num-labels",
        [](const Run& run) { return asked_if(run.job.config.classifies()); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
+      {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
       {layer_balance, "{moe-aux-scope layer}", "moe-aux-scope",
        [](const Run& run) {
          return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");

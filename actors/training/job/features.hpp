@@ -31,6 +31,7 @@ enum class Feature {
   dropout,
   classification,
   experts,
+  expert_parallel,
   layer_balance,
   loss_chunks,
   fp8,

@@ -126,6 +126,8 @@ Rows layout_rows() {
       {"dp", "N", "replicas of the model (data parallel)", integer<&Run::batch, &BatchShape::dp>(1, most_devices), compared},
       {"cp", "N", "devices that share each sequence (context parallel)",
        integer<&Run::layout, &LayoutSettings::cp>(1, most_devices), compared | profiled},
+      {"ep", "N", "replicas that divide the routed experts of each layer among them (expert parallel); divides `dp`",
+       integer<&Run::layout, &LayoutSettings::ep>(1, most_devices), compared | profiled},
       {"zero", "0|1|2|3",
        "state that the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
        integer<&Run::zero, &Zero::stage>(0, most_zero_stages), compared | profiled},

@@ -14,8 +14,8 @@ using schedules::ActionKind;
 namespace {
 
 std::string stream_name(const MeshCoordinate& id) {
-  return "s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + (id.cp > 0 ? "c" + std::to_string(id.cp) : "") + "d" +
-         std::to_string(id.dp);
+  return "s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + (id.cp > 0 ? "c" + std::to_string(id.cp) : "") +
+         (id.ep > 0 ? "e" + std::to_string(id.ep) : "") + "d" + std::to_string(id.dp);
 }
 
 }  // namespace

@@ -101,14 +101,15 @@ void keep_plan(TrainJob& job) {
 bool shares_gradient_memory(const TrainJob& job) {
   const auto& placement = job.plan->placement;
   const auto parts = parts_of(job, placement);
-  const int replicas = static_cast<int>(job.batch.dp) * job.layout.cp;
+  const MeshShape shape = job.mesh_shape();
   for (int stage = 0; stage < placement.stages(); ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < placement.chunks(); ++chunk)
       chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
     const auto& actions = job.plan->stages[static_cast<std::size_t>(stage)];
-    for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, job.layout.tp))) {
+    for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, shape.tp, {0, shape.ep}))) {
       if (!is_trained(group.group)) continue;
+      const int replicas = group.group == ParameterGroup::expert ? expert_copies(shape) : weight_copies(shape);
       const auto units = shard_units(group.layout, replicas);
       if (!pool_gradients(group.layout, units, replicas, actions).is_empty()) return true;
     }

@@ -139,6 +139,9 @@ class CudaOps final : public Ops {
   void compute(const WeighRowsBackwardArgs&) { refuse_experts(); }
   void compute(const GroupedMatmulArgs&) { refuse_experts(); }
   void compute(const GroupedWeightGradArgs&) { refuse_experts(); }
+  void compute(const SendTokensArgs&) { refuse_experts(); }
+  void compute(const SortReceivedArgs&) { refuse_experts(); }
+  void compute(const ExchangeRowsArgs&) { refuse_experts(); }
   void compute(const SigmoidArgs&) { refuse_experts(); }
   void compute(const SigmoidBackwardArgs&) { refuse_experts(); }
   void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }

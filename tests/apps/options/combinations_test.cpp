@@ -105,6 +105,7 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {experts, {}, {train_on_gpus, "--model mixtral-8x7b"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
       {experts, classification, {train, "--model qwen3-30b-a3b --num-labels 2 --data " + files.labels}},
+      {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
       {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},
       {layer_balance, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --cp 2"}},
       {context_parallel, isolated_documents, {train_on_gpus, "--cp 2 --pack isolated"}},
