@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 bool is_weights_or_config(const fs::path& file) {
   const std::string name = file.filename().string();
-  return name == "config.json" || name == peft_config_file || name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+  return name == "config.json" || name == peft_config_file || name.ends_with(".safetensors") ||
+         name.ends_with(".safetensors.index.json");
 }
 
 // Runs an action on the file system and turns its exception into an Error.
