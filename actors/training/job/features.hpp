@@ -33,6 +33,7 @@ enum class Feature {
   experts,
   expert_parallel,
   layer_balance,
+  adapters,
   loss_chunks,
   fp8,
   one_replica,
