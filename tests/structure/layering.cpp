@@ -28,7 +28,7 @@ const std::vector<Room>& rooms() {
       {"actors/generation", {"actors/ranks", "actors/engine", "schedules", "model", "ops", "comm", "data", "files", "core"}},
       {"bindings/guest", {"actors/engine", "schedules", "comm", "core"}},
       {"bindings/c", {"bindings/guest", "actors/engine", "schedules", "comm", "core"}},
-      {"bindings/python", {"bindings/guest", "actors/engine", "schedules", "comm", "core"}},
+      {"bindings/python", {"apps", "bindings/guest", "actors/training", "actors/engine", "schedules", "comm", "data", "model", "core"}},
       {"records", {"schedules", "files", "core"}},
       {"tuning", {"actors/training", "schedules", "model", "ops", "files", "core"}},
       {"actors/training",

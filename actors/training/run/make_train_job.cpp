@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <utility>
+
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
@@ -68,6 +71,16 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   data.seed = settings.samples.seed;
   data.classes = config.classifies() ? config.outputs() : 0;
   return data;
+}
+
+// Takes the data that the caller has opened.
+void take_data(const RunSettings& settings, std::shared_ptr<const Dataset> dataset, TrainJob& job) {
+  assert(!settings.samples.shuffle && !settings.evaluation.split);
+  const std::int64_t length = dataset->sequence_length(), most = job.config.max_positions;
+  if (length < 1 || (most > 0 && length > most))
+    throw Error(ErrorKind::input, {"seq-len", std::to_string(length)},
+                fmt::format("must be from 1 to {}, the positions of the model", most));
+  job.dataset = std::move(dataset);
 }
 
 // Evaluation data has the sequence length of training.
@@ -138,11 +151,11 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 
 }  // namespace
 
-TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
   job.multimodal = parts_beside(settings.model, job.config);
-  open_data(settings, notes, job);
+  dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   check_combinations(features_of(job));
   check_offload(job);
