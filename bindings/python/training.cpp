@@ -120,8 +120,7 @@ class Training {
     refuse_at_least(ids, vocabulary_, "the token id");
     refuse_at_least(labels, outputs_, "the label");
     const auto* least = std::min_element(ids.data(), ids.data() + ids.size());
-    if (ids.size() > 0 && *least < 0)
-      throw Error(ErrorKind::input, "the token id " + std::to_string(*least) + " is negative");
+    if (ids.size() > 0 && *least < 0) throw Error(ErrorKind::input, "the token id " + std::to_string(*least) + " is negative");
   }
 
   std::shared_ptr<QueuedDataset> samples_;

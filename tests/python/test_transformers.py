@@ -139,13 +139,16 @@ class Labelled(Rows):
 
 
 def test_a_classifier_trains_as_there(tmp_path):
+    """Without accumulation, over whose batches transformers adds up the means of a classifier's losses."""
+    batch = dict(per_device_train_batch_size=8, gradient_accumulation_steps=1)
+
     def model():
         torch.manual_seed(3)
         return transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**SIZES, num_labels=3, pad_token_id=0))
 
-    theirs = transformers.Trainer(model(), arguments(tmp_path / "theirs"), train_dataset=Labelled(count=48))
+    theirs = transformers.Trainer(model(), arguments(tmp_path / "theirs", **batch), train_dataset=Labelled(count=48))
     theirs.train()
-    ours = Trainer(model(), arguments(tmp_path / "ours"), train_dataset=Labelled(count=48), layout=dict(pp=2))
+    ours = Trainer(model(), arguments(tmp_path / "ours", **batch), train_dataset=Labelled(count=48), layout=dict(pp=2))
     ours.train()
     numpy.testing.assert_allclose(logged(ours, "loss"), logged(theirs, "loss"), rtol=0, atol=1e-5)
     same_weights(ours.model, theirs.model, 2e-5)

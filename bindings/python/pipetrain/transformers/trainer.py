@@ -126,6 +126,7 @@ class Trainer(transformers.Trainer):
 
     def _begin_run(self) -> engine.EngineRun:
         batch = self._layout.batch(self._device_batch_size, self.args.gradient_accumulation_steps)
+        self.model.to("cpu")  # accelerate may have moved it, and the engine has the weights where it computes
         options = engine.engine_options(self.args, self._layout, batch, self.state.max_steps)
         Path(self.args.output_dir).mkdir(parents=True, exist_ok=True)
         run = engine.EngineRun(self.model, options, self._sequence_length(), self._checkpoint, self.args.output_dir)
@@ -192,3 +193,5 @@ class Trainer(transformers.Trainer):
             raise InputError(f"{checkpoint}: its optimizer states are PyTorch's, which the engine does not read; begin a run from its weights")
         if self._checkpoint is not None and (folder / "scheduler.pt").exists():
             self.lr_scheduler.load_state_dict(torch.load(folder / "scheduler.pt", weights_only=True))
+            for group, rate in zip(self.optimizer.param_groups, self.lr_scheduler.get_last_lr(), strict=True):
+                group["lr"] = rate  # which an optimizer of PyTorch would have kept in its own state
