@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
+#include <utility>
 
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/job/combinations.hpp"
@@ -139,6 +141,16 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   return data;
 }
 
+// Takes the data that the caller has opened.
+void take_data(const RunSettings& settings, std::shared_ptr<const Dataset> dataset, TrainJob& job) {
+  assert(!settings.samples.shuffle && !settings.evaluation.split);
+  const std::int64_t length = dataset->sequence_length(), most = job.config.max_positions;
+  if (length < 1 || (most > 0 && length > most))
+    throw Error(ErrorKind::input, {"seq-len", std::to_string(length)},
+                fmt::format("must be from 1 to {}, the positions of the model", most));
+  job.dataset = std::move(dataset);
+}
+
 // Evaluation data has the sequence length of training.
 void open_data(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
   DatasetOptions data = data_options(settings, job.config);
@@ -208,12 +220,12 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 
 }  // namespace
 
-TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
   job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
-  open_data(settings, notes, job);
+  dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   check_combinations(features_of(job));
   check_offload(job);

@@ -65,9 +65,10 @@ class Trainer::Run {
     for (const auto& compute : computes_) compute->wait_until_idle();
   }
 
-  StepReport step(bool another_follows) {
+  StepReport step(bool another_follows, std::optional<double> learning_rate) {
     const std::int64_t number = steps_done_ + 1;
-    const StepInfo info = step_info(number, applied_steps_);
+    StepInfo info = step_info(number, applied_steps_);
+    info.learning_rate = learning_rate.value_or(info.learning_rate);
     const auto coming =
         job_.post_validation && another_follows ? std::optional(step_info(number + 1, applied_steps_ + 1)) : std::nullopt;
     StepReport report;
@@ -243,7 +244,9 @@ Trainer::Trainer(TrainJob job) {
 Trainer::~Trainer() = default;
 
 void Trainer::follow() { run_->pipeline().follow(); }
-StepReport Trainer::step(bool another_follows) { return run_->step(another_follows); }
+StepReport Trainer::step(bool another_follows, std::optional<double> learning_rate) {
+  return run_->step(another_follows, learning_rate);
+}
 std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }
