@@ -126,8 +126,8 @@ void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vect
                const Mesh& ranks) {
   check_combinations(features_of(job, &ranks));
   check_replayed_plan(job, plan);
-  layout_parameters(job.config, parts, 0, job.layout.tp,
-                    {0, job.layout.ep});  // throws where tp or ep does not divide the model
+  // Throws where tp or ep does not divide the model.
+  layout_parameters(job.config, parts, 0, job.layout.tp, {0, job.layout.ep});
   check_attention(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8_sizes(job);
   check_recompute_layers(job);
