@@ -48,6 +48,11 @@ enum class TensorRole {
   mlp_in_adapter_out_2,
   mlp_out_adapter_in,
   mlp_out_adapter_out,
+  // Adapters with magnitudes: one number for each row of the adapted modules, stacked.
+  qkv_magnitude,
+  attention_out_magnitude,
+  mlp_in_magnitude,
+  mlp_out_magnitude,
 };
 
 // True when the tensor is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
@@ -67,6 +72,7 @@ enum class Split { none, rows, columns };
 enum class Initialisation {
   normal,           // of ModelConfig::init_std
   residual_normal,  // what ends in the residual stream: init_std / sqrt(2 x layers) (Radford et al. 2019)
+  row_norms,        // of the matrix that a magnitude belongs to: the norm of each of its rows
   input_uniform,    // a matrix [outputs, inputs]: uniform between -1 / sqrt(inputs) and 1 / sqrt(inputs)
   ones,
   zeros,

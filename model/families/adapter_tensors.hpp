@@ -16,7 +16,8 @@ namespace pipetrain {
 void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vector<TensorSpec>& tensors);
 
 // The ends of the names of an adapter's tensors, after the module's.
-inline constexpr std::string_view adapter_in_end = ".lora_A.weight", adapter_out_end = ".lora_B.weight";
+inline constexpr std::string_view adapter_in_end = ".lora_A.weight", adapter_out_end = ".lora_B.weight",
+                                  magnitude_end = ".lora_magnitude_vector";
 
 // Throws Error(input) where a target names no module of the model that can have an adapter, and for a model whose
 // adapters are not built. The error blames the setting lora-targets.

@@ -72,6 +72,7 @@ class PeftConfigReader {
     adapter.dropout = dropout == nullptr ? 0 : number_in("lora_dropout", *dropout);
     if (!(adapter.dropout >= 0 && adapter.dropout < 1)) refuse_value("lora_dropout", "a share from 0 to below 1");
     adapter.root_scale = flag("use_rslora");
+    adapter.magnitudes = flag("use_dora");
     adapter.targets = targets();
     adapter.layers = layers();
     for (const auto& [name, rank] : pattern("rank_pattern")) adapter.ranks[name] = rank_in("rank_pattern", rank);
@@ -202,7 +203,7 @@ class PeftConfigReader {
         refuse_value("init_lora_weights",
                      "true, false, \"gaussian\" or \"orthogonal\" (others change the model's own weights, which is not built)");
     constexpr std::string_view read[] = {
-        "peft_type",    "task_type",     "r",    "lora_alpha",      "lora_dropout",        "use_rslora",       "target_modules",
+        "peft_type",    "task_type",     "r",    "lora_alpha",      "lora_dropout",        "use_rslora", "use_dora",       "target_modules",
         "rank_pattern", "alpha_pattern", "bias", "modules_to_save", "layers_to_transform", "init_lora_weights"};
     for (const auto& [key, value] : config_.items()) {
       const auto is_it = [key = std::string_view(key)](std::string_view known) { return known == key; };
@@ -275,6 +276,7 @@ std::string peft_config_text(const ModelConfig& config, const std::string& base)
                             {"lora_alpha", adapter.alpha},
                             {"lora_dropout", adapter.dropout},
                             {"use_rslora", adapter.root_scale},
+                            {"use_dora", adapter.magnitudes},
                             {"bias", "none"},
                             {"fan_in_fan_out", stores_transposed(config)},
                             {"init_lora_weights", true},

@@ -39,7 +39,7 @@ struct AdapterSettings {
   std::optional<double> alpha;  // not given: twice the rank
   std::optional<double> dropout;
   std::string targets = "all";  // or names of modules, with commas between
-  bool root_scale = false;
+  bool root_scale = false, magnitudes = false;
   bool train_embeddings = false, train_head = false, train_norms = false;  // besides the adapters
   std::string folder;                                                      // of an adapter to begin from, instead of a new one
 

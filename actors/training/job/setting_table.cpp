@@ -229,6 +229,8 @@ Rows adapter_rows() {
        text<&Run::model, &ModelSettings::adapter, &Own::targets>(), compared},
       {"lora-rslora", "", "scale by alpha / sqrt(rank)", on_off<&Run::model, &ModelSettings::adapter, &Own::root_scale>(),
        compared},
+      {"lora-dora", "", "train a magnitude for each row of the matrices too (DoRA)",
+       on_off<&Run::model, &ModelSettings::adapter, &Own::magnitudes>(), compared},
       {"train-embeddings", "", "train the tables of tokens and of positions besides the adapters",
        on_off<&Run::model, &ModelSettings::adapter, &Own::train_embeddings>(), compared},
       {"train-head", "", "train the output matrix besides the adapters",

@@ -12,7 +12,7 @@ namespace {
 const std::vector<std::string> golden_families{
     "qwen2_tiny",         "llama_biases_yarn_tiny", "qwen3_tiny",   "mistral_window_tiny",
     "gemma3_tiny",        "smollm3_tiny",           "granite_tiny", "phi3_tiny",
-    "phi3_longrope_tiny", "seed_oss_tiny",          "olmo2_tiny"};
+    "phi3_longrope_tiny", "seed_oss_tiny",          "olmo2_tiny",   "llama3_lora_tiny"};
 
 std::optional<RunRecord> run_family_on_gpu(const std::string& name, const Layout& layout, const Precision& precision,
                                            std::int64_t steps) {
