@@ -238,10 +238,7 @@ Rows adapter_rows() {
       {"train-norms", "", "train all norms besides the adapters",
        on_off<&Run::model, &ModelSettings::adapter, &Own::train_norms>(), compared},
       {"adapter", "DIR", "go on with the adapter of this folder, as PEFT saves it, on its model",
-       special(
-           AnyText{}, [](const Run& run) { return run.model.adapter.folder.empty() ? "" : "on"; },
-           set_member<&Run::model, &ModelSettings::adapter, &Own::folder>),
-       compared},
+       text<&Run::model, &ModelSettings::adapter, &Own::folder>()},
   };
 }
 
