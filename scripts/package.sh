@@ -30,24 +30,38 @@ command_package() {
 
 package_version() { sed -nE 's/^project\(pipetrain VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt"; }
 
-# The wheel says which C library it needs: the newest that one of its files asks for.
+# Program and module come from the build folder; the description is what scikit-build-core makes of pyproject.toml, as for
+# `pip install .`. The name says which C library the wheel needs: the newest that one of its files asks for.
 package_wheel() {
-  local preset=$1 target=$2 venv work wheel glibc options=()
+  local preset=$1 target=$2 folder venv work glibc
+  folder=$(build_folder "$preset")
+  venv=$folder/python-venv
+  mkdir -p "$folder"
   ensure_python_packages
-  venv=$(build_folder "$preset")/python-venv
-  mkdir -p "$(dirname "$venv")"
-  if ! make_python_venv "$venv" >&2 || ! "$venv/bin/python" -m pip install -q wheel >&2; then die 'package: no environment for Python; see above'; fi
-  if [[ $preset == cuda ]]; then options+=(-C cmake.define.PIPETRAIN_CUDA=ON -C build-dir=build-wheel-cuda); fi
+  if ! make_python_venv "$venv" >"$folder/python-venv.log" 2>&1 ||
+    ! "$venv/bin/python" -m pip install -q 'scikit-build-core>=0.10' wheel >>"$folder/python-venv.log" 2>&1; then
+    die "package: the wheel needs packages of Python: $(tail -n 1 "$folder/python-venv.log")"
+  fi
+  build_python_module "$folder" "$venv" "$preset" >&2
   work=$(mktemp -d)
   # shellcheck disable=SC2064  # the folder of now
   trap "rm -rf '$work'" EXIT
-  "$venv/bin/python" -m pip wheel -q --no-deps -w "$work" "${options[@]}" "$root" >&2
-  "$venv/bin/python" -m wheel unpack -q -d "$work/unpacked" "$work"/*.whl 2>/dev/null || "$venv/bin/python" -m wheel unpack -d "$work/unpacked" "$work"/*.whl >/dev/null
-  glibc=$(find "$work/unpacked" -type f \( -name '*.so*' -o -name pipetrain \) -exec objdump -T {} + 2>/dev/null |
+  cmake --install "$folder" --component python --prefix "$work/wheel" --strip >/dev/null
+  cp -R "$root/bindings/python/pipetrain/." "$work/wheel/pipetrain/"
+  find "$work/wheel" -name __pycache__ -prune -exec rm -r {} +
+  (cd "$root" && "$venv/bin/python" -c '
+import sys
+from scikit_build_core.build import prepare_metadata_for_build_wheel
+prepare_metadata_for_build_wheel(sys.argv[1])' "$work/wheel") >/dev/null
+  glibc=$(find "$work/wheel" -type f \( -name '*.so*' -o -name pipetrain \) -exec objdump -T {} + |
     sed -nE 's/.*\(?GLIBC_2\.([0-9]+).*/\1/p' | sort -n | tail -n 1)
-  wheel=$("$venv/bin/python" -m wheel tags --remove --platform-tag "manylinux_2_${glibc}_$(uname -m)" "$work"/*.whl | tail -n 1)
-  mv "$work/$wheel" "$target/"
-  echo "$target/$wheel"
+  sed -i -E "s/^(Tag: .*-)[^-]*\$/\1manylinux_2_${glibc}_$(uname -m)/" "$work/wheel"/*.dist-info/WHEEL
+  "$venv/bin/python" -m wheel pack -d "$work" "$work/wheel" >/dev/null
+  mv "$work"/*.whl "$target/"
+  echo "$target/$(cd "$work/wheel" && "$venv/bin/python" -c '
+import glob, re
+text = open(glob.glob("*.dist-info/WHEEL")[0]).read()
+print(glob.glob("*.dist-info")[0].removesuffix(".dist-info") + "-" + re.search("Tag: (.*)", text)[1] + ".whl")')"
 }
 
 # The program alone, with the libraries of Debian as dependencies.
