@@ -49,6 +49,7 @@ def test_it_trains_as_the_trainer_of_transformers(tmp_path, layout):
     same_weights(ours.model, theirs.model, 2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("PIPETRAIN_PROGRAM" not in os.environ, reason="PIPETRAIN_PROGRAM names no program")
 @pytest.mark.parametrize("layout", LAYOUTS[:2], ids=str)
 def test_a_thousand_steps_are_those_of_the_program_to_the_bit(tmp_path, layout):

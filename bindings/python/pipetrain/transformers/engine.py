@@ -43,7 +43,8 @@ def refusal(model: Any) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         model.config.architectures = [type(model).__name__]
         model.config.save_pretrained(folder)
-        return _engine.model_refusal(folder)
+        reason = _engine.model_refusal(folder)
+        return reason and reason.replace(f"{folder}/", "").partition("; known:")[0]
 
 
 def head_of(model: Any) -> str | None:
@@ -54,18 +55,19 @@ def head_of(model: Any) -> str | None:
     return next((head for end, head in heads.items() if name.endswith(end)), None)
 
 
+def batch_options(batch: Batch) -> dict[str, Any]:
+    """Returns the options of every run whose samples, steps and learning rates Python gives."""
+    sizes = {"dp": batch.dp, "microbatches": batch.microbatches, "microbatch": batch.microbatch}
+    return {**sizes, "shuffle": False, "lr_schedule": "constant"}
+
+
 def engine_options(args: transformers.TrainingArguments, layout: Layout, batch: Batch, steps: int) -> dict[str, Any]:
     """Returns the options of `pipetrain train` that mean what these arguments do."""
     options: dict[str, Any] = {
-        "dp": batch.dp,
-        "microbatches": batch.microbatches,
-        "microbatch": batch.microbatch,
-        "shuffle": False,
+        **batch_options(batch),
         "seed": args.seed,
         "steps": max(steps, 1),
         "optimizer": OPTIMIZERS[getattr(args.optim, "value", args.optim)],
-        "lr": max(args.learning_rate, 1e-12),
-        "lr_schedule": "constant",
         "weight_decay": args.weight_decay,
         "beta1": args.adam_beta1,
         "beta2": args.adam_beta2,

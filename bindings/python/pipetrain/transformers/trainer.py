@@ -12,7 +12,7 @@ import transformers
 from transformers.utils import logging
 
 from ..errors import InputError
-from . import engine
+from . import engine, stages
 from .layout import Layout
 from .optimizer import EngineOptimizer
 from .refusals import is_peft, refuse_arguments, refuse_for_engine, refuse_trainer
@@ -38,6 +38,9 @@ class Trainer(transformers.Trainer):
     transformers. A last batch that is smaller is filled up with samples that count in no loss. The loss of a step is the mean over all
     its labels that count. The learning rate of each step is that of the scheduler of transformers.
 
+    Where the engine does not compute the model's family, its layers run as PyTorch stages (pipetrain.torch) with the optimizer of transformers;
+    a warning says so and why, and `torch_stages` is that reason.
+
     The module's weights are those of the engine after train(), and whenever the trainer evaluates, predicts or saves; in between,
     callbacks find older ones. Evaluation runs the module itself. checkpoint-N has the engine's weights and optimizer states in
     pipetrain/step-N in place of optimizer.pt.
@@ -48,7 +51,7 @@ class Trainer(transformers.Trainer):
     def __init__(self, *args: Any, layout: Mapping[str, Any] | None = None, **kwargs: Any):
         self._layout = Layout(layout)
         given = inspect.signature(transformers.Trainer.__init__).bind(self, *args, **kwargs).arguments
-        self._run: engine.EngineRun | None = None
+        self._run: engine.EngineRun | stages.StagesRun | None = None
         self._checkpoint: Path | None = None
         self._batches: list[Mapping[str, Any]] = []
         self._grad_norm = 0.0
@@ -59,10 +62,13 @@ class Trainer(transformers.Trainer):
         if is_peft(given.get("model")):
             raise InputError("model: a peft model; the engine trains no adapters of peft yet: give the model that it wraps")
         super().__init__(*args, **kwargs)
-        reason = engine.refusal(self.model)
-        if reason is not None:
-            raise InputError(f"model: {reason}")
-        refuse_for_engine(self.model, self.args, given)
+        self.torch_stages: str | None = engine.refusal(self.model)
+        if self.torch_stages is None:
+            refuse_for_engine(self.model, self.args, given)
+        else:
+            stages.refuse_for_stages(self._layout, self.args)
+            super()._move_model_to_device(self.model, self.args.device)
+            logger.warning(f"pipetrain: the model runs as {self._layout.pp} PyTorch stages, not on the engine: {self.torch_stages}")
         self._layout.batch(self.args.per_device_train_batch_size, self.args.gradient_accumulation_steps)
         self.callback_handler.callbacks.insert(0, _EndOfTraining(self))
 
@@ -86,11 +92,18 @@ class Trainer(transformers.Trainer):
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
-        self.accelerator.clip_grad_norm_ = lambda *_, **__: torch.tensor(self._grad_norm)  # the engine has clipped
+        clip = self.accelerator.clip_grad_norm_
+
+        def norm(*args: Any, **kwargs: Any) -> torch.Tensor:
+            return torch.tensor(self._grad_norm) if self.torch_stages is None else clip(*args, **kwargs)  # the engine has clipped
+
+        self.accelerator.clip_grad_norm_ = norm
 
     # The optimizer.
 
-    def create_optimizer(self, *_: Any) -> torch.optim.Optimizer:
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        if self.torch_stages is not None:
+            return super().create_optimizer(*args, **kwargs)
         if self.optimizer is None:
             decays = set(self.get_decay_parameter_names(self.model))
             named = list(self.model.named_parameters())
@@ -105,7 +118,9 @@ class Trainer(transformers.Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As transformers.Trainer.train(). A second call begins with the module's weights and new states of the optimizer."""
-        self._checkpoint, self.optimizer = None, None
+        self._checkpoint = None
+        if self.torch_stages is None:
+            self.optimizer = None
         self._batches.clear()
         try:
             return super().train(*args, **kwargs)
@@ -114,18 +129,23 @@ class Trainer(transformers.Trainer):
 
     def training_step(self, model: Any, inputs: Mapping[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Keeps a batch until the step is whole, then runs it. Returns the loss of the step with its last batch, and 0 before."""
-        self._batches.append(inputs)
+        self._batches.append(self._prepare_inputs(inputs))
         if not self.accelerator.sync_gradients:
             return torch.zeros((), device=self.args.device)
         if self._run is None:
             self._run = self._begin_run()
         batches, self._batches = self._batches, []
+        if isinstance(self._run, stages.StagesRun):
+            with self.compute_loss_context_manager():
+                return torch.tensor(self._run.step(batches), device=self.args.device)
         done = self._run.step(batches, self.optimizer.param_groups[0]["lr"])
         self._grad_norm = done.grad_norm
         return torch.tensor(done.loss, device=self.args.device)
 
-    def _begin_run(self) -> engine.EngineRun:
+    def _begin_run(self) -> engine.EngineRun | stages.StagesRun:
         batch = self._layout.batch(self._device_batch_size, self.args.gradient_accumulation_steps)
+        if self.torch_stages is not None:
+            return stages.StagesRun(self.model, self._layout, batch, self._batches[0])
         self.model.to("cpu")  # accelerate may have moved it, and the engine has the weights where it computes
         options = engine.engine_options(self.args, self._layout, batch, self.state.max_steps)
         Path(self.args.output_dir).mkdir(parents=True, exist_ok=True)
@@ -148,8 +168,7 @@ class Trainer(transformers.Trainer):
 
     def _end_run(self) -> None:
         """Gives the weights back and ends the run, if there is one."""
-        if self._run is not None:
-            self._run.give_back()
+        self._give_back()
         self._close_run()
 
     def _close_run(self) -> None:
@@ -158,7 +177,7 @@ class Trainer(transformers.Trainer):
             run.close()
 
     def _give_back(self) -> None:
-        if self._run is not None:
+        if isinstance(self._run, engine.EngineRun):
             self._run.give_back()
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
@@ -181,11 +200,15 @@ class Trainer(transformers.Trainer):
         super()._load_best_model()
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if self.torch_stages is not None:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
         self._run.save_checkpoint(Path(output_dir))
         torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / "scheduler.pt")
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
+        if checkpoint is None or self.torch_stages is not None:
+            super()._load_optimizer_and_scheduler(checkpoint)
             return
         self._checkpoint = engine.newest_checkpoint(checkpoint)
         folder = Path(checkpoint)
