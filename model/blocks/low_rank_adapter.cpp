@@ -79,12 +79,8 @@ Tensor LowRankAdapter::merged(const BlockContext& context, const Tensor& weight)
                        .out = scaled.row_range(target.row, target.row + target.rows),
                        .factor = target.scale,
                        .exact = true});
-  context.ops.matmul_scatter({.tp = one_rank,
-                              .kind = MatmulKind::input_grad,
-                              .in = scaled,
-                              .w = in_.weight,
-                              .residual = weight,
-                              .out = sum});
+  context.ops.matmul_scatter(
+      {.tp = one_rank, .kind = MatmulKind::input_grad, .in = scaled, .w = in_.weight, .residual = weight, .out = sum});
   return sum;
 }
 

@@ -28,8 +28,7 @@ void ResidualProjection::multiply_scaled(const BlockContext& context, const Forw
                               .out = product});
   magnitude_->forward(context, {*adapter_, matrix_.weight, context.tp}, saved.magnitude, args.output);
   if (roles_.bias) context.ops.add_bias(args.output, bias_.weight);
-  if (residual)
-    context.ops.scale({.x = args.output, .out = args.output, .factor = 1, .exact = true, .residual = residual});
+  if (residual) context.ops.scale({.x = args.output, .out = args.output, .factor = 1, .exact = true, .residual = residual});
 }
 
 void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,

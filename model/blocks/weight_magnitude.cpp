@@ -14,13 +14,8 @@ Tensor zeros(const BlockContext& context, std::int64_t count) {
 // y = x * factors, column by column: a norm of rows whose mean square is 1. `ones` [R] f32 becomes the rows' factors of 1.
 void scale_columns(const BlockContext& context, const Tensor& x, const Tensor& factors, const Tensor& y, const Tensor& ones) {
   const ArenaScope scope(context.workspace);
-  context.ops.split_norm({.x = x,
-                          .weight = factors,
-                          .square_sums = zeros(context, x.rows()),
-                          .columns = 1,
-                          .eps = 1,
-                          .y = y,
-                          .inv_rms = ones});
+  context.ops.split_norm(
+      {.x = x, .weight = factors, .square_sums = zeros(context, x.rows()), .columns = 1, .eps = 1, .y = y, .inv_rms = ones});
 }
 
 // roots [N] f32 = 1 / sqrt(squares + eps): the factors of rows of one column in a norm, whose result is not read.
@@ -67,7 +62,8 @@ void WeightMagnitude::find_factors(const BlockContext& context, const Matrix& ma
   inverse_roots(context, zeros(context, rows), 1, saved.factors);  // 1 for rows without adapters
   std::int64_t first = 0;
   for (const auto& [row, count] : matrix.adapter.target_rows()) {
-    const Tensor own = magnitude_.weight.row_range(first, first + count), wide = context.workspace.allocate({count}, DType::f32);
+    const Tensor own = magnitude_.weight.row_range(first, first + count),
+                 wide = context.workspace.allocate({count}, DType::f32);
     context.ops.copy_columns({.source = own.reshaped({count, 1}), .target = wide.reshaped({count, 1}), .count = 1});
     multiply_vectors(context, wide, saved.inverse_norm.row_range(row, row + count), saved.factors.row_range(row, row + count));
     first += count;

@@ -1,6 +1,6 @@
 // WeightMagnitude scales the rows of an adapted matrix: each is divided by its norm and multiplied by its magnitude (see
-// Adapter::magnitudes). Because the product's columns belong to the matrix's rows, the product is scaled instead: y = z * g, with
-// z the product of the inputs with W + scale B A, and g = magnitude / norm. Rows of modules without adapters have g = 1.
+// Adapter::magnitudes). Because the product's columns belong to the matrix's rows, the product is scaled instead: y = z * g,
+// with z the product of the inputs with W + scale B A, and g = magnitude / norm. Rows of modules without adapters have g = 1.
 #pragma once
 
 #include <optional>

@@ -20,10 +20,10 @@ struct Adapter {
   // MLP.
   std::vector<std::string> targets = {};
   std::vector<std::int64_t> layers = {};  // the layers that have adapters, rising; empty: all
-  // Each row of W + scale B A is divided by its norm and multiplied by a number that is trained, its magnitude (DoRA: Liu et al.
-  // 2024, arXiv 2402.09353). No gradient flows through the norms.
+  // Each row of W + scale B A is divided by its norm and multiplied by a number that is trained, its magnitude (DoRA: Liu et
+  // al. 2024, arXiv 2402.09353). No gradient flows through the norms.
   bool magnitudes = false;
-  bool norms = false;                // the norms of the model are trained too; else they are frozen
+  bool norms = false;  // the norms of the model are trained too; else they are frozen
   // Ranks and alphas of some modules, by name or last part, where they differ from those above.
   std::map<std::string, std::int64_t> ranks = {};
   std::map<std::string, double> alphas = {};

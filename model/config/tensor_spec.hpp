@@ -62,9 +62,7 @@ constexpr bool is_matrix(TensorRole role) {
 }
 
 // True for the weights of every norm and for the biases of layer norms.
-constexpr bool is_of_norm(TensorRole role) {
-  return role >= TensorRole::norm_weight && role <= TensorRole::output_norm_weight;
-}
+constexpr bool is_of_norm(TensorRole role) { return role >= TensorRole::norm_weight && role <= TensorRole::output_norm_weight; }
 
 // How the tensor, as files have it, is spread over the tensor-parallel ranks.
 enum class Split { none, rows, columns };

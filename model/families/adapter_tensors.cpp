@@ -51,7 +51,8 @@ TensorSpec magnitude(const TensorSpec& tensor, const AdaptableModule& module, Te
 void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vector<TensorSpec>& tensors) {
   const auto modules = adaptable_modules(tensors);
   std::vector<TensorSpec> added;
-  // Calls add(tensor, module, roles, rank, is_first) for each tensor of an adapted module; tensors of one role follow each other.
+  // Calls add(tensor, module, roles, rank, is_first) for each tensor of an adapted module; tensors of one role follow each
+  // other.
   const auto for_each_adapted = [&](const auto& add) {
     const std::string* before = nullptr;  // a module of several parts is adapted once
     for (std::size_t i = 0; i < modules.size(); ++i) {
@@ -64,9 +65,10 @@ void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vec
     }
   };
   using Module = AdaptableModule;
-  for_each_adapted([&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t rank, bool first) {
-    if (first) added.push_back(first_matrix(tensor, module, roles.in, rank));
-  });
+  for_each_adapted(
+      [&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t rank, bool first) {
+        if (first) added.push_back(first_matrix(tensor, module, roles.in, rank));
+      });
   for_each_adapted([&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t rank, bool) {
     added.push_back(second_matrix(tensor, module, roles.out[module.number], rank));
   });

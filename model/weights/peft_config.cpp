@@ -202,9 +202,10 @@ class PeftConfigReader {
       if (!init->is_boolean() && *init != Json("gaussian") && *init != Json("orthogonal"))
         refuse_value("init_lora_weights",
                      "true, false, \"gaussian\" or \"orthogonal\" (others change the model's own weights, which is not built)");
-    constexpr std::string_view read[] = {
-        "peft_type",    "task_type",     "r",    "lora_alpha",      "lora_dropout",        "use_rslora", "use_dora",       "target_modules",
-        "rank_pattern", "alpha_pattern", "bias", "modules_to_save", "layers_to_transform", "init_lora_weights"};
+    constexpr std::string_view read[] = {"peft_type",           "task_type",        "r",        "lora_alpha",
+                                         "lora_dropout",        "use_rslora",       "use_dora", "target_modules",
+                                         "rank_pattern",        "alpha_pattern",    "bias",     "modules_to_save",
+                                         "layers_to_transform", "init_lora_weights"};
     for (const auto& [key, value] : config_.items()) {
       const auto is_it = [key = std::string_view(key)](std::string_view known) { return known == key; };
       if (std::any_of(std::begin(read), std::end(read), is_it)) continue;

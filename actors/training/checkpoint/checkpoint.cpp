@@ -131,9 +131,9 @@ bool are_same_adapters(const ModelConfig& a, const ModelConfig& b) {
     for (const std::size_t i : trained_tensors(config)) found.push_back(all[i].name + to_string(all[i].shape));
     return found;
   };
-  return a.adapter.exists() == b.adapter.exists() && a.adapter.root_scale == b.adapter.root_scale && a.adapter.magnitudes == b.adapter.magnitudes &&
-         a.adapter.alpha == b.adapter.alpha && a.adapter.alphas == b.adapter.alphas &&
-         (!a.adapter.exists() || tensors(a) == tensors(b));
+  return a.adapter.exists() == b.adapter.exists() && a.adapter.root_scale == b.adapter.root_scale &&
+         a.adapter.magnitudes == b.adapter.magnitudes && a.adapter.alpha == b.adapter.alpha &&
+         a.adapter.alphas == b.adapter.alphas && (!a.adapter.exists() || tensors(a) == tensors(b));
 }
 
 // Throws where a checkpoint has other adapters than the run, or adapters of another model.
