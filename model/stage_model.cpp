@@ -242,6 +242,11 @@ class TransformerStage final : public StageModel {
 
   bool is_routed(const StageBlock& block) const { return layout_.blocks[block.index].block.kind == BlockKind::experts; }
 
+  // Returns the biases of the chunk's routed block of this number; without a shape if there are none.
+  Tensor bias_of(const Tensor& biases, std::int64_t routed) const {
+    return biases.data == nullptr ? Tensor{} : biases.row_range(routed, routed + 1).reshaped({config_.experts.count});
+  }
+
   void open(const StageBlock& block) const {
     if (listener_.opens) listener_.opens(block.index);
   }
@@ -274,6 +279,7 @@ class TransformerStage final : public StageModel {
     if (edge.has_counts()) begin_counts(context.ops, chunk, args, slot);
     ForwardArgs block_args = args;
     if (!chunk.begins_model) block_args.input = edge.values_of(args.input);
+    std::int64_t routed = 0;
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
       const bool last = i + 1 == chunk.blocks.size();
       slot.inputs.push_back(block_args.input);
@@ -281,7 +287,8 @@ class TransformerStage final : public StageModel {
                           : chunk.ends_model ? args.output
                                              : edge.values_of(args.output);
       SliceContext slice;
-      const RouterContext router{slot.counts};
+      RouterContext router{slot.counts};
+      if (is_routed(chunk.blocks[i])) router.bias = bias_of(args.expert_biases, routed++);
       BlockContext own = of_block(context, chunk, i, slot, slice);
       if (edge.has_counts()) own.router = &router;
       own.base_alone = args.base_alone;
@@ -340,9 +347,10 @@ class TransformerStage final : public StageModel {
       SliceContext slice;
       BlockContext own = of_block(context, chunk, i, slot, slice);
       if (edge.has_counts()) own.router = &router;
-      if (is_routed(chunk.blocks[i]) && args.router_statistics.data != nullptr) {
+      if (is_routed(chunk.blocks[i])) {
         --routed;
-        router.statistics = args.router_statistics.row_range(routed, routed + 1);
+        router.bias = bias_of(args.expert_biases, routed);
+        if (args.router_statistics.data != nullptr) router.statistics = args.router_statistics.row_range(routed, routed + 1);
       }
       const auto run = [&](const BlockCompute& block) { block.backward(own, block_args, gradients, *slot.blocks[i]); };
       if (layout_.blocks[chunk.blocks[i].index].block.kind == BlockKind::embedding) {

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "model/blocks/expert_parallel.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/relocation.hpp"
 #include "model/blocks/rotary_tables.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
-#include "model/blocks/expert_parallel.hpp"
 #include "model/context/sequence_part.hpp"
 #include "model/parameters/gradient_places.hpp"
 #include "model/parameters/parameters.hpp"
@@ -65,6 +65,7 @@ struct RouterContext {
   Tensor counts = {};
   float sequence_scale = 0;  // the run's loss scale divided by the sequences of the global batch
   Tensor statistics = {};    // see RouteBackwardArgs; of this block
+  Tensor bias = {};          // [E] f32: see RouteArgs; of this block
 };
 
 // The settings and resources that all actions of one stage share.

@@ -16,6 +16,7 @@ Routing Router::route(const BlockContext& context, const Tensor& normed, Arena& 
   context.ops.gather_matmul({.kind = MatmulKind::forward, .shard = normed, .w = matrix_.weight, .full = normed, .out = logits});
   context.ops.route({.logits = logits,
                      .normalised = normalised_,
+                     .bias = context.router == nullptr ? Tensor{} : context.router->bias,
                      .capacity = {context.shape.batch, expert_capacity(rules_, settings_, tokens / context.shape.batch)},
                      .routing = routing});
   return routing;

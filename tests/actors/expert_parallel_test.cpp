@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -194,4 +195,91 @@ TEST_CASE("ep must divide dp and the experts of a model that has some", "[expert
   TinyRun dense;
   dense.layout = with_expert_parts(2, {1, 1, 2});
   CHECK(refusal(job_of(dense)) == "ep 2: the model has no routed experts; leave it out");
+}
+
+TEST_CASE("a capacity drops the same choices on every layout, and none where it is large", "[experts]") {
+  const auto job_with = [](double capacity, const Layout& layout) {
+    TrainJob job = job_of(routed_run(layout));
+    job.config.router_rules.capacity = capacity;
+    return job;
+  };
+  const auto dropped = [](TrainJob job) {
+    Trainer trainer(std::move(job));
+    double sum = 0;
+    for (const RoutedLayer& layer : trainer.step().routed) sum += layer.dropped;
+    return sum;
+  };
+  const Layout one_stage{1, 1, 4};
+  CHECK(dropped(job_with(0, one_stage)) == 0);
+  CHECK((run(job_with(3, one_stage), 2) == run(job_with(0, one_stage), 2)));  // 6 experts, of which each token chooses 2
+  const double some = dropped(job_with(1, one_stage));
+  CHECK(some > 0);
+  const RunRecord reference = run(job_with(1, one_stage), 2);
+  CHECK(reference.loss != run(job_with(0, one_stage), 2).loss);
+  for (const Layout& layout : {with_expert_parts(2, one_stage), with_expert_parts(2, {2, 1, 4, 1, "zb-h1"}, 3)}) {
+    INFO(to_string(layout));
+    CHECK(dropped(job_with(1, layout)) == some);
+    const RunRecord record = run(job_with(1, layout), 2);
+    CHECK(record.loss.front() == reference.loss.front());
+    CHECK(record.loss.back() == Approx(reference.loss.back()).epsilon(2e-5));
+  }
+}
+
+TEST_CASE("biases of experts even skewed loads, continue from checkpoints and are the same on every layout", "[experts]") {
+  const auto job_with = [](float rate, const Layout& layout) {
+    TrainJob job = job_of(routed_run(layout));
+    job.config.router_rules.bias_rate = rate;
+    job.config.router_losses = {};
+    return job;
+  };
+  const auto spread = [](const StepReport& report) { return expert_load(report.routed).cv; };
+  Trainer trainer(job_with(0.02F, {1, 1, 2}));
+  const double first = spread(trainer.step());
+  double last = first;
+  for (int step = 0; step < 40; ++step) last = spread(trainer.step());
+  CHECK(first > 0.3);
+  CHECK(last < 0.7 * first);
+
+  const TempFolder folder;
+  Trainer begun(job_with(0.02F, {2, 1, 2}));
+  for (int step = 0; step < 3; ++step) begun.step();
+  begun.start_checkpoint(folder.path()).get();
+  const CheckpointManifest manifest = verify_checkpoint(checkpoint_path(folder.path(), 3));
+  REQUIRE(manifest.state.expert_biases.size() == 3);  // the second of four layers has no experts
+  CHECK(manifest.state.expert_biases.front().size() == 6);
+  const RunRecord whole = run(job_with(0.02F, {1, 1, 2}), 5);
+  for (const Layout& layout : {Layout{1, 1, 2}, Layout{2, 1, 2, 1, "zb-h1"}, with_expert_parts(2, {1, 1, 2})}) {
+    INFO(to_string(layout));
+    TrainJob job = job_with(0.02F, layout);
+    job.initial = open_checkpoint(checkpoint_path(folder.path(), 3), manifest, job.config);
+    job.steps_done = 3;
+    const RunRecord rest = run(job, 2);
+    for (std::size_t step = 0; step < 2; ++step) {
+      if (layout.ep == 1) CHECK(rest.loss[step] == whole.loss[step + 3]);
+      CHECK(rest.loss[step] == Approx(whole.loss[step + 3]).epsilon(2e-5));
+    }
+  }
+}
+
+TEST_CASE("biases bring the loads of a skewed start within 10 % of the mean in 200 steps", "[experts][slow]") {
+  TrainJob job = golden_job("mixtral_tiny", {1, 1, 1, 4});
+  job.config.router_rules.bias_rate = 0.002;
+  job.config.router_losses = {};
+  Trainer trainer(job);
+  CHECK(expert_load(trainer.step().routed).max > 1.3);
+  std::vector<double> loads;
+  for (int step = 1; step < 200; ++step) {
+    const StepReport report = trainer.step();
+    if (step < 180) continue;  // a step alone has few tokens
+    for (std::size_t layer = 0; layer < report.routed.size(); ++layer) {
+      const std::vector<double>& own = report.routed[layer].loads;
+      loads.resize(std::max(loads.size(), (layer + 1) * own.size()));
+      for (std::size_t expert = 0; expert < own.size(); ++expert) loads[layer * own.size() + expert] += own[expert];
+    }
+  }
+  for (std::size_t layer = 0; layer < loads.size() / 8; ++layer) {
+    const auto begin = loads.begin() + static_cast<std::ptrdiff_t>(layer * 8);
+    const double mean = std::accumulate(begin, begin + 8, 0.0) / 8;
+    for (auto load = begin; load != begin + 8; ++load) CHECK(std::abs(*load / mean - 1) < 0.1);
+  }
 }

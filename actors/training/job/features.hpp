@@ -32,6 +32,8 @@ enum class Feature {
   classification,
   experts,
   expert_parallel,
+  expert_capacity,
+  expert_biases,
   layer_balance,
   adapters,
   loss_chunks,

@@ -16,6 +16,7 @@
 #include "data/open_dataset.hpp"
 #include "data/samples/sampler.hpp"
 #include "model/config/cut.hpp"
+#include "model/config/experts.hpp"
 #include "model/config/numerics.hpp"
 #include "model/config/offload.hpp"
 #include "model/config/trained_parts.hpp"
@@ -55,6 +56,7 @@ struct ModelSettings {
   // The losses that keep experts' loads even; not given: as the model's config.json says.
   std::optional<double> balance_loss, z_loss;
   std::optional<bool> balance_by_layer;
+  RouterRules router_rules;
   TrainedParts trained;  // the others stay as they are
   AdapterSettings adapter;
 };

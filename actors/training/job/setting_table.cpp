@@ -23,6 +23,7 @@ using Rows = std::vector<SettingRow>;
 
 constexpr std::int64_t most_devices = 65536, most_layers = 1'000'000, most_pieces = 32767;
 constexpr auto below_one = NumberRange::from_to_below(0, 1), share = NumberRange::from_to(0, 1);
+constexpr NumberRange bias_range{.has_maximum = true, .maximum = 1, .with_maximum = true};
 constexpr NumberRange scale_range{.above = true, .has_maximum = true, .maximum = 1e30};
 
 Choices schedule_choices() {
@@ -252,6 +253,17 @@ Rows expert_rows() {
        choice<&Run::model, &ModelSettings::balance_by_layer>({"model", "layer"}), compared, "model"},
       {"moe-z-loss", "X", "coefficient of the square of the router's log-sum-exp, the mean over a sequence, added over layers",
        number<&Run::model, &ModelSettings::z_loss>(), compared, "0"},
+      {"moe-bias-rate", "X",
+       "step by which the bias of each expert, which changes the choice of experts alone, falls after a step in which the expert had more than the mean load, and else rises; 0: no biases",
+       special(bias_range, [](const Run& run) { return text_of(run.model.router_rules.bias_rate); }), compared, "0"},
+      {"moe-capacity", "none|F",
+       "most tokens of a sequence that an expert takes, in units of the mean: the first ones by position; the choices of others are dropped",
+       special(scale_range,
+               [](const Run& run) {
+                 const double capacity = run.model.router_rules.capacity;
+                 return capacity == 0 ? "none" : text_of(capacity);
+               }),
+       compared, "none"},
   };
 }
 

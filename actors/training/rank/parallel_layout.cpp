@@ -126,6 +126,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.expert_replicas = expert_copies(mesh().shape());
   setup.expert_replica = expert_copy(setup.id, mesh().shape());
   setup.data_replica = data_replica(setup.id, mesh().shape());
+  setup.expert_biases = job.config.router_rules.bias_rate > 0 || !job.initial.expert_biases.empty();
   if (job.layout.order == schedules::Order::planned) setup.actions = plan_->stages[static_cast<std::size_t>(setup.id.pp)];
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;

@@ -53,6 +53,7 @@ struct RankSetup : MeshRank, JobSettings {
   int replicas = 1, replica = 0;  // see weight_copies()
   ExpertPart experts;
   int expert_replicas = 1, expert_replica = 0;  // see expert_copies()
+  bool expert_biases = false;                   // of the choices
   int data_replica = 0;                         // the replica whose samples it takes: see data_replica()
   // The actions of its stage in every step, in order; empty where the order is not known in advance.
   std::vector<schedules::Action> actions;

@@ -24,7 +24,7 @@
 namespace pipetrain {
 namespace {
 
-void set_router_losses(const ModelSettings& model, ModelConfig& config) {
+void set_router(const ModelSettings& model, ModelConfig& config) {
   const auto refuse_without_experts = [&](const char* setting, const std::string& value) {
     if (config.routed_layers() > 0) return;
     throw Error(ErrorKind::input, {setting, value},
@@ -33,6 +33,10 @@ void set_router_losses(const ModelSettings& model, ModelConfig& config) {
   if (model.balance_loss) refuse_without_experts("moe-aux-loss", fmt::format("{}", *model.balance_loss));
   if (model.balance_by_layer) refuse_without_experts("moe-aux-scope", *model.balance_by_layer ? "layer" : "model");
   if (model.z_loss) refuse_without_experts("moe-z-loss", fmt::format("{}", *model.z_loss));
+  if (model.router_rules.capacity > 0) refuse_without_experts("moe-capacity", fmt::format("{}", model.router_rules.capacity));
+  if (model.router_rules.bias_rate > 0)
+    refuse_without_experts("moe-bias-rate", fmt::format("{}", model.router_rules.bias_rate));
+  config.router_rules = model.router_rules;
   RouterLossSettings& losses = config.router_losses;
   losses.balance = model.balance_loss.value_or(losses.balance);
   losses.by_layer = model.balance_by_layer.value_or(losses.by_layer);
@@ -47,7 +51,7 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   const bool has_new_head = model.labels && !config.classifies();
   if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
-  set_router_losses(model, config);
+  set_router(model, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
   config.trained = model.trained;
   set_adapter(model.adapter, config);
@@ -176,6 +180,8 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   const RunLength length = run_length(settings, sampler.steps_per_epoch());
   job.learning_rate = settings.learning_rate.over(length.steps);
   if (auto note = warmup_note(job.learning_rate)) notes.push_back(std::move(*note));
+  if (job.config.router_rules.bias_rate > 0 && settings.saving.folder)
+    notes.push_back("the model folder has no place for the biases of experts, so the saved model routes without them");
   if (settings.saving.folder) refuse_used_folder(settings.saving, job, length);
   set_initial_state(settings, notes, job);
   return job;
