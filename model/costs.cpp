@@ -122,7 +122,7 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
     const auto roles = adapter_roles(role);
     const auto is_it = [&](const TensorSpec& tensor) {
       return tensor.role == role ||
-             (tensor.group == ParameterGroup::adapter &&
+             (is_of_adapter(tensor.role) &&
               (tensor.role == roles->in || std::count(roles->out.begin(), roles->out.end(), tensor.role) > 0));
     };
     return 2.0 * static_cast<double>(elements_of(config, block, is_it));

@@ -64,6 +64,9 @@ constexpr bool is_matrix(TensorRole role) {
 // True for the weights of every norm and for the biases of layer norms.
 constexpr bool is_of_norm(TensorRole role) { return role >= TensorRole::norm_weight && role <= TensorRole::output_norm_weight; }
 
+// True for the tensors that adapters add to a model.
+constexpr bool is_of_adapter(TensorRole role) { return role >= TensorRole::qkv_adapter_in; }
+
 // How the tensor, as files have it, is spread over the tensor-parallel ranks.
 enum class Split { none, rows, columns };
 
@@ -80,9 +83,9 @@ enum class Initialisation {
 // weights.
 enum class ParameterGroup {
   dense,
-  expert,  // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
-  frozen,  // no gradient, no optimizer: weights that stay as they are
-  adapter,  // low-rank matrices that are added to frozen ones: see Adapter
+  expert,   // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
+  frozen,   // no gradient, no optimizer: weights that stay as they are
+  adapter,  // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
 };
 inline constexpr ParameterGroup parameter_groups[] = {ParameterGroup::dense, ParameterGroup::expert, ParameterGroup::frozen,
                                                       ParameterGroup::adapter};

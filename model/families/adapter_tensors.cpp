@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.hpp"
 #include "model/families/family.hpp"
 
 namespace pipetrain {
@@ -79,15 +78,13 @@ void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vec
   tensors.insert(tensors.end(), added.begin(), added.end());
 }
 
-void check_adapter(const ModelConfig& config) {
+std::optional<TargetFault> find_target_fault(const ModelConfig& config) {
   const Adapter& adapter = config.adapter;
-  if (!adapter.exists()) return;
-  const auto refuse = [&](const std::string& value, const std::string& why) {
-    throw Error(ErrorKind::input, {"lora-targets", value}, why);
-  };
+  if (!adapter.exists()) return {};
   const bool routes = config.routed_layers() > 0;
   if (routes && adapter.targets.empty())
-    refuse("all", "adapters of routed experts are not built yet; name matrices of attention, such as q_proj,v_proj");
+    return TargetFault{"all",
+                       "adapters of routed experts are not built yet; name matrices of attention, such as q_proj,v_proj"};
   std::set<std::string> names;  // the last parts of the names
   for (const BlockCount& counted : block_counts(config)) {
     if (routes && counted.block.kind != BlockKind::attention) continue;
@@ -96,9 +93,11 @@ void check_adapter(const ModelConfig& config) {
   }
   for (const std::string& target : adapter.targets) {
     if (names.contains(target.substr(target.rfind('.') + 1))) continue;
-    refuse(target, fmt::format("names no matrix of the model that can have an adapter{}; name some of {}",
-                               routes ? ", and those of routed experts are not built yet" : "", fmt::join(names, ", ")));
+    return TargetFault{target,
+                       fmt::format("names no matrix of the model that can have an adapter{}; name some of {}",
+                                   routes ? ", and those of routed experts are not built yet" : "", fmt::join(names, ", "))};
   }
+  return {};
 }
 
 }  // namespace pipetrain

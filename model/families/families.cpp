@@ -84,6 +84,8 @@ std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& bl
   for (TensorSpec& tensor : tensors) {
     const bool is_trained = has_adapters && is_of_norm(tensor.role) ? config.adapter.norms : trains_block;
     if (!is_trained) tensor.group = ParameterGroup::frozen;
+    // One group has all that is trained, so that replicas sum its gradients in one order.
+    if (is_trained && has_adapters) tensor.group = ParameterGroup::adapter;
   }
   if (has_adapters) add_adapter_tensors(config, block, tensors);
   return tensors;

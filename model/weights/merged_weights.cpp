@@ -20,7 +20,7 @@ class MergedWeights : public WeightSource {
       : base_(std::move(base)), trained_(std::move(trained)), has_magnitudes_(config.adapter.magnitudes) {
     for (const Block& block : blocks_of(config)) {
       for (const TensorSpec& tensor : block_tensors(config, block)) {
-        if (tensor.group == ParameterGroup::adapter) continue;
+        if (is_of_adapter(tensor.role)) continue;
         Origin& origin = origins_[tensor.name];
         origin.is_trained |= is_trained(tensor.group);
         origin.is_transposed = tensor.transposed;

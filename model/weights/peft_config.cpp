@@ -221,12 +221,7 @@ class PeftConfigReader {
     for (const std::int64_t layer : model.adapter.layers)
       if (layer >= model.layers)
         refuse(fmt::format("layers_to_transform has {}, and the model {} layers", layer, model.layers));
-    try {
-      check_adapter(model);
-    } catch (const Error& error) {
-      const std::string value = error.setting() ? error.setting()->value : "";
-      refuse(fmt::format("target_modules: {} {}", value, error.what()));
-    }
+    if (const auto fault = find_target_fault(model)) refuse(fmt::format("target_modules: {}: {}", fault->target, fault->why));
   }
 
   fs::path file_;

@@ -47,7 +47,7 @@ class NewAdapterWeights : public WeightSource {
         if (adapter_roles(tensor.role)) matrices_.emplace(module_of(tensor.name) + std::string(magnitude_end), tensor);
   }
   void load(const Parameter& parameter, float* out) const override {
-    if (parameter.group != ParameterGroup::adapter) return base_->load(parameter, out);
+    if (!is_of_adapter(parameter.role)) return base_->load(parameter, out);
     if (parameter.initialisation == Initialisation::row_norms) return load_norms(parameter, out);
     drawn_->load(parameter, out);
   }

@@ -72,7 +72,8 @@ void set_adapter(const AdapterSettings& settings, ModelConfig& config) {
   } else {
     config.adapter = new_adapter(settings);
     config.trained = {.blocks = false, .embeddings = settings.train_embeddings, .head = settings.train_head};
-    check_adapter(config);
+    if (const auto fault = find_target_fault(config))
+      throw Error(ErrorKind::input, {"lora-targets", fault->target}, fault->why);
   }
   if (config.adapter.magnitudes && config.adapter.dropout > 0)
     throw Error(ErrorKind::input, {"lora-dropout", fmt::format("{}", config.adapter.dropout)},

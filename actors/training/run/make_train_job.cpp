@@ -68,6 +68,9 @@ std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, 
   if (parts && config.classifies())
     throw Error(ErrorKind::input, {"model", model.name},
                 "is multimodal, and classes are not built for such a model; give a folder of its language model alone");
+  if (parts && config.adapter.exists())
+    throw Error(ErrorKind::input, {"model", model.name},
+                "is multimodal, and adapters are not built for such a model; give a folder of its language model alone");
   return parts;
 }
 
