@@ -48,7 +48,7 @@ struct CombinationTable {
                 "the balancing loss of each document is not built yet; use pack documents, or a model without experts"),
       not_built(experts, classification,
                 "experts of samples with labels, whose lengths differ, are not built yet; use a model without experts"),
-      {experts, {}, DeviceKind::cuda, "routed experts are not built for GPUs yet; use the CPU", true},
+      not_built(experts, fp8, "experts in fp8 are not built yet; use precision bf16"),
       excluded(layer_balance, slices, "a layer knows only its own slice of a sequence; use moe-aux-scope model, or slices 1"),
       excluded(layer_balance, context_parallel,
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),
