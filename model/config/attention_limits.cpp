@@ -11,9 +11,6 @@ bool computes_heads(const ModelConfig& config, DeviceKind device, DType precisio
 }
 
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision, int tp) {
-  if (device == DeviceKind::cuda && config.routed_layers() > 0)
-    throw Error(ErrorKind::input, {"device", "cuda"},
-                "the model has routed experts, which are not built for GPUs yet; use cpu");
   if (device == DeviceKind::cuda && config.projection_norms && tp > 1)
     throw Error(ErrorKind::input, {"tp", std::to_string(tp)},
                 "the model norms queries and keys over all heads, and on GPUs such norms are built for tp 1 only; use that, or "
