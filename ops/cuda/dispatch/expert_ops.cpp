@@ -5,6 +5,14 @@
 
 namespace pipetrain::cuda {
 
+ExpertOps::ExpertOps(OpsStream& ops, ParallelMatmul& matmul, const HopperGpu& gpu)
+    : ops_(ops),
+      matmul_(matmul),
+      gpu_(gpu),
+      tickets_(ops.stream().device().allocate(grouped_tickets * sizeof(int), "tickets of the GPU operations")) {
+  ops.stream().zero({tickets_.data(), {grouped_tickets}, DType::i32});
+}
+
 void ExpertOps::route(const RouteArgs& args) {
   void* const memory = ops_.scratch(route_scratch(args.routing));
   ops_.enqueue("route", [&](cudaStream_t stream) { cuda::route(stream, args, memory); });
@@ -46,13 +54,16 @@ void ExpertOps::weigh_rows_backward(const WeighRowsBackwardArgs& args) {
 
 void ExpertOps::grouped_matmul(const GroupedMatmulArgs& args) {
   ops_.enqueue("grouped_matmul", [&](cudaStream_t stream) {
-    takes_hopper_grouped(args, gpu_) ? hopper_grouped_matmul(stream, args, gpu_) : cuda::grouped_matmul(stream, args);
+    if (takes_hopper_grouped(args, gpu_)) return hopper_grouped_matmul(stream, args, gpu_, static_cast<int*>(tickets_.data()));
+    cuda::grouped_matmul(stream, args);
   });
 }
 
 void ExpertOps::grouped_weight_grad(const GroupedWeightGradArgs& args) {
   ops_.enqueue("grouped_weight_grad", [&](cudaStream_t stream) {
-    takes_hopper_grouped(args, gpu_) ? hopper_grouped_weight_grad(stream, args, gpu_) : cuda::grouped_weight_grad(stream, args);
+    if (takes_hopper_grouped(args, gpu_))
+      return hopper_grouped_weight_grad(stream, args, gpu_, static_cast<int*>(tickets_.data()));
+    cuda::grouped_weight_grad(stream, args);
   });
 }
 

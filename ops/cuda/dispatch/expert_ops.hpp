@@ -11,7 +11,7 @@ namespace pipetrain::cuda {
 // Has the operations of Ops with the same names. Enqueues on `ops`, which must outlive it, as must `matmul`. Not thread-safe.
 class ExpertOps {
  public:
-  ExpertOps(OpsStream& ops, ParallelMatmul& matmul, const HopperGpu& gpu) : ops_(ops), matmul_(matmul), gpu_(gpu) {}
+  ExpertOps(OpsStream& ops, ParallelMatmul& matmul, const HopperGpu& gpu);
 
   void route(const RouteArgs& args);
   void route_backward(const RouteBackwardArgs& args);
@@ -27,6 +27,7 @@ class ExpertOps {
   OpsStream& ops_;
   ParallelMatmul& matmul_;
   HopperGpu gpu_;
+  Buffer tickets_;
 };
 
 }  // namespace pipetrain::cuda

@@ -16,6 +16,8 @@ struct GroupedShared {
   alignas(1024) char a[grouped::stages][grouped::a_bytes];
   alignas(1024) char b[grouped::stages][grouped::b_bytes];
   Barrier full[grouped::stages], empty[grouped::stages];
+  Barrier taken[2], begun[2];
+  int indices[2];  // of the tiles that the block has taken, in turn; -1 after the last
 };
 
 __device__ int steps_of(const GroupedTile& tile) { return (tile.depth + grouped::depth - 1) / grouped::depth; }
@@ -28,26 +30,31 @@ struct Stage {
   }
 };
 
-// One warp, whose first lane loads.
+// One thread takes tiles and loads their operands. A block takes its next tile when it begins one, because the time of a tile
+// depends on its rows.
 template <Product product>
 __device__ void load_tiles(const GroupedView& view, const GroupedMaps& maps, const GroupedTiles<product>& tiles,
                            GroupedShared& shared) {
-  const bool leads = threadIdx.x % 32 == 0;
+  const int blocks = static_cast<int>(gridDim.x), count = tiles.count();
+  int index = static_cast<int>(blockIdx.x);
   Stage stage;
-  for (int index = static_cast<int>(blockIdx.x); index < tiles.count(); index += static_cast<int>(gridDim.x)) {
+  for (int round = 0;; ++round) {
+    const int slot = round % 2;
+    wait(shared.begun[slot], round / 2 % 2 ^ 1);
+    shared.indices[slot] = index < count ? index : -1;
+    arrive(shared.taken[slot]);
+    if (index >= count) break;
+    const int next = blocks + atomicAdd(view.tickets, 1);
     const GroupedTile tile = tiles.at(index);
-    if constexpr (product == Product::dw) {
-      if (view.adds && tile.depth > 0) prefetch_values(view, tile);
-    }
     for (int step = 0; step < steps_of(tile); ++step, stage.advance()) {
-      if (!leads) continue;
       wait(shared.empty[stage.index], stage.parity ^ 1);
       arrive_expecting(shared.full[stage.index], step_bytes<product>(tile));
       load_step<product>(view, maps, tile, step * grouped::depth, shared.a[stage.index], shared.b[stage.index],
                          shared.full[stage.index]);
     }
-    __syncwarp();
+    index = next;
   }
+  if (atomicAdd(view.tickets + 1, 1) == blocks - 1) view.tickets[0] = view.tickets[1] = 0;
 }
 
 // Two groups of warps, each of which computes 64 rows of every tile.
@@ -58,20 +65,18 @@ class Multiplier {
       : view_(view), tiles_(tiles), shared_(shared), group_(group) {}
 
   __device__ void run() {
-    for (int index = static_cast<int>(blockIdx.x); index < tiles_.count(); index += static_cast<int>(gridDim.x)) {
+    for (int round = 0;; ++round) {
+      const int index = take(round);
+      if (index < 0) return;
       const GroupedTile tile = tiles_.at(index);
-      if (product != Product::dw && tile.rows <= 64 * group_) {
-        skip(tile);
-        continue;
-      }
       if constexpr (product == Product::dw) {
-        if (tile.depth == 0) {
-          if (!view_.adds) store_zeros(tile);
-          continue;
-        }
+        add_weights(tile, round == 0);
+      } else if (tile.rows <= 64 * group_) {
+        skip(tile);
+      } else {
+        multiply_tile(tile);
+        store(tile);
       }
-      multiply_tile(tile);
-      store(tile);
     }
   }
 
@@ -80,6 +85,34 @@ class Multiplier {
                          of_b = product == Product::y ? Along::depth : Along::sides;
   static constexpr int a_step = of_a == Along::depth ? 32 : 16 * grouped::box_row_bytes,
                        b_step = of_b == Along::depth ? 32 : 16 * grouped::box_row_bytes;
+
+  // Returns the index of the block's next tile, or -1.
+  __device__ int take(int round) {
+    const int slot = round % 2;
+    wait(shared_.taken[slot], round / 2 % 2);
+    const int index = shared_.indices[slot];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(shared_.begun[slot]);
+    return index;
+  }
+
+  __device__ __forceinline__ void add_weights(const GroupedTile& tile, bool first) {
+    if (tile.depth > 0) {
+      multiply_tile(tile, first);
+      store(tile);
+    } else {
+      if (first) begin_apart(true);
+      if (!view_.adds) store_zeros(tile);
+    }
+  }
+
+  // Reading and writing a tile's sums in memory takes longer than multiplying. So the second group begins its first tile when
+  // the first group has multiplied as many steps as the buffers allow: from then on one of them multiplies while the other one
+  // moves its sums.
+  __device__ void begin_apart(bool is_time) {
+    constexpr int multiplied = 3, both = 256;
+    if (is_time) group_ == 0 ? arrive_at(multiplied, both) : sync_at(multiplied, both);
+  }
 
   __device__ void release(int stage) {
     if (threadIdx.x % 128 == 0) arrive(shared_.empty[stage]);
@@ -93,7 +126,9 @@ class Multiplier {
     }
   }
 
-  __device__ __forceinline__ void multiply_tile(const GroupedTile& tile) {
+  __device__ __forceinline__ void multiply_tile(const GroupedTile& tile, bool first = false) {
+    const int apart = min(steps_of(tile), grouped::stages - 1) - 1;
+    if constexpr (product == Product::dw) begin_apart(first && group_ == 1);
 #pragma unroll
     for (int i = 0; i < 128; ++i) sums_[i] = 0;
     int before = 0, step = 0;
@@ -112,6 +147,7 @@ class Multiplier {
       });
       end_group();
       wait_for_groups_but<1>();
+      if constexpr (product == Product::dw) begin_apart(first && group_ == 0 && step == apart);
       if (step > 0) release(before);
       before = stage_.index;
       stage_.advance();
@@ -120,17 +156,18 @@ class Multiplier {
     release(before);
   }
 
-  // The rows after an expert's last one are another expert's: zeros replace them, so that no infinity of theirs counts.
+  // The rows after an expert's last one are another expert's: zeros replace them, so that no infinity of theirs counts. Both
+  // groups clear the boxes that they share; each waits for its own zeros alone.
   __device__ void clear_from(int row) {
-    constexpr int pieces = grouped::box_row_bytes / 16, groups = 256;
-    for (int i = static_cast<int>(threadIdx.x) % groups; i < (64 - row) * 6 * pieces; i += groups) {
-      const int box = i / pieces % 6, at = (row + i / (6 * pieces)) * grouped::box_row_bytes + i % pieces * 16;
-      char* const boxes = box < 2 ? shared_.a[stage_.index] + box * grouped::half_bytes
-                                  : shared_.b[stage_.index] + (box - 2) * grouped::half_bytes;
-      *reinterpret_cast<uint4*>(boxes + at) = uint4{};
+    constexpr int pieces = grouped::box_row_bytes / 16, boxes = 5, group = 128;
+    for (int i = static_cast<int>(threadIdx.x) % group; i < (64 - row) * boxes * pieces; i += group) {
+      const int box = i / pieces % boxes, at = (row + i / (boxes * pieces)) * grouped::box_row_bytes + i % pieces * 16;
+      char* const cleared = box == 0 ? shared_.a[stage_.index] + group_ * grouped::half_bytes
+                                     : shared_.b[stage_.index] + (box - 1) * grouped::half_bytes;
+      *reinterpret_cast<uint4*>(cleared + at) = uint4{};
     }
     publish_shared();
-    sync_at(1, groups);
+    sync_at(1 + group_, group);
   }
 
   // The part of an expert's gradient that no row adds to.
@@ -172,6 +209,8 @@ __global__ void __launch_bounds__(grouped::threads, 1)
   if (threadIdx.x == 0) {
     for (Barrier& full : shared.full) make_barrier(full, 1);
     for (Barrier& empty : shared.empty) make_barrier(empty, 2);
+    for (Barrier& taken : shared.taken) make_barrier(taken, 1);
+    for (Barrier& begun : shared.begun) make_barrier(begun, 8);
     publish_barriers();
   }
   wait_for_previous();
@@ -180,7 +219,7 @@ __global__ void __launch_bounds__(grouped::threads, 1)
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= 8) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (warp == 8) load_tiles<product>(view, maps, tiles, shared);
+    if (warp == 8 && threadIdx.x % 32 == 0) load_tiles<product>(view, maps, tiles, shared);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     Multiplier<product, T>(view, tiles, shared, warp / 4).run();
@@ -226,7 +265,7 @@ bool takes_hopper_grouped(const GroupedWeightGradArgs& args, const HopperGpu& gp
   return gpu.available && hopper::takes_operands(args.dy, args.x, args.dw, args.offsets);
 }
 
-void hopper_grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args, const HopperGpu& gpu) {
+void hopper_grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args, const HopperGpu& gpu, int* tickets) {
   using namespace hopper;
   const bool forward = args.kind == MatmulKind::forward;
   const GroupedView view{.offsets = data_of<int>(args.offsets),
@@ -234,7 +273,8 @@ void hopper_grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args, c
                          .n = rows_of_expert(args.w, args.offsets),
                          .k = static_cast<int>(args.w.cols()),
                          .out = args.out.data,
-                         .adds = false};
+                         .adds = false,
+                         .tickets = tickets};
   with_half(args.in.dtype, [&](auto t) {
     using T = typename decltype(t)::type;
     const GroupedMaps maps{box_map<T>(matrix_of(args.in), 64), box_map<T>(matrix_of(args.w), forward ? grouped::cols : 64)};
@@ -242,14 +282,15 @@ void hopper_grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args, c
   });
 }
 
-void hopper_grouped_weight_grad(cudaStream_t stream, const GroupedWeightGradArgs& args, const HopperGpu& gpu) {
+void hopper_grouped_weight_grad(cudaStream_t stream, const GroupedWeightGradArgs& args, const HopperGpu& gpu, int* tickets) {
   using namespace hopper;
   const GroupedView view{.offsets = data_of<int>(args.offsets),
                          .experts = static_cast<int>(args.offsets.elements() - 1),
                          .n = rows_of_expert(args.dw, args.offsets),
                          .k = static_cast<int>(args.dw.cols()),
                          .out = args.dw.data,
-                         .adds = args.accumulate == Accumulate::yes};
+                         .adds = args.accumulate == Accumulate::yes,
+                         .tickets = tickets};
   with_half(args.dy.dtype, [&](auto t) {
     using T = typename decltype(t)::type;
     const GroupedMaps maps{box_map<T>(matrix_of(args.dy), 64), box_map<T>(matrix_of(args.x), 64)};

@@ -13,7 +13,9 @@ namespace pipetrain::cuda {
 bool takes_hopper_grouped(const GroupedMatmulArgs& args, const HopperGpu& gpu);
 bool takes_hopper_grouped(const GroupedWeightGradArgs& args, const HopperGpu& gpu);
 
-void hopper_grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args, const HopperGpu& gpu);
-void hopper_grouped_weight_grad(cudaStream_t stream, const GroupedWeightGradArgs& args, const HopperGpu& gpu);
+// tickets [grouped_tickets]: device memory that holds zeros, and holds zeros again afterwards.
+constexpr int grouped_tickets = 2;
+void hopper_grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args, const HopperGpu& gpu, int* tickets);
+void hopper_grouped_weight_grad(cudaStream_t stream, const GroupedWeightGradArgs& args, const HopperGpu& gpu, int* tickets);
 
 }  // namespace pipetrain::cuda

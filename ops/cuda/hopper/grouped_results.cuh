@@ -73,15 +73,4 @@ __device__ __forceinline__ void store_exact(const float (&sums)[128], float* out
   }
 }
 
-// Starts copies to the second-level cache of the values that a tile will be added to. All lanes of a warp must call it.
-__device__ __forceinline__ void prefetch_values(const GroupedView& view, const GroupedTile& tile) {
-  const int bytes = min(grouped::cols, view.k - tile.col) * static_cast<int>(sizeof(float));
-  const int end = min(grouped::rows, tile.rows);
-  for (int row = static_cast<int>(threadIdx.x) % 32; row < end; row += 32) {
-    const float* const at = static_cast<const float*>(view.out) +
-                            (static_cast<std::int64_t>(tile.expert) * view.n + tile.row + row) * view.k + tile.col;
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(bytes) : "memory");
-  }
-}
-
 }  // namespace pipetrain::cuda::hopper

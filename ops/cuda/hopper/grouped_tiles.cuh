@@ -25,7 +25,8 @@ struct GroupedView {
   int experts;
   int n, k;  // of each expert's matrix
   void* out;
-  bool adds;  // the result is added to the output's values
+  bool adds;     // the result is added to the output's values
+  int* tickets;  // [2], zeros between launches: the tiles taken beyond each block's first, and the blocks that have ended
 };
 
 struct GroupedMaps {
