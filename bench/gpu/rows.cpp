@@ -184,7 +184,8 @@ std::vector<Row> make_rows() {
               {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
                half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
                half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
-  for (const std::vector<Row>& more : {braid_rows(), zero_rows(), long_rows(), gpt2_rows(), family_rows(), expert_rows(), fp8_rows()})
+  for (const std::vector<Row>& more :
+       {braid_rows(), zero_rows(), long_rows(), gpt2_rows(), family_rows(), expert_rows(), fp8_rows()})
     rows.insert(rows.end(), more.begin(), more.end());
   for (const int pp : {1, 2}) {
     Row& row = rows.emplace_back();

@@ -122,7 +122,8 @@ void with_packs(const Tensor& like, bool aligned, const char* what, const Body& 
     using T = typename decltype(t)::type;
     with_width<T>(aligned && like.cols() % full_width<T> == 0, [&](auto w) {
       const std::int64_t row_packs = like.cols() / decltype(w)::value, packs = like.rows() * row_packs;
-      if (packs >= std::int64_t{1} << 31) throw Error(ErrorKind::unavailable, std::string(what) + " on GPUs: too many tokens at once");
+      if (packs >= std::int64_t{1} << 31)
+        throw Error(ErrorKind::unavailable, std::string(what) + " on GPUs: too many tokens at once");
       if (packs > 0) body(t, w, static_cast<unsigned>(row_packs), static_cast<unsigned>(packs));
     });
   });
@@ -149,8 +150,8 @@ void weigh_rows(cudaStream_t stream, const WeighRowsArgs& args) {
 }
 
 void sum_rows(cudaStream_t stream, const RowSums& sums) {
-  const bool aligned = aligned16(sums.rows.data) && aligned16(sums.out.data) && (!sums.addend || aligned16(sums.addend->data)) &&
-                       (!sums.residual || aligned16(sums.residual->data));
+  const bool aligned = aligned16(sums.rows.data) && aligned16(sums.out.data) &&
+                       (!sums.addend || aligned16(sums.addend->data)) && (!sums.residual || aligned16(sums.residual->data));
   const Tensor like{nullptr, sums.out.shape, sums.rows.dtype};
   with_packs(like, aligned, "sum_rows", [&](auto t, auto w, unsigned row_packs, unsigned packs) {
     using T = typename decltype(t)::type;

@@ -26,11 +26,11 @@ void route_backward(cudaStream_t stream, const RouteBackwardArgs& args, void* sc
 void gather_rows(cudaStream_t stream, const GatherRowsArgs& args);
 // out = the sum of each token's rows, plus addend and residual; one rounding.
 struct RowSums {
-  Tensor rows;                      // [R, H]
-  Tensor places;                    // [T, C] i32
-  std::optional<Tensor> addend;     // [T, H] f32
-  std::optional<Tensor> residual;   // [T, H], of rows' type; may be out's memory
-  Tensor out;                       // [T, H], of rows' type or f32
+  Tensor rows;                     // [R, H]
+  Tensor places;                   // [T, C] i32
+  std::optional<Tensor> addend;    // [T, H] f32
+  std::optional<Tensor> residual;  // [T, H], of rows' type; may be out's memory
+  Tensor out;                      // [T, H], of rows' type or f32
 };
 void sum_rows(cudaStream_t stream, const RowSums& sums);
 void weigh_rows(cudaStream_t stream, const WeighRowsArgs& args);

@@ -76,7 +76,8 @@ __device__ void store_tile(const Real<T> (&sums)[each][each], O* out, std::int64
 
 // n, k: the size of each expert's matrix.
 template <class T, bool forward>
-__global__ void __launch_bounds__(threads) rows_kernel(const T* in, const T* w, const int* offsets, T* out, int experts, int n, int k) {
+__global__ void __launch_bounds__(threads)
+    rows_kernel(const T* in, const T* w, const int* offsets, T* out, int experts, int n, int k) {
   extern __shared__ int table[];
   wait_for_previous();
   const RowTiles tiles = find_row_tiles<tile>(offsets, experts, table);
@@ -94,7 +95,8 @@ __global__ void __launch_bounds__(threads) rows_kernel(const T* in, const T* w, 
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads) weights_kernel(const T* dy, const T* x, const int* offsets, float* dw, int n, int k, bool adds) {
+__global__ void __launch_bounds__(threads)
+    weights_kernel(const T* dy, const T* x, const int* offsets, float* dw, int n, int k, bool adds) {
   wait_for_previous();
   const int expert = static_cast<int>(blockIdx.z), row = static_cast<int>(blockIdx.y) * tile,
             col = static_cast<int>(blockIdx.x) * tile;
@@ -113,7 +115,8 @@ int experts_of(const Tensor& offsets) { return static_cast<int>(offsets.elements
 
 void grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args) {
   if (args.out.elements() == 0) return;
-  const int experts = experts_of(args.offsets), n = static_cast<int>(args.w.rows()) / experts, k = static_cast<int>(args.w.cols());
+  const int experts = experts_of(args.offsets), n = static_cast<int>(args.w.rows()) / experts,
+            k = static_cast<int>(args.w.cols());
   const dim3 grid(blocks_for(args.out.cols(), tile), blocks_for(args.out.rows(), tile) + static_cast<unsigned>(experts));
   with_type(args.in.dtype, "grouped_matmul", [&](auto t) {
     using T = typename decltype(t)::type;

@@ -107,8 +107,7 @@ __device__ float weight_of(const RouterView& view, int token, int expert) {
   const float* const probabilities = view.probabilities + static_cast<std::int64_t>(token) * view.experts;
   if (!view.normalised) return probabilities[expert];
   double sum = 0;
-  for (int c = 0; c < view.chosen; ++c)
-    sum += probabilities[view.of_token[static_cast<std::int64_t>(token) * view.chosen + c]];
+  for (int c = 0; c < view.chosen; ++c) sum += probabilities[view.of_token[static_cast<std::int64_t>(token) * view.chosen + c]];
   return static_cast<float>(probabilities[expert] / sum);
 }
 

@@ -24,7 +24,9 @@ struct RowTiles {
   }
 };
 
-constexpr std::size_t row_tiles_bytes(std::int64_t experts) { return static_cast<std::size_t>(2 * (experts + 1)) * sizeof(int); }
+constexpr std::size_t row_tiles_bytes(std::int64_t experts) {
+  return static_cast<std::size_t>(2 * (experts + 1)) * sizeof(int);
+}
 
 // Writes the list to `memory`, of row_tiles_bytes(). All threads of the block must call it, at least one whole warp.
 template <int rows_of_tile>

@@ -173,8 +173,8 @@ class Multiplier {
   // The part of an expert's gradient that no row adds to.
   __device__ void store_zeros(const GroupedTile& tile) {
     constexpr int pieces = grouped::cols / 4, groups = 256;
-    float* const out = static_cast<float*>(view_.out) +
-                       (static_cast<std::int64_t>(tile.expert) * view_.n + tile.row) * view_.k + tile.col;
+    float* const out =
+        static_cast<float*>(view_.out) + (static_cast<std::int64_t>(tile.expert) * view_.n + tile.row) * view_.k + tile.col;
     for (int i = static_cast<int>(threadIdx.x); i < grouped::rows * pieces; i += groups) {
       const int row = i / pieces, col = i % pieces * 4;
       if (row < tile.rows && tile.col + col < view_.k)

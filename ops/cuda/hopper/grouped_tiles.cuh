@@ -14,8 +14,8 @@ namespace pipetrain::cuda::hopper {
 
 namespace grouped {
 constexpr int rows = 128, cols = 256, depth = 64, stages = 4;
-constexpr int box_row_bytes = 128;                      // a box has 64 columns of 16 bits
-constexpr int half_bytes = 64 * box_row_bytes;          // a box of 64 rows
+constexpr int box_row_bytes = 128;              // a box has 64 columns of 16 bits
+constexpr int half_bytes = 64 * box_row_bytes;  // a box of 64 rows
 constexpr int a_bytes = 2 * half_bytes, b_bytes = 4 * half_bytes;
 constexpr int threads = 384;  // two groups of warps that multiply, each 64 rows of a tile, and one that loads
 }  // namespace grouped
@@ -49,14 +49,16 @@ class GroupedTiles {
     if constexpr (product == Product::dw) row_tiles_ = (view.n + grouped::rows - 1) / grouped::rows;
   }
 
-  __device__ int count() const {
-    return (product == Product::dw ? view_.experts * row_tiles_ : rows_.count()) * columns_;
-  }
+  __device__ int count() const { return (product == Product::dw ? view_.experts * row_tiles_ : rows_.count()) * columns_; }
   __device__ GroupedTile at(int index) const {
     if constexpr (product == Product::dw) {
       const int of_expert = row_tiles_ * columns_, expert = index / of_expert, own = index % of_expert;
       const int row = own % row_tiles_ * grouped::rows;
-      return {expert, row, view_.n - row, own / row_tiles_ * grouped::cols, rows_.offsets[expert],
+      return {expert,
+              row,
+              view_.n - row,
+              own / row_tiles_ * grouped::cols,
+              rows_.offsets[expert],
               rows_.offsets[expert + 1] - rows_.offsets[expert]};
     } else {
       const int expert = rows_.expert_of(index / columns_), tiles = rows_.before[expert + 1] - rows_.before[expert];
@@ -66,7 +68,11 @@ class GroupedTiles {
       const int band = own / (together * columns_), height = min(together, tiles - band * together);
       const int in_band = own - band * together * columns_;
       const int row = rows_.offsets[expert] + (band * together + in_band % height) * grouped::rows;
-      return {expert, row, rows_.offsets[expert + 1] - row, in_band / height * grouped::cols, 0,
+      return {expert,
+              row,
+              rows_.offsets[expert + 1] - row,
+              in_band / height * grouped::cols,
+              0,
               product == Product::y ? view_.k : view_.n};
     }
   }
@@ -86,8 +92,8 @@ __device__ int step_bytes(const GroupedTile& tile) {
 
 // Copies a tile's operands from `depth` on.
 template <Product product>
-__device__ void load_step(const GroupedView& view, const GroupedMaps& maps, const GroupedTile& tile, int depth, char* a, char* b,
-                          Barrier& full) {
+__device__ void load_step(const GroupedView& view, const GroupedMaps& maps, const GroupedTile& tile, int depth, char* a,
+                          char* b, Barrier& full) {
   using namespace grouped;
   const int below = tile.first_depth + depth;
   if constexpr (product == Product::dw) {
