@@ -70,7 +70,7 @@ class Multiplier {
       if (index < 0) return;
       const GroupedTile tile = tiles_.at(index);
       if constexpr (product == Product::dw) {
-        add_weights(tile, round == 0);
+        add_weights(tile);
       } else if (tile.rows <= 64 * group_) {
         skip(tile);
       } else {
@@ -96,22 +96,13 @@ class Multiplier {
     return index;
   }
 
-  __device__ __forceinline__ void add_weights(const GroupedTile& tile, bool first) {
+  __device__ __forceinline__ void add_weights(const GroupedTile& tile) {
     if (tile.depth > 0) {
-      multiply_tile(tile, first);
+      multiply_tile(tile);
       store(tile);
-    } else {
-      if (first) begin_apart(true);
-      if (!view_.adds) store_zeros(tile);
+    } else if (!view_.adds) {
+      store_zeros(tile);
     }
-  }
-
-  // Reading and writing a tile's sums in memory takes longer than multiplying. So the second group begins its first tile when
-  // the first group has multiplied as many steps as the buffers allow: from then on one of them multiplies while the other one
-  // moves its sums.
-  __device__ void begin_apart(bool is_time) {
-    constexpr int multiplied = 3, both = 256;
-    if (is_time) group_ == 0 ? arrive_at(multiplied, both) : sync_at(multiplied, both);
   }
 
   __device__ void release(int stage) {
@@ -126,9 +117,7 @@ class Multiplier {
     }
   }
 
-  __device__ __forceinline__ void multiply_tile(const GroupedTile& tile, bool first = false) {
-    const int apart = min(steps_of(tile), grouped::stages - 1) - 1;
-    if constexpr (product == Product::dw) begin_apart(first && group_ == 1);
+  __device__ __forceinline__ void multiply_tile(const GroupedTile& tile) {
 #pragma unroll
     for (int i = 0; i < 128; ++i) sums_[i] = 0;
     int before = 0, step = 0;
@@ -147,7 +136,6 @@ class Multiplier {
       });
       end_group();
       wait_for_groups_but<1>();
-      if constexpr (product == Product::dw) begin_apart(first && group_ == 0 && step == apart);
       if (step > 0) release(before);
       before = stage_.index;
       stage_.advance();
@@ -241,7 +229,7 @@ void with_half(DType dtype, const Body& body) {
 
 RowMajor matrix_of(const Tensor& tensor) { return {tensor.data, tensor.cols(), tensor.rows()}; }
 
-constexpr std::int64_t most_experts = 2048;  // whose table of tiles fits beside the buffers
+constexpr std::int64_t most_experts = 1024;  // whose table of tiles fits beside the buffers
 static_assert(sizeof(GroupedShared) + row_tiles_bytes(most_experts) <= 227 * 1024);
 
 bool takes_operands(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& offsets) {

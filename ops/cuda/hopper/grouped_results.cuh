@@ -40,35 +40,54 @@ __device__ __forceinline__ void store_rounded(const float (&sums)[128], T* out, 
   }
 }
 
-// Writes 64 rows and 256 columns of fp32, or adds to them. They are read and written once, so they leave the cache first: a
-// third less time than with the operands evicted.
+// Transposes eight vectors of each of eight lanes at a distance of four: of them, lane q's vector i becomes lane i's vector q.
+__device__ __forceinline__ void transpose_vectors(float4 (&vectors)[8], int lane) {
+  const auto exchange = [](float mine, int step) { return __shfl_xor_sync(~0U, mine, 4 * step); };
+#pragma unroll
+  for (int step = 1; step < 8; step *= 2) {
+    const bool upper = (lane / 4 & step) != 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if ((i & step) != 0) continue;
+      const float4 sent = upper ? vectors[i] : vectors[i + step];
+      (upper ? vectors[i] : vectors[i + step]) = {exchange(sent.x, step), exchange(sent.y, step), exchange(sent.z, step),
+                                                  exchange(sent.w, step)};
+    }
+  }
+}
+
+// Writes 64 rows and 256 columns of fp32, or adds to them. A warp reads and writes 512 bytes of a row at a time, because memory
+// delivers less if the accesses in flight are shorter. The values leave the cache first: they are needed only once.
 __device__ __forceinline__ void store_exact(const float (&sums)[128], float* out, std::int64_t stride, int limit, int cols,
                                             bool adds) {
-  constexpr int batch = 8;  // loads of one thread in flight
-  const int lane = static_cast<int>(threadIdx.x) % 32, first_row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
+  const int lane = static_cast<int>(threadIdx.x) % 32, first_row = static_cast<int>(threadIdx.x) % 128 / 32 * 16;
   const bool odd = lane % 2 != 0;
-  const int own_col = (odd ? 8 : 0) + lane % 4 / 2 * 4;  // of the 16 that four lanes write
+  // The 16 columns that four lanes write: lanes 0 and 2 have the first eight of them, 1 and 3 the others.
+  const int own_col = lane / 4 * 16 + (odd ? 8 : 0) + lane % 4 / 2 * 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = first_row + 8 * half;
-    float* const to = out + row * stride + own_col;
 #pragma unroll
-    for (int first = 0; first < 32; first += 2 * batch) {
-      float4 before[batch];
+    for (int side = 0; side < 2; ++side) {
+      float* const to = out + (first_row + 8 * half) * stride + 128 * side + own_col;
+      const bool has_cols = 128 * side + own_col < cols;
+      const auto exists = [&](int row) { return has_cols && first_row + 8 * half + row < limit; };
+      float4 before[8], own[8];
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const int col = 8 * (first + 2 * i);
-        before[i] = adds && row < limit && col + own_col < cols ? __ldcs(reinterpret_cast<const float4*>(to + col)) : float4{};
-      }
+      for (int row = 0; row < 8; ++row)
+        before[row] = adds && exists(row) ? __ldcs(reinterpret_cast<const float4*>(to + row * stride)) : float4{};
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const int j = 4 * (first + 2 * i) + 2 * half, col = 8 * (first + 2 * i);
+      for (int i = 0; i < 8; ++i) {
+        const int j = 4 * (16 * side + 2 * i) + 2 * half;
         const float x = __shfl_xor_sync(~0U, odd ? sums[j] : sums[j + 4], 1),
                     y = __shfl_xor_sync(~0U, odd ? sums[j + 1] : sums[j + 5], 1);
-        const float4 own = odd ? float4{x, y, sums[j + 4], sums[j + 5]} : float4{sums[j], sums[j + 1], x, y};
-        if (row < limit && col + own_col < cols)
-          __stcs(reinterpret_cast<float4*>(to + col),
-                 {before[i].x + own.x, before[i].y + own.y, before[i].z + own.z, before[i].w + own.w});
+        own[i] = odd ? float4{x, y, sums[j + 4], sums[j + 5]} : float4{sums[j], sums[j + 1], x, y};
+      }
+      transpose_vectors(own, lane);
+#pragma unroll
+      for (int row = 0; row < 8; ++row) {
+        if (exists(row))
+          __stcs(reinterpret_cast<float4*>(to + row * stride), {before[row].x + own[row].x, before[row].y + own[row].y,
+                                                                before[row].z + own[row].z, before[row].w + own[row].w});
       }
     }
   }
