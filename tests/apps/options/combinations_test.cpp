@@ -102,7 +102,7 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {slices, offload_activations, {train, "--slices 2 --offload activations" + disk}},
       {profile, slices, {train, "--slices 2 --profile costs.json"}},
       {loss_chunks, classification, {train, "--loss-chunks 2 --num-labels 2 --data " + files.labels}},
-      {experts, {}, {train_on_gpus, "--model mixtral-8x7b"}},
+      {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
       {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
       {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
