@@ -7,7 +7,7 @@
 #include "core/device.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/position_origins.hpp"
-#include "model/blocks/rotary_tables.hpp"
+#include "model/rotation/rotary_tables.hpp"
 #include "model/config/recompute_layers.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"

@@ -9,7 +9,7 @@
 #include "model/blocks/expert_parallel.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/relocation.hpp"
-#include "model/blocks/rotary_tables.hpp"
+#include "model/rotation/rotary_tables.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
