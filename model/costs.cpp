@@ -70,6 +70,10 @@ std::int64_t trained_parameter_count(const ModelConfig& config, const Block& blo
   return elements_of(config, block, is_counted_and_trained);
 }
 
+std::int64_t expert_parameter_count(const ModelConfig& config, const Block& block) {
+  return elements_of(config, block, is_of_trained_experts);
+}
+
 std::int64_t trained_parameter_count(const ModelConfig& config) { return elements_of(config, is_counted_and_trained); }
 
 std::int64_t parameter_count(const ModelConfig& config) { return elements_of(config, is_counted); }

@@ -83,7 +83,7 @@ enum class Initialisation {
 // weights.
 enum class ParameterGroup {
   dense,
-  expert,
+  expert,   // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
   frozen,   // no gradient, no optimizer: weights that stay as they are
   adapter,  // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
 };
@@ -110,6 +110,7 @@ struct TensorSpec {
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // weight decay
   ParameterGroup group = ParameterGroup::dense;
+  std::int64_t expert = -1;  // the number of the expert that the tensor belongs to, in its layer; -1: of none
   // True for a vector that every tensor-parallel rank holds and for which each computes the gradient of its own heads.
   bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name

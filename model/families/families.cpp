@@ -47,6 +47,7 @@ std::optional<std::int64_t> usual_pad_id(const ModelConfig& config) {
 bool same_model(ModelConfig a, const ModelConfig& b) {
   a.dropout = b.dropout;
   a.router_losses = b.router_losses;
+  a.router_rules = b.router_rules;
   a.bos_id = b.bos_id;
   a.pad_id = b.pad_id;
   a.eos_ids = b.eos_ids;

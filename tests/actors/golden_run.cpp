@@ -38,6 +38,7 @@ void apply_layout(const Layout& layout, std::int64_t global_batch, TrainJob& job
   job.layout.pp = layout.pp;
   job.layout.tp = layout.tp;
   job.layout.cp = layout.cp;
+  job.layout.ep = layout.ep;
   job.layout.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
   job.batch = {layout.dp, global_batch / layout.dp / layout.microbatch, layout.microbatch};
   job.layout.schedule = layout.schedule;
@@ -68,8 +69,8 @@ void apply_layout(const Layout& layout, std::int64_t global_batch, TrainJob& job
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
-  return fmt::format("pp {} cp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} slices {}{} {}{}{}{}{}", layout.pp,
-                     layout.cp, layout.tp, layout.dp, layout.zero,
+  return fmt::format("pp {} cp {} tp {} dp {}{} zero {}{}{} microbatch {} {} chunks {} slices {}{} {}{}{}{}{}", layout.pp,
+                     layout.cp, layout.tp, layout.dp, layout.ep > 1 ? fmt::format(" ep {}", layout.ep) : "", layout.zero,
                      fmt::format("{}{}{}{}", layout.offload ? " offload" : "", layout.parameters ? " parameters" : "",
                                  layout.gradients ? " gradients" : "",
                                  layout.prefetch != 1 ? fmt::format(" prefetch {}", layout.prefetch) : ""),

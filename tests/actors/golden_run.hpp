@@ -29,6 +29,7 @@ struct Layout {
   int loss_chunks = 1;
   int slices = 1;  // of each microbatch
   int cp = 1;
+  int ep = 1;    // of dp
   Cut cut = {};  // over the virtual stages
 };
 

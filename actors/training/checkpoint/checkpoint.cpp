@@ -210,6 +210,15 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
             "begin a new run from its weights",
             checkpoint.string(), to_string(had)));
   InitialState initial;
+  initial.expert_biases = manifest.state.expert_biases;
+  const auto lacks_an_expert = [&](const std::vector<float>& layer) { return std::ssize(layer) != config.experts.count; };
+  if (!initial.expert_biases.empty() &&
+      (std::ssize(initial.expert_biases) != config.routed_layers() ||
+       std::any_of(initial.expert_biases.begin(), initial.expert_biases.end(), lacks_an_expert)))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: the biases of its experts are not those of the model's {} routed layers; take "
+                            "another checkpoint",
+                            checkpoint.string(), config.routed_layers()));
   if (manifest.format == CheckpointFormat::rank_files) {
     ModelConfig saved = config;
     saved.trained = had;
