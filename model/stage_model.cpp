@@ -7,7 +7,7 @@
 #include "core/device.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/position_origins.hpp"
-#include "model/blocks/rotary_tables.hpp"
+#include "model/rotation/rotary_tables.hpp"
 #include "model/config/recompute_layers.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"
@@ -291,6 +291,7 @@ class TransformerStage final : public StageModel {
       if (is_routed(chunk.blocks[i])) router.bias = bias_of(args.expert_biases, routed++);
       BlockContext own = of_block(context, chunk, i, slot, slice);
       if (edge.has_counts()) own.router = &router;
+      own.base_alone = args.base_alone;
       with_weights(chunk.blocks[i],
                    [&](const BlockCompute& block) { block.forward(own, block_args, slot.saved, *slot.blocks[i]); });
       block_args.input = block_args.output;

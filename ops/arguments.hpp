@@ -271,7 +271,8 @@ struct DropoutArgs {
   std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding; may be out's memory
   Tensor out;                           // [Tr, H], output; may be x's memory
   std::int64_t first_token = 0, sequence = 1;
-  Dropout dropout;  // must be active
+  Dropout dropout;                // must be active
+  std::int64_t first_column = 0;  // of x's columns, counted in the logical tensor
 };
 
 // --- Positions ---

@@ -236,7 +236,7 @@ class Ops {
   // sums [elements / 65,536, rounded up] f64 = the sums of the blocks: added in order, they give square_sum's bits. For a
   // tensor that begins and ends at block boundaries of a larger one, they are sums of the larger one's blocks.
   void square_sums(const Tensor& tensor, const Tensor& sums) { enqueue(SquareSumsArgs{tensor, sums}); }
-  // target += source, f32 or f64, on CPUs also i32.
+  // target += source, f32, f64 or i32.
   void add(const Tensor& target, const Tensor& source) { enqueue(AddArgs{target, source}); }
 
  protected:

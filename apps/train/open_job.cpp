@@ -48,7 +48,6 @@ std::optional<TrainJob> open_together(const TrainOptions& options, JoinedRun& jo
 }
 
 JoinRequest join_request(const TrainOptions& options) {
-  const auto& layout = options.run.layout;
   JoinRequest request;
   request.shape = options.run.mesh_shape();
   request.settings = job_settings(options.run);

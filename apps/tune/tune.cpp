@@ -84,6 +84,8 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (hosts > 1) line += fmt::format("--nnodes {} --node-rank NODE --master HOST:29500 --token-file TOKEN ", hosts);
   line += "--model " + quoted_for_shell(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
+  if (options.adapter.wanted()) line += fmt::format(" --lora-rank {}", options.adapter.rank);
+  if (options.adapter.targets != AdapterSettings{}.targets) line += " --lora-targets " + options.adapter.targets;
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
   if (layout.cp > 1) line += fmt::format(" --cp {}", layout.cp);
   if (layout.ep > 1) line += fmt::format(" --ep {}", layout.ep);

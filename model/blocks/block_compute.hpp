@@ -9,7 +9,7 @@
 #include "model/blocks/expert_parallel.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/relocation.hpp"
-#include "model/blocks/rotary_tables.hpp"
+#include "model/rotation/rotary_tables.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
@@ -86,6 +86,7 @@ struct BlockContext {
   // position 0 lies outside of the part. Operations that count positions take it in place of documents.
   std::optional<Tensor> origins = {};
   const RouterContext* router = nullptr;  // null: nothing is counted, as in generation
+  bool base_alone = false;                // ForwardArgs::base_alone
   const SliceContext* slice = nullptr;    // set if shape is a slice's; null if it is a sample's
 
   // Returns the tensor that operations read to count positions.

@@ -18,7 +18,8 @@ struct RouterCase {
   std::int64_t tokens() const { return batch * sequence; }
 };
 
-constexpr RouterCase router_cases[] = {{1, 1, 1, 1, true}, {2, 9, 4, 1, false}, {3, 7, 8, 3, true}, {1, 40, 16, 4, false}};
+constexpr RouterCase router_cases[] = {
+    {1, 1, 1, 1, true}, {2, 9, 4, 1, false}, {3, 7, 8, 3, true}, {1, 40, 16, 4, false}, {2, 5, 36, 5, true}};
 
 Routing poisoned_routing(Bench& b, const RouterCase& size) {
   const std::int64_t rows = size.tokens() * size.chosen;
@@ -96,13 +97,6 @@ struct RouterObjective {
     return sums.weights + balance_scale * sums.balance + z_scale * sums.z;
   }
 };
-
-template <class Check>
-void on_cpus(const Check& check) {
-  on_every_backend([&](Bench& b) {
-    if (on_cpu(b)) check(b);
-  });
-}
 
 // The tensors of the operations on rows, which compute from x, w, dy and a residual.
 struct RowResults {
@@ -186,8 +180,10 @@ void check_rows(Bench& b, const RouterCase& size, std::int64_t hidden, std::int6
 
 TEST_CASE("a router chooses the experts with the largest logits and sorts the rows by expert, then by token",
           "[ops][experts]") {
-  on_cpus([](Bench& b) {
-    for (const RouterCase& size : router_cases) {
+  on_every_backend([](Bench& b) {
+    std::vector<RouterCase> sizes(std::begin(router_cases), std::end(router_cases));
+    sizes.push_back({2, 300, 72, 8, true});
+    for (const RouterCase& size : sizes) {
       const Values logits = b.draw_f32({size.tokens(), size.experts});
       const Tensor in = b.put_f32(logits);
       const Routing routing = poisoned_routing(b, size);
@@ -224,7 +220,7 @@ TEST_CASE("a router chooses the experts with the largest logits and sorts the ro
 
 TEST_CASE("of equal logits the router takes the lowest experts, and logits that are not numbers end nothing",
           "[ops][experts]") {
-  on_cpus([](Bench& b) {
+  on_every_backend([](Bench& b) {
     const RouterCase size{1, 2, 5, 2, true};
     Values logits({2, 5});
     logits(0, 4) = 1;
@@ -237,7 +233,7 @@ TEST_CASE("of equal logits the router takes the lowest experts, and logits that 
 }
 
 TEST_CASE("the router's gradient is the derivative of its weights and of both losses", "[ops][experts]") {
-  on_cpus([](Bench& b) {
+  on_every_backend([](Bench& b) {
     for (const RouterCase& size : router_cases) {
       const Values logits = b.draw_f32({size.tokens(), size.experts});
       const Tensor in = b.put_f32(logits), counts = b.rank.put(Values({size.batch, size.experts}), DType::i32);
@@ -283,9 +279,10 @@ TEST_CASE("the router's gradient is the derivative of its weights and of both lo
 }
 
 TEST_CASE("rows of experts are gathered, weighed, multiplied by their expert's matrix and summed", "[ops][experts]") {
-  on_cpus([](Bench& b) {
+  on_every_backend([](Bench& b) {
     check_rows(b, {2, 9, 4, 1, false}, 8, 16);
     check_rows(b, {1, 300, 6, 2, true}, 160, 96);
+    check_rows(b, {1, 330, 5, 2, true}, 64, 320);  // more rows and columns than a tile of a product has
   });
 }
 
@@ -370,10 +367,58 @@ TEST_CASE("ranks that divide the experts send each token once to each of them, a
   });
 }
 
-TEST_CASE("GPUs refuse the operations of routed experts", "[ops][experts][gpu]") {
+TEST_CASE("an expert's numbers that are not finite stay among its own rows", "[ops][experts]") {
   on_every_backend([](Bench& b) {
-    if (on_cpu(b)) return;
-    CHECK_THROWS_AS(b.rank.ops().route({}), Error);
+    const std::int64_t hidden = 64, inner = 64, experts = 3, rows = 130;  // of 70, 0 and 60
+    Values offsets({experts + 1}), dy = b.draw({rows, inner}), x = b.draw({rows, hidden});
+    offsets.data = {0, 70, 70, 130};
+    for (std::int64_t row = 70; row < rows; ++row) x(row, 5) = dy(row, 7) = std::nan("");
+    const Tensor first = b.rank.put(offsets, DType::i32), ws = b.put(b.draw({experts * inner, hidden})), dys = b.put(dy),
+                 xs = b.put(x), out = b.poisoned({rows, inner}), dw = b.rank.poisoned({experts * inner, hidden}, DType::f32);
+    b.team.run([&](TestRank& r) {
+      r.ops().grouped_matmul({.kind = MatmulKind::forward, .in = xs, .w = ws, .offsets = first, .out = out});
+      r.ops().grouped_weight_grad({.dy = dys, .x = xs, .offsets = first, .dw = dw, .accumulate = Accumulate::no});
+    });
+    const Values outs = b.rank.get(out), grads = b.rank.get(dw);
+    for (std::int64_t row = 0; row < rows; ++row) CHECK(std::isfinite(outs(row, 0)) == (row < 70));
+    for (std::int64_t row = 0; row < 2 * inner; ++row) {
+      CHECK(std::isfinite(grads(row, 0)));
+      if (row >= inner) CHECK(grads(row, 3) == 0);
+    }
+    CHECK(std::isnan(grads(2 * inner, 5)));
+    CHECK(std::isnan(grads(2 * inner + 7, 0)));
+    CHECK(std::isfinite(grads(2 * inner, 0)));
+  });
+}
+
+TEST_CASE("the operations of experts give the same bits again, whatever a product's other experts have to do",
+          "[ops][experts]") {
+  on_every_backend([](Bench& b) {
+    const std::int64_t hidden = 128, inner = 192, experts = 4;
+    const auto results = [&](const std::vector<double>& starts, const Values& x, const Values& dy, const Values& w) {
+      Values offsets({experts + 1});
+      offsets.data = starts;
+      const auto rows = static_cast<std::int64_t>(starts.back());
+      const Tensor first = b.rank.put(offsets, DType::i32), xs = b.put(x), dys = b.put(dy), ws = b.put(w),
+                   out = b.poisoned({rows, inner}), dx = b.poisoned({rows, hidden}),
+                   dw = b.rank.put(Values({experts * inner, hidden}), DType::f32);
+      b.team.run([&](TestRank& r) {
+        r.ops().zero(dw);
+        r.ops().grouped_matmul({.kind = MatmulKind::forward, .in = xs, .w = ws, .offsets = first, .out = out});
+        r.ops().grouped_matmul({.kind = MatmulKind::input_grad, .in = dys, .w = ws, .offsets = first, .out = dx});
+        r.ops().grouped_weight_grad({.dy = dys, .x = xs, .offsets = first, .dw = dw});
+      });
+      return std::tuple{b.rank.bytes(out), b.rank.bytes(dx), b.rank.bytes(dw)};
+    };
+    const Values x = b.draw({300, hidden}), dy = b.draw({300, inner}), w = b.draw({experts * inner, hidden});
+    const auto all = results({0, 150, 150, 280, 300}, x, dy, w);
+    CHECK((results({0, 150, 150, 280, 300}, x, dy, w) == all));
+    // The first expert's rows alone.
+    const auto one = results({0, 150, 150, 150, 150}, row_range(x, 0, 150), row_range(dy, 0, 150), w);
+    CHECK(std::equal(std::get<0>(one).begin(), std::get<0>(one).end(), std::get<0>(all).begin()));
+    CHECK(std::equal(std::get<1>(one).begin(), std::get<1>(one).end(), std::get<1>(all).begin()));
+    const auto of_expert = static_cast<std::ptrdiff_t>(inner * hidden) * 4;
+    CHECK(std::equal(std::get<2>(one).begin(), std::get<2>(one).begin() + of_expert, std::get<2>(all).begin()));
   });
 }
 

@@ -35,6 +35,7 @@ enum class Feature {
   expert_capacity,
   expert_biases,
   layer_balance,
+  adapters,
   loss_chunks,
   fp8,
   one_replica,

@@ -34,6 +34,19 @@ struct Plan;
 struct RecordedOrder;
 }  // namespace schedules
 
+// Low-rank adapters, which are trained in place of the model.
+struct AdapterSettings {
+  std::int64_t rank = 0;        // 0: none, unless a folder is given
+  std::optional<double> alpha;  // not given: twice the rank
+  std::optional<double> dropout;
+  std::string targets = "all";  // or names of modules, with commas between
+  bool root_scale = false, magnitudes = false;
+  bool train_embeddings = false, train_head = false, train_norms = false;  // besides the adapters
+  std::string folder;                                                      // of an adapter to begin from, instead of a new one
+
+  bool wanted() const { return rank > 0 || !folder.empty(); }
+};
+
 struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder
   bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
@@ -45,6 +58,7 @@ struct ModelSettings {
   std::optional<bool> balance_by_layer;
   RouterRules router_rules;
   TrainedParts trained;  // the others stay as they are
+  AdapterSettings adapter;
 };
 
 // The order in which samples are taken from the data.

@@ -32,7 +32,11 @@ StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group) {
 }
 
 FrozenWeights::Setup frozen_setup(const RankSetup& setup, const ParameterLayout& layout) {
-  return {.layout = layout, .rank = setup.id, .type = setup.numerics.precision.compute, .saves = setup.saves};
+  return {.layout = layout,
+          .rank = setup.id,
+          .type = setup.numerics.precision.compute,
+          .saves = setup.saves,
+          .is_saved = !setup.config.adapter.exists()};
 }
 
 }  // namespace

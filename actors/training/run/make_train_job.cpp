@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <utility>
+
 #include "actors/training/checkpoint/resume.hpp"
+#include "actors/training/job/adapter_settings.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
@@ -44,12 +48,17 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   if (model.labels && config.classifies() && *model.labels != config.outputs())
     throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
                 fmt::format("the model {} has {} classes; leave it out", model.name, config.outputs()));
-  if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
+  const bool has_new_head = model.labels && !config.classifies();
+  if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
   set_router(model, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
   config.trained = model.trained;
-  check_trained_parts(config.trained, config.tied_embeddings);
+  set_adapter(model.adapter, config);
+  if (config.adapter.exists() && has_new_head && !config.trained.head)
+    throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", config.outputs())},
+                "the head for the classes is new, and adapters leave it as it is; train it too, with train-head");
+  check_trained_parts(config.trained, config.tied_embeddings, config.adapter.exists());
   return config;
 }
 
@@ -59,6 +68,9 @@ std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, 
   if (parts && config.classifies())
     throw Error(ErrorKind::input, {"model", model.name},
                 "is multimodal, and classes are not built for such a model; give a folder of its language model alone");
+  if (parts && config.adapter.exists())
+    throw Error(ErrorKind::input, {"model", model.name},
+                "is multimodal, and adapters are not built for such a model; give a folder of its language model alone");
   return parts;
 }
 
@@ -72,6 +84,16 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   data.seed = settings.samples.seed;
   data.classes = config.classifies() ? config.outputs() : 0;
   return data;
+}
+
+// Takes the data that the caller has opened.
+void take_data([[maybe_unused]] const RunSettings& settings, std::shared_ptr<const Dataset> dataset, TrainJob& job) {
+  assert(!settings.samples.shuffle && !settings.evaluation.split);
+  const std::int64_t length = dataset->sequence_length(), most = job.config.max_positions;
+  if (length < 1 || (most > 0 && length > most))
+    throw Error(ErrorKind::input, {"seq-len", std::to_string(length)},
+                fmt::format("must be from 1 to {}, the positions of the model", most));
+  job.dataset = std::move(dataset);
 }
 
 // Evaluation data has the sequence length of training.
@@ -143,11 +165,12 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 
 }  // namespace
 
-TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
+  job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
-  open_data(settings, notes, job);
+  dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   check_combinations(features_of(job));
   check_offload(job);

@@ -20,6 +20,7 @@
 #include "actors/training/run/step_verdicts.hpp"
 #include "data/samples/fingerprint.hpp"
 #include "model/optimizer/optimizer.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 #include "schedules/simulate/following_steps.hpp"
 
@@ -66,9 +67,10 @@ class Trainer::Run {
     for (const auto& compute : computes_) compute->wait_until_idle();
   }
 
-  StepReport step(bool another_follows) {
+  StepReport step(bool another_follows, std::optional<double> learning_rate) {
     const std::int64_t number = steps_done_ + 1;
-    const StepInfo info = step_info(number, applied_steps_);
+    StepInfo info = step_info(number, applied_steps_);
+    info.learning_rate = learning_rate.value_or(info.learning_rate);
     const auto coming =
         job_.post_validation && another_follows ? std::optional(step_info(number + 1, applied_steps_ + 1)) : std::nullopt;
     StepReport report;
@@ -123,13 +125,14 @@ class Trainer::Run {
     options.companions.insert(options.companions.begin(), job_.companions.begin(), job_.companions.end());
     options.multimodal = job_.multimodal;
     LogicalState tensors(*pipeline_, layout_, job_);
-    save_hf_model(
-        job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
+    const auto fill = [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); };
+    if (job_.config.adapter.exists()) return save_peft_folder(job_.config, folder, job_.model_name, fill, options);
+    save_hf_model(job_.config, folder, fill, options);
   }
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
     return pipetrain::start_checkpoint(
-        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, std::move(check_folder)},
+        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, job_.model_name, std::move(check_folder)},
         [this](const std::string& where) { return pipeline_->save_state(where); });
   }
 
@@ -141,6 +144,7 @@ class Trainer::Run {
     state.applied_steps = applied_steps_;
     state.optimizer = job_.optimizer.name;
     state.trained = job_.config.trained;
+    state.base = job_.base;
     state.loss_scale = verdicts_.loss_scale_state();
     state.expert_biases = biases_.values();
     state.first_loss = first_loss_;
@@ -247,7 +251,9 @@ Trainer::Trainer(TrainJob job) {
 Trainer::~Trainer() = default;
 
 void Trainer::follow() { run_->pipeline().follow(); }
-StepReport Trainer::step(bool another_follows) { return run_->step(another_follows); }
+StepReport Trainer::step(bool another_follows, std::optional<double> learning_rate) {
+  return run_->step(another_follows, learning_rate);
+}
 std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }
