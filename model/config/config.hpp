@@ -9,6 +9,7 @@
 #include "model/config/experts.hpp"
 #include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
+#include "ops/weight_form.hpp"
 
 namespace pipetrain {
 
@@ -99,6 +100,9 @@ struct ModelConfig {
   // model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
   TrainedParts trained;  // a setting of training, which config.json does not have
+  // The form in which frozen matrices of attention, MLPs and experts are kept: a setting of training too, which config.json has
+  // where the files have the matrices in this form.
+  WeightForm base_form = WeightForm::plain;
 
   // Returns the key and value heads of each tensor-parallel rank. If there are more ranks than heads, several hold copies of
   // one.

@@ -43,6 +43,12 @@ constexpr bool is_matrix(TensorRole role) {
          role == TensorRole::mlp_out_weight || (role >= TensorRole::router_weight && role <= TensorRole::output_weight);
 }
 
+// True for matrices that take nearly all of a block's memory; they may be kept in fewer bits while they are frozen.
+constexpr bool is_quantisable(TensorRole role) {
+  return is_matrix(role) && role != TensorRole::router_weight && role != TensorRole::shared_gate_weight &&
+         role != TensorRole::output_weight;
+}
+
 // How the tensor, as files have it, is spread over the tensor-parallel ranks.
 enum class Split { none, rows, columns };
 
@@ -60,10 +66,13 @@ enum class ParameterGroup {
   expert,
   frozen,  // no gradient, no optimizer: weights that stay as they are
   adapter,
+  quantised,  // frozen matrices that are kept in ModelConfig::base_form
 };
 inline constexpr ParameterGroup parameter_groups[] = {ParameterGroup::dense, ParameterGroup::expert, ParameterGroup::frozen,
-                                                      ParameterGroup::adapter};
-constexpr bool is_trained(ParameterGroup group) { return group != ParameterGroup::frozen; }
+                                                      ParameterGroup::adapter, ParameterGroup::quantised};
+constexpr bool is_trained(ParameterGroup group) {
+  return group != ParameterGroup::frozen && group != ParameterGroup::quantised;
+}
 
 // `span` neighbours, from the index-th on, of `count` equal parts along the split axis; they are spread over the ranks
 // together.
@@ -92,7 +101,7 @@ struct TensorSpec {
 };
 
 // A block's tensors in the order in which they are stored, by the model's family. Those of parts that are not trained
-// (ModelConfig::trained) are frozen.
+// (ModelConfig::trained) are frozen; matrices of frozen blocks are quantised, but for the few rows that choose experts.
 std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block);
 
 }  // namespace pipetrain

@@ -51,6 +51,7 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.eos_ids = b.eos_ids;
   a.untrained_row = b.untrained_row;
   a.trained = b.trained;
+  a.base_form = b.base_form;
   return a == b;
 }
 
@@ -73,6 +74,11 @@ std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& bl
                                                             : !trained.blocks;
   if (is_frozen) {
     for (TensorSpec& tensor : tensors) tensor.group = ParameterGroup::frozen;
+  }
+  if (config.base_form != WeightForm::plain) {
+    for (TensorSpec& tensor : tensors) {
+      if (tensor.group == ParameterGroup::frozen && is_quantisable(tensor.role)) tensor.group = ParameterGroup::quantised;
+    }
   }
   return tensors;
 }

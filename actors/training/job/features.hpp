@@ -34,6 +34,7 @@ enum class Feature {
   layer_balance,
   loss_chunks,
   fp8,
+  small_base,
   one_replica,
   zero,
   zero_3,

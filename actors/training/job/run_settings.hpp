@@ -32,6 +32,9 @@ struct Plan;
 struct RecordedOrder;
 }  // namespace schedules
 
+// The types in which frozen matrices may be kept; see WeightForm.
+enum class BasePrecision { bf16, fp8, nf4 };
+
 struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder
   bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
@@ -42,6 +45,8 @@ struct ModelSettings {
   std::optional<double> balance_loss, z_loss;
   std::optional<bool> balance_by_layer;
   TrainedParts trained;  // the others stay as they are
+  // Of frozen matrices; not given: as the folder has them, or the type that operations read.
+  std::optional<BasePrecision> base_precision;
 };
 
 // The order in which samples are taken from the data.

@@ -1,4 +1,5 @@
 #include "actors/training/run/make_train_job.hpp"
+#include "actors/training/run/base_form.hpp"
 
 #include <fmt/format.h>
 
@@ -7,6 +8,7 @@
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "actors/training/job/run_length.hpp"
+#include "actors/training/run/base_form.hpp"
 #include "actors/training/state/gradient_pool.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
@@ -141,6 +143,7 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
+  set_base_form(settings.model, settings.numerics.precision.compute, job.config);
   job.multimodal = parts_beside(settings.model, job.config);
   open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
