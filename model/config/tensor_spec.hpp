@@ -45,8 +45,8 @@ constexpr bool is_matrix(TensorRole role) {
 
 // True for matrices that take nearly all of a block's memory; they may be kept in fewer bits while they are frozen.
 constexpr bool is_quantisable(TensorRole role) {
-  return is_matrix(role) && role != TensorRole::router_weight && role != TensorRole::shared_gate_weight &&
-         role != TensorRole::output_weight;
+  return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
+         role == TensorRole::mlp_out_weight || (role >= TensorRole::expert_in_weight && role <= TensorRole::shared_out_weight);
 }
 
 // How the tensor, as files have it, is spread over the tensor-parallel ranks.

@@ -28,9 +28,8 @@ void for_nf4_ranges(const QuantisedMatrix& matrix, std::int64_t begin, std::int6
     if (layout.form == WeightForm::nf4) {
       const std::int64_t group = ((runs.first + run * runs.stride) / nf4_block + block) / nf4_scale_group;
       const float* const map = matrix.tables() + nf4_levels;
-      // The product of two floats is exact in double, so that it is rounded once, and never fused with the sum.
-      const double product = static_cast<double>(map[matrix.scale_codes()[touched]]) * matrix.scales()[group];
-      scale = static_cast<float>(product) + map[nf4_scale_map];
+      // The product is rounded before the sum: the file is compiled without fused operations.
+      scale = map[matrix.scale_codes()[touched]] * matrix.scales()[group] + map[nf4_scale_map];
     } else {
       scale = matrix.scales()[touched];
     }

@@ -10,12 +10,12 @@
 namespace pipetrain::testing {
 namespace {
 
-struct Case {
+struct SliceCase {
   const char* what;
   Shape full;
   SliceRuns runs;
 };
-const std::vector<Case> cases{
+const std::vector<SliceCase> slice_cases{
     {"a whole matrix", {96, 192}, {0, 1, 96 * 192, 96 * 192}},
     {"a matrix of several groups of scales", {300, 128}, {0, 1, 300 * 128, 300 * 128}},
     {"rows that begin inside of a block", {12, 40}, {3 * 40, 1, 5 * 40, 5 * 40}},
@@ -23,7 +23,7 @@ const std::vector<Case> cases{
     {"columns", {300, 256}, {64, 300, 128, 256}},
 };
 
-std::vector<std::byte> random_matrix(const QuantisedLayout& layout, std::mt19937_64& random) {
+std::vector<std::byte> random_quantised(const QuantisedLayout& layout, std::mt19937_64& random) {
   std::vector<std::byte> bytes(layout.bytes);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   const auto put_floats = [&](std::size_t begin, std::size_t end) {
@@ -43,7 +43,7 @@ std::vector<std::byte> random_matrix(const QuantisedLayout& layout, std::mt19937
 }
 
 // Element `at` of the slice, by the description in ops/quantised_matrix.hpp.
-float value_of(const QuantisedMatrix& matrix, std::int64_t at) {
+float dequantised_value(const QuantisedMatrix& matrix, std::int64_t at) {
   const QuantisedLayout& layout = matrix.layout;
   const SliceRuns& runs = layout.runs;
   const std::int64_t run = at / runs.length, place = runs.first + run * runs.stride + at % runs.length;
@@ -68,15 +68,15 @@ float value_of(const QuantisedMatrix& matrix, std::int64_t at) {
 
 TEST_CASE("every form of frozen matrices is dequantised to the same bits on all devices", "[ops]") {
   on_every_backend([](Bench& b) {
-    for (const Case& one : cases) {
+    for (const SliceCase& one : slice_cases) {
       for (const WeightForm form : {WeightForm::bf16, WeightForm::fp8, WeightForm::nf4, WeightForm::nf4_scales}) {
         INFO(one.what << ", form " << static_cast<int>(form));
         const QuantisedLayout layout = quantised_layout(form, one.full, one.runs);
-        std::vector<std::byte> bytes = random_matrix(layout, b.random);
+        std::vector<std::byte> bytes = random_quantised(layout, b.random);
         const QuantisedMatrix on_host{layout, bytes.data()};
         Values expected({one.runs.elements()});
         for (std::int64_t i = 0; i < one.runs.elements(); ++i)
-          expected.data[static_cast<std::size_t>(i)] = rounded(static_cast<double>(value_of(on_host, i)), b.dtype);
+          expected.data[static_cast<std::size_t>(i)] = rounded(static_cast<double>(dequantised_value(on_host, i)), b.dtype);
         const Tensor memory = b.rank.poisoned({static_cast<std::int64_t>(bytes.size())}, DType::e4m3);
         const Tensor out = b.poisoned({one.runs.elements()});
         b.rank.stream().copy(memory.data, bytes.data(), bytes.size());
@@ -88,7 +88,7 @@ TEST_CASE("every form of frozen matrices is dequantised to the same bits on all 
         std::vector<float> values(static_cast<std::size_t>(one.runs.elements()));
         read_values(on_host, 0, one.runs.elements(), values.data());
         for (std::size_t i = 0; i < values.size(); i += 5)
-          CHECK((values[i] == value_of(on_host, static_cast<std::int64_t>(i))));
+          CHECK((values[i] == dequantised_value(on_host, static_cast<std::int64_t>(i))));
       }
     }
   });
