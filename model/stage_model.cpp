@@ -282,6 +282,7 @@ class TransformerStage final : public StageModel {
       const RouterContext router{slot.counts};
       BlockContext own = of_block(context, chunk, i, slot, slice);
       if (edge.has_counts()) own.router = &router;
+      own.base_alone = args.base_alone;
       with_weights(chunk.blocks[i],
                    [&](const BlockCompute& block) { block.forward(own, block_args, slot.saved, *slot.blocks[i]); });
       block_args.input = block_args.output;

@@ -173,7 +173,7 @@ struct RmsNormBackwardArgs {
 };
 
 // An RMSNorm whose rows several ranks hold in parts: each rank adds up its columns, the ranks' sums are added, and each rank
-// norms its own columns. On CPUs only.
+// norms its own columns.
 
 struct RowDotsArgs {
   Tensor a;                           // [R, N]
@@ -277,7 +277,8 @@ struct DropoutArgs {
   std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding; may be out's memory
   Tensor out;                           // [Tr, H], output; may be x's memory
   std::int64_t first_token = 0, sequence = 1;
-  Dropout dropout;  // must be active
+  Dropout dropout;                // must be active
+  std::int64_t first_column = 0;  // of x's columns, counted in the logical tensor
 };
 
 // --- Positions ---

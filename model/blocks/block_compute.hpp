@@ -83,6 +83,7 @@ struct BlockContext {
   // position 0 lies outside of the part. Operations that count positions take it in place of documents.
   std::optional<Tensor> origins = {};
   const RouterContext* router = nullptr;  // null: nothing is counted, as in generation
+  bool base_alone = false;                // ForwardArgs::base_alone
   const SliceContext* slice = nullptr;    // set if shape is a slice's; null if it is a sample's
 
   // Returns the tensor that operations read to count positions.

@@ -52,6 +52,7 @@ struct ForwardArgs {
   // gives each sequence's class. Without memory: not wanted.
   Tensor scores = {};
   std::optional<SliceArgs> slice = {};  // set if the spec has slices
+  bool base_alone = false;  // leaves out the adapters; no backward may follow
   bool second = false;  // true for the action of a pair with alternating calls that uses the memory of bind_second()
   // Last chunk only: the loss scale of BackwardArgs if a backward follows. The head may then compute its
   // logits' gradient in the forward, which reads them anyway; the bits are the same.

@@ -9,6 +9,7 @@ namespace pipetrain {
 void ResidualProjection::bind(const BoundTensors& tensors) {
   matrix_ = tensors.at(roles_.weight);
   if (roles_.bias) bias_ = tensors.at(*roles_.bias);
+  if (adapter_) adapter_->bind(tensors);
   if (has_norm_) norm_weight_ = tensors.at(TensorRole::output_norm_weight);
 }
 
@@ -16,11 +17,16 @@ void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs
                                   Saved& saved) const {
   const auto bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt;
   if (!in_fp8()) {
+    const bool adapts = adapter_ && !context.base_alone;
+    if (adapts) {
+      adapter_->reserve(args.output.rows(), context.dtype, *args.results, saved.adapter);
+      adapter_->forward_rows(context, {.input = args.input, .residual = residual, .output = args.output}, saved.adapter);
+    }
     return context.ops.matmul_scatter({.tp = context.tp,
                                        .kind = MatmulKind::forward,
                                        .in = args.input,
                                        .w = matrix_.weight,
-                                       .residual = residual,
+                                       .residual = adapts ? std::optional(args.output) : residual,
                                        .out = args.output,
                                        .bias = bias});
   }
@@ -122,6 +128,10 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
                              .full = gathered,
                              .out = args.input_grad});
   gradients.add({.dy = gathered, .x = args.input, .dw = matrix_.grad});
+  if (adapter_)
+    adapter_->backward_rows(context,
+                            {.output_grad = gathered, .own_grad = shard, .input = args.input, .input_grad = args.input_grad},
+                            gradients, saved.adapter);
 }
 
 }  // namespace pipetrain

@@ -35,13 +35,29 @@ enum class TensorRole {
   shared_out_weight,
   shared_gate_weight,  // one row, whose product with a token is the logit of the shared expert's gate
   output_weight,       // head: one row for each token of the vocabulary, or for each class
+  // Adapters (Adapter): the first matrices of all that are added to one of the matrices above, stacked, then the second matrix
+  // of each. The second of three, or of two, is that of the matrix's first, second or third tensor.
+  qkv_adapter_in,
+  qkv_adapter_out_1,
+  qkv_adapter_out_2,
+  qkv_adapter_out_3,
+  attention_out_adapter_in,
+  attention_out_adapter_out,
+  mlp_in_adapter_in,
+  mlp_in_adapter_out_1,
+  mlp_in_adapter_out_2,
+  mlp_out_adapter_in,
+  mlp_out_adapter_out,
 };
 
 // True when the tensor is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
 constexpr bool is_matrix(TensorRole role) {
   return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
-         role == TensorRole::mlp_out_weight || (role >= TensorRole::router_weight && role <= TensorRole::output_weight);
+         role == TensorRole::mlp_out_weight || (role >= TensorRole::router_weight && role <= TensorRole::mlp_out_adapter_out);
 }
+
+// True for the weights of every norm and for the biases of layer norms.
+constexpr bool is_of_norm(TensorRole role) { return role >= TensorRole::norm_weight && role <= TensorRole::output_norm_weight; }
 
 // True for matrices that take nearly all of a block's memory; they may be kept in fewer bits while they are frozen.
 constexpr bool is_quantisable(TensorRole role) {
@@ -55,17 +71,18 @@ enum class Split { none, rows, columns };
 enum class Initialisation {
   normal,           // of ModelConfig::init_std
   residual_normal,  // what ends in the residual stream: init_std / sqrt(2 x layers) (Radford et al. 2019)
+  input_uniform,    // a matrix [outputs, inputs]: uniform between -1 / sqrt(inputs) and 1 / sqrt(inputs)
   ones,
   zeros,
 };
 
 // Tensors of one group are stored alike: with the same precision, gradients, optimizer, and replicas that have the same
-// weights. No family has experts or adapters yet.
+// weights.
 enum class ParameterGroup {
   dense,
   expert,
-  frozen,  // no gradient, no optimizer: weights that stay as they are
-  adapter,
+  frozen,     // no gradient, no optimizer: weights that stay as they are
+  adapter,    // low-rank matrices that are added to frozen ones: see Adapter
   quantised,  // frozen matrices that are kept in ModelConfig::base_form
 };
 inline constexpr ParameterGroup parameter_groups[] = {ParameterGroup::dense, ParameterGroup::expert, ParameterGroup::frozen,
@@ -100,8 +117,8 @@ struct TensorSpec {
   std::int64_t elements() const { return shape.elements() / part.count * part.span; }
 };
 
-// A block's tensors in the order in which they are stored, by the model's family. Those of parts that are not trained
-// (ModelConfig::trained) are frozen; matrices of frozen blocks are quantised, but for the few rows that choose experts.
+// A block's tensors in the order in which they are stored, by the model's family, then those of its adapters. Those of parts
+// that are not trained (ModelConfig::trained) are frozen, or quantised if the run keeps frozen matrices in another form.
 std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block);
 
 }  // namespace pipetrain

@@ -133,9 +133,14 @@ std::vector<Block> blocks_of(const ModelConfig& config) {
 
 std::vector<BlockCount> block_counts(const ModelConfig& config) {
   std::vector<BlockCount> counts;
+  const std::vector<std::int64_t>& adapted = config.adapter.layers;
+  const auto has_adapters = [&](const Block& block) {
+    return adapted.empty() || std::binary_search(adapted.begin(), adapted.end(), block.layer);
+  };
   for (const Block& block : blocks_of(config)) {
-    const auto found =
-        std::find_if(counts.begin(), counts.end(), [&](const BlockCount& one) { return one.block.kind == block.kind; });
+    const auto found = std::find_if(counts.begin(), counts.end(), [&](const BlockCount& one) {
+      return one.block.kind == block.kind && has_adapters(one.block) == has_adapters(block);
+    });
     if (found == counts.end())
       counts.push_back({block, 1});
     else

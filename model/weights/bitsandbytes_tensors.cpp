@@ -185,14 +185,17 @@ void BitsandbytesTensors::read(const Parameter& parameter, const QuantisedLayout
 }
 
 void BitsandbytesTensors::read_floats(const Parameter& parameter, float* out) const {
-  const Parameter all = whole_matrix(parameter);
-  const QuantisedLayout layout = quantised_layout_of(all, form(parameter.name));
-  std::vector<std::byte> bytes(layout.bytes);
-  read(all, layout, bytes.data());
   const SliceRuns runs = runs_of(parameter);
+  const bool of_rows = runs.runs == 1;  // columns may divide blocks
+  const Parameter held = of_rows ? parameter : whole_matrix(parameter);
+  const QuantisedLayout layout = quantised_layout_of(held, form(parameter.name));
+  std::vector<std::byte> bytes(layout.bytes);
+  read(held, layout, bytes.data());
+  const QuantisedMatrix matrix{layout, bytes.data()};
+  if (of_rows) return read_values(matrix, 0, runs.length, out);
   for (std::int64_t run = 0; run < runs.runs; ++run) {
     const std::int64_t first = runs.first + run * runs.stride;
-    read_values({layout, bytes.data()}, first, first + runs.length, out + run * runs.length);
+    read_values(matrix, first, first + runs.length, out + run * runs.length);
   }
 }
 

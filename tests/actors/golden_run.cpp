@@ -11,6 +11,8 @@
 #include "actors/training/job/job_plan.hpp"
 #include "catch.hpp"
 #include "model/weights/full_tensors.hpp"
+#include "model/weights/peft_config.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 #include "paths.hpp"
 #include "temp_folder.hpp"
@@ -85,6 +87,10 @@ TrainJob golden_job(const std::string& name, const Layout& layout) {
   TrainJob job;
   job.config = read_hf_config(golden_folder(name));
   job.initial.weights = hf_weights(job.config, golden_folder(name));
+  if (const fs::path adapter = golden_folder(name) / "adapter"; fs::exists(adapter)) {
+    job.config = with_peft_config(job.config, adapter);
+    job.initial.weights = adapted_weights(job.initial.weights, peft_weights(job.config, adapter));
+  }
   DatasetOptions data;
   data.inputs = {{golden_folder(name) / "train.jsonl", {}}};
   data.vocabulary = job.config.vocabulary;
@@ -137,7 +143,14 @@ RunRecord run(TrainJob job, std::int64_t steps) {
   }
   const TempFolder folder(memory_folder());
   trainer.save_model(folder.path() / "model");
-  record.weights = load_all(*hf_weights(config, folder.path() / "model"), config);
+  if (config.adapter.exists()) {
+    const auto trained = peft_weights(config, folder.path() / "model");
+    const auto tensors = logical_tensors(config);
+    for (const std::size_t i : trained_tensors(config))
+      record.weights[tensors[i].name] = load(*trained, whole(config, tensors[i]));
+  } else {
+    record.weights = load_all(*hf_weights(config, folder.path() / "model"), config);
+  }
   return record;
 }
 

@@ -142,6 +142,7 @@ CheckpointState state_in(const Json& value, const fs::path& file) {
     refuse_checkpoint(file, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
   if (value.contains("optimizer")) state.optimizer = optimizer_in(value.at("optimizer"), file);
   if (value.contains("trained")) state.trained = trained_in(value.at("trained"), file);
+  if (value.contains("base")) state.base = checksum_in(value.at("base"), file);
   state.first_loss = value.at("first_loss").as_double();
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").as_double();
   if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
@@ -182,6 +183,7 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
                              {"optimizer", state.optimizer},
                              {"first_loss", state.first_loss}});
   if (!state.trained.all()) value["trained"] = to_string(state.trained);
+  if (state.base) value["base"] = to_text(*state.base);
   if (state.last_loss) value["last_loss"] = *state.last_loss;
   if (state.loss_scale) value["loss_scale"] = to_json(*state.loss_scale);
   value["global_batch"] = state.global_batch;

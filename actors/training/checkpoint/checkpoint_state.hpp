@@ -18,6 +18,8 @@ struct CheckpointState {
   std::int64_t applied_steps = 0;            // those of them that the optimizer applied
   std::string optimizer = "adamw";           // its name; checkpoints without one are of AdamW
   TrainedParts trained;                      // the optimizer has states for these alone
+  // With adapters: the fingerprint of the model that they belong to, whose weights the checkpoint lacks.
+  std::optional<std::uint64_t> base;
   double first_loss = 0;                     // of the first step that had a loss; 0 before that
   std::optional<double> last_loss;           // of the last step that had a loss; checkpoints of format 2 lack it
   std::optional<LossScaleState> loss_scale;  // where it is dynamic

@@ -55,6 +55,8 @@ struct CombinationTable {
       excluded(layer_balance, context_parallel,
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),
 
+      not_built(adapters, fp8, "adapters in fp8 are not built yet; use bf16"),
+
       not_built_on_gpus(context_parallel, isolated_documents,
                         "GPUs do not share sequences of isolated documents yet; use pack documents, or cp 1"),
       not_built_on_gpus(context_parallel, dropout, "GPUs do not share sequences with dropout yet; use dropout 0, or cp 1"),

@@ -99,6 +99,7 @@ struct FeatureTable {
        [](const Run& run) {
          return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");
        }},
+      {adapters, "{lora-rank}", "lora-rank", [](const Run& run) { return asked_if(run.job.config.adapter.exists()); }},
       {loss_chunks, "{loss-chunks}", "loss-chunks",
        [](const Run& run) { return asked_above(1, run.job.numerics.loss_chunks); }},
       {fp8, "{precision fp8}", "precision",

@@ -32,6 +32,7 @@ enum class Feature {
   classification,
   experts,
   layer_balance,
+  adapters,
   loss_chunks,
   fp8,
   small_base,

@@ -35,6 +35,19 @@ struct RecordedOrder;
 // The types in which frozen matrices may be kept; see WeightForm.
 enum class BasePrecision { bf16, fp8, nf4 };
 
+// Low-rank adapters, which are trained in place of the model.
+struct AdapterSettings {
+  std::int64_t rank = 0;        // 0: none, unless a folder is given
+  std::optional<double> alpha;  // not given: twice the rank
+  std::optional<double> dropout;
+  std::string targets = "all";  // or names of modules, with commas between
+  bool root_scale = false;
+  bool train_embeddings = false, train_head = false, train_norms = false;  // besides the adapters
+  std::string folder;                                                      // of an adapter to begin from, instead of a new one
+
+  bool wanted() const { return rank > 0 || !folder.empty(); }
+};
+
 struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder
   bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
@@ -47,6 +60,7 @@ struct ModelSettings {
   TrainedParts trained;  // the others stay as they are
   // Of frozen matrices; not given: as the folder has them, or the type that operations read.
   std::optional<BasePrecision> base_precision;
+  AdapterSettings adapter;
 };
 
 // The order in which samples are taken from the data.

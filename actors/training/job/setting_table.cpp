@@ -211,6 +211,36 @@ Rows optimizer_rows() {
   };
 }
 
+Rows adapter_rows() {
+  using Own = AdapterSettings;
+  constexpr std::int64_t most_rank = 65536;
+  return {
+      {"lora-rank", "N",
+       "train low-rank adapters of this rank in place of the model's matrices, which stay as they are; 0: none: docs/adapters.md",
+       integer<&Run::model, &ModelSettings::adapter, &Own::rank>(0, most_rank), compared},
+      {"lora-alpha", "X", "an adapter's product is scaled by alpha / rank",
+       number<&Run::model, &ModelSettings::adapter, &Own::alpha>({.above = true}), compared, "2 x lora-rank"},
+      {"lora-dropout", "P", "share of its inputs that an adapter drops, from 0 to below 1",
+       number<&Run::model, &ModelSettings::adapter, &Own::dropout>(below_one), compared, "0; the adapter's"},
+      {"lora-targets", "all|NAMES",
+       "the matrices that get adapters: all of attention and MLP, or names such as q_proj,v_proj with commas between",
+       text<&Run::model, &ModelSettings::adapter, &Own::targets>(), compared},
+      {"lora-rslora", "", "scale by alpha / sqrt(rank)", on_off<&Run::model, &ModelSettings::adapter, &Own::root_scale>(),
+       compared},
+      {"train-embeddings", "", "train the tables of tokens and of positions besides the adapters",
+       on_off<&Run::model, &ModelSettings::adapter, &Own::train_embeddings>(), compared},
+      {"train-head", "", "train the output matrix besides the adapters",
+       on_off<&Run::model, &ModelSettings::adapter, &Own::train_head>(), compared},
+      {"train-norms", "", "train all norms besides the adapters",
+       on_off<&Run::model, &ModelSettings::adapter, &Own::train_norms>(), compared},
+      {"adapter", "DIR", "go on with the adapter of this folder, as PEFT saves it, on its model",
+       special(
+           AnyText{}, [](const Run& run) { return run.model.adapter.folder.empty() ? "" : "on"; },
+           set_member<&Run::model, &ModelSettings::adapter, &Own::folder>),
+       compared},
+  };
+}
+
 Rows expert_rows() {
   return {
       {"moe-aux-loss", "X",
@@ -339,6 +369,7 @@ const std::vector<SettingRow>& setting_table() {
     add("Batch and length", batch_rows());
     add("Optimizer", optimizer_rows());
     add("Optimizer", expert_rows());
+    add("Adapters", adapter_rows());
     add("Numbers and devices", numerics_rows());
     add("Numbers and devices", loss_scale_rows());
     add("Numbers and devices", base_rows());

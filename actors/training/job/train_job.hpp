@@ -36,6 +36,8 @@ using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const M
 
 struct TrainJob : JobSettings {
   ModelConfig config;
+  std::string model_name;  // as the settings give it; an adapter's files name it as their base
+  std::optional<std::uint64_t> base;  // with adapters: base_fingerprint() of that model
   InitialState initial;
   std::shared_ptr<const Dataset> dataset;     // its sequence length is the job's
   std::shared_ptr<const Dataset> evaluation;  // of the same sequence length; null: nothing is evaluated

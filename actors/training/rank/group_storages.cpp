@@ -29,7 +29,11 @@ StorageSetup storage_setup(const RankSetup& setup, const ParameterLayout& layout
 }
 
 FrozenWeights::Setup frozen_setup(const RankSetup& setup, const ParameterLayout& layout) {
-  return {.layout = layout, .rank = setup.id, .type = setup.numerics.precision.compute, .saves = setup.saves};
+  return {.layout = layout,
+          .rank = setup.id,
+          .type = setup.numerics.precision.compute,
+          .saves = setup.saves,
+          .is_saved = !setup.config.adapter.exists()};
 }
 
 QuantisedWeights::Setup quantised_setup(const RankSetup& setup, const ParameterLayout& layout) {

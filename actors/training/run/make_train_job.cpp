@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
@@ -13,10 +15,12 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/split.hpp"
+#include "model/families/adapter_tensors.hpp"
 #include "model/named_model.hpp"
 #include "model/parameters/parameter_groups.hpp"
 #include "model/weights/companion_files.hpp"
 #include "model/weights/multimodal_parts.hpp"
+#include "model/weights/peft_config.hpp"
 #include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
@@ -37,17 +41,82 @@ void set_router_losses(const ModelSettings& model, ModelConfig& config) {
   losses.z = model.z_loss.value_or(losses.z);
 }
 
+// Throws where a setting describes adapters and there are none, or a folder describes them already.
+void check_adapter_settings(const AdapterSettings& settings) {
+  const AdapterSettings usual;
+  struct Given {
+    const char* name;
+    std::string value;
+    bool is_given;
+    bool of_new = false;  // describes new adapters
+  };
+  const Given all[] = {{"lora-rank", fmt::format("{}", settings.rank), settings.rank > 0, true},
+                       {"lora-alpha", fmt::format("{}", settings.alpha.value_or(0)), settings.alpha.has_value(), true},
+                       {"lora-dropout", fmt::format("{}", settings.dropout.value_or(0)), settings.dropout.has_value()},
+                       {"lora-targets", settings.targets, settings.targets != usual.targets, true},
+                       {"lora-rslora", "on", settings.root_scale, true},
+                       {"train-embeddings", "on", settings.train_embeddings, true},
+                       {"train-head", "on", settings.train_head, true},
+                       {"train-norms", "on", settings.train_norms, true}};
+  for (const Given& one : all) {
+    if (!one.is_given) continue;
+    if (!settings.wanted())
+      throw Error(ErrorKind::input, {one.name, one.value}, "there are no adapters; give lora-rank, or leave it out");
+    if (one.of_new && !settings.folder.empty())
+      throw Error(ErrorKind::input, {one.name, one.value}, "the folder of adapter says it already; leave one of them out");
+  }
+}
+
+std::vector<std::string> target_names(const std::string& targets) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; targets != "all" && begin <= targets.size();) {
+    const std::size_t end = std::min(targets.find(',', begin), targets.size());
+    names.push_back(targets.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+void set_adapter(const ModelSettings& model, ModelConfig& config) {
+  const AdapterSettings& settings = model.adapter;
+  check_adapter_settings(settings);
+  if (!settings.wanted()) return;
+  if (!settings.folder.empty()) {
+    config = with_peft_config(std::move(config), settings.folder);
+    config.adapter.dropout = settings.dropout.value_or(config.adapter.dropout);
+    return;
+  }
+  config.adapter = {.rank = settings.rank,
+                    .alpha = settings.alpha.value_or(2 * static_cast<double>(settings.rank)),
+                    .dropout = settings.dropout.value_or(0),
+                    .root_scale = settings.root_scale,
+                    .targets = target_names(settings.targets),
+                    .norms = settings.train_norms};
+  config.trained = {.blocks = false, .embeddings = settings.train_embeddings, .head = settings.train_head};
+  check_adapter(config);
+  if (config.tied_embeddings && (settings.train_embeddings || settings.train_head))
+    throw Error(
+        ErrorKind::input, {settings.train_embeddings ? "train-embeddings" : "train-head", "on"},
+        "the model's head uses the embeddings' table of tokens, which is not built to be trained besides adapters; leave "
+        "it out");
+}
+
 ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& notes) {
   ModelConfig config = named_model(model.name, model.layers);
   if (model.labels && config.classifies() && *model.labels != config.outputs())
     throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
                 fmt::format("the model {} has {} classes; leave it out", model.name, config.outputs()));
-  if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
+  const bool has_new_head = model.labels && !config.classifies();
+  if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
   set_router_losses(model, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
   config.trained = model.trained;
-  check_trained_parts(config.trained, config.tied_embeddings);
+  set_adapter(model, config);
+  if (config.adapter.exists() && has_new_head && !config.trained.head)
+    throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", config.outputs())},
+                "the head for the classes is new, and adapters leave it as it is; train it too, with train-head");
+  check_trained_parts(config.trained, config.tied_embeddings, config.adapter.exists());
   return config;
 }
 
@@ -144,6 +213,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   TrainJob job;
   job.config = read_model(settings.model, notes);
   set_base_form(settings.model, settings.numerics.precision.compute, job.config);
+  job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
   open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;

@@ -19,6 +19,7 @@
 #include "actors/training/run/step_verdicts.hpp"
 #include "data/samples/fingerprint.hpp"
 #include "model/optimizer/optimizer.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 #include "schedules/simulate/following_steps.hpp"
 
@@ -120,13 +121,14 @@ class Trainer::Run {
     options.companions.insert(options.companions.begin(), job_.companions.begin(), job_.companions.end());
     options.multimodal = job_.multimodal;
     LogicalState tensors(*pipeline_, layout_, job_);
-    save_hf_model(
-        job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
+    const auto fill = [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); };
+    if (job_.config.adapter.exists()) return save_peft_folder(job_.config, folder, job_.model_name, fill, options);
+    save_hf_model(job_.config, folder, fill, options);
   }
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
     return pipetrain::start_checkpoint(
-        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, std::move(check_folder)},
+        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, job_.model_name, std::move(check_folder)},
         [this](const std::string& where) { return pipeline_->save_state(where); });
   }
 
@@ -138,6 +140,7 @@ class Trainer::Run {
     state.applied_steps = applied_steps_;
     state.optimizer = job_.optimizer.name;
     state.trained = job_.config.trained;
+    state.base = job_.base;
     state.loss_scale = verdicts_.loss_scale_state();
     state.first_loss = first_loss_;
     state.last_loss = last_loss_;

@@ -107,6 +107,7 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {experts, classification, {train, "--model qwen3-30b-a3b --num-labels 2 --data " + files.labels}},
       {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},
       {layer_balance, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --cp 2"}},
+      {adapters, fp8, {train_on_gpus, "--lora-rank 4 --precision fp8"}},
       {context_parallel, isolated_documents, {train_on_gpus, "--cp 2 --pack isolated"}},
       {context_parallel, dropout, {train_on_gpus, "--cp 2 --model gpt2 --dropout 0.1"}},
       {context_parallel, slices, {train_on_gpus, "--cp 2 --slices 2"}},

@@ -1,0 +1,112 @@
+#include "model/weights/peft_folder.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "files/file_io.hpp"
+#include "model/weights/parameter_slice.hpp"
+#include "model/weights/peft_config.hpp"
+#include "model/weights/safetensors.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// PEFT's name of a tensor in its files.
+std::string peft_name(const std::string& name) { return "base_model.model." + name; }
+
+// Takes the tensors of some groups from another source than the base.
+class AdaptedWeights : public WeightSource {
+ public:
+  AdaptedWeights(std::shared_ptr<const WeightSource> base, std::shared_ptr<const WeightSource> other,
+                 bool (*is_other)(ParameterGroup))
+      : base_(std::move(base)), other_(std::move(other)), is_other_(is_other) {}
+  void load(const Parameter& parameter, float* out) const override { source_of(parameter).load(parameter, out); }
+  bool load_quantised(const Parameter& parameter, const QuantisedLayout& layout, std::byte* out) const override {
+    return source_of(parameter).load_quantised(parameter, layout, out);
+  }
+
+ private:
+  const WeightSource& source_of(const Parameter& parameter) const { return is_other_(parameter.group) ? *other_ : *base_; }
+
+  std::shared_ptr<const WeightSource> base_, other_;
+  bool (*is_other_)(ParameterGroup);
+};
+
+class PeftWeights : public WeightSource {
+ public:
+  PeftWeights(const ModelConfig& config, const fs::path& file) : reader_(file) {
+    std::set<std::string> known;
+    const auto tensors = logical_tensors(config);
+    for (const std::size_t i : trained_tensors(config)) {
+      reader_.check(peft_name(tensors[i].name), tensors[i].shape);
+      known.insert(peft_name(tensors[i].name));
+    }
+    for (const auto& [name, entry] : reader_.entries())
+      if (!known.contains(name))
+        throw Error(ErrorKind::input,
+                    fmt::format("{}: tensor {} is not part of the adapter that {} describes; give the files of "
+                                "one adapter",
+                                file.string(), name, peft_config_file));
+    reader_.check_coverage();
+  }
+  void load(const Parameter& parameter, float* out) const override {
+    read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) {
+      reader_.read(peft_name(parameter.name), first, count, to);
+    });
+  }
+
+ private:
+  SafetensorsReader reader_;
+};
+
+void write_adapter_config(const fs::path& path, const std::string& text) {
+  OutputFile file(path);
+  file.write(text.data(), text.size());
+  file.sync();
+}
+
+}  // namespace
+
+std::unique_ptr<WeightSource> adapted_weights(std::shared_ptr<const WeightSource> base,
+                                              std::shared_ptr<const WeightSource> trained) {
+  return std::make_unique<AdaptedWeights>(std::move(base), std::move(trained), is_trained);
+}
+
+std::unique_ptr<WeightSource> new_adapter_weights(std::shared_ptr<const WeightSource> base,
+                                                  std::shared_ptr<const WeightSource> drawn) {
+  return std::make_unique<AdaptedWeights>(std::move(base), std::move(drawn),
+                                          [](ParameterGroup group) { return group == ParameterGroup::adapter; });
+}
+
+std::shared_ptr<const WeightSource> peft_weights(const ModelConfig& config, const fs::path& folder) {
+  return std::make_shared<PeftWeights>(config, folder / peft_weights_file);
+}
+
+std::vector<std::size_t> trained_tensors(const ModelConfig& config) {
+  const auto tensors = logical_tensors(config);
+  std::vector<std::size_t> trained;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (is_trained(tensors[i].group)) trained.push_back(i);
+  return trained;
+}
+
+void save_peft_folder(const ModelConfig& config, const fs::path& folder, const std::string& base,
+                      const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options) {
+  const auto all = logical_tensors(config);
+  const std::vector<std::size_t> trained = trained_tensors(config);
+  std::vector<NamedShape> tensors;
+  for (const std::size_t i : trained) tensors.push_back({peft_name(all[i].name), all[i].shape});
+  save_model_folder(folder, options.companions, [&](const fs::path& path) {
+    write_adapter_config(path / peft_config_file, peft_config_text(config, base));
+    write_tensors(
+        path / peft_weights_file, tensors, [&](std::size_t i, float* out) { fill(trained[i], out); }, options.type);
+  });
+}
+
+}  // namespace pipetrain
