@@ -37,8 +37,6 @@ struct CombinationTable {
 
       excluded(slices, whole_microbatches, "the schedule passes whole microbatches; use 1f1b or interleaved"),
       not_built(slices, fp8, "slices in fp8 are not built yet; use precision bf16, or leave it out"),
-      excluded(small_base, fp8,
-               "fp8 keeps both layouts of each weight in 8 bits beside the base, which would take more memory; use bf16"),
       not_built(slices, classification, "slices of samples with labels are not built yet; leave it out"),
       not_built(slices, offload_activations,
                 "slices whose activations are offloaded are not built yet; keep activations on the device, or leave it out"),

@@ -104,10 +104,6 @@ struct FeatureTable {
        [](const Run& run) { return asked_above(1, run.job.numerics.loss_chunks); }},
       {fp8, "{precision fp8}", "precision",
        [](const Run& run) { return asked_if(run.job.numerics.precision.fp8_products, "fp8"); }},
-      {small_base, "{base-precision}", "base-precision",
-       [](const Run& run) {
-         return asked_if(run.job.config.base_form != WeightForm::plain, name_of(run.job.config.base_form));
-       }},
       {one_replica, "one replica ({dp 1} and {cp 1})"},
       {zero, "{zero}", "zero", [](const Run& run) { return asked_above(0, run.job.zero.stage); }},
       {zero_3, "{zero 3}", "zero",

@@ -35,7 +35,6 @@ enum class Feature {
   adapters,
   loss_chunks,
   fp8,
-  small_base,
   one_replica,
   zero,
   zero_3,

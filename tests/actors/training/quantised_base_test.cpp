@@ -1,16 +1,13 @@
 // Runs whose frozen matrices are kept in fewer bits: they compute what a run of the dequantised weights computes.
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <string>
 
 #include "actors/golden_run.hpp"
-#include "actors/several_blocks.hpp"
+#include "actors/quantised_base.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "model/quantisation/quantise.hpp"
-#include "model/weights/full_tensors.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -19,48 +16,6 @@ using Catch::Contains;
 namespace {
 
 constexpr WeightForm forms[] = {WeightForm::bf16, WeightForm::fp8, WeightForm::nf4, WeightForm::nf4_scales};
-
-// Gives the matrices of attention and MLP as a form keeps them, in f32.
-class Dequantised final : public WeightSource {
- public:
-  Dequantised(std::shared_ptr<const WeightSource> source, WeightForm form) : source_(std::move(source)), form_(form) {}
-
-  void load(const Parameter& parameter, float* out) const override {
-    if (!is_quantisable(parameter.role)) return source_->load(parameter, out);
-    const Parameter whole = whole_matrix(parameter);
-    std::vector<float> values(static_cast<std::size_t>(whole.local.elements()));
-    source_->load(whole, values.data());
-    const QuantisedLayout layout = quantised_layout_of(parameter, form_);
-    std::vector<std::byte> bytes(layout.bytes);
-    quantise(layout, values, bytes.data());
-    read_values({layout, bytes.data()}, 0, parameter.local.elements(), out);
-  }
-
- private:
-  std::shared_ptr<const WeightSource> source_;
-  WeightForm form_;
-};
-
-ModelConfig base_config() {
-  ModelConfig config = several_blocks_config();
-  config.intermediate = 512;
-  config.trained = {.blocks = false, .embeddings = true, .head = true};
-  return config;
-}
-
-TrainJob base_job(const Layout& layout, WeightForm form, const Precision& precision = Precision::fp32()) {
-  ModelConfig config = base_config();
-  config.base_form = form;
-  TrainJob job = random_job(config, 16, 12, layout);
-  job.numerics.precision = precision;
-  return job;
-}
-
-TrainJob plain_job(WeightForm form, const Precision& precision) {
-  TrainJob job = base_job({1, 1, 2, 1}, WeightForm::plain, precision);
-  job.initial.weights = std::make_shared<Dequantised>(job.initial.weights, form);
-  return job;
-}
 
 MemoryUse memory_of(const TrainJob& job) {
   MemoryUse all;
@@ -74,7 +29,8 @@ TEST_CASE("a base of fewer bits gives the bits of a run of its dequantised weigh
   for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
     for (const WeightForm form : forms) {
       INFO("form " << static_cast<int>(form) << ", 16 bits " << (precision == Precision::bf16()));
-      const RunRecord expected = run(plain_job(form, precision), 3), own = run(base_job({1, 1, 2, 1}, form, precision), 3);
+      const RunRecord expected = run(dequantised_job(form, precision), 3),
+                      own = run(base_job({1, 1, 2, 1}, form, precision), 3);
       CHECK(own.loss == expected.loss);
       CHECK(own.grad_norm == expected.grad_norm);
       CHECK((own == expected));
