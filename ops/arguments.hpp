@@ -140,6 +140,7 @@ struct SwigluArgs {
   Tensor y;                            // [T, I], output
   std::optional<Tensor> largest = {};  // of y
   GateKind gate = GateKind::silu;
+  Tensor used = {};  // [1] i32: see ops/expert_arguments.hpp; without a shape: all rows
 };
 
 struct SwigluBackwardArgs {
@@ -148,6 +149,7 @@ struct SwigluBackwardArgs {
   Tensor dgate_up;                     // [T, 2I], output; may be gate_up's memory
   std::optional<Tensor> largest = {};  // of dgate_up
   GateKind gate = GateKind::silu;
+  Tensor used = {};  // as in SwigluArgs
 };
 
 struct RmsNormArgs {

@@ -63,6 +63,27 @@ Tensor LowRankAdapter::second(const BlockContext& context) const {
   return whole;
 }
 
+std::vector<LowRankAdapter::TargetRows> LowRankAdapter::target_rows() const {
+  std::vector<TargetRows> rows;
+  for (const Target& target : targets_) rows.push_back({target.row, target.rows});
+  return rows;
+}
+
+Tensor LowRankAdapter::merged(const BlockContext& context, const Tensor& weight) const {
+  const Tensor sum = context.workspace.allocate(weight.shape, context.dtype);
+  const ArenaScope scope(context.workspace);
+  const Tensor unscaled = second(context), scaled = context.workspace.allocate(unscaled.shape, context.dtype);
+  context.ops.zero(scaled);
+  for (const auto& target : targets_)
+    context.ops.scale({.x = unscaled.row_range(target.row, target.row + target.rows),
+                       .out = scaled.row_range(target.row, target.row + target.rows),
+                       .factor = target.scale,
+                       .exact = true});
+  context.ops.matmul_scatter(
+      {.tp = one_rank, .kind = MatmulKind::input_grad, .in = scaled, .w = in_.weight, .residual = weight, .out = sum});
+  return sum;
+}
+
 Tensor LowRankAdapter::columns_of(const BlockContext& context, const Tensor& low, const Target& target, Arena& memory) const {
   if (target.rank == rank_) return low;
   const Tensor own = memory.allocate({low.rows(), target.rank}, context.dtype);

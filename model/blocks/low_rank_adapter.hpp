@@ -64,6 +64,14 @@ class LowRankAdapter {
   void backward_rows(const BlockContext& context, const RowsBackwardArgs& args, WeightGradients& gradients,
                      const Saved& saved) const;
 
+  // The rows of the stacked matrix that belong to a module with an adapter.
+  struct TargetRows {
+    std::int64_t first = 0, count = 0;
+  };
+  std::vector<TargetRows> target_rows() const;
+  // Returns the matrix with its adapters added, weight + scale B A: [N, K] in the workspace.
+  Tensor merged(const BlockContext& context, const Tensor& weight) const;
+
  private:
   struct Target {
     TensorRole role;                    // of its second matrix

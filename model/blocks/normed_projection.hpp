@@ -9,6 +9,7 @@
 #include "model/blocks/kept_memory.hpp"
 #include "model/blocks/low_rank_adapter.hpp"
 #include "model/blocks/norm.hpp"
+#include "model/blocks/weight_magnitude.hpp"
 
 namespace pipetrain {
 
@@ -20,6 +21,7 @@ class NormedProjection {
     Tensor normed;              // [T, H]; without a shape in 8 bits, or if the backward computes it again or takes the input
     Fp8Matrix normed_fp8 = {};  // its cols, if the matrix is in 8 bits
     LowRankAdapter::Saved adapter = {};
+    WeightMagnitude::Saved magnitude = {};
 
     void relocate(const Relocation& moved) {
       moved.move(input);
@@ -27,12 +29,14 @@ class NormedProjection {
       moved.move(normed);
       moved.move(normed_fp8);
       adapter.relocate(moved);
+      magnitude.relocate(moved);
     }
   };
 
   NormedProjection(const ModelConfig& config, const MatrixRoles& roles, bool has_norm = true,
                    std::optional<LowRankAdapter> adapter = {})
       : roles_(roles), adapter_(std::move(adapter)) {
+    if (adapter_) magnitude_ = WeightMagnitude::of(config, roles.weight);
     if (has_norm) norm_.emplace(config);
   }
   void bind(const BoundTensors& tensors);
@@ -66,6 +70,8 @@ class NormedProjection {
   // Runs the adapter's backward, if there is an adapter; args.input: [T, H].
   void adapter_backward(const BlockContext& context, const LowRankAdapter::ColumnsBackwardArgs& args,
                         WeightGradients& gradients, const Saved& saved) const;
+  // Returns the gradient of the matrix's and the adapter's product, without the bias and the magnitudes.
+  Tensor product_grad(const BlockContext& context, const Tensor& output_grad, const Saved& saved) const;
   void norm_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& normed_grad,
                      const Saved& saved) const;
   void backward_without_norm(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -74,6 +80,7 @@ class NormedProjection {
   std::optional<Norm> norm_;
   MatrixRoles roles_;
   std::optional<LowRankAdapter> adapter_;
+  std::optional<WeightMagnitude> magnitude_;
   BoundTensor matrix_, bias_;
 };
 

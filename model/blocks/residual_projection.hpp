@@ -8,6 +8,7 @@
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/dropout_site.hpp"
 #include "model/blocks/low_rank_adapter.hpp"
+#include "model/blocks/weight_magnitude.hpp"
 
 namespace pipetrain {
 
@@ -23,7 +24,9 @@ class ResidualProjection {
         has_norm_(config.output_norms),
         eps_(static_cast<float>(config.norm_eps)),
         offset_(static_cast<float>(config.norm_offset)),
-        scale_(static_cast<float>(config.residual_scale)) {}
+        scale_(static_cast<float>(config.residual_scale)) {
+    if (adapter_) magnitude_ = WeightMagnitude::of(config, roles.weight);
+  }
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
@@ -34,13 +37,16 @@ class ResidualProjection {
     Fp8Matrix input = {};  // of a matrix in 8 bits: its cols, if they are kept
     // With a norm: [Tr, H], the product, and [Tr] f32. Every mode of recomputation keeps them.
     Tensor product, inv_rms;
-    LowRankAdapter::Saved adapter;  // every mode of recomputation keeps it
+    // Every mode of recomputation keeps them.
+    LowRankAdapter::Saved adapter;
+    WeightMagnitude::Saved magnitude;
 
     void relocate(const Relocation& moved) {
       moved.move(input);
       moved.move(product);
       moved.move(inv_rms);
       adapter.relocate(moved);
+      magnitude.relocate(moved);
     }
   };
 
@@ -68,6 +74,9 @@ class ResidualProjection {
  private:
   void multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                 Saved& saved) const;
+  // output = (the matrix's and the adapter's product) * g + bias + residual
+  void multiply_scaled(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
+                       Saved& saved) const;
   void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                        const Saved& saved) const;
   // True when the product changes before it is added to the residual stream.
@@ -77,6 +86,7 @@ class ResidualProjection {
 
   MatrixRoles roles_;
   std::optional<LowRankAdapter> adapter_;
+  std::optional<WeightMagnitude> magnitude_;
   DropoutSite dropout_;
   bool has_norm_;
   float eps_, offset_, scale_;

@@ -18,12 +18,15 @@ struct Adapter {
   bool root_scale = false;  // scale = alpha / sqrt(rank) (rsLoRA: Kalajdzievski 2023, arXiv 2312.03732)
   // Names of modules, or their last parts: "q_proj" means each module named "....q_proj". Empty: all matrices of attention and
   // MLP.
-  std::vector<std::string> targets;
-  std::vector<std::int64_t> layers;  // the layers that have adapters, rising; empty: all
-  bool norms = false;                // the norms of the model are trained too; else they are frozen
+  std::vector<std::string> targets = {};
+  std::vector<std::int64_t> layers = {};  // the layers that have adapters, rising; empty: all
+  // Each row of W + scale B A is divided by its norm and multiplied by a number that is trained, its magnitude (DoRA: Liu et
+  // al. 2024, arXiv 2402.09353). No gradient flows through the norms.
+  bool magnitudes = false;
+  bool norms = false;  // the norms of the model are trained too; else they are frozen
   // Ranks and alphas of some modules, by name or last part, where they differ from those above.
-  std::map<std::string, std::int64_t> ranks;
-  std::map<std::string, double> alphas;
+  std::map<std::string, std::int64_t> ranks = {};
+  std::map<std::string, double> alphas = {};
 
   bool exists() const { return rank > 0; }
   bool operator==(const Adapter&) const = default;

@@ -9,13 +9,13 @@ std::optional<AdapterRoles> adapter_roles(TensorRole matrix) {
   using enum TensorRole;
   switch (matrix) {
     case qkv_weight:
-      return AdapterRoles{qkv_adapter_in, {qkv_adapter_out_1, qkv_adapter_out_2, qkv_adapter_out_3}};
+      return AdapterRoles{qkv_adapter_in, qkv_magnitude, {qkv_adapter_out_1, qkv_adapter_out_2, qkv_adapter_out_3}};
     case attention_out_weight:
-      return AdapterRoles{attention_out_adapter_in, {attention_out_adapter_out}};
+      return AdapterRoles{attention_out_adapter_in, attention_out_magnitude, {attention_out_adapter_out}};
     case mlp_in_weight:
-      return AdapterRoles{mlp_in_adapter_in, {mlp_in_adapter_out_1, mlp_in_adapter_out_2}};
+      return AdapterRoles{mlp_in_adapter_in, mlp_in_magnitude, {mlp_in_adapter_out_1, mlp_in_adapter_out_2}};
     case mlp_out_weight:
-      return AdapterRoles{mlp_out_adapter_in, {mlp_out_adapter_out}};
+      return AdapterRoles{mlp_out_adapter_in, mlp_out_magnitude, {mlp_out_adapter_out}};
     default:
       return {};
   }

@@ -11,10 +11,10 @@
 
 namespace pipetrain {
 
-// The roles of the adapters of one stacked matrix: that of all first matrices, and those of the second matrix of the stack's
-// first, second and third module.
+// The roles of the adapters of one stacked matrix: that of all first matrices, that of all magnitudes, and those of the second
+// matrix of the stack's first, second and third module.
 struct AdapterRoles {
-  TensorRole in;
+  TensorRole in, magnitude;
   std::array<TensorRole, 3> out;
 };
 // Returns nothing for a matrix that cannot have adapters.

@@ -92,6 +92,7 @@ struct ModelConfig {
   // Settings of training rather than of the model, though config.json has them.
   DropoutRates dropout;
   RouterLossSettings router_losses;
+  RouterRules router_rules;
   // For who generates text. pad_id is as config.json has it, which may be no id of the vocabulary.
   std::optional<std::int64_t> bos_id, pad_id;
   std::vector<std::int64_t> eos_ids;  // any of them ends a text

@@ -48,6 +48,11 @@ enum class TensorRole {
   mlp_in_adapter_out_2,
   mlp_out_adapter_in,
   mlp_out_adapter_out,
+  // Adapters with magnitudes: one number for each row of the adapted modules, stacked.
+  qkv_magnitude,
+  attention_out_magnitude,
+  mlp_in_magnitude,
+  mlp_out_magnitude,
 };
 
 // True when the tensor is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
@@ -65,12 +70,16 @@ constexpr bool is_quantisable(TensorRole role) {
          role == TensorRole::mlp_out_weight || (role >= TensorRole::expert_in_weight && role <= TensorRole::shared_out_weight);
 }
 
+// True for the tensors that adapters add to a model.
+constexpr bool is_of_adapter(TensorRole role) { return role >= TensorRole::qkv_adapter_in; }
+
 // How the tensor, as files have it, is spread over the tensor-parallel ranks.
 enum class Split { none, rows, columns };
 
 enum class Initialisation {
   normal,           // of ModelConfig::init_std
   residual_normal,  // what ends in the residual stream: init_std / sqrt(2 x layers) (Radford et al. 2019)
+  row_norms,        // of the matrix that a magnitude belongs to: the norm of each of its rows
   input_uniform,    // a matrix [outputs, inputs]: uniform between -1 / sqrt(inputs) and 1 / sqrt(inputs)
   ones,
   zeros,
@@ -80,9 +89,9 @@ enum class Initialisation {
 // weights.
 enum class ParameterGroup {
   dense,
-  expert,
+  expert,     // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
   frozen,     // no gradient, no optimizer: weights that stay as they are
-  adapter,    // low-rank matrices that are added to frozen ones: see Adapter
+  adapter,    // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
   quantised,  // frozen matrices that are kept in ModelConfig::base_form
 };
 inline constexpr ParameterGroup parameter_groups[] = {ParameterGroup::dense, ParameterGroup::expert, ParameterGroup::frozen,
@@ -110,6 +119,7 @@ struct TensorSpec {
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // weight decay
   ParameterGroup group = ParameterGroup::dense;
+  std::int64_t expert = -1;  // the number of the expert that the tensor belongs to, in its layer; -1: of none
   // True for a vector that every tensor-parallel rank holds and for which each computes the gradient of its own heads.
   bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name

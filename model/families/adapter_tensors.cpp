@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.hpp"
 #include "model/families/family.hpp"
 
 namespace pipetrain {
@@ -36,38 +35,56 @@ TensorSpec second_matrix(const TensorSpec& tensor, const AdaptableModule& module
           .group = ParameterGroup::adapter};
 }
 
+// The magnitudes are spread over ranks as the rows of the module's matrix are.
+TensorSpec magnitude(const TensorSpec& tensor, const AdaptableModule& module, TensorRole role) {
+  TensorSpec made = second_matrix(tensor, module, role, 1);
+  made.name = module.name + std::string(magnitude_end);
+  made.shape = {made.shape[0]};
+  made.initialisation = Initialisation::row_norms;
+  made.decays = false;
+  return made;
+}
+
 }  // namespace
 
 void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vector<TensorSpec>& tensors) {
   const auto modules = adaptable_modules(tensors);
   std::vector<TensorSpec> added;
-  // Tensors of one role follow each other, and a module of several parts has one first matrix.
-  for (const bool is_in : {true, false}) {
-    const std::string* before = nullptr;
+  // Calls add(tensor, module, roles, rank, is_first) for each tensor of an adapted module; tensors of one role follow each
+  // other.
+  const auto for_each_adapted = [&](const auto& add) {
+    const std::string* before = nullptr;  // a module of several parts is adapted once
     for (std::size_t i = 0; i < modules.size(); ++i) {
       if (!modules[i]) continue;
-      const AdaptableModule& module = *modules[i];
-      const auto adapter = adapter_of(config.adapter, module.name, block.layer);
+      const auto adapter = adapter_of(config.adapter, modules[i]->name, block.layer);
       if (!adapter) continue;
-      const AdapterRoles roles = *adapter_roles(module.matrix);
-      if (!is_in) added.push_back(second_matrix(tensors[i], module, roles.out[module.number], adapter->rank));
-      if (is_in && (before == nullptr || *before != module.name))
-        added.push_back(first_matrix(tensors[i], module, roles.in, adapter->rank));
-      before = &module.name;
+      const bool is_first = before == nullptr || *before != modules[i]->name;
+      add(tensors[i], *modules[i], *adapter_roles(modules[i]->matrix), adapter->rank, is_first);
+      before = &modules[i]->name;
     }
-  }
+  };
+  using Module = AdaptableModule;
+  for_each_adapted(
+      [&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t rank, bool first) {
+        if (first) added.push_back(first_matrix(tensor, module, roles.in, rank));
+      });
+  for_each_adapted([&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t rank, bool) {
+    added.push_back(second_matrix(tensor, module, roles.out[module.number], rank));
+  });
+  if (config.adapter.magnitudes)
+    for_each_adapted([&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t, bool) {
+      added.push_back(magnitude(tensor, module, roles.magnitude));
+    });
   tensors.insert(tensors.end(), added.begin(), added.end());
 }
 
-void check_adapter(const ModelConfig& config) {
+std::optional<TargetFault> find_target_fault(const ModelConfig& config) {
   const Adapter& adapter = config.adapter;
-  if (!adapter.exists()) return;
-  const auto refuse = [&](const std::string& value, const std::string& why) {
-    throw Error(ErrorKind::input, {"lora-targets", value}, why);
-  };
+  if (!adapter.exists()) return {};
   const bool routes = config.routed_layers() > 0;
   if (routes && adapter.targets.empty())
-    refuse("all", "adapters of routed experts are not built yet; name matrices of attention, such as q_proj,v_proj");
+    return TargetFault{"all",
+                       "adapters of routed experts are not built yet; name matrices of attention, such as q_proj,v_proj"};
   std::set<std::string> names;  // the last parts of the names
   for (const BlockCount& counted : block_counts(config)) {
     if (routes && counted.block.kind != BlockKind::attention) continue;
@@ -76,9 +93,11 @@ void check_adapter(const ModelConfig& config) {
   }
   for (const std::string& target : adapter.targets) {
     if (names.contains(target.substr(target.rfind('.') + 1))) continue;
-    refuse(target, fmt::format("names no matrix of the model that can have an adapter{}; name some of {}",
-                               routes ? ", and those of routed experts are not built yet" : "", fmt::join(names, ", ")));
+    return TargetFault{target,
+                       fmt::format("names no matrix of the model that can have an adapter{}; name some of {}",
+                                   routes ? ", and those of routed experts are not built yet" : "", fmt::join(names, ", "))};
   }
+  return {};
 }
 
 }  // namespace pipetrain

@@ -2,6 +2,8 @@
 // "base_model.model.".
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,10 +18,13 @@ namespace pipetrain {
 void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vector<TensorSpec>& tensors);
 
 // The ends of the names of an adapter's tensors, after the module's.
-inline constexpr std::string_view adapter_in_end = ".lora_A.weight", adapter_out_end = ".lora_B.weight";
+inline constexpr std::string_view adapter_in_end = ".lora_A.weight", adapter_out_end = ".lora_B.weight",
+                                  magnitude_end = ".lora_magnitude_vector";
 
-// Throws Error(input) where a target names no module of the model that can have an adapter, and for a model whose
-// adapters are not built. The error blames the setting lora-targets.
-void check_adapter(const ModelConfig& config);
+// A target that names no module of the model that can have an adapter, or "all" for a model whose adapters are not all built.
+struct TargetFault {
+  std::string target, why;
+};
+std::optional<TargetFault> find_target_fault(const ModelConfig& config);
 
 }  // namespace pipetrain

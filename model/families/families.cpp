@@ -47,6 +47,7 @@ std::optional<std::int64_t> usual_pad_id(const ModelConfig& config) {
 bool same_model(ModelConfig a, const ModelConfig& b) {
   a.dropout = b.dropout;
   a.router_losses = b.router_losses;
+  a.router_rules = b.router_rules;
   a.bos_id = b.bos_id;
   a.pad_id = b.pad_id;
   a.eos_ids = b.eos_ids;
@@ -84,6 +85,8 @@ std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& bl
   for (TensorSpec& tensor : tensors) {
     const bool is_trained = has_adapters && is_of_norm(tensor.role) ? config.adapter.norms : trains_block;
     if (!is_trained) tensor.group = ParameterGroup::frozen;
+    // One group has all that is trained, so that replicas sum its gradients in one order.
+    if (is_trained && has_adapters) tensor.group = ParameterGroup::adapter;
   }
   if (config.base_form != WeightForm::plain) {
     for (TensorSpec& tensor : tensors) {

@@ -1,6 +1,7 @@
 #include "model/weights/merged_weights.hpp"
 
 #include <cassert>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,10 +17,10 @@ class MergedWeights : public WeightSource {
  public:
   MergedWeights(const ModelConfig& config, std::shared_ptr<const WeightSource> base,
                 std::shared_ptr<const WeightSource> trained)
-      : base_(std::move(base)), trained_(std::move(trained)) {
+      : base_(std::move(base)), trained_(std::move(trained)), has_magnitudes_(config.adapter.magnitudes) {
     for (const Block& block : blocks_of(config)) {
       for (const TensorSpec& tensor : block_tensors(config, block)) {
-        if (tensor.group == ParameterGroup::adapter) continue;
+        if (is_of_adapter(tensor.role)) continue;
         Origin& origin = origins_[tensor.name];
         origin.is_trained |= is_trained(tensor.group);
         origin.is_transposed = tensor.transposed;
@@ -32,7 +33,9 @@ class MergedWeights : public WeightSource {
     assert(parameter.local == parameter.full);
     const Origin& origin = origins_.at(parameter.name);
     (origin.is_trained ? *trained_ : *base_).load(parameter, out);
-    if (origin.adapter) add_adapter(parameter, origin, out);
+    if (!origin.adapter) return;
+    add_adapter(parameter, origin, out);
+    if (has_magnitudes_) scale_rows(parameter, origin, out);
   }
 
  private:
@@ -72,7 +75,22 @@ class MergedWeights : public WeightSource {
     }
   }
 
+  // Gives each row the norm that is its magnitude.
+  void scale_rows(const Parameter& parameter, const Origin& origin, float* out) const {
+    const bool transposed = origin.is_transposed;
+    const std::int64_t outputs = parameter.full[transposed ? 1 : 0], inputs = parameter.full[transposed ? 0 : 1];
+    const auto magnitudes = load_trained(module_of(parameter.name) + std::string(magnitude_end), {outputs});
+    for (std::int64_t i = 0; i < outputs; ++i) {
+      const auto element = [&](std::int64_t k) -> float& { return out[transposed ? k * outputs + i : i * inputs + k]; };
+      double squares = 0;
+      for (std::int64_t k = 0; k < inputs; ++k) squares += static_cast<double>(element(k)) * element(k);
+      const auto factor = static_cast<float>(magnitudes[static_cast<std::size_t>(i)] / std::sqrt(squares));
+      for (std::int64_t k = 0; k < inputs; ++k) element(k) *= factor;
+    }
+  }
+
   std::shared_ptr<const WeightSource> base_, trained_;
+  bool has_magnitudes_;
   std::map<std::string, Origin> origins_;
 };
 

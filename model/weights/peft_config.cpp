@@ -72,6 +72,7 @@ class PeftConfigReader {
     adapter.dropout = dropout == nullptr ? 0 : number_in("lora_dropout", *dropout);
     if (!(adapter.dropout >= 0 && adapter.dropout < 1)) refuse_value("lora_dropout", "a share from 0 to below 1");
     adapter.root_scale = flag("use_rslora");
+    adapter.magnitudes = flag("use_dora");
     adapter.targets = targets();
     adapter.layers = layers();
     for (const auto& [name, rank] : pattern("rank_pattern")) adapter.ranks[name] = rank_in("rank_pattern", rank);
@@ -201,9 +202,10 @@ class PeftConfigReader {
       if (!init->is_boolean() && *init != Json("gaussian") && *init != Json("orthogonal"))
         refuse_value("init_lora_weights",
                      "true, false, \"gaussian\" or \"orthogonal\" (others change the model's own weights, which is not built)");
-    constexpr std::string_view read[] = {
-        "peft_type",    "task_type",     "r",    "lora_alpha",      "lora_dropout",        "use_rslora",       "target_modules",
-        "rank_pattern", "alpha_pattern", "bias", "modules_to_save", "layers_to_transform", "init_lora_weights"};
+    constexpr std::string_view read[] = {"peft_type",           "task_type",        "r",        "lora_alpha",
+                                         "lora_dropout",        "use_rslora",       "use_dora", "target_modules",
+                                         "rank_pattern",        "alpha_pattern",    "bias",     "modules_to_save",
+                                         "layers_to_transform", "init_lora_weights"};
     for (const auto& [key, value] : config_.items()) {
       const auto is_it = [key = std::string_view(key)](std::string_view known) { return known == key; };
       if (std::any_of(std::begin(read), std::end(read), is_it)) continue;
@@ -219,12 +221,7 @@ class PeftConfigReader {
     for (const std::int64_t layer : model.adapter.layers)
       if (layer >= model.layers)
         refuse(fmt::format("layers_to_transform has {}, and the model {} layers", layer, model.layers));
-    try {
-      check_adapter(model);
-    } catch (const Error& error) {
-      const std::string value = error.setting() ? error.setting()->value : "";
-      refuse(fmt::format("target_modules: {} {}", value, error.what()));
-    }
+    if (const auto fault = find_target_fault(model)) refuse(fmt::format("target_modules: {}: {}", fault->target, fault->why));
   }
 
   fs::path file_;
@@ -275,6 +272,7 @@ std::string peft_config_text(const ModelConfig& config, const std::string& base)
                             {"lora_alpha", adapter.alpha},
                             {"lora_dropout", adapter.dropout},
                             {"use_rslora", adapter.root_scale},
+                            {"use_dora", adapter.magnitudes},
                             {"bias", "none"},
                             {"fan_in_fan_out", stores_transposed(config)},
                             {"init_lora_weights", true},

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
+#include "model/config/adapter_roles.hpp"
+#include "model/families/adapter_tensors.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/safetensors.hpp"
@@ -20,22 +24,67 @@ namespace fs = std::filesystem;
 // PEFT's name of a tensor in its files.
 std::string peft_name(const std::string& name) { return "base_model.model." + name; }
 
-// Takes the tensors of some groups from another source than the base.
+// Takes what is trained from another source than the base.
 class AdaptedWeights : public WeightSource {
  public:
-  AdaptedWeights(std::shared_ptr<const WeightSource> base, std::shared_ptr<const WeightSource> other,
-                 bool (*is_other)(ParameterGroup))
-      : base_(std::move(base)), other_(std::move(other)), is_other_(is_other) {}
+  AdaptedWeights(std::shared_ptr<const WeightSource> base, std::shared_ptr<const WeightSource> trained)
+      : base_(std::move(base)), trained_(std::move(trained)) {}
   void load(const Parameter& parameter, float* out) const override { source_of(parameter).load(parameter, out); }
   bool load_quantised(const Parameter& parameter, const QuantisedLayout& layout, std::byte* out) const override {
     return source_of(parameter).load_quantised(parameter, layout, out);
   }
 
  private:
-  const WeightSource& source_of(const Parameter& parameter) const { return is_other_(parameter.group) ? *other_ : *base_; }
+  const WeightSource& source_of(const Parameter& parameter) const { return is_trained(parameter.group) ? *trained_ : *base_; }
 
-  std::shared_ptr<const WeightSource> base_, other_;
-  bool (*is_other_)(ParameterGroup);
+  std::shared_ptr<const WeightSource> base_, trained_;
+};
+
+class NewAdapterWeights : public WeightSource {
+ public:
+  NewAdapterWeights(const ModelConfig& config, std::shared_ptr<const WeightSource> base, std::uint64_t seed)
+      : base_(std::move(base)), drawn_(random_weights(config, seed)) {
+    if (!config.adapter.magnitudes) return;
+    for (const Block& block : blocks_of(config))
+      for (const TensorSpec& tensor : block_tensors(config, block))
+        if (adapter_roles(tensor.role)) matrices_.emplace(module_of(tensor.name) + std::string(magnitude_end), tensor);
+  }
+  void load(const Parameter& parameter, float* out) const override {
+    if (!is_of_adapter(parameter.role)) return base_->load(parameter, out);
+    if (parameter.initialisation == Initialisation::row_norms) return load_norms(parameter, out);
+    drawn_->load(parameter, out);
+  }
+  bool load_quantised(const Parameter& parameter, const QuantisedLayout& layout, std::byte* out) const override {
+    return base_->load_quantised(parameter, layout, out);
+  }
+
+ private:
+  // The magnitudes' slice has the rows of the matrix's.
+  void load_norms(const Parameter& magnitudes, float* out) const {
+    const TensorSpec& matrix = matrices_.at(magnitudes.name);
+    Parameter rows;
+    rows.name = matrix.name;
+    rows.full = matrix.shape;
+    rows.transposed = matrix.transposed;
+    rows.initialisation = matrix.initialisation;
+    rows.group = ParameterGroup::frozen;
+    const std::int64_t inputs = matrix.shape[matrix.transposed ? 0 : 1], count = magnitudes.local[0];
+    rows.local = {count, inputs};
+    rows.begin = magnitudes.begin;
+    if (magnitudes.split_axis >= 0) rows.split_axis = matrix.transposed ? 1 : 0;
+    std::vector<float> values(static_cast<std::size_t>(count * inputs));
+    base_->load(rows, values.data());
+    for (std::int64_t row = 0; row < count; ++row) {
+      double squares = 0;
+      for (std::int64_t i = row * inputs; i < (row + 1) * inputs; ++i)
+        squares += static_cast<double>(values[static_cast<std::size_t>(i)]) * values[static_cast<std::size_t>(i)];
+      out[row] = static_cast<float>(std::sqrt(squares));
+    }
+  }
+
+  std::shared_ptr<const WeightSource> base_;
+  std::unique_ptr<WeightSource> drawn_;
+  std::map<std::string, TensorSpec> matrices_;  // by the names of their magnitudes
 };
 
 class PeftWeights : public WeightSource {
@@ -75,13 +124,12 @@ void write_adapter_config(const fs::path& path, const std::string& text) {
 
 std::unique_ptr<WeightSource> adapted_weights(std::shared_ptr<const WeightSource> base,
                                               std::shared_ptr<const WeightSource> trained) {
-  return std::make_unique<AdaptedWeights>(std::move(base), std::move(trained), is_trained);
+  return std::make_unique<AdaptedWeights>(std::move(base), std::move(trained));
 }
 
-std::unique_ptr<WeightSource> new_adapter_weights(std::shared_ptr<const WeightSource> base,
-                                                  std::shared_ptr<const WeightSource> drawn) {
-  return std::make_unique<AdaptedWeights>(std::move(base), std::move(drawn),
-                                          [](ParameterGroup group) { return group == ParameterGroup::adapter; });
+std::unique_ptr<WeightSource> new_adapter_weights(const ModelConfig& config, std::shared_ptr<const WeightSource> base,
+                                                  std::uint64_t seed) {
+  return std::make_unique<NewAdapterWeights>(config, std::move(base), seed);
 }
 
 std::shared_ptr<const WeightSource> peft_weights(const ModelConfig& config, const fs::path& folder) {

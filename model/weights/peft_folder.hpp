@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -14,9 +15,10 @@ namespace pipetrain {
 // Returns weights that come from `trained` where a tensor of the model is trained, and from `base` where it is frozen.
 std::unique_ptr<WeightSource> adapted_weights(std::shared_ptr<const WeightSource> base,
                                               std::shared_ptr<const WeightSource> trained);
-// Returns weights that come from `drawn` for adapters, and from `base` for all else.
-std::unique_ptr<WeightSource> new_adapter_weights(std::shared_ptr<const WeightSource> base,
-                                                  std::shared_ptr<const WeightSource> drawn);
+// Returns weights that begin new adapters: drawn ones, and magnitudes that are the norms of the rows of their matrices; and
+// those of `base` for all else.
+std::unique_ptr<WeightSource> new_adapter_weights(const ModelConfig& config, std::shared_ptr<const WeightSource> base,
+                                                  std::uint64_t seed);
 // Opens FOLDER/adapter_model.safetensors, which has the trained tensors of a model that with_peft_config() made. Throws
 // Error(input) if one is missing or has another shape, or if the file has others.
 std::shared_ptr<const WeightSource> peft_weights(const ModelConfig& config, const std::filesystem::path& folder);

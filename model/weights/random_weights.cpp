@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/error.hpp"
 #include "core/philox.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/weights.hpp"
@@ -73,6 +74,8 @@ class RandomWeights : public WeightSource {
         return draw(parameter, std_, out);
       case Initialisation::residual_normal:
         return draw(parameter, residual_std_, out);
+      case Initialisation::row_norms:
+        throw Error(ErrorKind::internal, parameter.name + " begins with the norms of a matrix, which is not drawn");
       case Initialisation::input_uniform:
         return draw_uniform(parameter, out);
     }

@@ -81,12 +81,31 @@ TEST_CASE("adapters follow PEFT's trajectory where ranks divide batches, states 
   layouts.back().slices = 2;
   layouts.push_back({2, 1, 1, 2});
   layouts.back().offload = layouts.back().parameters = layouts.back().gradients = true;
-  layouts.push_back({2, 1, 1, 2});
+  layouts.push_back({2, 1, 1, 2, "gpipe"});
   layouts.back().activations = 1;
   for (const Layout& layout : layouts) {
     INFO(to_string(layout));
     check_golden(run(golden_job(adapter_model, layout), static_cast<std::int64_t>(reference.loss.size())), reference);
   }
+}
+
+TEST_CASE("adapters of other families follow PEFT's trajectories, to the bit the same over pp and schedules",
+          "[golden][adapters]") {
+  const std::string name = GENERATE("gpt2", "phi3", "gemma3", "granite", "olmo2", "llama3_dora", "gpt2_dora", "granite_dora");
+  const Reference reference = golden_adapter_reference(name);
+  const auto steps = static_cast<std::int64_t>(reference.loss.size());
+  for (const int tp : {1, 2}) {
+    INFO(name << " tp " << tp);
+    const RunRecord first = run(golden_adapter_job(name, {1, tp, 1, 2}), steps);
+    check_golden(first, reference);
+    Layout recomputed{2, tp, 1, 2, "zb-h1"};
+    recomputed.recompute = Recompute::full;
+    for (const Layout& layout : {Layout{4, tp, 1, 2, "zb-h1"}, recomputed}) {
+      INFO(to_string(layout));
+      CHECK((run(golden_adapter_job(name, layout), steps) == first));
+    }
+  }
+  check_golden(run(golden_adapter_job(name, {2, 1, 2, 1}), steps), reference);
 }
 
 TEST_CASE("adapters with dropout, and of different ranks and scales, train alike in every layout", "[adapters]") {

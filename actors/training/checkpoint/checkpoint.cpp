@@ -132,8 +132,8 @@ bool are_same_adapters(const ModelConfig& a, const ModelConfig& b) {
     return found;
   };
   return a.adapter.exists() == b.adapter.exists() && a.adapter.root_scale == b.adapter.root_scale &&
-         a.adapter.alpha == b.adapter.alpha && a.adapter.alphas == b.adapter.alphas &&
-         (!a.adapter.exists() || tensors(a) == tensors(b));
+         a.adapter.magnitudes == b.adapter.magnitudes && a.adapter.alpha == b.adapter.alpha &&
+         a.adapter.alphas == b.adapter.alphas && (!a.adapter.exists() || tensors(a) == tensors(b));
 }
 
 // Throws where a checkpoint has other adapters than the run, or adapters of another model.
@@ -210,6 +210,15 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
             "begin a new run from its weights",
             checkpoint.string(), to_string(had)));
   InitialState initial;
+  initial.expert_biases = manifest.state.expert_biases;
+  const auto lacks_an_expert = [&](const std::vector<float>& layer) { return std::ssize(layer) != config.experts.count; };
+  if (!initial.expert_biases.empty() &&
+      (std::ssize(initial.expert_biases) != config.routed_layers() ||
+       std::any_of(initial.expert_biases.begin(), initial.expert_biases.end(), lacks_an_expert)))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: the biases of its experts are not those of the model's {} routed layers; take "
+                            "another checkpoint",
+                            checkpoint.string(), config.routed_layers()));
   if (manifest.format == CheckpointFormat::rank_files) {
     ModelConfig saved = config;
     saved.trained = had;

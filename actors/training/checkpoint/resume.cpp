@@ -149,7 +149,7 @@ void add_adapter(const ModelSettings& model, TrainJob& job) {
   if (!model.adapter.folder.empty())
     trained = peft_weights(job.config, model.adapter.folder);
   else
-    trained = new_adapter_weights(base, random_weights(job.config, job.samples.seed));
+    trained = new_adapter_weights(job.config, base, job.samples.seed);
   job.initial.weights = adapted_weights(base, trained);
 }
 

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cassert>
+#include <utility>
 
 #include "actors/training/checkpoint/resume.hpp"
+#include "actors/training/job/adapter_settings.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
@@ -15,18 +17,16 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/split.hpp"
-#include "model/families/adapter_tensors.hpp"
 #include "model/named_model.hpp"
 #include "model/parameters/parameter_groups.hpp"
 #include "model/weights/companion_files.hpp"
 #include "model/weights/multimodal_parts.hpp"
-#include "model/weights/peft_config.hpp"
 #include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
 namespace {
 
-void set_router_losses(const ModelSettings& model, ModelConfig& config) {
+void set_router(const ModelSettings& model, ModelConfig& config) {
   const auto refuse_without_experts = [&](const char* setting, const std::string& value) {
     if (config.routed_layers() > 0) return;
     throw Error(ErrorKind::input, {setting, value},
@@ -35,70 +35,14 @@ void set_router_losses(const ModelSettings& model, ModelConfig& config) {
   if (model.balance_loss) refuse_without_experts("moe-aux-loss", fmt::format("{}", *model.balance_loss));
   if (model.balance_by_layer) refuse_without_experts("moe-aux-scope", *model.balance_by_layer ? "layer" : "model");
   if (model.z_loss) refuse_without_experts("moe-z-loss", fmt::format("{}", *model.z_loss));
+  if (model.router_rules.capacity > 0) refuse_without_experts("moe-capacity", fmt::format("{}", model.router_rules.capacity));
+  if (model.router_rules.bias_rate > 0)
+    refuse_without_experts("moe-bias-rate", fmt::format("{}", model.router_rules.bias_rate));
+  config.router_rules = model.router_rules;
   RouterLossSettings& losses = config.router_losses;
   losses.balance = model.balance_loss.value_or(losses.balance);
   losses.by_layer = model.balance_by_layer.value_or(losses.by_layer);
   losses.z = model.z_loss.value_or(losses.z);
-}
-
-// Throws where a setting describes adapters and there are none, or a folder describes them already.
-void check_adapter_settings(const AdapterSettings& settings) {
-  const AdapterSettings usual;
-  struct Given {
-    const char* name;
-    std::string value;
-    bool is_given;
-    bool of_new = false;  // describes new adapters
-  };
-  const Given all[] = {{"lora-rank", fmt::format("{}", settings.rank), settings.rank > 0, true},
-                       {"lora-alpha", fmt::format("{}", settings.alpha.value_or(0)), settings.alpha.has_value(), true},
-                       {"lora-dropout", fmt::format("{}", settings.dropout.value_or(0)), settings.dropout.has_value()},
-                       {"lora-targets", settings.targets, settings.targets != usual.targets, true},
-                       {"lora-rslora", "on", settings.root_scale, true},
-                       {"train-embeddings", "on", settings.train_embeddings, true},
-                       {"train-head", "on", settings.train_head, true},
-                       {"train-norms", "on", settings.train_norms, true}};
-  for (const Given& one : all) {
-    if (!one.is_given) continue;
-    if (!settings.wanted())
-      throw Error(ErrorKind::input, {one.name, one.value}, "there are no adapters; give lora-rank, or leave it out");
-    if (one.of_new && !settings.folder.empty())
-      throw Error(ErrorKind::input, {one.name, one.value}, "the folder of adapter says it already; leave one of them out");
-  }
-}
-
-std::vector<std::string> target_names(const std::string& targets) {
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; targets != "all" && begin <= targets.size();) {
-    const std::size_t end = std::min(targets.find(',', begin), targets.size());
-    names.push_back(targets.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return names;
-}
-
-void set_adapter(const ModelSettings& model, ModelConfig& config) {
-  const AdapterSettings& settings = model.adapter;
-  check_adapter_settings(settings);
-  if (!settings.wanted()) return;
-  if (!settings.folder.empty()) {
-    config = with_peft_config(std::move(config), settings.folder);
-    config.adapter.dropout = settings.dropout.value_or(config.adapter.dropout);
-    return;
-  }
-  config.adapter = {.rank = settings.rank,
-                    .alpha = settings.alpha.value_or(2 * static_cast<double>(settings.rank)),
-                    .dropout = settings.dropout.value_or(0),
-                    .root_scale = settings.root_scale,
-                    .targets = target_names(settings.targets),
-                    .norms = settings.train_norms};
-  config.trained = {.blocks = false, .embeddings = settings.train_embeddings, .head = settings.train_head};
-  check_adapter(config);
-  if (config.tied_embeddings && (settings.train_embeddings || settings.train_head))
-    throw Error(
-        ErrorKind::input, {settings.train_embeddings ? "train-embeddings" : "train-head", "on"},
-        "the model's head uses the embeddings' table of tokens, which is not built to be trained besides adapters; leave "
-        "it out");
 }
 
 ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& notes) {
@@ -109,10 +53,10 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   const bool has_new_head = model.labels && !config.classifies();
   if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
-  set_router_losses(model, config);
+  set_router(model, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
   config.trained = model.trained;
-  set_adapter(model, config);
+  set_adapter(model.adapter, config);
   if (config.adapter.exists() && has_new_head && !config.trained.head)
     throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", config.outputs())},
                 "the head for the classes is new, and adapters leave it as it is; train it too, with train-head");
@@ -126,6 +70,9 @@ std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, 
   if (parts && config.classifies())
     throw Error(ErrorKind::input, {"model", model.name},
                 "is multimodal, and classes are not built for such a model; give a folder of its language model alone");
+  if (parts && config.adapter.exists())
+    throw Error(ErrorKind::input, {"model", model.name},
+                "is multimodal, and adapters are not built for such a model; give a folder of its language model alone");
   return parts;
 }
 
@@ -139,6 +86,16 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   data.seed = settings.samples.seed;
   data.classes = config.classifies() ? config.outputs() : 0;
   return data;
+}
+
+// Takes the data that the caller has opened.
+void take_data(const RunSettings& settings, std::shared_ptr<const Dataset> dataset, TrainJob& job) {
+  assert(!settings.samples.shuffle && !settings.evaluation.split);
+  const std::int64_t length = dataset->sequence_length(), most = job.config.max_positions;
+  if (length < 1 || (most > 0 && length > most))
+    throw Error(ErrorKind::input, {"seq-len", std::to_string(length)},
+                fmt::format("must be from 1 to {}, the positions of the model", most));
+  job.dataset = std::move(dataset);
 }
 
 // Evaluation data has the sequence length of training.
@@ -172,14 +129,15 @@ void keep_plan(TrainJob& job) {
 bool shares_gradient_memory(const TrainJob& job) {
   const auto& placement = job.plan->placement;
   const auto parts = parts_of(job, placement);
-  const int replicas = static_cast<int>(job.batch.dp) * job.layout.cp;
+  const MeshShape shape = job.mesh_shape();
   for (int stage = 0; stage < placement.stages(); ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < placement.chunks(); ++chunk)
       chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
     const auto& actions = job.plan->stages[static_cast<std::size_t>(stage)];
-    for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, job.layout.tp))) {
+    for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, shape.tp, {0, shape.ep}))) {
       if (!is_trained(group.group)) continue;
+      const int replicas = group.group == ParameterGroup::expert ? expert_copies(shape) : weight_copies(shape);
       const auto units = shard_units(group.layout, replicas);
       if (!pool_gradients(group.layout, units, replicas, actions).is_empty()) return true;
     }
@@ -209,13 +167,13 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 
 }  // namespace
 
-TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
   set_base_form(settings.model, settings.numerics.precision.compute, job.config);
   job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
-  open_data(settings, notes, job);
+  dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   check_combinations(features_of(job));
   check_offload(job);
@@ -228,6 +186,8 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   const RunLength length = run_length(settings, sampler.steps_per_epoch());
   job.learning_rate = settings.learning_rate.over(length.steps);
   if (auto note = warmup_note(job.learning_rate)) notes.push_back(std::move(*note));
+  if (job.config.router_rules.bias_rate > 0 && settings.saving.folder)
+    notes.push_back("the model folder has no place for the biases of experts, so the saved model routes without them");
   if (settings.saving.folder) refuse_used_folder(settings.saving, job, length);
   set_initial_state(settings, notes, job);
   return job;

@@ -72,7 +72,8 @@ class Trainer {
 
   // Runs the next step. A step in which no label counts has no loss and is skipped. After RunFailed no further step is
   // possible. `another_follows`: the next call that runs anything, if any, is step() again; post-validation needs to know.
-  StepReport step(bool another_follows = false);
+  // `learning_rate`: that of this step in place of the one that the job's schedule gives.
+  StepReport step(bool another_follows = false, std::optional<double> learning_rate = std::nullopt);
   // Returns the loss on the job's evaluation data with the present weights, which do not change. No value where the job
   // has no such data, or when `stop`, which is asked now and then, became true. Throws RunFailed.
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });

@@ -1,4 +1,4 @@
-#include "model/weights/adapter.hpp"
+#include "model/weights/adapter_in_folder.hpp"
 
 #include <fmt/format.h>
 
