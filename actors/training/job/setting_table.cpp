@@ -306,7 +306,7 @@ Rows base_rows() {
       {"base-precision", "",
        "type of the frozen matrices of attention, MLPs and experts, from which products make the type of `precision` block by block: fp8 is e4m3 with a scale for each 128 x 128 numbers; nf4 has 4 bits and a scale for each 64, itself in 8 bits, as bitsandbytes has them",
        choice<&Run::model, &ModelSettings::base_precision>({"bf16", "fp8", "nf4"}), compared,
-       "nf4 where the folder has it, else that of `precision`"},
+       "nf4 where the folder has it, else the type of computation"},
   };
 }
 
