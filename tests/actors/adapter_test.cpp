@@ -81,7 +81,7 @@ TEST_CASE("adapters follow PEFT's trajectory where ranks divide batches, states 
   layouts.back().slices = 2;
   layouts.push_back({2, 1, 1, 2});
   layouts.back().offload = layouts.back().parameters = layouts.back().gradients = true;
-  layouts.push_back({2, 1, 1, 2, "gpipe"});
+  layouts.push_back({2, 1, 1, 1, "gpipe"});
   layouts.back().activations = 1;
   for (const Layout& layout : layouts) {
     INFO(to_string(layout));
