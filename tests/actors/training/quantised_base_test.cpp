@@ -6,8 +6,10 @@
 #include "actors/golden_run.hpp"
 #include "actors/quantised_base.hpp"
 #include "actors/training/run/job_memory.hpp"
+#include "actors/training/run/make_train_job.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -92,4 +94,28 @@ TEST_CASE("ranks that divide the inputs which share a scale are refused before a
   config.base_form = WeightForm::nf4;
   CHECK_THROWS_WITH(estimate_job(random_job(config, 16, 12, {1, 2, 1, 1})), Contains("use a smaller tp, or fp8"));
   CHECK_NOTHROW(estimate_job(random_job(config, 16, 12, {})));
+}
+
+TEST_CASE("base-precision needs frozen matrices, and a quantised folder keeps its form", "[quantisation]") {
+  RunSettings settings;
+  settings.model.layers = 1;
+  settings.data.sequence_length = 8;
+  settings.batch = {1, 1, 1};
+  settings.length.steps = 1;
+  std::vector<std::string> notes;
+  settings.model.base_precision = BasePrecision::nf4;
+  CHECK_THROWS_WITH(make_train_job(settings, notes), Contains("no matrix of attention and MLP is frozen"));
+  settings.model.trained = {.blocks = false, .embeddings = true, .head = true};
+  CHECK(make_train_job(settings, notes).config.base_form == WeightForm::nf4);
+  settings.model.base_precision = BasePrecision::bf16;
+  CHECK(make_train_job(settings, notes).config.base_form == WeightForm::bf16);
+  settings.numerics.precision = Precision::bf16();
+  CHECK(make_train_job(settings, notes).config.base_form == WeightForm::plain);  // they have that type anyway
+  settings.model.name = test_data() + "/golden/bitsandbytes/nf4";
+  settings.model.load_weights = true;
+  settings.model.base_precision = BasePrecision::fp8;
+  CHECK_THROWS_WITH(make_train_job(settings, notes), Contains("quantised to nf4 already"));
+  settings.model.base_precision = {};
+  settings.model.trained = {};
+  CHECK_THROWS_WITH(make_train_job(settings, notes), Contains("train adapters on them"));
 }
