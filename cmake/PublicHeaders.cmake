@@ -67,4 +67,5 @@ set(training_included_headers
   model/config/trained_parts.hpp
   model/config/offload.hpp
   model/weights/saved_type.hpp
-  model/config/zero.hpp)
+  model/config/zero.hpp
+  ops/weight_form.hpp)

@@ -12,6 +12,7 @@
 #include "ops/dropout.hpp"
 #include "ops/expert_arguments.hpp"
 #include "ops/fp8_matrix.hpp"
+#include "ops/quantised_matrix.hpp"
 #include "ops/tensor_parallel.hpp"
 
 namespace pipetrain {
@@ -100,6 +101,13 @@ struct Fp8MatmulArgs {
   Fp8Operand b;                       // [N, K] e4m3; must not have scales of blocks if a has
   std::optional<Tensor> addend = {};  // as out, added before the one rounding to out's dtype; may be out's memory
   Tensor out;                         // [M, N] bf16 or f32, output; this rank's rows of the sum if there are several ranks
+};
+
+// --- Frozen matrices in fewer bits ---
+
+struct DequantiseArgs {
+  QuantisedMatrix matrix;
+  Tensor out;  // as many elements as the slice, in its order; f32, bf16 or f16, output
 };
 
 // --- Embedding ---

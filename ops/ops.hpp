@@ -36,9 +36,9 @@ struct OfSegments {
 template <class... Args>
 using OneOf = std::variant<const Args*...>;
 using Operation =
-    OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
-          ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, RowDotsArgs,
-          SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>,
+    OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, DequantiseArgs,
+          GatherArgs, ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs,
+          RowDotsArgs, SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>,
           OfSegments<HeadNormsArgs>, OfSegments<HeadNormsBackwardArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs,
           LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs,
           PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>,
@@ -82,6 +82,9 @@ class Ops {
   // out = a b^T of the scaled numbers, summed in fp32, plus addend. With several ranks as matmul_scatter: the sum over the
   // ranks of a b^T [T, N], then this rank's rows, plus addend. Each rank's a and b have their own scales.
   void fp8_matmul(const Fp8MatmulArgs& args) { enqueue(args); }
+  // out = the matrix's values, each a product of two numbers in fp32, rounded to out's type. The bits are those of bitsandbytes
+  // for nf4, and the same on all devices.
+  void dequantise(const DequantiseArgs& args) { enqueue(args); }
   // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. With one rank they copy, or do nothing if the
   // memory is the same.
   void gather(const GatherArgs& args) { enqueue(args); }

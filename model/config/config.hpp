@@ -10,6 +10,7 @@
 #include "model/config/experts.hpp"
 #include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
+#include "ops/weight_form.hpp"
 
 namespace pipetrain {
 
@@ -103,6 +104,9 @@ struct ModelConfig {
   // Settings of training, which config.json does not have.
   TrainedParts trained;
   Adapter adapter;
+  // The form in which frozen matrices of attention, MLPs and experts are kept: a setting of training too, but config.json has
+  // it where the files have the matrices in this form.
+  WeightForm base_form = WeightForm::plain;
 
   // Returns the key and value heads of each tensor-parallel rank. If there are more ranks than heads, several hold copies of
   // one.

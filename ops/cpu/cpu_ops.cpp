@@ -57,6 +57,7 @@ class CpuOps final : public Ops {
   }
   void compute(const QuantiseArgs&) { refuse_fp8(); }
   void compute(const Fp8MatmulArgs&) { refuse_fp8(); }
+  void compute(const DequantiseArgs& a) { enqueue(cpu::dequantise, a); }
   void compute(const GatherArgs& a) {
     if (a.tp.size() > 1 && a.tp.sequence_parallel) return a.tp.group->all_gather(stream_, a.shard, a.full);
     if (a.shard.data != a.full.data) copy(a.shard, a.full);

@@ -80,6 +80,9 @@ void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 // quantise_blocks.cu: out with scales of tiles or of blocks
 void quantise_blocks(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
+// dequantise.cu
+void dequantise(cudaStream_t stream, const DequantiseArgs& args);
+
 // embedding.cu; out [T, H], output: the rows that this rank has, zeros for the others
 void embedding(cudaStream_t stream, const EmbeddingArgs& args, const Tensor& out);
 std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes

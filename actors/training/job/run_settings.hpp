@@ -34,6 +34,9 @@ struct Plan;
 struct RecordedOrder;
 }  // namespace schedules
 
+// The types in which frozen matrices may be kept; see WeightForm.
+enum class BasePrecision { bf16, fp8, nf4 };
+
 // Low-rank adapters, which are trained in place of the model.
 struct AdapterSettings {
   std::int64_t rank = 0;        // 0: none, unless a folder is given
@@ -58,6 +61,8 @@ struct ModelSettings {
   std::optional<bool> balance_by_layer;
   RouterRules router_rules;
   TrainedParts trained;  // the others stay as they are
+  // The type of frozen matrices; not given: as the folder has them, or the type that operations read.
+  std::optional<BasePrecision> base_precision;
   AdapterSettings adapter;
 };
 

@@ -301,6 +301,15 @@ Rows numerics_rows() {
   };
 }
 
+Rows base_rows() {
+  return {
+      {"base-precision", "",
+       "type of the frozen matrices of attention, MLPs and experts, from which products make the type of `precision` block by block: fp8 is e4m3 with a scale for each 128 x 128 numbers; nf4 has 4 bits and a scale for each 64, itself in 8 bits, as bitsandbytes has them",
+       choice<&Run::model, &ModelSettings::base_precision>({"bf16", "fp8", "nf4"}), compared,
+       "nf4 where the folder has it, else the type of computation"},
+  };
+}
+
 Rows recompute_rows() {
   return {
       {"recompute", "", "activations that the backward computes again to save memory",
@@ -376,6 +385,7 @@ const std::vector<SettingRow>& setting_table() {
     add("Adapters", adapter_rows());
     add("Numbers and devices", numerics_rows());
     add("Numbers and devices", loss_scale_rows());
+    add("Numbers and devices", base_rows());
     add("Numbers and devices", recompute_rows());
     add("Numbers and devices", device_rows());
     add("Checkpoints", saving_rows());

@@ -83,7 +83,7 @@ bool runs_in_turns(const RankSetup& setup) { return setup.braids && setup.groups
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
   use.parameters += model.fp8_weight_bytes();
-  use.workspace = model.workspace_bytes() * (runs_in_turns(setup) ? 2 : 1);
+  use.workspace += model.workspace_bytes() * (runs_in_turns(setup) ? 2 : 1);
   if (!setup.context.is_whole()) use.workspace += PositionOrigins::bytes(setup.shape);
   if (setup.device) {
     const bool gpu = setup.device->id().kind == DeviceKind::cuda;

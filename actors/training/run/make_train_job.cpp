@@ -1,4 +1,5 @@
 #include "actors/training/run/make_train_job.hpp"
+#include "actors/training/run/base_form.hpp"
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "actors/training/job/run_length.hpp"
+#include "actors/training/run/base_form.hpp"
 #include "actors/training/state/gradient_pool.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
@@ -168,6 +170,7 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
+  set_base_form(settings.model, settings.numerics.precision.compute, job.config);
   job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
   dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);

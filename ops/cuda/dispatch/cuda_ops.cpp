@@ -77,6 +77,7 @@ class CudaOps final : public Ops {
   }
 
   void compute(const Fp8MatmulArgs& args) { matmul_.fp8_matmul(args); }
+  void compute(const DequantiseArgs& args) { enqueue("dequantise", cuda::dequantise, args); }
 
   void compute(const GatherArgs& args) {
     if (args.tp.sequence_parallel && args.tp.size() > 1) return args.tp.group->all_gather(stream_, args.shard, args.full);
