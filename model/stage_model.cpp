@@ -95,6 +95,11 @@ class TransformerStage final : public StageModel {
     key_gradients_.allocate(ops_.stream());
   }
 
+  void read_weights(ParameterStore& weights) override {
+    assert(fp8_.bytes() == 0 || &weights == weights_);
+    weights_ = &weights;
+  }
+
   void bind_workspace(void* data, std::size_t bytes) override {
     workspace_ = Arena(data, bytes, "workspace");
     ops_.set_workspace(workspace_);
@@ -394,8 +399,9 @@ class TransformerStage final : public StageModel {
       before->slice = SliceArgs{};
     }
     const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};
-    const Tensor loss_sum{nullptr, {1}, DType::f64};
-    const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
+    const Tensor loss_sum{nullptr, config_.preference ? Shape{shape_.batch, 2} : Shape{1}, DType::f64};
+    ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
+    if (config_.preference) forward.preference_facts = Tensor{nullptr, {shape_.batch, preference_facts}, DType::f64};
     if (slices_ > 1) run_forward(context, chunk, forward, *before);
     run_forward(context, chunk, forward, *slot);
     run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, true);

@@ -93,6 +93,8 @@ struct BlockContext {
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
   // Adds those of the other ranks that share the sequences to `counts`, i32.
   void sum_over_parts(const Tensor& counts) const;
+  // Does the same for `losses`, f64, in rank order.
+  void sum_losses_over_parts(const Tensor& losses) const;
   // Returns true if each rank holds a shard of a tensor's rows, so that matrices must gather their input.
   bool gathers() const { return tp.sequence_parallel && tp.size() > 1; }
 };

@@ -9,6 +9,7 @@
 #include "model/config/experts.hpp"
 #include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
+#include "ops/preference.hpp"
 
 namespace pipetrain {
 
@@ -98,7 +99,9 @@ struct ModelConfig {
   // The names of the classes of sequence classification; the head classifies at a sequence's last token. Empty: a language
   // model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
-  TrainedParts trained;  // a setting of training, which config.json does not have
+  // Settings of training, which config.json does not have.
+  TrainedParts trained;
+  std::optional<PreferenceFormula> preference;  // the loss compares whole completions; absent: it is a mean over tokens
 
   // Returns the key and value heads of each tensor-parallel rank. If there are more ranks than heads, several hold copies of
   // one.

@@ -51,6 +51,7 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.eos_ids = b.eos_ids;
   a.untrained_row = b.untrained_row;
   a.trained = b.trained;
+  a.preference = b.preference;
   return a == b;
 }
 

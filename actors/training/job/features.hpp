@@ -30,6 +30,7 @@ enum class Feature {
   isolated_documents,
   dropout,
   classification,
+  preferences,
   experts,
   layer_balance,
   loss_chunks,

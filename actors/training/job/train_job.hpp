@@ -27,8 +27,9 @@ struct InitialState {
   std::shared_ptr<const WeightSource> weights;
   // The optimizer's states by name; those that are missing start at zero.
   std::map<std::string, std::shared_ptr<const WeightSource>> states;
-  std::int64_t applied_steps = 0;            // optimizer steps that led to it
-  std::optional<LossScaleState> loss_scale;  // no value: as a new run begins
+  std::shared_ptr<const WeightSource> reference;  // of a preference loss; null: none
+  std::int64_t applied_steps = 0;                 // optimizer steps that led to it
+  std::optional<LossScaleState> loss_scale;       // no value: as a new run begins
 };
 
 // Replaces the operations of a rank, given those that it would use; for measurements. All ranks' workers call it at once.
