@@ -166,7 +166,7 @@ struct RmsNormBackwardArgs {
 };
 
 // An RMSNorm whose rows several ranks hold in parts: each rank adds up its columns, the ranks' sums are added, and each rank
-// norms its own columns. On CPUs only.
+// norms its own columns.
 
 struct RowDotsArgs {
   Tensor a;                           // [R, N]

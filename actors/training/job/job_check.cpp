@@ -126,7 +126,7 @@ void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vect
   check_combinations(features_of(job, &ranks));
   check_replayed_plan(job, plan);
   layout_parameters(job.config, parts, 0, job.layout.tp);  // throws where tp does not divide the model
-  check_attention(job.config, job.devices.kind, job.numerics.precision.compute, job.layout.tp);
+  check_attention(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8_sizes(job);
   check_recompute_layers(job);
   check_offloaded_gradients(job);

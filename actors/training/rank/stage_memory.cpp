@@ -10,7 +10,7 @@ StageMemory::StageMemory(const ModelConfig& config, MicrobatchShape shape, const
     : config_(config), shape_(shape), settings_(settings), braids_(braids) {
   // These throw for a model that cannot be split or computed in this way.
   layout_parameters(config, {blocks_of(config)}, 0, settings.layout.tp);
-  check_attention(config, settings.devices.kind, settings.numerics.precision.compute, settings.layout.tp);
+  check_attention(config, settings.devices.kind, settings.numerics.precision.compute);
   if (settings.layout.tp > 1) tensor_ = std::move(make_inprocess_groups(settings.layout.tp).front());
 }
 

@@ -177,11 +177,11 @@ class CudaOps final : public Ops {
 
   void compute(const CopyColumnsArgs& args) { enqueue("copy_columns", cuda::copy_columns, args); }
 
-  void compute(const RowDotsArgs&) { refuse_split_norms(); }
-  void compute(const SplitNormArgs&) { refuse_split_norms(); }
-  void compute(const SplitNormBackwardArgs&) { refuse_split_norms(); }
-  [[noreturn]] static void refuse_split_norms() {
-    throw Error(ErrorKind::unavailable, "norms of rows that several ranks share are not built for GPUs yet; use the CPU");
+  void compute(const RowDotsArgs& args) { enqueue("row_dots", cuda::row_dots, args); }
+  void compute(const SplitNormArgs& args) { enqueue("split_norm", cuda::split_norm, args); }
+  void compute(const SplitNormBackwardArgs& args) {
+    void* memory = scratch(cuda::split_norm_backward_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
+    enqueue("split_norm_backward", cuda::split_norm_backward, args, multiprocessors_, memory);
   }
 
   void compute(const CrossEntropyArgs& args) {
