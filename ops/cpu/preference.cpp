@@ -15,7 +15,7 @@ SequenceSums sums_at(const Tensor& sums, std::int64_t sequence) {
 
 SequenceFacts facts_at(const Tensor& facts, std::int64_t sequence) {
   const double* const row = facts.as<double>() + preference_facts * sequence;
-  return {row[0], row[1], row[2], row[3], row[4]};
+  return {row[0], fmax(row[1], 1.0), row[2], row[3], row[4]};  // padding has no tokens
 }
 
 struct TokenScales {

@@ -50,7 +50,7 @@ __device__ SequenceSums sums_at(const double* sums, int sequence) { return {sums
 
 __device__ SequenceFacts facts_at(const double* facts, int sequence) {
   const double* const row = facts + preference_facts * sequence;
-  return {row[0], row[1], row[2], row[3], row[4]};
+  return {row[0], fmax(row[1], 1.0), row[2], row[3], row[4]};  // padding has no tokens
 }
 
 // One block writes the scales of a sequence's tokens.

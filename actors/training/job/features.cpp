@@ -97,7 +97,7 @@ struct FeatureTable {
       {preferences, "{loss} dpo, orpo and kto", "loss",
        [](const Run& run) {
          constexpr const char* names[] = {"lm", "dpo", "orpo", "kto"};
-         return asked_if(run.job.config.preference.has_value(), names[static_cast<std::size_t>(run.job.preference.loss)]);
+         return asked_if(run.job.preference.loss != TrainingLoss::lm, names[static_cast<std::size_t>(run.job.preference.loss)]);
        }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
       {layer_balance, "{moe-aux-scope layer}", "moe-aux-scope",

@@ -22,6 +22,7 @@ namespace {
 struct CombinationFiles {
   TempFolder folder;
   std::string labels = write("labels.jsonl", "{\"text\": \"a b c\", \"label\": 0}\n{\"text\": \"d e f\", \"label\": 1}\n");
+  std::string pairs = write("pairs.jsonl", rows_of_pairs());
   std::string custom =
       write("custom.txt",
             "schedule: mine\nplacement: looping\nchunks: 1\nmicrobatches: 1\ncustom X0: prefetch\nstage 0: X0 F0 B0 N O\n");
@@ -31,6 +32,11 @@ struct CombinationFiles {
     const std::string small = "--device cpu --pp 2 --layers 2 --seq-len 8 --steps 1 ";
     REQUIRE(run(small + "--dp 2 --zero 3 --profile " + costs).status == 0);
     REQUIRE(run(small + "--record " + recorded).status == 0);
+  }
+  static std::string rows_of_pairs() {
+    std::string rows;
+    for (int row = 0; row < 8; ++row) rows += "{\"prompt\": \"a\", \"chosen\": \"b c\", \"rejected\": \"d\"}\n";
+    return rows;
   }
   std::string path(const std::string& name) const { return (folder.path() / name).string(); }
   std::string write(const std::string& name, const std::string& text) const { return folder.write(name, text).string(); }
@@ -84,7 +90,8 @@ struct RefusedCommand {
 std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
   using enum Feature;
   using enum Command::Kind;
-  const std::string disk = " --offload-to " + files.folder.path().string(), braided = " --schedule braided-v --microbatches 4";
+  const std::string disk = " --offload-to " + files.folder.path().string(), braided = " --schedule braided-v --microbatches 4",
+                    preferred = " --loss orpo --data " + files.pairs;
   return {
       {fp8, {}, {train, "--precision fp8"}},
       {host_offload, {}, {train, "--offload optimizer"}},
@@ -102,6 +109,11 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {slices, offload_activations, {train, "--slices 2 --offload activations" + disk}},
       {profile, slices, {train, "--slices 2 --profile costs.json"}},
       {loss_chunks, classification, {train, "--loss-chunks 2 --num-labels 2 --data " + files.labels}},
+      {preferences, classification, {train, "--num-labels 2" + preferred}},
+      {preferences, dropout, {train, "--model gpt2 --dropout 0.1" + preferred}},
+      {preferences, experts, {train, "--model qwen3-30b-a3b" + preferred}},
+      {preferences, fp8, {train_on_gpus, "--precision fp8" + preferred}},
+      {preferences, post_validation, {train, "--post-validation on" + preferred}},
       {experts, {}, {train_on_gpus, "--model mixtral-8x7b"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
       {experts, classification, {train, "--model qwen3-30b-a3b --num-labels 2 --data " + files.labels}},
