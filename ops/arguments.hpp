@@ -407,7 +407,7 @@ struct CrossEntropyArgs {
 };
 
 // Sequences are ranges of equal length. Targets of at least 0 count in a sequence's completion, and context labels
-// (core/context_label.hpp) in its context.
+// (core/labels/context_label.hpp) in its context.
 struct ContextTargetsArgs {
   Tensor targets;  // [T] i32
   Tensor out;      // [T] i32, output

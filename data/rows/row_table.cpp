@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/context_label.hpp"
+#include "core/labels/context_label.hpp"
 
 namespace pipetrain {
 

@@ -1,6 +1,6 @@
 #include "ops/preference.hpp"
 
-#include "core/context_label.hpp"
+#include "core/labels/context_label.hpp"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int sequence_threads = 256;
 
-// The functions of core/context_label.hpp are for the host.
+// The functions of core/labels/context_label.hpp are for the host.
 __device__ bool belongs_to_context(int target) { return target <= first_context_label; }
 
 __global__ void context_targets_kernel(const int* targets, int tokens, int* out) {

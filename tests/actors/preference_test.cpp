@@ -9,6 +9,7 @@
 #include "model/weights/weights.hpp"
 #include "paths.hpp"
 #include "temp_folder.hpp"
+#include "thread_processes.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -153,6 +154,16 @@ TEST_CASE("losses of preferences follow their trajectories where ranks share seq
         return std::shared_ptr<const Dataset>(open_dataset(data));
       }();
       check_steps(run_preferences(job, 4), name);
+    }
+  }
+}
+
+TEST_CASE("losses of preferences have the bits of one process over several", "[processes]") {
+  for (const std::string name : {"dpo", "kto"}) {
+    for (const Layout& layout : {Layout{.pp = 2}, Layout{.pp = 2, .tp = 2, .dp = 2}}) {
+      INFO(name << " " << to_string(layout));
+      const auto job = [&] { return preference_job(name, layout); };
+      CHECK((run_over(2, job) == run(job(), 2)));
     }
   }
 }

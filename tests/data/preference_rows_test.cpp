@@ -2,7 +2,7 @@
 #include <set>
 
 #include "catch.hpp"
-#include "core/context_label.hpp"
+#include "core/labels/context_label.hpp"
 #include "data/byte_level_file.hpp"
 #include "data/input_error.hpp"
 #include "data/open_dataset.hpp"

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "core/context_label.hpp"
+#include "core/labels/context_label.hpp"
 #include "ops/ops_bench.hpp"
 #include "ops/preference.hpp"
 
@@ -44,7 +44,7 @@ struct DrawnSequences {
   Values sums{Shape{6, 2}}, facts{Shape{6, preference_facts}};
 };
 
-DrawnSequences drawn_sequences(std::mt19937_64& random) {
+DrawnSequences drawn_sequences(const PreferenceFormula& formula, std::mt19937_64& random) {
   std::uniform_real_distribution<double> uniform(0.2, 1);
   DrawnSequences drawn;
   for (std::int64_t row = 0; row < 6; ++row) {
@@ -54,7 +54,7 @@ DrawnSequences drawn_sequences(std::mt19937_64& random) {
     drawn.facts(row, 1) = static_cast<double>(3 + row);
     drawn.facts(row, 2) = row % 2 == 0 ? 1 : 0;
     drawn.facts(row, 3) = 0.7;
-    drawn.facts(row, 4) = 0.11;
+    drawn.facts(row, 4) = formula.loss == PreferenceLoss::orpo ? 0.11 : 0;
   }
   return drawn;
 }
@@ -77,7 +77,7 @@ TEST_CASE("scales of preference losses are the slopes of the loss by each token'
       targets.data[static_cast<std::size_t>(i)] = i % length == 0 ? -100 : i % length == 1 ? context_label(7) : 7;
     for (const PreferenceFormula& formula : tested_formulas) {
       INFO("loss " << static_cast<int>(formula.loss) << (formula.per_token ? " per token" : ""));
-      const DrawnSequences drawn = drawn_sequences(b.random);
+      const DrawnSequences drawn = drawn_sequences(formula, b.random);
       const Tensor scales = b.rank.poisoned({6 * length}, DType::f32);
       b.team.run([&](TestRank& r) {
         r.ops().preference_scales({.formula = formula,

@@ -87,11 +87,23 @@ struct RefusedCommand {
   Command command;
 };
 
+std::vector<RefusedCommand> preference_commands(const CombinationFiles& files) {
+  using enum Feature;
+  using enum Command::Kind;
+  const std::string preferred = " --loss orpo --data " + files.pairs;
+  return {
+      {preferences, classification, {train, "--num-labels 2" + preferred}},
+      {preferences, dropout, {train, "--model gpt2 --dropout 0.1" + preferred}},
+      {preferences, experts, {train, "--model qwen3-30b-a3b" + preferred}},
+      {preferences, fp8, {train_on_gpus, "--precision fp8" + preferred}},
+      {preferences, post_validation, {train, "--post-validation on" + preferred}},
+  };
+}
+
 std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
   using enum Feature;
   using enum Command::Kind;
-  const std::string disk = " --offload-to " + files.folder.path().string(), braided = " --schedule braided-v --microbatches 4",
-                    preferred = " --loss orpo --data " + files.pairs;
+  const std::string disk = " --offload-to " + files.folder.path().string(), braided = " --schedule braided-v --microbatches 4";
   return {
       {fp8, {}, {train, "--precision fp8"}},
       {host_offload, {}, {train, "--offload optimizer"}},
@@ -109,11 +121,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {slices, offload_activations, {train, "--slices 2 --offload activations" + disk}},
       {profile, slices, {train, "--slices 2 --profile costs.json"}},
       {loss_chunks, classification, {train, "--loss-chunks 2 --num-labels 2 --data " + files.labels}},
-      {preferences, classification, {train, "--num-labels 2" + preferred}},
-      {preferences, dropout, {train, "--model gpt2 --dropout 0.1" + preferred}},
-      {preferences, experts, {train, "--model qwen3-30b-a3b" + preferred}},
-      {preferences, fp8, {train_on_gpus, "--precision fp8" + preferred}},
-      {preferences, post_validation, {train, "--post-validation on" + preferred}},
       {experts, {}, {train_on_gpus, "--model mixtral-8x7b"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
       {experts, classification, {train, "--model qwen3-30b-a3b --num-labels 2 --data " + files.labels}},
@@ -182,7 +189,8 @@ bool is_row(const Combination& row, const RefusedCommand& refused) {
 TEST_CASE("each row of what does not work together refuses a command with its sentence") {
   const CombinationFiles files;
   std::vector<RefusedCommand> commands = training_commands(files);
-  for (RefusedCommand& one : searching_commands(files)) commands.push_back(std::move(one));
+  for (auto more : {searching_commands(files), preference_commands(files)})
+    for (RefusedCommand& one : more) commands.push_back(std::move(one));
   for (const RefusedCommand& one : commands) {
     const auto rows = refused_combinations();
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const Combination& row) { return is_row(row, one); });

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/context_label.hpp"
+#include "core/labels/context_label.hpp"
 #include "ops/cpu/kernels.hpp"
 
 namespace pipetrain::cpu {
