@@ -43,10 +43,10 @@ using Operation =
           LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs,
           PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>,
           OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs,
-          CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs,
-          RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs,
-          GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs,
-          SigmoidBackwardArgs>;
+          CountedRowsArgs, ContextTargetsArgs, SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs,
+          SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs,
+          SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
+          SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs>;
 
 class Ops {
  public:
@@ -212,6 +212,7 @@ class Ops {
 
   // loss_sum = the sum of the counted tokens' cross-entropy, added in token order. gradient_scale makes it
   // include cross_entropy_backward, in one pass if that is faster: the bits are the same.
+  // token_losses gives the terms of the sum.
   void cross_entropy(const CrossEntropyArgs& args) { enqueue(args); }
   // Turns logits in place into scale * (softmax - one_hot), with zeros in rows whose target is not counted and in
   // columns that do not count.
@@ -222,6 +223,16 @@ class Ops {
   void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) {
     enqueue(CountedRowsArgs{logits, targets, rows});
   }
+
+  // --- Losses of whole sequences ---
+
+  // out = targets, with the token of a context in place of its target, so that cross_entropy() counts it.
+  void context_targets(const ContextTargetsArgs& args) { enqueue(args); }
+  // Adds up the losses of each sequence's tokens, in token order.
+  void sequence_sums(const SequenceSumsArgs& args) { enqueue(args); }
+  // scales = the derivative of the microbatch's preference losses (ops/preference.hpp) by the loss of each token, 0 for tokens
+  // that count in none. Where the formula has pairs, the sequences are pairs.
+  void preference_scales(const PreferenceScalesArgs& args) { enqueue(args); }
 
   // --- Flat arenas ---
 

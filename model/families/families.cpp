@@ -54,6 +54,7 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.untrained_row = b.untrained_row;
   a.trained = b.trained;
   a.base_form = b.base_form;
+  a.preference = b.preference;
   a.adapter = b.adapter;
   return a == b;
 }

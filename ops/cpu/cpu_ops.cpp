@@ -145,6 +145,15 @@ class CpuOps final : public Ops {
   void compute(const CountedRowsArgs& a) {
     stream_.enqueue([=] { cpu::counted_rows(a.logits, a.targets, a.rows); });
   }
+  void compute(const ContextTargetsArgs& a) {
+    stream_.enqueue([=] { cpu::context_targets(a); });
+  }
+  void compute(const SequenceSumsArgs& a) {
+    stream_.enqueue([=] { cpu::sequence_sums(a); });
+  }
+  void compute(const PreferenceScalesArgs& a) {
+    stream_.enqueue([=] { cpu::preference_scales(a); });
+  }
 
   void compute(const RouteArgs& a) { enqueue(cpu::route, a); }
   void compute(const RouteBackwardArgs& a) { enqueue(cpu::route_backward, a); }

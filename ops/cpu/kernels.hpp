@@ -65,6 +65,9 @@ void row_sums(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& f
 void token_losses(const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& args);
 void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows);
+void context_targets(const ContextTargetsArgs& args);
+void sequence_sums(const SequenceSumsArgs& args);
+void preference_scales(const PreferenceScalesArgs& args);
 
 void route(CpuStream& stream, const RouteArgs& args);
 void route_backward(CpuStream& stream, const RouteBackwardArgs& args);

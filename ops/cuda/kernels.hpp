@@ -122,6 +122,11 @@ void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const
 void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args);
 void counted_rows(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const Tensor& rows);
 
+// preference.cu
+void context_targets(cudaStream_t stream, const ContextTargetsArgs& args);
+void sequence_sums(cudaStream_t stream, const SequenceSumsArgs& args);
+void preference_scales(cudaStream_t stream, const PreferenceScalesArgs& args);
+
 // update.cu
 void update(cudaStream_t stream, const UpdateArgs& args);
 

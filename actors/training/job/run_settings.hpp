@@ -25,6 +25,7 @@
 #include "model/optimizer/loss_scale.hpp"
 #include "model/optimizer/optimizer_settings.hpp"
 #include "model/weights/saved_type.hpp"
+#include "ops/preference.hpp"
 #include "schedules/plan/order.hpp"
 
 namespace pipetrain {
@@ -64,6 +65,20 @@ struct ModelSettings {
   // The type of frozen matrices; not given: as the folder has them, or the type that operations read.
   std::optional<BasePrecision> base_precision;
   AdapterSettings adapter;
+};
+
+enum class TrainingLoss { lm, dpo, orpo, kto };
+
+// The loss of the model's completions, and the model that preference losses compare with.
+struct PreferenceSettings {
+  TrainingLoss loss = TrainingLoss::lm;
+  double beta = 0.1;
+  bool normalize = false;  // dpo: by the tokens of completions
+  std::string reference;   // a Hugging Face folder; empty: none
+  bool precompute_reference = false;
+
+  // No value for lm, whose loss is a mean over tokens.
+  std::optional<PreferenceFormula> formula() const;
 };
 
 // The order in which samples are taken from the data.
@@ -127,6 +142,7 @@ struct SavingSettings {
 
 // The settings that a TrainJob takes over unchanged.
 struct JobSettings {
+  PreferenceSettings preference;
   SampleOrder samples;
   LayoutSettings layout;
   BatchShape batch;  // with dp

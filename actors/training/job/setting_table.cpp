@@ -107,6 +107,27 @@ Rows model_rows() {
   };
 }
 
+Rows preference_rows() {
+  using Preferences = PreferenceSettings;
+  return {
+      {"loss", "",
+       "lm predicts tokens; the others learn from preferences: dpo and orpo from rows {\"prompt\", \"chosen\", \"rejected\"}, kto from rows {\"prompt\", \"completion\", \"label\"}: docs/preference-tuning.md",
+       choice<&Run::preference, &Preferences::loss>({"lm", "dpo", "orpo", "kto"}), compared},
+      {"preference-beta", "X", "how strongly preferences count; in dpo and kto, how near the model stays to the reference",
+       number<&Run::preference, &Preferences::beta>({.above = true}), compared},
+      {"preference-normalize", "on|off", "dpo: divide the log-probabilities of completions by their tokens",
+       on_off<&Run::preference, &Preferences::normalize>(), compared},
+      {"reference", "DIR", "dpo and kto: the Hugging Face folder of the model that preferences are compared with",
+       special(
+           AnyText{}, [](const Run& run) { return run.preference.reference.empty() ? "" : "on"; },
+           [](Run& run, const SettingValue& value) { run.preference.reference = std::get<std::string>(value); }),
+       compared},
+      {"precompute-reference", "on|off",
+       "dpo: run the reference once over all data before the first step, and then free its memory",
+       on_off<&Run::preference, &Preferences::precompute_reference>(), compared},
+  };
+}
+
 Rows evaluation_rows() {
   return {
       {"eval-data", "PATH[:WEIGHT]...",
@@ -377,6 +398,7 @@ const std::vector<SettingRow>& setting_table() {
       all.insert(all.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
     };
     add("Model and data", model_rows());
+    add("Preferences", preference_rows());
     add("Evaluation", evaluation_rows());
     add("Layout", layout_rows());
     add("Batch and length", batch_rows());

@@ -15,6 +15,7 @@
 #include "actors/training/run/evaluator.hpp"
 #include "actors/training/run/expert_biases.hpp"
 #include "actors/training/run/job_memory.hpp"
+#include "actors/training/run/preference_passes.hpp"
 #include "actors/training/run/step_bubbles.hpp"
 #include "actors/training/run/step_sources.hpp"
 #include "actors/training/run/step_verdicts.hpp"
@@ -42,6 +43,8 @@ class Trainer::Run {
         has_first_loss_(steps_done_ > 0 && (job_.last_loss || job_.first_loss != 0)),  // older checkpoints lack the last loss
         last_loss_(job_.last_loss) {
     if (job_.evaluation) evaluator_.emplace(job_, verdicts_.results());
+    if (job_.config.preference)
+      preferences_.emplace(job_, verdicts_.results(), samples_, evaluator_ ? evaluator_->samples() : nullptr);
     sources_.emplace(job_, layout_, samples_, evaluator_ ? evaluator_->samples() : nullptr);
     check_memory();
     build_computes();
@@ -69,7 +72,9 @@ class Trainer::Run {
 
   StepReport step(bool another_follows, std::optional<double> learning_rate) {
     const std::int64_t number = steps_done_ + 1;
+    const auto start = std::chrono::steady_clock::now();
     StepInfo info = step_info(number, applied_steps_);
+    if (preferences_) preferences_->prepare(*pipeline_, info);
     info.learning_rate = learning_rate.value_or(info.learning_rate);
     const auto coming =
         job_.post_validation && another_follows ? std::optional(step_info(number + 1, applied_steps_ + 1)) : std::nullopt;
@@ -77,7 +82,7 @@ class Trainer::Run {
     report.step = number;
     report.learning_rate = info.learning_rate;
     report.tokens = samples_->size(number).counted;
-    const auto start = std::chrono::steady_clock::now();
+    const auto begin = std::chrono::steady_clock::now();
     auto outcome = pipeline_->step(
         info, [&](const auto& results) { return verdicts_.decide(results, info, report); }, coming);
     for (auto& stage : outcome.devices) {
@@ -86,7 +91,7 @@ class Trainer::Run {
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.trace = std::move(outcome.stages);
     bubbles_.add_to(report, job_.post_validation, coming.has_value());
-    report.input_wait = sources_->longest_wait(report.trace, number, start);
+    report.input_wait = sources_->longest_wait(report.trace, number, begin);
     steps_done_ = number;
     if (!report.skipped) ++applied_steps_;
     if (!report.skipped) biases_.step(report.routed);
@@ -96,7 +101,9 @@ class Trainer::Run {
   }
 
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop) {
-    auto evaluation = evaluator_ ? evaluator_->run(*pipeline_, biases_.content(), stop) : std::nullopt;
+    auto evaluation = !evaluator_    ? std::nullopt
+                      : preferences_ ? evaluator_->run(*pipeline_, *preferences_, stop)
+                                     : evaluator_->run(*pipeline_, biases_.content(), stop);
     if (evaluation) evaluation->step = steps_done_;
     return evaluation;
   }
@@ -224,7 +231,8 @@ class Trainer::Run {
   std::unique_ptr<Pipeline> pipeline_;  // declared after the computes, so that its actors end first
   StepVerdicts verdicts_;
   ExpertBiases biases_;
-  std::optional<Evaluator> evaluator_;  // where there is evaluation data
+  std::optional<Evaluator> evaluator_;           // where there is evaluation data
+  std::optional<PreferencePasses> preferences_;  // where the loss is one of preferences
   std::int64_t steps_done_;
   std::int64_t applied_steps_;  // those of the steps done that the optimizer applied
   StepBubbles bubbles_;
