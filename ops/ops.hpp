@@ -179,7 +179,7 @@ class Ops {
     enqueue(OfSegments<MergeAttentionArgs>{shape, args});
   }
 
-  // --- Routed experts, on CPUs only: shapes as in ops/expert_arguments.hpp ---
+  // --- Routed experts: shapes as in ops/expert_arguments.hpp ---
 
   // Chooses the C experts with the largest logits for each token, or with the largest sums of probability and bias; of equal
   // ones the lowest. Drops what is beyond the capacity, and sorts the other rows. A row's weight is its expert's probability.
