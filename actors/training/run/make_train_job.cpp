@@ -87,7 +87,7 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
 }
 
 // Takes the data that the caller has opened.
-void take_data(const RunSettings& settings, std::shared_ptr<const Dataset> dataset, TrainJob& job) {
+void take_data([[maybe_unused]] const RunSettings& settings, std::shared_ptr<const Dataset> dataset, TrainJob& job) {
   assert(!settings.samples.shuffle && !settings.evaluation.split);
   const std::int64_t length = dataset->sequence_length(), most = job.config.max_positions;
   if (length < 1 || (most > 0 && length > most))
