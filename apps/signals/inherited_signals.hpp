@@ -3,8 +3,8 @@
 
 namespace pipetrain {
 
-// Returns the state before any library was initialised, because UCX installs a handler for SIGHUP. SIGHUP and SIGINT only.
-// Thread-safe.
+// Returns true if the process ignored this signal, SIGHUP or SIGINT, when it began. The state is that before any library was
+// initialised, because UCX installs a handler for SIGHUP. Thread-safe.
 bool was_started_ignoring(int number);
 
 }  // namespace pipetrain

@@ -2,7 +2,7 @@
 
 namespace pipetrain {
 
-// R rows: one for each token and expert that it has chosen.
+// R is the number of rows: one for each pair of a token and an expert that it has chosen.
 struct RoutedBlock::RoutedSaved final : BlockCompute::Saved {
   Tensor input;  // [Tr, H]
   Norm::Statistics statistics;
