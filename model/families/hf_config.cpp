@@ -116,8 +116,8 @@ Json tokens_json(const std::vector<std::int64_t>& ids) {
   return ids.size() == 1 ? Json(ids.front()) : Json(ids);
 }
 
-// transformers takes the family's ids where a key is absent; null says that there is none. An id that the vocabulary does not
-// have begins and ends nothing.
+// transformers takes the family's ids where a key is absent; null says that there is none. An id beyond the
+// vocabulary is ignored.
 void read_ends(const HfConfigReader& config, const FamilySpec& family, ModelConfig& model) {
   const auto read = [&](const char* key, std::optional<std::int64_t> usual) {
     if (config.mentions(key)) return config.tokens(key, model.vocabulary);
@@ -156,7 +156,7 @@ WeightForm read_quantization(const HfConfigReader& config) {
   return settings.flag_or("bnb_4bit_use_double_quant", false) ? WeightForm::nf4 : WeightForm::nf4_scales;
 }
 
-// Reads what config.json, or its text_config, says of the language model.
+// Reads the configuration of the language model from config.json, or from its text_config.
 ModelConfig read_language_model(const HfConfigReader& config, const FoundFamily& found) {
   const FamilySpec& family = found.family;
   ModelConfig model = family.defaults;
