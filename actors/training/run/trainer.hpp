@@ -87,7 +87,8 @@ class Trainer {
   std::vector<DeviceMemory> memory() const;
   // Returns the transport between processes, as Transport::description() names it; empty where one process runs all ranks.
   std::string carried_by() const;
-  // Writes the current weights as a Hugging Face folder with the job's companions. The folder appears whole or not at all.
+  // Writes the current weights as a Hugging Face folder with the job's companions; of a model with adapters, the adapters and
+  // whatever else is trained, as PEFT does. The folder appears whole or not at all.
   void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {}) const;
   // Writes the checkpoint FOLDER/step-NNNNNNNN: see checkpoint.hpp. Returns once a snapshot of the state has begun; later steps
   // may run while it is written. The future, which must not outlive this object, is ready once the checkpoint is complete and
