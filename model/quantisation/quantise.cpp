@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "core/float8.hpp"
 #include "core/half.hpp"
 #include "model/quantisation/nf4.hpp"
+#include "ops/float8.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "core/float8.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
+#include "ops/float8.hpp"
 
 namespace pipetrain::cpu {
 namespace {

@@ -3,8 +3,8 @@
 #include <random>
 
 #include "catch.hpp"
-#include "core/float8.hpp"
 #include "core/half.hpp"
+#include "ops/float8.hpp"
 #include "ops/ops_bench.hpp"
 
 namespace pipetrain::testing {

@@ -11,12 +11,12 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "core/float8.hpp"
 #include "core/half.hpp"
 #include "model/quantisation/fnv.hpp"
 #include "model/quantisation/nf4.hpp"
 #include "model/quantisation/quantise.hpp"
 #include "model/weights/raw_folder.hpp"
+#include "ops/float8.hpp"
 
 namespace pipetrain::test {
 namespace {
