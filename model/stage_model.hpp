@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "model/blocks/expert_parallel.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/config.hpp"
@@ -110,6 +111,7 @@ struct StageModelSpec {
   // True if the store holds weights for one use at a time, so that nothing made from them is kept.
   bool gathers_weights = false;
   ContextParallel context = {};  // the part of sequences that `shape` describes
+  ExpertParallel experts = {};
 };
 
 // The Ops (and the group) must outlive the model. To learn sizes only, without a device, pass measuring Ops and

@@ -133,6 +133,7 @@ struct SwigluArgs {
   Tensor y;                            // [T, I], output
   std::optional<Tensor> largest = {};  // of y
   GateKind gate = GateKind::silu;
+  Tensor used = {};  // [1] i32: see ops/expert_arguments.hpp; without a shape: all rows
 };
 
 struct SwigluBackwardArgs {
@@ -141,6 +142,7 @@ struct SwigluBackwardArgs {
   Tensor dgate_up;                     // [T, 2I], output; may be gate_up's memory
   std::optional<Tensor> largest = {};  // of dgate_up
   GateKind gate = GateKind::silu;
+  Tensor used = {};  // as in SwigluArgs
 };
 
 struct RmsNormArgs {
@@ -270,7 +272,8 @@ struct DropoutArgs {
   std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding; may be out's memory
   Tensor out;                           // [Tr, H], output; may be x's memory
   std::int64_t first_token = 0, sequence = 1;
-  Dropout dropout;  // must be active
+  Dropout dropout;                // must be active
+  std::int64_t first_column = 0;  // of x's columns, counted in the logical tensor
 };
 
 // --- Positions ---

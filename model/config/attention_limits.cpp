@@ -11,9 +11,6 @@ bool computes_heads(const ModelConfig& config, DeviceKind device, DType precisio
 }
 
 void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
-  if (device == DeviceKind::cuda && config.routed_layers() > 0)
-    throw Error(ErrorKind::input, {"device", "cuda"},
-                "the model has routed experts, which are not built for GPUs yet; use cpu");
   if (computes_heads(config, device, precision)) return;
   if (precision != DType::f32) {
     const char* name = precision == DType::bf16 ? "bf16" : "fp16";

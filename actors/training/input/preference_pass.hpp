@@ -23,10 +23,11 @@ struct PreferencePass {
 
 // Sets the step's content.
 void add_to(StepInfo& step, const PreferencePass& pass);
-// Returns the pass of a step without content too: one of no preferences.
+// For runs with a loss of preferences alone, as content has another meaning in others; no content: a pass without flags and
+// facts.
 PreferencePass preference_pass_of(const StepInfo& step);
 
-// Returns the samples that the step reads. evaluation may be null where nothing is evaluated.
+// Returns the samples that the step of such a run reads. evaluation may be null where nothing is evaluated.
 std::shared_ptr<const StepSamples> samples_of(const StepInfo& step, const std::shared_ptr<const StepSamples>& training,
                                               const std::shared_ptr<const StepSamples>& evaluation);
 

@@ -1,5 +1,7 @@
 #include "actors/training/job/features.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -99,11 +101,23 @@ struct FeatureTable {
          constexpr const char* names[] = {"lm", "dpo", "orpo", "kto"};
          return asked_if(run.job.preference.loss != TrainingLoss::lm, names[static_cast<std::size_t>(run.job.preference.loss)]);
        }},
+      {reference, "{reference}", "reference",
+       [](const Run& run) { return asked_if(!run.job.preference.reference.empty(), run.job.preference.reference); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
+      {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
+      {expert_capacity, "{moe-capacity}", "moe-capacity",
+       [](const Run& run) {
+         return asked_if(run.job.config.router_rules.capacity > 0, fmt::format("{}", run.job.config.router_rules.capacity));
+       }},
+      {expert_biases, "{moe-bias-rate}", "moe-bias-rate",
+       [](const Run& run) {
+         return asked_if(run.job.config.router_rules.bias_rate > 0, fmt::format("{}", run.job.config.router_rules.bias_rate));
+       }},
       {layer_balance, "{moe-aux-scope layer}", "moe-aux-scope",
        [](const Run& run) {
          return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");
        }},
+      {adapters, "{lora-rank}", "lora-rank", [](const Run& run) { return asked_if(run.job.config.adapter.exists()); }},
       {loss_chunks, "{loss-chunks}", "loss-chunks",
        [](const Run& run) { return asked_above(1, run.job.numerics.loss_chunks); }},
       {fp8, "{precision fp8}", "precision",

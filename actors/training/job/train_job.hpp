@@ -27,9 +27,10 @@ struct InitialState {
   std::shared_ptr<const WeightSource> weights;
   // The optimizer's states by name; those that are missing start at zero.
   std::map<std::string, std::shared_ptr<const WeightSource>> states;
-  std::shared_ptr<const WeightSource> reference;  // of a preference loss; null: none
-  std::int64_t applied_steps = 0;                 // optimizer steps that led to it
-  std::optional<LossScaleState> loss_scale;       // no value: as a new run begins
+  std::shared_ptr<const WeightSource> reference = {};  // of a preference loss; null: none
+  std::int64_t applied_steps = 0;                      // optimizer steps that led to it
+  std::optional<LossScaleState> loss_scale;            // no value: as a new run begins
+  std::vector<std::vector<float>> expert_biases = {};  // by routed layer and expert; empty: no expert has one, or all are 0
 };
 
 // Replaces the operations of a rank, given those that it would use; for measurements. All ranks' workers call it at once.
@@ -37,6 +38,8 @@ using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const M
 
 struct TrainJob : JobSettings {
   ModelConfig config;
+  std::string model_name;             // as the settings give it; an adapter's files name it as their base
+  std::optional<std::uint64_t> base;  // with adapters: base_fingerprint() of that model
   InitialState initial;
   std::shared_ptr<const Dataset> dataset;     // its sequence length is the job's
   std::shared_ptr<const Dataset> evaluation;  // of the same sequence length; null: nothing is evaluated

@@ -33,7 +33,7 @@ void PreferenceInputs::begin(const PreferencePass& pass) {
   const std::int64_t own = step_sequences(setup_);
   assert(std::ssize(pass.facts) == own * setup_.batch.dp);
   const std::size_t size = bytes(setup_);
-  std::memcpy(host_memory_.data(), pass.facts.data() + setup_.id.dp * own, size);
+  std::memcpy(host_memory_.data(), pass.facts.data() + setup_.data_replica * own, size);
   compute_.copy(memory_.data(), host_memory_.data(), size);
 }
 

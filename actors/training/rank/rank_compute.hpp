@@ -11,6 +11,7 @@
 #include "actors/training/rank/action_clock.hpp"
 #include "actors/training/rank/activation_pool.hpp"
 #include "actors/training/rank/preference_inputs.hpp"
+#include "actors/training/rank/rank_expert_biases.hpp"
 #include "actors/training/rank/rank_fault.hpp"
 #include "actors/training/rank/rank_model.hpp"
 #include "actors/training/rank/rank_reports.hpp"
@@ -73,6 +74,7 @@ class RankCompute : public ComputeRank {
   RankReports reports_;
   StepInputs inputs_;
   PreferenceInputs preferences_;
+  RankExpertBiases biases_;
   ActivationPool activations_;
   RankLanes lanes_;
   ActionClock clock_;

@@ -20,7 +20,9 @@ StepInputs::StepInputs(const RankSetup& setup, Stream& compute)
 
 void StepInputs::begin(const StepInfo& step) {
   step_ = step;
-  samples_ = samples_of(step, setup_.training, setup_.evaluation);
+  samples_ = setup_.config.preference ? samples_of(step, setup_.training, setup_.evaluation)
+             : step.evaluates()       ? setup_.evaluation
+                                      : setup_.training;
   sequence_.tokens = samples_->size(step.step).sequence / setup_.context.size;
   if (sequence_.tokens < setup_.slices)
     throw Error(ErrorKind::input, {"slices", std::to_string(setup_.slices)},
@@ -42,7 +44,7 @@ void StepInputs::load_documents() {
   std::vector<std::int32_t> begins(static_cast<std::size_t>(setup_.shape.batch * whole));
   for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
     const int slice = microbatch % setup_.slices;
-    if (slice == 0) samples_->read_documents({step_.step, setup_.id.dp, microbatch / setup_.slices}, whole, begins);
+    if (slice == 0) samples_->read_documents({step_.step, setup_.data_replica, microbatch / setup_.slices}, whole, begins);
     split_documents(sequence_.part(slice), whole, begins, {values(0, microbatch), values(1, microbatch)});
   }
   compute_.copy(documents_.data, host.data, documents_.bytes());
@@ -67,7 +69,8 @@ std::optional<SliceArgs> StepInputs::slice(int microbatch) const {
 
 // Counts samples in the order of Sampler.
 DropoutDraws StepInputs::draws(int microbatch) const {
-  const std::int64_t before = std::int64_t{setup_.id.dp} * (setup_.microbatches / setup_.slices) + microbatch / setup_.slices;
+  const std::int64_t before =
+      std::int64_t{setup_.data_replica} * (setup_.microbatches / setup_.slices) + microbatch / setup_.slices;
   return {.seed = setup_.samples.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};
 }
 

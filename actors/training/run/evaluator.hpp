@@ -27,8 +27,9 @@ class Evaluator {
 
   const std::shared_ptr<const StepSamples>& samples() const { return samples_; }
   // Runs between two steps and changes neither weights nor the results of later steps. Returns no value when `stop`,
-  // which is asked before every step, became true. Throws RunFailed.
-  std::optional<Evaluation> run(Pipeline& pipeline, const std::function<bool()>& stop) const;
+  // which is asked before every step, became true. content: of each step, see StepInfo. Throws RunFailed.
+  std::optional<Evaluation> run(Pipeline& pipeline, const std::shared_ptr<const std::vector<std::byte>>& content,
+                                const std::function<bool()>& stop) const;
   // The same for a loss of preferences.
   std::optional<Evaluation> run(Pipeline& pipeline, PreferencePasses& passes, const std::function<bool()>& stop) const;
 

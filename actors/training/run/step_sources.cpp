@@ -17,10 +17,11 @@ class SourceByStep : public InputSource {
   using MakeSource = std::function<std::shared_ptr<InputSource>(const std::shared_ptr<const StepSamples>&)>;
 
   SourceByStep(std::shared_ptr<InputSource> training, std::shared_ptr<const StepSamples> training_samples,
-               std::shared_ptr<const StepSamples> evaluation_samples, MakeSource make)
+               std::shared_ptr<const StepSamples> evaluation_samples, bool prefers, MakeSource make)
       : training_(std::move(training)),
         training_samples_(std::move(training_samples)),
         evaluation_samples_(std::move(evaluation_samples)),
+        prefers_(prefers),
         make_(std::move(make)) {}
 
   void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override {
@@ -31,16 +32,17 @@ class SourceByStep : public InputSource {
  private:
   // Sources are made when a step first needs them. Reference passes read the same samples as the steps that follow.
   InputSource& source_of(const StepInfo& step) {
-    const PreferencePass pass = preference_pass_of(step);
+    const PreferencePass pass = prefers_ ? preference_pass_of(step) : PreferencePass{};
     const bool trains = !step.evaluates() || pass.on_training_data;
     if (trains && !pass.mismatched && !pass.in_order) return *training_;
     auto& source = others_[{trains, pass.mismatched}];
-    if (!source) source = make_(samples_of(step, training_samples_, evaluation_samples_));
+    if (!source) source = make_(prefers_ ? samples_of(step, training_samples_, evaluation_samples_) : evaluation_samples_);
     return *source;
   }
 
   std::shared_ptr<InputSource> training_;
   std::shared_ptr<const StepSamples> training_samples_, evaluation_samples_;
+  bool prefers_;  // the loss is one of preferences
   MakeSource make_;
   std::map<std::pair<bool, bool>, std::shared_ptr<InputSource>> others_;  // by training data or not, and mismatched or not
 };
@@ -56,17 +58,17 @@ std::shared_ptr<InputSource> StepSources::make(int replica, int part) {
   const auto first = layout_.receivers({replica, placement.at(0).stage, part});
   const auto last = layout_.receivers({replica, placement.at(placement.virtual_stages() - 1).stage, part});
   const auto source = [=, slices = job_.layout.slices](const std::shared_ptr<const StepSamples>& samples) {
-    return std::make_shared<TokenSource>(replica, samples, first, last, slices);
+    return std::make_shared<TokenSource>(samples, first, last, slices);
   };
   const auto training = source(training_);
   if (part == 0 && !first.empty()) read_[replica] = training;
   if (!evaluation_ && !job_.config.preference) return training;
-  return std::make_shared<SourceByStep>(training, training_, evaluation_, source);
+  return std::make_shared<SourceByStep>(training, training_, evaluation_, job_.config.preference.has_value(), source);
 }
 
 std::optional<double> StepSources::longest_wait(const std::vector<StageTrace>& stages, std::int64_t step,
                                                 ReadTimes::Clock::time_point begin) const {
-  if (std::ssize(read_) < job_.batch.dp) return {};
+  if (std::ssize(read_) < layout_.mesh().shape().dp) return {};
   const int first_stage = layout_.plan().placement.at(0).stage;
   double longest = 0;
   for (const StageTrace& stage : stages) {

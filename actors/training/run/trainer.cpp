@@ -13,6 +13,7 @@
 #include "actors/training/rank/parallel_layout.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
 #include "actors/training/run/evaluator.hpp"
+#include "actors/training/run/expert_biases.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "actors/training/run/preference_passes.hpp"
 #include "actors/training/run/step_bubbles.hpp"
@@ -20,6 +21,7 @@
 #include "actors/training/run/step_verdicts.hpp"
 #include "data/samples/fingerprint.hpp"
 #include "model/optimizer/optimizer.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 #include "schedules/simulate/following_steps.hpp"
 
@@ -34,6 +36,7 @@ class Trainer::Run {
         samples_(std::make_shared<StepSamples>(job_.dataset, job_.batch, job_.samples.shuffle, job_.samples.seed,
                                                sequence_chunks(job_))),
         verdicts_(layout_, job_),
+        biases_(job_),
         steps_done_(job_.steps_done),
         applied_steps_(job_.initial.applied_steps),
         first_loss_(job_.first_loss),
@@ -52,7 +55,7 @@ class Trainer::Run {
     options.slot_life = TransformerCompute::slot_life();
     options.needs = layout_.needs();
     if (job_.post_validation) options.begins_before_verdict = stages_that_wait(options.plan, options.needs);
-    options.replicas = static_cast<int>(job_.batch.dp);
+    options.replicas = layout_.mesh().shape().dp;
     options.stall = job_.stall;
     options.recorder = job_.recorder;
     if (channel_) options.processes = processes();
@@ -67,11 +70,12 @@ class Trainer::Run {
     for (const auto& compute : computes_) compute->wait_until_idle();
   }
 
-  StepReport step(bool another_follows) {
+  StepReport step(bool another_follows, std::optional<double> learning_rate) {
     const std::int64_t number = steps_done_ + 1;
     const auto start = std::chrono::steady_clock::now();
     StepInfo info = step_info(number, applied_steps_);
     if (preferences_) preferences_->prepare(*pipeline_, info);
+    info.learning_rate = learning_rate.value_or(info.learning_rate);
     const auto coming =
         job_.post_validation && another_follows ? std::optional(step_info(number + 1, applied_steps_ + 1)) : std::nullopt;
     StepReport report;
@@ -90,6 +94,7 @@ class Trainer::Run {
     report.input_wait = sources_->longest_wait(report.trace, number, begin);
     steps_done_ = number;
     if (!report.skipped) ++applied_steps_;
+    if (!report.skipped) biases_.step(report.routed);
     report.applied_steps = applied_steps_;
     if (report.has_loss()) keep_loss(report.loss);
     return report;
@@ -98,7 +103,7 @@ class Trainer::Run {
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop) {
     auto evaluation = !evaluator_    ? std::nullopt
                       : preferences_ ? evaluator_->run(*pipeline_, *preferences_, stop)
-                                     : evaluator_->run(*pipeline_, stop);
+                                     : evaluator_->run(*pipeline_, biases_.content(), stop);
     if (evaluation) evaluation->step = steps_done_;
     return evaluation;
   }
@@ -127,13 +132,14 @@ class Trainer::Run {
     options.companions.insert(options.companions.begin(), job_.companions.begin(), job_.companions.end());
     options.multimodal = job_.multimodal;
     LogicalState tensors(*pipeline_, layout_, job_);
-    save_hf_model(
-        job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
+    const auto fill = [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); };
+    if (job_.config.adapter.exists()) return save_peft_folder(job_.config, folder, job_.model_name, fill, options);
+    save_hf_model(job_.config, folder, fill, options);
   }
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
     return pipetrain::start_checkpoint(
-        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, std::move(check_folder)},
+        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, job_.model_name, std::move(check_folder)},
         [this](const std::string& where) { return pipeline_->save_state(where); });
   }
 
@@ -145,7 +151,9 @@ class Trainer::Run {
     state.applied_steps = applied_steps_;
     state.optimizer = job_.optimizer.name;
     state.trained = job_.config.trained;
+    state.base = job_.base;
     state.loss_scale = verdicts_.loss_scale_state();
+    state.expert_biases = biases_.values();
     state.first_loss = first_loss_;
     state.last_loss = last_loss_;
     state.global_batch = job_.batch.global_batch();
@@ -163,8 +171,10 @@ class Trainer::Run {
   StepInfo step_info(std::int64_t step, std::int64_t applied) const {
     // Where no label counts, losses and gradients are 0, so any divisor will do.
     const auto tokens = std::max<std::int64_t>(samples_->size(step).counted, 1);
-    return {step, layout_.plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
-            verdicts_.loss_scale()};
+    StepInfo info{step, layout_.plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
+                  verdicts_.loss_scale()};
+    info.content = biases_.content();
+    return info;
   }
 
   void keep_loss(double loss) {
@@ -220,6 +230,7 @@ class Trainer::Run {
   std::optional<StepSources> sources_;
   std::unique_ptr<Pipeline> pipeline_;  // declared after the computes, so that its actors end first
   StepVerdicts verdicts_;
+  ExpertBiases biases_;
   std::optional<Evaluator> evaluator_;           // where there is evaluation data
   std::optional<PreferencePasses> preferences_;  // where the loss is one of preferences
   std::int64_t steps_done_;
@@ -248,7 +259,9 @@ Trainer::Trainer(TrainJob job) {
 Trainer::~Trainer() = default;
 
 void Trainer::follow() { run_->pipeline().follow(); }
-StepReport Trainer::step(bool another_follows) { return run_->step(another_follows); }
+StepReport Trainer::step(bool another_follows, std::optional<double> learning_rate) {
+  return run_->step(another_follows, learning_rate);
+}
 std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }

@@ -89,7 +89,7 @@ std::vector<HeldState> ParameterStorage::saved() const {
   std::vector<HeldState> saved;
   std::vector<std::string> states = {weights_state};
   states.insert(states.end(), optimizer_->states().begin(), optimizer_->states().end());
-  const auto parts = saved_parts(setup_.layout, places_, setup_.rank);
+  const auto parts = saved_parts(setup_, places_);
   for (const std::string& state : states) {
     for (const HeldPart& part : parts) {
       HeldState& piece = saved.emplace_back(HeldState{state, part.parameter, {part.begin, part.end}});

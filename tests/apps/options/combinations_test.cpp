@@ -13,6 +13,7 @@
 #include "apps/tune/tune_options.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 
@@ -22,6 +23,7 @@ namespace {
 struct CombinationFiles {
   TempFolder folder;
   std::string labels = write("labels.jsonl", "{\"text\": \"a b c\", \"label\": 0}\n{\"text\": \"d e f\", \"label\": 1}\n");
+  std::string model = test_data() + "/golden/llama3_tiny";
   std::string pairs = write("pairs.jsonl", rows_of_pairs());
   std::string custom =
       write("custom.txt",
@@ -96,6 +98,9 @@ std::vector<RefusedCommand> preference_commands(const CombinationFiles& files) {
       {preferences, dropout, {train, "--model gpt2 --dropout 0.1" + preferred}},
       {preferences, experts, {train, "--model qwen3-30b-a3b" + preferred}},
       {preferences, fp8, {train_on_gpus, "--precision fp8" + preferred}},
+      {reference,
+       adapters,
+       {train, "--model " + files.model + " --reference " + files.model + " --lora-rank 4 --loss dpo --data " + files.pairs}},
       {preferences, post_validation, {train, "--post-validation on" + preferred}},
   };
 }
@@ -121,11 +126,14 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {slices, offload_activations, {train, "--slices 2 --offload activations" + disk}},
       {profile, slices, {train, "--slices 2 --profile costs.json"}},
       {loss_chunks, classification, {train, "--loss-chunks 2 --num-labels 2 --data " + files.labels}},
-      {experts, {}, {train_on_gpus, "--model mixtral-8x7b"}},
+      {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
       {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
-      {experts, classification, {train, "--model qwen3-30b-a3b --num-labels 2 --data " + files.labels}},
+      {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
+      {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
+      {expert_capacity, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --cp 2"}},
       {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},
       {layer_balance, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --cp 2"}},
+      {adapters, fp8, {train_on_gpus, "--lora-rank 4 --precision fp8"}},
       {context_parallel, isolated_documents, {train_on_gpus, "--cp 2 --pack isolated"}},
       {context_parallel, dropout, {train_on_gpus, "--cp 2 --model gpt2 --dropout 0.1"}},
       {context_parallel, slices, {train_on_gpus, "--cp 2 --slices 2"}},
@@ -137,6 +145,7 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {tensor_braids, divided_tensor_groups, {gpus_of_two_processes, "--tp 2" + braided}},
       {profile, tensor_braids, {train, "--tp 2 --profile costs.json" + braided}},
       {post_validation, ready_order, {train, "--post-validation on --order ready"}},
+      {post_validation, expert_biases, {train, "--post-validation on --model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
       {post_validation, replayed_order, {train, "--post-validation on --order replay:" + files.recorded}},
       {post_validation, record, {train, "--post-validation on --record out.rec"}},
       {post_validation, slices, {train, "--post-validation on --slices 2"}},
