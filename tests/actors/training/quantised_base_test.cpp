@@ -19,7 +19,7 @@ namespace {
 
 constexpr WeightForm forms[] = {WeightForm::bf16, WeightForm::fp8, WeightForm::nf4, WeightForm::nf4_scales};
 
-MemoryUse memory_of(const TrainJob& job) {
+MemoryUse quantised_memory_of(const TrainJob& job) {
   MemoryUse all;
   for (const DeviceMemory& device : estimate_job(job).devices) all += device.use;
   return all;
@@ -74,9 +74,9 @@ TEST_CASE("tensor-parallel ranks have the values of the whole matrices", "[quant
 
 TEST_CASE("the estimate of memory knows the bytes of a base of fewer bits", "[quantisation]") {
   const std::size_t matrices = 2 * (128 * 256 + 128 * 128 + 3 * 128 * 512);  // elements of two layers
-  const std::size_t plain = memory_of(base_job({}, WeightForm::plain)).parameters;
+  const std::size_t plain = quantised_memory_of(base_job({}, WeightForm::plain)).parameters;
   const auto bytes = [&](WeightForm form) {
-    return static_cast<double>(memory_of(base_job({}, form)).parameters) - static_cast<double>(plain - matrices * 4);
+    return static_cast<double>(quantised_memory_of(base_job({}, form)).parameters) - static_cast<double>(plain - matrices * 4);
   };
   const auto count = static_cast<double>(matrices);
   CHECK(bytes(WeightForm::bf16) == Approx(count * 2).epsilon(0.001));
@@ -84,7 +84,7 @@ TEST_CASE("the estimate of memory knows the bytes of a base of fewer bits", "[qu
   CHECK(bytes(WeightForm::nf4_scales) == Approx(count * (0.5 + 4.0 / 64)).epsilon(0.02));
   CHECK(bytes(WeightForm::nf4) == Approx(count * (0.5 + 1.0 / 64)).epsilon(0.1));
   // One block of the largest kind is dequantised.
-  CHECK(memory_of(base_job({}, WeightForm::nf4)).workspace - memory_of(base_job({}, WeightForm::plain)).workspace ==
+  CHECK(quantised_memory_of(base_job({}, WeightForm::nf4)).workspace - quantised_memory_of(base_job({}, WeightForm::plain)).workspace ==
         3 * 128 * 512 * 4);
 }
 
