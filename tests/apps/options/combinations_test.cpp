@@ -105,6 +105,22 @@ std::vector<RefusedCommand> preference_commands(const CombinationFiles& files) {
   };
 }
 
+std::vector<RefusedCommand> expert_commands() {
+  using enum Feature;
+  using enum Command::Kind;
+  return {
+      {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
+      {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
+      {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
+      {expert_capacity, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5"}},
+      {expert_biases, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
+      {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
+      {expert_capacity, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --cp 2"}},
+      {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},
+      {layer_balance, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --cp 2"}},
+  };
+}
+
 std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
   using enum Feature;
   using enum Command::Kind;
@@ -126,15 +142,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {slices, offload_activations, {train, "--slices 2 --offload activations" + disk}},
       {profile, slices, {train, "--slices 2 --profile costs.json"}},
       {loss_chunks, classification, {train, "--loss-chunks 2 --num-labels 2 --data " + files.labels}},
-      {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
-      {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
-      {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
-      {expert_capacity, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5"}},
-      {expert_biases, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
-      {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
-      {expert_capacity, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --cp 2"}},
-      {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},
-      {layer_balance, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --cp 2"}},
       {adapters, fp8, {train_on_gpus, "--lora-rank 4 --precision fp8"}},
       {context_parallel, isolated_documents, {train_on_gpus, "--cp 2 --pack isolated"}},
       {context_parallel, dropout, {train_on_gpus, "--cp 2 --model gpt2 --dropout 0.1"}},
@@ -200,7 +207,7 @@ bool is_row(const Combination& row, const RefusedCommand& refused) {
 TEST_CASE("each row of what does not work together refuses a command with its sentence") {
   const CombinationFiles files;
   std::vector<RefusedCommand> commands = training_commands(files);
-  for (auto more : {searching_commands(files), preference_commands(files)})
+  for (auto more : {searching_commands(files), preference_commands(files), expert_commands()})
     for (RefusedCommand& one : more) commands.push_back(std::move(one));
   for (const RefusedCommand& one : commands) {
     const auto rows = refused_combinations();
