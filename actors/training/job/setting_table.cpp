@@ -118,10 +118,7 @@ Rows preference_rows() {
       {"preference-normalize", "on|off", "dpo: divide the log-probabilities of completions by their tokens",
        on_off<&Run::preference, &Preferences::normalize>(), compared},
       {"reference", "DIR", "dpo and kto: the Hugging Face folder of the model that preferences are compared with",
-       special(
-           AnyText{}, [](const Run& run) { return run.preference.reference.empty() ? "" : "on"; },
-           [](Run& run, const SettingValue& value) { run.preference.reference = std::get<std::string>(value); }),
-       compared},
+       text<&Run::preference, &Preferences::reference>()},
       {"precompute-reference", "on|off",
        "dpo: run the reference once over all data before the first step, and then free its memory",
        on_off<&Run::preference, &Preferences::precompute_reference>(), compared},
