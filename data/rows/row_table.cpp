@@ -24,8 +24,12 @@ class RowDataset : public Dataset {
   std::uint64_t content() const override { return table_->content(); }
   SampleSize measure(std::int64_t index) const override {
     const std::int64_t row = index % size();
+    SampleSize size{limits_.ids_of(table_->tokens(row)), table_->counted(row)};
+    if (!limits_.preferences) return size;
     const RowTable::Completed completed = table_->completed(row);
-    return {limits_.ids_of(table_->tokens(row)), table_->counted(row), completed.prompt, completed.desirable};
+    size.prompt = completed.prompt;
+    size.desirable = completed.desirable;
+    return size;
   }
   int samples_per_row() const override { return limits_.preferences ? limits_.preferences->sequences_per_row() : 1; }
   using Dataset::read;
