@@ -84,7 +84,8 @@ TEST_CASE("the estimate of memory knows the bytes of a base of fewer bits", "[qu
   CHECK(bytes(WeightForm::nf4_scales) == Approx(count * (0.5 + 4.0 / 64)).epsilon(0.02));
   CHECK(bytes(WeightForm::nf4) == Approx(count * (0.5 + 1.0 / 64)).epsilon(0.1));
   // One block of the largest kind is dequantised.
-  CHECK(quantised_memory_of(base_job({}, WeightForm::nf4)).workspace - quantised_memory_of(base_job({}, WeightForm::plain)).workspace ==
+  CHECK(quantised_memory_of(base_job({}, WeightForm::nf4)).workspace -
+            quantised_memory_of(base_job({}, WeightForm::plain)).workspace ==
         3 * 128 * 512 * 4);
 }
 

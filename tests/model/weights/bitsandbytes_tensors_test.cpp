@@ -98,7 +98,8 @@ TEST_CASE("a folder of bitsandbytes has the values that bitsandbytes gives it, w
   }
 }
 
-TEST_CASE("columns of a folder of bitsandbytes are read as values where they divide blocks, and refused as nf4", "[quantisation]") {
+TEST_CASE("columns of a folder of bitsandbytes are read as values where they divide blocks, and refused as nf4",
+          "[quantisation]") {
   const ModelConfig config = read_hf_config(quantised_folder("nf4"));
   const auto weights = hf_weights(config, quantised_folder("nf4"));
   Parameter slice = whole({"model.layers.0.mlp.down_proj.weight", {64, 272}});
