@@ -19,9 +19,18 @@ constexpr double gradient_bytes = sizeof(float);
 
 double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision.compute)); }
 
-// Returns the bytes of the optimizer's states for each weight.
+// Returns the bytes of the optimizer's states for each weight, on average.
 double state_bytes(const LayoutRequest& request) {
-  return static_cast<double>(make_optimizer(request.optimizer)->states().size() * sizeof(float));
+  const auto optimizer = make_optimizer(request.optimizer);
+  double bytes = 0, elements = 0;
+  for (const BlockCount& one : block_counts(request.config)) {
+    for (const TensorSpec& tensor : block_tensors(request.config, one.block)) {
+      if (!is_trained(tensor.group) || tensor.tied_copy) continue;
+      bytes += static_cast<double>(one.blocks) * optimizer->state_bytes(stepped_tensor(tensor)) * tensor.part.span / tensor.part.count;
+      elements += static_cast<double>(one.blocks) * static_cast<double>(tensor.elements());
+    }
+  }
+  return elements > 0 ? bytes / elements : 0;
 }
 
 // bf16 keeps rounded weights in addition to those that the optimizer updates.

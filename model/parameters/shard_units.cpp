@@ -57,12 +57,14 @@ ByGrads parameters_by_grads(const ParameterLayout& layout) {
 }
 
 // Returns the offsets at which the unit may be cut, in elements from its beginning, rising.
-std::vector<std::int64_t> block_begins(const ByGrads& parameters, const ShardUnit& unit) {
+std::vector<std::int64_t> cut_places(const ByGrads& parameters, const ShardUnit& unit, ShardCuts cuts) {
   std::vector<std::int64_t> begins;
   const auto end = std::lower_bound(parameters.begin(), parameters.end(), unit.grads + unit.weights.size(), begins_before);
   for (auto one = std::lower_bound(parameters.begin(), end, unit.grads, begins_before); one != end; ++one) {
     const auto elements = static_cast<std::size_t>((*one)->local.elements());
-    for (std::size_t at = 0; at < elements; at += norm_block_elements)
+    const bool whole = cuts == ShardCuts::tensors;
+    if (whole && (*one)->split_axis >= 0 && (*one)->begin > 0) continue;  // a later slice of a tensor
+    for (std::size_t at = 0; at < elements; at += whole ? elements : norm_block_elements)
       begins.push_back(static_cast<std::int64_t>((*one)->grad_offset - unit.grads + at));
   }
   std::sort(begins.begin(), begins.end());
@@ -100,7 +102,7 @@ const ShardUnit& table_of(const std::vector<ShardUnit>& units, const ShardUnit& 
 
 }  // namespace
 
-std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) {
+std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas, ShardCuts cuts) {
   const std::vector<Placed> placed = placed_tensors(layout);
   const ByGrads parameters = parameters_by_grads(layout);
   std::vector<ShardUnit> units;
@@ -125,7 +127,7 @@ std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas) 
     if (unit.tied_copy) {
       unit.cuts = table_of(units, unit).cuts;
     } else {
-      cut(unit, block_begins(parameters, unit), surplus, has_copies || of_words(begin.tensor->role));
+      cut(unit, cut_places(parameters, unit, cuts), surplus, has_copies || of_words(begin.tensor->role));
     }
     units.push_back(std::move(unit));
   }

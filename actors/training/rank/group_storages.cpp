@@ -21,7 +21,7 @@ StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group) {
           .replicas = experts ? setup.groups.expert_data : setup.groups.data,
           .copy = replica,
           .places = {.zero = setup.zero,
-                     .place = place_among(setup.zero, replicas, replica),
+                     .place = place_among(setup.zero, setup.optimizer, replicas, replica),
                      .precision = setup.numerics.precision,
                      .actions = setup.actions,
                      .offload = setup.offload,

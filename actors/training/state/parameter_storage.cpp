@@ -1,10 +1,14 @@
 #include "actors/training/state/parameter_storage.hpp"
 
+#include <algorithm>
+
 #include "actors/ranks/load_weights.hpp"
+#include "actors/training/state/eight_bit_optimizer.hpp"
 #include "actors/training/state/make_step_parameters.hpp"
 #include "actors/training/state/offloaded_gradient_storage.hpp"
 #include "actors/training/state/offloaded_optimizer.hpp"
 #include "actors/training/state/saved_parts.hpp"
+#include "actors/training/state/whole_tensor_optimizer.hpp"
 
 namespace pipetrain {
 ParameterStorage::ParameterStorage(const StorageSetup& setup, Ops& ops)
@@ -23,6 +27,15 @@ void ParameterStorage::make_optimizer_storage(Ops& ops) {
   const std::string name = to_string(setup_.rank);
   const ResidentOptimizer::Setup setup{*setup_.device, ops,       *optimizer_, setup_.optimizer.name,
                                        places_,        precision, offload,     name};
+  if (optimizer_->granularity() == Granularity::matrix) {
+    tensor_states_.emplace(*optimizer_, places_);
+    optimizer_storage_ = std::make_unique<WholeTensorOptimizer>(setup, *tensor_states_);
+    return;
+  }
+  if (optimizer_->granularity() == Granularity::block) {
+    optimizer_storage_ = std::make_unique<EightBitOptimizer>(setup);
+    return;
+  }
   if (!offload.optimizer && !offload.parameters) {
     optimizer_storage_ = std::make_unique<ResidentOptimizer>(setup);
     return;
@@ -59,20 +72,41 @@ std::size_t ParameterStorage::begin_of(const std::string& state, const HeldPart&
   return state == weights_state ? places_.weight_at(part) : places_.state_at(part);
 }
 
+std::vector<ParameterStorage::StatePart> ParameterStorage::parts_of(const std::string& state) const {
+  std::vector<StatePart> parts;
+  if (!tensor_states_ || state == weights_state) {
+    for (const HeldPart& held : places_.held()) parts.push_back({held, begin_of(state, held), nullptr});
+    return parts;
+  }
+  const auto& names = optimizer_->states();
+  const auto index = static_cast<std::size_t>(std::find(names.begin(), names.end(), state) - names.begin());
+  for (const auto& unit : tensor_states_->by_unit()) {
+    for (const TensorStates::Place& place : unit) {
+      const TensorStates::State& own = place.states[index];
+      if (!own.shape) continue;
+      const auto elements = static_cast<std::size_t>(own.shape->local.elements());
+      parts.push_back({{.parameter = place.slice, .begin = 0, .end = elements}, own.begin, own.shape});
+    }
+  }
+  return parts;
+}
+
 void ParameterStorage::load(const std::string& state, const WeightSource& source) {
   optimizer_storage_->begin_writing(state);
-  const std::vector<HeldPart>& parts = places_.held();
-  const auto slice_of = [&](std::size_t i) -> const Parameter& { return setup_.layout.parameters[parts[i].parameter]; };
+  const std::vector<StatePart> parts = parts_of(state);
+  const auto slice_of = [&](std::size_t i) -> const Parameter& {
+    return parts[i].own ? *parts[i].own : setup_.layout.parameters[parts[i].held.parameter];
+  };
   float* const arena = setup_.device->id().kind == DeviceKind::cpu ? optimizer_storage_->on_device(state) : nullptr;
   load_slices(source, parts.size(), slice_of, *setup_.device,
               {.in_place = [&](std::size_t i) -> float* {
-                 const bool whole = parts[i].size() == static_cast<std::size_t>(slice_of(i).local.elements());
-                 return arena != nullptr && whole ? arena + begin_of(state, parts[i]) : nullptr;
+                 const bool whole = parts[i].held.size() == static_cast<std::size_t>(slice_of(i).local.elements());
+                 return arena != nullptr && whole ? arena + parts[i].begin : nullptr;
                },
                .store =
                    [&](std::size_t i, std::span<float> slice) {
-                     optimizer_storage_->write(state, begin_of(state, parts[i]), slice.data() + parts[i].begin,
-                                               parts[i].size());
+                     const HeldPart& held = parts[i].held;
+                     optimizer_storage_->write(state, parts[i].begin, slice.data() + held.begin, held.size());
                    }});
 }
 
@@ -89,15 +123,18 @@ std::vector<HeldState> ParameterStorage::saved() const {
   std::vector<HeldState> saved;
   std::vector<std::string> states = {weights_state};
   states.insert(states.end(), optimizer_->states().begin(), optimizer_->states().end());
-  const auto parts = saved_parts(setup_, places_);
+  const auto is_saved = [saved_here = saved_parameters(setup_, places_)](const StatePart& part) {
+    return saved_here.contains(part.held.parameter);
+  };
   for (const std::string& state : states) {
-    for (const HeldPart& part : parts) {
-      HeldState& piece = saved.emplace_back(HeldState{state, part.parameter, {part.begin, part.end}});
-      const std::size_t begin = begin_of(state, part);
+    for (const StatePart& part : parts_of(state)) {
+      if (!is_saved(part)) continue;
+      HeldState& piece = saved.emplace_back(HeldState{state, part.held.parameter, {part.held.begin, part.held.end}});
+      piece.own = part.own;
       if (const float* const arena = optimizer_storage_->on_device(state)) {
-        piece.values = arena + begin;
+        piece.values = arena + part.begin;
       } else {
-        piece.read = [this, state, begin, count = part.size()](float* out) {
+        piece.read = [this, state, begin = part.begin, count = part.held.size()](float* out) {
           optimizer_storage_->read(state, begin, out, count);
         };
       }

@@ -12,12 +12,13 @@
 
 #include "actors/training/offload/offload_streams.hpp"
 #include "actors/training/offload/offloaded_array.hpp"
+#include "actors/training/places/state_places.hpp"
 #include "actors/training/state/gradient_storage.hpp"
 #include "actors/training/state/optimizer_storage.hpp"
-#include "actors/training/state/state_places.hpp"
 #include "actors/training/state/state_snapshot.hpp"
 #include "actors/training/state/step_parameters.hpp"
 #include "actors/training/state/storage_setup.hpp"
+#include "actors/training/state/tensor_states.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/weights.hpp"
 
@@ -65,7 +66,13 @@ class ParameterStorage {
   void make_optimizer_storage(Ops& ops);
   void make_gradients(Ops& ops);
   void make_weights();
-  // Returns the offset of a held part in this state's array.
+  // A part of a state that this rank holds: a held part of a parameter, or a state of a whole tensor.
+  struct StatePart {
+    HeldPart held;
+    std::size_t begin = 0;                 // in the state's array
+    std::shared_ptr<const Parameter> own;  // null: the state is stored like the parameter
+  };
+  std::vector<StatePart> parts_of(const std::string& state) const;
   std::size_t begin_of(const std::string& state, const HeldPart& part) const;
 
   StorageSetup setup_;
@@ -73,6 +80,7 @@ class ParameterStorage {
   std::unique_ptr<const Optimizer> optimizer_;
   StatePlaces places_;
   std::optional<OffloadStreams> offload_streams_;
+  std::optional<TensorStates> tensor_states_;  // of an optimizer of whole tensors
   std::unique_ptr<OffloadedArray> operands_;  // null: the weights that operations read are on the device
   std::unique_ptr<OptimizerStorage> optimizer_storage_;
   std::unique_ptr<GradientStorage> gradients_;

@@ -1,4 +1,5 @@
 #include "actors/training/offload/offload_storage.hpp"
+#include "actors/training/state/eight_bit_optimizer.hpp"
 #include "actors/training/state/fetched_parameters.hpp"
 #include "actors/training/state/fetched_shards.hpp"
 #include "actors/training/state/gathered_parameters.hpp"
@@ -6,6 +7,7 @@
 #include "actors/training/state/offloaded_optimizer.hpp"
 #include "actors/training/state/saved_parts.hpp"
 #include "actors/training/state/storage_setup.hpp"
+#include "actors/training/state/tensor_states.hpp"
 
 namespace pipetrain {
 namespace {
@@ -18,6 +20,29 @@ std::size_t coming_bytes(const StatePlaces& places, const StorageSetup& setup) {
     return fetches ? FetchedParameters::sizes(setup.layout, places.units(), setup.prefetch, type).bytes() : 0;
   const std::size_t gathered = GatheredParameters::sizes(setup.layout, places.units(), setup.prefetch).total() * size_of(type);
   return gathered + (fetches ? FetchedShards::bytes(places.shard_ranges(), type) : 0);
+}
+
+// Returns the bytes of the optimizer's states on the device.
+std::size_t resident_state_bytes(const Optimizer& optimizer, const StatePlaces& places) {
+  if (optimizer.granularity() == Granularity::matrix) return TensorStates(optimizer, places).bytes();
+  if (optimizer.granularity() == Granularity::block) return optimizer.states().size() * EightBitPlaces(places).bytes();
+  return optimizer.states().size() * places.states() * sizeof(float);
+}
+
+// Returns the bytes that the states of the saved parts take in f32. weights: those of their weights.
+std::size_t saved_state_bytes(const StorageSetup& setup, const Optimizer& optimizer, const StatePlaces& places,
+                              std::size_t weights) {
+  if (optimizer.granularity() != Granularity::matrix) return weights * optimizer.states().size();
+  const std::set<std::size_t> saved = saved_parameters(setup, places);
+  std::size_t bytes = 0;
+  const TensorStates states(optimizer, places);
+  for (const auto& unit : states.by_unit()) {
+    for (const TensorStates::Place& place : unit) {
+      for (const TensorStates::State& state : place.states)
+        if (state.shape && saved.contains(place.slice)) bytes += static_cast<std::size_t>(state.shape->local.elements()) * sizeof(float);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -38,7 +63,7 @@ MemoryUse storage_memory(const StorageSetup& setup) {
     use.optimizer = blocks.device_bytes();
     add_outside({blocks.outside_bytes(), blocks.block_bytes()});
   }
-  use.optimizer += optimizer->states().size() * here.states * size_of(precision.master);
+  if (!offload.optimizer) use.optimizer += resident_state_bytes(*optimizer, places);
   use.gradients = places.grads() * size_of(precision.grad);
   if (offload.gradients) {
     use.gradients += OffloadedGradientStorage::alignment * size_of(precision.grad);
@@ -46,7 +71,7 @@ MemoryUse storage_memory(const StorageSetup& setup) {
   }
   if (setup.saves) {
     for (const HeldPart& part : saved_parts(setup, places)) use.snapshot += part.size() * sizeof(float);
-    use.snapshot *= 1 + optimizer->states().size();
+    use.snapshot += saved_state_bytes(setup, *optimizer, places, use.snapshot);
   }
   return use;
 }

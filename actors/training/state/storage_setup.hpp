@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "actors/engine/stage_compute.hpp"
-#include "actors/training/state/state_places.hpp"
+#include "actors/training/places/state_places.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
