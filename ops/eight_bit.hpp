@@ -34,8 +34,8 @@ constexpr EightBitMap eight_bit_map(bool has_signs) {
   for (std::size_t decade = 0; decade < std::size(scales); ++decade) {
     const int count = (has_signs ? 1 : 2) << decade;
     const float step = (1.0F - 0.1F) / static_cast<float>(count);
-    const auto boundary = [&](int i) {  // from the nearer end, as PyTorch computes it
-      return i < (count + 1) / 2 ? 0.1F + step * static_cast<float>(i) : 1.0F - step * static_cast<float>(count - i);
+    const auto boundary = [&](int i) {  // from the nearer end and rounded once, as PyTorch computes it
+      return static_cast<float>(i < (count + 1) / 2 ? double{0.1F} + double{step} * i : 1.0 - double{step} * (count - i));
     };
     for (int i = 0; i < count; ++i, ++next) {
       map[next] = scales[decade] * ((boundary(i) + boundary(i + 1)) / 2.0F);

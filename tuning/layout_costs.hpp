@@ -11,6 +11,7 @@
 #include "schedules/simulate/cost.hpp"
 #include "tuning/host_links.hpp"
 #include "tuning/layout_search.hpp"
+#include "tuning/optimizer_costs.hpp"
 
 namespace pipetrain {
 
@@ -42,7 +43,8 @@ struct Rounding {
 // Caches its results, so it is not thread-safe. The request must outlive it.
 class LayoutCosts {
  public:
-  explicit LayoutCosts(const LayoutRequest& request) : request_(request), links_(request) {}
+  explicit LayoutCosts(const LayoutRequest& request)
+      : request_(request), links_(request), optimizer_(optimizer_costs(request.optimizer, request.config)) {}
 
   // Returns the times of one microbatch in a single block.
   schedules::ChunkCost block_times(const Block& block, const Layout& layout) const { return cost_of({block}, layout).times; }
@@ -101,6 +103,7 @@ class LayoutCosts {
 
   const LayoutRequest& request_;
   HostLinks links_;
+  OptimizerCosts optimizer_;
   // By BlockKind and layer: a deep model has tens of thousands of blocks, and each layout asks for all of them.
   mutable std::array<std::vector<std::optional<BlockFigures>>, block_kinds> figures_;
   // The kind of recomputation, and the number of layers.

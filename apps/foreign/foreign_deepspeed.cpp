@@ -15,7 +15,8 @@ constexpr ForeignKey deepspeed_table[] = {
     {"steps_per_print", maps, "log-interval"},
     {"seed", maps, "seed"},
 
-    {"optimizer.type", words, "optimizer", "AdamW:adamw Adam:adamw FusedAdam:adamw Lion:lion FusedLion:lion SGD:sgd Adafactor:adafactor"},
+    {"optimizer.type", words, "optimizer",
+     "AdamW:adamw Adam:adamw FusedAdam:adamw Lion:lion FusedLion:lion SGD:sgd Adafactor:adafactor"},
     {"optimizer.params.lr", maps, "lr"},
     {"optimizer.params.betas", maps, "beta1 beta2"},
     {"optimizer.params.eps", maps, "adam-eps"},

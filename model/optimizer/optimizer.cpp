@@ -28,7 +28,8 @@ UpdateRule lion_rule(const OptimizerSettings& settings, const OptimizerStep& ste
 }
 
 UpdateRule sgd_rule(const OptimizerSettings& settings, const OptimizerStep& step) {
-  if (settings.momentum == 0) return PlainSgd{.lr = step.lr, .weight_decay = settings.weight_decay, .grad_scale = step.grad_scale};
+  if (settings.momentum == 0)
+    return PlainSgd{.lr = step.lr, .weight_decay = settings.weight_decay, .grad_scale = step.grad_scale};
   return Sgd{.lr = step.lr,
              .momentum = settings.momentum,
              .weight_decay = settings.weight_decay,
@@ -38,7 +39,8 @@ UpdateRule sgd_rule(const OptimizerSettings& settings, const OptimizerStep& step
 
 bool has_momentum(const OptimizerSettings& settings) { return settings.momentum != 0; }
 
-// The defaults are those of the sources that ops/update.hpp and ops/tensor_update.hpp name; AdamW's factors in Muon are AdamW's.
+// The defaults are those of the sources that ops/update.hpp and ops/tensor_update.hpp name; AdamW's factors in Muon are
+// AdamW's.
 const std::vector<OptimizerKind>& optimizers() {
   using enum Granularity;
   const std::vector<std::string> moments = {"exp_avg", "exp_avg_sq"}, of_adam = {"beta1", "beta2", "adam-eps"};

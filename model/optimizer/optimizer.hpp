@@ -32,7 +32,7 @@ struct OptimizerKind {
   // The names of the states, which are also names in checkpoint files. They start at zero. Each has one number a weight, in f32
   // in checkpoints, unless `tensors` says otherwise.
   std::vector<std::string> states;
-  // Of elements or blocks; null where every tensor has a rule of its own.
+  // The rule of elements and blocks; null where every tensor has a rule of its own.
   UpdateRule (*rule)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
   std::vector<std::string> settings;    // the names of the run's settings that it uses, besides the weight decay
   const TensorKind* tensors = nullptr;  // of an optimizer of whole tensors

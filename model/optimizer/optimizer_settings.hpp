@@ -16,10 +16,10 @@ enum class MuonRate {
 struct OptimizerSettings {
   std::string name = "adamw";
   float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F, weight_decay = 0.1F;
-  float beta3 = 0.9999F;       // of CAME's squared deviations
-  float beta2_decay = -0.8F;   // Adafactor: beta2 of step t is 1 - t^beta2_decay
-  float eps2 = 1e-3F;          // Adafactor: the least root mean square of weights. CAME: added to squared deviations
-  float clip_threshold = 1;    // of an update's root mean square
+  float beta3 = 0.9999F;      // of CAME's squared deviations
+  float beta2_decay = -0.8F;  // Adafactor: beta2 of step t is 1 - t^beta2_decay
+  float eps2 = 1e-3F;         // Adafactor: the least root mean square of weights. CAME: added to squared deviations
+  float clip_threshold = 1;   // of an update's root mean square
   float momentum = 0;
   bool nesterov = false;
   std::int64_t galore_rank = 128;

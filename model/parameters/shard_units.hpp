@@ -42,8 +42,8 @@ struct ShardUnit {
 };
 
 // Every element of the layout's gradient arena belongs to one unit, in its order. Over all units together, the
-// ranges of all replicas have equal length up to about a norm block, or up to about a tensor. The cuts of a token table depend on the
-// table alone, since another stage may hold it too and must cut it alike. Pure.
+// ranges of all replicas have equal length up to about a norm block, or up to about a tensor. The cuts of a token table depend
+// on the table alone, since another stage may hold it too and must cut it alike. Pure.
 std::vector<ShardUnit> shard_units(const ParameterLayout& layout, int replicas, ShardCuts cuts = ShardCuts::norm_blocks);
 
 // A range of one parameter's local slice, dense, beginning at a norm block.

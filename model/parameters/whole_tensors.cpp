@@ -2,45 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/error.hpp"
 
 namespace pipetrain {
 namespace {
 
 // True when the slice continues the tensor in the arenas.
-bool continues_tensor(const Parameter& tensor, std::int64_t held, const Parameter& slice) {
-  const auto before = static_cast<std::size_t>(held);
-  return slice.name == tensor.name && slice.offset == tensor.offset + before && slice.grad_offset == tensor.grad_offset + before;
+bool continues_tensor(const WholeTensor& tensor, const Parameter& slice) {
+  const Parameter& first = tensor.parameter;
+  return slice.name == first.name && slice.offset == first.offset + tensor.held &&
+         slice.grad_offset == first.grad_offset + tensor.held;
 }
 
-[[noreturn]] void refuse_partial_tensor(const Parameter& tensor) {
-  throw Error(ErrorKind::unavailable,
-              fmt::format("the optimizer steps whole tensors, and {} is stored in parts; use the optimizer adamw", tensor.name));
-}
+// Slices are stored one below the other, so they make one matrix if they are rows of the stored one.
+bool are_rows(const Parameter& slice) { return slice.split_axis < 0 || slice.split_axis == (slice.transposed ? 1 : 0); }
 
 }  // namespace
 
 std::vector<WholeTensor> whole_tensors(const ParameterLayout& layout) {
   std::vector<WholeTensor> tensors;
-  const auto& slices = layout.parameters;
-  for (std::size_t i = 0; i < slices.size();) {
-    WholeTensor whole{slices[i], i};
-    std::int64_t held = 0;
-    for (; i < slices.size() && (held == 0 || continues_tensor(slices[whole.first_slice], held, slices[i])); ++i) {
-      // Slices are stored one below the other, so they must be rows of the stored matrix.
-      if (slices[i].split_axis >= 0 && slices[i].split_axis != (slices[i].transposed ? 1 : 0)) refuse_partial_tensor(slices[i]);
-      held += slices[i].local.elements();
-      if (held >= whole.parameter.full.elements()) {
-        ++i;
-        break;
-      }
+  for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
+    const Parameter& slice = layout.parameters[i];
+    const auto elements = static_cast<std::size_t>(slice.local.elements());
+    const auto all = static_cast<std::size_t>(slice.full.elements());
+    if (!tensors.empty() && tensors.back().held < all && continues_tensor(tensors.back(), slice)) {
+      ++tensors.back().slices;
+    } else {
+      tensors.push_back({slice, i, 1, 0, false});
     }
-    Parameter& all = whole.parameter;
-    if (held != all.full.elements()) refuse_partial_tensor(all);
-    all.local = all.transposed ? Shape{all.full[1], all.full[0]} : all.full;
-    all.split_axis = -1;
-    all.begin = 0;
-    tensors.push_back(std::move(whole));
+    WholeTensor& tensor = tensors.back();
+    tensor.held += elements;
+    tensor.is_split = tensor.held < all || slice.copies > 1;
+    if (tensor.held == all && tensor.slices > 1 && !are_rows(slice))
+      throw Error(
+          ErrorKind::unavailable,
+          fmt::format("the optimizer steps whole tensors, and {} is not stored as one; use the optimizer adamw", slice.name));
+  }
+  for (WholeTensor& tensor : tensors) {
+    Parameter& parameter = tensor.parameter;
+    parameter.local = parameter.transposed ? Shape{parameter.full[1], parameter.full[0]} : parameter.full;
+    parameter.split_axis = -1;
+    parameter.begin = 0;
+    parameter.copies = 1;
+    parameter.copy = 0;
   }
   return tensors;
 }

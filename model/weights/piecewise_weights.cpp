@@ -110,10 +110,10 @@ class Pieces {
     if (covered != axis_end(pieces_.front())) refuse(pieces_.back(), "the rest of it is in no file");
   }
 
-  // Takes the shape from the one piece, which must be all of the tensor.
-  void check_alone() {
+  // Checks the pieces of a tensor of this shape, or a single piece, whose shape the tensor has.
+  void check_or_take(const Shape& full) {
     const TensorPiece& piece = pieces_.front().piece;
-    if (pieces_.size() > 1 || piece.axis >= 0 || piece.elements) refuse(pieces_.back(), "is there in parts");
+    if (pieces_.size() > 1 || piece.axis >= 0 || piece.elements) return check(full);
     const auto& dims = pieces_.front().file->header.entries().at(pieces_.front().name).shape;
     if (dims.empty() || dims.size() > 2 || (piece.transposed && dims.size() != 2))
       refuse(pieces_.front(), "is neither a vector nor a matrix");
@@ -230,7 +230,7 @@ class PiecewiseTensors : public WeightSource {
     for (const NamedShape& tensor : tensors_of_state(config, state)) {
       const auto found = tensors_.find(tensor.name);
       if (found == tensors_.end()) continue;
-      found->second.check_alone();
+      found->second.check_or_take(tensor.shape);
       ++known;
     }
     if (known != tensors_.size()) refuse_unknown(config, state, folder_);

@@ -21,7 +21,7 @@ std::vector<std::filesystem::path> rank_files(const std::filesystem::path& folde
 // The shapes of states other than the weights.
 enum class StateShapes {
   of_weights,  // each state has the shapes of the weights
-  own,         // a tensor may lack a state, or have it in another shape, whole in one file
+  own,         // a tensor may lack a state, or have it in another shape, as one piece
 };
 // Returns the sources of all states that the files hold, by name. Each must have every element of every logical
 // tensor of the model exactly once, except frozen tensors (ModelConfig::trained), which have weights alone, or

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/cpu/host_math.hpp"
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/optimizers/host_math.hpp"
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 

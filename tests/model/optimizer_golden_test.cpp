@@ -1,5 +1,5 @@
-// Seven steps of each optimizer on small tensors, compared with its reference in float64 (tests/golden/optimizers). A tensor that
-// is stored by columns gives the same weights.
+// Seven steps of each optimizer on small tensors, compared with its reference in float64 (tests/golden/optimizers). A tensor
+// that is stored by columns gives the same weights.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
+#include "core/device.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/raw_folder.hpp"
 #include "ops/eight_bit.hpp"
@@ -15,8 +16,7 @@ namespace pipetrain::test {
 namespace {
 
 const nlohmann::json& optimizer_trajectories() {
-  static const nlohmann::json all =
-      nlohmann::json::parse(std::ifstream(golden_folder("optimizers") / "trajectories.json"));
+  static const nlohmann::json all = nlohmann::json::parse(std::ifstream(golden_folder("optimizers") / "trajectories.json"));
   return all;
 }
 
@@ -53,32 +53,36 @@ struct Case {
 
 Tensor tensor_of(std::vector<float>& values, const Shape& shape) { return {values.data(), shape, DType::f32}; }
 
-void step_elements(Machine& machine, const Optimizer& optimizer, const OptimizerStep& step, std::vector<float>& weight,
-                   std::vector<float>& grad, std::vector<std::vector<float>>& states) {
-  const Shape flat{static_cast<std::int64_t>(weight.size())};
-  states.resize(optimizer.states().size(), std::vector<float>(weight.size(), 0));
-  UpdateArgs args{.weight = tensor_of(weight, flat), .grad = tensor_of(grad, flat), .states = {}, .rule = optimizer.rule(step, true)};
-  for (std::size_t i = 0; i < states.size(); ++i) args.states[i] = tensor_of(states[i], flat);
+// A tensor in training, as it is stored.
+struct Trained {
+  SteppedTensor tensor;
+  std::vector<float> weight, grad;
+  std::vector<std::vector<float>> states = {};
+
+  Shape stored() const { return tensor.transposed ? Shape{tensor.shape[1], tensor.shape[0]} : tensor.shape; }
+};
+
+void step_elements(Machine& machine, const UpdateRule& rule, std::size_t states, Trained& own) {
+  const Shape flat{static_cast<std::int64_t>(own.weight.size())};
+  own.states.resize(states, std::vector<float>(own.weight.size(), 0));
+  UpdateArgs args{.weight = tensor_of(own.weight, flat), .grad = tensor_of(own.grad, flat), .states = {}, .rule = rule};
+  for (std::size_t i = 0; i < states; ++i) args.states[i] = tensor_of(own.states[i], flat);
   machine.ops->update(args);
   machine.stream->synchronize();
 }
 
-void step_whole(Machine& machine, const Optimizer& optimizer, const OptimizerStep& step, const SteppedTensor& tensor,
-                std::vector<float>& weight, std::vector<float>& grad, std::vector<std::vector<float>>& states) {
-  const std::vector<Shape> shapes = optimizer.state_shapes(tensor);
-  states.resize(shapes.size());
-  const Shape stored = tensor.transposed ? Shape{tensor.shape[1], tensor.shape[0]} : tensor.shape;
-  const TensorRule rule = optimizer.tensor_rule(step, tensor).value();
-  std::vector<float> scratch(tensor_scratch(rule, stored));
-  TensorUpdateArgs args{.weight = tensor_of(weight, stored),
-                        .grad = tensor_of(grad, stored),
-                        .transposed = tensor.transposed,
+void step_whole(Machine& machine, const TensorRule& rule, const std::vector<Shape>& shapes, Trained& own) {
+  own.states.resize(shapes.size());
+  std::vector<float> scratch(tensor_scratch(rule, own.stored()));
+  TensorUpdateArgs args{.weight = tensor_of(own.weight, own.stored()),
+                        .grad = tensor_of(own.grad, own.stored()),
+                        .transposed = own.tensor.transposed,
                         .scratch = tensor_of(scratch, {static_cast<std::int64_t>(scratch.size())}),
                         .rule = rule};
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    states[i].resize(static_cast<std::size_t>(shapes[i].elements()), 0);
-    const Shape own = shapes[i] == tensor.shape ? stored : shapes[i];
-    if (own.elements() > 0) args.states[i] = tensor_of(states[i], own);
+    own.states[i].resize(static_cast<std::size_t>(shapes[i].elements()), 0);
+    const Shape shape = shapes[i] == own.tensor.shape ? own.stored() : shapes[i];
+    if (shape.elements() > 0) args.states[i] = tensor_of(own.states[i], shape);
   }
   machine.ops->tensor_update(args);
   machine.stream->synchronize();
@@ -89,20 +93,19 @@ std::vector<float> trained(const Case& own, const Shape& shape, std::uint32_t nu
   Machine machine;
   const auto optimizer = make_optimizer(own.settings);
   const auto stored = [&](std::vector<float> values) { return transposed ? by_columns(values, shape) : values; };
-  std::vector<float> weight = stored(drawn(number, shape.elements()));
-  std::vector<std::vector<float>> states;
+  Trained tensor{{shape, transposed, shape.rank() == 2, true}, stored(drawn(number, shape.elements())), {}};
   const int steps = optimizer_trajectories().at("steps").get<int>();
   for (int step = 1; step <= steps; ++step) {
-    std::vector<float> grad = stored(drawn(100 * static_cast<std::uint32_t>(step) + number, shape.elements()));
-    for (float& value : grad) value *= 4;
+    tensor.grad = stored(drawn(100 * static_cast<std::uint32_t>(step) + number, shape.elements()));
+    for (float& value : tensor.grad) value *= 4;
     const OptimizerStep at{.lr = own.lr, .step = step, .grad_scale = 0.25F};
     if (optimizer->granularity() == Granularity::matrix) {
-      step_whole(machine, *optimizer, at, {shape, transposed, shape.rank() == 2, true}, weight, grad, states);
+      step_whole(machine, optimizer->tensor_rule(at, tensor.tensor).value(), optimizer->state_shapes(tensor.tensor), tensor);
     } else {
-      step_elements(machine, *optimizer, at, weight, grad, states);
+      step_elements(machine, optimizer->rule(at, true), optimizer->states().size(), tensor);
     }
   }
-  return transposed ? by_columns(weight, {shape[1], shape[0]}) : weight;
+  return transposed ? by_columns(tensor.weight, {shape[1], shape[0]}) : tensor.weight;
 }
 
 double largest_difference(const std::vector<float>& found, const nlohmann::json& expected) {
@@ -142,8 +145,9 @@ TEST_CASE("optimizers follow their references in double precision over seven ste
     for (const auto& [tensor, expected] : optimizer_trajectories().at(own.name).items()) {
       const auto& [shape, number] = tensors.at(tensor);
       INFO(own.name << " of the tensor " << tensor);
-      CHECK(largest_difference(trained(own, shape, number, false), expected) < 2e-6);
-      if (shape.rank() == 2) CHECK(largest_difference(trained(own, shape, number, true), expected) < 2e-6);
+      const double tolerance = own.name == "came" ? 1e-5 : 2e-6;  // CAME divides by small differences of its states
+      CHECK(largest_difference(trained(own, shape, number, false), expected) < tolerance);
+      if (shape.rank() == 2) CHECK(largest_difference(trained(own, shape, number, true), expected) < tolerance);
     }
   }
 }
@@ -178,12 +182,7 @@ TEST_CASE("AdamW with moments in 8 bits follows bitsandbytes", "[optimizer][gold
   }
   std::vector<float> sampled;
   for (std::size_t i = 0; i < weight.size(); i += 11) sampled.push_back(weight[i]);
-  // A moment that lies between two codes may be rounded otherwise.
-  CHECK(largest_difference(sampled, optimizer_trajectories().at("adamw_8bit").at("large")) < 2e-3);
-  std::size_t near = 0;
-  for (std::size_t i = 0; i < sampled.size(); ++i)
-    near += std::abs(sampled[i] - optimizer_trajectories().at("adamw_8bit").at("large").at(i).get<double>()) < 1e-6 ? 1 : 0;
-  CHECK(near > sampled.size() * 98 / 100);
+  CHECK(largest_difference(sampled, optimizer_trajectories().at("adamw_8bit").at("large")) < 1e-6);
 }
 
 TEST_CASE("moments in 8 bits that are read and written back have the same codes and magnitudes", "[optimizer]") {

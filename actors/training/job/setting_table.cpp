@@ -214,7 +214,6 @@ Rows batch_rows() {
 Rows optimizer_rows() {
   using Rate = LearningRateSettings;
   using Own = OptimizerSettings;
-  constexpr std::int64_t most_galore = 1'000'000;
   return {
       {"optimizer", "", "the rule that updates the weights: docs/training.md",
        special(
@@ -230,6 +229,20 @@ Rows optimizer_rows() {
        number<&Run::learning_rate, &Rate::warmup_ratio>(share), compared, "0"},
       {"warmup-init-lr", "RATE", "learning rate that the warm-up rises from",
        number<&Run::learning_rate, &Rate::warmup_initial>(), compared},
+      {"weight-decay", "X",
+       "weight decay of tensors with two or more dimensions; sgd adds it to the gradient, lamb to the update",
+       number<&Run::optimizer, &Own::weight_decay>(), compared, optimizer_default("", &Own::weight_decay)},
+      {"dropout", "X", "dropout wherever the model's family has it, from 0 to below 1",
+       number<&Run::model, &ModelSettings::dropout>(below_one), compared, "as in the model's config.json"},
+      {"clip-grad", "X", "largest global gradient norm; 0 turns clipping off", number<&Run::clip_norm>(), compared},
+  };
+}
+
+// The factors that only some optimizers have.
+Rows optimizer_factor_rows() {
+  using Own = OptimizerSettings;
+  constexpr std::int64_t most_galore = 1'000'000;
+  return {
       optimizer_row<&Own::beta1>("beta1", "X", "decay of the first moment; in lion, the momentum's share of the update",
                                  number<&Run::optimizer, &Own::beta1>(below_one)),
       optimizer_row<&Own::beta2>("beta2", "X", "decay of the second moment; in lion, that of its momentum",
@@ -242,9 +255,9 @@ Rows optimizer_rows() {
           "adam-eps", "X",
           "added to the root of the second moment; in adafactor the least root, in came added to squared gradients",
           number<&Run::optimizer, &Own::eps>({.above = true})),
-      optimizer_row<&Own::eps2>(
-          "eps2", "X", "in adafactor: the least root mean square of a weight; in came: added to squared deviations",
-          number<&Run::optimizer, &Own::eps2>({.above = true})),
+      optimizer_row<&Own::eps2>("eps2", "X",
+                                "in adafactor: the least root mean square of a weight; in came: added to squared deviations",
+                                number<&Run::optimizer, &Own::eps2>({.above = true})),
       optimizer_row<&Own::clip_threshold>("clip-threshold", "X",
                                           "in adafactor and came: the largest root mean square of an update",
                                           number<&Run::optimizer, &Own::clip_threshold>({.above = true})),
@@ -262,12 +275,6 @@ Rows optimizer_rows() {
       {"muon-adjust-lr", "",
        "in muon, how the update of a matrix [rows, columns] is scaled: original, by sqrt(max(1, rows / columns)); match-rms-adamw, by 0.2 sqrt(max(rows, columns)), for rates that suit AdamW",
        choice<&Run::optimizer, &Own::muon_rate>({"original", "match-rms-adamw"}), compared},
-      {"weight-decay", "X",
-       "weight decay of tensors with two or more dimensions; sgd adds it to the gradient, lamb to the update",
-       number<&Run::optimizer, &Own::weight_decay>(), compared, optimizer_default("", &Own::weight_decay)},
-      {"dropout", "X", "dropout wherever the model's family has it, from 0 to below 1",
-       number<&Run::model, &ModelSettings::dropout>(below_one), compared, "as in the model's config.json"},
-      {"clip-grad", "X", "largest global gradient norm; 0 turns clipping off", number<&Run::clip_norm>(), compared},
   };
 }
 
@@ -439,6 +446,7 @@ const std::vector<SettingRow>& setting_table() {
     add("Layout", layout_rows());
     add("Batch and length", batch_rows());
     add("Optimizer", optimizer_rows());
+    add("Optimizer", optimizer_factor_rows());
     add("Optimizer", expert_rows());
     add("Adapters", adapter_rows());
     add("Numbers and devices", numerics_rows());

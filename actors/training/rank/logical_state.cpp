@@ -20,8 +20,8 @@ constexpr std::size_t most_bytes_ahead = std::size_t{64} << 20;
 std::vector<HeldPart> held_in_group(const GroupLayout& group, const ReplicaPlace& place) {
   const bool trained = is_trained(group.group);
   if (!trained && place.replica > 0) return {};
-  std::vector<HeldPart> parts = trained ? held_parts(group.layout, place.units(group.layout), place.replica)
-                                        : whole_parameters(group.layout);
+  std::vector<HeldPart> parts =
+      trained ? held_parts(group.layout, place.units(group.layout), place.replica) : whole_parameters(group.layout);
   for (HeldPart& part : parts) part.parameter = group.parameters[part.parameter];
   return parts;
 }

@@ -44,7 +44,8 @@ EightBitOptimizer::EightBitOptimizer(const Setup& setup) : ResidentOptimizer(set
     for (const EightBitPlaces::Part& part : unit) by_state_.push_back(&part);
   std::sort(by_state_.begin(), by_state_.end(), [](const auto* a, const auto* b) { return a->held.state < b->held.state; });
   for (std::size_t i = 0; i < memory_.size(); ++i) {
-    const Tensor memory = allocate(places_.bytes() / sizeof(float), DType::f32, "optimizer state " + setup.optimizer.states()[i]);
+    const Tensor memory =
+        allocate(places_.bytes() / sizeof(float), DType::f32, "optimizer state " + setup.optimizer.states()[i]);
     memory_[i] = static_cast<char*>(memory.data);
     setup.ops.stream().zero(memory);
   }

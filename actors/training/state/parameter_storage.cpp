@@ -28,8 +28,8 @@ void ParameterStorage::make_optimizer_storage(Ops& ops) {
   const ResidentOptimizer::Setup setup{*setup_.device, ops,       *optimizer_, setup_.optimizer.name,
                                        places_,        precision, offload,     name};
   if (optimizer_->granularity() == Granularity::matrix) {
-    tensor_states_.emplace(*optimizer_, places_);
-    optimizer_storage_ = std::make_unique<WholeTensorOptimizer>(setup, *tensor_states_);
+    tensor_states_.emplace(*optimizer_, places_, setup_.places.previews);
+    optimizer_storage_ = std::make_unique<WholeTensorOptimizer>(setup, *tensor_states_, setup_.tp);
     return;
   }
   if (optimizer_->granularity() == Granularity::block) {
@@ -72,28 +72,19 @@ std::size_t ParameterStorage::begin_of(const std::string& state, const HeldPart&
   return state == weights_state ? places_.weight_at(part) : places_.state_at(part);
 }
 
-std::vector<ParameterStorage::StatePart> ParameterStorage::parts_of(const std::string& state) const {
-  std::vector<StatePart> parts;
-  if (!tensor_states_ || state == weights_state) {
-    for (const HeldPart& held : places_.held()) parts.push_back({held, begin_of(state, held), nullptr});
-    return parts;
-  }
+std::vector<TensorStates::Part> ParameterStorage::parts_of(const std::string& state) const {
   const auto& names = optimizer_->states();
-  const auto index = static_cast<std::size_t>(std::find(names.begin(), names.end(), state) - names.begin());
-  for (const auto& unit : tensor_states_->by_unit()) {
-    for (const TensorStates::Place& place : unit) {
-      const TensorStates::State& own = place.states[index];
-      if (!own.shape) continue;
-      const auto elements = static_cast<std::size_t>(own.shape->local.elements());
-      parts.push_back({{.parameter = place.slice, .begin = 0, .end = elements}, own.begin, own.shape});
-    }
-  }
+  const auto found = std::find(names.begin(), names.end(), state);
+  if (tensor_states_ && found != names.end())
+    return tensor_states_->parts(static_cast<std::size_t>(found - names.begin()), setup_.layout);
+  std::vector<TensorStates::Part> parts;
+  for (const HeldPart& held : places_.held()) parts.push_back({held, begin_of(state, held), nullptr});
   return parts;
 }
 
 void ParameterStorage::load(const std::string& state, const WeightSource& source) {
   optimizer_storage_->begin_writing(state);
-  const std::vector<StatePart> parts = parts_of(state);
+  const std::vector<TensorStates::Part> parts = parts_of(state);
   const auto slice_of = [&](std::size_t i) -> const Parameter& {
     return parts[i].own ? *parts[i].own : setup_.layout.parameters[parts[i].held.parameter];
   };
@@ -123,11 +114,13 @@ std::vector<HeldState> ParameterStorage::saved() const {
   std::vector<HeldState> saved;
   std::vector<std::string> states = {weights_state};
   states.insert(states.end(), optimizer_->states().begin(), optimizer_->states().end());
-  const auto is_saved = [saved_here = saved_parameters(setup_, places_)](const StatePart& part) {
-    return saved_here.contains(part.held.parameter);
+  const std::set<std::size_t> parameters = saved_parameters(setup_, places_);
+  // Every tensor-parallel rank has all of a state that is a tensor of its own.
+  const auto is_saved = [&](const TensorStates::Part& part) {
+    return parameters.contains(part.held.parameter) && (!part.own || setup_.rank.tp == 0);
   };
   for (const std::string& state : states) {
-    for (const StatePart& part : parts_of(state)) {
+    for (const TensorStates::Part& part : parts_of(state)) {
       if (!is_saved(part)) continue;
       HeldState& piece = saved.emplace_back(HeldState{state, part.held.parameter, {part.held.begin, part.held.end}});
       piece.own = part.own;

@@ -66,13 +66,9 @@ class ParameterStorage {
   void make_optimizer_storage(Ops& ops);
   void make_gradients(Ops& ops);
   void make_weights();
-  // A part of a state that this rank holds: a held part of a parameter, or a state of a whole tensor.
-  struct StatePart {
-    HeldPart held;
-    std::size_t begin = 0;                 // in the state's array
-    std::shared_ptr<const Parameter> own;  // null: the state is stored like the parameter
-  };
-  std::vector<StatePart> parts_of(const std::string& state) const;
+  // Returns the parts of a state that this rank holds.
+  std::vector<TensorStates::Part> parts_of(const std::string& state) const;
+  // Returns the offset of a held part in this state's array, of a state that is stored like the weights.
   std::size_t begin_of(const std::string& state, const HeldPart& part) const;
 
   StorageSetup setup_;
@@ -81,7 +77,7 @@ class ParameterStorage {
   StatePlaces places_;
   std::optional<OffloadStreams> offload_streams_;
   std::optional<TensorStates> tensor_states_;  // of an optimizer of whole tensors
-  std::unique_ptr<OffloadedArray> operands_;  // null: the weights that operations read are on the device
+  std::unique_ptr<OffloadedArray> operands_;   // null: the weights that operations read are on the device
   std::unique_ptr<OptimizerStorage> optimizer_storage_;
   std::unique_ptr<GradientStorage> gradients_;
   std::unique_ptr<StepParameters> weights_;

@@ -24,8 +24,7 @@ ResidentOptimizer::ResidentOptimizer(const Setup& setup, const std::vector<std::
   if (here.weights > 0) arenas_.weights = allocate(here.weights, setup_.precision.master, "parameters");
   if (here.rounded > 0) arenas_.rounded = allocate(here.rounded, setup_.precision.compute, "rounded parameters");
   for (std::size_t i = 0; i < states.size(); ++i)
-    arenas_.states.push_back(
-        allocate(states[i], setup_.precision.master, "optimizer state " + setup_.optimizer.states()[i]));
+    arenas_.states.push_back(allocate(states[i], setup_.precision.master, "optimizer state " + setup_.optimizer.states()[i]));
   zero();
 }
 
@@ -39,7 +38,8 @@ void ResidentOptimizer::zero() {
 }
 
 Tensor ResidentOptimizer::allocate(std::size_t elements, DType dtype, const std::string& what) {
-  memory_.push_back(setup_.device.allocate(align_up(std::max<std::size_t>(elements, 1) * size_of(dtype)), setup_.rank + ": " + what));
+  memory_.push_back(
+      setup_.device.allocate(align_up(std::max<std::size_t>(elements, 1) * size_of(dtype)), setup_.rank + ": " + what));
   return {memory_.back().data(), {static_cast<std::int64_t>(elements)}, dtype};
 }
 

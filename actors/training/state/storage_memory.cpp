@@ -23,8 +23,8 @@ std::size_t coming_bytes(const StatePlaces& places, const StorageSetup& setup) {
 }
 
 // Returns the bytes of the optimizer's states on the device.
-std::size_t resident_state_bytes(const Optimizer& optimizer, const StatePlaces& places) {
-  if (optimizer.granularity() == Granularity::matrix) return TensorStates(optimizer, places).bytes();
+std::size_t resident_state_bytes(const Optimizer& optimizer, const StatePlaces& places, bool previews) {
+  if (optimizer.granularity() == Granularity::matrix) return TensorStates(optimizer, places, previews).bytes();
   if (optimizer.granularity() == Granularity::block) return optimizer.states().size() * EightBitPlaces(places).bytes();
   return optimizer.states().size() * places.states() * sizeof(float);
 }
@@ -34,15 +34,12 @@ std::size_t saved_state_bytes(const StorageSetup& setup, const Optimizer& optimi
                               std::size_t weights) {
   if (optimizer.granularity() != Granularity::matrix) return weights * optimizer.states().size();
   const std::set<std::size_t> saved = saved_parameters(setup, places);
-  std::size_t bytes = 0;
-  const TensorStates states(optimizer, places);
-  for (const auto& unit : states.by_unit()) {
-    for (const TensorStates::Place& place : unit) {
-      for (const TensorStates::State& state : place.states)
-        if (state.shape && saved.contains(place.slice)) bytes += static_cast<std::size_t>(state.shape->local.elements()) * sizeof(float);
-    }
-  }
-  return bytes;
+  const TensorStates states(optimizer, places, false);
+  std::size_t elements = 0;
+  for (std::size_t state = 0; state < optimizer.states().size(); ++state)
+    for (const TensorStates::Part& part : states.parts(state, setup.layout))
+      if (saved.contains(part.held.parameter) && (!part.own || setup.rank.tp == 0)) elements += part.held.size();
+  return elements * sizeof(float);
 }
 
 }  // namespace
@@ -63,7 +60,7 @@ MemoryUse storage_memory(const StorageSetup& setup) {
     use.optimizer = blocks.device_bytes();
     add_outside({blocks.outside_bytes(), blocks.block_bytes()});
   }
-  if (!offload.optimizer) use.optimizer += resident_state_bytes(*optimizer, places);
+  if (!offload.optimizer) use.optimizer += resident_state_bytes(*optimizer, places, setup.places.previews);
   use.gradients = places.grads() * size_of(precision.grad);
   if (offload.gradients) {
     use.gradients += OffloadedGradientStorage::alignment * size_of(precision.grad);

@@ -45,8 +45,7 @@ Reflection reflect(std::vector<double>& a, std::size_t n, std::size_t k) {
   own.v[0] -= end;
   own.factor = 2 / product_of(own.v.data(), own.v.data(), count);
   std::vector<double> w(count);
-  for (std::size_t i = 0; i < count; ++i)
-    w[i] = own.factor * product_of(row_of(a, n, first + i) + first, own.v.data(), count);
+  for (std::size_t i = 0; i < count; ++i) w[i] = own.factor * product_of(row_of(a, n, first + i) + first, own.v.data(), count);
   add_multiple(w.data(), -own.factor / 2 * product_of(w.data(), own.v.data(), count), own.v.data(), count);
   for (std::size_t i = 0; i < count; ++i) {
     add_multiple(row_of(a, n, first + i) + first, -own.v[i], w.data(), count);

@@ -67,7 +67,8 @@ double clip_divisor(CpuStream& stream, const float* update, std::int64_t count, 
 void divide_by_roots(CpuStream& stream, const Tensor& matrix, const LineStates& states, float* values) {
   const double mean = mean_of(states.rows, matrix.rows());
   for_each_place(stream, matrix.rows(), matrix.cols(), [&](std::int64_t row, std::int64_t column, std::int64_t i) {
-    values[i] = static_cast<float>(values[i] / (std::sqrt(states.rows[row] / mean) * std::sqrt(double{states.columns[column]})));
+    values[i] =
+        static_cast<float>(values[i] / (std::sqrt(states.rows[row] / mean) * std::sqrt(double{states.columns[column]})));
   });
 }
 

@@ -53,8 +53,7 @@ void step_tensor(CpuStream& stream, const TensorUpdateArgs& args, const GaLore& 
   rule.right ? matmul(stream, MatmulKind::input_grad, low, vectors, false, update)
              : weight_grad(stream, vectors, low, false, update);
   const auto steps = static_cast<double>(rule.step);
-  const double unbias =
-      std::sqrt(1 - std::pow(double{rule.beta2}, steps)) / (1 - std::pow(double{rule.beta1}, steps));
+  const double unbias = std::sqrt(1 - std::pow(double{rule.beta2}, steps)) / (1 - std::pow(double{rule.beta1}, steps));
   const double rate = double{rule.lr} * unbias * rule.scale, keep = 1 - double{rule.lr} * rule.weight_decay;
   float *const weight = args.weight.as<float>(), *const change = update.as<float>();
   for_each_element(stream, args.weight.elements(),

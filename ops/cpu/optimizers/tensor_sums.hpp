@@ -1,5 +1,5 @@
-// Loops and fp64 sums over the elements of one tensor. Tiles follow from the shape alone and their sums are added in order, so that
-// results do not depend on the number of threads.
+// Loops and fp64 sums over the elements of one tensor. Tiles follow from the shape alone and their sums are added in order, so
+// that results do not depend on the number of threads.
 #pragma once
 
 #include <cmath>

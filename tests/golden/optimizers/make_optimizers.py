@@ -71,6 +71,20 @@ def with_fixed_signs():
     galore_projector.GaLoreProjector.get_orthogonal_matrix = vectors
 
 
+def with_nearest_codes():
+    """bitsandbytes' codes as its GPU code chooses them; on a CPU its search for the nearest is approximate."""
+    from bitsandbytes.backends.cpu import ops
+
+    def quantise(values, code, magnitudes, codes, block):
+        padded = torch.nn.functional.pad(values.flatten(), (0, -values.numel() % block)).reshape(-1, block)
+        largest = padded.abs().amax(1)
+        magnitudes.copy_(largest)
+        scaled = (padded / largest[:, None]).flatten()[: values.numel()]
+        codes.copy_((scaled[:, None] - code[None, :]).abs().argmin(1).reshape(codes.shape))
+
+    ops._quant_blockwise_fp32_direct = quantise
+
+
 def main():
     from came_pytorch import CAME
     from galore_torch import GaLoreAdamW
@@ -107,6 +121,8 @@ def main():
         result[name] = tensors
     torch.set_default_dtype(torch.float32)
     import bitsandbytes as bnb
+
+    with_nearest_codes()
 
     def eight_bits(w):
         return bnb.optim.AdamW8bit([w], lr=0.02, betas=(0.9, 0.99), weight_decay=0.1)

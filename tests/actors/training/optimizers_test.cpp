@@ -1,16 +1,17 @@
-// Runs under each optimizer beside AdamW and Lion: the same bits over stages, schedules and the stages of ZeRO; checkpoints that
-// any layout continues; and the memory of their states.
+// Runs under each optimizer beside AdamW and Lion: the same bits over stages, schedules and the stages of ZeRO; checkpoints
+// that any layout continues; and the memory of their states.
+#include "actors/early_steps.hpp"
+#include "actors/golden_run.hpp"
+#include "actors/several_blocks.hpp"
+#include "actors/tiny_run.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "golden_run.hpp"
 #include "model/optimizer/optimizer.hpp"
-#include "several_blocks.hpp"
 #include "temp_folder.hpp"
-#include "tiny_run.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -90,6 +91,43 @@ TEST_CASE("a run under each optimizer resumes from a checkpoint to the bit, in t
   }
 }
 
+TEST_CASE("tensor-parallel ranks gather the tensors that an optimizer steps whole") {
+  for (const std::string& name : whole_tensor_names) {
+    const RunRecord alone = run(job_under(name, {1, 1, 1, 1}), 3), expected = run(job_under(name, {1, 2, 1, 1}), 3);
+    for (std::size_t step = 0; step < alone.loss.size(); ++step)
+      CHECK(expected.loss[step] == Approx(alone.loss[step]).epsilon(2e-4));
+    const TempFolder folder;
+    const fs::path checkpoint = saved_after(job_under(name, {2, 2, 1, 1}), 2, folder.path());
+    Layout zero{1, 2, 2, 1};
+    zero.zero = 1;
+    for (const Layout& layout : {Layout{2, 2, 1, 1, "zb-h1"}, zero}) {
+      INFO(name << ", " << to_string(layout));
+      TrainJob job = job_under(name, layout);
+      job.batch.microbatches = 12 / (job.batch.dp * job.batch.microbatch);
+      if (layout.zero == 0) CHECK((run(job, 3).weights == expected.weights));
+      const RunRecord rest = run(continued_job(checkpoint, job), 1);
+      CHECK(rest.loss.front() == Approx(expected.loss.back()).epsilon(1e-5));
+    }
+    const RunRecord other = run(continued_job(checkpoint, job_under(name, {1, 1, 1, 1})), 1);
+    CHECK(other.loss.front() == Approx(expected.loss.back()).epsilon(2e-4));
+  }
+}
+
+TEST_CASE("post-validation gives optimizers of whole tensors and of blocks the bits of steps that wait", "[post-validation]") {
+  for (const std::string name : {"muon", "came", "galore", "adamw-8bit"}) {
+    for (const int tp : {1, 2}) {
+      INFO(name << ", tp " << tp);
+      TinyRun tiny{.layers = 4, .microbatches = 6, .layout = {4, tp, 1, 1, "zb-h2"}};
+      TrainJob job = job_of(tiny);
+      job.optimizer = default_settings(name);
+      job.clip_norm = some_clip(job, 5);
+      const Steps early = steps_of(job, true, 5);
+      CHECK(early.same_bits(steps_of(job, false, 5)));
+      CHECK(early.previewed > 0);
+    }
+  }
+}
+
 TEST_CASE("GPT-2's joint matrices of query, key and value are one tensor to an optimizer of whole tensors") {
   for (const std::string name : {"adafactor", "muon"}) {
     TinyRun tiny{.family = Family::gpt2, .tied = true, .layers = 2, .layout = {2, 1, 1, 1}};
@@ -102,6 +140,8 @@ TEST_CASE("GPT-2's joint matrices of query, key and value are one tensor to an o
     const TempFolder folder;
     const fs::path checkpoint = saved_after(job(), 2, folder.path());
     CHECK((run(continued_job(checkpoint, job()), 1).weights == expected.weights));
+    tiny.layout = {1, 2, 1, 1};
+    CHECK(run(continued_job(checkpoint, job()), 1).loss.front() == Approx(expected.loss.back()).epsilon(1e-4));
   }
 }
 
@@ -112,7 +152,7 @@ TEST_CASE("the devices keep as much memory of the optimizer's states as each opt
   };
   CHECK(share("sgd") == Approx(0.5));
   CHECK(share("adamw-8bit") < 0.27);
-  CHECK(share("adamw-8bit") > 0.25);
+  CHECK(share("adamw-8bit") > 0.2);
   CHECK(share("lamb") > 1);  // with scratch memory for the largest tensor
   CHECK(share("came") < 0.9);
   CHECK(share("adafactor") < 0.3);
@@ -124,15 +164,14 @@ TEST_CASE("the devices keep as much memory of the optimizer's states as each opt
   CHECK(optimizer_bytes(job_under("lamb", zero)) < 2 * optimizer_bytes(job_under("lamb", {})));
 }
 
-TEST_CASE("a checkpoint of another optimizer's states is refused by the state that is missing") {
+TEST_CASE("a checkpoint of another optimizer's states is refused by the state that this one lacks") {
   const TempFolder folder;
   const fs::path checkpoint = saved_after(job_under("muon", {1, 1, 2, 1}), 2, folder.path());
-  CHECK_THAT(refusal(continued_job(checkpoint, job_under("adafactor", {1, 1, 2, 1}))), Contains("momentum_buffer"));
+  CHECK_THAT(refusal(continued_job(checkpoint, job_under("adafactor", {1, 1, 2, 1}))), Contains("this state is of another optimizer"));
 }
 
 TEST_CASE("settings that cut tensors are refused by name for an optimizer that steps whole tensors") {
   const auto refused = [](const std::string& name, const Layout& layout) { return refusal(job_under(name, layout)); };
-  CHECK_THAT(refused("muon", {1, 2, 1, 1}), Contains("tp 2: the optimizer steps whole tensors"));
   Layout layout{1, 1, 2, 1};
   layout.offload = true;
   CHECK_THAT(refused("adafactor", layout), Contains("offload optimizer") && Contains("cut them"));
