@@ -48,6 +48,7 @@ struct Launched {
   MeshShape shape;                 // of its ranks
   LaunchOptions launch;
   std::function<void(const LaunchCause&)> report_end;  // called for a run that failed and is not started again; may be null
+  bool continues = false;                              // see LaunchPlan
 };
 
 std::vector<std::string> words_of(const char* command, const std::vector<std::string>& arguments) {
@@ -69,6 +70,7 @@ LaunchPlan plan_of(const Launched& launched, const std::optional<HeldPort>& port
   plan.port = port ? port->port() : master.port;
   // Launches on several hosts cannot agree on a token of their own.
   plan.token = launch.token.empty() && launch.nnodes == 1 ? random_token() : launch.token;
+  plan.continues = launched.continues;
   return plan;
 }
 
@@ -121,6 +123,7 @@ int launch_train(const std::vector<std::string>& arguments, const Environment& e
   const auto& layout = run.train.run.layout;
   const MeshShape shape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
   Launched launched{{}, words_of("train", arguments), shape, run.launch, nullptr};
+  launched.continues = run.train.run.elastic == Elastic::takeover;
   // Process 0, which writes the page, runs on the first host.
   if (const auto& report = run.train.records.report; report && run.launch.node_rank == 0)
     launched.report_end = [&report, since = std::time(nullptr)](const LaunchCause& cause) {

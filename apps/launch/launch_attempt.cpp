@@ -45,7 +45,7 @@ std::string this_host() {
 }  // namespace
 
 LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels)
-    : labels_(labels), foreign_(!plan.file.empty()) {
+    : labels_(labels), foreign_(!plan.file.empty()), continues_(plan.continues) {
   relay_signals(pass_on);
   for (int i = 0; i < plan.count && stop_signal() == 0; ++i) {
     LaunchPlace place;
@@ -90,9 +90,19 @@ bool LaunchAttempt::all_joined() const {
 
 // Returns true if one of them ended so that the others cannot go on, or, after process 0, have nothing left to do.
 bool LaunchAttempt::ended_badly() const {
-  return std::any_of(ends_.begin(), ends_.end(), [this](const ProcessEnd& end) {
-    return end.status != 0 || end.signal != 0 || (end.process == 0 && !foreign_);
+  const bool others_continue = continues_ && all_joined();
+  return std::any_of(ends_.begin(), ends_.end(), [&](const ProcessEnd& end) {
+    const bool well = end.status == 0 && end.signal == 0;
+    if (others_continue && end.process != 0) return well;  // its run is over
+    return !well || (end.process == 0 && !foreign_);
   });
+}
+
+// A run that goes on without the processes that it lost has ended as process 0 has.
+void LaunchAttempt::forget_lost() {
+  const auto first = std::find_if(ends_.begin(), ends_.end(), [](const ProcessEnd& end) { return end.process == 0; });
+  if (!continues_ || first == ends_.end() || first->signal != 0 || (first->status != 0 && first->status <= 128)) return;
+  std::erase_if(ends_, [](const ProcessEnd& end) { return end.process != 0; });
 }
 
 void LaunchAttempt::end_remaining() {
@@ -117,6 +127,7 @@ std::optional<LaunchCause> LaunchAttempt::wait() {
     end_remaining();
     wait_for_news();
   }
+  forget_lost();
   const std::string host = this_host();
   return first_cause(ends_, stop_signal(), [&](int process) { return labels_.name(process, host); });
 }

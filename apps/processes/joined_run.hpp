@@ -23,6 +23,7 @@ struct JoinRequest {
   NamedValues settings;  // settings that all processes must share, by their options' names
   std::chrono::milliseconds stall{};
   OptionPlaces places;
+  bool continues = false;  // processes that are left continue the run when others are lost
 };
 
 // A process has one object at a time. Not thread-safe except for ask_to_stop().
@@ -45,7 +46,7 @@ class JoinedRun {
   void in_first(const std::string& what, const std::function<void()>& work);
   // Returns the text of process 0 in every process.
   std::string from_first(const std::string& what, const std::string& text);
-  bool leads() const { return control().process() == 0; }
+  bool leads() const { return control()->process() == 0; }
 
   // Returns true if this process knows best which stage waited for which when the run failed: process 0, or a follower
   // that has lost it.
@@ -58,7 +59,8 @@ class JoinedRun {
   void ask_to_stop(int signal) noexcept;
 
  private:
-  ControlPlane& control() const { return *processes_->control; }
+  std::shared_ptr<ControlPlane> control() const;  // of the present membership; thread-safe
+  void receive_signals(ControlPlane& control);
   void on_message(std::span<const std::byte> message);
 
   std::shared_ptr<RunProcesses> processes_;

@@ -54,6 +54,7 @@ JoinRequest join_request(const TrainOptions& options) {
   request.settings = job_settings(options.run);
   request.stall = options.run.stall;
   request.places = options.places;
+  request.continues = options.run.elastic == Elastic::takeover;
   return request;
 }
 

@@ -49,6 +49,7 @@ void StepLoop::run_steps() {
     while (!run_.finished() && !is_asked_to_stop()) {
       const StepReport report = run_.step();
       grace_.step_took(report.seconds);
+      print_takeovers(report);
       outputs_.step(report);
       records_.add(report);
       print_unlabelled(report);
@@ -83,6 +84,20 @@ void StepLoop::print_evaluation(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return;
   outputs_.evaluation(*evaluation);
   last_evaluation_ = evaluation;
+}
+
+void StepLoop::print_takeovers(const StepReport& report) const {
+  for (const Takeover& takeover : report.takeovers) {
+    std::string taken;
+    for (const auto& [rank, process] : takeover.taken)
+      taken += fmt::format("{}rank {} by process {}", taken.empty() ? "" : ", ", rank, process);
+    print_over_progress(
+        fmt::format("takeover: {}; membership {} of {} runs {} and continues after step {}: {:.2f} s until it began (the old "
+                    "one ended after {:.2f} s, the processes had gathered after {:.2f} s, and had the states after {:.2f} s)",
+                    takeover.cause, takeover.membership, counted(takeover.processes, "process", "es"),
+                    taken.empty() ? "the same ranks" : taken, takeover.step, takeover.begun, takeover.ended,
+                    takeover.gathered, takeover.copied));
+  }
 }
 
 // Notes the first such step when it happens; the end of the run counts them.

@@ -1,5 +1,6 @@
 #include "comm/control/coordinator.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/control/address.hpp"
@@ -11,6 +12,14 @@ namespace pipetrain::control {
 namespace {
 
 constexpr int pings_to_compare_clocks = 16;
+
+Refusal too_late() { return {ErrorKind::input, {}, "the others went on without this process, which came too late"}; }
+
+// The connection belongs to no place any more.
+void refuse_late(Connection& connection) {
+  connection.process = 0;
+  refuse(connection, too_late());
+}
 
 }  // namespace
 
@@ -24,11 +33,18 @@ Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, con
       peers_(static_cast<std::size_t>(rendezvous.processes)),
       joined_(peers_.size()),
       known_(peers_.size()) {
+  own_.info.process = 0;
   joined_[0] = own_.info;
+}
+
+int Coordinator::place_of(int process) const {
+  if (!rendezvous_.gathering || process > rendezvous_.process) return process;
+  return process == rendezvous_.process ? 0 : process + 1;
 }
 
 void Coordinator::start() {
   deadline_ = Clock::now() + rendezvous_.timeout;
+  if (rendezvous_.gathering) patience_over_ = Clock::now() + rendezvous_.gathering->patience;
   if (peers_.size() > 1) {  // else nobody joins
     reception_.emplace(listen(io_, rendezvous_), rendezvous_.token, settings_, static_cast<AdmissionController&>(*this));
     reception_->start();
@@ -38,14 +54,11 @@ void Coordinator::start() {
 
 void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
   if (const auto other = refusal_of_job(hello, own_)) return refuse(*connection, *other);
-  auto refusal = refusal_of(hello, own_, joined_);
-  const bool known = hello.info.process > 0 && hello.info.process < std::ssize(peers_);
-  if (known && !peer(hello.info.process).gone.empty())
-    refusal = Refusal{ErrorKind::peer_lost,
-                      {},
-                      "the run there has begun without it: " + to_string(*joined_[hello.info.process]) + " is gone (" +
-                          peer(hello.info.process).gone + ")"};
-  if (refusal) return turn_away(*connection, to_string(hello.info), *refusal);
+  if (const auto refusal = refusal_of_admission(hello)) {
+    // A stranger to a gathering is of no use to it, and those who belong to it may still come.
+    if (rendezvous_.gathering) return refuse(*connection, *refusal);
+    return turn_away(*connection, to_string(hello.info), *refusal);
+  }
   const int process = hello.info.process;
   connection->process = process;
   connection->set_owner(*this);
@@ -61,7 +74,23 @@ void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
   }
 }
 
+// Gives the process of a gathering its place.
+std::optional<Refusal> Coordinator::refusal_of_admission(Hello& hello) const {
+  if (rendezvous_.gathering && phase_ != Phase::rendezvous)
+    return too_late();
+  if (rendezvous_.gathering && hello.info.process >= 0) hello.info.process = place_of(hello.info.process);
+  auto refusal = refusal_of(hello, own_, joined_);
+  const auto place = static_cast<std::size_t>(hello.info.process);
+  if (hello.info.process > 0 && place < peers_.size() && !peers_[place].gone.empty())
+    refusal = Refusal{ErrorKind::peer_lost,
+                      {},
+                      "the run there has begun without it: " + to_string(*joined_[place]) + " is gone (" + peers_[place].gone +
+                          ")"};
+  return refusal;
+}
+
 void Coordinator::misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) {
+  if (rendezvous_.gathering) return refuse(*connection, refusal);
   turn_away(*connection, "a process", refusal);
 }
 
@@ -95,9 +124,39 @@ void Coordinator::take_pong(Peer& peer, const Frame& frame) {
 }
 
 void Coordinator::begin_if_complete() {
+  if (is_complete()) begin();
+}
+
+bool Coordinator::is_complete() const {
+  const auto is_here = [this](int process) { return process == 0 || peers_[static_cast<std::size_t>(process)].ready; };
+  int here = 0;
+  for (int process = 0; process < std::ssize(peers_); ++process) here += is_here(process) ? 1 : 0;
+  if (!rendezvous_.gathering) return here == std::ssize(peers_);
+  const auto& expected = rendezvous_.gathering->expected;
+  if (here < rendezvous_.gathering->enough) return false;
+  return Clock::now() > patience_over_ ||
+         std::all_of(expected.begin(), expected.end(), [&](int process) { return is_here(place_of(process)); });
+}
+
+void Coordinator::leave_out_absent() {
+  std::size_t next = 1;
   for (std::size_t process = 1; process < peers_.size(); ++process) {
-    if (!peers_[process].ready) return;
+    Peer other = std::exchange(peers_[process], Peer{});
+    if (!other.ready) {
+      if (other.connection) refuse_late(*other.connection);
+      continue;
+    }
+    joined_[next] = std::exchange(joined_[process], std::nullopt);
+    joined_[next]->process = other.connection->process = static_cast<int>(next);
+    peers_[next++] = std::move(other);
   }
+  peers_.resize(next);
+  joined_.resize(next);
+  known_.resize(next);
+}
+
+void Coordinator::begin() {
+  if (rendezvous_.gathering) leave_out_absent();
   phase_ = Phase::running;
   std::vector<ProcessInfo> all;
   for (const auto& info : joined_) all.push_back(*info);
@@ -108,8 +167,10 @@ void Coordinator::begin_if_complete() {
   }
   const auto addresses = addresses_in_run(ends);
   for (std::size_t process = 0; process < all.size(); ++process) all[process].address = addresses[process];
-  send_to_others(0, {.kind = FrameKind::welcome, .payload = to_bytes(all)});
-  events_.joined(std::move(all));
+  for (int process = 1; process < std::ssize(peers_); ++process)
+    peer(process).connection->send(
+        {.kind = FrameKind::welcome, .to = static_cast<std::uint16_t>(process), .payload = to_bytes(all)});
+  events_.joined(std::move(all), 0);
 }
 
 void Coordinator::on_frame(Connection& connection, Frame&& frame) {
@@ -193,6 +254,7 @@ void Coordinator::tick(Clock::time_point now) {
       connection->send({.kind = FrameKind::heartbeat});
     }
   }
+  if (phase_ == Phase::rendezvous && rendezvous_.gathering) begin_if_complete();
   if (phase_ == Phase::rendezvous && now > deadline_) {
     give_rendezvous_up({ErrorKind::peer_lost,
                         {},

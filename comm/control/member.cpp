@@ -134,9 +134,13 @@ void Member::frame_in_waiting(Connection& connection, const Frame& frame) {
     throw Error(ErrorKind::peer_lost, "it counts this process as lost: " + read_loss(frame.payload).why);
   if (frame.kind != FrameKind::welcome) throw Error(ErrorKind::peer_lost, "it sent a message before the run began");
   auto all = read_processes(frame.payload);
-  if (std::ssize(all) != rendezvous_.processes) throw Error(ErrorKind::peer_lost, "it sent another number of processes");
+  const bool counted_anew = rendezvous_.gathering.has_value();
+  if (counted_anew ? std::ssize(all) > rendezvous_.processes : std::ssize(all) != rendezvous_.processes)
+    throw Error(ErrorKind::peer_lost, "it sent another number of processes");
+  const int own = counted_anew ? frame.to : rendezvous_.process;
+  if (own <= 0 || own >= std::ssize(all)) throw Error(ErrorKind::peer_lost, "it gave this process a place that does not exist");
   phase_ = Phase::running;
-  events_.joined(std::move(all));
+  events_.joined(std::move(all), own);
 }
 
 void Member::frame_in_run(Connection& connection, Frame&& frame) {

@@ -17,7 +17,8 @@ namespace pipetrain::control {
 class StarEvents {
  public:
   // Exactly one of these two comes first: the run begins, or it does not.
-  virtual void joined(std::vector<ProcessInfo> all) = 0;
+  // own: the number of this process in the run that begins.
+  virtual void joined(std::vector<ProcessInfo> all, int own) = 0;
   virtual void failed(std::exception_ptr why) = 0;
   // A message or a part of an exchange.
   virtual void received(Frame&& frame) = 0;

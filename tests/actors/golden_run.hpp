@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,6 +52,8 @@ TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64
 TrainJob with_plan(TrainJob job);
 
 RunRecord run(TrainJob job, std::int64_t steps);
+// Does the same with this function in place of Trainer::step().
+RunRecord run(TrainJob job, std::int64_t steps, const std::function<StepReport(Trainer&)>& step);
 // Returns the error with which a Trainer refuses the job, "slices 9: why", and checks that it is an input error; "none"
 // if it is accepted.
 std::string refusal(const TrainJob& job);

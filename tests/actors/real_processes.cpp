@@ -14,6 +14,7 @@
 #include "actors/ranks/run_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
+#include "comm/control/successive_planes.hpp"
 #include "core/mesh.hpp"
 #include "wait_until.hpp"
 
@@ -22,11 +23,11 @@ namespace {
 
 std::string to_words(const TinyRun& tiny) {
   const Layout& layout = tiny.layout;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
                      int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp,
                      layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
                      int{layout.sequence_parallel}, static_cast<int>(layout.recompute), layout.zero, tiny.precision, layout.cp,
-                     tiny.dropout, int{tiny.isolated}, tiny.golden);
+                     tiny.dropout, int{tiny.isolated}, int{tiny.elastic}, tiny.golden);
 }
 
 TinyRun from_words(const std::string& words) {
@@ -36,7 +37,7 @@ TinyRun from_words(const std::string& words) {
   in >> family >> tiny.tied >> tiny.layers >> tiny.sequence >> tiny.microbatches >> tiny.layout.pp >> tiny.layout.tp >>
       tiny.layout.dp >> tiny.layout.microbatch >> tiny.layout.schedule >> tiny.layout.chunks >> order >>
       tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision >> tiny.layout.cp >> tiny.dropout >>
-      tiny.isolated >> tiny.golden;
+      tiny.isolated >> tiny.elastic >> tiny.golden;
   tiny.family = static_cast<Family>(family);
   tiny.layout.order = static_cast<schedules::Order>(order);
   tiny.layout.recompute = static_cast<Recompute>(recompute);
@@ -54,6 +55,9 @@ TrainJob joined_job(int process, int processes, std::uint16_t port, const TinyRu
   TrainJob job = job_of(tiny);
   job.processes = std::make_shared<RunProcesses>();
   job.processes->control = join_processes(rendezvous);
+  if (tiny.elastic)
+    job.processes->planes =
+        std::make_shared<control::SuccessivePlanes>(rendezvous, control::Settings{}, job.processes->control);
   if (const char* fault = std::getenv("TEST_FAULT")) job.fault = parse_fault(fault);
   if (std::getenv("TEST_ON_GPU") != nullptr) use_own_gpu(job, std::getenv("TEST_ON_GPU"));
   return job;
@@ -76,14 +80,14 @@ TEST_CASE("a process of another one's run", "[.follower]") {
   const TinyRun tiny = from_words(std::getenv("TEST_RUN"));
   TrainJob job = joined_job(std::atoi(process), std::atoi(std::getenv("TEST_PROCESSES")),
                             static_cast<std::uint16_t>(std::atoi(std::getenv("TEST_PORT"))), tiny);
-  const auto control = job.processes->control;
+  const auto processes = job.processes;  // whose control plane changes in an elastic run
   std::string cause;
   try {
     Trainer(std::move(job)).follow();
   } catch (const std::exception& error) {
     cause = error.what();
   }
-  control->leave();
+  processes->control->leave();
   std::ofstream(std::getenv("TEST_LOG")) << (cause.empty() ? "done" : cause);
 }
 

@@ -102,6 +102,12 @@ struct SavingSettings {
   std::optional<std::filesystem::path> verified;
 };
 
+// How the processes of a run go on when some of them are lost.
+enum class Elastic {
+  off,       // all end
+  takeover,  // those that are left take over the lost ranks and repeat the step
+};
+
 // The settings that a TrainJob takes over unchanged.
 struct JobSettings {
   SampleOrder samples;
@@ -120,6 +126,7 @@ struct JobSettings {
   LossScaleSettings loss_scale;
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
   std::optional<Fault> fault;
+  Elastic elastic = Elastic::off;
 };
 
 struct RunSettings : JobSettings {

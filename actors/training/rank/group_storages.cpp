@@ -120,6 +120,22 @@ std::vector<HeldState> GroupStorages::saved() const {
   return saved;
 }
 
+std::vector<HeldState> GroupStorages::held() const {
+  std::vector<HeldState> held;
+  for (const auto& group : trained_) {
+    for (HeldState& piece : group->storage.held()) {
+      piece.parameter = group->of.parameters[piece.parameter];
+      held.push_back(std::move(piece));
+    }
+  }
+  return held;
+}
+
+void GroupStorages::restore(const InitialState& state, const float* values) {
+  if (frozen_) frozen_->load(*state.weights);
+  for (const auto& group : trained_) values = group->storage.restore(values);
+}
+
 Tensor GroupStorages::settled() { return trained_.empty() ? frozen_->arena() : trained_.front()->storage.settled(); }
 
 MemoryUse GroupStorages::memory(const RankSetup& setup, const ParameterLayout& layout) {

@@ -33,8 +33,7 @@ World checked_world(const TrainJob& job, const schedules::Plan& plan, const std:
 }  // namespace
 
 Mesh mesh_of(const TrainJob& job) {
-  const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .cp = job.layout.cp, .tp = job.layout.tp};
-  return dealt_mesh(shape, job.devices, job.processes.get());
+  return dealt_mesh(shape_of(job), job.devices, job.processes.get());
 }
 
 ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,

@@ -66,6 +66,7 @@ void RankCompute::begin_step(const StepInfo& step) {
   }
   end_.begin_step();
   state_.begin_step(step.kind);
+  if (!step.evaluates()) state_.keep_copy(step.step - 1);
   reports_.begin_step(stream_, step);
   model_->begin_step();
   fault_.begin_step(step, [this] { state_.spoil(); });

@@ -8,6 +8,7 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/ranks/rank_lanes.hpp"
+#include "actors/training/copies/state_copies.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "core/process_group.hpp"
@@ -54,6 +55,8 @@ struct RankSetup : MeshRank, JobSettings {
   schedules::StageNeeds needs;
   WrapOps wrap_ops;    // may be null
   bool saves = false;  // keeps host memory for a snapshot of its states
+  std::shared_ptr<StateCopies> copies;  // receives a copy of its state after each step; null: none is kept
+  ContinuedState continued;             // the copy that it continues from
 };
 
 // Returns what a rank will allocate, without allocating it. A GPU's libraries know their share only when they have

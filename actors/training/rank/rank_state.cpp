@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/error.hpp"
 #include "model/parameters/arena_views.hpp"
 
 namespace pipetrain {
@@ -20,11 +21,30 @@ bool lies_in(const Tensor& memory, const Tensor& arena) {
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
     : setup_(setup), tp_(tp), ops_(ops), storages_(setup, layout, ops) {
   if (setup.saves) snapshot();
+  if (setup.copies) copier_.emplace(*setup.device, storages_.held());
 }
 
 void RankState::load(const InitialState& state) {
   storages_.load(state);
   applied_steps_ = state.applied_steps;
+}
+
+void RankState::load_or_continue(const InitialState& state) {
+  if (setup_.continued.copies == nullptr) return load(state);
+  const StateCopy* const copy = setup_.continued.copies->of(setup_.continued.step);
+  if (copy == nullptr || copy->values.size() != count_elements(storages_.held()))
+    throw Error(ErrorKind::internal, to_string(setup_.id) + ": there is no copy of its state after step " +
+                                         std::to_string(setup_.continued.step));
+  storages_.restore(state, copy->values.data());
+  applied_steps_ = copy->applied_steps;
+}
+
+void RankState::keep_copy(std::int64_t step) {
+  if (!copier_) return;
+  StateCopy* const copy = setup_.copies->begin(step, applied_steps_, count_elements(copier_->source()));
+  if (copy == nullptr) return;
+  copier_->copy(copy->values.data());
+  copier_->when_copied([copies = setup_.copies, copy] { copy->whole = true; });
 }
 
 StateSnapshot& RankState::snapshot() {
@@ -122,6 +142,7 @@ void RankState::restore() {
 void RankState::step(float lr, float grad_scale) {
   ++applied_steps_;
   if (snapshot_) snapshot_->protect(ops_.stream());
+  if (copier_) copier_->protect(ops_.stream());
   for (const auto& group : storages_.trained()) group->storage.step({lr, applied_steps_, grad_scale});
 }
 

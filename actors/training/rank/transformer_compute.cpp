@@ -16,7 +16,7 @@ std::vector<RankedCompute::RankMaker> rank_makers(std::vector<RankSetup>& setups
   for (RankSetup& setup : setups) {
     makers.push_back({setup.id, [&setup, &state] {
                         auto rank = std::make_unique<RankCompute>(std::move(setup));
-                        rank->state().load(state);
+                        rank->state().load_or_continue(state);
                         return rank;
                       }});
   }

@@ -1,0 +1,48 @@
+// The agreement of a membership's processes on who runs which rank, and from which copies ranks continue. Pure: every
+// process computes the same from the same holdings.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/mesh.hpp"
+#include "core/wire.hpp"
+
+namespace pipetrain {
+
+// The ranks that a process ran in the membership before, and the whole copies of states that it has.
+struct Holdings {
+  std::vector<int> runs;
+  std::map<int, std::vector<std::int64_t>> copies;  // by rank: the steps, the newest first
+};
+
+Bytes to_bytes(const Holdings& holdings);
+// Throws Error(peer_lost) for bytes that are no holdings of a mesh with this many ranks.
+Holdings read_holdings(const Bytes& bytes, int ranks);
+
+// Ranks whose states are equal after each step: those of all replicas, where replicas do not divide states.
+std::vector<int> ranks_with_state_of(int rank, const Mesh& mesh, bool divided);
+
+// A rank continues from the copy of another rank's equal state, or of its own, that a process has.
+struct CopySource {
+  int process = 0;
+  int rank = 0;
+  bool operator==(const CopySource&) const = default;
+};
+
+struct Agreement {
+  std::int64_t step = 0;            // after which all ranks continue
+  std::vector<int> process_of;      // by rank
+  std::vector<CopySource> sources;  // by rank
+  std::vector<int> lost;            // the ranks that no process ran
+};
+
+// Ranks stay with their processes. The lost ranks of a stage go together to one process: one that does not run a rank
+// with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks. No value where there is no step after which somebody has every state:
+// `missing` then names a rank without one.
+std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing = nullptr);
+
+}  // namespace pipetrain

@@ -1,0 +1,90 @@
+#include "actors/training/run/membership.hpp"
+
+#include <future>
+#include <utility>
+
+#include "actors/engine/remote/engine_channel.hpp"
+#include "actors/ranks/run_processes.hpp"
+#include "actors/training/run/job_memory.hpp"
+#include "schedules/simulate/following_steps.hpp"
+
+namespace pipetrain {
+
+Membership::Membership(const TrainJob& job, const Setup& setup) : job_(job), setup_(setup), layout_(job, setup.channel) {
+  sources_.emplace(job_, layout_, setup_.training, setup_.evaluation);
+  check_memory();
+  build_computes();
+  build_pipeline();
+}
+
+// Work on one device may still touch another's memory, so everything stops before anything is freed.
+Membership::~Membership() {
+  pipeline_.reset();
+  for (const auto& compute : computes_) compute->wait_until_idle();
+}
+
+// The machine's memory is shared by all of the run's processes on it.
+void Membership::check_memory() const {
+  const auto devices = estimate_devices(layout_, job_);
+  std::size_t other_bytes = 0;
+  if (setup_.channel && job_.devices.kind == DeviceKind::cpu) {
+    std::size_t own = 0;
+    for (const auto& device : devices) own += device.use.total() + device.use.snapshot;
+    other_bytes = host_bytes_of_others(*setup_.channel, own);
+  }
+  if (const auto shortage = memory_shortage(layout_, job_, devices, other_bytes)) throw Error(*shortage);
+}
+
+std::vector<RankSetup> Membership::rank_setups(StageId id) const {
+  auto setups = layout_.rank_setups(job_, id);
+  for (RankSetup& setup : setups) {
+    setup.training = setup_.training;
+    setup.evaluation = setup_.evaluation;
+    if (setup_.copies == nullptr) continue;
+    auto& copies = (*setup_.copies)[setup.rank];
+    if (!copies) copies = std::make_shared<StateCopies>();
+    setup.copies = copies;
+    if (setup_.continued) setup.continued = {copies.get(), *setup_.continued};
+  }
+  return setups;
+}
+
+// Builds all at once, because each takes seconds to draw or read its weights.
+void Membership::build_computes() {
+  std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
+  for (const StageId id : layout_.stages()) {
+    building.push_back(std::async(std::launch::async, [this, setups = rank_setups(id)]() mutable {
+      return std::make_shared<TransformerCompute>(std::move(setups), job_.initial);
+    }));
+  }
+  for (auto& one : building) one.wait();
+  for (auto& one : building) computes_.push_back(one.get());
+}
+
+void Membership::build_pipeline() {
+  PipelineOptions options;
+  options.plan = layout_.plan();
+  options.order = job_.layout.order;
+  options.replayed = job_.layout.replayed;
+  options.slot_life = TransformerCompute::slot_life();
+  options.needs = layout_.needs();
+  if (job_.post_validation) options.begins_before_verdict = stages_that_wait(options.plan, options.needs);
+  options.replicas = static_cast<int>(job_.batch.dp);
+  options.stall = job_.stall;
+  options.recorder = job_.recorder;
+  if (setup_.channel) options.processes = processes();
+  pipeline_ = std::make_unique<Pipeline>(
+      options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },
+      [this](int replica) { return sources_->make(replica, 0); });
+}
+
+PipelineProcesses Membership::processes() {
+  PipelineProcesses processes;
+  processes.channel = setup_.channel;
+  processes.transport = layout_.transport();
+  processes.parts = layout_.stage_mesh();
+  processes.make_source = [this](int replica, int part) { return sources_->make(replica, part); };
+  return processes;
+}
+
+}  // namespace pipetrain

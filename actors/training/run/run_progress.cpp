@@ -1,0 +1,46 @@
+#include "actors/training/run/run_progress.hpp"
+
+#include <string>
+
+#include "actors/training/job/train_job.hpp"
+#include "actors/training/run/trainer.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr std::size_t steps_remembered = 4;  // more than the copies of a rank's state
+
+}  // namespace
+
+RunProgress::RunProgress(const TrainJob& job) {
+  Counts& begin = latest_.emplace_back();
+  begin.steps = job.steps_done;
+  begin.applied_steps = job.initial.applied_steps;
+  begin.first_loss = job.first_loss;
+  begin.has_first_loss = begin.steps > 0 && (job.last_loss || job.first_loss != 0);  // older checkpoints lack the last loss
+  begin.last_loss = job.last_loss;
+  begin.loss_scale = job.initial.loss_scale;
+}
+
+void RunProgress::add(const StepReport& report, const std::optional<LossScaleState>& loss_scale) {
+  Counts counts = now();
+  counts.steps = report.step;
+  if (!report.skipped) ++counts.applied_steps;
+  if (report.has_loss()) {
+    if (!counts.has_first_loss) counts.first_loss = report.loss;
+    counts.has_first_loss = true;
+    counts.last_loss = report.loss;
+  }
+  counts.loss_scale = loss_scale;
+  latest_.push_back(counts);
+  if (latest_.size() > steps_remembered) latest_.pop_front();
+}
+
+void RunProgress::go_back(std::int64_t step) {
+  while (!latest_.empty() && now().steps != step) latest_.pop_back();
+  if (latest_.empty())
+    throw Error(ErrorKind::internal, "the run cannot go back to step " + std::to_string(step) + ", which is too long ago");
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,39 @@
+// Counts the steps of a run and keeps its losses. It remembers the latest steps, so that a run that lost its last ones
+// goes back and repeats them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "model/optimizer/loss_scale.hpp"
+
+namespace pipetrain {
+
+struct StepReport;
+struct TrainJob;
+
+class RunProgress {
+ public:
+  struct Counts {
+    std::int64_t steps = 0;          // steps done
+    std::int64_t applied_steps = 0;  // those of them that the optimizer applied
+    double first_loss = 0;
+    bool has_first_loss = false;  // of this run or of an earlier one that it continues; the first steps may have no loss
+    std::optional<double> last_loss;
+    std::optional<LossScaleState> loss_scale;  // of the coming step; no value where the scale is constant
+  };
+
+  explicit RunProgress(const TrainJob& job);
+
+  const Counts& now() const { return latest_.back(); }
+  // `report` is of the next step; loss_scale: of the step after it.
+  void add(const StepReport& report, const std::optional<LossScaleState>& loss_scale);
+  // Goes back to the counts after this step. Throws Error(internal) for a step that is not among the latest.
+  void go_back(std::int64_t step);
+
+ private:
+  std::deque<Counts> latest_;  // of consecutive steps
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,104 @@
+// Runs over real processes that lose some of them: those that are left take over, and steps, losses and weights are those
+// of the undisturbed run, to the bit.
+#include <csignal>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "real_processes.hpp"
+#include "tiny_run.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+
+namespace {
+
+constexpr std::int64_t takeover_steps = 5;
+
+TinyRun elastic_run(const Layout& layout) {
+  TinyRun tiny;
+  tiny.layers = 4;
+  tiny.dropout = 0.1;
+  tiny.elastic = true;
+  tiny.layout = layout;
+  return tiny;
+}
+
+RunRecord undisturbed(TinyRun tiny) {
+  tiny.elastic = false;
+  return run(job_of(tiny), takeover_steps);
+}
+
+// Steps of process 0; keeps the takeovers that they report.
+std::function<StepReport(Trainer&)> counting(std::vector<Takeover>& takeovers) {
+  return [&takeovers](Trainer& trainer) {
+    StepReport report = trainer.step();
+    takeovers.insert(takeovers.end(), report.takeovers.begin(), report.takeovers.end());
+    return report;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("the rest of a run takes over from a process that ends", "[takeover][processes]") {
+  const auto [layout, processes] = GENERATE(table<Layout, int>({
+      {{.dp = 2}, 2},
+      {{.pp = 2, .dp = 2}, 2},
+      {{.pp = 2, .dp = 2}, 4},
+      {{.tp = 2, .dp = 2}, 4},
+      {{.dp = 3}, 3},
+  }));
+  const TinyRun tiny = elastic_run(layout);
+  INFO(to_string(tiny) << " in " << processes << " processes");
+  const RunRecord expected = undisturbed(tiny);
+  const int last_rank = layout.dp * layout.pp * layout.tp - 1;
+  Followers followers(processes, tiny, {"TEST_FAULT=" + std::to_string(last_rank) + ":3:exit"});
+  std::vector<Takeover> takeovers;
+  CHECK((run(followers.job(), takeover_steps, counting(takeovers)) == expected));
+  REQUIRE(takeovers.size() == 1);
+  CHECK(takeovers.front().membership == 2);
+  CHECK(takeovers.front().processes == processes - 1);
+  CHECK(takeovers.front().step == 2);
+  CHECK(takeovers.front().taken.back().rank == last_rank);
+  const auto ends = followers.wait();
+  for (int process = 1; process < processes - 1; ++process) CHECK(ends[static_cast<std::size_t>(process) - 1] == "");
+}
+
+TEST_CASE("a run survives several losses, one after the other", "[takeover][processes]") {
+  const TinyRun tiny = elastic_run({.pp = 2, .dp = 2});
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(4, tiny);
+  std::vector<Takeover> takeovers;
+  int step = 0;
+  const auto killing = [&](Trainer& trainer) {
+    ++step;
+    if (step == 2) followers.signal(3, SIGKILL);
+    if (step == 4) followers.signal(1, SIGKILL);
+    return counting(takeovers)(trainer);
+  };
+  CHECK((run(followers.job(), takeover_steps, killing) == expected));
+  CHECK(takeovers.size() == 2);
+}
+
+TEST_CASE("a stopped process is left out, and changes nothing when it wakes up", "[takeover][processes]") {
+  const TinyRun tiny = elastic_run({.pp = 2, .dp = 2});
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(4, tiny);
+  std::vector<Takeover> takeovers;
+  int step = 0;
+  const auto stopping = [&](Trainer& trainer) {
+    ++step;
+    if (step == 2) followers.signal(2, SIGSTOP);
+    if (step == 4) followers.signal(2, SIGCONT);
+    return counting(takeovers)(trainer);
+  };
+  CHECK((run(followers.job(), takeover_steps, stopping) == expected));
+  CHECK(takeovers.size() == 1);
+  const auto ends = followers.wait();
+  CHECK(ends[0] == "");
+  CHECK(ends[1] != "");
+  CHECK(ends[2] == "");
+}
+
+TEST_CASE("a run is not elastic where nobody could take over", "[takeover]") {
+  CHECK_THAT(refusal(job_of(elastic_run({.pp = 2}))), Catch::Contains("one process runs all ranks"));
+}
