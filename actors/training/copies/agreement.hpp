@@ -41,8 +41,8 @@ struct Agreement {
 };
 
 // Ranks stay with their processes. The lost ranks of a stage go together to one process: one that does not run a rank
-// with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks. No value where there is no step after which somebody has every state:
-// `missing` then names a rank without one.
+// with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks. No
+// value where there is no step after which somebody has every state: `missing` then names a rank without one.
 std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing = nullptr);
 
 }  // namespace pipetrain

@@ -32,9 +32,7 @@ World checked_world(const TrainJob& job, const schedules::Plan& plan, const std:
 
 }  // namespace
 
-Mesh mesh_of(const TrainJob& job) {
-  return dealt_mesh(shape_of(job), job.devices, job.processes.get());
-}
+Mesh mesh_of(const TrainJob& job) { return dealt_mesh(shape_of(job), job.devices, job.processes.get()); }
 
 ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
                                const std::optional<PlannedProcesses>& planned)

@@ -53,8 +53,8 @@ struct RankSetup : MeshRank, JobSettings {
   // The actions of its stage in every step, in order; empty where the order is not known in advance.
   std::vector<schedules::Action> actions;
   schedules::StageNeeds needs;
-  WrapOps wrap_ops;    // may be null
-  bool saves = false;  // keeps host memory for a snapshot of its states
+  WrapOps wrap_ops;                     // may be null
+  bool saves = false;                   // keeps host memory for a snapshot of its states
   std::shared_ptr<StateCopies> copies;  // receives a copy of its state after each step; null: none is kept
   ContinuedState continued;             // the copy that it continues from
 };

@@ -33,8 +33,8 @@ void RankState::load_or_continue(const InitialState& state) {
   if (setup_.continued.copies == nullptr) return load(state);
   const StateCopy* const copy = setup_.continued.copies->of(setup_.continued.step);
   if (copy == nullptr || copy->values.size() != count_elements(storages_.held()))
-    throw Error(ErrorKind::internal, to_string(setup_.id) + ": there is no copy of its state after step " +
-                                         std::to_string(setup_.continued.step));
+    throw Error(ErrorKind::internal,
+                to_string(setup_.id) + ": there is no copy of its state after step " + std::to_string(setup_.continued.step));
   storages_.restore(state, copy->values.data());
   applied_steps_ = copy->applied_steps;
 }

@@ -49,7 +49,7 @@ class Membership {
 
   const TrainJob& job_;
   const Setup setup_;
-  ParallelLayout layout_;  // has devices and groups, so it outlives the computes
+  ParallelLayout layout_;                                      // has devices and groups, so it outlives the computes
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
   std::optional<StepSources> sources_;
   std::unique_ptr<Pipeline> pipeline_;  // declared after the computes, so that its actors end first
