@@ -105,7 +105,7 @@ struct RankContents {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000003) * 1e-3F;
     const StatePlaces places(layout, {});
     for (const char* state : {"weights", "exp_avg", "exp_avg_sq"})
-      for (const HeldPart& part : saved_parts(layout, places, {}))
+      for (const HeldPart& part : saved_parts({.layout = layout}, places))
         pieces.push_back({state, part.parameter, {part.begin, part.end}, values.data() + places.weight_at(part)});
   }
 

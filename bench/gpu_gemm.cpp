@@ -23,9 +23,11 @@ struct Layout {
   int tp;
 };
 
-const Layout layouts[] = {{"llama3-8b", 4096, 1},   {"llama3-8b", 4096, 2}, {"llama2-7b", 4096, 1},   {"llama2-7b", 4096, 2},
-                          {"llama2-7b", 4096, 4},   {"llama2-7b", 2048, 4}, {"llama3.2-1b", 4096, 1}, {"llama3.2-1b", 16384, 1},
-                          {"llama3.2-1b", 4096, 2}, {"gpt2", 16384, 1},     {"gpt2-xl", 8192, 1}};
+const Layout layouts[] = {{"llama3-8b", 4096, 1},   {"llama3-8b", 4096, 2},    {"llama2-7b", 4096, 1},
+                          {"llama2-7b", 4096, 2},   {"llama2-7b", 4096, 4},    {"llama2-7b", 2048, 4},
+                          {"llama3.2-1b", 4096, 1}, {"llama3.2-1b", 16384, 1}, {"llama3.2-1b", 4096, 2},
+                          {"gpt2", 16384, 1},       {"gpt2-xl", 8192, 1},      {"qwen3-30b-a3b", 4096, 1},
+                          {"olmoe-1b-7b", 4096, 1}};
 
 void add(std::vector<GemmShape>& shapes, const GemmShape& shape) {
   if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
@@ -54,21 +56,25 @@ std::vector<GemmShape> shapes_of(const Layout& layout) {
   const ModelConfig config = preset_config(layout.model);
   if (config.biases.mlp) return gpt2_shapes_of(layout);
   const std::int64_t h = config.hidden, tp = layout.tp, heads = config.heads * config.head_dim / tp;
-  const std::int64_t columns[] = {(config.heads + 2 * config.kv_heads) * config.head_dim / tp, 2 * config.intermediate / tp,
-                                  config.vocabulary / tp};
+  std::vector<std::int64_t> columns{(config.heads + 2 * config.kv_heads) * config.head_dim / tp, config.vocabulary / tp};
+  std::vector<std::int64_t> inputs{heads};
+  if (config.experts.count == 0) {  // grouped products are no products of the GPU library
+    columns.insert(columns.begin() + 1, 2 * config.intermediate / tp);
+    inputs.push_back(config.intermediate / tp);
+  }
   std::vector<GemmShape> shapes;
   for (const std::int64_t rows : {layout.tokens / tp, layout.tokens}) {
     for (const std::int64_t n : columns) {
       add(shapes, {rows, n, h, Product::y, DType::bf16, DType::bf16});
       add(shapes, {rows, h, n, Product::dx, DType::bf16, DType::bf16});
     }
-    for (const std::int64_t k : {heads, config.intermediate / tp}) {
+    for (const std::int64_t k : inputs) {
       add(shapes, {rows, h, k, Product::y, DType::bf16, DType::bf16});
       add(shapes, {rows, k, h, Product::dx, DType::bf16, DType::bf16});
     }
   }
   for (const std::int64_t n : columns) add(shapes, {n, h, layout.tokens, Product::dw, DType::bf16, DType::f32});
-  for (const std::int64_t k : {heads, config.intermediate / tp}) {
+  for (const std::int64_t k : inputs) {
     add(shapes, {h, k, layout.tokens, Product::dw, DType::bf16, DType::f32});
   }
   return shapes;

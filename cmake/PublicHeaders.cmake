@@ -52,6 +52,7 @@ set(training_included_headers
   data/samples/dataset.hpp
   data/samples/sample.hpp
   data/samples/sampler.hpp
+  model/config/adapter.hpp
   model/config/block.hpp
   model/config/config.hpp
   model/config/cut.hpp

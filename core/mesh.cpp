@@ -84,8 +84,15 @@ int stage_size(const MeshShape& shape) { return shape.cp * shape.ep * shape.tp *
 int stage_rank(const MeshCoordinate& at, const MeshShape& shape) {
   return ((at.cp * shape.ep + at.ep) * shape.tp + at.tp) * shape.part + at.part;
 }
-int weight_copies(const MeshShape& shape) { return shape.dp * shape.cp; }
-int weight_copy(const MeshCoordinate& at, const MeshShape& shape) { return at.dp * shape.cp + at.cp; }
+int weight_copies(const MeshShape& shape) { return expert_copies(shape) * shape.ep; }
+int weight_copy(const MeshCoordinate& at, const MeshShape& shape) { return expert_copy(at, shape) * shape.ep + at.ep; }
+MeshCoordinate at_weight_copy(int copy, const MeshShape& shape) {
+  return {.dp = copy / shape.ep / shape.cp, .cp = copy / shape.ep % shape.cp, .ep = copy % shape.ep};
+}
+int expert_copies(const MeshShape& shape) { return shape.dp * shape.cp; }
+int expert_copy(const MeshCoordinate& at, const MeshShape& shape) { return at.dp * shape.cp + at.cp; }
+int data_replicas(const MeshShape& shape) { return shape.dp * shape.ep; }
+int data_replica(const MeshCoordinate& at, const MeshShape& shape) { return at.dp * shape.ep + at.ep; }
 
 Mesh::Mesh(const MeshShape& shape) : shape_(shape), size_(count_ranks(shape)) {}
 

@@ -15,7 +15,7 @@ enum class Axis {
   dp,    // data parallel: the replicas
   pp,    // pipeline parallel: the stages
   cp,    // context parallel: parts of a sequence
-  ep,    // expert parallel: parts of the experts
+  ep,    // expert parallel: parts of the experts; each takes samples of its own
   tp,    // tensor parallel: parts of every matrix
   part,  // parts of a stage, in a mesh of stages: each stands for the ranks of one process
 };
@@ -43,9 +43,18 @@ int stage_size(const MeshShape& shape);
 // Returns a rank's number among those of its stage.
 int stage_rank(const MeshCoordinate& at, const MeshShape& shape);
 
-// The ranks that have the same weights, over replicas and parts of sequences, in the order of group({dp, cp}).
+// The ranks that have the same weights, over replicas and parts of sequences and of experts, in the order of
+// group({dp, cp, ep}).
 int weight_copies(const MeshShape& shape);
 int weight_copy(const MeshCoordinate& at, const MeshShape& shape);
+MeshCoordinate at_weight_copy(int copy, const MeshShape& shape);  // of the first stage and tensor-parallel rank
+// The ranks that have the same experts, in the order of group({dp, cp}).
+int expert_copies(const MeshShape& shape);
+int expert_copy(const MeshCoordinate& at, const MeshShape& shape);
+
+// Each replica along dp and each part of the experts takes samples of its own.
+int data_replicas(const MeshShape& shape);
+int data_replica(const MeshCoordinate& at, const MeshShape& shape);
 
 // The process and device that run a rank.
 struct RankLocation {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
 
@@ -41,6 +42,17 @@ class RowSplit {
 };
 
 enum class Reduction { sum, max };
+
+// Rows of tensors that the members of a group send each other. Only the devices know how many.
+struct RowExchange {
+  // Rows of `source` go where the same rows of the other sources go. A target has memory for all rows that may come.
+  struct Rows {
+    Tensor source, target;
+  };
+  std::vector<Rows> rows;
+  Tensor offsets;   // [members + 1] i32: the sources' rows [offsets[m], offsets[m + 1]) are for member m
+  Tensor received;  // [members + 1] i32, output: the targets' rows [received[m], received[m + 1]) are from member m
+};
 
 // Collectives that move a tensor in pieces (one per rank: its rows in RowSplit), so that matrix products compute on
 // some pieces while others are in flight. As in Group, every member must make the same calls in the same order; a call
@@ -101,6 +113,13 @@ class Group {
   // target = `source` of the previous member; the first member gets the last one's. They have the same size in all
   // members, and do not overlap. A call may block the host until the other members have made theirs.
   virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
+
+  // Sends each member its rows of the sources, and receives those of all members, in rank order. Sources and targets do not
+  // overlap, and all members must exchange tensors of the same columns and types. Throws Error(unavailable) on GPUs.
+  virtual void all_to_all(Stream& stream, const RowExchange& exchange) {
+    static_cast<void>(stream), static_cast<void>(exchange);
+    throw Error(ErrorKind::unavailable, "exchanges of rows between ranks are not built for GPUs yet; use the CPU");
+  }
 
   // Returns the group's transfers in pieces; null where they would gain nothing.
   virtual PiecewiseTransfer* in_pieces() { return nullptr; }

@@ -85,7 +85,10 @@ class Guard : public nlohmann::json_sax<json> {
   bool boolean(bool value) override { return pass(value); }
   bool number_integer(json::number_integer_t value) override { return pass(value); }
   bool number_unsigned(json::number_unsigned_t value) override { return pass(value); }
-  bool number_float(json::number_float_t value, const std::string&) override { return pass(value); }
+  bool number_float(json::number_float_t value, const std::string& text) override {
+    const bool is_integer = text.find_first_not_of("-0123456789") == std::string::npos;
+    return pass(is_integer ? Json::large_integer(text) : Json(value));
+  }
   bool string(std::string& value) override { return pass(std::move(value)); }
   bool binary(json::binary_t&) override { return false; }  // text has no binary values
   bool start_object(std::size_t) override { return open(JsonKind::object); }

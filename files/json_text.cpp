@@ -19,6 +19,7 @@ ordered_json copy_of(const Json& value, JsonOrder order) {
     case JsonKind::unsigned_integer:
       return value.as_uint64();
     case JsonKind::real:
+    case JsonKind::large_integer:
       return value.as_double();
     case JsonKind::string:
       return value.as_string();

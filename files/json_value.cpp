@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
@@ -12,8 +13,9 @@ namespace pipetrain {
 namespace {
 
 const char* name_of(JsonKind kind) {
-  constexpr const char* names[] = {"null",          "a boolean", "an integer", "an unsigned integer",
-                                   "a real number", "a string",  "an array",   "an object"};
+  constexpr const char* names[] = {"null",          "a boolean",       "an integer", "an unsigned integer",
+                                   "a real number", "a large integer", "a string",   "an array",
+                                   "an object"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -57,8 +59,14 @@ Json Json::object(std::initializer_list<Member> members) {
   return made;
 }
 
+Json Json::large_integer(std::string digits) {
+  Json made(std::move(digits));
+  made.kind_ = JsonKind::large_integer;
+  return made;
+}
+
 Json::Json(const Json& other) : held_(other.held_) {
-  if (other.is_string()) held_.string = new std::string(*other.held_.string);
+  if (other.is_string() || other.is_large_integer()) held_.string = new std::string(*other.held_.string);
   if (other.is_array()) held_.array = new std::vector<Json>(*other.held_.array);
   if (other.is_object()) held_.object = new Object(*other.held_.object);
   kind_ = other.kind_;  // last, because a copy that throws leaves nothing to release
@@ -71,7 +79,7 @@ Json& Json::operator=(Json other) noexcept {
 }
 
 void Json::release() noexcept {
-  if (is_string()) delete held_.string;
+  if (is_string() || is_large_integer()) delete held_.string;
   if (is_array()) delete held_.array;
   if (is_object()) delete held_.object;
 }
@@ -102,7 +110,13 @@ std::uint64_t Json::as_uint64() const {
 double Json::as_double() const {
   if (!is_number()) refuse_json(kind_, "a number");
   if (is_real()) return held_.real;
+  if (is_large_integer()) return std::strtod(held_.string->c_str(), nullptr);
   return is_unsigned() ? static_cast<double>(held_.unsigned_integer) : static_cast<double>(held_.integer);
+}
+
+const std::string& Json::digits() const {
+  if (!is_large_integer()) refuse_json(kind_, "a large integer");
+  return *held_.string;
 }
 
 const std::string& Json::as_string() const {
@@ -185,6 +199,7 @@ bool operator==(const Json& one, const Json& other) {
     if (one.whole() && other.whole()) return one.whole() == other.whole();
     return one.kind_ == other.kind_ && one.held_.unsigned_integer == other.held_.unsigned_integer;
   }
+  if (one.is_large_integer() && other.is_large_integer()) return one.digits() == other.digits();
   if (one.is_number() && other.is_number()) return one.as_double() == other.as_double();
   if (one.kind_ != other.kind_) return false;
   if (one.is_boolean()) return one.held_.boolean == other.held_.boolean;

@@ -22,8 +22,9 @@ class JsonMisuse : public Error {
   explicit JsonMisuse(const std::string& what) : Error(ErrorKind::internal, what) {}
 };
 
-// A parsed number without sign, fraction or exponent is an unsigned integer; one with a sign is an integer.
-enum class JsonKind : unsigned char { null, boolean, integer, unsigned_integer, real, string, array, object };
+// A parsed number without sign, fraction or exponent is an unsigned integer; one with a sign is an integer. A large integer
+// fits neither of the two, and keeps its digits.
+enum class JsonKind : unsigned char { null, boolean, integer, unsigned_integer, real, large_integer, string, array, object };
 
 // The order of an object's members: by the bytes of their keys, or by insertion.
 enum class JsonOrder { by_key, as_added };
@@ -64,31 +65,35 @@ class Json {
   static Json array(std::initializer_list<Json> elements = {});
   static Json object();
   static Json object(std::initializer_list<Member> members);
+  // digits: decimal, after "-" for a negative integer; a double must be able to hold the size of their value.
+  static Json large_integer(std::string digits);
 
   Json(const Json& other);
   Json(Json&& other) noexcept : kind_(other.kind_), held_(other.held_) { other.kind_ = JsonKind::null; }
   Json& operator=(Json other) noexcept;
   ~Json() {
-    if (kind_ >= JsonKind::string) release();
+    if (kind_ >= JsonKind::large_integer) release();
   }
 
   JsonKind kind() const noexcept { return kind_; }
   bool is_null() const noexcept { return kind_ == JsonKind::null; }
   bool is_boolean() const noexcept { return kind_ == JsonKind::boolean; }
-  bool is_number() const noexcept { return kind_ >= JsonKind::integer && kind_ <= JsonKind::real; }
+  bool is_number() const noexcept { return kind_ >= JsonKind::integer && kind_ <= JsonKind::large_integer; }
   bool is_integer() const noexcept { return kind_ == JsonKind::integer || kind_ == JsonKind::unsigned_integer; }
   bool is_unsigned() const noexcept { return kind_ == JsonKind::unsigned_integer; }
   bool is_real() const noexcept { return kind_ == JsonKind::real; }
+  bool is_large_integer() const noexcept { return kind_ == JsonKind::large_integer; }
   bool is_string() const noexcept { return kind_ == JsonKind::string; }
   bool is_array() const noexcept { return kind_ == JsonKind::array; }
   bool is_object() const noexcept { return kind_ == JsonKind::object; }
 
   // Return the value as a C++ value. Throw JsonMisuse for another kind, and for an integer that does not fit. A real
-  // number is not an integer, but every number is a double.
+  // number is not an integer, but every number is a double, if need be the nearest one.
   bool as_bool() const;
   std::int64_t as_int64() const;
   std::uint64_t as_uint64() const;
   double as_double() const;
+  const std::string& digits() const;  // of a large integer
   const std::string& as_string() const;
   std::string& as_string();
   // Returns the integer; nothing if the value is not one, or does not fit 63 bits.
@@ -124,8 +129,9 @@ class Json {
   // Integers and real numbers are equal if their values are; objects are equal whatever the order of their members.
   friend bool operator==(const Json& one, const Json& other);
 
-  // Returns the value as text. Numbers get the fewest digits that read back as the same number; infinities and NaN
-  // become null. Throws JsonMisuse for a string that is not UTF-8, unless the style replaces.
+  // Returns the value as text. Numbers get the fewest digits that read back as the same number; large integers are
+  // rounded to doubles; infinities and NaN become null. Throws JsonMisuse for a string that is not UTF-8, unless the style
+  // replaces.
   std::string dump(const JsonStyle& style = {}) const;
 
  private:

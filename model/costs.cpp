@@ -1,5 +1,8 @@
 #include "model/costs.hpp"
 
+#include <algorithm>
+
+#include "model/config/adapter_roles.hpp"
 #include "model/config/tensor_spec.hpp"
 
 namespace pipetrain {
@@ -67,6 +70,10 @@ std::int64_t trained_parameter_count(const ModelConfig& config, const Block& blo
   return elements_of(config, block, is_counted_and_trained);
 }
 
+std::int64_t expert_parameter_count(const ModelConfig& config, const Block& block) {
+  return elements_of(config, block, is_of_trained_experts);
+}
+
 std::int64_t trained_parameter_count(const ModelConfig& config) { return elements_of(config, is_counted_and_trained); }
 
 std::int64_t parameter_count(const ModelConfig& config) { return elements_of(config, is_counted); }
@@ -110,13 +117,23 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
     const auto has_role = [&](const TensorSpec& tensor) { return tensor.role == role; };
     return 2.0 * static_cast<double>(elements_of(config, block, has_role));
   };
+  // Adapters of the matrix are multiplied again with it.
+  const auto adapted = [&](TensorRole role) {
+    const auto roles = adapter_roles(role);
+    const auto is_it = [&](const TensorSpec& tensor) {
+      return tensor.role == role ||
+             (is_of_adapter(tensor.role) &&
+              (tensor.role == roles->in || std::count(roles->out.begin(), roles->out.end(), tensor.role) > 0));
+    };
+    return 2.0 * static_cast<double>(elements_of(config, block, is_it));
+  };
   if (block.kind == BlockKind::head) return head_pieces > 1 ? matmul(TensorRole::output_weight) : 0;
   if (recompute != Recompute::full) return 0;
   switch (block.kind) {
     case BlockKind::attention:
-      return matmul(TensorRole::qkv_weight) + 2.0 * score_products(config, block.layer, sequence);
+      return adapted(TensorRole::qkv_weight) + 2.0 * score_products(config, block.layer, sequence);
     case BlockKind::mlp:
-      return matmul(TensorRole::mlp_in_weight);
+      return adapted(TensorRole::mlp_in_weight);
     case BlockKind::experts: {
       const double chosen = static_cast<double>(config.experts.chosen) / static_cast<double>(config.experts.count);
       return matmul(TensorRole::router_weight) + chosen * matmul(TensorRole::expert_in_weight) +

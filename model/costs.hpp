@@ -14,6 +14,8 @@ namespace pipetrain {
 std::int64_t block_parameter_count(const ModelConfig& config, const Block& block);
 // The same without frozen tensors: those with gradients and optimizer states.
 std::int64_t trained_parameter_count(const ModelConfig& config, const Block& block);
+// Returns those of them that are of routed experts.
+std::int64_t expert_parameter_count(const ModelConfig& config, const Block& block);
 std::int64_t trained_parameter_count(const ModelConfig& config);
 // Returns the whole model's count: equals the sum of numel over state_dict, with a tied matrix counted once.
 std::int64_t parameter_count(const ModelConfig& config);

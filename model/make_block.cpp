@@ -19,7 +19,7 @@ std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockP
     case BlockKind::attention:
       return std::make_unique<AttentionBlock>(config, parameters, tp);
     case BlockKind::mlp:
-      return std::make_unique<MlpBlock>(config, parameters);
+      return std::make_unique<MlpBlock>(config, parameters, tp);
     case BlockKind::experts:
       return std::make_unique<RoutedBlock>(config);
     case BlockKind::head:

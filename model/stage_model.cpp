@@ -7,7 +7,7 @@
 #include "core/device.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/position_origins.hpp"
-#include "model/blocks/rotary_tables.hpp"
+#include "model/rotation/rotary_tables.hpp"
 #include "model/config/recompute_layers.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"
@@ -43,11 +43,12 @@ class TransformerStage final : public StageModel {
  public:
   TransformerStage(const StageModelSpec& spec, const TensorParallel& tp, Ops& ops)
       : config_(spec.config),
-        layout_(layout_parameters(spec.config, spec.chunks, tp.rank(), tp.size())),
+        layout_(layout_parameters(spec.config, spec.chunks, tp.rank(), tp.size(), spec.experts.part)),
         largest_(spec.shape),
         shape_(spec.shape),
         tp_(tp),
         cp_(spec.context),
+        ep_(spec.experts),
         ops_(ops),
         numerics_(spec.numerics),
         fp8_(layout_, spec.config.layers, spec.numerics, spec.gathers_weights),
@@ -197,8 +198,9 @@ class TransformerStage final : public StageModel {
   BlockContext context(const ChunkSlot& slot) { return context(slot, ops_, workspace_); }
   BlockContext context(const ChunkSlot& slot, Ops& ops, Arena& workspace) {
     assert(!workspace.is_measuring() || workspace_bytes() == 0);
-    return {ops,        workspace,      tp_, shape_,          numerics_.precision.compute, rotary_, Recompute::none,
-            slot.draws, slot.documents, cp_, origins_of(slot)};
+    return {ops,     workspace,       tp_,        shape_,         numerics_.precision.compute,
+            rotary_, Recompute::none, slot.draws, slot.documents, cp_,
+            ep_,     origins_of(slot)};
   }
   std::optional<Tensor> origins_of(const ChunkSlot& slot) const {
     if (slot.origins) return slot.origins;
@@ -240,6 +242,11 @@ class TransformerStage final : public StageModel {
 
   bool is_routed(const StageBlock& block) const { return layout_.blocks[block.index].block.kind == BlockKind::experts; }
 
+  // Returns the biases of the chunk's routed block of this number; without a shape if there are none.
+  Tensor bias_of(const Tensor& biases, std::int64_t routed) const {
+    return biases.data == nullptr ? Tensor{} : biases.row_range(routed, routed + 1).reshaped({config_.experts.count});
+  }
+
   void open(const StageBlock& block) const {
     if (listener_.opens) listener_.opens(block.index);
   }
@@ -272,6 +279,7 @@ class TransformerStage final : public StageModel {
     if (edge.has_counts()) begin_counts(context.ops, chunk, args, slot);
     ForwardArgs block_args = args;
     if (!chunk.begins_model) block_args.input = edge.values_of(args.input);
+    std::int64_t routed = 0;
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
       const bool last = i + 1 == chunk.blocks.size();
       slot.inputs.push_back(block_args.input);
@@ -279,9 +287,11 @@ class TransformerStage final : public StageModel {
                           : chunk.ends_model ? args.output
                                              : edge.values_of(args.output);
       SliceContext slice;
-      const RouterContext router{slot.counts};
+      RouterContext router{slot.counts};
+      if (is_routed(chunk.blocks[i])) router.bias = bias_of(args.expert_biases, routed++);
       BlockContext own = of_block(context, chunk, i, slot, slice);
       if (edge.has_counts()) own.router = &router;
+      own.base_alone = args.base_alone;
       with_weights(chunk.blocks[i],
                    [&](const BlockCompute& block) { block.forward(own, block_args, slot.saved, *slot.blocks[i]); });
       block_args.input = block_args.output;
@@ -337,9 +347,10 @@ class TransformerStage final : public StageModel {
       SliceContext slice;
       BlockContext own = of_block(context, chunk, i, slot, slice);
       if (edge.has_counts()) own.router = &router;
-      if (is_routed(chunk.blocks[i]) && args.router_statistics.data != nullptr) {
+      if (is_routed(chunk.blocks[i])) {
         --routed;
-        router.statistics = args.router_statistics.row_range(routed, routed + 1);
+        router.bias = bias_of(args.expert_biases, routed);
+        if (args.router_statistics.data != nullptr) router.statistics = args.router_statistics.row_range(routed, routed + 1);
       }
       const auto run = [&](const BlockCompute& block) { block.backward(own, block_args, gradients, *slot.blocks[i]); };
       if (layout_.blocks[chunk.blocks[i].index].block.kind == BlockKind::embedding) {
@@ -387,7 +398,8 @@ class TransformerStage final : public StageModel {
     const std::int64_t positions = shape_.sequence * cp_.part.size;  // of a slice, on all ranks that share it
     const RotaryTables tables = rotary_tables_at(nullptr, config_, positions * slices_);
     const BlockContext context{
-        *ops, workspace, tp_, shape_, numerics_.precision.compute, tables, Recompute::none, DropoutDraws{}, {}, {cp_.part}};
+        *ops,           workspace, tp_,        shape_,    numerics_.precision.compute, tables, Recompute::none,
+        DropoutDraws{}, {},        {cp_.part}, {ep_.part}};
     const auto slot = make_chunk_slot(chunk), before = make_chunk_slot(chunk);
     if (slices_ > 1) {  // a slice after another needs the most memory
       slot->slice = {.first = positions, .earlier = {before.get()}};
@@ -423,6 +435,7 @@ class TransformerStage final : public StageModel {
   MicrobatchShape largest_, shape_;  // the shape that memory is allocated for; that of the current actions
   TensorParallel tp_;
   ContextParallel cp_;
+  ExpertParallel ep_;
   Ops& ops_;
   Numerics numerics_;
   Fp8Weights fp8_;

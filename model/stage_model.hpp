@@ -18,6 +18,7 @@
 #include "model/config/config.hpp"
 #include "model/config/numerics.hpp"
 #include "model/context/context_parallel.hpp"
+#include "model/blocks/expert_parallel.hpp"
 #include "model/parameters/gradient_places.hpp"
 #include "model/parameters/parameter_store.hpp"
 #include "model/parameters/parameters.hpp"
@@ -108,6 +109,7 @@ struct StageModelSpec {
   // True if the store holds weights for one use at a time, so that nothing made from them is kept.
   bool gathers_weights = false;
   ContextParallel context = {};  // the part of sequences that `shape` describes
+  ExpertParallel experts = {};
 };
 
 // The Ops (and the group) must outlive the model. To learn sizes only, without a device, pass measuring Ops and

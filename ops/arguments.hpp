@@ -132,6 +132,7 @@ struct SwigluArgs {
   Tensor y;                            // [T, I], output
   std::optional<Tensor> largest = {};  // of y
   GateKind gate = GateKind::silu;
+  Tensor used = {};  // [1] i32: see ops/expert_arguments.hpp; without a shape: all rows
 };
 
 struct SwigluBackwardArgs {
@@ -140,6 +141,7 @@ struct SwigluBackwardArgs {
   Tensor dgate_up;                     // [T, 2I], output; may be gate_up's memory
   std::optional<Tensor> largest = {};  // of dgate_up
   GateKind gate = GateKind::silu;
+  Tensor used = {};  // as in SwigluArgs
 };
 
 struct RmsNormArgs {
@@ -165,7 +167,7 @@ struct RmsNormBackwardArgs {
 };
 
 // An RMSNorm whose rows several ranks hold in parts: each rank adds up its columns, the ranks' sums are added, and each rank
-// norms its own columns. On CPUs only.
+// norms its own columns.
 
 struct RowDotsArgs {
   Tensor a;                           // [R, N]
@@ -269,7 +271,8 @@ struct DropoutArgs {
   std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding; may be out's memory
   Tensor out;                           // [Tr, H], output; may be x's memory
   std::int64_t first_token = 0, sequence = 1;
-  Dropout dropout;  // must be active
+  Dropout dropout;                // must be active
+  std::int64_t first_column = 0;  // of x's columns, counted in the logical tensor
 };
 
 // --- Positions ---

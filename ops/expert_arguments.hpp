@@ -3,11 +3,16 @@
 //
 // E is the number of experts, C the number that each token chooses, and R = T C the number of rows: one for each token and
 // chosen expert, sorted by expert, the rows of one expert by token. Other letters as in ops/ops.hpp.
+//
+// Only the device knows how many rows there are where choices are dropped, or where ranks send each other rows. Tensors then
+// have the most rows that there may be, and `used` says how many of them, the first, hold values. The others are neither read
+// nor written.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
+#include "core/process_group.hpp"
 #include "core/tensor.hpp"
 #include "ops/accumulate.hpp"
 #include "ops/tensor_parallel.hpp"
@@ -19,16 +24,25 @@ struct Routing {
   Tensor probabilities;  // [T, E] f32: softmax of the logits
   Tensor log_sum_exp;    // [T] f32: of the logits
   Tensor experts;        // [T, C] i32: those chosen, in ascending order
-  Tensor places;         // [T, C] i32: the row of each of them
+  Tensor places;         // [T, C] i32: the row of each of them; -1 for a dropped choice
   Tensor tokens;         // [R] i32: the token of each row
   Tensor weights;        // [R] f32: the factor of each row's output
-  Tensor offsets;        // [E + 1] i32: the first row of each expert, then R
+  Tensor offsets;        // [E + 1] i32: the first row of each expert, then the number of rows
+};
+
+// Drops choices of experts that too many tokens of a sequence have chosen.
+struct ExpertCapacity {
+  std::int64_t batch = 1;  // the tokens are divided into so many sequences of equal length
+  // The most tokens of one sequence that an expert takes: the first ones, by position. 0: all of them.
+  std::int64_t tokens = 0;
 };
 
 struct RouteArgs {
   Tensor logits;            // [T, E] f32
   bool normalised = false;  // the weights of a token's experts are divided by their sum
-  Routing routing;          // output
+  Tensor bias = {};         // [E] f32, added to the probabilities for the choice alone; without a shape: none
+  ExpertCapacity capacity = {};
+  Routing routing;  // output
 };
 
 // The losses that keep the experts' loads even, for one layer.
@@ -45,8 +59,8 @@ struct RouteBackwardArgs {
   Tensor dweights;  // [R] f32
   std::optional<RouterLosses> losses = {};
   Tensor dlogits;  // [T, E] f32, output
-  // [E + 2] f64 +=, wanted if it has memory: the rows of each expert; the sums over sequences of the layer's share of the
-  // balancing loss and of its z-loss.
+  // [E + 3] f64 +=, wanted if it has memory: how often each expert was chosen; the sums over sequences of the layer's share of
+  // the balancing loss and of its z-loss; the number of dropped choices.
   Tensor statistics = {};
 };
 
@@ -56,9 +70,10 @@ struct CountExpertsArgs {
 };
 
 struct GatherRowsArgs {
-  Tensor x;       // [T, H]
-  Tensor tokens;  // [R] i32
-  Tensor rows;    // [R, H], output
+  Tensor x;          // [T, H]
+  Tensor tokens;     // [R] i32
+  Tensor rows;       // [R, H], output
+  Tensor used = {};  // [1] i32: the number of rows; without a shape: all
 };
 
 struct SumRowsArgs {
@@ -71,18 +86,20 @@ struct SumRowsArgs {
 };
 
 struct WeighRowsArgs {
-  Tensor x;        // [R, I]
-  Tensor weights;  // [R] f32
-  Tensor y;        // [R, I], output; may be x's memory
+  Tensor x;          // [R, I]
+  Tensor weights;    // [R] f32
+  Tensor y;          // [R, I], output; may be x's memory
+  Tensor used = {};  // [1] i32: the number of rows; without a shape: all
 };
 
 struct WeighRowsBackwardArgs {
   TensorParallel tp = {};
-  Tensor dy;        // [R, I]
-  Tensor x;         // [R, I], the forward's: this rank's columns
-  Tensor weights;   // [R] f32
-  Tensor dx;        // [R, I], output; may be dy's memory
-  Tensor dweights;  // [R] f32, output: summed over the ranks
+  Tensor dy;         // [R, I]
+  Tensor x;          // [R, I], the forward's: this rank's columns
+  Tensor weights;    // [R] f32
+  Tensor dx;         // [R, I], output; may be dy's memory
+  Tensor dweights;   // [R] f32, output: summed over the ranks
+  Tensor used = {};  // [1] i32: the number of rows; without a shape: all
 };
 
 struct GroupedMatmulArgs {
@@ -99,6 +116,50 @@ struct GroupedWeightGradArgs {
   Tensor offsets;  // [E + 1] i32
   Tensor dw;       // [E N, K] f32
   Accumulate accumulate = Accumulate::yes;
+};
+
+// --- Expert parallelism: the ranks of a group hold E / ranks neighbouring experts each ---
+//
+// A token is sent once to each rank that holds one of its experts. S = T min(C, ranks) is the most tokens that a rank sends,
+// counted once for each rank that gets them; N = T ranks is the most that it receives.
+
+// The tokens that a rank sends: sorted by receiver, then by token.
+struct SentTokens {
+  Tensor tokens;   // [S] i32: the token of each
+  Tensor experts;  // [S, C] i32: those of its experts that the receiver holds, counted from its first one, ascending; then -1
+  Tensor weights;  // [S, C] f32: their weights
+  Tensor offsets;  // [ranks + 1] i32: the first token for each rank, then the number of tokens
+  // [T, C] i32: the row of each of a token's choices among those that come back, which are sorted by rank, token and expert;
+  // -1 for a dropped choice.
+  Tensor places;
+};
+
+struct SendTokensArgs {
+  Routing routing;  // of the rank's own tokens
+  SentTokens sent;  // output
+};
+
+// The rows that a rank computes for all ranks, sorted by expert, source rank and token. R = N min(C, E / ranks).
+struct ReceivedRows {
+  Tensor tokens;   // [R] i32: the received token of each row
+  Tensor weights;  // [R] f32
+  Tensor offsets;  // [E / ranks + 1] i32: the first row of each of its experts, then the number of rows
+  // [R] i32: the rows in the order in which they go back: by source rank, then by token and expert.
+  Tensor returned;
+  Tensor return_offsets;  // [ranks + 1] i32: the first place in `returned` for each rank, then the number of rows
+};
+
+struct SortReceivedArgs {
+  Tensor experts;     // [N, C] i32, as in SentTokens
+  Tensor weights;     // [N, C] f32
+  Tensor offsets;     // [ranks + 1] i32: the first token from each rank, then their number
+  ReceivedRows rows;  // output
+};
+
+// See Group::all_to_all.
+struct ExchangeRowsArgs {
+  Group* group;  // null while memory is measured
+  RowExchange exchange;
 };
 
 }  // namespace pipetrain

@@ -45,7 +45,8 @@ using Operation =
           OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs,
           CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs,
           RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs,
-          GroupedMatmulArgs, GroupedWeightGradArgs, SigmoidArgs, SigmoidBackwardArgs>;
+          GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs,
+          SigmoidBackwardArgs>;
 
 class Ops {
  public:
@@ -177,8 +178,8 @@ class Ops {
 
   // --- Routed experts, on CPUs only: shapes as in ops/expert_arguments.hpp ---
 
-  // Chooses the C experts with the largest logits for each token, the lowest of equal ones, and sorts the rows. A row's weight
-  // is its expert's probability.
+  // Chooses the C experts with the largest logits for each token, or with the largest sums of probability and bias; of equal
+  // ones the lowest. Drops what is beyond the capacity, and sorts the other rows. A row's weight is its expert's probability.
   void route(const RouteArgs& args) { enqueue(args); }
   // dlogits = the gradient of the weights, of the balancing loss and of the z-loss. A sequence's balancing loss is
   // E sum_e f_e P_e: with N its tokens times the layers that are counted together, f_e = counts_e / N, and P_e the mean over N
@@ -198,6 +199,11 @@ class Ops {
   void grouped_matmul(const GroupedMatmulArgs& args) { enqueue(args); }
   // Adds dy^T x over the rows of each expert to that expert's dw, or replaces it, with zeros if the expert has no row.
   void grouped_weight_grad(const GroupedWeightGradArgs& args) { enqueue(args); }
+  // Lists the tokens that each rank of an expert-parallel group gets from this one.
+  void send_tokens(const SendTokensArgs& args) { enqueue(args); }
+  // Sorts the rows of the tokens that this rank has received.
+  void sort_received(const SortReceivedArgs& args) { enqueue(args); }
+  void exchange_rows(const ExchangeRowsArgs& args) { enqueue(args); }
 
   // --- Vocabulary-parallel loss ---
 
@@ -230,7 +236,7 @@ class Ops {
   // sums [elements / 65,536, rounded up] f64 = the sums of the blocks: added in order, they give square_sum's bits. For a
   // tensor that begins and ends at block boundaries of a larger one, they are sums of the larger one's blocks.
   void square_sums(const Tensor& tensor, const Tensor& sums) { enqueue(SquareSumsArgs{tensor, sums}); }
-  // target += source, f32 or f64, on CPUs also i32.
+  // target += source, f32, f64 or i32.
   void add(const Tensor& target, const Tensor& source) { enqueue(AddArgs{target, source}); }
 
  protected:

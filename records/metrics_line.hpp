@@ -26,6 +26,7 @@ struct StepMetrics {
   // batch and without its coefficient; the largest load of an expert divided by the mean, and the standard deviation of loads
   // divided by it, of the layer where they are largest.
   std::optional<double> aux_loss, z_loss, expert_load_max, expert_load_cv;
+  std::optional<std::int64_t> expert_dropped;  // choices that found their expert full, in all layers
   std::optional<std::int64_t> trainable_parameters;
   // The number of the run's memberships, and of takeovers so far; runs do not change their members yet.
   std::optional<std::int64_t> membership, takeovers;

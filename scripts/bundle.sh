@@ -2,10 +2,6 @@
 # ./dev bundle: the program with every library it needs, to copy to another Linux host. Sourced by dev.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
-# The host provides: the C and C++ runtimes (the bundle needs glibc 2.34 and GLIBCXX 3.4.30 or newer: Debian 12, Ubuntu
-# 22.04), and NVIDIA's libraries, which belong to its driver and CUDA installation.
-host_libraries='^(ld-linux.*|lib(c|m|mvec|dl|rt|pthread|resolv|util|anl|nsl|stdc\+\+|gcc_s)\.so.*|lib(cuda|cudart|cublas|cublasLt|cudnn.*|nccl|nvrtc.*|nvJitLink|nvidia.*)\.so.*)$'
-
 command_bundle() {
   local preset=cpu extra=no target=$root/bundle targets=(pipetrain)
   while (($#)); do
@@ -44,38 +40,26 @@ command_bundle() {
   echo "$target: $(du -sh "$target" | cut -f1), $(find "$target/lib" -name '*.so*' | wc -l) libraries"
 }
 
-# Copies each shared library that the programs load, under the name they load it by, with its licence.
-copy_libraries() {
-  local folder=$1 name path package
-  while read -r name path; do
-    if [[ $path == not ]]; then
-      rm -rf "$folder"
-      die "bundle: $name is not installed here"
-    fi
-    if [[ $name =~ $host_libraries || $(readlink -f "$path") == "$(readlink -f "$folder")"/lib/* ]]; then continue; fi
-    install -m 644 "$path" "$folder/lib/$name"
-    package=$(dpkg-query -S "$(readlink -f "$path")" 2>/dev/null | cut -d: -f1 || true)
-    if [[ -n $package && -e /usr/share/doc/$package/copyright ]]; then
-      install -D -m 644 "/usr/share/doc/$package/copyright" "$folder/share/doc/$package/copyright"
-    fi
-  done < <(cd "$folder/bin" && ldd_all | sed -nE 's/^\t([^ ]+) => ([^ ]+).*/\1 \2/p' | sort -u)
+# Prints the programs of a bundle, and the library that reads Parquet, which they load only when they need it.
+bundled_programs() {
+  printf '%s\n' "$1"/bin/*
+  if [[ -e $1/lib/libpipetrain_parquet.so ]]; then echo "$1/lib/libpipetrain_parquet.so"; fi
 }
 
-# Lists the libraries of the programs in this folder, and of the library that reads Parquet, which they load only when
-# they need it.
-ldd_all() {
-  local files=(./*)
-  if [[ -e ../lib/libpipetrain_parquet.so ]]; then files+=(../lib/libpipetrain_parquet.so); fi
-  ldd "${files[@]}"
+copy_libraries() {
+  local programs
+  mapfile -t programs < <(bundled_programs "$1")
+  if ! "$root/scripts/copy_libraries.sh" "$1/lib" "$1/share/doc" "${programs[@]}"; then
+    rm -rf "$1"
+    die 'bundle: a library is missing'
+  fi
 }
 
 # Every library must now come from the bundle or be one of the host's, and the program must start from another folder.
 check_bundle() {
-  local folder=$1 outside
-  outside=$(cd "$folder/bin" && unset LD_LIBRARY_PATH && ldd_all | sed -nE 's/^\t([^ ]+) => ([^ ]+).*/\1 \2/p' | sort -u |
-    while read -r name path; do
-      if [[ ! $name =~ $host_libraries && $(readlink -f "$path") != "$(readlink -f "$folder")"/lib/* ]]; then echo "$name"; fi
-    done)
+  local folder=$1 outside programs
+  mapfile -t programs < <(bundled_programs "$folder")
+  outside=$(unset LD_LIBRARY_PATH && "$root/scripts/copy_libraries.sh" --check "$folder/lib" "$folder/share/doc" "${programs[@]}")
   if [[ -n $outside ]] || ! (cd / && env -i "$folder/bin/pipetrain" --version >/dev/null); then
     rm -rf "$folder"
     echo "dev: error: bundle: it does not stand alone: ${outside:-pipetrain --version fails in it}" >&2

@@ -33,14 +33,16 @@ run_python_tests() {
   fi
 }
 
-# Builds in the folder's python/, next to the program. Fails, with CMake's last lines, if it cannot be configured.
+# build_python_module FOLDER VENV [PRESET]: builds in the folder's python/, next to the program. Fails, with CMake's last
+# lines, if it cannot be configured.
 build_python_module() {
-  local folder=$1 venv=$2
+  local folder=$1 venv=$2 preset=${3-cpu}
+  if [[ ! -e $folder/CMakeCache.txt ]]; then configure "$preset" "$folder"; fi
   if ! cmake "$folder" -DPIPETRAIN_PYTHON=ON -DPython_EXECUTABLE="$venv/bin/python" >"$folder/python-configure.log" 2>&1; then
     tail -n 20 "$folder/python-configure.log" >&2
     return 1
   fi
-  build_targets cpu pipetrain_python pipetrain
+  build_targets "$preset" pipetrain_python pipetrain
 }
 
 # Debian packages venv and the headers separately from Python itself. If they cannot be installed, a later step finds

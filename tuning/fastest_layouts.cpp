@@ -35,7 +35,7 @@ StepTime time_of(const LayoutRequest& request, const WholeStep& step, const sche
 }  // namespace
 
 bool same_sizes(const Layout& a, const Layout& b) {
-  return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.microbatch == b.microbatch;
+  return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.ep == b.ep && a.microbatch == b.microbatch;
 }
 
 bool FastestLayouts::judge(const Layout& layout, const WholeStep& step, std::optional<double> gap) {

@@ -7,7 +7,9 @@
 namespace pipetrain {
 namespace {
 
-Mesh mesh_of(const Layout& layout) { return Mesh({.dp = layout.dp, .pp = layout.pp, .cp = layout.cp, .tp = layout.tp}); }
+Mesh mesh_of(const Layout& layout) {
+  return Mesh({.dp = layout.dp / layout.ep, .pp = layout.pp, .cp = layout.cp, .ep = layout.ep, .tp = layout.tp});
+}
 
 }  // namespace
 
@@ -16,8 +18,9 @@ LinkSpeed HostLinks::of(bool leaves_host) const {
   return leaves_host ? LinkSpeed{speed.host_link_rate, speed.host_latency} : LinkSpeed{speed.link_rate, speed.latency};
 }
 
-LinkSpeed HostLinks::replicas(const Layout& layout) const { return within(layout, {Axis::dp, Axis::cp}); }
+LinkSpeed HostLinks::replicas(const Layout& layout) const { return within(layout, {Axis::dp, Axis::cp, Axis::ep}); }
 LinkSpeed HostLinks::sequences(const Layout& layout) const { return within(layout, {Axis::cp}); }
+LinkSpeed HostLinks::experts(const Layout& layout) const { return within(layout, {Axis::ep}); }
 
 // Ranks ascend in a group, and so do their hosts.
 LinkSpeed HostLinks::within(const Layout& layout, std::initializer_list<Axis> axes) const {
@@ -30,13 +33,11 @@ LinkSpeed HostLinks::within(const Layout& layout, std::initializer_list<Axis> ax
 LinkSpeed HostLinks::stages(const Layout& layout, int a, int b) const {
   if (request_.hosts == 1) return of(false);
   const Mesh mesh = mesh_of(layout);
-  for (int replica = 0; replica < layout.dp; ++replica) {
-    for (int part = 0; part < layout.cp * layout.tp; ++part) {
-      const auto host_of = [&](int stage) {
-        return host(mesh.rank({.dp = replica, .pp = stage, .cp = part / layout.tp, .tp = part % layout.tp}));
-      };
-      if (host_of(a) != host_of(b)) return of(true);
-    }
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    MeshCoordinate at = mesh.at(rank);
+    if (at.pp != a) continue;
+    at.pp = b;
+    if (host(rank) != host(mesh.rank(at))) return of(true);
   }
   return of(false);
 }

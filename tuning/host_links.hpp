@@ -23,6 +23,7 @@ class HostLinks {
   LinkSpeed replicas(const Layout& layout) const;
   // Between the ranks that share sequences.
   LinkSpeed sequences(const Layout& layout) const;
+  LinkSpeed experts(const Layout& layout) const;  // between the ranks that divide the experts
   // Between corresponding ranks of two stages of a replica.
   LinkSpeed stages(const Layout& layout, int a, int b) const;
   // Between any device and process 0, which decides.

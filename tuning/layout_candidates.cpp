@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 
+#include "actors/training/job/combinations.hpp"
 #include "core/error.hpp"
 #include "model/fp8_weights.hpp"
 #include "tuning/cut_layouts.hpp"
@@ -53,14 +54,26 @@ class Enumeration {
   void add_batches(int pp, int tp, int dp) {
     if (request_.global_batch % dp != 0) return;
     const std::int64_t sequences = request_.global_batch / dp;  // of one replica
-    for (std::int64_t microbatch = 1; microbatch <= sequences; microbatch *= 2)
-      if (sequences % microbatch == 0)
-        add_schedules({.pp = pp,
-                       .tp = tp,
-                       .dp = dp,
-                       .microbatch = microbatch,
-                       .microbatches = sequences / microbatch,
-                       .cp = request_.cp});
+    for (std::int64_t microbatch = 1; microbatch <= sequences; microbatch *= 2) {
+      if (sequences % microbatch != 0) continue;
+      for (int ep = 1; ep <= dp; ++ep)
+        if (divides_experts(ep, dp))
+          add_schedules({.pp = pp,
+                         .tp = tp,
+                         .dp = dp,
+                         .microbatch = microbatch,
+                         .microbatches = sequences / microbatch,
+                         .cp = request_.cp,
+                         .ep = ep});
+    }
+  }
+
+  bool divides_experts(int ep, int dp) const {
+    if (ep == 1) return true;
+    if (request_.config.routed_layers() == 0 || dp % ep != 0 || request_.config.experts.count % ep != 0) return false;
+    UsedFeatures used{request_.device};
+    used.add(Feature::expert_parallel, "ep", std::to_string(ep));
+    return find_refused(used) == nullptr;
   }
 
   void add_schedules(Layout layout) {

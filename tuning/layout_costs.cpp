@@ -29,8 +29,10 @@ double rounded_bytes(const LayoutRequest& request) {
   return request.precision.rounds_weights() ? static_cast<double>(size_of(request.precision.compute)) : 0;
 }
 
-// Returns the number of replicas that step and count separate parts.
-int sharing(const Layout& layout) { return layout.zero.divides_states() ? layout.copies() : 1; }
+// Returns the parameters that one replica steps and counts.
+HeldParameters shared(const HeldParameters& whole, const Layout& layout) {
+  return layout.zero.divides_states() ? whole.divided(layout.copies(), layout.expert_copies()) : whole;
+}
 
 // Returns the number of replicas that gather each block's weights from one another: with offloaded weights, at every
 // stage of ZeRO that divides states.
@@ -68,7 +70,8 @@ const std::vector<PartCost>& LayoutCosts::parts(const Layout& layout) {
 }
 
 LayoutCosts::How LayoutCosts::how(const Layout& layout) const {
-  return {layout.tp, layout.microbatch, Again{layout.recompute, layout.recompute_layers}, gathering(request_, layout)};
+  return {layout.tp, layout.microbatch, Again{layout.recompute, layout.recompute_layers}, gathering(request_, layout),
+          layout.ep};
 }
 
 const PartCost& LayoutCosts::cost_of_run(std::size_t first, const std::vector<Block>& blocks, const Layout& layout) {
@@ -102,6 +105,7 @@ const LayoutCosts::BlockFigures& LayoutCosts::figures(const Block& block) const 
   BlockFigures made;
   made.parameters = static_cast<double>(block_parameter_count(request_.config, block));
   made.trained = static_cast<double>(trained_parameter_count(request_.config, block));
+  made.experts = static_cast<double>(expert_parameter_count(request_.config, block));
   made.weight_grad = block_weight_grad_flops_per_token(request_.config, block);
   made.flops = block_flops_per_token(request_.config, block, request_.sequence);
   for (const Recompute mode : modes)
@@ -129,7 +133,7 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Reco
 // next block's part is fetched meanwhile, so the slower of the two counts.
 double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) const {
   const int replicas = gathering(request_, layout);
-  const double bytes = figures(block).parameters / layout.tp * activation_bytes(request_);
+  const double bytes = own_parameters(block, layout, figures(block).parameters) / layout.tp * activation_bytes(request_);
   const double fetched = request_.offload.parameters ? bytes / replicas / request_.speed.offload_rate : 0;
   if (replicas == 1) return fetched;
   const LinkSpeed link = links_.replicas(layout);
@@ -140,7 +144,7 @@ double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) con
 // not offloaded.
 double LayoutCosts::leaving_gradients(const Block& block, const Layout& layout) const {
   const bool leaves = request_.offload.gradients && is_of_layer(block.kind);
-  return leaves ? figures(block).trained / layout.tp : 0;
+  return leaves ? own_parameters(block, layout, figures(block).trained) / layout.tp : 0;
 }
 
 bool LayoutCosts::shares_sooner(const Layout& layout) const {
@@ -194,6 +198,18 @@ LayoutCosts::Ring LayoutCosts::ring_seconds(const Block& block, const Layout& la
   return {exposed + merged / request_.speed.memory_rate, exposed_back + added / request_.speed.memory_rate};
 }
 
+// Loads are even: each rank has an ep-th of the experts of every token. A token travels once to each rank, and a row comes back
+// for each of its experts. Every tensor-parallel rank sends whole rows.
+double LayoutCosts::expert_exchange_seconds(const Block& block, const Layout& layout) const {
+  if (layout.ep == 1 || block.kind != BlockKind::experts) return 0;
+  const auto chosen = static_cast<double>(request_.config.experts.chosen), ranks = static_cast<double>(layout.ep);
+  const double row = static_cast<double>(request_.config.hidden) * activation_bytes(request_);
+  const double rows = tokens_of(request_, layout) * (std::min(chosen, ranks) + chosen) * (ranks - 1) / ranks;
+  const LinkSpeed link = links_.experts(layout);
+  constexpr double exchanges = 3;  // choices, tokens, rows
+  return rows * row / link.rate + exchanges * (ranks - 1) * link.latency;
+}
+
 // Products of activations and weights cost as much in F as in I and, for trained weights, in W; attention between positions has
 // no weights, and both halves of its backward are in I. Each tensor-parallel block gathers and scatters its activations once in
 // F and in I. Where replicas divide weights, or these are offloaded, F and I of a block take at least as long as the transfer
@@ -217,16 +233,17 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
     const double product = (flops - attention - weight_flops) / 2 / product_rate(block), scores = attention / 3 / speed.flops;
     const double weight_product = weight_flops / product_rate(block);
     const Ring ring = ring_seconds(block, layout, scores);
+    const double travel = expert_exchange_seconds(block, layout);
     const double gather = gather_seconds(block, layout);
     const Rounding rounding = rounding_seconds(block, layout);
     const BlockScale& scale = request_.scales[static_cast<std::size_t>(block.kind)];
-    part.times.forward +=
-        scale.forward * std::max(gather, product + scores + ring.forward + exchange + rounding.forward + speed.block_overhead);
+    part.times.forward += scale.forward * std::max(gather, product + scores + ring.forward + exchange + travel +
+                                                               rounding.forward + speed.block_overhead);
     // A block whose whole forward runs again gathers its input again.
-    const double again =
-        again_seconds(block, layout, recompute[i]) + (recompute[i] == Recompute::full ? exchange / 2 + ring.forward : 0);
-    const double input_grad =
-        std::max(gather, product + 2 * scores + ring.backward + exchange + again + rounding.input_grad + speed.block_overhead);
+    const double again = again_seconds(block, layout, recompute[i]) +
+                         (recompute[i] == Recompute::full ? exchange / 2 + ring.forward + travel : 0);
+    const double input_grad = std::max(
+        gather, product + 2 * scores + ring.backward + exchange + travel + again + rounding.input_grad + speed.block_overhead);
     const double leaving = leaving_gradients(block, layout);
     const double moves = leaving * gradient_bytes / speed.offload_rate;
     part.times.input_grad += scale.input_grad * input_grad;
@@ -236,8 +253,9 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
     const double alone = product + scores + rounding.forward + speed.block_overhead;
     part.times.tp_communication +=
         std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange) - std::max(gather, alone));
-    part.parameters += figures(block).parameters / tp;
-    part.trained += figures(block).trained / tp;
+    part.parameters += own_parameters(block, layout, figures(block).parameters) / tp;
+    part.trained += own_parameters(block, layout, figures(block).trained) / tp;
+    part.experts += figures(block).experts / layout.ep / tp;
   }
   return part;
 }
@@ -248,19 +266,21 @@ HeldParameters LayoutCosts::held(const Layout& layout, const Placement& placemen
     const PartCost& part = parts(layout)[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
     sum.all += part.parameters;
     sum.trained += part.trained;
+    sum.experts += part.experts;
     sum.leaving_gradients += part.leaving_gradients;
   }
   return sum;
 }
 
 // A ring sends everything twice, except the rank's own part.
-double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
-  const int copies = layout.copies();
+double LayoutCosts::reduce_seconds(const Layout& layout, double trained, double experts) const {
+  const int copies = layout.copies(), expert_copies = layout.expert_copies();
   if (copies == 1) return 0;
   // Gradients go to their owners, and return as sums or as new weights. With stage 3, the weights return when the next step
   // first gathers them, and no compute precedes that gather to hide it.
   const double back = layout.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
-  const double bytes = parameters * (gradient_bytes + back) * (copies - 1) / copies;
+  const double moved = (trained - experts) * (copies - 1) / copies + experts * (expert_copies - 1) / expert_copies;
+  const double bytes = moved * (gradient_bytes + back);
   const LinkSpeed link = links_.replicas(layout);
   return bytes / link.rate + 2.0 * (copies - 1) * link.latency;
 }
@@ -311,12 +331,12 @@ schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placemen
       const int v = placement.virtual_stage(stage, chunk);
       const PartCost& part = parts(layout)[static_cast<std::size_t>(v)];
       row.push_back(part.times);
-      row.back().reduce_grads = reduce_seconds(layout, part.trained);
+      row.back().reduce_grads = reduce_seconds(layout, part.trained, part.experts);
       if (layout.tp > 1) row.back().sum_replicated = 2.0 * (layout.tp - 1) * request_.speed.latency;
       if (request_.config.tied_embeddings && request_.config.trained.head && (v == 0 || v + 1 == placement.virtual_stages()))
         row.back().sum_tied = tied_seconds(layout, placement);
     }
-    const HeldParameters own = held(layout, placement, stage).divided(sharing(layout));
+    const HeldParameters own = shared(held(layout, placement, stage), layout);
     costs.norm.push_back(norm_seconds(own));
     costs.optimizer.push_back(optimizer_seconds(own));
   }
@@ -336,8 +356,8 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
     }
     const int before = request_.post_validation ? 0 : placement.virtual_stage(stage, 0);  // these may run in the previous step
     for (int v = 0; v < before; ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
-    const HeldParameters whole = held(layout, placement, stage), own = whole.divided(sharing(layout));
-    const double end = reduce_seconds(layout, whole.trained) + norm_seconds(own) + optimizer_seconds(own);
+    const HeldParameters whole = held(layout, placement, stage), own = shared(whole, layout);
+    const double end = reduce_seconds(layout, whole.trained, whole.experts) + norm_seconds(own) + optimizer_seconds(own);
     bound = std::max(bound, first + static_cast<double>(layout.microbatches) * compute + end);
   }
   return bound;

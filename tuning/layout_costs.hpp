@@ -19,14 +19,19 @@ struct PartCost {
   schedules::ChunkCost times;
   double parameters = 0;         // of one tensor-parallel rank
   double trained = 0;            // those of them that are not frozen
+  double experts = 0;            // those of them that a rank has in place of all experts (ExpertPart)
   double leaving_gradients = 0;  // those of them whose gradients are offloaded
   double compute() const { return times.forward + times.input_grad + times.weight_grad; }
 };
 
 // The parameters of one tensor-parallel rank of a stage.
 struct HeldParameters {
-  double all = 0, trained = 0, leaving_gradients = 0;
-  HeldParameters divided(double parts) const { return {all / parts, trained / parts, leaving_gradients / parts}; }
+  double all = 0, trained = 0, experts = 0, leaving_gradients = 0;  // experts: see PartCost
+  // Returns the share of one of `parts` ranks, of which every `experts_over` have the same experts.
+  HeldParameters divided(double parts, double experts_over) const {
+    const double own_experts = experts / experts_over;
+    return {all / parts, (trained - experts) / parts + own_experts, own_experts, leaving_gradients / parts};
+  }
 };
 
 // Seconds for rounding a block's activations, gradients and weights to 8 bits.
@@ -61,9 +66,9 @@ class LayoutCosts {
  private:
   // The figures of a block that depend only on the model and the sequence.
   struct BlockFigures {
-    double parameters = 0, trained = 0;
-    double flops = 0, weight_grad = 0;  // per token; weight_grad: of W alone
-    std::array<double, 3> again = {};   // FLOPs per token that recomputation repeats, by Recompute
+    double parameters = 0, trained = 0, experts = 0;  // experts: trained parameters of routed experts
+    double flops = 0, weight_grad = 0;                // per token; weight_grad: of W alone
+    std::array<double, 3> again = {};                 // FLOPs per token that recomputation repeats, by Recompute
   };
   const BlockFigures& figures(const Block& block) const;
   double again_seconds(const Block& block, const Layout& layout, Recompute recompute) const;
@@ -77,13 +82,19 @@ class LayoutCosts {
     double forward = 0, backward = 0;
   };
   Ring ring_seconds(const Block& block, const Layout& layout, double scores) const;
+  // Returns the seconds in which a routed block's tokens travel to their experts and back, in F and again in I.
+  double expert_exchange_seconds(const Block& block, const Layout& layout) const;
+  // Returns the parameters of a block that one of the ranks which divide its experts has, on all tensor-parallel ranks.
+  double own_parameters(const Block& block, const Layout& layout, double all) const {
+    return all - figures(block).experts * (1 - 1.0 / layout.ep);
+  }
   double gather_seconds(const Block& block, const Layout& layout) const;
   // Returns the number of a block's parameters whose gradients are offloaded.
   double leaving_gradients(const Block& block, const Layout& layout) const;
   // Between neighbouring stages, then from the last to the first.
   std::vector<schedules::Link> edges(const Layout& layout) const;
   HeldParameters held(const Layout& layout, const schedules::Placement& placement, int stage);
-  double reduce_seconds(const Layout& layout, double parameters) const;
+  double reduce_seconds(const Layout& layout, double trained, double experts) const;
   double tied_seconds(const Layout& layout, const schedules::Placement& placement) const;
   double norm_seconds(const HeldParameters& own) const;
   double optimizer_seconds(const HeldParameters& own) const;
@@ -95,8 +106,8 @@ class LayoutCosts {
   // The kind of recomputation, and the number of layers.
   using Again = std::pair<Recompute, std::optional<std::int64_t>>;
   std::map<std::tuple<int, Again, Cut>, std::vector<std::vector<Block>>> blocks_;
-  // By tp, microbatch, recomputation, and the replicas that gather weights.
-  using How = std::tuple<int, std::int64_t, Again, int>;
+  // By tp, microbatch, recomputation, the replicas that gather weights, and ep.
+  using How = std::tuple<int, std::int64_t, Again, int, int>;
   How how(const Layout& layout) const;
   std::map<std::tuple<int, How, Cut>, std::vector<PartCost>> parts_;  // by number of parts, settings and cut
   // Costs of consecutive blocks, by the index of the first one and their number: most cuts share them.

@@ -9,12 +9,13 @@ using schedules::StageNeeds;
 
 const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
   const bool braids = layout.braids();
-  auto& memory = memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.recompute_layers,
+  auto& memory = memories_[{layout.tp, layout.dp, layout.ep, layout.microbatch, layout.recompute, layout.recompute_layers,
                             layout.zero.stage, braids}];
   if (!memory) {
     JobSettings settings;
     settings.layout.tp = layout.tp;
     settings.layout.cp = layout.cp;
+    settings.layout.ep = layout.ep;
     settings.batch.dp = layout.dp;
     settings.devices.kind = request_.device;
     settings.numerics = layout.numerics(request_.precision);

@@ -44,7 +44,7 @@ class LayoutMemory {
   const LayoutRequest& request_;
   LayoutCosts& costs_;
   // Key: tp, dp, microbatch, recomputation, its layers, stage of ZeRO, and whether the plan braids.
-  using Key = std::tuple<int, int, std::int64_t, Recompute, std::optional<std::int64_t>, int, bool>;
+  using Key = std::tuple<int, int, int, std::int64_t, Recompute, std::optional<std::int64_t>, int, bool>;
   std::map<Key, std::unique_ptr<StageMemory>> memories_;
 };
 

@@ -88,10 +88,11 @@ struct Layout {
   std::shared_ptr<const schedules::Plan> plan{};      // of auto and the solver: the compute of a step
   double offloaded_activations = 0;                   // fraction, see schedules::offload_activations()
   Cut cut = {};                                       // empty: by cost
-  int cp = 1;
+  int cp = 1, ep = 1;                                 // ep: of dp
 
-  int copies() const { return dp * cp; }  // of the weights
-  bool braids() const;                    // see schedules::ScheduleInfo
+  int copies() const { return dp * cp; }               // of the weights
+  int expert_copies() const { return copies() / ep; }  // of the experts' weights
+  bool braids() const;                                 // see schedules::ScheduleInfo
   Numerics numerics(const Precision& precision) const {
     return {.precision = precision, .recompute = recompute, .recompute_layers = recompute_layers};
   }

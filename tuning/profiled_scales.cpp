@@ -38,6 +38,7 @@ Layout layout_of(const Profile& profile) {
   layout.tp = profile.tp;
   layout.dp = profile.dp;
   layout.cp = profile.settings.layout.cp;
+  layout.ep = profile.settings.layout.ep;
   layout.chunks = profile.chunks;
   layout.microbatch = profile.microbatch;
   layout.microbatches = profile.microbatches;

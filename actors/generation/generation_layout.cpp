@@ -13,7 +13,7 @@ namespace pipetrain {
 std::vector<std::vector<Block>> generation_blocks(const GenerationJob& job) {
   auto blocks = partition_blocks(job.config, job.pp, job.positions);
   layout_parameters(job.config, blocks, 0, job.tp);
-  check_attention(job.config, job.devices.kind, job.precision.compute, job.tp);
+  check_attention(job.config, job.devices.kind, job.precision.compute);
   constexpr std::int64_t most = 256;  // the limit of Ops::cached_attention's kernels
   if (job.devices.kind == DeviceKind::cuda && job.config.head_dim > most)
     throw Error(ErrorKind::input, {"device", "cuda"},

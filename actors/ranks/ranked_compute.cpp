@@ -19,7 +19,8 @@ RankedCompute::RankedCompute(const std::vector<RankMaker>& ranks) : ranks_(ranks
   for (std::size_t index = 0; index < ranks.size(); ++index) {
     const MeshCoordinate& id = ranks[index].id;
     workers_.push_back(std::make_unique<Worker>("w" + std::to_string(id.pp) + "r" + std::to_string(id.tp) +
-                                                (id.cp > 0 ? "c" + std::to_string(id.cp) : "")));
+                                                (id.cp > 0 ? "c" + std::to_string(id.cp) : "") +
+                                                (id.ep > 0 ? "e" + std::to_string(id.ep) : "")));
     auto build = std::make_shared<std::packaged_task<void()>>([this, index, &ranks] { ranks_[index] = ranks[index].make(); });
     ready.push_back(build->get_future());
     workers_.back()->post([build] { (*build)(); });

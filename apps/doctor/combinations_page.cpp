@@ -13,7 +13,7 @@ namespace pipetrain {
 namespace {
 
 // Features that no option asks for yet.
-constexpr const char* unbuilt_features[] = {"Expert parallelism", "adapters such as LoRA",
+constexpr const char* unbuilt_features[] = {"DoRA and adapters of routed experts",
                                             "pipelines of C stages over several processes"};
 
 std::string feature_text(Feature feature) {

@@ -1,4 +1,4 @@
-// `pipetrain export` writes a Hugging Face folder from a checkpoint.
+// `pipetrain export` writes a Hugging Face folder from a checkpoint, or from a model and its adapters.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,10 @@ namespace pipetrain {
 
 struct ExportOptions {
   std::filesystem::path load, out;
-  std::filesystem::path model;  // the folder of a multimodal model's other parts; empty: the one that the checkpoint records
+  // The folder of a multimodal model's other parts, or the model to merge adapters into; empty: the one that the checkpoint
+  // records.
+  std::filesystem::path model;
+  bool merge = false;  // adapters into the model
   ModelFolderOptions folder;
   std::vector<std::string> notes;
 };

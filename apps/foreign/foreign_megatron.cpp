@@ -22,7 +22,7 @@ constexpr ForeignKey megatron_table[] = {
     {"account-for-embedding-in-pipeline-split", holds, "stages are cut by cost, the embedding's counted"},
     {"account-for-loss-in-pipeline-split", holds, "stages are cut by cost, the head's counted"},
     {"context-parallel-size", maps, "cp"},
-    {"expert-model-parallel-size", holds_for, "expert parallelism is not built yet; leave it out", "1"},
+    {"expert-model-parallel-size", maps, "ep"},
     {"use-distributed-optimizer", when_on, "zero=1"},
     {"micro-batch-size", maps, "microbatch"},
     {"global-batch-size", maps, "global-batch"},

@@ -109,7 +109,7 @@ const NameTable& foreign_names() {
       {"--tokenizer, and --model DIR for its weights", "hf-assets-path"},
       {"--loss-chunks", "num-output-chunks"},
       {"--cp", "context-parallel-size context-parallel-degree"},
-      {"expert parallelism is not built yet; leave it out", "expert-model-parallel-size expert-parallel-degree"},
+      {"--ep", "expert-model-parallel-size expert-parallel-degree"},
       {"--offload activations", "cpu-offloading fine-grained-activation-offloading"},
       {"--offload activations with --activation-offload-fraction", "cpu-offloading-num-layers"},
       {"--optimizer of train and tune, or --optimizer-time of simulate", "optimizer"},

@@ -29,6 +29,11 @@ void read_generated_model(const OptionValues& values, GenerateOptions& options) 
   if (!std::filesystem::is_directory(*model, ignored) && !std::filesystem::is_regular_file(*model, ignored))
     values.fail("model", "there is no such folder; give a Hugging Face folder, such as the model/ that train --save leaves");
   options.model = *model;
+  if (const auto adapter = values.text("adapter")) {
+    options.adapter = *adapter;
+    if (!std::filesystem::is_directory(*adapter, ignored))
+      values.fail("adapter", "there is no such folder; give one with adapter_config.json, as PEFT and train --save leave it");
+  }
   if (const auto tokenizer = values.text("tokenizer")) options.tokenizer = *tokenizer;
 }
 
@@ -116,6 +121,8 @@ OptionRows prompt_rows() {
   constexpr const char* group = "Input";
   return {
       {group, "model", "DIR|FILE", "a Hugging Face folder: config.json and *.safetensors; or a model file of llm.c"},
+      {group, "adapter", "DIR", "an adapter of the model, in a folder as PEFT saves it: adapter_config.json and *.safetensors",
+       AnyText{}, "none"},
       shared_option(group, "tokenizer", {"the one in the model's folder, else bytes are tokens"}),
       {group, "prompt", "TEXT", "the text to continue"},
       {group, "prompts", "FILE",

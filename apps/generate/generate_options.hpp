@@ -20,6 +20,7 @@ inline constexpr std::int64_t usual_new_tokens = 128;
 
 struct GenerateOptions : GenerationSettings {
   std::string model;                               // a Hugging Face folder
+  std::optional<std::filesystem::path> adapter;    // a folder of PEFT's, for this model
   std::optional<std::filesystem::path> tokenizer;  // none: the folder's, else bytes are tokens
   std::vector<Prompt> prompts;                     // one or more; in process 0 only
   bool from_file = false;                          // given by --prompts

@@ -13,6 +13,8 @@
 #include "core/error.hpp"
 #include "model/config/mode_names.hpp"
 #include "model/named_model.hpp"
+#include "model/weights/peft_config.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
@@ -50,7 +52,13 @@ ModelConfig open_model(const GenerateOptions& options, std::vector<std::string>&
   ModelConfig config = named_model(options.model, {});
   if (config.classifies())
     throw Error(ErrorKind::input, {"model", options.model}, "classifies sequences and writes no text; give a language model");
-  return with_head_of_weights(std::move(config), options.model, notes);
+  config = with_head_of_weights(std::move(config), options.model, notes);
+  return options.adapter ? with_peft_config(std::move(config), *options.adapter) : config;
+}
+
+std::shared_ptr<const WeightSource> open_weights(const GenerateOptions& options, const ModelConfig& config) {
+  std::shared_ptr<const WeightSource> base = stored_weights(base_model(config), options.model);
+  return options.adapter ? adapted_weights(std::move(base), peft_weights(config, *options.adapter)) : base;
 }
 
 void open_prompts(const GenerateOptions& options, OpenPrompts& open, std::vector<std::string>& notes) {
@@ -106,7 +114,7 @@ GenerationJob open_job(const GenerateOptions& options, JoinedRun* joined, OpenPr
     if (options.dry_run) return;
     in_all("weights", [&] {
       generation_blocks(job);
-      job.weights = stored_weights(job.config, options.model);
+      job.weights = open_weights(options, job.config);
     });
   });
   if (joined) job.processes = joined->processes();

@@ -120,8 +120,7 @@ int run_attempts(const Launched& launched) {
 int launch_train(const std::vector<std::string>& arguments, const Environment& environment) {
   const LaunchedRun run = parse_launch_options(arguments, environment, this_machine());
   if (run.train.dry_run) return run_train(run.train);
-  const auto& layout = run.train.run.layout;
-  const MeshShape shape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
+  const MeshShape shape = run.train.run.mesh_shape();
   Launched launched{{}, words_of("train", arguments), shape, run.launch, nullptr};
   launched.continues = run.train.run.elastic == Elastic::takeover;
   // Process 0, which writes the page, runs on the first host.

@@ -90,8 +90,9 @@ std::vector<int> own_gpus(const HostRanks& here, const std::vector<int>& of_host
 }  // namespace
 
 std::string sizes_text(const RunSettings& run) {
-  return fmt::format("pp {} x {}tp {} x dp {}", run.layout.pp, run.layout.cp > 1 ? fmt::format("cp {} x ", run.layout.cp) : "",
-                     run.layout.tp, run.batch.dp);
+  return fmt::format("pp {} x {}tp {} x dp {}{}", run.layout.pp,
+                     run.layout.cp > 1 ? fmt::format("cp {} x ", run.layout.cp) : "", run.layout.tp, run.batch.dp,
+                     run.layout.ep > 1 ? fmt::format(" (ep {})", run.layout.ep) : "");
 }
 
 Machine this_machine() { return {cuda_device_count(), std::max(1, static_cast<int>(std::thread::hardware_concurrency()))}; }

@@ -78,6 +78,12 @@ void read_zero(const OptionValues& values, RunSettings& run) {
             run.zero.stage));
 }
 
+void read_router_rules(const OptionValues& values, RouterRules& rules) {
+  rules.bias_rate = values.number("moe-bias-rate").value_or(0);
+  const auto capacity = values.text("moe-capacity");
+  if (capacity && *capacity != "none") rules.capacity = *values.number("moe-capacity");
+}
+
 void read_batch_sizes(const OptionValues& values, RunSettings& run) {
   LayoutSettings& layout = run.layout;
   if (layout.plan)
@@ -88,6 +94,10 @@ void read_batch_sizes(const OptionValues& values, RunSettings& run) {
                 : values.given("tp") ? "tp"
                                      : "cp",
                 fmt::format("{} is more than {} devices; use smaller sizes", sizes_text(run), most_train_devices));
+  if (run.batch.dp % layout.ep != 0)
+    values.fail(
+        "ep", fmt::format("the experts are divided over replicas, and --dp is {}; use a number that divides it", run.batch.dp));
+  read_router_rules(values, run.model.router_rules);
   read_zero(values, run);
   layout.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
 }

@@ -24,15 +24,12 @@ bool is_ignored(int number) {
 
 bool ignored_hangup = false, ignored_interrupt = false;
 
-void remember() {
+}  // namespace
+
+void remember_inherited_signals() {
   ignored_hangup = is_ignored(SIGHUP);
   ignored_interrupt = is_ignored(SIGINT);
 }
-
-// The dynamic linker calls this entry before the constructors of libraries.
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = remember;
-
-}  // namespace
 
 bool was_started_ignoring(int number) { return number == SIGHUP ? ignored_hangup : number == SIGINT && ignored_interrupt; }
 

@@ -3,8 +3,10 @@
 
 namespace pipetrain {
 
-// Returns the state before any library was initialised, because UCX installs a handler for SIGHUP. SIGHUP and SIGINT only.
-// Thread-safe.
+// Notes the state of SIGHUP and SIGINT. The program calls it before any library is initialised, because UCX installs a
+// handler for SIGHUP.
+void remember_inherited_signals();
+// Returns false for every signal if nothing was noted. Thread-safe.
 bool was_started_ignoring(int number);
 
 }  // namespace pipetrain

@@ -48,9 +48,8 @@ std::optional<TrainJob> open_together(const TrainOptions& options, JoinedRun& jo
 }
 
 JoinRequest join_request(const TrainOptions& options) {
-  const auto& layout = options.run.layout;
   JoinRequest request;
-  request.shape = {.dp = static_cast<int>(options.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
+  request.shape = options.run.mesh_shape();
   request.settings = job_settings(options.run);
   request.stall = options.run.stall;
   request.places = options.places;

@@ -92,6 +92,8 @@ std::vector<Scalar> scalars_of(const StepMetrics& metrics) {
   scalars.add("z_loss", metrics.z_loss);
   scalars.add("expert_load_max", metrics.expert_load_max);
   scalars.add("expert_load_cv", metrics.expert_load_cv);
+  scalars.add("expert_dropped",
+              metrics.expert_dropped ? std::optional(static_cast<double>(*metrics.expert_dropped)) : std::nullopt);
   return std::move(scalars.known);
 }
 

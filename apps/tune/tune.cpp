@@ -48,8 +48,9 @@ std::filesystem::path plan_path(const TuneOptions& options, const Layout& layout
   const bool again = layout.recompute != Recompute::none;
   const std::string zero = layout.zero.stage > 0 ? fmt::format("-zero{}", layout.zero.stage) : "";
   const std::string cp = layout.cp > 1 ? fmt::format("-cp{}", layout.cp) : "";
-  return *options.plans / fmt::format("{}-pp{}{}-tp{}-dp{}{}-microbatch{}{}{}.txt", layout.schedule, layout.pp, cp, layout.tp,
-                                      layout.dp, zero, layout.microbatch, again ? "-recompute-" : "",
+  const std::string ep = layout.ep > 1 ? fmt::format("-ep{}", layout.ep) : "";
+  return *options.plans / fmt::format("{}-pp{}{}-tp{}-dp{}{}{}-microbatch{}{}{}.txt", layout.schedule, layout.pp, cp, layout.tp,
+                                      layout.dp, ep, zero, layout.microbatch, again ? "-recompute-" : "",
                                       again ? name_of(layout.recompute) : "");
 }
 
@@ -83,8 +84,11 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (hosts > 1) line += fmt::format("--nnodes {} --node-rank NODE --master HOST:29500 --token-file TOKEN ", hosts);
   line += "--model " + quoted_for_shell(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
+  if (options.adapter.wanted()) line += fmt::format(" --lora-rank {}", options.adapter.rank);
+  if (options.adapter.targets != AdapterSettings{}.targets) line += " --lora-targets " + options.adapter.targets;
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
   if (layout.cp > 1) line += fmt::format(" --cp {}", layout.cp);
+  if (layout.ep > 1) line += fmt::format(" --ep {}", layout.ep);
   if (layout.zero.stage > 0) line += fmt::format(" --zero {}", layout.zero.stage);
   line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
   line += " --schedule " + (layout.plan ? quoted_for_shell(plan_path(options, layout).string()) : layout.schedule);
@@ -119,6 +123,7 @@ void print_search_json(const TuneOptions& options, const SearchResult& result) {
                       {"cp", layout.cp},
                       {"tp", layout.tp},
                       {"dp", layout.dp},
+                      {"ep", layout.ep},
                       {"chunks", layout.chunks},
                       {"microbatch", layout.microbatch},
                       {"microbatches", layout.microbatches},
@@ -185,11 +190,12 @@ void print_search_table(const TuneOptions& options, const SearchResult& result) 
              "schedule", "chunks", "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
-    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}{}{}\n", layout.pp,
+    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}{}{}{}\n", layout.pp,
                layout.tp, layout.dp, layout.zero.stage, layout.schedule, layout.chunks,
                fmt::format("{}x{}", layout.microbatches, layout.microbatch), recompute_text(layout), ranked.seconds,
                tokens_per_second(options, ranked), 100 * ranked.bubble,
                static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / printed_gib,
+               layout.ep > 1 ? fmt::format("  ep {}", layout.ep) : "",
                ranked.gap ? fmt::format("  gap {:.1f} %", 100 * *ranked.gap) : "", cut_gain(ranked));
   }
   if (request.search_cuts) print_cut_search(result);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "actors/training/job/adapter_settings.hpp"
 #include "apps/options/combined_options.hpp"
 #include "apps/options/cut_option.hpp"
 #include "apps/options/numerics_options.hpp"
@@ -35,7 +36,10 @@ constexpr double usual_fp8_factor = 1.8, usual_blocks_factor = 1.4;
 void read_tuned_model(const OptionValues& values, TuneOptions& options) {
   options.model = values.text("model").value_or(options.model);
   options.layers_given = values.given("layers");
-  const auto& config = options.request.config = named_model(options.model, values.integer("layers"));
+  ModelConfig& config = options.request.config = named_model(options.model, values.integer("layers"));
+  options.adapter.rank = values.integer("lora-rank").value_or(0);
+  options.adapter.targets = values.text("lora-targets").value_or(options.adapter.targets);
+  placing_errors(values.places(), [&] { set_adapter(options.adapter, config); });
   options.request.sequence = values.integer("seq-len").value_or(config.max_positions);
   if (options.request.sequence > config.max_positions)
     values.fail("seq-len",
@@ -242,6 +246,8 @@ OptionRows batch_rows() {
                     {.help = "a preset, a Hugging Face folder (its config.json is enough) or a model file of llm.c"}),
       shared_option(group, "layers"),
       shared_option(group, "seq-len", {"the model's most", "tokens of one sequence"}),
+      shared_option(group, "lora-rank"),
+      shared_option(group, "lora-targets"),
       {group, "global-batch", "N", "sequences of one step, the same for every layout",
        IntegerRange{1, std::numeric_limits<std::int32_t>::max()}, "4 x devices"},
   };

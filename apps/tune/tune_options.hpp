@@ -16,6 +16,7 @@ namespace pipetrain {
 struct TuneOptions {
   std::string model = "tiny";  // as the command lines to run name it
   bool layers_given = false;
+  AdapterSettings adapter;
   LayoutRequest request;
   int count = 10;                              // layouts to print
   std::optional<std::filesystem::path> plans;  // a folder for the plans of auto and the solver

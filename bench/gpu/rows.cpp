@@ -135,6 +135,22 @@ std::vector<Row> family_rows() {
   return rows;
 }
 
+// Models with routed experts, cut so that one GPU holds them with all their state.
+std::vector<Row> expert_rows() {
+  std::vector<Row> rows;
+  const auto add = [&](const char* model, int layers, double recorded) {
+    Row& row = rows.emplace_back();
+    row.name = fmt::format("{}-{}l", model, layers);
+    row.model = model;
+    row.layers = layers, row.microbatches = 8;
+    row.peer_script = "torch_experts.py";
+    row.recorded = recorded, row.least = 1.15;
+  };
+  add("qwen3-30b-a3b", 4, 82322);
+  add("olmoe-1b-7b", 8, 58474);
+  return rows;
+}
+
 // Runs in 8 bits, with one scale a tensor and then with scales of blocks, which have no peer; nor has tp 2. These are
 // compared with our own rows in bf16.
 std::vector<Row> fp8_rows() {
@@ -168,7 +184,8 @@ std::vector<Row> make_rows() {
               {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
                half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
                half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
-  for (const std::vector<Row>& more : {braid_rows(), zero_rows(), long_rows(), gpt2_rows(), family_rows(), fp8_rows()})
+  for (const std::vector<Row>& more :
+       {braid_rows(), zero_rows(), long_rows(), gpt2_rows(), family_rows(), expert_rows(), fp8_rows()})
     rows.insert(rows.end(), more.begin(), more.end());
   for (const int pp : {1, 2}) {
     Row& row = rows.emplace_back();

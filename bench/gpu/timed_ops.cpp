@@ -57,6 +57,8 @@ constexpr OpClass class_of(const GatherMatmulArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const MatmulScatterArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const BackwardScatterArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const WeightGradArgs&) { return OpClass::matrix; }
+constexpr OpClass class_of(const GroupedMatmulArgs&) { return OpClass::matrix; }
+constexpr OpClass class_of(const GroupedWeightGradArgs&) { return OpClass::matrix; }
 constexpr OpClass class_of(const Fp8MatmulArgs&) { return OpClass::matrix; }
 template <class Args>
 constexpr OpClass class_of(const OfSegments<Args>&) {

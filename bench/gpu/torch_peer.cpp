@@ -64,7 +64,10 @@ std::vector<double> peer_state_bytes(const Row& row, const PeerVariant& variant)
   const double layers = row.layers > 0 ? row.layers : static_cast<double>(config.layers);
   const double hidden = static_cast<double>(config.hidden), vocabulary = static_cast<double>(config.vocabulary);
   const double heads = static_cast<double>((2 * config.heads + 2 * config.kv_heads) * config.head_dim);
-  const double layer = hidden * heads + 3 * hidden * static_cast<double>(config.intermediate);
+  const auto experts = static_cast<double>(config.experts.count);
+  const double columns =
+      experts > 0 ? experts * static_cast<double>(config.experts.intermediate) : static_cast<double>(config.intermediate);
+  const double layer = hidden * (heads + 3 * columns + experts);
   const double bytes_each = row.dp == 1 ? 8 : 12.0 / row.dp + 6;
   std::vector<double> bytes;
   for (int stage = 0; stage < row.pp; ++stage) {

@@ -15,6 +15,7 @@ void bind_plan(nanobind::module_& module);
 void bind_simulation(nanobind::module_& module);
 void bind_pipeline(nanobind::module_& module);
 void bind_world(nanobind::module_& module);
+void bind_training(nanobind::module_& module);
 
 // Reads "planned" or "ready". Throws Error(input), as the others do.
 schedules::Order order_of(const std::string& word);

@@ -8,4 +8,5 @@ NB_MODULE(_engine, module) {
   pipetrain::python::bind_simulation(module);
   pipetrain::python::bind_world(module);
   pipetrain::python::bind_pipeline(module);
+  pipetrain::python::bind_training(module);
 }

@@ -10,11 +10,12 @@
 namespace pipetrain {
 namespace {
 
-// The meeting point of a group's members: each publishes its two tensors, then all continue together.
+// The meeting point of a group's members: each publishes its tensors, then all continue together.
 class Meeting {
  public:
   struct Published {
     Tensor source, target;
+    const RowExchange* exchange = nullptr;
   };
 
   explicit Meeting(int size) : published(static_cast<std::size_t>(size)) {}
@@ -91,7 +92,7 @@ class InprocessGroup : public Group {
     meet(stream, tensor, tensor, [this, tensor, reduction] {
       const RowSplit split(tensor.elements(), size());
       std::vector<std::byte*> targets;
-      for (const auto& [source, target] : meeting_->published) targets.push_back(element(target, split.begin(rank_)));
+      for (const auto& [source, target, exchange] : meeting_->published) targets.push_back(element(target, split.begin(rank_)));
       reduce_in_rank_order({from_every_source(split.begin(rank_)), targets, split.count(rank_), tensor.dtype, reduction});
     });
   }
@@ -103,9 +104,35 @@ class InprocessGroup : public Group {
     });
   }
 
+  void all_to_all(Stream& stream, const RowExchange& exchange) override {
+    cpu_stream(stream).enqueue([this, exchange] {
+      meeting_->published[static_cast<std::size_t>(rank_)].exchange = &exchange;
+      meeting_->arrive();
+      receive_rows(exchange);
+      meeting_->arrive();
+    });
+  }
+
   void abort(std::exception_ptr cause) override { meeting_->abort(std::move(cause)); }
 
  private:
+  // Copies the rows that every member has for this one.
+  void receive_rows(const RowExchange& exchange) {
+    auto* const received = exchange.received.as<std::int32_t>();
+    received[0] = 0;
+    for (int rank = 0; rank < size(); ++rank) {
+      const RowExchange& other = *published_by(rank).exchange;
+      const auto* const offsets = other.offsets.as<std::int32_t>();
+      const std::int32_t begin = offsets[rank_], end = offsets[rank_ + 1];
+      for (std::size_t i = 0; i < exchange.rows.size(); ++i) {
+        const Tensor from = other.rows[i].source.row_range(begin, end);
+        const Tensor to = exchange.rows[i].target.row_range(received[rank], received[rank] + end - begin);
+        if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
+      }
+      received[rank + 1] = received[rank] + end - begin;
+    }
+  }
+
   const Meeting::Published& published_by(int rank) const { return meeting_->published[static_cast<std::size_t>(rank)]; }
 
   static std::byte* element(const Tensor& tensor, std::int64_t index) {
@@ -115,7 +142,7 @@ class InprocessGroup : public Group {
   // Returns every member's source from this element on, in rank order.
   std::vector<const std::byte*> from_every_source(std::int64_t begin) const {
     std::vector<const std::byte*> sources;
-    for (const auto& [source, target] : meeting_->published) sources.push_back(element(source, begin));
+    for (const auto& [source, target, exchange] : meeting_->published) sources.push_back(element(source, begin));
     return sources;
   }
 
@@ -123,7 +150,7 @@ class InprocessGroup : public Group {
   template <class Work>
   void meet(Stream& stream, const Tensor& source, const Tensor& target, Work work) {
     cpu_stream(stream).enqueue([this, source, target, work] {
-      meeting_->published[static_cast<std::size_t>(rank_)] = {source, target};
+      meeting_->published[static_cast<std::size_t>(rank_)] = {source, target, nullptr};
       meeting_->arrive();
       work();
       meeting_->arrive();

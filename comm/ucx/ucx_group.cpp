@@ -68,6 +68,26 @@ class UcxGroup::Call {
     end();
   }
 
+  // The counts go ahead of the rows. The receiver places the rows once it has the counts of all members.
+  void exchange(const RowExchange& own) {
+    board_.bring(self(), &own, number_);
+    const auto* const offsets = own.offsets.as<std::int32_t>();
+    const auto size = static_cast<std::size_t>(group_.size_);
+    sent_counts_.resize(size);
+    coming_counts_.resize(size);
+    for (const int member : group_.far_) {
+      const auto at = static_cast<std::size_t>(member);
+      sent_counts_[at] = offsets[member + 1] - offsets[member];
+      mail_.send(others_, header(self(), member, Phase::gather, 0), &sent_counts_[at], sizeof(std::int32_t));
+      mail_.expect(coming_[0], header(member, self(), Phase::gather, 0), {&coming_counts_[at], sizeof(std::int32_t)});
+      send_rows(own, member);
+    }
+    mail_.wait(coming_[0]);
+    place_rows(own);
+    for (int member = 0; member < group_.size_; ++member) receive_rows(own, member);
+    end();
+  }
+
   struct Sum {
     const std::byte* source;  // every part, with this member's values
     std::byte* target;        // of the part that this member owns
@@ -92,6 +112,49 @@ class UcxGroup::Call {
   }
 
  private:
+  void send_rows(const RowExchange& own, int member) {
+    const auto* const offsets = own.offsets.as<std::int32_t>();
+    for (std::size_t i = 0; i < own.rows.size(); ++i) {
+      const Tensor rows = own.rows[i].source.row_range(offsets[member], offsets[member + 1]);
+      mail_.send(others_, header(self(), member, Phase::gather, static_cast<std::uint32_t>(i + 1)), rows.data, rows.bytes());
+    }
+  }
+
+  // Writes the places of the rows of every member.
+  void place_rows(const RowExchange& own) {
+    auto* const received = own.received.as<std::int32_t>();
+    received[0] = 0;
+    for (int member = 0; member < group_.size_; ++member) {
+      const auto at = static_cast<std::size_t>(member);
+      if (!is_far(member)) {
+        const auto* const offsets = exchange_of(member).offsets.as<std::int32_t>();
+        coming_counts_[at] = offsets[self() + 1] - offsets[self()];
+      }
+      const std::int64_t end = std::int64_t{received[member]} + coming_counts_[at];
+      if (coming_counts_[at] < 0 || end > own.rows.front().target.rows()) {
+        throw Error(ErrorKind::peer_lost, "member " + std::to_string(member) + " of a group sends " +
+                                              std::to_string(coming_counts_[at]) + " rows, more than may come");
+      }
+      received[member + 1] = static_cast<std::int32_t>(end);
+    }
+  }
+
+  void receive_rows(const RowExchange& own, int member) {
+    const auto* const received = own.received.as<std::int32_t>();
+    for (std::size_t i = 0; i < own.rows.size(); ++i) {
+      const Tensor rows = own.rows[i].target.row_range(received[member], received[member + 1]);
+      if (is_far(member)) {
+        mail_.expect(others_, header(member, self(), Phase::gather, static_cast<std::uint32_t>(i + 1)),
+                     {rows.data, rows.bytes()});
+      } else if (rows.bytes() > 0) {
+        const RowExchange& other = exchange_of(member);
+        const std::int32_t begin = other.offsets.as<std::int32_t>()[self()];
+        std::memcpy(rows.data, other.rows[i].source.row_range(begin, begin + rows.rows()).data, rows.bytes());
+      }
+    }
+  }
+  const RowExchange& exchange_of(int member) const { return *static_cast<const RowExchange*>(board_.source(member, number_)); }
+
   int self() const { return group_.member_; }
   bool is_far(int member) const { return mail_.process(member) != mail_.process(self()); }
 
@@ -202,8 +265,9 @@ class UcxGroup::Call {
   UcxGroupMail& mail_;
   UcxGroupBoard& board_;
   std::uint64_t number_;
-  UcxGroupMail::Batch others_;     // all but the pieces to be added
-  UcxGroupMail::Batch coming_[2];  // these pieces, by place
+  UcxGroupMail::Batch others_;                             // all but the pieces to be added
+  UcxGroupMail::Batch coming_[2];                          // these pieces, by place, or the counts of rows
+  std::vector<std::int32_t> sent_counts_, coming_counts_;  // of rows, by member
 };
 
 std::size_t ucx_group_memory(int ranks) { return static_cast<std::size_t>(ranks - 1) * 2 * piece_bytes; }
@@ -254,6 +318,10 @@ void UcxGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction reduct
 
 void UcxGroup::shift(Stream& stream, const Tensor& source, const Tensor& target) {
   enqueue(stream, [source, target](Call& call) { call.shift(source.data, target.data, source.bytes()); });
+}
+
+void UcxGroup::all_to_all(Stream& stream, const RowExchange& exchange) {
+  enqueue(stream, [exchange](Call& call) { call.exchange(exchange); });
 }
 
 void UcxGroup::abort(std::exception_ptr cause) {

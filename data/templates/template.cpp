@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "data/templates/evaluator.hpp"
 #include "data/templates/functions/globals.hpp"
 #include "data/templates/syntax/parser.hpp"
@@ -28,9 +26,9 @@ ParsedTemplate parsed_template(std::string_view source, const std::string& place
 
 Value number_of_json(const Json& json) {
   if (json.is_real()) return json.as_double();
-  if (json.is_unsigned() && json.as_uint64() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-    fail(fmt::format("the integer {} is too large", json.as_uint64()));
-  return json.as_int64();
+  if (json.is_large_integer()) return make_integer(json.digits());
+  if (const auto integer = json.whole()) return *integer;
+  return make_integer(std::to_string(json.as_uint64()));
 }
 
 }  // namespace

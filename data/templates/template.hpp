@@ -28,7 +28,8 @@ struct RenderSettings {
 
 // Semantics: jinja2's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls, and the filter tojson,
 // the functions raise_exception and strftime_now and the tag generation of transformers. It reads no files: tags that name
-// other templates are refused. Integers have 64 bits. Immutable; all methods are thread-safe.
+// other templates are refused. Integers beyond 64 bits can be printed and compared, but not be computed with. Immutable; all
+// methods are thread-safe.
 class Template {
  public:
   // `place` begins errors: the file's name. Bytes that are not UTF-8 count as U+FFFD. Throws Error(input) with the line.
@@ -48,7 +49,7 @@ class Template {
   std::unique_ptr<const ParsedTemplate> parsed_;
 };
 
-// Members keep their order. Throws TemplateFault for an integer that does not fit 64 bits with a sign.
+// Members keep their order. Throws TemplateFault where values nest too deeply.
 Value value_of_json(const Json& json);
 
 }  // namespace pipetrain::templates

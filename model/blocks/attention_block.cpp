@@ -30,9 +30,11 @@ AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters&
       head_dim_(config.head_dim),
       first_head_(tp.rank() * heads_),
       dropout_(dropout_name(parameters.block.layer, "probabilities"), config.dropout.attention),
-      qkv_(config, {TensorRole::qkv_weight, bias_if(config.biases.qkv, TensorRole::qkv_bias)}, config.input_norms),
+      qkv_(config, {TensorRole::qkv_weight, bias_if(config.biases.qkv, TensorRole::qkv_bias)}, config.input_norms,
+           LowRankAdapter::of(config, parameters.block, TensorRole::qkv_weight, tp)),
       out_(config, {TensorRole::attention_out_weight, bias_if(config.biases.attention_out, TensorRole::attention_out_bias)},
-           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual}) {
+           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual},
+           LowRankAdapter::of(config, parameters.block, TensorRole::attention_out_weight, tp)) {
   if (config.head_norms) head_norms_.emplace(config);
   if (config.projection_norms) projection_norms_.emplace(config);
 }

@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "model/blocks/expert_parallel.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/relocation.hpp"
-#include "model/blocks/rotary_tables.hpp"
+#include "model/rotation/rotary_tables.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
@@ -64,6 +65,7 @@ struct RouterContext {
   Tensor counts = {};
   float sequence_scale = 0;  // the run's loss scale divided by the sequences of the global batch
   Tensor statistics = {};    // see RouteBackwardArgs; of this block
+  Tensor bias = {};          // [E] f32: see RouteArgs; of this block
 };
 
 // The settings and resources that all actions of one stage share.
@@ -78,11 +80,13 @@ struct BlockContext {
   std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
   ContextParallel cp = {};
+  ExpertParallel ep = {};
   // [T] i32. Set if ranks share sequences, or if a slice holds several documents. For each token it holds the index that
   // position 0 of the token's sequence (of its document, if there are several) has among the tokens of part(); below 0 if
   // position 0 lies outside of the part. Operations that count positions take it in place of documents.
   std::optional<Tensor> origins = {};
   const RouterContext* router = nullptr;  // null: nothing is counted, as in generation
+  bool base_alone = false;                // ForwardArgs::base_alone
   const SliceContext* slice = nullptr;    // set if shape is a slice's; null if it is a sample's
 
   // Returns the tensor that operations read to count positions.

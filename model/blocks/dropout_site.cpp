@@ -28,12 +28,23 @@ Dropout DropoutSite::draw(const BlockContext& context, std::int64_t first_plane)
 
 void DropoutSite::drop(const BlockContext& context, const Tensor& x, const Tensor& out,
                        const std::optional<Tensor>& residual) const {
-  const std::int64_t sequence = context.shape.sequence, first = context.tp.shard_begin(context.tokens());
+  drop_part(context, {.x = x, .out = out, .residual = residual, .first_row = context.tp.shard_begin(context.tokens())});
+}
+
+void DropoutSite::drop_part(const BlockContext& context, const Part& dropped) const {
+  const std::int64_t sequence = context.shape.sequence, first = dropped.first_row, first_column = dropped.first_column;
+  const Tensor &x = dropped.x, &out = dropped.out;
+  const std::optional<Tensor>& residual = dropped.residual;
   const Dropout dropout = draw(context);
   const SequencePart part = context.part();
   if (part.is_whole())
-    return context.ops.dropout(
-        {.x = x, .residual = residual, .out = out, .first_token = first, .sequence = sequence, .dropout = dropout});
+    return context.ops.dropout({.x = x,
+                                .residual = residual,
+                                .out = out,
+                                .first_token = first,
+                                .sequence = sequence,
+                                .dropout = dropout,
+                                .first_column = first_column});
   // The loop takes one contiguous range of the sequence's tokens at a time; the last may end with the sequence.
   for (std::int64_t begin = 0, end = 0; begin < x.rows(); begin = end) {
     const std::int64_t sample = (first + begin) / sequence, token = (first + begin) % sequence;
@@ -46,7 +57,8 @@ void DropoutSite::drop(const BlockContext& context, const Tensor& x, const Tenso
                          .out = out.row_range(begin, end),
                          .first_token = position,
                          .sequence = position + end - begin,
-                         .dropout = of_sample});
+                         .dropout = of_sample,
+                         .first_column = first_column});
   }
 }
 

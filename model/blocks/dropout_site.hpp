@@ -24,6 +24,15 @@ class DropoutSite {
   // or of residual. Call it only if the draw is active.
   void drop(const BlockContext& context, const Tensor& x, const Tensor& out,
             const std::optional<Tensor>& residual = std::nullopt) const;
+  // A part of the logical tensor [T, columns]: rows from `first_row` of the microbatch's tokens, columns from `first_column`.
+  struct Part {
+    Tensor x;
+    Tensor out;                           // may be the memory of x or of residual
+    std::optional<Tensor> residual = {};  // as x
+    std::int64_t first_row = 0, first_column = 0;
+  };
+  // Enqueues the same for any part.
+  void drop_part(const BlockContext& context, const Part& part) const;
   bool active(const BlockContext& context) const { return dropped_ > 0 && context.draws; }
 
  private:

@@ -52,6 +52,7 @@ struct ForwardArgs {
   // gives each sequence's class. Without memory: not wanted.
   Tensor scores = {};
   std::optional<SliceArgs> slice = {};  // set if the spec has slices
+  bool base_alone = false;              // leaves out the adapters; no backward may follow
   bool second = false;  // true for the action of a pair with alternating calls that uses the memory of bind_second()
   // Last chunk only: the loss scale of BackwardArgs if a backward follows. The head may then compute its
   // logits' gradient in the forward, which reads them anyway; the bits are the same.
@@ -60,6 +61,8 @@ struct ForwardArgs {
   // holds the index within the part of the first token of the token's document, below 0 if that lies outside;
   // must stay valid as long as documents.
   Tensor origins = {};
+  // [routed blocks of the chunk, E] f32: see RouteArgs::bias. Without memory: none.
+  Tensor expert_biases = {};
 };
 
 struct BackwardArgs {
@@ -68,8 +71,9 @@ struct BackwardArgs {
   float loss_scale = 1;  // last chunk only: the run's loss scale / target tokens of the whole global batch
   // For models with routed experts: the run's loss scale / sequences of the whole global batch.
   float sequence_scale = 0;
-  // [routed blocks of the chunk, E + 2] f64 +=: see RouteBackwardArgs::statistics. Without memory: not wanted.
+  // [routed blocks of the chunk, E + 3] f64 +=: see RouteBackwardArgs::statistics. Without memory: not wanted.
   Tensor router_statistics = {};
+  Tensor expert_biases = {};  // those of the forward
 };
 
 }  // namespace pipetrain

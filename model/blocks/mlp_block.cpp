@@ -26,13 +26,14 @@ std::optional<Tensor> place_of_largest(const std::optional<Tensor>& scale) {
 
 }  // namespace
 
-MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
+MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
     : activation_(config.activation),
       up_(config,
           {TensorRole::mlp_in_weight, bias_if(config.biases.mlp && activation_ != Activation::gelu, TensorRole::mlp_in_bias)},
-          config.input_norms),
+          config.input_norms, LowRankAdapter::of(config, parameters.block, TensorRole::mlp_in_weight, tp)),
       down_(config, {TensorRole::mlp_out_weight, bias_if(config.biases.mlp, TensorRole::mlp_out_bias)},
-            {dropout_name(parameters.block.layer, "mlp"), config.dropout.residual}) {
+            {dropout_name(parameters.block.layer, "mlp"), config.dropout.residual},
+            LowRankAdapter::of(config, parameters.block, TensorRole::mlp_out_weight, tp)) {
   assert(activation_ != Activation::gelu || config.biases.mlp);
 }
 

@@ -10,7 +10,7 @@ namespace pipetrain {
 
 class MlpBlock final : public BlockCompute {
  public:
-  MlpBlock(const ModelConfig& config, const BlockParameters& parameters);
+  MlpBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
 
   std::unique_ptr<Saved> make_saved() const override;
   void bind(const BoundTensors& tensors) override;

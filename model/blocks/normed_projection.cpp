@@ -11,11 +11,13 @@ void NormedProjection::bind(const BoundTensors& tensors) {
   if (norm_) norm_->bind(tensors);
   matrix_ = tensors.at(roles_.weight);
   if (roles_.bias) bias_ = tensors.at(*roles_.bias);
+  if (adapter_) adapter_->bind(tensors);
+  if (magnitude_) magnitude_->bind(tensors);
 }
 
 Arena* NormedProjection::arena_of_input(const BlockContext& context, const KeptMemory& memory) const {
-  if (context.gathers()) return memory.inputs;
-  return norm_ ? memory.remade : nullptr;
+  if (context.gathers()) return needs_input() ? memory.inputs : &context.workspace;
+  return norm_ && needs_input() ? memory.remade : nullptr;
 }
 
 Tensor NormedProjection::forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
@@ -27,6 +29,9 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   if (norm_) saved.statistics = norm_->allocate_statistics(context.shard_rows(), *memory.results);
   saved.normed = kept ? kept->allocate({context.tokens(), hidden}, context.dtype) : Tensor{};
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
+  const bool adapts = adapter_ && !context.base_alone, scales = magnitude_ && !context.base_alone;
+  if (adapts) adapter_->reserve(context.tokens(), context.dtype, *memory.inputs, saved.adapter);
+  if (scales) magnitude_->reserve(context, output.shape, *memory.inputs, saved.magnitude);
 
   const ArenaScope scope(context.workspace);
   // The norm writes this rank's rows where the gather expects them, so that they need no copy.
@@ -37,13 +42,19 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
                  : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
     norm_->forward(context.ops, {.x = input, .y = shard, .statistics = saved.statistics});
   }
+  const Tensor full = kept ? saved.normed : shard, product = scales ? saved.magnitude.product : output;
   context.ops.gather_matmul({.tp = context.tp,
                              .kind = MatmulKind::forward,
                              .shard = shard,
                              .w = matrix_.weight,
-                             .full = kept ? saved.normed : shard,
-                             .out = output,
-                             .bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt});
+                             .full = full,
+                             .out = product,
+                             .bias = roles_.bias && !scales ? std::optional(bias_.weight) : std::nullopt});
+  if (adapts) adapter_->forward_columns(context, {.input = full, .output = product}, saved.adapter);
+  if (scales) {
+    magnitude_->forward(context, {*adapter_, matrix_.weight}, saved.magnitude, output);
+    if (roles_.bias) context.ops.add_bias(output, bias_.weight);
+  }
   return output;
 }
 
@@ -54,27 +65,43 @@ Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, 
   return normed;
 }
 
-// The block's input gradient may be written over its input before W runs, so that W reads a copy.
+// The block's input gradient may be written over its input before W runs, or before the adapter's gradients, so that they read
+// a copy.
 Tensor NormedProjection::matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const {
   if (saved.normed.shape.rank() > 0) return saved.normed;
   if (norm_) return norm_again(context, gradients.memory(), saved);
-  if (!gradients.defers()) return saved.input;
+  if (!gradients.defers() && !adapter_) return saved.input;
   const Tensor copy = gradients.memory().allocate(saved.input.shape, context.dtype);
   context.ops.copy(saved.input, copy);
   return copy;
 }
 
+Tensor NormedProjection::product_grad(const BlockContext& context, const Tensor& output_grad, const Saved& saved) const {
+  if (bias_.is_trained()) context.ops.bias_grad(output_grad, bias_.grad);
+  return magnitude_ ? magnitude_->backward(context, *adapter_, output_grad, saved.magnitude) : output_grad;
+}
+
 void NormedProjection::backward_without_norm(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                                              const Saved& saved) const {
-  if (bias_.is_trained()) context.ops.bias_grad(args.output_grad, bias_.grad);
-  gradients.add({.dy = args.output_grad, .x = matrix_input(context, gradients, saved), .dw = matrix_.grad});
+  const Tensor product_grad = this->product_grad(context, args.output_grad, saved);
+  const Tensor input = needs_input() ? matrix_input(context, gradients, saved) : Tensor{};
+  gradients.add({.dy = product_grad, .x = input, .dw = matrix_.grad});
   context.ops.matmul_scatter({.tp = context.tp,
                               .kind = MatmulKind::input_grad,
-                              .in = args.output_grad,
+                              .in = product_grad,
                               .w = matrix_.weight,
                               .residual = args.residual,
                               .out = args.input_grad});
+  adapter_backward(context, {product_grad, input, args.input_grad}, gradients, saved);
   if (args.residual_sums) context.ops.bias_grad(*args.residual, *args.residual_sums);
+}
+
+void NormedProjection::adapter_backward(const BlockContext& context, const LowRankAdapter::ColumnsBackwardArgs& args,
+                                        WeightGradients& gradients, const Saved& saved) const {
+  if (!adapter_) return;
+  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
+  const Tensor own = args.input.row_range(first, first + context.shard_rows());
+  adapter_->backward_columns(context, {args.output_grad, own, args.input_grad}, gradients, saved.adapter);
 }
 
 void NormedProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -82,11 +109,12 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
   if (in_fp8()) return backward_in_fp8(context, args, gradients, saved);
   const ArenaScope scope(context.workspace);
   if (!norm_) return backward_without_norm(context, args, gradients, saved);
-  const Tensor normed = matrix_input(context, gradients, saved);
+  const Tensor normed = needs_input() ? matrix_input(context, gradients, saved) : Tensor{};
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
-  if (bias_.is_trained()) context.ops.bias_grad(args.output_grad, bias_.grad);
+  const Tensor product_grad = this->product_grad(context, args.output_grad, saved);
   gradients.add_and_scatter(
-      {.tp = context.tp, .dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+      {.tp = context.tp, .dy = product_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+  adapter_backward(context, {product_grad, normed, normed_grad}, gradients, saved);
   norm_backward(context, args, normed_grad, saved);
 }
 

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/kept_memory.hpp"
+#include "model/blocks/low_rank_adapter.hpp"
 #include "model/blocks/norm.hpp"
+#include "model/blocks/weight_magnitude.hpp"
 
 namespace pipetrain {
 
@@ -17,23 +20,30 @@ class NormedProjection {
     Norm::Statistics statistics;
     Tensor normed;              // [T, H]; without a shape in 8 bits, or if the backward computes it again or takes the input
     Fp8Matrix normed_fp8 = {};  // its cols, if the matrix is in 8 bits
+    LowRankAdapter::Saved adapter = {};
+    WeightMagnitude::Saved magnitude = {};
 
     void relocate(const Relocation& moved) {
       moved.move(input);
       statistics.relocate(moved);
       moved.move(normed);
       moved.move(normed_fp8);
+      adapter.relocate(moved);
+      magnitude.relocate(moved);
     }
   };
 
-  NormedProjection(const ModelConfig& config, const MatrixRoles& roles, bool has_norm = true) : roles_(roles) {
+  NormedProjection(const ModelConfig& config, const MatrixRoles& roles, bool has_norm = true,
+                   std::optional<LowRankAdapter> adapter = {})
+      : roles_(roles), adapter_(std::move(adapter)) {
+    if (adapter_) magnitude_ = WeightMagnitude::of(config, roles.weight);
     if (has_norm) norm_.emplace(config);
   }
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
   // Returns output [T, N], as a view of new memory. The matrix's input is not kept if nothing is gathered and memory.remade is
-  // null or there is no norm.
+  // null or there is no norm, or if no gradient of weights needs it.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
 
   struct BackwardArgs {
@@ -52,9 +62,16 @@ class NormedProjection {
   // Computes the norm's output in the layouts that `normed` has.
   void norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const;
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
+  // True when the backward needs the matrix's input for gradients of weights.
+  bool needs_input() const { return matrix_.is_trained() || adapter_; }
   Arena* arena_of_input(const BlockContext& context, const KeptMemory& memory) const;
   // Returns the matrix's input, as the gradient of the matrix reads it.
   Tensor matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const;
+  // Runs the adapter's backward, if there is an adapter; args.input: [T, H].
+  void adapter_backward(const BlockContext& context, const LowRankAdapter::ColumnsBackwardArgs& args,
+                        WeightGradients& gradients, const Saved& saved) const;
+  // Returns the gradient of the matrix's and the adapter's product, without the bias and the magnitudes.
+  Tensor product_grad(const BlockContext& context, const Tensor& output_grad, const Saved& saved) const;
   void norm_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& normed_grad,
                      const Saved& saved) const;
   void backward_without_norm(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -62,6 +79,8 @@ class NormedProjection {
 
   std::optional<Norm> norm_;
   MatrixRoles roles_;
+  std::optional<LowRankAdapter> adapter_;
+  std::optional<WeightMagnitude> magnitude_;
   BoundTensor matrix_, bias_;
 };
 

@@ -27,6 +27,12 @@ struct Relocation {
                                &routing.weights, &routing.offsets})
       move(*view);
   }
+  void move(SentTokens& sent) const {
+    for (Tensor* const view : {&sent.tokens, &sent.experts, &sent.weights, &sent.offsets, &sent.places}) move(*view);
+  }
+  void move(ReceivedRows& rows) const {
+    for (Tensor* const view : {&rows.tokens, &rows.weights, &rows.offsets, &rows.returned, &rows.return_offsets}) move(*view);
+  }
 };
 
 }  // namespace pipetrain

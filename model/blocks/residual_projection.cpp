@@ -9,18 +9,43 @@ namespace pipetrain {
 void ResidualProjection::bind(const BoundTensors& tensors) {
   matrix_ = tensors.at(roles_.weight);
   if (roles_.bias) bias_ = tensors.at(*roles_.bias);
+  if (adapter_) adapter_->bind(tensors);
+  if (magnitude_) magnitude_->bind(tensors);
   if (has_norm_) norm_weight_ = tensors.at(TensorRole::output_norm_weight);
+}
+
+void ResidualProjection::multiply_scaled(const BlockContext& context, const ForwardArgs& args,
+                                         const std::optional<Tensor>& residual, Saved& saved) const {
+  magnitude_->reserve(context, args.output.shape, *args.results, saved.magnitude);
+  adapter_->reserve(args.output.rows(), context.dtype, *args.results, saved.adapter);
+  const Tensor& product = saved.magnitude.product;
+  adapter_->forward_rows(context, {.input = args.input, .output = product}, saved.adapter);
+  context.ops.matmul_scatter({.tp = context.tp,
+                              .kind = MatmulKind::forward,
+                              .in = args.input,
+                              .w = matrix_.weight,
+                              .residual = product,
+                              .out = product});
+  magnitude_->forward(context, {*adapter_, matrix_.weight, context.tp}, saved.magnitude, args.output);
+  if (roles_.bias) context.ops.add_bias(args.output, bias_.weight);
+  if (residual) context.ops.scale({.x = args.output, .out = args.output, .factor = 1, .exact = true, .residual = residual});
 }
 
 void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                                   Saved& saved) const {
   const auto bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt;
+  if (magnitude_ && !context.base_alone) return multiply_scaled(context, args, residual, saved);
   if (!in_fp8()) {
+    const bool adapts = adapter_ && !context.base_alone;
+    if (adapts) {
+      adapter_->reserve(args.output.rows(), context.dtype, *args.results, saved.adapter);
+      adapter_->forward_rows(context, {.input = args.input, .residual = residual, .output = args.output}, saved.adapter);
+    }
     return context.ops.matmul_scatter({.tp = context.tp,
                                        .kind = MatmulKind::forward,
                                        .in = args.input,
                                        .w = matrix_.weight,
-                                       .residual = residual,
+                                       .residual = adapts ? std::optional(args.output) : residual,
                                        .out = args.output,
                                        .bias = bias});
   }
@@ -110,11 +135,13 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
                                   const Saved& saved) const {
   if (in_fp8()) return backward_in_fp8(context, args, gradients, saved);
   const bool changes = changes_product(context);
-  const Tensor gathered = context.gathers() || changes
-                              ? gradients.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype)
-                              : args.output_grad;
-  const Tensor shard = changes ? product_grad(context, args.output_grad, gathered, saved) : args.output_grad;
+  Tensor gathered = context.gathers() || changes
+                        ? gradients.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype)
+                        : args.output_grad;
+  Tensor shard = changes ? product_grad(context, args.output_grad, gathered, saved) : args.output_grad;
   if (bias_.is_trained() && changes) context.ops.bias_grad(shard, bias_.grad);
+  if (magnitude_) shard = magnitude_->backward(context, *adapter_, shard, saved.magnitude);
+  if (!context.gathers()) gathered = shard;
   context.ops.gather_matmul({.tp = context.tp,
                              .kind = MatmulKind::input_grad,
                              .shard = shard,
@@ -122,6 +149,10 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
                              .full = gathered,
                              .out = args.input_grad});
   gradients.add({.dy = gathered, .x = args.input, .dw = matrix_.grad});
+  if (adapter_)
+    adapter_->backward_rows(context,
+                            {.output_grad = gathered, .own_grad = shard, .input = args.input, .input_grad = args.input_grad},
+                            gradients, saved.adapter);
 }
 
 }  // namespace pipetrain

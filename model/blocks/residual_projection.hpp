@@ -2,8 +2,13 @@
 // with one.
 #pragma once
 
+#include <optional>
+#include <utility>
+
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/dropout_site.hpp"
+#include "model/blocks/low_rank_adapter.hpp"
+#include "model/blocks/weight_magnitude.hpp"
 
 namespace pipetrain {
 
@@ -11,13 +16,17 @@ class ResidualProjection {
  public:
   // With config.output_norms the product is normed before it is added, with config.residual_scale it is scaled; then nothing is
   // dropped. A model has one of the two at most.
-  ResidualProjection(const ModelConfig& config, const MatrixRoles& roles, const DropoutSite& dropout)
+  ResidualProjection(const ModelConfig& config, const MatrixRoles& roles, const DropoutSite& dropout,
+                     std::optional<LowRankAdapter> adapter = {})
       : roles_(roles),
+        adapter_(std::move(adapter)),
         dropout_(dropout),
         has_norm_(config.output_norms),
         eps_(static_cast<float>(config.norm_eps)),
         offset_(static_cast<float>(config.norm_offset)),
-        scale_(static_cast<float>(config.residual_scale)) {}
+        scale_(static_cast<float>(config.residual_scale)) {
+    if (adapter_) magnitude_ = WeightMagnitude::of(config, roles.weight);
+  }
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
@@ -28,11 +37,16 @@ class ResidualProjection {
     Fp8Matrix input = {};  // of a matrix in 8 bits: its cols, if they are kept
     // With a norm: [Tr, H], the product, and [Tr] f32. Every mode of recomputation keeps them.
     Tensor product, inv_rms;
+    // Every mode of recomputation keeps them.
+    LowRankAdapter::Saved adapter;
+    WeightMagnitude::Saved magnitude;
 
     void relocate(const Relocation& moved) {
       moved.move(input);
       moved.move(product);
       moved.move(inv_rms);
+      adapter.relocate(moved);
+      magnitude.relocate(moved);
     }
   };
 
@@ -43,7 +57,7 @@ class ResidualProjection {
     Arena* kept = nullptr;  // in 8 bits: arena of the input's cols; null: the backward computes them again
     // [2] f32 if takes_scale(): ends with input's largest magnitude; kept as long as the cols.
     std::optional<Tensor> scale = {};
-    Arena* results = nullptr;  // with a norm: arena of what the backward reads
+    Arena* results = nullptr;  // with a norm or an adapter: arena of what the backward reads
   };
   void forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const;
 
@@ -60,6 +74,9 @@ class ResidualProjection {
  private:
   void multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                 Saved& saved) const;
+  // output = (the matrix's and the adapter's product) * g + bias + residual
+  void multiply_scaled(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
+                       Saved& saved) const;
   void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                        const Saved& saved) const;
   // True when the product changes before it is added to the residual stream.
@@ -68,6 +85,8 @@ class ResidualProjection {
   Tensor product_grad(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered, const Saved& saved) const;
 
   MatrixRoles roles_;
+  std::optional<LowRankAdapter> adapter_;
+  std::optional<WeightMagnitude> magnitude_;
   DropoutSite dropout_;
   bool has_norm_;
   float eps_, offset_, scale_;

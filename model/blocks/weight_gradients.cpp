@@ -6,25 +6,43 @@ namespace pipetrain {
 
 namespace {
 
-// Enqueues the product and returns the gradient.
-Tensor enqueue_product(Ops& ops, const WeightGradArgs& args) {
+// Each enqueues the product and calls done(dw) for every gradient that is then complete.
+template <class Done>
+void enqueue_product(Ops& ops, const WeightGradArgs& args, const Done& done) {
   ops.weight_grad(args);
-  return args.dw;
+  done(args.dw);
 }
-Tensor enqueue_product(Ops& ops, const GroupedWeightGradArgs& args) {
+template <class Done>
+void enqueue_product(Ops& ops, const GroupedWeightGradArgs& args, const Done& done) {
   ops.grouped_weight_grad(args);
-  return args.dw;
+  done(args.dw);
 }
-Tensor enqueue_product(Ops& ops, const Fp8MatmulArgs& args) {
+template <class Done>
+void enqueue_product(Ops& ops, const Fp8MatmulArgs& args, const Done& done) {
   ops.fp8_matmul(args);
-  return args.out;
+  done(args.out);
+}
+template <class Done>
+void enqueue_product(Ops& ops, const TargetGradArgs& args, const Done& done) {
+  ops.weight_grad({.dy = args.dy, .x = args.x, .dw = args.product, .accumulate = Accumulate::no});
+  for (const TargetGradArgs::Target& target : args.targets) {
+    const bool adds = args.accumulate == Accumulate::yes;
+    ops.copy_columns({.source = args.product.row_range(target.row, target.row + target.dw.rows()),
+                      .source_begin = target.column,
+                      .target = adds ? target.part : target.dw,
+                      .count = target.dw.cols()});
+    if (adds) ops.add(target.dw, target.part);
+    done(target.dw);
+  }
 }
 
 }  // namespace
 
 void compute(Ops& ops, const KeptGradient& gradient, const GradientAdded& added) {
-  const Tensor sum = std::visit([&](const auto& args) { return enqueue_product(ops, args); }, gradient.product);
-  if (gradient.last && added) added(sum);
+  const auto done = [&](const Tensor& sum) {
+    if (gradient.last && added) added(sum);
+  };
+  std::visit([&](const auto& args) { enqueue_product(ops, args, done); }, gradient.product);
 }
 
 WeightGradients WeightGradients::of_part(bool first, bool last) const {
@@ -46,6 +64,11 @@ void WeightGradients::add(WeightGradArgs args) {
 
 void WeightGradients::add_grouped(GroupedWeightGradArgs args) {
   if (!has_place(args.dw)) return;
+  args.accumulate = accumulate_;
+  add_or_keep(args);
+}
+
+void WeightGradients::add_targets(TargetGradArgs args) {
   args.accumulate = accumulate_;
   add_or_keep(args);
 }

@@ -13,8 +13,23 @@
 
 namespace pipetrain {
 
+// The gradient of the matrices of several targets, which are parts of one product dy^T x: a target's are some rows of dy^T and
+// some columns of x.
+struct TargetGradArgs {
+  struct Target {
+    Tensor dw;                         // [rows, columns] f32
+    Tensor part;                       // [rows, columns] f32, scratch
+    std::int64_t row = 0, column = 0;  // the first of dy's and of x's columns
+  };
+  Tensor dy;       // [T, N]
+  Tensor x;        // [T, K]
+  Tensor product;  // [N, K] f32, scratch
+  std::vector<Target> targets;
+  Accumulate accumulate = Accumulate::yes;
+};
+
 // The product that computes a matrix's gradient: in the activations' type, in 8 bits, or of the matrices of all experts.
-using GradientProduct = std::variant<WeightGradArgs, Fp8MatmulArgs, GroupedWeightGradArgs>;
+using GradientProduct = std::variant<WeightGradArgs, Fp8MatmulArgs, GroupedWeightGradArgs, TargetGradArgs>;
 
 // A gradient that is still to be computed. Its tensors stay valid until then.
 struct KeptGradient {
@@ -60,6 +75,8 @@ class WeightGradients {
   // Adds a product of a = dy and b = x in 8 bits, out = dw; args has no addend.
   void add(Fp8MatmulArgs args);
   void add_grouped(GroupedWeightGradArgs args);
+  // Every target has a place. The scratch tensors stay valid as long as dy and x.
+  void add_targets(TargetGradArgs args);
   // Calls add(), and sums the gradient of the column-parallel matrix w's input over the ranks into dx.
   void add_and_scatter(BackwardScatterArgs args);
 

@@ -10,14 +10,7 @@ bool computes_heads(const ModelConfig& config, DeviceKind device, DType precisio
   return precision == DType::f32 ? config.head_dim <= 256 : config.head_dim % 8 == 0;
 }
 
-void check_attention(const ModelConfig& config, DeviceKind device, DType precision, int tp) {
-  if (device == DeviceKind::cuda && config.routed_layers() > 0)
-    throw Error(ErrorKind::input, {"device", "cuda"},
-                "the model has routed experts, which are not built for GPUs yet; use cpu");
-  if (device == DeviceKind::cuda && config.projection_norms && tp > 1)
-    throw Error(ErrorKind::input, {"tp", std::to_string(tp)},
-                "the model norms queries and keys over all heads, and on GPUs such norms are built for tp 1 only; use that, or "
-                "the CPU");
+void check_attention(const ModelConfig& config, DeviceKind device, DType precision) {
   if (computes_heads(config, device, precision)) return;
   if (precision != DType::f32) {
     const char* name = precision == DType::bf16 ? "bf16" : "fp16";

@@ -9,8 +9,7 @@ namespace pipetrain {
 
 // True when the device has kernels for heads of the model's size. precision: that of activations.
 bool computes_heads(const ModelConfig& config, DeviceKind device, DType precision);
-// Throws Error(input), which says what would work, if the device has no kernels for the model's heads, or for norms over all
-// heads that tp ranks share.
-void check_attention(const ModelConfig& config, DeviceKind device, DType precision, int tp);
+// Throws Error(input), which says what would work, if the device has no kernels for the model's heads.
+void check_attention(const ModelConfig& config, DeviceKind device, DType precision);
 
 }  // namespace pipetrain

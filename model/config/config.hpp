@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/config/adapter.hpp"
 #include "model/config/experts.hpp"
 #include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
@@ -90,6 +91,7 @@ struct ModelConfig {
   // Settings of training rather than of the model, though config.json has them.
   DropoutRates dropout;
   RouterLossSettings router_losses;
+  RouterRules router_rules;
   // For who generates text. pad_id is as config.json has it, which may be no id of the vocabulary.
   std::optional<std::int64_t> bos_id, pad_id;
   std::vector<std::int64_t> eos_ids;  // any of them ends a text
@@ -98,7 +100,9 @@ struct ModelConfig {
   // The names of the classes of sequence classification; the head classifies at a sequence's last token. Empty: a language
   // model, whose head has a row for each token of the vocabulary.
   std::vector<std::string> labels;
-  TrainedParts trained;  // a setting of training, which config.json does not have
+  // Settings of training, which config.json does not have.
+  TrainedParts trained;
+  Adapter adapter;
 
   // Returns the key and value heads of each tensor-parallel rank. If there are more ranks than heads, several hold copies of
   // one.
@@ -125,9 +129,11 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// Tells whether the weights of one are weights of the other: equal but for what training drops and freezes, and for special
-// tokens and what they mean to it.
+// Tells whether the weights of one are weights of the other: equal but for what training drops, freezes and adds as adapters,
+// and for special tokens and what they mean to it.
 bool same_model(ModelConfig a, const ModelConfig& b);
+// Returns the model without adapters, all of it trained.
+ModelConfig base_model(ModelConfig config);
 // Returns the model of the first layers alone; layers: at most as many as it has.
 ModelConfig first_layers(ModelConfig config, std::int64_t layers);
 // Sets every dropout rate that the family's models have to this one.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,15 @@ struct Experts {
   bool operator==(const Experts&) const = default;
 };
 
+// The experts of every routed layer that a rank holds: those of one of `size` ranks, which have equally many neighbours each.
+struct ExpertPart {
+  int rank = 0, size = 1;
+
+  bool is_whole() const { return size == 1; }
+  // expert: its number among `count`, which size divides.
+  bool holds(std::int64_t expert, std::int64_t count) const { return expert / (count / size) == rank; }
+};
+
 // The losses that keep the experts' loads even, besides the cross-entropy: see Ops::route_backward.
 struct RouterLossSettings {
   double balance = 0;     // coefficient of the balancing loss
@@ -34,5 +44,21 @@ struct RouterLossSettings {
   double z = 0;           // coefficient of the z-loss
   bool operator==(const RouterLossSettings&) const = default;
 };
+
+// Other means against uneven loads.
+struct RouterRules {
+  // An expert takes this times the mean load of a sequence's tokens in a layer, see expert_capacity(); 0: all.
+  double capacity = 0;
+  // The step of each expert's bias, which is added to its probability for the choice alone; 0: no expert has one.
+  double bias_rate = 0;
+  bool operator==(const RouterRules&) const = default;
+};
+
+// Returns the most tokens that an expert takes of a sequence of so many, at least 1; 0 where nothing is dropped.
+inline std::int64_t expert_capacity(const RouterRules& rules, const Experts& experts, std::int64_t tokens) {
+  if (rules.capacity == 0) return 0;
+  const double mean = static_cast<double>(tokens * experts.chosen) / static_cast<double>(experts.count);
+  return std::max<std::int64_t>(static_cast<std::int64_t>(std::ceil(rules.capacity * mean)), 1);
+}
 
 }  // namespace pipetrain

@@ -18,6 +18,6 @@ inline std::int64_t routed_blocks(const std::vector<std::vector<Block>>& chunks)
 }
 
 // Returns the length of RouteBackwardArgs::statistics.
-inline std::int64_t router_statistics(const ModelConfig& config) { return config.experts.count + 2; }
+inline std::int64_t router_statistics(const ModelConfig& config) { return config.experts.count + 3; }
 
 }  // namespace pipetrain

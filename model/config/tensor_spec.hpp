@@ -35,13 +35,37 @@ enum class TensorRole {
   shared_out_weight,
   shared_gate_weight,  // one row, whose product with a token is the logit of the shared expert's gate
   output_weight,       // head: one row for each token of the vocabulary, or for each class
+  // Adapters (Adapter): the first matrices of all that are added to one of the matrices above, stacked, then the second matrix
+  // of each. The second of three, or of two, is that of the matrix's first, second or third tensor.
+  qkv_adapter_in,
+  qkv_adapter_out_1,
+  qkv_adapter_out_2,
+  qkv_adapter_out_3,
+  attention_out_adapter_in,
+  attention_out_adapter_out,
+  mlp_in_adapter_in,
+  mlp_in_adapter_out_1,
+  mlp_in_adapter_out_2,
+  mlp_out_adapter_in,
+  mlp_out_adapter_out,
+  // Adapters with magnitudes: one number for each row of the adapted modules, stacked.
+  qkv_magnitude,
+  attention_out_magnitude,
+  mlp_in_magnitude,
+  mlp_out_magnitude,
 };
 
 // True when the tensor is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
 constexpr bool is_matrix(TensorRole role) {
   return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
-         role == TensorRole::mlp_out_weight || (role >= TensorRole::router_weight && role <= TensorRole::output_weight);
+         role == TensorRole::mlp_out_weight || (role >= TensorRole::router_weight && role <= TensorRole::mlp_out_adapter_out);
 }
+
+// True for the weights of every norm and for the biases of layer norms.
+constexpr bool is_of_norm(TensorRole role) { return role >= TensorRole::norm_weight && role <= TensorRole::output_norm_weight; }
+
+// True for the tensors that adapters add to a model.
+constexpr bool is_of_adapter(TensorRole role) { return role >= TensorRole::qkv_adapter_in; }
 
 // How the tensor, as files have it, is spread over the tensor-parallel ranks.
 enum class Split { none, rows, columns };
@@ -49,17 +73,19 @@ enum class Split { none, rows, columns };
 enum class Initialisation {
   normal,           // of ModelConfig::init_std
   residual_normal,  // what ends in the residual stream: init_std / sqrt(2 x layers) (Radford et al. 2019)
+  row_norms,        // of the matrix that a magnitude belongs to: the norm of each of its rows
+  input_uniform,    // a matrix [outputs, inputs]: uniform between -1 / sqrt(inputs) and 1 / sqrt(inputs)
   ones,
   zeros,
 };
 
 // Tensors of one group are stored alike: with the same precision, gradients, optimizer, and replicas that have the same
-// weights. No family has experts or adapters yet.
+// weights.
 enum class ParameterGroup {
   dense,
-  expert,
-  frozen,  // no gradient, no optimizer: weights that stay as they are
-  adapter,
+  expert,   // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
+  frozen,   // no gradient, no optimizer: weights that stay as they are
+  adapter,  // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
 };
 inline constexpr ParameterGroup parameter_groups[] = {ParameterGroup::dense, ParameterGroup::expert, ParameterGroup::frozen,
                                                       ParameterGroup::adapter};
@@ -84,6 +110,7 @@ struct TensorSpec {
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // weight decay
   ParameterGroup group = ParameterGroup::dense;
+  std::int64_t expert = -1;  // the number of the expert that the tensor belongs to, in its layer; -1: of none
   // True for a vector that every tensor-parallel rank holds and for which each computes the gradient of its own heads.
   bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
@@ -91,8 +118,8 @@ struct TensorSpec {
   std::int64_t elements() const { return shape.elements() / part.count * part.span; }
 };
 
-// A block's tensors in the order in which they are stored, by the model's family. Those of parts that are not trained
-// (ModelConfig::trained) are frozen.
+// A block's tensors in the order in which they are stored, by the model's family, then those of its adapters. Those of parts
+// that are not trained (ModelConfig::trained) are frozen.
 std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block);
 
 }  // namespace pipetrain

@@ -2,12 +2,14 @@
 
 namespace pipetrain {
 
-// R rows: one for each token and expert that it has chosen.
+// R rows: one for each token and expert of this rank that it has chosen, or the most that there may be.
 struct RoutedBlock::RoutedSaved final : BlockCompute::Saved {
   Tensor input;  // [Tr, H]
   Norm::Statistics statistics;
   Tensor normed;  // [T, H]; without a shape if the backward computes it again, as are rows and inner
   Routing routing;
+  ExpertExchange::Saved exchange;  // without tensors on a rank that holds all experts
+  ExpertRows order;
   Tensor rows;       // [R, H], the experts' inputs
   Tensor projected;  // [R, 2I]
   Tensor inner;      // [R, I]
@@ -16,8 +18,10 @@ struct RoutedBlock::RoutedSaved final : BlockCompute::Saved {
   void relocate(const Relocation& moved) override {
     statistics.relocate(moved);
     moved.move(routing);
+    exchange.relocate(moved);
     shared.relocate(moved);
-    for (Tensor* const view : {&input, &normed, &rows, &projected, &inner}) moved.move(*view);
+    for (Tensor* const view : {&input, &normed, &order.tokens, &order.weights, &order.offsets, &rows, &projected, &inner})
+      moved.move(*view);
   }
 };
 
@@ -40,21 +44,27 @@ Tensor RoutedBlock::normed(const BlockContext& context, const RoutedSaved& saved
   return all;
 }
 
-Tensor RoutedBlock::rows_of(const BlockContext& context, const Tensor& all, const Routing& routing, Arena& memory) const {
-  const Tensor rows = memory.allocate({router_.rows(context), all.shape[1]}, context.dtype);
-  context.ops.gather_rows({.x = all, .tokens = routing.tokens, .rows = rows});
+Tensor RoutedBlock::rows_of(const BlockContext& context, const Tensor& all, const RoutedSaved& saved, Arena& memory) const {
+  const Tensor rows = memory.allocate({row_count(context), all.shape[1]}, context.dtype);
+  const ArenaScope scope(context.workspace);
+  const Tensor tokens = context.ep.part.is_whole() ? all : exchange_.send(context, all, saved.exchange);
+  context.ops.gather_rows({.x = tokens, .tokens = saved.order.tokens, .rows = rows, .used = saved.order.used()});
   return rows;
 }
 
-Tensor RoutedBlock::activated(const BlockContext& context, const Tensor& projected, Arena& memory) const {
-  const Tensor inner = memory.allocate({router_.rows(context), inner_cols()}, context.dtype);
-  context.ops.swiglu({.gate_up = projected, .y = inner});
+Tensor RoutedBlock::brought_back(const BlockContext& context, const Tensor& computed, const RoutedSaved& saved) const {
+  return context.ep.part.is_whole() ? computed : exchange_.bring_back(context, computed, saved.exchange);
+}
+
+Tensor RoutedBlock::activated(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const {
+  const Tensor inner = memory.allocate({row_count(context), inner_cols()}, context.dtype);
+  context.ops.swiglu({.gate_up = saved.projected, .y = inner, .used = saved.order.used()});
   return inner;
 }
 
-Tensor RoutedBlock::weighed(const BlockContext& context, const Tensor& inner, const Routing& routing, Arena& memory) const {
+Tensor RoutedBlock::weighed(const BlockContext& context, const Tensor& inner, const ExpertRows& rows, Arena& memory) const {
   const Tensor weighed = memory.allocate(inner.shape, context.dtype);
-  context.ops.weigh_rows({.x = inner, .weights = routing.weights, .y = weighed});
+  context.ops.weigh_rows({.x = inner, .weights = rows.weights, .y = weighed, .used = rows.used()});
   return weighed;
 }
 
@@ -65,12 +75,14 @@ void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const
   const Tensor all = normed(context, saved, kept ? *kept : context.workspace);
   saved.normed = kept ? all : Tensor{};
   saved.routing = router_.route(context, all, *memory.results);
+  saved.order = context.ep.part.is_whole() ? ExpertRows{saved.routing.tokens, saved.routing.weights, saved.routing.offsets}
+                                           : exchange_.begin(context, saved.routing, *memory.results, saved.exchange);
   if (shared_) shared_->expand(context, all, memory, saved.shared);
-  const Tensor rows = rows_of(context, all, saved.routing, memory.remade ? *memory.remade : context.workspace);
+  const Tensor rows = rows_of(context, all, saved, memory.remade ? *memory.remade : context.workspace);
   saved.rows = memory.remade ? rows : Tensor{};
-  saved.projected = memory.results->allocate({router_.rows(context), 2 * inner_cols()}, context.dtype);
+  saved.projected = memory.results->allocate({row_count(context), 2 * inner_cols()}, context.dtype);
   context.ops.grouped_matmul(
-      {.kind = MatmulKind::forward, .in = rows, .w = in_.weight, .offsets = saved.routing.offsets, .out = saved.projected});
+      {.kind = MatmulKind::forward, .in = rows, .w = in_.weight, .offsets = saved.order.offsets, .out = saved.projected});
 }
 
 // The weights multiply the inputs of the experts' last matrices rather than their outputs. So the weights' gradient needs no
@@ -81,15 +93,16 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
   const KeptMemory memory = forward_memory(context, saved_memory);
   expand(context, args.input, memory, saved);
   router_.count(context, saved.routing);
-  const Tensor inner = activated(context, saved.projected, memory.remade ? *memory.remade : context.workspace);
+  const Tensor inner = activated(context, saved, memory.remade ? *memory.remade : context.workspace);
   saved.inner = memory.remade ? inner : Tensor{};
-  const Tensor weighed_inner = weighed(context, inner, saved.routing, context.workspace);
-  const Tensor outputs = context.workspace.allocate({router_.rows(context), norm_.hidden()}, context.dtype);
+  const Tensor weighed_inner = weighed(context, inner, saved.order, context.workspace);
+  const Tensor outputs = context.workspace.allocate({row_count(context), norm_.hidden()}, context.dtype);
   context.ops.grouped_matmul(
-      {.kind = MatmulKind::forward, .in = weighed_inner, .w = out_.weight, .offsets = saved.routing.offsets, .out = outputs});
+      {.kind = MatmulKind::forward, .in = weighed_inner, .w = out_.weight, .offsets = saved.order.offsets, .out = outputs});
+  const Tensor own_outputs = brought_back(context, outputs, saved);
   const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved.shared)) : std::nullopt;
   context.ops.sum_rows({.tp = context.tp,
-                        .rows = outputs,
+                        .rows = own_outputs,
                         .places = saved.routing.places,
                         .addend = addend,
                         .residual = args.input,
@@ -106,21 +119,25 @@ Tensor RoutedBlock::gathered(const BlockContext& context, const Tensor& output_g
 
 Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
                                      const RoutedSaved& saved) const {
-  const Routing& routing = saved.routing;
-  const Tensor dweights = context.workspace.allocate({router_.rows(context)}, DType::f32);
+  const ExpertRows& order = saved.order;
+  const Tensor dweights = context.workspace.allocate({row_count(context)}, DType::f32);
   const ArenaScope scope(context.workspace);
-  const Tensor output_grads = rows_of(context, output_grad, routing, gradients.memory());
-  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved.projected, context.workspace);
-  gradients.add_grouped({.dy = output_grads,
-                         .x = weighed(context, inner, routing, gradients.memory()),
-                         .offsets = routing.offsets,
-                         .dw = out_.grad});
+  const Tensor output_grads = rows_of(context, output_grad, saved, gradients.memory());
+  const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, context.workspace);
+  gradients.add_grouped(
+      {.dy = output_grads, .x = weighed(context, inner, order, gradients.memory()), .offsets = order.offsets, .dw = out_.grad});
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
   context.ops.grouped_matmul(
-      {.kind = MatmulKind::input_grad, .in = output_grads, .w = out_.weight, .offsets = routing.offsets, .out = inner_grad});
-  context.ops.weigh_rows_backward(
-      {.tp = context.tp, .dy = inner_grad, .x = inner, .weights = routing.weights, .dx = inner_grad, .dweights = dweights});
-  context.ops.swiglu_backward({.dy = inner_grad, .gate_up = saved.projected, .dgate_up = saved.projected});
+      {.kind = MatmulKind::input_grad, .in = output_grads, .w = out_.weight, .offsets = order.offsets, .out = inner_grad});
+  context.ops.weigh_rows_backward({.tp = context.tp,
+                                   .dy = inner_grad,
+                                   .x = inner,
+                                   .weights = order.weights,
+                                   .dx = inner_grad,
+                                   .dweights = dweights,
+                                   .used = order.used()});
+  context.ops.swiglu_backward(
+      {.dy = inner_grad, .gate_up = saved.projected, .dgate_up = saved.projected, .used = order.used()});
   return dweights;
 }
 
@@ -132,16 +149,17 @@ void RoutedBlock::backward(const BlockContext& context, const BackwardArgs& args
   Arena& memory = gradients.memory();
   if (runs_forward_again(context)) expand(context, saved.input, {&memory, &memory, &memory}, saved);
   const Tensor all = saved.normed.shape.rank() > 0 ? saved.normed : normed(context, saved, memory);
-  const Tensor rows = saved.rows.shape.rank() > 0 ? saved.rows : rows_of(context, all, saved.routing, memory);
+  const Tensor rows = saved.rows.shape.rank() > 0 ? saved.rows : rows_of(context, all, saved, memory);
   const Tensor output_grad = gathered(context, args.output_grad, gradients);
-  const Tensor dweights = experts_backward(context, output_grad, gradients, saved);
-  gradients.add_grouped({.dy = saved.projected, .x = rows, .offsets = saved.routing.offsets, .dw = in_.grad});
+  const Tensor dweights = brought_back(context, experts_backward(context, output_grad, gradients, saved), saved);
+  gradients.add_grouped({.dy = saved.projected, .x = rows, .offsets = saved.order.offsets, .dw = in_.grad});
   const Tensor rows_grad = context.workspace.allocate(rows.shape, context.dtype);
   context.ops.grouped_matmul({.kind = MatmulKind::input_grad,
                               .in = saved.projected,
                               .w = in_.weight,
-                              .offsets = saved.routing.offsets,
+                              .offsets = saved.order.offsets,
                               .out = rows_grad});
+  const Tensor own_rows_grad = brought_back(context, rows_grad, saved);
   const Tensor router_grad =
       router_.backward(context, {.routing = saved.routing, .normed = all, .dweights = dweights}, gradients);
   std::optional<Tensor> addend;
@@ -151,7 +169,7 @@ void RoutedBlock::backward(const BlockContext& context, const BackwardArgs& args
   }
   const Tensor normed_grad = context.workspace.allocate({context.shard_rows(), norm_.hidden()}, context.dtype);
   context.ops.sum_rows({.tp = context.tp,
-                        .rows = rows_grad,
+                        .rows = own_rows_grad,
                         .places = saved.routing.places,
                         .addend = addend,
                         .residual = router_grad,

@@ -1,11 +1,13 @@
 // Norm, routed experts, residual: each token passes through the few experts that the router chooses for it, every one a gated
-// MLP (Shazeer et al. 2017, "Outrageously Large Neural Networks"). No token is dropped. The inner columns of each expert are
-// spread over the tensor-parallel group. One more expert, which all tokens pass through, may be added to them.
+// MLP (Shazeer et al. 2017, "Outrageously Large Neural Networks"). The inner columns of each expert are spread over the
+// tensor-parallel group, and the experts over the expert-parallel one. One more expert, which all tokens pass through, may be
+// added to them.
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/kept_memory.hpp"
 #include "model/blocks/norm.hpp"
+#include "model/experts/expert_exchange.hpp"
 #include "model/experts/router.hpp"
 #include "model/experts/shared_expert.hpp"
 
@@ -13,7 +15,7 @@ namespace pipetrain {
 
 class RoutedBlock final : public BlockCompute {
  public:
-  explicit RoutedBlock(const ModelConfig& config) : norm_(config), router_(config) {
+  explicit RoutedBlock(const ModelConfig& config) : norm_(config), router_(config), exchange_(config.experts) {
     if (config.experts.shared_intermediate > 0) shared_.emplace();
   }
 
@@ -29,18 +31,25 @@ class RoutedBlock final : public BlockCompute {
   void expand(const BlockContext& context, const Tensor& input, const KeptMemory& memory, RoutedSaved& saved) const;
   // Returns the norm's output of all ranks, [T, H], in `memory`.
   Tensor normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const;
-  Tensor rows_of(const BlockContext& context, const Tensor& all, const Routing& routing, Arena& memory) const;
-  Tensor activated(const BlockContext& context, const Tensor& projected, Arena& memory) const;
-  Tensor weighed(const BlockContext& context, const Tensor& inner, const Routing& routing, Arena& memory) const;
+  // Returns the rows that this rank's experts compute, [R, H], in `memory`. all: [T, H], of this rank's tokens.
+  Tensor rows_of(const BlockContext& context, const Tensor& all, const RoutedSaved& saved, Arena& memory) const;
+  // Returns the rows of this rank's tokens, in the workspace or where they are; computed: those of this rank's experts.
+  Tensor brought_back(const BlockContext& context, const Tensor& computed, const RoutedSaved& saved) const;
+  Tensor activated(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const;
+  Tensor weighed(const BlockContext& context, const Tensor& inner, const ExpertRows& rows, Arena& memory) const;
   // Returns the gradient of all ranks' rows of the output; it stays valid as long as WeightGradients requires.
   Tensor gathered(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients) const;
   // Returns the gradient of the rows' weights, [R] f32, in the workspace. The gradient of `projected` is written over it.
   Tensor experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
                           const RoutedSaved& saved) const;
   std::int64_t inner_cols() const { return out_.weight.cols(); }
+  std::int64_t row_count(const BlockContext& context) const {
+    return context.ep.part.is_whole() ? router_.rows(context) : exchange_.rows(context);
+  }
 
   Norm norm_;
   Router router_;
+  ExpertExchange exchange_;
   std::optional<SharedExpert> shared_;
   BoundTensor in_, out_;  // [E 2I, H] and [E H, I]: the experts' matrices one below the other
 };

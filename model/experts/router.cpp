@@ -14,7 +14,11 @@ Routing Router::route(const BlockContext& context, const Tensor& normed, Arena& 
   const ArenaScope scope(context.workspace);
   const Tensor logits = context.workspace.allocate({tokens, experts_}, DType::f32);
   context.ops.gather_matmul({.kind = MatmulKind::forward, .shard = normed, .w = matrix_.weight, .full = normed, .out = logits});
-  context.ops.route({.logits = logits, .normalised = normalised_, .routing = routing});
+  context.ops.route({.logits = logits,
+                     .normalised = normalised_,
+                     .bias = context.router == nullptr ? Tensor{} : context.router->bias,
+                     .capacity = {context.shape.batch, expert_capacity(rules_, settings_, tokens / context.shape.batch)},
+                     .routing = routing});
   return routing;
 }
 

@@ -12,9 +12,12 @@ class Router {
         chosen_(config.experts.chosen),
         routed_layers_(config.routed_layers()),
         normalised_(config.experts.normalised),
-        losses_(config.router_losses) {}
+        losses_(config.router_losses),
+        settings_(config.experts),
+        rules_(config.router_rules) {}
   void bind(const BoundTensors& tensors) { matrix_ = tensors.at(TensorRole::router_weight); }
 
+  // Returns the most rows of this rank's tokens.
   std::int64_t rows(const BlockContext& context) const { return context.tokens() * chosen_; }
   // normed: [T, H] of all ranks, which all compute the same routing. Its tensors are allocated in `memory`.
   Routing route(const BlockContext& context, const Tensor& normed, Arena& memory) const;
@@ -35,6 +38,8 @@ class Router {
   std::int64_t experts_, chosen_, routed_layers_;
   bool normalised_;
   RouterLossSettings losses_;
+  Experts settings_;
+  RouterRules rules_;
   BoundTensor matrix_;
 };
 

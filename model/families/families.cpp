@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "model/families/adapter_tensors.hpp"
 #include "model/families/family.hpp"
 #include "model/families/keys/layer_type_keys.hpp"
 
@@ -46,12 +47,20 @@ std::optional<std::int64_t> usual_pad_id(const ModelConfig& config) {
 bool same_model(ModelConfig a, const ModelConfig& b) {
   a.dropout = b.dropout;
   a.router_losses = b.router_losses;
+  a.router_rules = b.router_rules;
   a.bos_id = b.bos_id;
   a.pad_id = b.pad_id;
   a.eos_ids = b.eos_ids;
   a.untrained_row = b.untrained_row;
   a.trained = b.trained;
+  a.adapter = b.adapter;
   return a == b;
+}
+
+ModelConfig base_model(ModelConfig config) {
+  config.trained = {};
+  config.adapter = {};
+  return config;
 }
 
 ModelConfig first_layers(ModelConfig config, std::int64_t layers) {
@@ -68,12 +77,17 @@ void set_dropout(ModelConfig& config, double rate) {
 std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block) {
   std::vector<TensorSpec> tensors = spec_of(config.family).tensors(config, block);
   const TrainedParts& trained = config.trained;
-  const bool is_frozen = block.kind == BlockKind::embedding ? !trained.embeddings
-                         : block.kind == BlockKind::head    ? !trained.head
-                                                            : !trained.blocks;
-  if (is_frozen) {
-    for (TensorSpec& tensor : tensors) tensor.group = ParameterGroup::frozen;
+  const bool trains_block = block.kind == BlockKind::embedding ? trained.embeddings
+                            : block.kind == BlockKind::head    ? trained.head
+                                                               : trained.blocks;
+  const bool has_adapters = config.adapter.exists();
+  for (TensorSpec& tensor : tensors) {
+    const bool is_trained = has_adapters && is_of_norm(tensor.role) ? config.adapter.norms : trains_block;
+    if (!is_trained) tensor.group = ParameterGroup::frozen;
+    // One group has all that is trained, so that replicas sum its gradients in one order.
+    if (is_trained && has_adapters) tensor.group = ParameterGroup::adapter;
   }
+  if (has_adapters) add_adapter_tensors(config, block, tensors);
   return tensors;
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "model/families/decoder.hpp"
 
@@ -40,11 +41,15 @@ std::vector<TensorSpec> experts_tensors(const ModelConfig& config, const std::st
        .initialisation = Initialisation::ones,
        .decays = false},
       {.role = TensorRole::router_weight, .name = prefix + "gate.weight", .shape = {count, hidden}}};
+  const auto add = [&](std::int64_t number, TensorSpec matrix) {
+    matrix.expert = number;
+    tensors.push_back(std::move(matrix));
+  };
   for (std::int64_t number = 0; number < count; ++number)
     for (const char* const name : {names.gate, names.up})
-      tensors.push_back(expert_matrix(TensorRole::expert_in_weight, expert(number) + name, inner, hidden));
+      add(number, expert_matrix(TensorRole::expert_in_weight, expert(number) + name, inner, hidden));
   for (std::int64_t number = 0; number < count; ++number)
-    tensors.push_back(expert_matrix(TensorRole::expert_out_weight, expert(number) + names.down, hidden, inner));
+    add(number, expert_matrix(TensorRole::expert_out_weight, expert(number) + names.down, hidden, inner));
   if (config.experts.shared_intermediate > 0) add_shared_expert(config, prefix, names, tensors);
   return tensors;
 }

@@ -22,6 +22,7 @@ Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
   slice.initialisation = tensor.initialisation;
   slice.decays = tensor.decays;
   slice.group = tensor.group;
+  slice.expert = tensor.expert;
   slice.tied_copy = tensor.tied_copy;
   if (tensor.split != Split::none) {
     const int axis = tensor.split == Split::rows ? 0 : 1;

@@ -38,6 +38,19 @@ void check_tensor_parallel(const ModelConfig& config, int tp_size) {
   refuse(config.kv_heads, "key-value heads");
 }
 
+void check_expert_parallel(const Experts& experts, int size) {
+  if (size == 1) return;
+  const auto refuse = [&](const std::string& text) { throw Error(ErrorKind::input, {"ep", std::to_string(size)}, text); };
+  if (size < 1) refuse("the number of devices must be at least 1");
+  if (experts.count == 0) refuse("the model has no routed experts; leave it out");
+  if (experts.count % size == 0) return;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t divisor = 1; divisor <= experts.count; ++divisor)
+    if (experts.count % divisor == 0) sizes.push_back(divisor);
+  refuse(fmt::format("{} experts cannot be divided evenly over {} devices; use one of {}", experts.count, size,
+                     fmt::join(sizes, ", ")));
+}
+
 // Gives every stored tensor its offsets: chunk by chunk, within a chunk by gradient kind.
 class Placer {
  public:
@@ -106,6 +119,18 @@ class Placer {
   ParameterLayout& layout_;
 };
 
+// Returns the tensors of which the rank holds anything.
+std::vector<TensorSpec> tensors_of_rank(const ModelConfig& config, const Block& block, const ExpertPart& experts) {
+  std::vector<TensorSpec> tensors = block_tensors(config, block);
+  if (experts.is_whole()) return tensors;
+  std::erase_if(tensors, [&](const TensorSpec& tensor) {
+    return tensor.expert >= 0 && !experts.holds(tensor.expert, config.experts.count);
+  });
+  for (TensorSpec& tensor : tensors)
+    if (tensor.expert >= 0 && tensor.group == ParameterGroup::dense) tensor.group = ParameterGroup::expert;
+  return tensors;
+}
+
 }  // namespace
 
 bool splits_over(const ModelConfig& config, std::int64_t ranks) {
@@ -133,9 +158,14 @@ std::vector<Block> blocks_of(const ModelConfig& config) {
 
 std::vector<BlockCount> block_counts(const ModelConfig& config) {
   std::vector<BlockCount> counts;
+  const std::vector<std::int64_t>& adapted = config.adapter.layers;
+  const auto has_adapters = [&](const Block& block) {
+    return adapted.empty() || std::binary_search(adapted.begin(), adapted.end(), block.layer);
+  };
   for (const Block& block : blocks_of(config)) {
-    const auto found =
-        std::find_if(counts.begin(), counts.end(), [&](const BlockCount& one) { return one.block.kind == block.kind; });
+    const auto found = std::find_if(counts.begin(), counts.end(), [&](const BlockCount& one) {
+      return one.block.kind == block.kind && has_adapters(one.block) == has_adapters(block);
+    });
     if (found == counts.end())
       counts.push_back({block, 1});
     else
@@ -145,14 +175,16 @@ std::vector<BlockCount> block_counts(const ModelConfig& config) {
 }
 
 ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, int tp_rank,
-                                  int tp_size) {
+                                  int tp_size, const ExpertPart& experts) {
   check_tensor_parallel(config, tp_size);
+  check_expert_parallel(config.experts, experts.size);
   assert(tp_rank >= 0 && tp_rank < tp_size);
   ParameterLayout layout;
   Placer placer(layout);
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     std::vector<BlockPlan> plans;
-    for (const Block& block : chunks[chunk]) plans.push_back(plan_block(block_tensors(config, block), tp_rank, tp_size));
+    for (const Block& block : chunks[chunk])
+      plans.push_back(plan_block(tensors_of_rank(config, block, experts), tp_rank, tp_size));
     placer.place_chunk(chunks[chunk], plans, static_cast<int>(chunk));
   }
   return layout;

@@ -35,6 +35,7 @@ struct Parameter {
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;  // whether weight decay applies
   ParameterGroup group = ParameterGroup::dense;
+  std::int64_t expert = -1;  // see TensorSpec
   // True for the head's use of the embedding's weight, which has the embedding's name, so that it loads the
   // same values. Only the embedding's own parameter is counted, saved and included in norms.
   bool tied_copy = false;
@@ -97,10 +98,10 @@ bool splits_over(const ModelConfig& config, std::int64_t ranks);
 
 // The layout of one rank of a stage that holds these chunks (each a range of blocks). With tied embeddings, a
 // stage that holds both ends stores the weight once and has two gradient accumulators; two stages each store
-// it. Throws Error(input) if heads, key-value heads or the intermediate size cannot be split over `tp_size`,
-// naming the sizes that work.
+// it. experts: those that the rank holds, in a group of their own if they are not all. Throws Error(input) if heads, key-value
+// heads or the intermediate size cannot be split over `tp_size`, or the experts over experts.size, naming the sizes that work.
 ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, int tp_rank,
-                                  int tp_size);
+                                  int tp_size, const ExpertPart& experts = {});
 
 // Cuts the model's blocks into `parts` ranges in order, each with at least one attention or MLP block, so that the costliest
 // range costs as little as possible; embedding and head count and stay at the ends. Throws Error(input) if there are fewer

@@ -12,6 +12,7 @@
 #include "model/weights/finite_values.hpp"
 #include "model/weights/hf_tensors.hpp"
 #include "model/weights/parameter_slice.hpp"
+#include "model/weights/peft_config.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/tied_head.hpp"
 #include "model/weights/weights.hpp"
@@ -206,6 +207,12 @@ std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::pa
                 fmt::format("{}: has model.safetensors next to a checkpoint's rank-*.safetensors; keep those in a folder of "
                             "their own",
                             folder.string()));
+  if (of_checkpoint && fs::exists(folder / peft_config_file, ignored))
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{}: this checkpoint holds adapters alone, not a whole model; give their base as the model, and the "
+                    "checkpoint as the one to continue from, or merge them into a model with export",
+                    folder.string()));
   if (of_checkpoint) return std::make_unique<CheckpointWeights>(folder, std::move(new_head));
   const bool tied = embedding_is_head(config, folder, new_head != nullptr);
   return std::make_unique<HfWeights>(config, folder, HeadSource{std::move(new_head), tied}, reading.cut);

@@ -179,10 +179,11 @@ class Pieces {
   std::vector<Located> pieces_;
 };
 
-// The optimizer keeps no states of frozen tensors.
+// The optimizer keeps no states of frozen tensors, and the weights of a model with adapters are elsewhere.
 std::vector<NamedShape> tensors_of_state(const ModelConfig& config, const std::string& state) {
   std::vector<NamedShape> tensors = logical_tensors(config);
-  if (state != weights_name) std::erase_if(tensors, [](const NamedShape& tensor) { return !is_trained(tensor.group); });
+  if (state != weights_name || config.adapter.exists())
+    std::erase_if(tensors, [](const NamedShape& tensor) { return !is_trained(tensor.group); });
   return tensors;
 }
 

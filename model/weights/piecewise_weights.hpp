@@ -19,7 +19,8 @@ bool is_rank_file(const std::string& name);
 std::vector<std::filesystem::path> rank_files(const std::filesystem::path& folder);
 
 // Returns the sources of all states that the files hold, by name. Each must have every element of every logical
-// tensor of the model exactly once, except frozen tensors (ModelConfig::trained), which have weights alone.
+// tensor of the model exactly once, except frozen tensors (ModelConfig::trained), which have weights alone, or
+// nothing where the model has adapters.
 // Throws Error(input) that names file and tensor otherwise.
 std::map<std::string, std::shared_ptr<const WeightSource>> piecewise_states(const ModelConfig& config,
                                                                             const std::vector<std::filesystem::path>& files);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/error.hpp"
 #include "core/philox.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/weights.hpp"
@@ -73,6 +74,10 @@ class RandomWeights : public WeightSource {
         return draw(parameter, std_, out);
       case Initialisation::residual_normal:
         return draw(parameter, residual_std_, out);
+      case Initialisation::row_norms:
+        throw Error(ErrorKind::internal, parameter.name + " begins with the norms of a matrix, which is not drawn");
+      case Initialisation::input_uniform:
+        return draw_uniform(parameter, out);
     }
   }
 
@@ -98,6 +103,21 @@ class RandomWeights : public WeightSource {
       block += lanes;
       skipped = 0;
     }
+  }
+
+  // Element i of the full tensor comes from word i mod 4 of block i / 4.
+  void draw_uniform(const Parameter& parameter, float* out) const {
+    const std::uint64_t name = hash_of(parameter.name);
+    const float bound = static_cast<float>(1 / std::sqrt(static_cast<double>(parameter.full[1])));
+    read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto element = static_cast<std::uint64_t>(first + i), block = element / words_a_block;
+        PhiloxWords<1> words{{{low_word(block)}, {high_word(block)}, {low_word(name)}, {high_word(name)}}};
+        philox(key_, words);
+        const std::uint32_t word = words[element % words_a_block][0] >> 8;  // 24 bits, exact in a float
+        to[i] = (static_cast<float>(word) * 0x1p-23F - 1) * bound;
+      }
+    });
   }
 
   void compute(std::uint64_t name, float deviation, std::uint64_t first_block, float* values) const {

@@ -11,6 +11,7 @@
 #include "files/json.hpp"
 #include "model/weights/companion_files.hpp"
 #include "model/weights/multimodal_parts.hpp"
+#include "model/weights/peft_config.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
 
@@ -21,7 +22,8 @@ namespace fs = std::filesystem;
 
 bool is_weights_or_config(const fs::path& file) {
   const std::string name = file.filename().string();
-  return name == "config.json" || name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+  return name == "config.json" || name == peft_config_file || name.ends_with(".safetensors") ||
+         name.ends_with(".safetensors.index.json");
 }
 
 // Runs an action on the file system and turns its exception into an Error.
@@ -42,7 +44,7 @@ void check_replaceable(const fs::path& folder) {
   guard(folder, [&] {
     if (!fs::exists(folder)) return;
     if (!fs::is_directory(folder)) refuse("cannot be written: a file is in its place; remove it, or give another folder");
-    if (!fs::is_empty(folder) && !fs::exists(folder / "config.json")) {
+    if (!fs::is_empty(folder) && !fs::exists(folder / "config.json") && !fs::exists(folder / peft_config_file)) {
       refuse("is a folder that contains something other than a model; choose another place, or empty it");
     }
   });
@@ -163,17 +165,24 @@ void check_hf_target(const fs::path& folder) {
   const FolderDraft probe(folder);
 }
 
-void save_hf_model(const ModelConfig& config, const fs::path& folder, const std::function<void(std::size_t, float*)>& fill,
-                   const ModelFolderOptions& options) {
+void save_model_folder(const fs::path& folder, const std::vector<fs::path>& companions,
+                       const std::function<void(const fs::path&)>& write) {
   check_replaceable(folder);
   FolderDraft draft(folder);
   draft.fill([&](const fs::path& path) {
-    write_text(path / "config.json", config_text(config, options));
-    write_weights(path, saved_tensors(config, options), fill, options);
-    for (const fs::path& file : options.companions) copy_companion(file, path);
+    write(path);
+    for (const fs::path& file : companions) copy_companion(file, path);
   });
   keep_other_files(draft);
   draft.publish();
+}
+
+void save_hf_model(const ModelConfig& config, const fs::path& folder, const std::function<void(std::size_t, float*)>& fill,
+                   const ModelFolderOptions& options) {
+  save_model_folder(folder, options.companions, [&](const fs::path& path) {
+    write_text(path / "config.json", config_text(config, options));
+    write_weights(path, saved_tensors(config, options), fill, options);
+  });
 }
 
 }  // namespace pipetrain

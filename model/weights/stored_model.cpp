@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "model/families/family.hpp"
-#include "model/weights/adapter.hpp"
+#include "model/weights/adapter_in_folder.hpp"
 #include "model/weights/llmc_model.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/tied_head.hpp"

@@ -69,6 +69,9 @@ std::vector<NamedShape> logical_tensors(const ModelConfig& config);
 // Error(numeric) for weights beyond the type's range; errors of fill pass through.
 void save_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
                    const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options = {});
+// Writes a folder whose files write(path) makes, and copies of the companions, as save_hf_model() does.
+void save_model_folder(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& companions,
+                       const std::function<void(const std::filesystem::path&)>& write);
 // Throws the errors of save_hf_model that can be found before hours of training: the folder cannot be created,
 // or something else is at its path. Leaves nothing behind.
 void check_hf_target(const std::filesystem::path& folder);

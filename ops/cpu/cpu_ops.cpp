@@ -165,6 +165,13 @@ class CpuOps final : public Ops {
   }
   void compute(const GroupedMatmulArgs& a) { enqueue(cpu::grouped_matmul, a); }
   void compute(const GroupedWeightGradArgs& a) { enqueue(cpu::grouped_weight_grad, a); }
+  void compute(const SendTokensArgs& a) {
+    stream_.enqueue([=] { cpu::send_tokens(a); });
+  }
+  void compute(const SortReceivedArgs& a) {
+    stream_.enqueue([=] { cpu::sort_received(a); });
+  }
+  void compute(const ExchangeRowsArgs& a) { a.group->all_to_all(stream_, a.exchange); }
 
   void compute(const UpdateArgs& a) { enqueue(cpu::update, a); }
   void compute(const RoundArgs& a) { enqueue(cpu::round, a.source, a.target); }

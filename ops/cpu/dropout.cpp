@@ -21,7 +21,7 @@ void dropout_row(const DropoutArgs& args, std::int64_t row, const DroppedRow& of
   float factors[drawn_run];
   for (std::int64_t first = 0; first < cols; first += drawn_run) {
     const std::int64_t count = std::min(drawn_run, cols - first);
-    dropout_factors(args.dropout, at, first, count, factors);
+    dropout_factors(args.dropout, at, args.first_column + first, count, factors);
     for (std::int64_t i = 0; i < count; ++i) {
       const float kept = factors[i] == 0.0F ? 0.0F : x[first + i] * factors[i];
       out[first + i] = residual == nullptr ? kept : residual[first + i] + kept;

@@ -118,14 +118,14 @@ struct ExpertRows {
 };
 
 // Calls product(threads, rows) for each expert. Small products are spread over the stream's threads, one a thread; of large
-// ones each is spread by itself. `multiplications`: of all experts together; the choice depends on shapes alone.
+// ones each is spread by itself, which changes no bit. `multiplications`: of one row.
 template <class OneProduct>
 void for_each_expert(CpuStream& stream, const Tensor& offsets, std::int64_t multiplications, const OneProduct& product) {
   constexpr std::int64_t large = std::int64_t{1} << 24;
   const std::int64_t experts = offsets.elements() - 1;
   const auto* const first = offsets.as<std::int32_t>();
   const auto rows_of = [&](std::int64_t expert) { return ExpertRows{expert, first[expert], first[expert + 1]}; };
-  if (experts > 1 && multiplications / experts < large)
+  if (experts > 1 && first[experts] * multiplications / experts < large)
     return stream.parallel_for(experts, [&](std::int64_t expert) { product(calling_thread, rows_of(expert)); });
   for (std::int64_t expert = 0; expert < experts; ++expert) product(&stream, rows_of(expert));
 }
@@ -142,7 +142,7 @@ void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accu
 
 void grouped_matmul(CpuStream& stream, const GroupedMatmulArgs& args) {
   const std::int64_t size = args.w.rows() / (args.offsets.elements() - 1);
-  for_each_expert(stream, args.offsets, args.in.rows() * args.w.cols() * size, [&](Threads threads, const ExpertRows& rows) {
+  for_each_expert(stream, args.offsets, args.w.cols() * size, [&](Threads threads, const ExpertRows& rows) {
     if (rows.begin == rows.end) return;
     multiply(threads, args.kind, args.in.row_range(rows.begin, rows.end),
              args.w.row_range(rows.expert * size, (rows.expert + 1) * size), false, args.out.row_range(rows.begin, rows.end));
@@ -152,7 +152,7 @@ void grouped_matmul(CpuStream& stream, const GroupedMatmulArgs& args) {
 void grouped_weight_grad(CpuStream& stream, const GroupedWeightGradArgs& args) {
   const std::int64_t size = args.dw.rows() / (args.offsets.elements() - 1);
   const bool adds = args.accumulate == Accumulate::yes;
-  for_each_expert(stream, args.offsets, args.dy.rows() * args.dw.cols() * size, [&](Threads threads, const ExpertRows& rows) {
+  for_each_expert(stream, args.offsets, args.dw.cols() * size, [&](Threads threads, const ExpertRows& rows) {
     const Tensor dw = args.dw.row_range(rows.expert * size, (rows.expert + 1) * size);
     if (rows.begin < rows.end)
       multiply_for_weight(threads, args.dy.row_range(rows.begin, rows.end), args.x.row_range(rows.begin, rows.end), adds, dw);

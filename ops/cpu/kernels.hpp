@@ -79,6 +79,8 @@ void weigh_rows(CpuStream& stream, const WeighRowsArgs& args);
 void weigh_rows_backward(CpuStream& stream, const WeighRowsBackwardArgs& args);
 void grouped_matmul(CpuStream& stream, const GroupedMatmulArgs& args);
 void grouped_weight_grad(CpuStream& stream, const GroupedWeightGradArgs& args);
+void send_tokens(const SendTokensArgs& args);
+void sort_received(const SortReceivedArgs& args);
 
 void update(CpuStream& stream, const UpdateArgs& args);
 constexpr std::int64_t square_sum_block = 65536;

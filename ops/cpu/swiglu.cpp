@@ -44,7 +44,7 @@ void swiglu(CpuStream& stream, const SwigluArgs& args) {
   const Tensor gate_up = args.gate_up, y = args.y;
   const std::int64_t inner = y.cols();
   const auto forward_row = args.gate == GateKind::gelu ? geglu_forward_row : swiglu_forward_row;
-  for_row_tiles(stream, y.rows(), inner, [&](std::int64_t begin, std::int64_t end) {
+  for_row_tiles(stream, used_rows(args.used, y.rows()), inner, [&](std::int64_t begin, std::int64_t end) {
     const Rows gates(gate_up), outs(y);
     for (std::int64_t row = begin; row < end; ++row) {
       const float* gate = gates[row];
@@ -57,7 +57,7 @@ void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args) {
   const Tensor dy = args.dy, gate_up = args.gate_up, dgate_up = args.dgate_up;
   const std::int64_t inner = dy.cols();
   const auto backward_row = args.gate == GateKind::gelu ? geglu_backward_row : swiglu_backward_row;
-  for_row_tiles(stream, dy.rows(), inner, [&](std::int64_t begin, std::int64_t end) {
+  for_row_tiles(stream, used_rows(args.used, dy.rows()), inner, [&](std::int64_t begin, std::int64_t end) {
     const Rows grads(dy), gates(gate_up), dgates(dgate_up);
     for (std::int64_t row = begin; row < end; ++row) {
       const float *grad = grads[row], *gate = gates[row];

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/cpu_stream.hpp"
+#include "core/tensor.hpp"
 
 namespace pipetrain::cpu {
 
@@ -22,6 +23,11 @@ void for_row_tiles(CpuStream& stream, std::int64_t rows, std::int64_t cols, cons
   const std::int64_t tiles = row_tiles(rows, cols);
   if (tiles == 1) return work(std::int64_t{0}, rows);
   stream.parallel_for(tiles, [&](std::int64_t tile) { work(rows * tile / tiles, rows * (tile + 1) / tiles); });
+}
+
+// The number of rows that hold values: see ops/expert_arguments.hpp. Call it on the stream's thread.
+inline std::int64_t used_rows(const Tensor& used, std::int64_t rows) {
+  return used.shape.rank() == 0 ? rows : *used.as<std::int32_t>();
 }
 
 template <class Work>

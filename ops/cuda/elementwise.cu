@@ -112,6 +112,7 @@ void add(cudaStream_t stream, const Tensor& target, const Tensor& source) {
            data_of<T>(source) + from, elements / W);
   };
   if (target.dtype == DType::f64) return run(Type<double>{}, Constant<1>{}, 0, count);
+  if (target.dtype == DType::i32) return run(Type<int>{}, Constant<1>{}, 0, count);
   if (target.dtype != DType::f32) throw Error(ErrorKind::internal, std::string("add: not for ") + to_string(target.dtype));
   const std::int64_t wide = aligned ? count / 4 * 4 : 0;
   run(Type<float>{}, Constant<4>{}, 0, wide);

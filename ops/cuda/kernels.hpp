@@ -19,6 +19,12 @@ void rms_norm(cudaStream_t stream, const RmsNormArgs& args);
 std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
 void rms_norm_backward(cudaStream_t stream, const RmsNormBackwardArgs& args, int multiprocessors, void* scratch);
 
+// norm/split_norm.cu
+void row_dots(cudaStream_t stream, const RowDotsArgs& args);
+void split_norm(cudaStream_t stream, const SplitNormArgs& args);
+std::size_t split_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
+void split_norm_backward(cudaStream_t stream, const SplitNormBackwardArgs& args, int multiprocessors, void* scratch);
+
 // layernorm.cu
 void layer_norm(cudaStream_t stream, const LayerNormArgs& args);
 // layernorm_backward.cu

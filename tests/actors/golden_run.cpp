@@ -11,6 +11,8 @@
 #include "actors/training/job/job_plan.hpp"
 #include "catch.hpp"
 #include "model/weights/full_tensors.hpp"
+#include "model/weights/peft_config.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 #include "paths.hpp"
 #include "temp_folder.hpp"
@@ -36,6 +38,7 @@ void apply_layout(const Layout& layout, std::int64_t global_batch, TrainJob& job
   job.layout.pp = layout.pp;
   job.layout.tp = layout.tp;
   job.layout.cp = layout.cp;
+  job.layout.ep = layout.ep;
   job.layout.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
   job.batch = {layout.dp, global_batch / layout.dp / layout.microbatch, layout.microbatch};
   job.layout.schedule = layout.schedule;
@@ -66,8 +69,8 @@ void apply_layout(const Layout& layout, std::int64_t global_batch, TrainJob& job
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
-  return fmt::format("pp {} cp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} slices {}{} {}{}{}{}{}", layout.pp,
-                     layout.cp, layout.tp, layout.dp, layout.zero,
+  return fmt::format("pp {} cp {} tp {} dp {}{} zero {}{}{} microbatch {} {} chunks {} slices {}{} {}{}{}{}{}", layout.pp,
+                     layout.cp, layout.tp, layout.dp, layout.ep > 1 ? fmt::format(" ep {}", layout.ep) : "", layout.zero,
                      fmt::format("{}{}{}{}", layout.offload ? " offload" : "", layout.parameters ? " parameters" : "",
                                  layout.gradients ? " gradients" : "",
                                  layout.prefetch != 1 ? fmt::format(" prefetch {}", layout.prefetch) : ""),
@@ -79,19 +82,11 @@ std::string to_string(const Layout& layout) {
                      layout.loss_chunks > 1 ? fmt::format(" loss in {} chunks", layout.loss_chunks) : "");
 }
 
-TrainJob golden_job(const std::string& name, const Layout& layout) {
-  const auto reference = trajectory(name);
+namespace {
+
+// The optimizer, the batches and the layout are those of a trajectory.
+void apply_trajectory(const nlohmann::json& reference, const Layout& layout, TrainJob& job) {
   const auto& optimizer = reference.at("optimizer");
-  TrainJob job;
-  job.config = read_hf_config(golden_folder(name));
-  job.initial.weights = hf_weights(job.config, golden_folder(name));
-  DatasetOptions data;
-  data.inputs = {{golden_folder(name) / "train.jsonl", {}}};
-  data.vocabulary = job.config.vocabulary;
-  data.shuffle = false;
-  if (job.config.classifies()) data.classes = job.config.outputs();
-  job.dataset = open_dataset(data);
-  job.samples.shuffle = false;
   apply_layout(layout, reference.at("global_batch"), job);
   job.optimizer.beta1 = optimizer.at("betas")[0];
   job.optimizer.beta2 = optimizer.at("betas")[1];
@@ -100,6 +95,46 @@ TrainJob golden_job(const std::string& name, const Layout& layout) {
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = optimizer.at("lr");
   job.clip_norm = optimizer.at("clip");
+}
+
+void add_golden_adapter(const fs::path& folder, TrainJob& job) {
+  job.config = with_peft_config(job.config, folder);
+  job.initial.weights = adapted_weights(job.initial.weights, peft_weights(job.config, folder));
+}
+
+Reference losses_and_norms(const nlohmann::json& golden) {
+  Reference reference;
+  for (const auto& step : golden.at("steps")) {
+    reference.loss.push_back(step.at("loss"));
+    reference.grad_norm.push_back(step.at("grad_norm"));
+    if (step.contains("aux_loss")) reference.aux_loss.push_back(step.at("aux_loss"));
+  }
+  return reference;
+}
+
+}  // namespace
+
+TrainJob golden_job(const std::string& name, const Layout& layout) {
+  TrainJob job;
+  job.config = read_hf_config(golden_folder(name));
+  job.initial.weights = hf_weights(job.config, golden_folder(name));
+  if (const fs::path adapter = golden_folder(name) / "adapter"; fs::exists(adapter)) add_golden_adapter(adapter, job);
+  DatasetOptions data;
+  data.inputs = {{golden_folder(name) / "train.jsonl", {}}};
+  data.vocabulary = job.config.vocabulary;
+  data.shuffle = false;
+  if (job.config.classifies()) data.classes = job.config.outputs();
+  job.dataset = open_dataset(data);
+  job.samples.shuffle = false;
+  apply_trajectory(trajectory(name), layout, job);
+  return job;
+}
+
+TrainJob golden_adapter_job(const std::string& name, const Layout& layout) {
+  const auto reference = trajectory("adapters/" + name);
+  TrainJob job = golden_job(reference.at("model"), layout);
+  add_golden_adapter(golden_folder("adapters/" + name) / "adapter", job);
+  apply_trajectory(reference, layout, job);
   return job;
 }
 
@@ -141,7 +176,14 @@ RunRecord run(TrainJob job, std::int64_t steps, const std::function<StepReport(T
   }
   const TempFolder folder(memory_folder());
   trainer.save_model(folder.path() / "model");
-  record.weights = load_all(*hf_weights(config, folder.path() / "model"), config);
+  if (config.adapter.exists()) {
+    const auto trained = peft_weights(config, folder.path() / "model");
+    const auto tensors = logical_tensors(config);
+    for (const std::size_t i : trained_tensors(config))
+      record.weights[tensors[i].name] = load(*trained, whole(config, tensors[i]));
+  } else {
+    record.weights = load_all(*hf_weights(config, folder.path() / "model"), config);
+  }
   return record;
 }
 
@@ -156,13 +198,7 @@ std::string refusal(const TrainJob& job) {
 }
 
 Reference golden_reference(const std::string& name) {
-  Reference reference;
-  const auto golden = trajectory(name);
-  for (const auto& step : golden.at("steps")) {
-    reference.loss.push_back(step.at("loss"));
-    reference.grad_norm.push_back(step.at("grad_norm"));
-    if (step.contains("aux_loss")) reference.aux_loss.push_back(step.at("aux_loss"));
-  }
+  Reference reference = losses_and_norms(trajectory(name));
   if (!fs::exists(golden_folder(name) / "final.safetensors")) return reference;
   const TempFolder folder;  // the final weights under the name of a model's weights
   fs::copy_file(golden_folder(name) / "config.json", folder.path() / "config.json");
@@ -171,6 +207,8 @@ Reference golden_reference(const std::string& name) {
   reference.weights = load_all(*hf_weights(config, folder.path()), config);
   return reference;
 }
+
+Reference golden_adapter_reference(const std::string& name) { return losses_and_norms(trajectory("adapters/" + name)); }
 
 void check_golden(const RunRecord& record, const Reference& reference) {
   REQUIRE(record.loss.size() == reference.loss.size());

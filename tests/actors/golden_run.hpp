@@ -30,6 +30,7 @@ struct Layout {
   int loss_chunks = 1;
   int slices = 1;  // of each microbatch
   int cp = 1;
+  int ep = 1;    // of dp
   Cut cut = {};  // over the virtual stages
 };
 
@@ -46,6 +47,8 @@ struct RunRecord {
 
 // Makes a job with the golden model's own data, optimizer and number of steps.
 TrainJob golden_job(const std::string& name, const Layout& layout);
+// Makes a job that trains the adapter of golden/adapters/NAME on its model.
+TrainJob golden_adapter_job(const std::string& name, const Layout& layout);
 // Makes a job for a tiny random model; the caller sets the rest.
 TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64_t global_batch, const Layout& layout);
 // Stores the plan in the job, as make_train_job() does; its layout must not change afterwards.
@@ -64,6 +67,7 @@ struct Reference {
   std::map<std::string, std::vector<float>> weights;
 };
 Reference golden_reference(const std::string& name);
+Reference golden_adapter_reference(const std::string& name);
 
 // Checks losses and balancing losses within 2e-5 relative, norms within 1e-4, and, if the reference has them, the last weights
 // within 1e-4 except for a few elements.

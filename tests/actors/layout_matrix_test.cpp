@@ -34,6 +34,15 @@ class RandomLayouts {
  public:
   explicit RandomLayouts(std::uint32_t seed) : random_(seed) {}
 
+  TinyRun next_with_experts() {
+    TinyRun tiny = next();
+    tiny.family = Family::qwen2_moe;
+    tiny.isolated = false;
+    tiny.layout.ep = number(1, 3);
+    tiny.layout.dp *= tiny.layout.ep;
+    return tiny;
+  }
+
   TinyRun next() {
     TinyRun tiny;
     constexpr Family families[] = {Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mistral, Family::gemma3};
@@ -121,9 +130,7 @@ TEST_CASE("random layouts of routed experts give the bits of one stage", "[exper
   std::cout << "random layouts of experts: PIPETRAIN_LAYOUT_SEED=" << seed << '\n';
   RandomLayouts layouts(seed);
   for (int i = 0; i < 60; ++i) {
-    TinyRun tiny = layouts.next();
-    tiny.family = Family::qwen2_moe;
-    tiny.isolated = false;
+    const TinyRun tiny = layouts.next_with_experts();
     INFO("PIPETRAIN_LAYOUT_SEED=" << seed << ", layout " << i << ": " << to_string(tiny));
     CHECK((run(tiny) == run(reference_of(tiny))));
   }

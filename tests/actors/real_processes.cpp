@@ -27,7 +27,7 @@ std::string to_words(const TinyRun& tiny) {
                      int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp,
                      layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
                      int{layout.sequence_parallel}, static_cast<int>(layout.recompute), layout.zero, tiny.precision, layout.cp,
-                     tiny.dropout, int{tiny.isolated}, int{tiny.elastic}, tiny.golden);
+                     layout.ep, tiny.dropout, int{tiny.isolated}, int{tiny.elastic}, tiny.golden);
 }
 
 TinyRun from_words(const std::string& words) {
@@ -36,8 +36,8 @@ TinyRun from_words(const std::string& words) {
   int family = 0, order = 0, recompute = 0;
   in >> family >> tiny.tied >> tiny.layers >> tiny.sequence >> tiny.microbatches >> tiny.layout.pp >> tiny.layout.tp >>
       tiny.layout.dp >> tiny.layout.microbatch >> tiny.layout.schedule >> tiny.layout.chunks >> order >>
-      tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision >> tiny.layout.cp >> tiny.dropout >>
-      tiny.isolated >> tiny.elastic >> tiny.golden;
+      tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision >> tiny.layout.cp >> tiny.layout.ep >>
+      tiny.dropout >> tiny.isolated >> tiny.elastic >> tiny.golden;
   tiny.family = static_cast<Family>(family);
   tiny.layout.order = static_cast<schedules::Order>(order);
   tiny.layout.recompute = static_cast<Recompute>(recompute);

@@ -36,7 +36,7 @@ ModelConfig tiny_config(const TinyRun& tiny) {
   config.dropout = {.embedding = tiny.dropout, .attention = tiny.dropout, .residual = tiny.dropout};
   if (tiny.family == Family::qwen2_moe) {
     config.dropout = {.attention = tiny.dropout};
-    config.experts = {.count = 5, .chosen = 2, .intermediate = 6, .shared_intermediate = 4, .dense_layers = {1}};
+    config.experts = {.count = 6, .chosen = 2, .intermediate = 6, .shared_intermediate = 4, .dense_layers = {1}};
     config.router_losses = {.balance = 0.1, .z = 0.02};
   }
   return config;
@@ -90,6 +90,7 @@ TrainJob job_of(const TinyRun& tiny) {
   job.layout.pp = layout.pp;
   job.layout.tp = layout.tp;
   job.layout.cp = layout.cp;
+  job.layout.ep = layout.ep;
   job.layout.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
   job.batch = {layout.dp, tiny.microbatches, layout.microbatch};
   job.layout.schedule = layout.schedule;

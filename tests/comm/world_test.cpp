@@ -60,6 +60,38 @@ TEST_CASE("a group's members pass tensors on to the next one, the last to the fi
   CHECK(further == std::vector<float>{2, 4, 1});
 }
 
+TEST_CASE("a group's members exchange rows whose numbers only they know", "[world]") {
+  World world(Mesh({.ep = 3}), 0, [](int rank) { return make_cpu_device(rank, 1); });
+  auto groups = world.group({0, 1, 2});
+  // Member r sends r + s rows of 10 r + s to member s; the rows of its second tensor are one larger.
+  struct Member {
+    std::vector<float> first, second = {}, got = std::vector<float>(9, -1), more = std::vector<float>(9, -1);
+    std::vector<std::int32_t> offsets{0}, received = std::vector<std::int32_t>(4, -1);
+    std::unique_ptr<Stream> stream;
+  };
+  std::vector<Member> members(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    Member& own = members[static_cast<std::size_t>(rank)];
+    for (int to = 0; to < 3; ++to) {
+      own.first.insert(own.first.end(), static_cast<std::size_t>(rank + to), static_cast<float>(10 * rank + to));
+      own.offsets.push_back(static_cast<std::int32_t>(own.first.size()));
+    }
+    for (const float value : own.first) own.second.push_back(value + 1);
+    own.stream = world.device(rank).make_stream("rank");
+    const auto rows = [](std::vector<float>& of) { return Tensor{of.data(), {static_cast<std::int64_t>(of.size()), 1}}; };
+    groups.at(rank)->all_to_all(*own.stream, {.rows = {{rows(own.first), rows(own.got)}, {rows(own.second), rows(own.more)}},
+                                              .offsets = {own.offsets.data(), {4}, DType::i32},
+                                              .received = {own.received.data(), {4}, DType::i32}});
+  }
+  for (const Member& member : members) member.stream->synchronize();
+  CHECK(members[0].received == std::vector<std::int32_t>{0, 0, 1, 3});
+  CHECK(members[0].got == std::vector<float>{10, 20, 20, -1, -1, -1, -1, -1, -1});
+  CHECK(members[1].received == std::vector<std::int32_t>{0, 1, 3, 6});
+  CHECK(members[1].got == std::vector<float>{1, 11, 11, 21, 21, 21, -1, -1, -1});
+  CHECK(members[2].got == std::vector<float>{2, 2, 12, 12, 12, 22, 22, 22, 22});
+  CHECK(members[2].more == std::vector<float>{3, 3, 13, 13, 13, 23, 23, 23, 23});
+}
+
 TEST_CASE("without a transport ranks of different processes are refused by name", "[world]") {
   World world(two_processes(), 0, [](int rank) { return make_cpu_device(rank, 1); });
   CHECK(world.link(0, 1) == LinkKind::same_memory);

@@ -204,7 +204,13 @@ TEST_CASE("text distinguishes integers with and without sign, and real numbers")
   CHECK(read("1e2").kind() == JsonKind::real);
   CHECK(read("18446744073709551615").as_uint64() == std::numeric_limits<std::uint64_t>::max());
   CHECK(read("18446744073709551615").whole() == std::nullopt);
-  CHECK(read("18446744073709551616").kind() == JsonKind::real);
+  const Json large = read("-18446744073709551616"), copy = large;
+  CHECK((copy.is_number() && !copy.is_integer() && !copy.is_real()));
+  CHECK((copy.digits() == "-18446744073709551616" && copy.as_double() == -18446744073709551616.0 && !copy.whole()));
+  CHECK((copy == large && copy == Json(-18446744073709551616.0) && copy != read("-18446744073709551617")));
+  CHECK(copy.dump() == "-1.8446744073709552e+19");
+  CHECK_THROWS_AS(Json(1).digits(), JsonMisuse);
+  CHECK(read("18446744073709551616").kind() == JsonKind::large_integer);
   CHECK(read("9223372036854775807").whole() == std::numeric_limits<std::int64_t>::max());
   CHECK(read("-5").whole() == -5);
   CHECK(read("-5").as_double() == -5);

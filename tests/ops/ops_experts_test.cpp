@@ -18,7 +18,8 @@ struct RouterCase {
   std::int64_t tokens() const { return batch * sequence; }
 };
 
-constexpr RouterCase router_cases[] = {{1, 1, 1, 1, true}, {2, 9, 4, 1, false}, {3, 7, 8, 3, true}, {1, 40, 16, 4, false}};
+constexpr RouterCase router_cases[] = {
+    {1, 1, 1, 1, true}, {2, 9, 4, 1, false}, {3, 7, 8, 3, true}, {1, 40, 16, 4, false}, {2, 5, 36, 5, true}};
 
 Routing poisoned_routing(Bench& b, const RouterCase& size) {
   const std::int64_t rows = size.tokens() * size.chosen;
@@ -96,13 +97,6 @@ struct RouterObjective {
     return sums.weights + balance_scale * sums.balance + z_scale * sums.z;
   }
 };
-
-template <class Check>
-void on_cpus(const Check& check) {
-  on_every_backend([&](Bench& b) {
-    if (on_cpu(b)) check(b);
-  });
-}
 
 // The tensors of the operations on rows, which compute from x, w, dy and a residual.
 struct RowResults {
@@ -186,8 +180,10 @@ void check_rows(Bench& b, const RouterCase& size, std::int64_t hidden, std::int6
 
 TEST_CASE("a router chooses the experts with the largest logits and sorts the rows by expert, then by token",
           "[ops][experts]") {
-  on_cpus([](Bench& b) {
-    for (const RouterCase& size : router_cases) {
+  on_every_backend([](Bench& b) {
+    std::vector<RouterCase> sizes(std::begin(router_cases), std::end(router_cases));
+    sizes.push_back({2, 300, 72, 8, true});
+    for (const RouterCase& size : sizes) {
       const Values logits = b.draw_f32({size.tokens(), size.experts});
       const Tensor in = b.put_f32(logits);
       const Routing routing = poisoned_routing(b, size);
@@ -224,7 +220,7 @@ TEST_CASE("a router chooses the experts with the largest logits and sorts the ro
 
 TEST_CASE("of equal logits the router takes the lowest experts, and logits that are not numbers end nothing",
           "[ops][experts]") {
-  on_cpus([](Bench& b) {
+  on_every_backend([](Bench& b) {
     const RouterCase size{1, 2, 5, 2, true};
     Values logits({2, 5});
     logits(0, 4) = 1;
@@ -237,14 +233,14 @@ TEST_CASE("of equal logits the router takes the lowest experts, and logits that 
 }
 
 TEST_CASE("the router's gradient is the derivative of its weights and of both losses", "[ops][experts]") {
-  on_cpus([](Bench& b) {
+  on_every_backend([](Bench& b) {
     for (const RouterCase& size : router_cases) {
       const Values logits = b.draw_f32({size.tokens(), size.experts});
       const Tensor in = b.put_f32(logits), counts = b.rank.put(Values({size.batch, size.experts}), DType::i32);
       const Routing routing = poisoned_routing(b, size);
       const Values draws = b.draw_f32({size.tokens() * size.chosen});
       const Tensor dweights = b.put_f32(draws), dlogits = b.rank.poisoned(in.shape, DType::f32);
-      const Tensor statistics = b.rank.put(Values({size.experts + 2}), DType::f64);
+      const Tensor statistics = b.rank.put(Values({size.experts + 3}), DType::f64);
       const RouterLosses losses{.counts = counts, .layers = 2, .balance_scale = 0.7F, .z_scale = 0.3F};
       b.team.run([&](TestRank& r) {
         r.ops().route({.logits = in, .normalised = size.normalised, .routing = routing});
@@ -283,16 +279,146 @@ TEST_CASE("the router's gradient is the derivative of its weights and of both lo
 }
 
 TEST_CASE("rows of experts are gathered, weighed, multiplied by their expert's matrix and summed", "[ops][experts]") {
-  on_cpus([](Bench& b) {
+  on_every_backend([](Bench& b) {
     check_rows(b, {2, 9, 4, 1, false}, 8, 16);
     check_rows(b, {1, 300, 6, 2, true}, 160, 96);
+    check_rows(b, {1, 330, 5, 2, true}, 64, 320);  // more rows and columns than a tile of a product has
   });
 }
 
-TEST_CASE("GPUs refuse the operations of routed experts", "[ops][experts][gpu]") {
+TEST_CASE("biases change the choice of experts alone", "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    const RouterCase size{1, 3, 4, 2, true};
+    Values logits({3, 4}), biases({4});
+    for (std::int64_t t = 0; t < 3; ++t) logits(t, t) = 2;
+    biases.data = {0, 0, -1, 0.5};
+    const Tensor in = b.put_f32(logits), bias = b.put_f32(biases);
+    const Routing routing = poisoned_routing(b, size);
+    b.team.run([&](TestRank& r) { r.ops().route({.logits = in, .normalised = true, .bias = bias, .routing = routing}); });
+    CHECK(b.rank.get(routing.experts).data == std::vector<double>{0, 3, 1, 3, 0, 3});
+    const double high = std::exp(2.0), weight = high / (high + 1);
+    const std::vector<double> expected{weight, 0.5, weight, 1 - weight, 1 - weight, 0.5};  // sorted by expert
+    const Values weights = b.rank.get(routing.weights);
+    for (std::size_t row = 0; row < expected.size(); ++row) CHECK(weights.data[row] == Approx(expected[row]).epsilon(1e-6));
+  });
+}
+
+TEST_CASE("an expert's capacity drops a sequence's later choices, which then have no row and no gradient", "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    const RouterCase size{2, 4, 3, 1, false};
+    Values logits({8, 3});
+    for (const std::int64_t t : {0, 1, 2, 3, 5, 7}) logits(t, 1) = 5;
+    const Tensor in = b.put_f32(logits), dlogits = b.rank.poisoned(in.shape, DType::f32);
+    const Tensor statistics = b.rank.put(Values({6}), DType::f64);
+    const Routing routing = poisoned_routing(b, size);
+    const Tensor dweights = b.put_f32(b.draw_f32({8})), rows = b.put(b.draw({8, 5})), sums = b.poisoned({8, 5});
+    b.team.run([&](TestRank& r) {
+      r.ops().zero(statistics);
+      r.ops().route({.logits = in, .capacity = {2, 2}, .routing = routing});
+      r.ops().route_backward({.routing = routing, .dweights = dweights, .dlogits = dlogits, .statistics = statistics});
+      r.ops().sum_rows({.rows = rows, .places = routing.places, .out = sums});
+    });
+    CHECK(b.rank.get(routing.places).data == std::vector<double>{2, 3, -1, -1, 0, 4, 1, 5});
+    CHECK(b.rank.get(routing.offsets).data == std::vector<double>{0, 2, 6, 6});
+    CHECK(b.rank.get(statistics).data == std::vector<double>{2, 6, 0, 0, 0, 2});
+    const Values gradient = b.rank.get(dlogits), summed = b.rank.get(sums), given = b.rank.get(rows);
+    for (std::int64_t i = 0; i < 3; ++i) CHECK(gradient(2, i) == 0);
+    for (std::int64_t i = 0; i < 5; ++i) {
+      CHECK(summed(3, i) == 0);
+      CHECK(summed(5, i) == Approx(given(4, i)).epsilon(1e-2));
+    }
+  });
+}
+
+TEST_CASE("ranks that divide the experts send each token once to each of them, and rows come back by expert",
+          "[ops][experts]") {
+  on_cpus([](Bench& b) {
+    const RouterCase size{1, 3, 6, 3, false};
+    const std::int64_t ranks = 2, sent = size.tokens() * ranks;
+    const Routing routing = poisoned_routing(b, size);
+    const auto numbers = [&](const Shape& shape) { return b.rank.poisoned(shape, DType::i32); };
+    const SentTokens to{numbers({sent}), numbers({sent, 3}), b.rank.poisoned({sent, 3}, DType::f32), numbers({ranks + 1}),
+                        numbers({3, 3})};
+    // The tokens' experts are 0 4 5, 0 1 2 and 1 2 3.
+    Values logits({3, 6});
+    for (const auto& [token, expert] : {std::pair{0, 0}, {0, 4}, {0, 5}, {1, 0}, {1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 3}})
+      logits(token, expert) = 1 + token;
+    const Tensor in = b.put_f32(logits);
+    const ReceivedRows rows{numbers({9}), b.rank.poisoned({9}, DType::f32), numbers({4}), numbers({9}), numbers({ranks + 1})};
+    Values from({ranks + 1});
+    from.data = {0, 2, 3};  // as if rank 0 received its own first two tokens, and the third from rank 1
+    const Tensor offsets = b.rank.put(from, DType::i32);
+    b.team.run([&](TestRank& r) {
+      r.ops().route({.logits = in, .routing = routing});
+      r.ops().send_tokens({.routing = routing, .sent = to});
+      r.ops().sort_received({.experts = to.experts, .weights = to.weights, .offsets = offsets, .rows = rows});
+    });
+    const auto first = [](const Values& values, std::size_t count) {
+      return std::vector<double>(values.data.begin(), values.data.begin() + static_cast<std::ptrdiff_t>(count));
+    };
+    CHECK(b.rank.get(to.offsets).data == std::vector<double>{0, 3, 5});
+    CHECK(first(b.rank.get(to.tokens), 5) == std::vector<double>{0, 1, 2, 0, 2});
+    CHECK(first(b.rank.get(to.experts), 15) == std::vector<double>{0, -1, -1, 0, 1, 2, 1, 2, -1, 1, 2, -1, 0, -1, -1});
+    CHECK(b.rank.get(to.places).data == std::vector<double>{0, 6, 7, 1, 2, 3, 4, 5, 8});
+    CHECK(b.rank.get(rows.offsets).data == std::vector<double>{0, 2, 4, 6});
+    CHECK(first(b.rank.get(rows.tokens), 6) == std::vector<double>{0, 1, 1, 2, 1, 2});
+    CHECK(first(b.rank.get(rows.returned), 6) == std::vector<double>{0, 1, 2, 4, 3, 5});
+    CHECK(b.rank.get(rows.return_offsets).data == std::vector<double>{0, 4, 6});
+  });
+}
+
+TEST_CASE("an expert's numbers that are not finite stay among its own rows", "[ops][experts]") {
   on_every_backend([](Bench& b) {
-    if (on_cpu(b)) return;
-    CHECK_THROWS_AS(b.rank.ops().route({}), Error);
+    const std::int64_t hidden = 64, inner = 64, experts = 3, rows = 130;  // of 70, 0 and 60
+    Values offsets({experts + 1}), dy = b.draw({rows, inner}), x = b.draw({rows, hidden});
+    offsets.data = {0, 70, 70, 130};
+    for (std::int64_t row = 70; row < rows; ++row) x(row, 5) = dy(row, 7) = std::nan("");
+    const Tensor first = b.rank.put(offsets, DType::i32), ws = b.put(b.draw({experts * inner, hidden})), dys = b.put(dy),
+                 xs = b.put(x), out = b.poisoned({rows, inner}), dw = b.rank.poisoned({experts * inner, hidden}, DType::f32);
+    b.team.run([&](TestRank& r) {
+      r.ops().grouped_matmul({.kind = MatmulKind::forward, .in = xs, .w = ws, .offsets = first, .out = out});
+      r.ops().grouped_weight_grad({.dy = dys, .x = xs, .offsets = first, .dw = dw, .accumulate = Accumulate::no});
+    });
+    const Values outs = b.rank.get(out), grads = b.rank.get(dw);
+    for (std::int64_t row = 0; row < rows; ++row) CHECK(std::isfinite(outs(row, 0)) == (row < 70));
+    for (std::int64_t row = 0; row < 2 * inner; ++row) {
+      CHECK(std::isfinite(grads(row, 0)));
+      if (row >= inner) CHECK(grads(row, 3) == 0);
+    }
+    CHECK(std::isnan(grads(2 * inner, 5)));
+    CHECK(std::isnan(grads(2 * inner + 7, 0)));
+    CHECK(std::isfinite(grads(2 * inner, 0)));
+  });
+}
+
+TEST_CASE("the operations of experts give the same bits again, whatever a product's other experts have to do",
+          "[ops][experts]") {
+  on_every_backend([](Bench& b) {
+    const std::int64_t hidden = 128, inner = 192, experts = 4;
+    const auto results = [&](const std::vector<double>& starts, const Values& x, const Values& dy, const Values& w) {
+      Values offsets({experts + 1});
+      offsets.data = starts;
+      const auto rows = static_cast<std::int64_t>(starts.back());
+      const Tensor first = b.rank.put(offsets, DType::i32), xs = b.put(x), dys = b.put(dy), ws = b.put(w),
+                   out = b.poisoned({rows, inner}), dx = b.poisoned({rows, hidden}),
+                   dw = b.rank.put(Values({experts * inner, hidden}), DType::f32);
+      b.team.run([&](TestRank& r) {
+        r.ops().zero(dw);
+        r.ops().grouped_matmul({.kind = MatmulKind::forward, .in = xs, .w = ws, .offsets = first, .out = out});
+        r.ops().grouped_matmul({.kind = MatmulKind::input_grad, .in = dys, .w = ws, .offsets = first, .out = dx});
+        r.ops().grouped_weight_grad({.dy = dys, .x = xs, .offsets = first, .dw = dw});
+      });
+      return std::tuple{b.rank.bytes(out), b.rank.bytes(dx), b.rank.bytes(dw)};
+    };
+    const Values x = b.draw({300, hidden}), dy = b.draw({300, inner}), w = b.draw({experts * inner, hidden});
+    const auto all = results({0, 150, 150, 280, 300}, x, dy, w);
+    CHECK((results({0, 150, 150, 280, 300}, x, dy, w) == all));
+    // The first expert's rows alone.
+    const auto one = results({0, 150, 150, 150, 150}, row_range(x, 0, 150), row_range(dy, 0, 150), w);
+    CHECK(std::equal(std::get<0>(one).begin(), std::get<0>(one).end(), std::get<0>(all).begin()));
+    CHECK(std::equal(std::get<1>(one).begin(), std::get<1>(one).end(), std::get<1>(all).begin()));
+    const auto of_expert = static_cast<std::ptrdiff_t>(inner * hidden) * 4;
+    CHECK(std::equal(std::get<2>(one).begin(), std::get<2>(one).begin() + of_expert, std::get<2>(all).begin()));
   });
 }
 

@@ -27,7 +27,7 @@ const std::vector<HeavyHeader>& heavy_headers() {
       {"boost/asio", 6, "comm/control_plane.hpp"},
       {"caf/", 15, "actors/engine/pipeline.hpp"},
       {"cudnn_frontend", 1, "ops/cuda/attention/attention_cudnn.hpp"},
-      {"nanobind/", 7, "a header of bindings/guest"},
+      {"nanobind/", 9, "a header of bindings/guest"},
   };
   return table;
 }

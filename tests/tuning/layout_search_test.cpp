@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -227,6 +228,30 @@ TEST_CASE("tune: devices that share sequences keep a part of each, divide the st
   request.hosts = 2;
   const double inside = of_one_stage(find(4), 1).seconds, across = of_one_stage(find(8), 1).seconds;
   CHECK(across > inside);
+}
+
+TEST_CASE("tune divides experts where replicas would not hold all of them, and waits for slow links") {
+  LayoutRequest request = layout_request("olmoe-1b-7b", 8);
+  request.config.layers = 4;
+  request.most_tp = 1;
+  request.pp = 1;
+  request.zero = 0;
+  const auto fastest = [&](int ep) {
+    std::optional<RankedLayout> found;
+    for (const RankedLayout& ranked : search_layouts(request, 1'000'000).best)
+      if (ranked.layout.ep == ep && ranked.layout.microbatch == 1 && !found) found = ranked;
+    return found;
+  };
+  const auto whole = fastest(1), quarter = fastest(4);
+  REQUIRE((whole && quarter));
+  CHECK(quarter->layout.dp == 8);
+  CHECK(quarter->memory.front() < whole->memory.front());
+  request.speed.link_rate /= 1000;
+  CHECK(fastest(4)->seconds > quarter->seconds);
+  request.speed.memory_bytes = static_cast<double>(whole->memory.front()) * 0.9;
+  CHECK(search_layouts(request, 1).best.front().layout.ep > 1);
+  request = layout_request("llama-7b", 8);
+  for (const RankedLayout& ranked : search_layouts(request, 1'000'000).best) CHECK(ranked.layout.ep == 1);
 }
 
 TEST_CASE("tune's plans of auto are faster than every other schedule of the same sizes, and cost little time") {

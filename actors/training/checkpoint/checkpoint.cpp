@@ -9,7 +9,10 @@
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "model/optimizer/optimizer.hpp"
+#include "model/weights/base_fingerprint.hpp"
 #include "model/weights/parameter_slice.hpp"
+#include "model/weights/peft_config.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
@@ -84,7 +87,7 @@ std::vector<fs::path> paths_of(const fs::path& checkpoint, const std::vector<std
 }
 
 void check_structure(const fs::path& checkpoint, const CheckpointManifest& manifest) {
-  ModelConfig config = read_hf_config(checkpoint);
+  ModelConfig config = read_checkpoint_config(checkpoint);
   config.trained = manifest.state.trained;
   const auto files = tensor_files(manifest);
   if (manifest.format != CheckpointFormat::rank_files) {
@@ -118,6 +121,35 @@ void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& chec
                                                 checkpoint_state_file, file));
     verify_safetensors(checkpoint / file, found->second, checkpoint_state_file);
   }
+}
+
+// True when an adapter has the tensors of the other one, and multiplies them alike.
+bool are_same_adapters(const ModelConfig& a, const ModelConfig& b) {
+  const auto tensors = [](const ModelConfig& config) {
+    std::vector<std::string> found;
+    const auto all = logical_tensors(config);
+    for (const std::size_t i : trained_tensors(config)) found.push_back(all[i].name + to_string(all[i].shape));
+    return found;
+  };
+  return a.adapter.exists() == b.adapter.exists() && a.adapter.root_scale == b.adapter.root_scale &&
+         a.adapter.magnitudes == b.adapter.magnitudes && a.adapter.alpha == b.adapter.alpha &&
+         a.adapter.alphas == b.adapter.alphas && (!a.adapter.exists() || tensors(a) == tensors(b));
+}
+
+// Throws where a checkpoint has other adapters than the run, or adapters of another model.
+void check_adapters(const fs::path& checkpoint, const CheckpointManifest& manifest, const ModelConfig& config,
+                    const WeightSource* base) {
+  const auto refuse = [&](const char* why) { throw Error(ErrorKind::input, fmt::format("{}: {}", checkpoint.string(), why)); };
+  const ModelConfig saved = read_checkpoint_config(checkpoint);
+  if (saved.adapter.exists() && !config.adapter.exists())
+    refuse("this checkpoint holds adapters alone; give the lora settings that it was made with");
+  if (!saved.adapter.exists() && config.adapter.exists())
+    refuse("this checkpoint has no adapters; leave out the lora settings, or begin a new run from its weights");
+  if (!are_same_adapters(saved, config))
+    refuse("this checkpoint has other adapters; give the lora settings that it was made with");
+  if (config.adapter.exists() && base != nullptr && manifest.state.base &&
+      *manifest.state.base != base_fingerprint(base_model(config), *base))
+    refuse("the adapters of this checkpoint belong to other weights of the model; give the model that they were made with");
 }
 
 // Adds a remedy that applies to damage of any file of a checkpoint to the error of the file's reader.
@@ -154,13 +186,21 @@ void verify_weights_of_checkpoint(const fs::path& folder) {
   if (manifest.checksums) with_remedy([&] { check_checksums(folder, *manifest.checksums, files); });
 }
 
-InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifest& manifest, const ModelConfig& config) {
+ModelConfig read_checkpoint_config(const fs::path& checkpoint) {
+  ModelConfig config = read_hf_config(checkpoint);
+  std::error_code ignored;
+  return fs::exists(checkpoint / peft_config_file, ignored) ? with_peft_config(std::move(config), checkpoint) : config;
+}
+
+InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifest& manifest, const ModelConfig& config,
+                             std::shared_ptr<const WeightSource> base) {
   if (!same_model(read_hf_config(checkpoint), config)) {
     throw Error(
         ErrorKind::input,
         fmt::format("{}: this checkpoint is of another model; give the model, and the number of layers, it was made with",
                     checkpoint.string()));
   }
+  check_adapters(checkpoint, manifest, config, base.get());
   const TrainedParts &had = manifest.state.trained, &wanted = config.trained;
   if ((wanted.blocks && !had.blocks) || (wanted.embeddings && !had.embeddings) || (wanted.head && !had.head))
     throw Error(
@@ -170,11 +210,21 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointManifes
             "begin a new run from its weights",
             checkpoint.string(), to_string(had)));
   InitialState initial;
+  initial.expert_biases = manifest.state.expert_biases;
+  const auto lacks_an_expert = [&](const std::vector<float>& layer) { return std::ssize(layer) != config.experts.count; };
+  if (!initial.expert_biases.empty() &&
+      (std::ssize(initial.expert_biases) != config.routed_layers() ||
+       std::any_of(initial.expert_biases.begin(), initial.expert_biases.end(), lacks_an_expert)))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: the biases of its experts are not those of the model's {} routed layers; take "
+                            "another checkpoint",
+                            checkpoint.string(), config.routed_layers()));
   if (manifest.format == CheckpointFormat::rank_files) {
     ModelConfig saved = config;
     saved.trained = had;
     initial.states = piecewise_states(saved, paths_of(checkpoint, tensor_files(manifest)));
     initial.weights = initial.states.extract(weights_state).mapped();
+    if (base) initial.weights = adapted_weights(std::move(base), std::move(initial.weights));
   } else {
     const auto tensors = logical_tensors(config);
     initial.weights = hf_weights(config, checkpoint);

@@ -21,8 +21,11 @@ namespace pipetrain {
 CheckpointManifest verify_checkpoint(const std::filesystem::path& checkpoint);
 // Opens the tensors of a verified checkpoint in the files that its manifest names. Throws Error(input) when it is of
 // another model.
+// base: the weights of the model without adapters, which a checkpoint of adapters lacks; null where there are no adapters.
 InitialState open_checkpoint(const std::filesystem::path& checkpoint, const CheckpointManifest& manifest,
-                             const ModelConfig& config);
+                             const ModelConfig& config, std::shared_ptr<const WeightSource> base = nullptr);
+// Returns the model of a checkpoint, with its adapters. Throws Error(input).
+ModelConfig read_checkpoint_config(const std::filesystem::path& checkpoint);
 
 // Verifies a folder of weights if it is a checkpoint, without the optimizer's states. Throws Error(input).
 void verify_weights_of_checkpoint(const std::filesystem::path& folder);

@@ -13,6 +13,7 @@
 #include "files/file_io.hpp"
 #include "files/folder_draft.hpp"
 #include "model/weights/companion_files.hpp"
+#include "model/weights/peft_config.hpp"
 
 namespace pipetrain {
 namespace {
@@ -51,6 +52,8 @@ void complete(const FolderDraft& draft, const CheckpointContents& contents, cons
     auto& sums = manifest.checksums->small_files;
     for (const fs::path& file : contents.companions) sums[companion_name(file)] = copy_companion(file, path);
     sums["config.json"] = write_small_file(path / "config.json", hf_config_text(contents.config));
+    if (contents.config.adapter.exists())
+      sums[peft_config_file] = write_small_file(path / peft_config_file, peft_config_text(contents.config, contents.base));
     if (contents.multimodal) sums[multimodal_file] = write_small_file(path / multimodal_file, contents.multimodal->record());
     write_manifest(path / checkpoint_state_file, manifest);
   });

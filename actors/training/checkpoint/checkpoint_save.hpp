@@ -21,6 +21,7 @@ struct CheckpointContents {
   CheckpointState state;
   std::vector<std::filesystem::path> companions;      // files to copy: companion_files.hpp
   std::shared_ptr<const MultimodalParts> multimodal;  // recorded, so that exports can add them; may be null
+  std::string base;                                   // with adapters: the name of the model that they belong to; may be empty
   // Called on another thread before the folder appears under its name; an exception prevents that and is the failure.
   // May be null.
   std::function<void()> check_folder = nullptr;

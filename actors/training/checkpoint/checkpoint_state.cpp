@@ -120,6 +120,21 @@ LossScaleState loss_scale_in(const Json& value, const fs::path& file) {
   return state;
 }
 
+Json to_json(const std::vector<std::vector<float>>& biases) {
+  Json layers = Json::array();
+  for (const std::vector<float>& layer : biases) layers.push_back(Json(std::vector<double>(layer.begin(), layer.end())));
+  return layers;
+}
+
+std::vector<std::vector<float>> expert_biases_in(const Json& value) {
+  std::vector<std::vector<float>> biases;
+  for (const Json& layer : value) {
+    auto& values = biases.emplace_back();
+    for (const Json& bias : layer) values.push_back(static_cast<float>(bias.as_double()));
+  }
+  return biases;
+}
+
 std::string optimizer_in(const Json& value, const fs::path& file) {
   const std::string& name = value.as_string();
   const auto names = optimizer_names();
@@ -142,9 +157,11 @@ CheckpointState state_in(const Json& value, const fs::path& file) {
     refuse_checkpoint(file, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
   if (value.contains("optimizer")) state.optimizer = optimizer_in(value.at("optimizer"), file);
   if (value.contains("trained")) state.trained = trained_in(value.at("trained"), file);
+  if (value.contains("base")) state.base = checksum_in(value.at("base"), file);
   state.first_loss = value.at("first_loss").as_double();
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").as_double();
   if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
+  if (value.contains("expert_biases")) state.expert_biases = expert_biases_in(value.at("expert_biases"));
   state.global_batch = whole_number(value, "global_batch", 1, file);
   state.sequence = whole_number(value, "sequence", 1, file);
   state.seed = value.at("seed").as_uint64();
@@ -182,8 +199,10 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
                              {"optimizer", state.optimizer},
                              {"first_loss", state.first_loss}});
   if (!state.trained.all()) value["trained"] = to_string(state.trained);
+  if (state.base) value["base"] = to_text(*state.base);
   if (state.last_loss) value["last_loss"] = *state.last_loss;
   if (state.loss_scale) value["loss_scale"] = to_json(*state.loss_scale);
+  if (!state.expert_biases.empty()) value["expert_biases"] = to_json(state.expert_biases);
   value["global_batch"] = state.global_batch;
   value["sequence"] = state.sequence;
   value["seed"] = state.seed;

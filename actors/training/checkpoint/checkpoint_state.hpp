@@ -14,13 +14,16 @@
 namespace pipetrain {
 
 struct CheckpointState {
-  std::int64_t step = 0;                     // steps done
-  std::int64_t applied_steps = 0;            // those of them that the optimizer applied
-  std::string optimizer = "adamw";           // its name; checkpoints without one are of AdamW
-  TrainedParts trained;                      // the optimizer has states for these alone
-  double first_loss = 0;                     // of the first step that had a loss; 0 before that
-  std::optional<double> last_loss;           // of the last step that had a loss; checkpoints of format 2 lack it
-  std::optional<LossScaleState> loss_scale;  // where it is dynamic
+  std::int64_t step = 0;            // steps done
+  std::int64_t applied_steps = 0;   // those of them that the optimizer applied
+  std::string optimizer = "adamw";  // its name; checkpoints without one are of AdamW
+  TrainedParts trained;             // the optimizer has states for these alone
+  // With adapters: the fingerprint of the model that they belong to, whose weights the checkpoint lacks.
+  std::optional<std::uint64_t> base;
+  double first_loss = 0;                               // of the first step that had a loss; 0 before that
+  std::optional<double> last_loss;                     // of the last step that had a loss; checkpoints of format 2 lack it
+  std::optional<LossScaleState> loss_scale;            // where it is dynamic
+  std::vector<std::vector<float>> expert_biases = {};  // by routed layer and expert; empty: no expert has one
   // These values decide which samples come next: a run that continues from the checkpoint must have the same.
   std::int64_t global_batch = 0, sequence = 0;
   std::uint64_t seed = 0;

@@ -11,7 +11,9 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/fingerprint.hpp"
+#include "model/weights/base_fingerprint.hpp"
 #include "model/weights/multimodal_parts.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/stored_model.hpp"
 #include "model/weights/weights.hpp"
 
@@ -54,7 +56,8 @@ void check_same_optimizer(const fs::path& checkpoint, const CheckpointState& sta
 void continue_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
                    TrainJob& job) {
   check_same_optimizer(checkpoint, manifest.state, job);
-  InitialState initial = open_checkpoint(checkpoint, manifest, job.config);
+  InitialState initial =
+      open_checkpoint(checkpoint, manifest, job.config, job.config.adapter.exists() ? job.initial.weights : nullptr);
   if (const std::string difference = other_data(manifest, job); !difference.empty()) {
     throw Error(
         ErrorKind::input,
@@ -125,6 +128,31 @@ std::optional<CheckpointState> state_of_this_run(const fs::path& checkpoint, con
   return {};
 }
 
+// Returns the weights of the model without adapters, as a new run begins with them.
+std::unique_ptr<WeightSource> base_weights(const ModelSettings& model, std::vector<std::string>& notes, const TrainJob& job) {
+  const ModelConfig config = base_model(job.config);  // the names and shapes of its tensors are those of the files
+  if (!model.load_weights) return random_weights(config, job.samples.seed);
+  verify_weights_of_checkpoint(model.name);
+  WeightReading reading{.cut = {.wanted = model.layers.has_value(), .setting = "layers"}};
+  if (job.config.classifies() && !read_stored_config(model.name).classifies()) {
+    reading.new_head = job.samples.seed;
+    notes.push_back(
+        fmt::format("the head for {} classes is new and initialised with seed {}", job.config.outputs(), *reading.new_head));
+  }
+  return stored_weights(config, model.name, reading);
+}
+
+// New adapters are drawn; whatever else is trained begins with the model's weights.
+void add_adapter(const ModelSettings& model, TrainJob& job) {
+  const std::shared_ptr<const WeightSource> base = std::move(job.initial.weights);
+  std::shared_ptr<const WeightSource> trained;
+  if (!model.adapter.folder.empty())
+    trained = peft_weights(job.config, model.adapter.folder);
+  else
+    trained = new_adapter_weights(job.config, base, job.samples.seed);
+  job.initial.weights = adapted_weights(base, trained);
+}
+
 }  // namespace
 
 void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const RunLength& length) {
@@ -148,23 +176,16 @@ void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const
 
 void set_initial_state(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
   const SavingSettings& saving = settings.saving;
+  if (job.config.adapter.exists()) {
+    job.initial.weights = base_weights(settings.model, notes, job);
+    job.base = base_fingerprint(base_model(job.config), *job.initial.weights);
+  }
   if (saving.verified && !saving.verified->empty())
     return continue_from(*saving.verified, read_manifest(*saving.verified / checkpoint_state_file), notes, job);
   if (saving.load && !saving.verified) return go_on_from_loaded(*saving.load, notes, job);
   if (saving.resume && !saving.verified && go_on_from_newest(*saving.folder, notes, job)) return;
-  const ModelSettings& model = settings.model;
-  if (!model.load_weights) {
-    job.initial.weights = random_weights(job.config, job.samples.seed);
-    return;
-  }
-  verify_weights_of_checkpoint(model.name);
-  WeightReading reading{.cut = {.wanted = model.layers.has_value(), .setting = "layers"}};
-  if (job.config.classifies() && !read_stored_config(model.name).classifies()) {
-    reading.new_head = job.samples.seed;
-    notes.push_back(
-        fmt::format("the head for {} classes is new and initialised with seed {}", job.config.outputs(), *reading.new_head));
-  }
-  job.initial.weights = stored_weights(job.config, model.name, reading);
+  if (job.config.adapter.exists()) return add_adapter(settings.model, job);
+  job.initial.weights = base_weights(settings.model, notes, job);
 }
 
 }  // namespace pipetrain

@@ -1,5 +1,7 @@
 #include "actors/training/input/token_source.hpp"
 
+#include <algorithm>
+
 namespace pipetrain {
 
 using schedules::InputKind;
@@ -29,6 +31,15 @@ std::vector<Stretch> stretches_of(const SequencePart& part, std::int64_t tokens)
   return stretches;
 }
 
+std::vector<int> replicas_of(const std::vector<TokenSource::Receiver>& first, const std::vector<TokenSource::Receiver>& last) {
+  std::vector<int> replicas;
+  for (const auto* receivers : {&first, &last})
+    for (const TokenSource::Receiver& receiver : *receivers) replicas.push_back(receiver.replica);
+  std::sort(replicas.begin(), replicas.end());
+  replicas.erase(std::unique(replicas.begin(), replicas.end()), replicas.end());
+  return replicas;
+}
+
 // target: the ranges of each sample, sample after sample.
 void copy_stretches(Stream& stream, const Samples& samples, const std::vector<Stretch>& stretches, const Tensor& target) {
   if (length_of(stretches) == samples.sequence) return stream.copy(target.data, samples.tokens, target.bytes());
@@ -45,19 +56,22 @@ void copy_stretches(Stream& stream, const Samples& samples, const std::vector<St
 }  // namespace
 
 std::vector<TokenSource::LaneStream> TokenSource::make_streams(const std::vector<Receiver>& receivers,
-                                                               const std::string& name) {
+                                                               const std::string& name) const {
   std::vector<LaneStream> streams;
-  for (const Receiver& receiver : receivers) streams.push_back({receiver.device->make_stream(name), receiver.part});
+  for (const Receiver& receiver : receivers) {
+    const auto source = std::lower_bound(replicas_.begin(), replicas_.end(), receiver.replica) - replicas_.begin();
+    streams.push_back({receiver.device->make_stream(name), receiver.part, static_cast<std::size_t>(source)});
+  }
   return streams;
 }
 
-TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
+TokenSource::TokenSource(std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
                          const std::vector<Receiver>& last, int slices)
-    : replica_(replica),
-      samples_(std::move(samples)),
+    : samples_(std::move(samples)),
+      replicas_(replicas_of(first, last)),
       slices_(slices),
       most_tokens_(samples_->batch().microbatch * samples_->dataset().sequence_length()),
-      steps_(static_cast<std::size_t>(2 * samples_->batch().microbatches), 0),
+      steps_(static_cast<std::size_t>(2 * samples_->batch().microbatches) * replicas_.size(), 0),
       first_(make_streams(first, "tokens")),
       last_(make_streams(last, "targets")) {
   Device& host = *(first.empty() ? last : first).front().device;
@@ -67,11 +81,11 @@ TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples
 
 void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slot& slot) {
   const bool inputs = kind == InputKind::activation;
-  const Staged staged = read(step.step, microbatch / slices_);
-  const std::int32_t* tokens = staged.data + (inputs ? 0 : staged.tokens);
   auto& streams = inputs ? first_ : last_;
-  const std::int64_t samples = samples_->batch().microbatch, sequence = staged.tokens / samples;
+  const std::int64_t samples = samples_->batch().microbatch, sequence = tokens_of(step.step) / samples;
   for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {
+    const Staged staged = read(step.step, streams[lane].source, microbatch / slices_);
+    const std::int32_t* tokens = staged.data + (inputs ? 0 : staged.tokens);
     Stream& stream = *streams[lane].stream;
     Tensor& tensor = slot.lanes[lane].tensor;
     const ContextPart& part = streams[lane].part;
@@ -89,20 +103,21 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
 
 void TokenSource::look_ahead(const StepInfo& filled) {
   try {
-    read(filled.step + 1, 0);
+    for (std::size_t source = 0; source < replicas_.size(); ++source) read(filled.step + 1, source, 0);
   } catch (...) {  // that step may never come; if it does, it fails by itself
   }
 }
 
-TokenSource::Staged TokenSource::read(std::int64_t step, int microbatch) {
-  const std::size_t place = place_of(step, microbatch);
+TokenSource::Staged TokenSource::read(std::int64_t step, std::size_t source, int microbatch) {
+  const std::size_t place = place_of(step, source, microbatch);
   auto* const data = static_cast<std::int32_t*>(staging_.data()) + 2 * static_cast<std::int64_t>(place) * most_tokens_;
   const std::int64_t tokens = tokens_of(step);
   if (steps_[place] == step) return {data, tokens};
   steps_[place] = 0;
   const auto begin = ReadTimes::Clock::now();
   const auto count = static_cast<std::size_t>(tokens);
-  samples_->read({step, replica_, microbatch}, tokens / samples_->batch().microbatch, {data, count}, {data + tokens, count});
+  samples_->read({step, replicas_[source], microbatch}, tokens / samples_->batch().microbatch, {data, count},
+                 {data + tokens, count});
   steps_[place] = step;
   read_times_.add(step, begin, ReadTimes::Clock::now());
   return {data, tokens};
@@ -116,8 +131,9 @@ std::int64_t TokenSource::tokens_of(std::int64_t step) {
   return measured_tokens_;
 }
 
-std::size_t TokenSource::place_of(std::int64_t step, int microbatch) const {
-  return static_cast<std::size_t>(step % 2 * samples_->batch().microbatches + microbatch);
+std::size_t TokenSource::place_of(std::int64_t step, std::size_t source, int microbatch) const {
+  const auto microbatches = static_cast<std::size_t>(samples_->batch().microbatches);
+  return (static_cast<std::size_t>(step % 2) * replicas_.size() + source) * microbatches + static_cast<std::size_t>(microbatch);
 }
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// Copies tokens and targets of one replica from the dataset into the ends of the pipeline.
+// Copies tokens and targets from the dataset into the ends of a pipeline.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,17 @@ namespace pipetrain {
 
 class TokenSource : public InputSource {
  public:
-  // A rank, and the part of each sequence that it gets.
+  // A rank, the part of each sequence that it gets, and the replica whose samples they are.
   struct Receiver {
     Device* device = nullptr;
     ContextPart part = {};
+    int replica = 0;
   };
   // first: the ranks of the first virtual stage, which get tokens; last: those of the last, which get targets.
   // Microbatches are counted in slices of their sequences, see schedules::Plan; where ranks share sequences (cp > 1),
   // all slices have the same length.
-  TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
-              const std::vector<Receiver>& last, int slices = 1);
+  TokenSource(std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first, const std::vector<Receiver>& last,
+              int slices = 1);
 
   void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override;
   // Reads the next step's first microbatch, so that the step does not begin with waiting for it.
@@ -38,21 +39,23 @@ class TokenSource : public InputSource {
     const std::int32_t* data = nullptr;
     std::int64_t tokens = 0;
   };
-  // Reads a microbatch from the dataset unless it is here.
-  Staged read(std::int64_t step, int microbatch);
-  std::size_t place_of(std::int64_t step, int microbatch) const;
-  std::int64_t tokens_of(std::int64_t step);  // of a microbatch
   struct LaneStream {
     std::unique_ptr<Stream> stream;
     ContextPart part;
+    std::size_t source;  // the index of its replica in replicas_
   };
-  static std::vector<LaneStream> make_streams(const std::vector<Receiver>& receivers, const std::string& name);
 
-  int replica_;
+  // Reads a microbatch from the dataset unless it is here. source: the index of the replica in replicas_.
+  Staged read(std::int64_t step, std::size_t source, int microbatch);
+  std::size_t place_of(std::int64_t step, std::size_t source, int microbatch) const;
+  std::int64_t tokens_of(std::int64_t step);  // of a microbatch
+  std::vector<LaneStream> make_streams(const std::vector<Receiver>& receivers, const std::string& name) const;
+
   std::shared_ptr<const StepSamples> samples_;
-  int slices_;                // of each microbatch
-  std::int64_t most_tokens_;  // of a microbatch
-  // The source of the copies, by place: inputs, then targets. A microbatch has two places, for odd and even steps,
+  std::vector<int> replicas_;  // of the receivers, each once
+  int slices_;                 // of each microbatch
+  std::int64_t most_tokens_;   // of a microbatch
+  // The source of the copies, by place: inputs, then targets. A microbatch of a replica has two places, for odd and even steps,
   // because it may be read while the step before still copies its own.
   Buffer staging_;
   std::vector<std::int64_t> steps_;                       // by place: the step whose samples are there; 0 for none

@@ -46,12 +46,19 @@ struct CombinationTable {
 
       not_built(experts, isolated_documents,
                 "the balancing loss of each document is not built yet; use pack documents, or a model without experts"),
-      not_built(experts, classification,
-                "experts of samples with labels, whose lengths differ, are not built yet; use a model without experts"),
-      {experts, {}, DeviceKind::cuda, "routed experts are not built for GPUs yet; use the CPU", true},
+      {expert_parallel, {}, DeviceKind::cuda, "experts that GPUs divide are not built yet; use ep 1, or the CPU", true},
+      {expert_capacity, {}, DeviceKind::cuda, "capacities of experts are not built for GPUs yet; use moe-capacity none, or the CPU", true},
+      {expert_biases, {}, DeviceKind::cuda, "biases of experts are not built for GPUs yet; use moe-bias-rate 0, or the CPU", true},
+      excluded(expert_capacity, slices,
+               "a slice does not know how many tokens of other slices an expert has; use moe-capacity none, or slices 1"),
+      excluded(expert_capacity, context_parallel,
+               "a rank does not know how many tokens of other parts an expert has; use moe-capacity none, or cp 1"),
+      not_built(experts, fp8, "experts in fp8 are not built yet; use precision bf16"),
       excluded(layer_balance, slices, "a layer knows only its own slice of a sequence; use moe-aux-scope model, or slices 1"),
       excluded(layer_balance, context_parallel,
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),
+
+      not_built(adapters, fp8, "adapters in fp8 are not built yet; use bf16"),
 
       not_built_on_gpus(context_parallel, isolated_documents,
                         "GPUs do not share sequences of isolated documents yet; use pack documents, or cp 1"),
@@ -84,6 +91,8 @@ struct CombinationTable {
                "the optimizer steps whole matrices, and offloaded blocks cut them; leave it out"),
 
       excluded(post_validation, ready_order, "a step begins early in the planned order only; leave out order, or turn it off"),
+      excluded(post_validation, expert_biases,
+               "biases follow from the loads of the step before, and steps overlap; use moe-bias-rate 0, or turn it off"),
       excluded(post_validation, replayed_order,
                "a record holds one step at a time, and steps overlap; leave out the replayed order, or turn it off"),
       excluded(post_validation, record,

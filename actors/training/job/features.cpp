@@ -1,5 +1,7 @@
 #include "actors/training/job/features.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -95,10 +97,20 @@ struct FeatureTable {
       {classification, "sequence classification", "num-labels",
        [](const Run& run) { return asked_if(run.job.config.classifies()); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
+      {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
+      {expert_capacity, "{moe-capacity}", "moe-capacity",
+       [](const Run& run) {
+         return asked_if(run.job.config.router_rules.capacity > 0, fmt::format("{}", run.job.config.router_rules.capacity));
+       }},
+      {expert_biases, "{moe-bias-rate}", "moe-bias-rate",
+       [](const Run& run) {
+         return asked_if(run.job.config.router_rules.bias_rate > 0, fmt::format("{}", run.job.config.router_rules.bias_rate));
+       }},
       {layer_balance, "{moe-aux-scope layer}", "moe-aux-scope",
        [](const Run& run) {
          return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");
        }},
+      {adapters, "{lora-rank}", "lora-rank", [](const Run& run) { return asked_if(run.job.config.adapter.exists()); }},
       {loss_chunks, "{loss-chunks}", "loss-chunks",
        [](const Run& run) { return asked_above(1, run.job.numerics.loss_chunks); }},
       {fp8, "{precision fp8}", "precision",

@@ -68,7 +68,8 @@ void check_fp8_gpu(int gpu) {
 void check_replayed_plan(const TrainJob& job, const schedules::Plan& plan) {
   if (!job.layout.replayed) return;
   const auto& recorded = *job.layout.replayed;
-  if (recorded.replicas == job.batch.dp && recorded.plan.placement == plan.placement && recorded.plan.stages == plan.stages)
+  if (recorded.replicas == job.mesh_shape().dp && recorded.plan.placement == plan.placement &&
+      recorded.plan.stages == plan.stages)
     return;
   refuse_setting(
       "order", "replay",
@@ -125,8 +126,9 @@ void check_job(const TrainJob& job, const schedules::Plan& plan, const std::vect
                const Mesh& ranks) {
   check_combinations(features_of(job, &ranks));
   check_replayed_plan(job, plan);
-  layout_parameters(job.config, parts, 0, job.layout.tp);  // throws where tp does not divide the model
-  check_attention(job.config, job.devices.kind, job.numerics.precision.compute, job.layout.tp);
+  // Throws where tp or ep does not divide the model.
+  layout_parameters(job.config, parts, 0, job.layout.tp, {0, job.layout.ep});
+  check_attention(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8_sizes(job);
   check_recompute_layers(job);
   check_offloaded_gradients(job);

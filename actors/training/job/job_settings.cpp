@@ -5,6 +5,7 @@
 #include "actors/training/job/setting_row.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "data/samples/fingerprint.hpp"
+#include "model/weights/peft_config.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -20,6 +21,8 @@ NamedValues job_settings(const RunSettings& settings) {
 NamedValues job_contents(const TrainJob& job) {
   NamedValues values;
   values.push_back(model_content(job.config));
+  if (job.base) values.emplace_back("weights below the adapters", fmt::format("{:016x}", *job.base));
+  values.emplace_back("adapters", job.config.adapter.exists() ? peft_config_text(job.config, "") : "none");
   values.emplace_back("data",
                       fmt::format("{:016x}, sequences of {}", data_fingerprint(*job.dataset), job.dataset->sequence_length()));
   values.emplace_back("evaluation data", job.evaluation ? fmt::format("{:016x}", data_fingerprint(*job.evaluation)) : "none");

@@ -12,9 +12,11 @@
 
 #include "actors/ranks/device_settings.hpp"
 #include "actors/training/job/fault.hpp"
+#include "core/mesh.hpp"
 #include "data/open_dataset.hpp"
 #include "data/samples/sampler.hpp"
 #include "model/config/cut.hpp"
+#include "model/config/experts.hpp"
 #include "model/config/numerics.hpp"
 #include "model/config/offload.hpp"
 #include "model/config/trained_parts.hpp"
@@ -32,6 +34,19 @@ struct Plan;
 struct RecordedOrder;
 }  // namespace schedules
 
+// Low-rank adapters, which are trained in place of the model.
+struct AdapterSettings {
+  std::int64_t rank = 0;        // 0: none, unless a folder is given
+  std::optional<double> alpha;  // not given: twice the rank
+  std::optional<double> dropout;
+  std::string targets = "all";  // or names of modules, with commas between
+  bool root_scale = false, magnitudes = false;
+  bool train_embeddings = false, train_head = false, train_norms = false;  // besides the adapters
+  std::string folder;                                                      // of an adapter to begin from, instead of a new one
+
+  bool wanted() const { return rank > 0 || !folder.empty(); }
+};
+
 struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder
   bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
@@ -41,7 +56,9 @@ struct ModelSettings {
   // The losses that keep experts' loads even; not given: as the model's config.json says.
   std::optional<double> balance_loss, z_loss;
   std::optional<bool> balance_by_layer;
+  RouterRules router_rules;
   TrainedParts trained;  // the others stay as they are
+  AdapterSettings adapter;
 };
 
 // The order in which samples are taken from the data.
@@ -53,6 +70,7 @@ struct SampleOrder {
 // The parts of the model on the ranks of one replica, and the order in which they work.
 struct LayoutSettings {
   int pp = 1, tp = 1, cp = 1;                   // cp: parts that each sequence is cut into
+  int ep = 1;                                   // parts that the experts are divided into, over replicas
   bool sequence_parallel = true;                // where tp > 1
   std::string schedule = "1f1b";                // one of all_schedules(), or the plan's name
   int chunks = 1;                               // of the model on each stage
@@ -127,6 +145,11 @@ struct JobSettings {
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
   std::optional<Fault> fault;
   Elastic elastic = Elastic::off;
+
+  // The replicas of batch.dp that divide the experts are an axis of their own. ep divides dp.
+  MeshShape mesh_shape() const {
+    return {.dp = static_cast<int>(batch.dp) / layout.ep, .pp = layout.pp, .cp = layout.cp, .ep = layout.ep, .tp = layout.tp};
+  }
 };
 
 struct RunSettings : JobSettings {

@@ -23,6 +23,7 @@ using Rows = std::vector<SettingRow>;
 
 constexpr std::int64_t most_devices = 65536, most_layers = 1'000'000, most_pieces = 32767;
 constexpr auto below_one = NumberRange::from_to_below(0, 1), share = NumberRange::from_to(0, 1);
+constexpr NumberRange bias_range{.has_maximum = true, .maximum = 1, .with_maximum = true};
 constexpr NumberRange scale_range{.above = true, .has_maximum = true, .maximum = 1e30};
 
 Choices schedule_choices() {
@@ -126,6 +127,8 @@ Rows layout_rows() {
       {"dp", "N", "replicas of the model (data parallel)", integer<&Run::batch, &BatchShape::dp>(1, most_devices), compared},
       {"cp", "N", "devices that share each sequence (context parallel)",
        integer<&Run::layout, &LayoutSettings::cp>(1, most_devices), compared | profiled},
+      {"ep", "N", "replicas that divide the routed experts of each layer among them (expert parallel); divides `dp`",
+       integer<&Run::layout, &LayoutSettings::ep>(1, most_devices), compared | profiled},
       {"zero", "0|1|2|3",
        "state that the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
        integer<&Run::zero, &Zero::stage>(0, most_zero_stages), compared | profiled},
@@ -211,6 +214,35 @@ Rows optimizer_rows() {
   };
 }
 
+Rows adapter_rows() {
+  using Own = AdapterSettings;
+  constexpr std::int64_t most_rank = 65536;
+  return {
+      {"lora-rank", "N",
+       "train low-rank adapters of this rank in place of the model's matrices, which stay as they are; 0: none: docs/adapters.md",
+       integer<&Run::model, &ModelSettings::adapter, &Own::rank>(0, most_rank), compared},
+      {"lora-alpha", "X", "an adapter's product is scaled by alpha / rank",
+       number<&Run::model, &ModelSettings::adapter, &Own::alpha>({.above = true}), compared, "2 x lora-rank"},
+      {"lora-dropout", "P", "share of its inputs that an adapter drops, from 0 to below 1",
+       number<&Run::model, &ModelSettings::adapter, &Own::dropout>(below_one), compared, "0; the adapter's"},
+      {"lora-targets", "all|NAMES",
+       "the matrices that get adapters: all of attention and MLP, or names such as q_proj,v_proj with commas between",
+       text<&Run::model, &ModelSettings::adapter, &Own::targets>(), compared},
+      {"lora-rslora", "", "scale by alpha / sqrt(rank)", on_off<&Run::model, &ModelSettings::adapter, &Own::root_scale>(),
+       compared},
+      {"lora-dora", "", "train a magnitude for each row of the matrices too (DoRA)",
+       on_off<&Run::model, &ModelSettings::adapter, &Own::magnitudes>(), compared},
+      {"train-embeddings", "", "train the tables of tokens and of positions besides the adapters",
+       on_off<&Run::model, &ModelSettings::adapter, &Own::train_embeddings>(), compared},
+      {"train-head", "", "train the output matrix besides the adapters",
+       on_off<&Run::model, &ModelSettings::adapter, &Own::train_head>(), compared},
+      {"train-norms", "", "train all norms besides the adapters",
+       on_off<&Run::model, &ModelSettings::adapter, &Own::train_norms>(), compared},
+      {"adapter", "DIR", "go on with the adapter of this folder, as PEFT saves it, on its model",
+       text<&Run::model, &ModelSettings::adapter, &Own::folder>()},
+  };
+}
+
 Rows expert_rows() {
   return {
       {"moe-aux-loss", "X",
@@ -221,6 +253,17 @@ Rows expert_rows() {
        choice<&Run::model, &ModelSettings::balance_by_layer>({"model", "layer"}), compared, "model"},
       {"moe-z-loss", "X", "coefficient of the square of the router's log-sum-exp, the mean over a sequence, added over layers",
        number<&Run::model, &ModelSettings::z_loss>(), compared, "0"},
+      {"moe-bias-rate", "X",
+       "step by which the bias of each expert, which changes the choice of experts alone, falls after a step in which the expert had more than the mean load, and else rises; 0: no biases",
+       special(bias_range, [](const Run& run) { return text_of(run.model.router_rules.bias_rate); }), compared, "0"},
+      {"moe-capacity", "none|F",
+       "most tokens of a sequence that an expert takes, in units of the mean: the first ones by position; the choices of others are dropped",
+       special(scale_range,
+               [](const Run& run) {
+                 const double capacity = run.model.router_rules.capacity;
+                 return capacity == 0 ? "none" : text_of(capacity);
+               }),
+       compared, "none"},
   };
 }
 
@@ -333,6 +376,7 @@ const std::vector<SettingRow>& setting_table() {
     add("Batch and length", batch_rows());
     add("Optimizer", optimizer_rows());
     add("Optimizer", expert_rows());
+    add("Adapters", adapter_rows());
     add("Numbers and devices", numerics_rows());
     add("Numbers and devices", loss_scale_rows());
     add("Numbers and devices", recompute_rows());

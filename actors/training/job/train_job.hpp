@@ -27,8 +27,9 @@ struct InitialState {
   std::shared_ptr<const WeightSource> weights;
   // The optimizer's states by name; those that are missing start at zero.
   std::map<std::string, std::shared_ptr<const WeightSource>> states;
-  std::int64_t applied_steps = 0;            // optimizer steps that led to it
-  std::optional<LossScaleState> loss_scale;  // no value: as a new run begins
+  std::int64_t applied_steps = 0;                      // optimizer steps that led to it
+  std::optional<LossScaleState> loss_scale;            // no value: as a new run begins
+  std::vector<std::vector<float>> expert_biases = {};  // by routed layer and expert; empty: no expert has one, or all are 0
 };
 
 // Replaces the operations of a rank, given those that it would use; for measurements. All ranks' workers call it at once.
@@ -36,6 +37,8 @@ using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const M
 
 struct TrainJob : JobSettings {
   ModelConfig config;
+  std::string model_name;             // as the settings give it; an adapter's files name it as their base
+  std::optional<std::uint64_t> base;  // with adapters: base_fingerprint() of that model
   InitialState initial;
   std::shared_ptr<const Dataset> dataset;     // its sequence length is the job's
   std::shared_ptr<const Dataset> evaluation;  // of the same sequence length; null: nothing is evaluated
@@ -60,12 +63,8 @@ struct TrainJob : JobSettings {
   std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks
 };
 
-// Returns the shape of the mesh of the job's ranks.
-inline MeshShape shape_of(const TrainJob& job) {
-  return {.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .cp = job.layout.cp, .tp = job.layout.tp};
-}
 // True when ranks that have the same weights divide their states.
-inline bool divides_states(const TrainJob& job) { return job.zero.divides_states() && weight_copies(shape_of(job)) > 1; }
+inline bool divides_states(const TrainJob& job) { return job.zero.divides_states() && weight_copies(job.mesh_shape()) > 1; }
 
 // Returns the number of equal chunks that each sequence is cut into: see ContextPart.
 inline std::int64_t sequence_chunks(const TrainJob& job) {

@@ -8,15 +8,19 @@
 namespace pipetrain {
 namespace {
 
-StorageSetup storage_setup(const RankSetup& setup, const ParameterLayout& layout) {
+StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group) {
+  const bool experts = group.group == ParameterGroup::expert;
+  const int replicas = experts ? setup.expert_replicas : setup.replicas;
+  const int replica = experts ? setup.expert_replica : setup.replica;
   // With a single microbatch, gradients are complete at once.
-  const bool leave_summed = setup.zero.divides_grads() && setup.replicas > 1 && setup.microbatches == 1 && setup.same_order;
-  return {.layout = layout,
+  const bool leave_summed = setup.zero.divides_grads() && replicas > 1 && setup.microbatches == 1 && setup.same_order;
+  return {.layout = group.layout,
           .rank = setup.id,
           .device = setup.device,
-          .replicas = setup.groups.data,
+          .replicas = experts ? setup.groups.expert_data : setup.groups.data,
+          .copy = replica,
           .places = {.zero = setup.zero,
-                     .place = place_among(setup.zero, setup.replicas, setup.replica),
+                     .place = place_among(setup.zero, replicas, replica),
                      .precision = setup.numerics.precision,
                      .actions = setup.actions,
                      .offload = setup.offload,
@@ -28,7 +32,11 @@ StorageSetup storage_setup(const RankSetup& setup, const ParameterLayout& layout
 }
 
 FrozenWeights::Setup frozen_setup(const RankSetup& setup, const ParameterLayout& layout) {
-  return {.layout = layout, .rank = setup.id, .type = setup.numerics.precision.compute, .saves = setup.saves};
+  return {.layout = layout,
+          .rank = setup.id,
+          .type = setup.numerics.precision.compute,
+          .saves = setup.saves,
+          .is_saved = !setup.config.adapter.exists()};
 }
 
 }  // namespace
@@ -53,11 +61,12 @@ GroupStorages::GroupStorages(const RankSetup& setup, const ParameterLayout& layo
 }
 
 TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
-  trained_.push_back(std::make_unique<TrainedGroup>(group, storage_setup(setup_, group.layout), ops));
+  trained_.push_back(std::make_unique<TrainedGroup>(group, storage_setup(setup_, group), ops));
   TrainedGroup& added = *trained_.back();
-  // Where ranks share sequences and keep the same state, the first part's rank counts it.
+  // The first of a stage's ranks that keep the same state counts it.
   const StatePlaces& places = added.storage.places();
-  if (setup_.id.cp == 0 || places.is_sharded()) added.counted = places.counted(setup_.id.tp);
+  const bool first = setup_.id.cp == 0 && (setup_.id.ep == 0 || group.group == ParameterGroup::expert);
+  if (first || places.is_sharded()) added.counted = places.counted(setup_.id.tp);
   return added;
 }
 
@@ -141,7 +150,7 @@ Tensor GroupStorages::settled() { return trained_.empty() ? frozen_->arena() : t
 MemoryUse GroupStorages::memory(const RankSetup& setup, const ParameterLayout& layout) {
   MemoryUse use;
   for (const GroupLayout& group : group_layouts(layout)) {
-    use += is_trained(group.group) ? storage_memory(storage_setup(setup, group.layout))
+    use += is_trained(group.group) ? storage_memory(storage_setup(setup, group))
                                    : FrozenWeights::memory(frozen_setup(setup, group.layout));
   }
   return use;

@@ -15,46 +15,60 @@ namespace {
 // Host memory for tensors that are requested before they are copied.
 constexpr std::size_t most_bytes_ahead = std::size_t{64} << 20;
 
-// Returns the parts of the parameters that one replica of the rank saves; the first replica saves all frozen ones.
-std::vector<HeldPart> held_by_groups(const ParameterLayout& whole, const ReplicaPlace& place) {
-  std::vector<HeldPart> all;
-  for (const GroupLayout& group : group_layouts(whole)) {
-    const bool trained = is_trained(group.group);
-    if (!trained && place.replica > 0) continue;
-    const auto held = trained ? held_parts(group.layout, shard_units(group.layout, place.replicas), place.replica)
-                              : whole_parameters(group.layout);
-    for (HeldPart part : held) {
-      part.parameter = group.parameters[part.parameter];
-      all.push_back(part);
-    }
-  }
-  return all;
+// Returns the parts of a group's parameters, by index in the whole layout, that one of the ranks with the same weights saves.
+// The first one saves all frozen parameters.
+std::vector<HeldPart> held_in_group(const GroupLayout& group, const ReplicaPlace& place) {
+  const bool trained = is_trained(group.group);
+  if (!trained && place.replica > 0) return {};
+  std::vector<HeldPart> parts = trained ? held_parts(group.layout, shard_units(group.layout, place.replicas), place.replica)
+                                        : whole_parameters(group.layout);
+  for (HeldPart& part : parts) part.parameter = group.parameters[part.parameter];
+  return parts;
 }
 
 }  // namespace
 
 LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, const TrainJob& job) : pipeline_(pipeline) {
   std::map<std::string, std::vector<Slice>> slices;
-  const auto& shape = layout.mesh().shape();
-  const int replicas = place_among(job.zero, weight_copies(shape), 0).replicas;
+  const MeshShape& shape = layout.mesh().shape();
   for (int stage = 0; stage < shape.pp; ++stage) {
     for (int tp_rank = 0; tp_rank < shape.tp; ++tp_rank) {
-      const ParameterLayout own = layout_parameters(job.config, layout.chunks_of(stage), tp_rank, shape.tp);
-      std::vector<std::vector<Piece>> pieces(own.parameters.size());
-      for (int replica = 0; replica < replicas; ++replica) {
-        const MeshCoordinate at{.dp = replica / shape.cp, .pp = stage, .cp = replica % shape.cp, .tp = tp_rank};
-        const auto [part, rank_of_part] = layout.part_rank(at);
-        for (const HeldPart& held : held_by_groups(own, {replicas, replica}))
-          pieces[held.parameter].push_back({{at.dp, stage, part}, rank_of_part, held.begin, held.end});
-      }
-      for (std::size_t number = 0; number < own.parameters.size(); ++number) {
-        const Parameter& parameter = own.parameters[number];
-        if (!is_kept_elsewhere(parameter, tp_rank))
-          slices[parameter.name].push_back({number, parameter, std::move(pieces[number])});
+      for (int ep_rank = 0; ep_rank < shape.ep; ++ep_rank) {
+        const ParameterLayout own =
+            layout_parameters(job.config, layout.chunks_of(stage), tp_rank, shape.tp, {ep_rank, shape.ep});
+        const auto pieces = pieces_of(layout, job.zero, own, {.pp = stage, .ep = ep_rank, .tp = tp_rank});
+        for (std::size_t number = 0; number < own.parameters.size(); ++number) {
+          const Parameter& parameter = own.parameters[number];
+          if (!is_kept_elsewhere(parameter, tp_rank) && (parameter.expert >= 0 || ep_rank == 0))
+            slices[parameter.name].push_back({number, parameter, pieces[number]});
+        }
       }
     }
   }
   for (const auto& tensor : logical_tensors(job.config)) slices_.push_back(slices.at(tensor.name));
+}
+
+// All parts of the experts have the other parameters at the same indices.
+std::vector<std::vector<LogicalState::Piece>> LogicalState::pieces_of(const ParallelLayout& layout, const Zero& zero,
+                                                                      const ParameterLayout& own, const MeshCoordinate& rank) {
+  const MeshShape& shape = layout.mesh().shape();
+  std::vector<std::vector<Piece>> pieces(own.parameters.size());
+  for (const GroupLayout& group : group_layouts(own)) {
+    const bool experts = group.group == ParameterGroup::expert;
+    const int replicas = place_among(zero, experts ? expert_copies(shape) : weight_copies(shape), 0).replicas;
+    for (int replica = 0; replica < replicas; ++replica) {
+      MeshCoordinate at = at_weight_copy(experts ? replica * shape.ep : replica, shape);
+      at.pp = rank.pp;
+      at.tp = rank.tp;
+      for (const HeldPart& held : held_in_group(group, {replicas, replica})) {
+        MeshCoordinate holder = at;
+        if (own.parameters[held.parameter].expert >= 0) holder.ep = rank.ep;
+        const auto [part, rank_of_part] = layout.part_rank(holder);
+        pieces[held.parameter].push_back({{at.dp, rank.pp, part}, rank_of_part, held.begin, held.end});
+      }
+    }
+  }
+  return pieces;
 }
 
 LogicalState::~LogicalState() { forget(); }

@@ -9,6 +9,7 @@
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "actors/training/rank/transformer_compute.hpp"
+#include "core/error.hpp"
 #include "schedules/plan/braids.hpp"
 #include "schedules/plan/validate.hpp"
 
@@ -32,7 +33,13 @@ World checked_world(const TrainJob& job, const schedules::Plan& plan, const std:
 
 }  // namespace
 
-Mesh mesh_of(const TrainJob& job) { return dealt_mesh(shape_of(job), job.devices, job.processes.get()); }
+Mesh mesh_of(const TrainJob& job) {
+  if (job.layout.ep < 1 || job.batch.dp % job.layout.ep != 0)
+    throw Error(
+        ErrorKind::input, {"ep", std::to_string(job.layout.ep)},
+        "the experts are divided over replicas, and dp is " + std::to_string(job.batch.dp) + "; use a number that divides dp");
+  return dealt_mesh(job.mesh_shape(), job.devices, job.processes.get());
+}
 
 ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
                                const std::optional<PlannedProcesses>& planned)
@@ -58,8 +65,13 @@ void ParallelLayout::make_groups(bool tied) {
   const GroupUse use = has_braids(plan()) ? GroupUse::overlaps_compute : GroupUse::alone;
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor, use);
   for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::overlaps_compute);
-  for (const auto& members : mesh().groups({Axis::dp, Axis::cp}))
+  for (const auto& members : mesh().groups({Axis::dp, Axis::cp, Axis::ep}))
     connect(members, &RankGroups::data, GroupUse::overlaps_compute);
+  if (mesh().shape().ep > 1) {
+    for (const auto& members : mesh().groups({Axis::ep})) connect(members, &RankGroups::experts, use);
+    for (const auto& members : mesh().groups({Axis::dp, Axis::cp}))
+      connect(members, &RankGroups::expert_data, GroupUse::overlaps_compute);
+  }
   if (!tied) return;
   const auto places = tied_sum_places(plan().placement);
   for (const auto& pipeline : mesh().groups({Axis::pp})) {
@@ -110,6 +122,11 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.same_order = job.layout.order == schedules::Order::planned || setup.chunks.size() == 1;
   setup.replicas = weight_copies(mesh().shape());
   setup.replica = weight_copy(setup.id, mesh().shape());
+  setup.experts = {setup.id.ep, mesh().shape().ep};
+  setup.expert_replicas = expert_copies(mesh().shape());
+  setup.expert_replica = expert_copy(setup.id, mesh().shape());
+  setup.data_replica = data_replica(setup.id, mesh().shape());
+  setup.expert_biases = job.config.router_rules.bias_rate > 0 || !job.initial.expert_biases.empty();
   if (job.layout.order == schedules::Order::planned) setup.actions = plan_->stages[static_cast<std::size_t>(setup.id.pp)];
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
@@ -126,7 +143,9 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
 std::vector<TokenSource::Receiver> ParallelLayout::receivers(StageId id) const {
   std::vector<TokenSource::Receiver> receivers;
   for (const int rank : cuts_.ranks_of(id)) {
-    if (world_.runs(rank)) receivers.push_back({&world_.device(rank), {mesh().at(rank).cp, mesh().shape().cp}});
+    const MeshCoordinate at = mesh().at(rank);
+    if (world_.runs(rank))
+      receivers.push_back({&world_.device(rank), {at.cp, mesh().shape().cp}, data_replica(at, mesh().shape())});
   }
   return receivers;
 }

@@ -24,7 +24,8 @@ class EngineChannel;
 struct TrainJob;
 
 // Returns the job's ranks: all in this process, or dealt to the job's processes in order. Throws Error(input) for a parallel
-// size below 1, fewer ranks than processes, and when the job names GPUs but not one for each rank of this process.
+// size below 1, an ep that does not divide dp, fewer ranks than processes, and when the job names GPUs but not one for each
+// rank of this process.
 Mesh mesh_of(const TrainJob& job);
 
 class ParallelLayout {

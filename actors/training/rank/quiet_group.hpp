@@ -28,6 +28,9 @@ class QuietGroup : public Group, private PiecewiseTransfer {
   void shift(Stream& stream, const Tensor& source, const Tensor& target) override {
     if (!quiet_) group_->shift(stream, source, target);
   }
+  void all_to_all(Stream& stream, const RowExchange& exchange) override {
+    quiet_ ? stream.zero(exchange.received) : group_->all_to_all(stream, exchange);
+  }
   PiecewiseTransfer* in_pieces() override { return group_->in_pieces() == nullptr ? nullptr : this; }
   void abort(std::exception_ptr cause) override { group_->abort(std::move(cause)); }
 

@@ -14,8 +14,8 @@ using schedules::ActionKind;
 namespace {
 
 std::string stream_name(const MeshCoordinate& id) {
-  return "s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + (id.cp > 0 ? "c" + std::to_string(id.cp) : "") + "d" +
-         std::to_string(id.dp);
+  return "s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + (id.cp > 0 ? "c" + std::to_string(id.cp) : "") +
+         (id.ep > 0 ? "e" + std::to_string(id.ep) : "") + "d" + std::to_string(id.dp);
 }
 
 }  // namespace
@@ -29,6 +29,7 @@ RankCompute::RankCompute(RankSetup setup)
       state_(setup_, layout(), model_.tensor_parallel(), model_.ops()),
       reports_(setup_, model_.tensor_parallel(), state_.sum_count()),
       inputs_(setup_, stream_),
+      biases_(setup_, stream_),
       activations_({.model = *model_,
                     .needs = setup_.needs,
                     .microbatches = setup_.microbatches,
@@ -80,6 +81,7 @@ void RankCompute::begin_early(const StepInfo& coming) {
 void RankCompute::open_step(const StepInfo& step) {
   step_ = step;
   inputs_.begin(step);
+  biases_.begin_step(step);
   model_->set_sequence(inputs_.tokens(0));
 }
 
@@ -140,6 +142,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output, bool s
   } else {
     BackwardArgs backward{lanes_.tensor(launch.gradient), output, logits_scale(), sequence_scale()};
     reports_.add_to(backward, action.chunk);
+    biases_.add_to(backward, action.chunk);
     model_.backward(action, backward, slot, listener_of(action));
   }
   activations_.release(action, step_.kind);
@@ -152,6 +155,7 @@ void RankCompute::run_forward(const Launch& launch, const Tensor& output, Activa
   // A step that begins early may get another loss scale.
   if (!step_.evaluates() && !launch.early) forward.loss_scale = logits_scale();
   inputs_.add_to(forward, action.microbatch);
+  biases_.add_to(forward, action.chunk);
   if (forward.slice) forward.slice->earlier = activations_.earlier_slices(action);
   if (launch.target) reports_.add_to(forward, action, step_);
   model_->forward(action.chunk, forward, slot);

@@ -74,7 +74,8 @@ StageModelSpec model_spec(const RankSetup& setup) {
           .numerics = setup.numerics,
           .slices = setup.slices,
           .gathers_weights = setup.zero.divides_weights() || setup.offload.parameters,
-          .context = {.part = setup.context}};
+          .context = {.part = setup.context},
+          .experts = {.part = setup.experts}};
 }
 
 bool runs_in_turns(const RankSetup& setup) { return setup.braids && setup.groups.tensor != nullptr; }

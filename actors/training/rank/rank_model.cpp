@@ -23,7 +23,9 @@ RankModel::RankModel(const RankSetup& setup, RankStreams& streams)
     ring_ = std::make_unique<RingExchange>(device, context_group_, "ring of " + to_string(setup.id));
     streams.add({&ring_->stream()});
   }
+  if (setup.groups.experts) expert_group_ = std::make_unique<QuietGroup>(setup.groups.experts);
   StageModelSpec spec = model_spec(setup);
+  spec.experts.group = expert_group_.get();
   spec.context.ring = ring_.get();
   model_ = make_stage_model(spec, tensor_parallel(), *ops_);
 }
@@ -70,6 +72,7 @@ void RankModel::backward(const schedules::Action& action, const BackwardArgs& ar
 void RankModel::set_quiet(bool quiet) {
   if (tensor_group_) tensor_group_->set_quiet(quiet);
   if (context_group_) context_group_->set_quiet(quiet);
+  if (expert_group_) expert_group_->set_quiet(quiet);
 }
 
 void RankModel::wait_until_idle() noexcept {

@@ -43,6 +43,7 @@ class RankModel {
   Stream& compute_;
   std::unique_ptr<QuietGroup> tensor_group_;   // null: one rank
   std::shared_ptr<QuietGroup> context_group_;  // null: the rank shares its sequences with no other
+  std::unique_ptr<QuietGroup> expert_group_;   // null: the rank holds all experts
   std::unique_ptr<BraidGroup> braid_;          // wraps tensor_group_
   Buffer workspace_, second_workspace_;
   std::unique_ptr<Ops> ops_, second_ops_;  // second: for the forwards of braids

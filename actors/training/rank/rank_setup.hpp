@@ -21,14 +21,16 @@ namespace pipetrain {
 
 // The groups that a rank is a member of; null where the group would have one member.
 struct RankGroups {
-  std::shared_ptr<Group> tensor;   // the ranks of the stage that have the same part of every sequence
-  std::shared_ptr<Group> context;  // the ranks of the stage that have the same weights, in the order of their parts
-  std::shared_ptr<Group> data;     // the ranks of all replicas that have the same weights: see weight_copies()
-  std::shared_ptr<Group> tied;     // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
+  std::shared_ptr<Group> tensor;       // the ranks of the stage that have the same part of every sequence
+  std::shared_ptr<Group> context;      // the ranks of the stage that have the same weights, in the order of their parts
+  std::shared_ptr<Group> data;         // the ranks of all replicas that have the same weights: see weight_copies()
+  std::shared_ptr<Group> experts;      // the ranks of the stage that together have all experts, in their order
+  std::shared_ptr<Group> expert_data;  // the ranks of all replicas that have the same experts: see expert_copies()
+  std::shared_ptr<Group> tied;         // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
 
   // Ends the collectives of all groups with this failure. Thread-safe.
   void abort(const std::exception_ptr& cause) const {
-    for (const auto& group : {tensor, context, data, tied})
+    for (const auto& group : {tensor, context, data, experts, expert_data, tied})
       if (group) group->abort(cause);
   }
 };
@@ -50,6 +52,10 @@ struct RankSetup : MeshRank, JobSettings {
   // True when every replica runs its last backward actions in the same order, so that gradients may be summed as they are made.
   bool same_order = true;
   int replicas = 1, replica = 0;  // see weight_copies()
+  ExpertPart experts;
+  int expert_replicas = 1, expert_replica = 0;  // see expert_copies()
+  bool expert_biases = false;                   // of the choices
+  int data_replica = 0;                         // the replica whose samples it takes: see data_replica()
   // The actions of its stage in every step, in order; empty where the order is not known in advance.
   std::vector<schedules::Action> actions;
   schedules::StageNeeds needs;

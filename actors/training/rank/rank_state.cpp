@@ -73,7 +73,10 @@ void RankState::begin_step(schedules::StepKind kind) {
 
 void RankState::start_reduction(const Tensor& grads) {
   for (const auto& group : storages_.trained()) {
-    if (lies_in(grads, group->storage.gradients().arena())) return group->storage.gradients().start_reduction(grads);
+    GradientStorage& gradients = group->storage.gradients();
+    if (!lies_in(grads, gradients.arena())) continue;
+    if (gradients.is_replicated()) gradients.start_reduction(grads);
+    return;
   }
 }
 

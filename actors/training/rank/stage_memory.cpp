@@ -10,7 +10,7 @@ StageMemory::StageMemory(const ModelConfig& config, MicrobatchShape shape, const
     : config_(config), shape_(shape), settings_(settings), braids_(braids) {
   // These throw for a model that cannot be split or computed in this way.
   layout_parameters(config, {blocks_of(config)}, 0, settings.layout.tp);
-  check_attention(config, settings.devices.kind, settings.numerics.precision.compute, settings.layout.tp);
+  check_attention(config, settings.devices.kind, settings.numerics.precision.compute);
   if (settings.layout.tp > 1) tensor_ = std::move(make_inprocess_groups(settings.layout.tp).front());
 }
 
@@ -28,7 +28,10 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.microbatches = microbatches;
   setup.needs = needs;
   setup.actions = actions;
-  setup.replicas = static_cast<int>(settings_.batch.dp) * settings_.layout.cp;
+  const MeshShape shape = settings_.mesh_shape();
+  setup.replicas = weight_copies(shape);
+  setup.experts = {0, shape.ep};
+  setup.expert_replicas = expert_copies(shape);
   setup.braids = braids_;
   if (settings_.devices.kind != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
@@ -46,7 +49,8 @@ std::vector<ActivationBytes> StageMemory::activations(const std::vector<std::vec
                             .chunks = chunks,
                             .shape = shape_,
                             .numerics = settings_.numerics,
-                            .context = {{0, settings_.layout.cp}}};
+                            .context = {{0, settings_.layout.cp}},
+                            .experts = {{0, settings_.layout.ep}}};
   const auto model = make_stage_model(spec, tp, *ops);
   std::vector<ActivationBytes> bytes;
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) bytes.push_back(model->activation_bytes(chunk));

@@ -40,7 +40,7 @@ void StepInputs::load_documents() {
   std::vector<std::int32_t> begins(static_cast<std::size_t>(setup_.shape.batch * whole));
   for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
     const int slice = microbatch % setup_.slices;
-    if (slice == 0) samples().read_documents({step_.step, setup_.id.dp, microbatch / setup_.slices}, whole, begins);
+    if (slice == 0) samples().read_documents({step_.step, setup_.data_replica, microbatch / setup_.slices}, whole, begins);
     split_documents(sequence_.part(slice), whole, begins, {values(0, microbatch), values(1, microbatch)});
   }
   compute_.copy(documents_.data, host.data, documents_.bytes());
@@ -65,7 +65,8 @@ std::optional<SliceArgs> StepInputs::slice(int microbatch) const {
 
 // Counts samples in the order of Sampler.
 DropoutDraws StepInputs::draws(int microbatch) const {
-  const std::int64_t before = std::int64_t{setup_.id.dp} * (setup_.microbatches / setup_.slices) + microbatch / setup_.slices;
+  const std::int64_t before =
+      std::int64_t{setup_.data_replica} * (setup_.microbatches / setup_.slices) + microbatch / setup_.slices;
   return {.seed = setup_.samples.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};
 }
 

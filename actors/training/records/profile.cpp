@@ -42,6 +42,7 @@ std::string Profile::conditions() const {
   text += described_settings(settings);
   if (settings.zero.stage > 0) text += ", zero " + std::to_string(settings.zero.stage);
   if (settings.layout.cp > 1) text += ", cp " + std::to_string(settings.layout.cp);
+  if (settings.layout.ep > 1) text += ", ep " + std::to_string(settings.layout.ep);
   if (has_settings) text += std::string(", deterministic ") + (numerics.deterministic ? "on" : "off");
   if (has_settings && settings.devices.kind == DeviceKind::cpu) text += ", threads " + std::to_string(settings.devices.threads);
   return text;

@@ -141,6 +141,8 @@ void read_settings(const Reader& reader, const Json& layout, Profile& profile) {
   const int cp = profile.settings.layout.cp;
   if (profile.sequence % (2 * std::int64_t{cp}) != 0 && cp > 1)
     reader.fail(fmt::format("cp {} does not share sequences of {} tokens", cp, profile.sequence));
+  if (profile.dp % profile.settings.layout.ep != 0)
+    reader.fail(fmt::format("ep {} does not divide dp {}", profile.settings.layout.ep, profile.dp));
 }
 
 // Integers that are as RunSettings has them are left out.

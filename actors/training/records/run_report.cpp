@@ -41,10 +41,10 @@ ReportPage::ExpertLoads relative_loads(const StepReport& report) {
 
 RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedValues& settings)
     : no_steps_(job), plan_(job.plan), order_(job.layout.order), profile_(job, model) {
-  begin_.title =
-      fmt::format("{}, {}, pp {} tp {}{} dp {}, {} microbatches{}", model, job.layout.schedule, job.layout.pp, job.layout.tp,
-                  job.layout.cp > 1 ? fmt::format(" cp {}", job.layout.cp) : "", job.batch.dp, job.batch.microbatches,
-                  job.layout.slices > 1 ? fmt::format(" of {} slices", job.layout.slices) : "");
+  begin_.title = fmt::format("{}, {}, pp {} tp {}{} dp {}{}, {} microbatches{}", model, job.layout.schedule, job.layout.pp,
+                             job.layout.tp, job.layout.cp > 1 ? fmt::format(" cp {}", job.layout.cp) : "", job.batch.dp,
+                             job.layout.ep > 1 ? fmt::format(" ep {}", job.layout.ep) : "", job.batch.microbatches,
+                             job.layout.slices > 1 ? fmt::format(" of {} slices", job.layout.slices) : "");
   begin_.settings = facts_of(job, model, settings);
   const Mesh mesh = mesh_of(job);
   for (int rank = 0; rank < mesh.size(); ++rank) begin_.device_names.push_back(rank_name(mesh.at(rank), mesh.shape()));

@@ -32,8 +32,8 @@ std::string rank_name(const MeshCoordinate& rank, const MeshShape& shape) {
 std::string run_title(const TrainJob& job) {
   return job.layout.schedule + ", pp " + std::to_string(job.layout.pp) + ", tp " + std::to_string(job.layout.tp) +
          (job.layout.cp > 1 ? ", cp " + std::to_string(job.layout.cp) : "") + ", dp " + std::to_string(job.batch.dp) + ", " +
-         std::to_string(job.batch.microbatches) + " microbatches" +
-         (job.layout.slices > 1 ? " of " + std::to_string(job.layout.slices) + " slices" : "");
+         (job.layout.ep > 1 ? "ep " + std::to_string(job.layout.ep) + ", " : "") + std::to_string(job.batch.microbatches) +
+         " microbatches" + (job.layout.slices > 1 ? " of " + std::to_string(job.layout.slices) + " slices" : "");
 }
 
 RunTimeline::RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh, int slices)

@@ -57,6 +57,9 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
     const ExpertLoad load = expert_load(report.routed);
     metrics.expert_load_max = load.max;
     metrics.expert_load_cv = load.cv;
+    double dropped = 0;
+    for (const RoutedLayer& layer : report.routed) dropped += layer.dropped;
+    metrics.expert_dropped = static_cast<std::int64_t>(dropped);
   }
   metrics.input_wait = report.input_wait;
   metrics.stage_bubble = report.stage_bubble.empty() ? stage_bubbles(report.trace) : report.stage_bubble;

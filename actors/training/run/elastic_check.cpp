@@ -19,7 +19,7 @@ void check_elastic(const TrainJob& job) {
     refuse_takeover(
         "one process runs all ranks, so no other one could take them over; start one for each device or host, for example "
         "with launch --nproc");
-  const Mesh mesh = dealt_mesh(shape_of(job), job.devices, job.processes.get());
+  const Mesh mesh = dealt_mesh(job.mesh_shape(), job.devices, job.processes.get());
   for (int rank = 0; rank < mesh.size(); ++rank) {
     if (mesh.spans_processes(ranks_with_state_of(rank, mesh, divides_states(job)))) continue;
     refuse_takeover("the state of rank " + std::to_string(rank) + " (" + to_string(mesh.at(rank)) +

@@ -32,7 +32,8 @@ void Evaluator::tally(const std::vector<StageResult>& results, std::int64_t step
   }
 }
 
-std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::function<bool()>& stop) const {
+std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::shared_ptr<const std::vector<std::byte>>& content,
+                                         const std::function<bool()>& stop) const {
   const auto start = std::chrono::steady_clock::now();
   double loss_sum = 0;
   ClassTally classes(classes_);
@@ -40,7 +41,7 @@ std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::function
   for (std::int64_t step = 1; step <= samples_->sampler().steps_per_epoch(); ++step) {
     if (stop()) return std::nullopt;
     counted += samples_->size(step).counted;
-    const StepInfo info{.step = step, .microbatches = pieces_, .kind = schedules::StepKind::evaluation};
+    const StepInfo info{.step = step, .microbatches = pieces_, .kind = schedules::StepKind::evaluation, .content = content};
     std::vector<StageResult> reported;
     pipeline.step(info, [&](const std::vector<StageResult>& results) {
       reported = results;

@@ -28,8 +28,9 @@ class Evaluator {
   Evaluator(const TrainJob& job, std::shared_ptr<const StepSamples> samples, const StepResults& results);
 
   // Runs between two steps and changes neither weights nor the results of later steps. Returns no value when `stop`,
-  // which is asked before every step, became true. Throws RunFailed.
-  std::optional<Evaluation> run(Pipeline& pipeline, const std::function<bool()>& stop) const;
+  // which is asked before every step, became true. content: of each step, see StepInfo. Throws RunFailed.
+  std::optional<Evaluation> run(Pipeline& pipeline, const std::shared_ptr<const std::vector<std::byte>>& content,
+                                const std::function<bool()>& stop) const;
 
  private:
   void tally(const std::vector<StageResult>& results, std::int64_t step, ClassTally& classes) const;

@@ -93,7 +93,7 @@ void fetch_copies(EngineChannel* channel, const Agreement& agreement, CopiesByRa
 }  // namespace
 
 Agreement gather_copies(EngineChannel* channel, const TrainJob& job, const std::vector<int>& runs, CopiesByRank& copies) {
-  const Mesh mesh(shape_of(job));
+  const Mesh mesh(job.mesh_shape());
   const Bytes mine = to_bytes(holdings_of(runs, copies));
   std::vector<Holdings> processes;
   if (channel) {

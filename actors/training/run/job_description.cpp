@@ -74,6 +74,18 @@ std::string outside_line(const std::vector<DeviceMemory>& devices) {
   return line;
 }
 
+// Memory is for the most rows that ranks may send one of them.
+std::string expert_lines(const TrainJob& job) {
+  const Experts& experts = job.config.experts;
+  const std::int64_t ranks = job.layout.ep, own = experts.count / ranks;
+  if (ranks == 1) return "";
+  const double most = static_cast<double>(ranks * std::min(experts.chosen, own)) / static_cast<double>(experts.chosen);
+  return fmt::format(
+      "experts over {} ranks: {} of {} on each; memory holds {:.1f} times the rows of even loads, the most that a router can "
+      "send to one rank\n",
+      ranks, own, experts.count, most);
+}
+
 std::string memory_table(const std::vector<DeviceMemory>& devices, const MeshShape& shape) {
   std::string table =
       fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11} {:>11} {:>11} {:>12} {:>9} {:>10} {:>11}\n", "device", "replica", "stage",
@@ -102,7 +114,7 @@ std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
                      described_settings(job), schedules::print_grid(estimate.plan, {})) +
          fmt::format("cut {} ({})\n", cut_text(cut_of(estimate.blocks)),
                      job.layout.cut.empty() ? "attention and MLP blocks of each virtual stage, by cost" : "as given") +
-         stage_lines(estimate) + memory_table(estimate.devices, mesh_of(job).shape());
+         stage_lines(estimate) + expert_lines(job) + memory_table(estimate.devices, mesh_of(job).shape());
 }
 
 }  // namespace pipetrain

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <utility>
+
 #include "actors/training/checkpoint/resume.hpp"
+#include "actors/training/job/adapter_settings.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
@@ -20,7 +24,7 @@
 namespace pipetrain {
 namespace {
 
-void set_router_losses(const ModelSettings& model, ModelConfig& config) {
+void set_router(const ModelSettings& model, ModelConfig& config) {
   const auto refuse_without_experts = [&](const char* setting, const std::string& value) {
     if (config.routed_layers() > 0) return;
     throw Error(ErrorKind::input, {setting, value},
@@ -29,6 +33,10 @@ void set_router_losses(const ModelSettings& model, ModelConfig& config) {
   if (model.balance_loss) refuse_without_experts("moe-aux-loss", fmt::format("{}", *model.balance_loss));
   if (model.balance_by_layer) refuse_without_experts("moe-aux-scope", *model.balance_by_layer ? "layer" : "model");
   if (model.z_loss) refuse_without_experts("moe-z-loss", fmt::format("{}", *model.z_loss));
+  if (model.router_rules.capacity > 0) refuse_without_experts("moe-capacity", fmt::format("{}", model.router_rules.capacity));
+  if (model.router_rules.bias_rate > 0)
+    refuse_without_experts("moe-bias-rate", fmt::format("{}", model.router_rules.bias_rate));
+  config.router_rules = model.router_rules;
   RouterLossSettings& losses = config.router_losses;
   losses.balance = model.balance_loss.value_or(losses.balance);
   losses.by_layer = model.balance_by_layer.value_or(losses.by_layer);
@@ -40,12 +48,17 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   if (model.labels && config.classifies() && *model.labels != config.outputs())
     throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
                 fmt::format("the model {} has {} classes; leave it out", model.name, config.outputs()));
-  if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
+  const bool has_new_head = model.labels && !config.classifies();
+  if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
-  set_router_losses(model, config);
+  set_router(model, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
   config.trained = model.trained;
-  check_trained_parts(config.trained, config.tied_embeddings);
+  set_adapter(model.adapter, config);
+  if (config.adapter.exists() && has_new_head && !config.trained.head)
+    throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", config.outputs())},
+                "the head for the classes is new, and adapters leave it as it is; train it too, with train-head");
+  check_trained_parts(config.trained, config.tied_embeddings, config.adapter.exists());
   return config;
 }
 
@@ -55,6 +68,9 @@ std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, 
   if (parts && config.classifies())
     throw Error(ErrorKind::input, {"model", model.name},
                 "is multimodal, and classes are not built for such a model; give a folder of its language model alone");
+  if (parts && config.adapter.exists())
+    throw Error(ErrorKind::input, {"model", model.name},
+                "is multimodal, and adapters are not built for such a model; give a folder of its language model alone");
   return parts;
 }
 
@@ -68,6 +84,16 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   data.seed = settings.samples.seed;
   data.classes = config.classifies() ? config.outputs() : 0;
   return data;
+}
+
+// Takes the data that the caller has opened.
+void take_data([[maybe_unused]] const RunSettings& settings, std::shared_ptr<const Dataset> dataset, TrainJob& job) {
+  assert(!settings.samples.shuffle && !settings.evaluation.split);
+  const std::int64_t length = dataset->sequence_length(), most = job.config.max_positions;
+  if (length < 1 || (most > 0 && length > most))
+    throw Error(ErrorKind::input, {"seq-len", std::to_string(length)},
+                fmt::format("must be from 1 to {}, the positions of the model", most));
+  job.dataset = std::move(dataset);
 }
 
 // Evaluation data has the sequence length of training.
@@ -101,14 +127,15 @@ void keep_plan(TrainJob& job) {
 bool shares_gradient_memory(const TrainJob& job) {
   const auto& placement = job.plan->placement;
   const auto parts = parts_of(job, placement);
-  const int replicas = static_cast<int>(job.batch.dp) * job.layout.cp;
+  const MeshShape shape = job.mesh_shape();
   for (int stage = 0; stage < placement.stages(); ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < placement.chunks(); ++chunk)
       chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
     const auto& actions = job.plan->stages[static_cast<std::size_t>(stage)];
-    for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, job.layout.tp))) {
+    for (const GroupLayout& group : group_layouts(layout_parameters(job.config, chunks, 0, shape.tp, {0, shape.ep}))) {
       if (!is_trained(group.group)) continue;
+      const int replicas = group.group == ParameterGroup::expert ? expert_copies(shape) : weight_copies(shape);
       const auto units = shard_units(group.layout, replicas);
       if (!pool_gradients(group.layout, units, replicas, actions).is_empty()) return true;
     }
@@ -138,11 +165,12 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 
 }  // namespace
 
-TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
+  job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
-  open_data(settings, notes, job);
+  dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
   check_combinations(features_of(job));
   check_offload(job);
@@ -155,6 +183,8 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   const RunLength length = run_length(settings, sampler.steps_per_epoch());
   job.learning_rate = settings.learning_rate.over(length.steps);
   if (auto note = warmup_note(job.learning_rate)) notes.push_back(std::move(*note));
+  if (job.config.router_rules.bias_rate > 0 && settings.saving.folder)
+    notes.push_back("the model folder has no place for the biases of experts, so the saved model routes without them");
   if (settings.saving.folder) refuse_used_folder(settings.saving, job, length);
   set_initial_state(settings, notes, job);
   return job;

@@ -1,6 +1,7 @@
 // Opens the model, the data and the weights that a run's settings name.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,10 @@ namespace pipetrain {
 // Throws Error(input), with the setting where there is one, for a wrong model or wrong data, for combinations that do
 // not work, and for what resume.hpp refuses. Adds a line to `notes` for each thing that the user should know, such as a
 // damaged checkpoint that was passed over.
-TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes);
+//
+// `dataset`: the data of the run in place of that which the settings name; its order is that of the samples, so the
+// settings must not shuffle it or split it. May be null.
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes,
+                        std::shared_ptr<const Dataset> dataset = nullptr);
 
 }  // namespace pipetrain

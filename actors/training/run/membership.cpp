@@ -69,7 +69,7 @@ void Membership::build_pipeline() {
   options.slot_life = TransformerCompute::slot_life();
   options.needs = layout_.needs();
   if (job_.post_validation) options.begins_before_verdict = stages_that_wait(options.plan, options.needs);
-  options.replicas = static_cast<int>(job_.batch.dp);
+  options.replicas = layout_.mesh().shape().dp;
   options.stall = job_.stall;
   options.recorder = job_.recorder;
   if (setup_.channel) options.processes = processes();

@@ -10,6 +10,7 @@ struct RoutedLayer {
   std::int64_t layer = 0;
   std::vector<double> loads;  // by expert: how many tokens have chosen it
   double balance = 0, z = 0;  // the layer's shares of the balancing loss and of the z-loss, added over sequences
+  double dropped = 0;         // choices that found their expert full
 };
 
 // Both are over all experts of a layer, and the largest of any layer: the largest load divided by the mean, which is 1 where

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "actors/training/job/train_job.hpp"
+#include "actors/training/run/expert_biases.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "core/error.hpp"
 
@@ -21,9 +22,11 @@ RunProgress::RunProgress(const TrainJob& job) {
   begin.has_first_loss = begin.steps > 0 && (job.last_loss || job.first_loss != 0);  // older checkpoints lack the last loss
   begin.last_loss = job.last_loss;
   begin.loss_scale = job.initial.loss_scale;
+  begin.expert_biases = ExpertBiases(job).values();
 }
 
-void RunProgress::add(const StepReport& report, const std::optional<LossScaleState>& loss_scale) {
+void RunProgress::add(const StepReport& report, const std::optional<LossScaleState>& loss_scale,
+                      const std::vector<std::vector<float>>& expert_biases) {
   Counts counts = now();
   counts.steps = report.step;
   if (!report.skipped) ++counts.applied_steps;
@@ -33,14 +36,21 @@ void RunProgress::add(const StepReport& report, const std::optional<LossScaleSta
     counts.last_loss = report.loss;
   }
   counts.loss_scale = loss_scale;
+  counts.expert_biases = expert_biases;
+  counts.learning_rate = report.learning_rate;
   latest_.push_back(counts);
   if (latest_.size() > steps_remembered) latest_.pop_front();
 }
 
-void RunProgress::go_back(std::int64_t step) {
-  while (!latest_.empty() && now().steps != step) latest_.pop_back();
+std::vector<RunProgress::Counts> RunProgress::go_back(std::int64_t step) {
+  std::vector<Counts> gone;
+  while (!latest_.empty() && now().steps != step) {
+    gone.push_back(now());
+    latest_.pop_back();
+  }
   if (latest_.empty())
     throw Error(ErrorKind::internal, "the run cannot go back to step " + std::to_string(step) + ", which is too long ago");
+  return gone;
 }
 
 }  // namespace pipetrain

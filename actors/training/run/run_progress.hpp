@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "model/optimizer/loss_scale.hpp"
 
@@ -21,16 +22,20 @@ class RunProgress {
     double first_loss = 0;
     bool has_first_loss = false;  // of this run or of an earlier one that it continues; the first steps may have no loss
     std::optional<double> last_loss;
-    std::optional<LossScaleState> loss_scale;  // of the coming step; no value where the scale is constant
+    std::optional<LossScaleState> loss_scale;       // of the coming step; no value where the scale is constant
+    std::vector<std::vector<float>> expert_biases;  // likewise; see ExpertBiases
+    double learning_rate = 0;                       // of the last step
   };
 
   explicit RunProgress(const TrainJob& job);
 
   const Counts& now() const { return latest_.back(); }
-  // `report` is of the next step; loss_scale: of the step after it.
-  void add(const StepReport& report, const std::optional<LossScaleState>& loss_scale);
-  // Goes back to the counts after this step. Throws Error(internal) for a step that is not among the latest.
-  void go_back(std::int64_t step);
+  // `report` is of the next step, the others of the step after it.
+  void add(const StepReport& report, const std::optional<LossScaleState>& loss_scale,
+           const std::vector<std::vector<float>>& expert_biases);
+  // Goes back to the counts after this step, and returns those of later steps. Throws Error(internal) for a step that is
+  // not among the latest.
+  std::vector<Counts> go_back(std::int64_t step);
 
  private:
   std::deque<Counts> latest_;  // of consecutive steps

@@ -14,11 +14,17 @@
 namespace pipetrain {
 namespace {
 
+// The place of a rank among those that divide the state of each group.
+struct GroupPlaces {
+  ReplicaPlace dense, experts;
+};
+
 // Returns the parts in the order in which the rank reports them: RankState::square_sums().
-std::vector<CountedPart> counted_by_group(const ParameterLayout& whole, int tp_rank, const ReplicaPlace& place) {
+std::vector<CountedPart> counted_by_group(const ParameterLayout& whole, int tp_rank, const GroupPlaces& places) {
   std::vector<CountedPart> counted;
   for (const GroupLayout& group : group_layouts(whole)) {
-    if (!is_trained(group.group)) continue;
+    const ReplicaPlace& place = group.group == ParameterGroup::expert ? places.experts : places.dense;
+    if (!is_trained(group.group) || place.replica >= place.replicas) continue;  // another rank counts the same part
     const auto held = held_parts(group.layout, shard_units(group.layout, place.replicas), place.replica);
     for (CountedPart part : counted_parts(group.layout, tp_rank, held)) {
       part.parameter = group.parameters[part.parameter];
@@ -31,9 +37,10 @@ std::vector<CountedPart> counted_by_group(const ParameterLayout& whole, int tp_r
 }  // namespace
 
 StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
-    : mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}) {
+    : mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}), experts_(layout.mesh().shape().ep) {
   const auto& shape = layout.mesh().shape();
   const int sharers = place_among(job.zero, weight_copies(shape), 0).replicas;
+  const int expert_sharers = place_among(job.zero, expert_copies(shape), 0).replicas;
   for (int i = 0; i < (sharers > 1 ? shape.dp : 1) * shape.pp; ++i) {
     const MeshCoordinate at = mesh_.at(i);
     const auto chunks = layout.chunks_of(at.pp);
@@ -42,32 +49,33 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
     auto& ranks = stages_.emplace_back();
     for (int number = 0; number < stage_size(shape); ++number) {
       const int tp_rank = number % shape.tp;
-      const int copy = weight_copy({.dp = at.dp, .cp = number / shape.tp}, shape);
+      const MeshCoordinate own{.dp = at.dp, .cp = number / shape.tp / shape.ep, .ep = number / shape.tp % shape.ep};
       Rank& rank = ranks.emplace_back();
       rank.tp = tp_rank;
+      rank.ep = own.ep;
       if (has_head) {
         rank.losses = static_cast<std::size_t>(job.batch.microbatches * job.layout.slices);
         rank.samples = static_cast<std::size_t>(job.batch.microbatches * job.batch.microbatch);
         if (job.evaluation && job.config.classifies())
           rank.own_classes = static_cast<std::size_t>(RowSplit(job.config.outputs(), shape.tp).count(tp_rank));
       }
-      rank.parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp);
+      rank.parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp, {own.ep, shape.ep});
       rank.router_numbers = static_cast<std::size_t>(router_statistics(job.config));
       for (const auto& blocks : chunks)
         for (const Block& block : blocks)
           if (block.kind == BlockKind::experts) rank.routed.push_back(block.layer);
-      if (copy >= sharers) continue;  // another rank counts the same part
-      rank.counted = counted_by_group(rank.parameters, tp_rank, {sharers, copy});
+      rank.counted = counted_by_group(rank.parameters, tp_rank,
+                                      {{sharers, weight_copy(own, shape)}, {expert_sharers, expert_copy(own, shape)}});
     }
   }
 }
 
-std::vector<std::size_t> StepResults::first_losses(const std::vector<Rank>& ranks, schedules::StepKind kind) {
+std::vector<std::size_t> StepResults::first_losses(const std::vector<Rank>& ranks, int ep, schedules::StepKind kind) {
   std::vector<std::size_t> begins;
   std::size_t begin = 0;
   for (const Rank& rank : ranks) {
     const bool evaluates = kind == schedules::StepKind::evaluation;
-    if (rank.tp == 0) begins.push_back(begin + (evaluates ? rank.scores() : 0));
+    if (rank.tp == 0 && rank.ep == ep) begins.push_back(begin + (evaluates ? rank.scores() : 0));
     begin += rank.losses + (evaluates ? rank.scores() : count_sums(rank.counted) + rank.statistics());
   }
   return begins;
@@ -75,10 +83,11 @@ std::vector<std::size_t> StepResults::first_losses(const std::vector<Rank>& rank
 
 // All ranks with the head that share a part of sequences report the same losses.
 void StepResults::add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const {
-  for (int i = 0; i < mesh_.size(); ++i) {
+  for (int number = 0; number < mesh_.size() * experts_; ++number) {
+    const int stages = mesh_.shape().pp, replica = number / stages, i = replica / experts_ * stages + number % stages;
     const auto& ranks = stages_[static_cast<std::size_t>(i) % stages_.size()];  // the first replica's where all report alike
     const StageResult& result = results.at(static_cast<std::size_t>(i));
-    const std::vector<std::size_t> begins = first_losses(ranks, kind);
+    const std::vector<std::size_t> begins = first_losses(ranks, replica % experts_, kind);
     for (std::size_t microbatch = 0; microbatch < ranks.front().losses; ++microbatch) {
       for (const std::size_t begin : begins) sum += result.at(begin + microbatch);
     }
@@ -90,8 +99,8 @@ std::int64_t StepResults::class_said(const std::vector<StageResult>& results, in
   double most = 0;
   for (std::size_t stage = 0; stage < static_cast<std::size_t>(mesh_.shape().pp); ++stage) {
     const StageResult& result =
-        results.at(static_cast<std::size_t>(mesh_.rank({.dp = replica, .pp = static_cast<int>(stage)})));
-    for (const double score : scores_of(stages_[stage], result, sample)) {
+        results.at(static_cast<std::size_t>(mesh_.rank({.dp = replica / experts_, .pp = static_cast<int>(stage)})));
+    for (const double score : scores_of(stages_[stage], replica % experts_, result, sample)) {
       if (best < 0 || score > most) {
         best = number;
         most = score;
@@ -103,13 +112,14 @@ std::int64_t StepResults::class_said(const std::vector<StageResult>& results, in
 }
 
 // Ranks that lack the token whose output classifies the sample report zeros.
-std::vector<double> StepResults::scores_of(const std::vector<Rank>& ranks, const StageResult& result, std::int64_t sample) {
+std::vector<double> StepResults::scores_of(const std::vector<Rank>& ranks, int ep, const StageResult& result,
+                                           std::int64_t sample) {
   std::vector<double> scores;
   std::size_t begin = 0, first_class = 0;
   for (const Rank& rank : ranks) {
     if (rank.tp == 0) first_class = 0;
     scores.resize(std::max(scores.size(), first_class + rank.own_classes));
-    for (std::size_t own = 0; own < rank.own_classes; ++own)
+    for (std::size_t own = 0; own < rank.own_classes && rank.ep == ep; ++own)
       scores[first_class + own] += result.at(begin + static_cast<std::size_t>(sample) * rank.own_classes + own);
     first_class += rank.own_classes;
     begin += rank.scores() + rank.losses;
@@ -144,11 +154,12 @@ std::vector<RoutedLayer> StepResults::routed_layers(const std::vector<StageResul
         const auto end = at + static_cast<std::ptrdiff_t>(rank.router_numbers);
         RoutedLayer& layer = layers[number];
         layer.layer = number;
-        layer.loads.resize(rank.router_numbers - 2);
+        layer.loads.resize(rank.router_numbers - 3);
         if (rank.tp == 0) {
           std::transform(layer.loads.begin(), layer.loads.end(), at, layer.loads.begin(), std::plus<>());
-          layer.balance += *(end - 2);
-          layer.z += *(end - 1);
+          layer.balance += *(end - 3);
+          layer.z += *(end - 2);
+          layer.dropped += *(end - 1);
         }
         at = end;
       }

@@ -24,7 +24,7 @@ class StepResults {
   // losses of a sequence's parts are added in rank order.
   void add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const;
   // In an evaluation of a model that classifies: returns the class with the highest score of a replica's sample, the
-  // first if equal.
+  // first if equal. replica: see data_replica().
   std::int64_t class_said(const std::vector<StageResult>& results, int replica, std::int64_t sample) const;
   // Global L2 norm. Replicas that divide the sums of gradients each report their own part; otherwise all hold the same
   // after R, and the first replica's stages report it.
@@ -35,7 +35,7 @@ class StepResults {
 
  private:
   struct Rank {
-    int tp = 0;
+    int tp = 0, ep = 0;
     std::size_t losses = 0, samples = 0, own_classes = 0;  // own_classes: 0 unless the job evaluates a model that classifies
     std::size_t scores() const { return samples * own_classes; }
     ParameterLayout parameters;
@@ -44,12 +44,13 @@ class StepResults {
     std::size_t router_numbers = 0;    // that each of these blocks reports
     std::size_t statistics() const { return routed.size() * router_numbers; }
   };
-  // Returns where the losses of each part of sequences begin in a stage's result.
-  static std::vector<std::size_t> first_losses(const std::vector<Rank>& ranks, schedules::StepKind kind);
-  // Returns a sample's scores in the classes that the stage has.
-  static std::vector<double> scores_of(const std::vector<Rank>& ranks, const StageResult& result, std::int64_t sample);
+  // Returns where the losses of each part of sequences begin in a stage's result, for the ranks with this part of the experts.
+  static std::vector<std::size_t> first_losses(const std::vector<Rank>& ranks, int ep, schedules::StepKind kind);
+  // Returns a sample's scores in the classes that the stage has; ep: the part of the experts of the ranks that have the sample.
+  static std::vector<double> scores_of(const std::vector<Rank>& ranks, int ep, const StageResult& result, std::int64_t sample);
 
   Mesh mesh_;                              // of stages, in the order of results
+  int experts_;                            // parts that the experts are divided into
   std::vector<std::vector<Rank>> stages_;  // of the replicas whose reports count in the norm, replica-major
 };
 

@@ -36,7 +36,7 @@ std::shared_ptr<InputSource> StepSources::make(int replica, int part) {
   const auto first = layout_.receivers({replica, placement.at(0).stage, part});
   const auto last = layout_.receivers({replica, placement.at(placement.virtual_stages() - 1).stage, part});
   const auto source = [&](const std::shared_ptr<const StepSamples>& samples) {
-    return std::make_shared<TokenSource>(replica, samples, first, last, job_.layout.slices);
+    return std::make_shared<TokenSource>(samples, first, last, job_.layout.slices);
   };
   const auto training = source(training_);
   if (part == 0 && !first.empty()) read_[replica] = training;
@@ -46,7 +46,7 @@ std::shared_ptr<InputSource> StepSources::make(int replica, int part) {
 
 std::optional<double> StepSources::longest_wait(const std::vector<StageTrace>& stages, std::int64_t step,
                                                 ReadTimes::Clock::time_point begin) const {
-  if (std::ssize(read_) < job_.batch.dp) return {};
+  if (std::ssize(read_) < layout_.mesh().shape().dp) return {};
   const int first_stage = layout_.plan().placement.at(0).stage;
   double longest = 0;
   for (const StageTrace& stage : stages) {

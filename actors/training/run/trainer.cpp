@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -9,12 +10,14 @@
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/rank/logical_state.hpp"
 #include "actors/training/run/evaluator.hpp"
+#include "actors/training/run/expert_biases.hpp"
 #include "actors/training/run/memberships.hpp"
 #include "actors/training/run/run_progress.hpp"
 #include "actors/training/run/step_bubbles.hpp"
 #include "actors/training/run/step_verdicts.hpp"
 #include "data/samples/fingerprint.hpp"
 #include "model/optimizer/optimizer.hpp"
+#include "model/weights/peft_folder.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -28,12 +31,13 @@ class Trainer::Run {
         evaluation_(evaluation_samples(job_)),
         memberships_(job_, samples_, evaluation_),
         verdicts_(layout(), job_),
+        biases_(job_),
         progress_(job_) {
     if (evaluation_) evaluator_.emplace(job_, evaluation_, verdicts_.results());
   }
 
-  StepReport step(bool another_follows) {
-    StepReport report = with_takeovers([&] { return run_step(another_follows); });
+  StepReport step(bool another_follows, std::optional<double> learning_rate) {
+    StepReport report = with_takeovers([&] { return run_step(another_follows, learning_rate); });
     report.takeovers = memberships_.take_takeovers();
     return report;
   }
@@ -47,10 +51,11 @@ class Trainer::Run {
     take_over("its trainer was renewed");
   }
 
-  StepReport run_step(bool another_follows) {
+  StepReport run_step(bool another_follows, std::optional<double> learning_rate) {
     const RunProgress::Counts done = progress_.now();
     const std::int64_t number = done.steps + 1;
-    const StepInfo info = step_info(number, done.applied_steps);
+    StepInfo info = step_info(number, done.applied_steps);
+    info.learning_rate = learning_rate.value_or(info.learning_rate);
     const auto coming =
         job_.post_validation && another_follows ? std::optional(step_info(number + 1, done.applied_steps + 1)) : std::nullopt;
     StepReport report;
@@ -67,7 +72,8 @@ class Trainer::Run {
     report.trace = std::move(outcome.stages);
     bubbles_.add_to(report, job_.post_validation, coming.has_value());
     report.input_wait = memberships_.current().sources().longest_wait(report.trace, number, start);
-    progress_.add(report, verdicts_.loss_scale_state());
+    if (!report.skipped) biases_.step(report.routed);
+    progress_.add(report, verdicts_.loss_scale_state(), biases_.values());
     report.applied_steps = progress_.now().applied_steps;
     return report;
   }
@@ -82,7 +88,7 @@ class Trainer::Run {
 
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop) {
     if (!evaluator_) return std::nullopt;
-    auto evaluation = with_takeovers([&] { return evaluator_->run(pipeline(), stop); });
+    auto evaluation = with_takeovers([&] { return evaluator_->run(pipeline(), biases_.content(), stop); });
     if (evaluation) evaluation->step = progress_.now().steps;
     return evaluation;
   }
@@ -115,14 +121,15 @@ class Trainer::Run {
     options.multimodal = job_.multimodal;
     with_takeovers([&] {
       LogicalState tensors(pipeline(), layout(), job_);
-      save_hf_model(
-          job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
+      const auto fill = [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); };
+      if (job_.config.adapter.exists()) return save_peft_folder(job_.config, folder, job_.model_name, fill, options);
+      save_hf_model(job_.config, folder, fill, options);
     });
   }
 
   std::future<void> start_checkpoint(const std::filesystem::path& folder, std::function<void()> check_folder) {
     return pipetrain::start_checkpoint(
-        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, std::move(check_folder)},
+        folder, {job_.config, checkpoint_state(), job_.companions, job_.multimodal, job_.model_name, std::move(check_folder)},
         [this](const std::string& where) { return pipeline().save_state(where); });
   }
 
@@ -148,9 +155,11 @@ class Trainer::Run {
     const std::int64_t step = memberships_.renew(cause).step;
     bubbles_ = {};
     if (!memberships_.leads()) return;
-    progress_.go_back(step);
+    for (const RunProgress::Counts& gone : progress_.go_back(step)) repeated_rates_[gone.steps] = gone.learning_rate;
     verdicts_.restore(progress_.now().loss_scale);
-    while (progress_.now().steps < done_) run_step(false);
+    biases_.restore(progress_.now().expert_biases);
+    while (progress_.now().steps < done_) run_step(false, repeated_rates_.at(progress_.now().steps + 1));
+    repeated_rates_.clear();
   }
 
   CheckpointState checkpoint_state() {
@@ -161,7 +170,9 @@ class Trainer::Run {
     state.applied_steps = done.applied_steps;
     state.optimizer = job_.optimizer.name;
     state.trained = job_.config.trained;
+    state.base = job_.base;
     state.loss_scale = verdicts_.loss_scale_state();
+    state.expert_biases = biases_.values();
     state.first_loss = done.first_loss;
     state.last_loss = done.last_loss;
     state.global_batch = job_.batch.global_batch();
@@ -179,8 +190,10 @@ class Trainer::Run {
   StepInfo step_info(std::int64_t step, std::int64_t applied) const {
     // Where no label counts, losses and gradients are 0, so any divisor will do.
     const auto tokens = std::max<std::int64_t>(samples_->size(step).counted, 1);
-    return {step, layout().plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
-            verdicts_.loss_scale()};
+    StepInfo info{step, layout().plan().microbatches, static_cast<double>(tokens), job_.learning_rate.at(applied + 1),
+                  verdicts_.loss_scale()};
+    info.content = biases_.content();
+    return info;
   }
 
   const ParallelLayout& layout() const { return memberships_.current().layout(); }
@@ -191,9 +204,11 @@ class Trainer::Run {
   std::shared_ptr<const StepSamples> evaluation_;  // null: nothing is evaluated
   Memberships memberships_;
   StepVerdicts verdicts_;
+  ExpertBiases biases_;
   std::optional<Evaluator> evaluator_;  // where there is evaluation data
   RunProgress progress_;
-  std::int64_t done_ = 0;  // steps that were done when a process was lost
+  std::int64_t done_ = 0;                          // steps that were done when a process was lost
+  std::map<std::int64_t, double> repeated_rates_;  // learning rates of the steps that a takeover repeats
   StepBubbles bubbles_;
   std::optional<std::uint64_t> data_;  // its fingerprint, computed once because it takes time
 };
@@ -202,7 +217,9 @@ Trainer::Trainer(TrainJob job) : run_(std::make_unique<Run>(std::move(job))) {}
 Trainer::~Trainer() = default;
 
 void Trainer::follow() { run_->follow(); }
-StepReport Trainer::step(bool another_follows) { return run_->step(another_follows); }
+StepReport Trainer::step(bool another_follows, std::optional<double> learning_rate) {
+  return run_->step(another_follows, learning_rate);
+}
 void Trainer::renew() { run_->renew(); }
 int Trainer::membership() const { return run_->membership(); }
 bool Trainer::recover(const RunFailed& failure, int membership) { return run_->recover(failure, membership); }

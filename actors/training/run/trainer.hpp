@@ -81,8 +81,8 @@ class Trainer {
 
   // Runs the next step. A step in which no label counts has no loss and is skipped. After RunFailed no further step is
   // possible before renew(). `another_follows`: the next call that runs anything, if any, is step() again; post-validation
-  // needs to know.
-  StepReport step(bool another_follows = false);
+  // needs to know. `learning_rate`: that of this step in place of the one that the job's schedule gives.
+  StepReport step(bool another_follows = false, std::optional<double> learning_rate = std::nullopt);
   // After RunFailed of a job of one process that keeps copies: ends the membership that failed, makes a new one from the
   // newest copies of all ranks' states, and repeats the steps that had been done since, so that steps, losses and weights
   // are those after the last finished step. The job's fault does not happen again. Throws Error(internal) for other jobs,
@@ -101,7 +101,8 @@ class Trainer {
   std::vector<DeviceMemory> memory() const;
   // Returns the transport between processes, as Transport::description() names it; empty where one process runs all ranks.
   std::string carried_by() const;
-  // Writes the current weights as a Hugging Face folder with the job's companions. The folder appears whole or not at all.
+  // Writes the current weights as a Hugging Face folder with the job's companions; of a model with adapters, the adapters and
+  // whatever else is trained, as PEFT does. The folder appears whole or not at all.
   void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {});
   // Writes the checkpoint FOLDER/step-NNNNNNNN: see checkpoint.hpp. Returns once a snapshot of the state has begun; later steps
   // may run while it is written. The future, which must not outlive this object, is ready once the checkpoint is complete and

@@ -75,12 +75,12 @@ void FetchedParameters::make_slots(char* memory, int prefetch) {
 
 void FetchedParameters::make_views() {
   for (const BlockParameters& block : setup_.layout.blocks) {
-    auto& by_slot = views_.emplace_back();
-    for (const Slot& slot : slots_) {
-      auto& views = by_slot.emplace_back();
+    auto& by_slot = views_.emplace_back(std::max<std::size_t>(slots_.size(), 1));
+    for (std::size_t slot = 0; slot < by_slot.size(); ++slot) {
+      auto& views = by_slot[slot];
       for (const StoredTensor& tensor : block.tensors) {
         const std::size_t unit = unit_with(setup_.units, tensor.offset);
-        char* const begin = weights_.first(unit, vector_pages_[unit] != nullptr ? vector_pages_[unit] : slot.pages);
+        char* const begin = weights_.first(unit, vector_pages_[unit] != nullptr ? vector_pages_[unit] : slots_[slot].pages);
         const std::size_t offset = tensor.offset - setup_.units[unit].weights.begin;
         views.push_back({begin + offset * size_of(weights_.type()), tensor.shape, weights_.type()});
       }
@@ -121,6 +121,7 @@ Tensor FetchedParameters::settled() {
 }
 
 const std::vector<Tensor>& FetchedParameters::acquire(std::size_t block) {
+  if (!unit_slots_.takes_slot(block)) return settled(), views_[block].front();
   const bool of_table = is_table(setup_.layout, setup_.units[unit_slots_.unit_of(block)]);
   if (rehearsing_) return views_[block][of_table ? 0 : slots_.size() - 1];
   const std::size_t index = unit_slots_.acquire(block);
@@ -130,7 +131,7 @@ const std::vector<Tensor>& FetchedParameters::acquire(std::size_t block) {
 }
 
 void FetchedParameters::release(std::size_t block) {
-  if (!rehearsing_) setup_.compute.record(*slots_[unit_slots_.release(block)].released);
+  if (!rehearsing_ && unit_slots_.takes_slot(block)) setup_.compute.record(*slots_[unit_slots_.release(block)].released);
 }
 
 }  // namespace pipetrain

@@ -55,7 +55,8 @@ class FetchedParameters final : public StepParameters {
   UnitSlots unit_slots_;
   std::vector<char*> vector_pages_;  // by unit; null: no vectors
   std::vector<Slot> slots_;
-  std::vector<std::vector<std::vector<Tensor>>> views_;  // by block and slot
+  // By block and slot; one list of views where there is no slot.
+  std::vector<std::vector<std::vector<Tensor>>> views_;
   std::unique_ptr<Event> stepped_, vectors_fetched_;
   bool rehearsing_ = false, vectors_on_their_way_ = false;
 };

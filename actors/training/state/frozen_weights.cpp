@@ -38,6 +38,7 @@ void FrozenWeights::read(std::size_t parameter, const Region& elements, float* o
 
 std::vector<HeldState> FrozenWeights::saved() const {
   std::vector<HeldState> saved;
+  if (!setup_.is_saved) return saved;
   for (const HeldPart& part : saved_frozen_parts(setup_.layout, setup_.rank)) {
     HeldState& held = saved.emplace_back(HeldState{weights_state, part.parameter, {part.begin, part.end}});
     held.read = [this, parameter = part.parameter, elements = held.elements](float* out) { read(parameter, elements, out); };
@@ -48,7 +49,7 @@ std::vector<HeldState> FrozenWeights::saved() const {
 MemoryUse FrozenWeights::memory(const Setup& setup) {
   MemoryUse use;
   use.parameters = setup.layout.weight_elements * size_of(setup.type);
-  if (!setup.saves) return use;
+  if (!setup.saves || !setup.is_saved) return use;
   for (const HeldPart& part : saved_frozen_parts(setup.layout, setup.rank)) use.snapshot += part.size() * sizeof(float);
   return use;
 }

@@ -22,7 +22,8 @@ class FrozenWeights {
     const ParameterLayout& layout;  // of the group
     MeshCoordinate rank;
     DType type = DType::f32;
-    bool saves = false;  // its rank keeps host memory for a snapshot of its states
+    bool saves = false;    // its rank keeps host memory for a snapshot of its states
+    bool is_saved = true;  // checkpoints have these weights
   };
   // Allocates zeros. The layout and the stream must outlive it. Throws Error(out_of_memory).
   FrozenWeights(const Setup& setup, Stream& stream);

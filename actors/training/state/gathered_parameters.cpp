@@ -92,13 +92,13 @@ void GatheredParameters::make_views() {
     return static_cast<char*>(whole_.data) + elements * size_of(whole_.dtype);
   };
   for (const BlockParameters& block : setup_.layout.blocks) {
-    auto& by_slot = views_.emplace_back();
-    for (const Slot& slot : slots_) {
-      auto& views = by_slot.emplace_back();
+    auto& by_slot = views_.emplace_back(std::max<std::size_t>(slots_.size(), 1));
+    for (std::size_t slot = 0; slot < by_slot.size(); ++slot) {
+      auto& views = by_slot[slot];
       for (const StoredTensor& tensor : block.tensors) {
         const std::size_t index = unit_with(setup_.units, tensor.offset);
         const ShardUnit& unit = setup_.units[index];
-        const std::size_t begin = unit.vectors ? vector_begins_[index] : slot.begin;
+        const std::size_t begin = unit.vectors ? vector_begins_[index] : slots_[slot].begin;
         views.push_back({place(begin + tensor.offset - unit.weights.begin), tensor.shape, whole_.dtype});
       }
     }
@@ -144,6 +144,7 @@ void GatheredParameters::fill(std::size_t index, std::size_t unit) {
 }
 
 const std::vector<Tensor>& GatheredParameters::acquire(std::size_t block) {
+  if (!unit_slots_.takes_slot(block)) return settled(), views_[block].front();
   const bool of_table = is_table(setup_.layout, setup_.units[unit_slots_.unit_of(block)]);
   if (rehearsing_) return views_[block][of_table ? 0 : slots_.size() - 1];
   const std::size_t index = unit_slots_.acquire(block);
@@ -153,7 +154,7 @@ const std::vector<Tensor>& GatheredParameters::acquire(std::size_t block) {
 }
 
 void GatheredParameters::release(std::size_t block) {
-  if (!rehearsing_) setup_.compute.record(*slots_[unit_slots_.release(block)].released);
+  if (!rehearsing_ && unit_slots_.takes_slot(block)) setup_.compute.record(*slots_[unit_slots_.release(block)].released);
 }
 
 }  // namespace pipetrain

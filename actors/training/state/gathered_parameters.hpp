@@ -63,9 +63,10 @@ class GatheredParameters final : public StepParameters {
   Tensor whole_;  // [sizes().total()]
   UnitSlots unit_slots_;
   bool rehearsing_ = false, vectors_on_their_way_ = false;
-  std::vector<std::size_t> vector_begins_;               // of each unit of vectors, in whole_
-  std::vector<Slot> slots_;                              // the table's first
-  std::vector<std::vector<std::vector<Tensor>>> views_;  // by block and slot
+  std::vector<std::size_t> vector_begins_;  // of each unit of vectors, in whole_
+  std::vector<Slot> slots_;                 // the table's first
+  // By block and slot; one list of views where there is no slot.
+  std::vector<std::vector<std::vector<Tensor>>> views_;
   std::unique_ptr<Event> stepped_, vectors_gathered_;
 };
 

@@ -15,14 +15,16 @@ std::vector<HeldPart> without_others(std::vector<HeldPart> parts, const Paramete
 
 }  // namespace
 
-std::vector<HeldPart> saved_parts(const ParameterLayout& layout, const StatePlaces& places, const MeshCoordinate& rank) {
-  if ((rank.dp > 0 || rank.cp > 0) && !places.is_sharded()) return {};
-  return without_others(places.held(), layout, rank);
+std::vector<HeldPart> saved_parts(const StorageSetup& setup, const StatePlaces& places) {
+  if (setup.copy > 0 && !places.is_sharded()) return {};
+  return without_others(places.held(), setup.layout, setup.rank);
 }
 
 std::vector<HeldPart> saved_frozen_parts(const ParameterLayout& layout, const MeshCoordinate& rank) {
   if (rank.dp > 0 || rank.cp > 0) return {};
-  return without_others(whole_parameters(layout), layout, rank);
+  std::vector<HeldPart> parts = without_others(whole_parameters(layout), layout, rank);
+  if (rank.ep > 0) std::erase_if(parts, [&](const HeldPart& part) { return layout.parameters[part.parameter].expert < 0; });
+  return parts;
 }
 
 }  // namespace pipetrain

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "actors/training/state/state_places.hpp"
+#include "actors/training/state/storage_setup.hpp"
 #include "core/mesh.hpp"
 
 namespace pipetrain {
@@ -13,8 +14,8 @@ namespace pipetrain {
 bool is_kept_elsewhere(const Parameter& parameter, int tp_rank);
 
 // Over all ranks of a run, every element of every logical tensor is in exactly one part. Where replicas divide the
-// state, each saves the ranges that it owns; else the first part of sequences of the first replica saves all.
-std::vector<HeldPart> saved_parts(const ParameterLayout& layout, const StatePlaces& places, const MeshCoordinate& rank);
+// state, each saves the ranges that it owns; else the first rank of those that have the same weights saves all.
+std::vector<HeldPart> saved_parts(const StorageSetup& setup, const StatePlaces& places);
 // Returns the same for frozen parameters, which replicas never divide.
 std::vector<HeldPart> saved_frozen_parts(const ParameterLayout& layout, const MeshCoordinate& rank);
 

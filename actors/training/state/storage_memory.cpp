@@ -45,7 +45,7 @@ MemoryUse storage_memory(const StorageSetup& setup) {
     add_outside(OffloadedArray::bytes(outside_gradients(setup.layout, places.units(), places.offloaded_ranges())));
   }
   if (setup.saves) {
-    for (const HeldPart& part : saved_parts(setup.layout, places, setup.rank)) use.snapshot += part.size() * sizeof(float);
+    for (const HeldPart& part : saved_parts(setup, places)) use.snapshot += part.size() * sizeof(float);
     use.snapshot *= 1 + optimizer->states().size();
   }
   return use;

@@ -17,6 +17,7 @@ struct StorageSetup {
   MeshCoordinate rank;
   Device* device = nullptr;         // null: only estimated
   std::shared_ptr<Group> replicas;  // the ranks that have the same weights; null: this one alone
+  int copy = 0;                     // the rank's number among them
   StatePlaces::Setup places;
   int prefetch = 1;  // see Zero
   OptimizerSettings optimizer;

@@ -49,8 +49,9 @@ UnitSlots::UnitSlots(const ParameterLayout& layout, const std::vector<ShardUnit>
       const std::size_t unit = unit_with(units, tensor.offset);
       if (!units[unit].vectors) unit_of_.back() = unit;
     }
-    assert(unit_of_.back() < units.size() || block.tensors.empty());
   }
+  for (auto* const sequence : {&sequences_.training, &sequences_.evaluation})
+    std::erase_if(*sequence, [this](std::size_t block) { return !takes_slot(block); });
 }
 
 void UnitSlots::begin_step(schedules::StepKind kind) {

@@ -41,6 +41,8 @@ class UnitSlots {
   using Fill = std::function<void(std::size_t slot, std::size_t unit)>;
   UnitSlots(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, Sequences sequences, Fill fill);
 
+  // A block of which this group has vectors alone, as of a router, takes no slot; it is not acquired.
+  bool takes_slot(std::size_t block) const { return unit_of_[block] < units_.size(); }
   std::size_t unit_of(std::size_t block) const { return unit_of_[block]; }
   // Empties all slots, then fills the first ones.
   void begin_step(schedules::StepKind kind);
@@ -70,7 +72,7 @@ class UnitSlots {
   std::span<const std::size_t> sequence_;  // of this step
   std::size_t position_ = 0;               // in the sequence
   std::size_t clock_ = 0;
-  std::vector<std::size_t> unit_of_;  // by block
+  std::vector<std::size_t> unit_of_;  // by block; the number of units if it takes no slot
   std::vector<Slot> slots_;           // the table's first
 };
 

@@ -138,6 +138,38 @@ class Slot:
     def mark_free(self, stream: int, gpu: int) -> None: ...
 
 def keep_silent_about_leaks() -> None: ...
+def model_refusal(folder: str) -> str | None:
+    """Why the model of a folder's config.json is not built; None where it is. Not in a module built without training, as Training."""
+
+class TrainedStep:
+    step: int
+    loss: float
+    grad_norm: float
+    tokens: int
+    skipped: bool
+    seconds: float
+    bubble: float
+
+class Training:
+    """A run of the program's trainer in this process, whose samples and steps Python gives. The options are those of `pipetrain train`, which
+    must say --shuffle=off and --steps."""
+
+    def __init__(self, options: list[str], sequence_length: int) -> None: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def global_batch(self) -> int: ...
+    @property
+    def steps_done(self) -> int: ...
+    def push(self, ids: Any, labels: Any, lengths: list[int]) -> None:
+        """Queues samples that follow each other in two arrays of int32; an empty one fills up a batch. Raises InputError."""
+
+    def step(self, learning_rate: float) -> TrainedStep: ...
+    def save_model(self, folder: str) -> None: ...
+    def save_checkpoint(self, folder: str) -> None:
+        """Writes FOLDER/step-N."""
+
+    def close(self) -> None: ...
 
 class Pipeline:
     def __init__(self, plan: Plan, stages: list[Any], how: dict[str, Any]) -> None: ...

@@ -19,13 +19,22 @@ def program_path() -> str:
     """The program `pipetrain`: PIPETRAIN_PROGRAM, the one inside this package, or the one on PATH. Raises InputError."""
     inside = Path(__file__).parent / "bin" / "pipetrain"
     named = os.environ.get("PIPETRAIN_PROGRAM")
-    found = named or (str(inside) if inside.is_file() else shutil.which("pipetrain"))
+    found = named or (str(inside) if inside.is_file() else _on_path())
     if found is None or not os.access(found, os.X_OK):
         raise InputError(
             f"no program {named or 'pipetrain'}: this module was built without it; name one with PIPETRAIN_PROGRAM "
-            "(./dev build makes build/pipetrain), or install with -C cmake.define.PIPETRAIN_TRAINING=ON"
+            "(./dev build makes build/pipetrain), or install without -C cmake.define.PIPETRAIN_TRAINING=OFF"
         )
     return found
+
+
+def _on_path() -> str | None:
+    """Passes over a script: the command that pip installs would look for the program again."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        found = shutil.which("pipetrain", path=folder)
+        if found is not None and Path(found).read_bytes()[:2] != b"#!":
+            return found
+    return None
 
 
 def option_words(options: dict[str, object]) -> list[str]:
@@ -99,7 +108,7 @@ def tune(*, show: bool = False, **options: object) -> Table:
 
 
 def main() -> int:
-    """`python -m pipetrain`: becomes the program."""
+    """`pipetrain` and `python -m pipetrain`: becomes the program."""
     try:
         program = program_path()
     except InputError as error:

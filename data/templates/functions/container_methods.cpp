@@ -67,7 +67,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 bool is_unsupported(const Value& value, std::string_view name) {
   if (value.text() != nullptr)
     return is_one_of(name, {"format", "format_map", "encode", "expandtabs", "translate", "maketrans", "isidentifier"});
-  if (value.integer() || value.is<double>())
+  if (value.number())
     return is_one_of(name, {"real", "imag", "conjugate", "bit_length", "bit_count", "numerator", "denominator", "is_integer",
                             "as_integer_ratio", "to_bytes", "from_bytes", "hex", "fromhex"});
   return value.dict() != nullptr ? name == "fromkeys" : value.is<Range>() && is_one_of(name, {"start", "stop", "step"});

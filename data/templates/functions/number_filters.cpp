@@ -7,6 +7,7 @@
 #include "data/templates/functions/attributes.hpp"
 #include "data/templates/functions/call_arguments.hpp"
 #include "data/templates/functions/filters.hpp"
+#include "data/templates/functions/operators.hpp"
 #include "data/templates/values/characters.hpp"
 #include "data/templates/values/iteration.hpp"
 #include "data/templates/values/printing.hpp"
@@ -42,7 +43,7 @@ std::optional<double> parsed_real(std::string_view text) {
   return is_negative ? -number : number;
 }
 
-std::optional<std::int64_t> parsed_integer(std::string_view text, std::int64_t base) {
+std::optional<Value> parsed_integer(std::string_view text, std::int64_t base) {
   std::string_view plain = stripped(text);
   const bool is_negative = plain.starts_with('-');
   if (is_negative || plain.starts_with('+')) plain.remove_prefix(1);
@@ -61,23 +62,22 @@ std::optional<std::int64_t> parsed_integer(std::string_view text, std::int64_t b
   const auto [end, error] =
       std::from_chars(digits->data(), digits->data() + digits->size(), number, base == 0 ? 10 : static_cast<int>(base));
   if (end != digits->data() + digits->size()) return std::nullopt;
-  if (error == std::errc::result_out_of_range) fail("an integer is too large");
-  return is_negative ? -number : number;
+  if (error == std::errc()) return is_negative ? -number : number;
+  if (base != 0 && base != 10) fail("an integer is too large");
+  return make_integer((is_negative ? "-" : "") + digits->substr(digits->find_first_not_of('0')));
 }
 
-std::int64_t truncated(double number) {
-  if (!(std::abs(number) < 9.2e18)) fail("an integer is too large");
-  return static_cast<std::int64_t>(number);
-}
+Value truncated(double number) { return make_integer(fmt::format("{:.0f}", std::trunc(number) + 0.0)); }  // -0.0 becomes 0
 
 Value to_int_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("int", arguments, {"default", "base"});
   const Value otherwise = bound.find(0) != nullptr ? bound.at(0) : Value(0);
   if (const Undefined* const undefined = input.as<Undefined>()) fail(*undefined->why);
   if (const auto integer = input.integer()) return *integer;
+  if (input.is<LargeInteger>()) return input;
   if (const double* const real = input.as<double>()) {
     if (std::isinf(*real)) fail("cannot convert float infinity to integer");
-    return std::isnan(*real) ? otherwise : Value(truncated(*real));
+    return std::isnan(*real) ? otherwise : truncated(*real);
   }
   if (input.text() == nullptr) return otherwise;
   const std::int64_t base = bound.integer(1, 10);
@@ -85,7 +85,7 @@ Value to_int_filter(Runtime&, const Value& input, const Arguments& arguments) {
   if (is_base)
     if (const auto integer = parsed_integer(*input.text(), base)) return *integer;
   const auto real = parsed_real(*input.text());
-  return real && std::isfinite(*real) ? Value(truncated(*real)) : otherwise;
+  return real && std::isfinite(*real) ? truncated(*real) : otherwise;
 }
 
 Value to_float_filter(Runtime&, const Value& input, const Arguments& arguments) {
@@ -100,11 +100,9 @@ Value to_float_filter(Runtime&, const Value& input, const Arguments& arguments) 
 Value absolute_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("abs", arguments, {});
   if (const Undefined* const undefined = input.as<Undefined>()) fail(*undefined->why);
-  if (const auto integer = input.integer()) {
-    if (*integer == std::numeric_limits<std::int64_t>::min()) fail("an integer is too large");
-    return std::abs(*integer);
-  }
   if (const double* const real = input.as<double>()) return std::abs(*real);
+  if (input.number())
+    return *input.number() < 0 ? apply_unary(UnaryOperator::negative, input) : apply_unary(UnaryOperator::positive, input);
   fail(fmt::format("bad operand type for abs(): '{}'", type_name(input)));
 }
 
@@ -137,6 +135,10 @@ Value round_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const auto number = input.number();
   if (!number) fail(fmt::format("type {} doesn't define __round__ method", type_name(input)));
   if (method == "common" && input.integer()) return round_integer(*input.integer(), precision);
+  if (input.is<LargeInteger>() && method == "common") {
+    if (precision < 0) fail("an integer is too large");
+    return input;
+  }
   if (method == "common") return rounded(*number, precision);
   if (std::abs(precision) > 300) fail("a precision is too large");
   const double unit = std::pow(10.0, static_cast<double>(precision));

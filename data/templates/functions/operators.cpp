@@ -53,6 +53,11 @@ Value integer_power(std::int64_t base, std::int64_t exponent) {
   return result;
 }
 
+Value negated(const LargeInteger& integer) {
+  const std::string& digits = *integer.digits;
+  return make_integer(digits.front() == '-' ? digits.substr(1) : "-" + digits);
+}
+
 Value real_result(Sign sign, double left, double right) {
   if (right == 0 && (sign == Sign::divide || sign == Sign::floor_divide || sign == Sign::modulo)) fail_zero();
   switch (sign) {
@@ -177,6 +182,8 @@ Value apply_binary(Runtime& runtime, Sign sign, const Value& left, const Value& 
   refuse_undefined(left);
   refuse_undefined(right);
   if (const auto one = left.integer(), other = right.integer(); one && other) return integer_result(sign, *one, *other);
+  const auto is_large = [](const Value& value) { return value.is<LargeInteger>(); };
+  if ((is_large(left) && (is_large(right) || right.integer())) || (is_large(right) && left.integer())) fail_overflow();
   if (const auto one = left.number(), other = right.number(); one && other) return real_result(sign, *one, *other);
   if (sign == Sign::add && left.text() != nullptr && right.text() != nullptr)
     return joined_text(runtime, *left.as<Text>(), *right.as<Text>());
@@ -195,6 +202,7 @@ Value apply_unary(UnaryOperator sign, const Value& operand) {
   const bool is_negative = sign == UnaryOperator::negative;
   if (const auto integer = operand.integer())
     return is_negative ? integer_result(Sign::subtract, 0, *integer) : Value(*integer);
+  if (const LargeInteger* const large = operand.as<LargeInteger>()) return is_negative ? negated(*large) : operand;
   if (const auto number = operand.number()) return is_negative ? -*number : *number;
   fail(fmt::format("bad operand type for unary {}: '{}'", is_negative ? "-" : "+", type_name(operand)));
 }

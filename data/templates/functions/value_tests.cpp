@@ -16,7 +16,7 @@ using TestTable = std::map<std::string_view, TestFunction>;
 void take_nothing(const Arguments& arguments) { const BoundArguments bound("test", arguments, {}); }
 
 bool is_mapping(const Value& value) { return value.dict() != nullptr; }
-bool is_plain_integer(const Value& value) { return value.is<std::int64_t>(); }
+bool is_plain_integer(const Value& value) { return value.is<std::int64_t>() || value.is<LargeInteger>(); }
 bool is_true(const Value& value) { return value.is<bool>() && *value.as<bool>(); }
 bool is_false(const Value& value) { return value.is<bool>() && !*value.as<bool>(); }
 bool is_sequence(const Value& value) {

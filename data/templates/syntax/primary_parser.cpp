@@ -64,8 +64,9 @@ Expression PrimaryParser::literal(Token token) {
   }
   const char kind = token.text.size() > 1 ? token.text[1] : ' ';
   const int base = kind == 'x' || kind == 'X' ? 16 : kind == 'o' || kind == 'O' ? 8 : kind == 'b' || kind == 'B' ? 2 : 10;
+  if (base == 10) return make_expression(Constant{make_integer(token.text)}, token.line);
   std::int64_t number = 0;
-  if (std::from_chars(token.text.data() + (base == 10 ? 0 : 2), end, number, base).ec != std::errc())
+  if (std::from_chars(token.text.data() + 2, end, number, base).ec != std::errc())
     throw TemplateFault{fmt::format("the integer {} is too large", token.text.substr(0, 40)), token.line};
   return make_expression(Constant{Value(number)}, token.line);
 }

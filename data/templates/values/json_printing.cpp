@@ -42,6 +42,7 @@ class JsonPrinter {
     if (const bool* const truth = value.as<bool>()) return *truth ? "true" : "false";
     if (const auto integer = value.integer()) return std::to_string(*integer);
     if (const double* const real = value.as<double>()) return json_float(*real);
+    if (value.is<LargeInteger>()) return repr(value);
     return std::nullopt;
   }
 

@@ -119,6 +119,7 @@ std::string repr(const Value& value) {
   if (value.is<None>()) return "None";
   if (const bool* const truth = value.as<bool>()) return *truth ? "True" : "False";
   if (const auto integer = value.integer()) return std::to_string(*integer);
+  if (const LargeInteger* const large = value.as<LargeInteger>()) return *large->digits;
   return value.object() != nullptr ? value.object()->repr() : float_repr(*value.number());
 }
 

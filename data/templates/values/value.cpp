@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "data/templates/values/object.hpp"
 
@@ -22,9 +24,11 @@ void add_hash(const Value& key, std::string& text) {
     text += fmt::format("s{}:{}", string->size(), *string);
   } else if (const auto integer = key.integer()) {
     text += fmt::format("i{};", *integer);
+  } else if (const LargeInteger* const large = key.as<LargeInteger>()) {
+    text += fmt::format("i{};", *large->digits);
   } else if (const double* const real = key.as<double>()) {
-    const bool is_whole = std::floor(*real) == *real && std::abs(*real) < 9e18;
-    text += is_whole ? fmt::format("i{};", static_cast<std::int64_t>(*real)) : fmt::format("f{};", *real);
+    const bool is_whole = std::floor(*real) == *real && std::isfinite(*real);
+    text += is_whole ? fmt::format("i{:.0f};", *real + 0.0) : fmt::format("f{};", *real);  // 0 is added because of -0.0
   } else if (key.is<Tuple>()) {
     text += '(';
     for (const Value& value : *key.elements()) add_hash(value, text);
@@ -66,9 +70,29 @@ bool equal_ranges(const Range& one, const Range& other) {
   return one.begin == other.begin && (one.size() == 1 || one.step == other.step);
 }
 
+// Returns the digits of an integer, and of the integer at or next to a finite real number; no value for other types.
+std::optional<std::string> digits_of(const Value& value) {
+  if (const LargeInteger* const large = value.as<LargeInteger>()) return *large->digits;
+  if (const auto integer = value.integer()) return std::to_string(*integer);
+  if (const double* const real = value.as<double>(); real != nullptr && std::isfinite(*real))
+    return fmt::format("{:.0f}", *real);
+  return std::nullopt;
+}
+
 template <class Number>
 int sign_of(Number one, Number other) {
   return one < other ? -1 : one > other ? 1 : 0;
+}
+
+// Compares a large integer with a number exactly: a double of its size is an integer, too. No value: one is no finite number.
+std::optional<int> compare_large(const Value& one, const Value& other) {
+  if (!one.is<LargeInteger>() && !other.is<LargeInteger>()) return std::nullopt;
+  const auto left = digits_of(one), right = digits_of(other);
+  if (!left || !right) return std::nullopt;
+  const bool is_negative = left->front() == '-';
+  if (is_negative != (right->front() == '-')) return is_negative ? -1 : 1;
+  const int sign = left->size() == right->size() ? sign_of(left->compare(*right), 0) : sign_of(left->size(), right->size());
+  return is_negative ? -sign : sign;
 }
 
 }  // namespace
@@ -95,6 +119,7 @@ std::optional<std::int64_t> Value::integer() const {
 std::optional<double> Value::number() const {
   if (const double* const real = as<double>()) return *real;
   if (const auto whole = integer()) return static_cast<double>(*whole);
+  if (const LargeInteger* const large = as<LargeInteger>()) return std::strtod(large->digits->c_str(), nullptr);
   return std::nullopt;
 }
 
@@ -154,6 +179,13 @@ Value make_list(Values values) { return List{items_of(std::move(values))}; }
 Value make_tuple(Values values, bool is_group) { return Tuple{items_of(std::move(values)), is_group}; }
 Value make_dict(DictItems items) { return Dict{std::make_shared<const DictItems>(std::move(items))}; }
 Value make_undefined(std::string why) { return Undefined{std::make_shared<const std::string>(std::move(why))}; }
+Value make_integer(std::string digits) {
+  std::int64_t integer = 0;
+  const char* const end = digits.data() + digits.size();
+  if (std::from_chars(digits.data(), end, integer).ec == std::errc()) return integer;
+  if (!std::isfinite(std::strtod(digits.c_str(), nullptr))) fail("an integer is too large");
+  return LargeInteger{std::make_shared<const std::string>(std::move(digits))};
+}
 Value undefined_name(std::string_view name) { return make_undefined(fmt::format("'{}' is undefined", name)); }
 
 bool truth(const Value& value) {
@@ -170,6 +202,7 @@ bool truth(const Value& value) {
 bool equal(const Value& one, const Value& other) {
   if (one.text() != nullptr && other.text() != nullptr) return *one.text() == *other.text();
   if (const auto left = one.integer(), right = other.integer(); left && right) return *left == *right;
+  if (const auto order = compare_large(one, other)) return *order == 0;
   if (const auto left = one.number(), right = other.number(); left && right) return *left == *right;
   if (one.kind() != other.kind()) return false;
   if (const Values* const elements = one.elements()) return equal_items(*elements, *other.elements());
@@ -183,6 +216,7 @@ int compare(const Value& one, const Value& other, const char* sign) {
   if (one.is<Undefined>() || other.is<Undefined>()) fail(*(one.is<Undefined>() ? one : other).as<Undefined>()->why);
   if (one.text() != nullptr && other.text() != nullptr) return sign_of(one.text()->compare(*other.text()), 0);
   if (const auto left = one.integer(), right = other.integer(); left && right) return sign_of(*left, *right);
+  if (const auto order = compare_large(one, other)) return *order;
   if (const auto left = one.number(), right = other.number(); left && right) return sign_of(*left, *right);
   const Values *const left = one.elements(), *const right = other.elements();
   if (left == nullptr || right == nullptr || one.kind() != other.kind())
@@ -193,7 +227,8 @@ int compare(const Value& one, const Value& other, const char* sign) {
 }
 
 std::string type_name(const Value& value) {
-  constexpr const char* names[] = {"NoneType", "Undefined", "bool", "int", "float", "str", "list", "tuple", "dict", "range"};
+  constexpr const char* names[] = {"NoneType", "Undefined", "bool", "int",   "float", "str",
+                                   "list",     "tuple",     "dict", "range", "int"};
   if (const Object* const object = value.object()) return object->type_name();
   return value.is<Text>() && value.as<Text>()->is_markup ? "Markup" : names[value.kind()];
 }

@@ -58,6 +58,11 @@ struct Tuple {
   bool is_group = false;  // made by the filter "groupby", with the attributes "grouper" and "list"
   const Values& values() const { return items->values; }
 };
+// An int of Python beyond 64 bits: its decimal digits, after "-" if it is negative. It can be printed and compared, but not
+// be computed with.
+struct LargeInteger {
+  std::shared_ptr<const std::string> digits;
+};
 struct Dict {
   std::shared_ptr<const DictItems> items;
 };
@@ -70,7 +75,8 @@ struct Range {
 // Copies share what they hold, which nobody changes: only namespaces and iterators, which are objects, have a state.
 class Value {
  public:
-  using Held = std::variant<None, Undefined, bool, std::int64_t, double, Text, List, Tuple, Dict, Range, ObjectPointer>;
+  using Held =
+      std::variant<None, Undefined, bool, std::int64_t, double, Text, List, Tuple, Dict, Range, LargeInteger, ObjectPointer>;
 
   Value() = default;
   template <std::same_as<bool> Boolean>
@@ -88,6 +94,7 @@ class Value {
   Value(Tuple value) : held_(std::move(value)) {}
   Value(Dict value) : held_(std::move(value)) {}
   Value(Range value) : held_(value) {}
+  Value(LargeInteger value) : held_(std::move(value)) {}
   Value(ObjectPointer value) : held_(std::move(value)) {}
 
   template <class Type>
@@ -103,9 +110,9 @@ class Value {
   const Values* elements() const;
   const DictItems* dict() const { return is<Dict>() ? as<Dict>()->items.get() : nullptr; }
   Object* object() const { return is<ObjectPointer>() ? as<ObjectPointer>()->get() : nullptr; }
-  // Returns an int, or a bool as the integer that Python takes it for; no value for other types.
+  // Returns an int of at most 64 bits, or a bool as the integer that Python takes it for; no value for other types.
   std::optional<std::int64_t> integer() const;
-  // Returns an int, a bool or a float; no value for other types.
+  // Returns an int, a bool or a float, if need be the nearest double; no value for other types.
   std::optional<double> number() const;
   std::size_t kind() const { return held_.index(); }
   Extent extent() const;
@@ -142,6 +149,9 @@ Value make_list(Values values);
 Value make_tuple(Values values, bool is_group = false);
 Value make_dict(DictItems items);
 Value make_undefined(std::string why);
+// `digits`: decimal, without leading zeros, after "-" if the integer is negative. Throws TemplateFault beyond the largest
+// double.
+Value make_integer(std::string digits);
 Value undefined_name(std::string_view name);  // "'name' is undefined"
 
 bool truth(const Value& value);

@@ -11,7 +11,7 @@ namespace pipetrain::cpu {
 void gather_rows(CpuStream& stream, const GatherRowsArgs& args) {
   const std::int64_t cols = args.x.cols();
   const std::size_t bytes = static_cast<std::size_t>(cols) * size_of(args.x.dtype);
-  for_row_tiles(stream, args.rows.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+  for_row_tiles(stream, used_rows(args.used, args.rows.rows()), cols, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
       std::memcpy(element_at(args.rows, row * cols), element_at(args.x, args.tokens.as<std::int32_t>()[row] * cols), bytes);
   });
@@ -28,7 +28,10 @@ void sum_rows(CpuStream& stream, const RowSums& sums) {
       const auto add = [&, out = total.data()](const float* row) {
         for (std::int64_t i = 0; i < cols; ++i) out[i] += row[i];
       };
-      for (std::int64_t c = 0; c < chosen; ++c) add(rows[sums.places.as<std::int32_t>()[token * chosen + c]]);
+      for (std::int64_t c = 0; c < chosen; ++c) {
+        const std::int32_t place = sums.places.as<std::int32_t>()[token * chosen + c];
+        if (place >= 0) add(rows[place]);
+      }
       if (const float* const addend = addends[token]) add(addend);
       if (const float* const residual = residuals[token]) add(residual);
       outs.write(token, [&](float* out) { std::copy_n(total.data(), cols, out); });
@@ -38,7 +41,7 @@ void sum_rows(CpuStream& stream, const RowSums& sums) {
 
 void weigh_rows(CpuStream& stream, const WeighRowsArgs& args) {
   const std::int64_t cols = args.y.cols();
-  for_row_tiles(stream, args.y.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+  for_row_tiles(stream, used_rows(args.used, args.y.rows()), cols, [&](std::int64_t begin, std::int64_t end) {
     const Rows xs(args.x), ys(args.y);
     for (std::int64_t row = begin; row < end; ++row) {
       const float* const x = xs[row];
@@ -52,7 +55,7 @@ void weigh_rows(CpuStream& stream, const WeighRowsArgs& args) {
 
 void weigh_rows_backward(CpuStream& stream, const WeighRowsBackwardArgs& args) {
   const std::int64_t cols = args.dx.cols();
-  for_row_tiles(stream, args.dx.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+  for_row_tiles(stream, used_rows(args.used, args.dx.rows()), cols, [&](std::int64_t begin, std::int64_t end) {
     const Rows dys(args.dy), xs(args.x), dxs(args.dx);
     for (std::int64_t row = begin; row < end; ++row) {
       const float *const dy = dys[row], *const x = xs[row];

@@ -1,6 +1,7 @@
 // The router: the experts of each token, the order of the rows, and the gradient of the logits.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "ops/cpu/kernels.hpp"
@@ -18,29 +19,46 @@ float softmax(const float* logits, std::int64_t experts, float* probabilities) {
   return static_cast<float>(largest + std::log(sum));
 }
 
-// Writes the experts with the largest logits, in ascending order.
-void choose(const float* logits, std::int64_t experts, std::int32_t* chosen, std::int64_t count) {
+// Writes the experts with the largest scores, in ascending order.
+void choose(const float* scores, std::int64_t experts, std::int32_t* chosen, std::int64_t count) {
   std::int32_t* const end = chosen + count;
   for (std::int32_t* next = chosen; next != end; ++next) {
     std::int32_t best = -1;
     for (std::int32_t e = 0; e < experts; ++e) {
-      if ((best < 0 || logits[e] > logits[best]) && std::find(chosen, next, e) == next) best = e;
+      if ((best < 0 || scores[e] > scores[best]) && std::find(chosen, next, e) == next) best = e;
     }
     *next = best;
   }
   std::sort(chosen, end);
 }
 
-// Sorts the rows by expert and then by token.
+// Sets the places of dropped choices to -1, those of the others to 0.
+void drop_beyond(const ExpertCapacity& capacity, const Routing& routing) {
+  const std::int64_t choices = routing.experts.elements(), of_sequence = choices / capacity.batch;
+  const auto* const experts = routing.experts.as<std::int32_t>();
+  auto* const places = routing.places.as<std::int32_t>();
+  std::fill_n(places, choices, 0);
+  if (capacity.tokens == 0) return;
+  std::vector<std::int64_t> taken;
+  for (std::int64_t choice = 0; choice < choices; ++choice) {
+    if (choice % of_sequence == 0) taken.assign(static_cast<std::size_t>(routing.probabilities.cols()), 0);
+    if (++taken[static_cast<std::size_t>(experts[choice])] > capacity.tokens) places[choice] = -1;
+  }
+}
+
+// Sorts the rows of choices that are not dropped by expert and then by token.
 void sort_rows(const Routing& routing) {
   const std::int64_t tokens = routing.experts.rows(), chosen = routing.experts.cols();
   const auto* const experts = routing.experts.as<std::int32_t>();
+  const auto* const places = routing.places.as<std::int32_t>();
   auto* const offsets = routing.offsets.as<std::int32_t>();
   std::fill_n(offsets, routing.offsets.elements(), 0);
-  for (std::int64_t choice = 0; choice < tokens * chosen; ++choice) ++offsets[experts[choice] + 1];
+  for (std::int64_t choice = 0; choice < tokens * chosen; ++choice)
+    if (places[choice] >= 0) ++offsets[experts[choice] + 1];
   for (std::int64_t e = 1; e < routing.offsets.elements(); ++e) offsets[e] += offsets[e - 1];
   std::vector<std::int32_t> next(offsets, offsets + routing.offsets.elements());
   for (std::int64_t choice = 0; choice < tokens * chosen; ++choice) {
+    if (places[choice] < 0) continue;
     const std::int32_t row = next[static_cast<std::size_t>(experts[choice])]++;
     routing.places.as<std::int32_t>()[choice] = row;
     routing.tokens.as<std::int32_t>()[row] = static_cast<std::int32_t>(choice / chosen);
@@ -128,8 +146,10 @@ class RouterGradient {
   void add_statistics() const {
     auto* const out = args_.statistics.as<double>();
     const std::int64_t experts = args_.routing.probabilities.cols();
-    const auto* const offsets = args_.routing.offsets.as<std::int32_t>();
-    for (std::int64_t e = 0; e < experts; ++e) out[e] += offsets[e + 1] - offsets[e];
+    for (std::int64_t choice = 0; choice < args_.routing.experts.elements(); ++choice) {
+      out[args_.routing.experts.as<std::int32_t>()[choice]] += 1;
+      out[experts + 2] += args_.routing.places.as<std::int32_t>()[choice] < 0 ? 1 : 0;
+    }
     if (!args_.losses) return;
     double balance = 0, z = 0;
     for (std::int64_t token = 0; token < args_.routing.experts.rows(); ++token) {
@@ -146,15 +166,16 @@ class RouterGradient {
 
  private:
   void add_weights(const Choices& choices, std::vector<double>& grads) const {
-    const float* const dweights = args_.dweights.as<float>();
+    const auto dweight = [&, dweights = args_.dweights.as<float>()](std::int64_t c) {
+      return choices.places[c] < 0 ? 0.0F : dweights[choices.places[c]];
+    };
     const double sum = args_.normalised ? choices.sum() : 1;
     double mean = 0;
     if (args_.normalised) {
-      for (std::int64_t c = 0; c < choices.count; ++c)
-        mean += dweights[choices.places[c]] * (choices.probabilities[choices.experts[c]] / sum);
+      for (std::int64_t c = 0; c < choices.count; ++c) mean += dweight(c) * (choices.probabilities[choices.experts[c]] / sum);
     }
     for (std::int64_t c = 0; c < choices.count; ++c)
-      grads[static_cast<std::size_t>(choices.experts[c])] += (dweights[choices.places[c]] - mean) / sum;
+      grads[static_cast<std::size_t>(choices.experts[c])] += (dweight(c) - mean) / sum;
   }
 
   const RouteBackwardArgs& args_;
@@ -167,20 +188,30 @@ class RouterGradient {
 void route(CpuStream& stream, const RouteArgs& args) {
   const Routing& routing = args.routing;
   const std::int64_t experts = args.logits.cols(), chosen = routing.experts.cols();
+  const float* const bias = args.bias.shape.rank() == 0 ? nullptr : args.bias.as<float>();
   for_row_tiles(stream, args.logits.rows(), experts, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> biased(static_cast<std::size_t>(experts));
     for (std::int64_t token = begin; token < end; ++token) {
-      const float* const logits = args.logits.as<float>() + token * experts;
-      routing.log_sum_exp.as<float>()[token] = softmax(logits, experts, routing.probabilities.as<float>() + token * experts);
-      choose(logits, experts, routing.experts.as<std::int32_t>() + token * chosen, chosen);
+      const float* scores = args.logits.as<float>() + token * experts;
+      float* const probabilities = routing.probabilities.as<float>() + token * experts;
+      routing.log_sum_exp.as<float>()[token] = softmax(scores, experts, probabilities);
+      if (bias != nullptr) {
+        std::transform(probabilities, probabilities + experts, bias, biased.begin(), std::plus<>());
+        scores = biased.data();
+      }
+      choose(scores, experts, routing.experts.as<std::int32_t>() + token * chosen, chosen);
     }
   });
+  drop_beyond(args.capacity, routing);
   sort_rows(routing);
   for_row_tiles(stream, args.logits.rows(), chosen, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t token = begin; token < end; ++token) {
       const Choices choices(routing, token);
       const double sum = args.normalised ? choices.sum() : 1;
-      for (std::int64_t c = 0; c < chosen; ++c)
+      for (std::int64_t c = 0; c < chosen; ++c) {
+        if (choices.places[c] < 0) continue;
         routing.weights.as<float>()[choices.places[c]] = static_cast<float>(choices.probabilities[choices.experts[c]] / sum);
+      }
     }
   });
 }

@@ -10,6 +10,8 @@
 #include "core/cuda/cuda_stream.hpp"
 #include "core/error.hpp"
 #include "ops/cuda/dispatch/attention_ops.hpp"
+#include "ops/cuda/dispatch/expert_ops.hpp"
+#include "ops/cuda/experts/experts.hpp"
 #include "ops/cuda/gemm/parallel_matmul.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"
 #include "ops/cuda/hopper/norm_backward.hpp"
@@ -41,6 +43,7 @@ class CudaOps final : public Ops {
         matmul_(ops_),
         hopper_(cuda::hopper_gpu(stream.device_index())),
         attention_(ops_, hopper_, deterministic),
+        experts_(ops_, matmul_, hopper_),
         counter_(stream.device().allocate(sizeof(unsigned), "a counter of the GPU operations")) {
     stream.zero({counter_.data(), {1}, DType::i32});
   }
@@ -130,17 +133,20 @@ class CudaOps final : public Ops {
   void compute(const SwigluArgs& args) { enqueue("swiglu", cuda::swiglu, args); }
   void compute(const SwigluBackwardArgs& args) { enqueue("swiglu_backward", cuda::swiglu_backward, args); }
   void compute(const ScaleArgs& args) { enqueue("scale", cuda::scale, args); }
-  void compute(const RouteArgs&) { refuse_experts(); }
-  void compute(const RouteBackwardArgs&) { refuse_experts(); }
-  void compute(const CountExpertsArgs&) { refuse_experts(); }
-  void compute(const GatherRowsArgs&) { refuse_experts(); }
-  void compute(const SumRowsArgs&) { refuse_experts(); }
-  void compute(const WeighRowsArgs&) { refuse_experts(); }
-  void compute(const WeighRowsBackwardArgs&) { refuse_experts(); }
-  void compute(const GroupedMatmulArgs&) { refuse_experts(); }
-  void compute(const GroupedWeightGradArgs&) { refuse_experts(); }
-  void compute(const SigmoidArgs&) { refuse_experts(); }
-  void compute(const SigmoidBackwardArgs&) { refuse_experts(); }
+  void compute(const RouteArgs& args) { experts_.route(args); }
+  void compute(const RouteBackwardArgs& args) { experts_.route_backward(args); }
+  void compute(const CountExpertsArgs& args) { experts_.count_experts(args); }
+  void compute(const GatherRowsArgs& args) { experts_.gather_rows(args); }
+  void compute(const SumRowsArgs& args) { experts_.sum_rows(args); }
+  void compute(const WeighRowsArgs& args) { experts_.weigh_rows(args); }
+  void compute(const WeighRowsBackwardArgs& args) { experts_.weigh_rows_backward(args); }
+  void compute(const GroupedMatmulArgs& args) { experts_.grouped_matmul(args); }
+  void compute(const GroupedWeightGradArgs& args) { experts_.grouped_weight_grad(args); }
+  void compute(const SendTokensArgs&) { refuse_divided_experts(); }
+  void compute(const SortReceivedArgs&) { refuse_divided_experts(); }
+  void compute(const ExchangeRowsArgs&) { refuse_divided_experts(); }
+  void compute(const SigmoidArgs& args) { enqueue("sigmoid", cuda::sigmoid, args); }
+  void compute(const SigmoidBackwardArgs& args) { enqueue("sigmoid_backward", cuda::sigmoid_backward, args); }
   void compute(const LayerNormArgs& args) { enqueue("layer_norm", cuda::layer_norm, args); }
 
   void compute(const LayerNormBackwardArgs& args) {
@@ -177,11 +183,11 @@ class CudaOps final : public Ops {
 
   void compute(const CopyColumnsArgs& args) { enqueue("copy_columns", cuda::copy_columns, args); }
 
-  void compute(const RowDotsArgs&) { refuse_split_norms(); }
-  void compute(const SplitNormArgs&) { refuse_split_norms(); }
-  void compute(const SplitNormBackwardArgs&) { refuse_split_norms(); }
-  [[noreturn]] static void refuse_split_norms() {
-    throw Error(ErrorKind::unavailable, "norms of rows that several ranks share are not built for GPUs yet; use the CPU");
+  void compute(const RowDotsArgs& args) { enqueue("row_dots", cuda::row_dots, args); }
+  void compute(const SplitNormArgs& args) { enqueue("split_norm", cuda::split_norm, args); }
+  void compute(const SplitNormBackwardArgs& args) {
+    void* memory = scratch(cuda::split_norm_backward_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
+    enqueue("split_norm_backward", cuda::split_norm_backward, args, multiprocessors_, memory);
   }
 
   void compute(const CrossEntropyArgs& args) {
@@ -235,9 +241,8 @@ class CudaOps final : public Ops {
   void compute(const SquareSumsArgs& args) { enqueue("square_sums", cuda::square_sums, args.tensor, args.sums); }
   void compute(const AddArgs& args) { enqueue("add", cuda::add, args.target, args.source); }
 
-  [[noreturn]] static void refuse_experts() { refuse("routed experts"); }
-  [[noreturn]] static void refuse(const std::string& what) {
-    throw Error(ErrorKind::unavailable, what + " are not built for GPUs yet; use the CPU");
+  [[noreturn]] static void refuse_divided_experts() {
+    throw Error(ErrorKind::unavailable, "experts that GPUs divide are not built yet; use the CPU");
   }
 
   CudaStream& stream_;
@@ -246,6 +251,7 @@ class CudaOps final : public Ops {
   cuda::ParallelMatmul matmul_;
   cuda::HopperGpu hopper_;
   cuda::AttentionOps attention_;
+  cuda::ExpertOps experts_;
   Buffer counter_;
 
   // Calls kernel(native stream, args...); an error names the operation as `what`.

@@ -25,22 +25,24 @@ class ParallelMatmul {
   // false, and enqueues nothing, if that is not worthwhile.
   bool backward_scatter_in_pieces(const BackwardScatterArgs& args);
 
- private:
-  OpsStream& ops_;
-  Gemm gemm_;
-  Buffer workspace_;
-
-  // A product that is summed over the ranks.
+  // A matrix that is summed over the ranks.
   struct PartialProduct {
     std::int64_t rows, cols;
-    // Enqueues these rows of the product.
+    // Enqueues these rows of this rank's share.
     std::function<void(std::int64_t begin, std::int64_t end, const Tensor& part)> make;
     std::optional<Tensor> residual;  // like `out`
     Tensor out;                      // this rank's rows of the sum
     bool whole = false;              // can only be computed for all rows at once
   };
-  PartialProduct partial_product(const MatmulScatterArgs& args);
+  // Adds the ranks' shares, and the residual, into this rank's rows of the sum; with several ranks only.
   void sum_over_ranks(const TensorParallel& tp, const PartialProduct& product);
+
+ private:
+  OpsStream& ops_;
+  Gemm gemm_;
+  Buffer workspace_;
+
+  PartialProduct partial_product(const MatmulScatterArgs& args);
   bool sums_in_pieces(const TensorParallel& tp, const PartialProduct& product, const std::function<void()>& meanwhile);
   void matmul(const MatmulScatterArgs& args);  // for a single rank, as fp8_product
   void fp8_product(const Fp8MatmulArgs& args);

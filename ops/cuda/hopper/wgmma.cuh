@@ -57,6 +57,15 @@ struct DescriptorOffsets {};
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
+#define PIPETRAIN_NAMES128                                                                     \
+  PIPETRAIN_NAMES64                                                                            \
+  ", "                                                                                         \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "           \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "           \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "     \
+  "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
+  "%126, %127"
+
 // sums [64, 2 R] (+)= a [64, 16] b [16, 2 R], both in shared memory.
 #define PIPETRAIN_MULTIPLY_SHARED(Element, type, columns, R, at_a, at_b, step_a, step_b, adds, of_a, of_b)                     \
   template <int AtA, int AtB, Along OfA, Along OfB, bool Adds>                                                                 \
@@ -84,13 +93,16 @@ struct DescriptorOffsets {};
 #define PIPETRAIN_OUTPUTS16(d) PIPETRAIN_FLOATS8(d, 0), PIPETRAIN_FLOATS8(d, 8)
 #define PIPETRAIN_OUTPUTS32(d) PIPETRAIN_FLOATS32(d, 0)
 #define PIPETRAIN_OUTPUTS64(d) PIPETRAIN_FLOATS32(d, 0), PIPETRAIN_FLOATS32(d, 32)
+#define PIPETRAIN_OUTPUTS128(d) PIPETRAIN_OUTPUTS64(d), PIPETRAIN_FLOATS32(d, 64), PIPETRAIN_FLOATS32(d, 96)
 
 PIPETRAIN_MULTIPLY_SHARED(__nv_bfloat16, "bf16", 32, 16, 16, 17, 18, 19, 20, 21, 22)
 PIPETRAIN_MULTIPLY_SHARED(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
 PIPETRAIN_MULTIPLY_SHARED(__nv_bfloat16, "bf16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
+PIPETRAIN_MULTIPLY_SHARED(__nv_bfloat16, "bf16", 256, 128, 128, 129, 130, 131, 132, 133, 134)
 PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 32, 16, 16, 17, 18, 19, 20, 21, 22)
 PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
 PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
+PIPETRAIN_MULTIPLY_SHARED(__half, "f16", 256, 128, 128, 129, 130, 131, 132, 133, 134)
 PIPETRAIN_MULTIPLY_REGISTERS(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
 PIPETRAIN_MULTIPLY_REGISTERS(__nv_bfloat16, "bf16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
 PIPETRAIN_MULTIPLY_REGISTERS(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
@@ -101,9 +113,11 @@ PIPETRAIN_MULTIPLY_REGISTERS(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
 #undef PIPETRAIN_OUTPUTS16
 #undef PIPETRAIN_OUTPUTS32
 #undef PIPETRAIN_OUTPUTS64
+#undef PIPETRAIN_OUTPUTS128
 #undef PIPETRAIN_NAMES16
 #undef PIPETRAIN_NAMES32
 #undef PIPETRAIN_NAMES64
+#undef PIPETRAIN_NAMES128
 #undef PIPETRAIN_FLOATS8
 #undef PIPETRAIN_FLOATS32
 #undef PIPETRAIN_DESCRIPTOR

@@ -69,6 +69,8 @@ class Rank {
     uneven_ = make(device, work, work.rows);
     passed_ = make(device, work, work.rows);
     come_ = make(device, work, work.rows);
+    exchanged_ = make(device, work, work.rows);
+    exchanged_too_ = make(device, work, work.rows);
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       const std::uint64_t from = seed * 1000 + static_cast<unsigned>(rank) * 10 + i;
       work.dtype == DType::f64 ? draw_values<double>(buffers_[i], from) : draw_values<float>(buffers_[i], from);
@@ -88,11 +90,13 @@ class Rank {
     const Tensor own = uneven_.row_range(rows.begin(group.rank()), rows.end(group.rank()));
     group.reduce_scatter(*stream_, uneven_, own, rows);
     group.all_gather(*stream_, own, uneven_, rows);
+    exchange(group);
     for (int i = 0; i < 3; ++i) group.shift(*stream_, i % 2 == 0 ? passed_ : come_, i % 2 == 0 ? come_ : passed_);
   }
   void wait() { stream_->synchronize(); }
 
   bool equals(const Rank& other) const {
+    if (received_ != other.received_) return false;
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       const std::size_t bytes = buffers_[i].bytes();
       if (bytes > 0 && std::memcmp(buffers_[i].data(), other.buffers_[i].data(), bytes) != 0) return false;
@@ -101,6 +105,20 @@ class Rank {
   }
 
  private:
+  // Members send and receive different numbers of rows, and some none.
+  void exchange(Group& group) {
+    offsets_.assign(1, 0);
+    for (int member = 0; member < group.size(); ++member) {
+      const std::int64_t rows = full_.rows() * (member + group.rank() % 2) / (group.size() * (group.size() + 1));
+      offsets_.push_back(offsets_.back() + static_cast<std::int32_t>(rows));
+    }
+    received_.resize(offsets_.size());
+    const std::int64_t numbers = group.size() + 1;
+    group.all_to_all(*stream_, {.rows = {{full_, exchanged_}, {passed_, exchanged_too_}},
+                                .offsets = {offsets_.data(), {numbers}, DType::i32},
+                                .received = {received_.data(), {numbers}, DType::i32}});
+  }
+
   Tensor make(Device& device, const Work& work, std::int64_t rows) {
     Tensor tensor{nullptr, {rows, work.cols}, work.dtype};
     buffers_.push_back(device.allocate(tensor.bytes(), "test"));
@@ -109,7 +127,8 @@ class Rank {
   }
 
   std::vector<Buffer> buffers_;
-  Tensor sum_, most_, full_, scattered_, shard_, gathered_, uneven_, passed_, come_;
+  Tensor sum_, most_, full_, scattered_, shard_, gathered_, uneven_, passed_, come_, exchanged_, exchanged_too_;
+  std::vector<std::int32_t> offsets_, received_;
   std::unique_ptr<Stream> stream_;
 };
 

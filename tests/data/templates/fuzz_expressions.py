@@ -18,7 +18,8 @@ VARIABLES = {"n": 3, "z": 0, "m": -7, "f": 2.5, "t": True, "none_value": None, "
                  {"k": 1, "v": "x"}, {"k": 0, "v": "Y"}, {"k": 1}], "nested": [[1, 2], [3, [4]]], "empty": [], "q": "it's \"q\" <&>", "num": "42", "real": "1.5e3"}
 NAMES = list(VARIABLES) + ["missing"]
 CONSTANTS = ["0", "1", "2", "-1", "10", "1.5", "0.0", "1e3", "''", "'a'", "'l'", "' '", "'o, W'", "'k'", "'%s|%d'", "true", "false", "none", "[]", "[1, 'a']", "(1,)", "()", "{}",
-             "{'a': 1, 'b': [2]}", "range(4)", "range(5, 0, -2)", "'1_000'", "'0x1f'"]
+             "{'a': 1, 'b': [2]}", "range(4)", "range(5, 0, -2)", "'1_000'", "'0x1f'",
+             "18446744073709551616", "-99999999999999999999", "99999999999999999999", "18446744073709551616.0", "'123456789012345678901'"]
 BINARY = ["+", "-", "*", "/", "//", "%", "**", "~", "and", "or", "==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 TESTS = ["defined", "undefined", "none", "string", "number", "integer", "float", "boolean", "mapping", "sequence", "iterable", "true", "false", "odd", "even", "lower",
          "upper", "callable", "divisibleby(2)", "eq(1)", "ne('a')", "gt(1)", "le(2)", "in([1, 'a'])", "sameas(none)", "equalto 'a'", "escaped"]
@@ -97,6 +98,8 @@ class Writer:
 
 
 def expected(text):
+    if "**" in text and ("999999999" in text or "844674407" in text or "123456789" in text):  # Python would compute for hours
+        return TimeoutError()
     try:
         return ENVIRONMENT.from_string(text).render(**VARIABLES)
     except Exception as error:

@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/templates/fixture.hpp"
+#include "files/json.hpp"
 
 using namespace pipetrain;
 using Catch::Matchers::Contains;
@@ -65,8 +66,26 @@ TEST_CASE("expressions of a template have the values that Python gives them") {
        "e'.upper() }} {{ '\xCE\xA3\xCE\x91\xCE\xA3'.lower() }}",
        "STRASSE \xCF\x83\xCE\xB1\xCF\x82"},
       {"{{ missing }}{{ missing|default('x') }} {{ 1 if false }} {{ 1 < 2 < 3 }} {{ 'a' ~ 1 ~ none }}", "x  True a1None"},
-      {"{{ xs.append is defined }}", "False"}};
+      {"{{ xs.append is defined }}", "False"},
+      {"{{ 18446744073709551616 }} {{ -9223372036854775809 }} {{ -9223372036854775808 }} {{ '0099999999999999999999'|int }}",
+       "18446744073709551616 -9223372036854775809 -9223372036854775808 99999999999999999999"},
+      {"{{ {18446744073709551615: 1}[18446744073709551615.0 - 1] is defined }} {{ {1e22: 1}[10000000000000000000000] }} "
+       "{{ 99999999999999999999 is integer }} {{ -99999999999999999999|abs }} {{ 99999999999999999999 / 2.0 }}",
+       "False 1 True 99999999999999999999 5e+19"},
+      {"{{ 18446744073709551617 == 18446744073709551616.0 }} {{ 18446744073709551616 == 18446744073709551616.0 }} "
+       "{{ 9223372036854775807 < 9223372036854775808 }} {{ [1, -99999999999999999999, 99999999999999999999]|sort }}",
+       "False True True [-99999999999999999999, 1, 99999999999999999999]"},
+      {"{{ 1e22|int }} {{ 18446744073709551616 + 1.0 }} {{ 99999999999999999999|round }} {{ '%s' % 99999999999999999999 }}",
+       "10000000000000000000000 1.8446744073709552e+19 99999999999999999999 99999999999999999999"}};
   for (const auto& [text, expected] : cases) CHECK(rendered(text, variables) == expected);
+}
+
+TEST_CASE("a template prints integers of any size of a row's JSON as they are") {
+  const std::string numbers = "[12345678901234567890123, -18446744073709551616, 18446744073709551615, 1e3]";
+  const Json variables = Json::object({{"xs", parse_json(numbers, {"row.jsonl"})}});
+  CHECK(rendered("{{ xs|tojson }} {{ xs }}", variables) ==
+        "[12345678901234567890123, -18446744073709551616, 18446744073709551615, 1000.0] "
+        "[12345678901234567890123, -18446744073709551616, 18446744073709551615, 1000.0]");
 }
 
 TEST_CASE("a generator of a filter gives its values once") {
@@ -104,6 +123,7 @@ TEST_CASE("errors of a template name its file, its line and the reason") {
       {"{{ ''.__class__.x }}", "has no attribute '__class__'"},
       {"{{ range(100001) }}", "MAX_RANGE"},
       {"{{ 9223372036854775807 + 1 }}", "an integer is too large"},
+      {"{{ 99999999999999999999 - 1 }}", "an integer is too large"},
       {"{% break %}", "t.jinja:1: 'break' is outside of a loop"}};
   for (const auto& [text, expected] : cases) {
     INFO(text);

@@ -1,7 +1,7 @@
-#include "model/blocks/rotary_tables.hpp"
+#include "model/rotation/rotary_tables.hpp"
 
 #include "core/buffer.hpp"
-#include "model/blocks/rotary_table.hpp"
+#include "model/rotation/rotary_table.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,10 +1,11 @@
-#include "model/weights/adapter.hpp"
+#include "model/weights/adapter_in_folder.hpp"
 
 #include <fmt/format.h>
 
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
+#include "model/weights/piecewise_weights.hpp"
 
 namespace pipetrain {
 namespace {
@@ -31,14 +32,13 @@ std::string kind_of_adapter(const fs::path& file) {
 
 std::optional<std::string> adapter_in(const fs::path& folder) {
   std::error_code ignored;
+  if (!rank_files(folder).empty()) return {};  // a checkpoint, which describes its adapters in the same way
   for (const char* name : adapter_files) {
     if (!fs::exists(folder / name, ignored)) continue;
     const std::string kind =
         fs::exists(folder / adapter_config, ignored) ? kind_of_adapter(folder / adapter_config) : "an adapter";
     const char* const remedy =
-        "adapters are not read yet: merge it into its base model with PEFT's merge_and_unload() and save_pretrained(), and "
-        "begin "
-        "from that folder";
+        "give its base as the model and this folder as the adapter, or merge them into a model with export";
     if (!fs::exists(folder / "config.json", ignored))
       return fmt::format("is {} ({}), not a whole model; {}", kind, name, remedy);
     return fmt::format(

@@ -1,4 +1,4 @@
-#include "model/blocks/rotary_table.hpp"
+#include "model/rotation/rotary_table.hpp"
 
 #include <cmath>
 #include <vector>

@@ -25,7 +25,7 @@ TEST_CASE("an adapter next to a model's weights is refused by its name before th
   folder.write("model/" + name, text);
   const std::string begin = (folder.path() / "model").string() + ": has " + kind + " (" + name + ") next to the model";
   CHECK_THAT(input_error([&] { stored_weights(config, folder.path() / "model"); }),
-             Catch::Matchers::StartsWith(begin) && Contains("adapters are not read yet: merge it"));
+             Catch::Matchers::StartsWith(begin) && Contains("give its base as the model and this folder as the adapter"));
   CHECK_THAT(input_error([&] { with_head_of_weights(config, folder.path() / "model", notes); }),
              Catch::Matchers::StartsWith(begin));
 }
@@ -37,7 +37,7 @@ TEST_CASE("an adapter's own folder is called one") {
   CHECK_THAT(
       input_error([&] { read_stored_config(folder.path()); }),
       Catch::Matchers::StartsWith(folder.path().string() +
-                                  ": is a LoRA adapter (adapter_config.json), not a whole model; adapters are not read"));
+                                  ": is a LoRA adapter (adapter_config.json), not a whole model; give its base as the model"));
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+// Adapter describes low-rank adapters (LoRA: Hu et al. 2021, arXiv 2106.09685), which are trained in place of the matrices that
+// they are added to: y = x W^T + scale * dropout(x) A^T B^T, with A [rank, inputs] and B [outputs, rank]. W stays frozen.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetrain {
+
+struct Adapter {
+  std::int64_t rank = 0;    // 0: the model has no adapters
+  double alpha = 0;         // scale = alpha / rank
+  double dropout = 0;       // the share of a matrix's inputs that its adapter drops; each target draws for itself
+  bool root_scale = false;  // scale = alpha / sqrt(rank) (rsLoRA: Kalajdzievski 2023, arXiv 2312.03732)
+  // Names of modules, or their last parts: "q_proj" means each module named "....q_proj". Empty: all matrices of attention and
+  // MLP.
+  std::vector<std::string> targets = {};
+  std::vector<std::int64_t> layers = {};  // the layers that have adapters, rising; empty: all
+  // Each row of W + scale B A is divided by its norm and multiplied by a number that is trained, its magnitude (DoRA: Liu et
+  // al. 2024, arXiv 2402.09353). No gradient flows through the norms.
+  bool magnitudes = false;
+  bool norms = false;  // the norms of the model are trained too; else they are frozen
+  // Ranks and alphas of some modules, by name or last part, where they differ from those above.
+  std::map<std::string, std::int64_t> ranks = {};
+  std::map<std::string, double> alphas = {};
+
+  bool exists() const { return rank > 0; }
+  bool operator==(const Adapter&) const = default;
+};
+
+// The adapter of one module.
+struct ModuleAdapter {
+  std::int64_t rank = 0;
+  double scale = 1;
+};
+
+// True when a name is the module's, or its last part from a dot on.
+bool names_module(std::string_view name, std::string_view module);
+// Returns the adapter of a layer's module, such as "model.layers.3.self_attn.q_proj"; nothing if it has none.
+std::optional<ModuleAdapter> adapter_of(const Adapter& adapter, std::string_view module, std::int64_t layer);
+
+}  // namespace pipetrain

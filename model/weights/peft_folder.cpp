@@ -1,0 +1,154 @@
+#include "model/weights/peft_folder.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "files/file_io.hpp"
+#include "model/config/adapter_roles.hpp"
+#include "model/families/adapter_tensors.hpp"
+#include "model/weights/parameter_slice.hpp"
+#include "model/weights/peft_config.hpp"
+#include "model/weights/safetensors.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// PEFT's name of a tensor in its files.
+std::string peft_name(const std::string& name) { return "base_model.model." + name; }
+
+// Takes what is trained from another source than the base.
+class AdaptedWeights : public WeightSource {
+ public:
+  AdaptedWeights(std::shared_ptr<const WeightSource> base, std::shared_ptr<const WeightSource> trained)
+      : base_(std::move(base)), trained_(std::move(trained)) {}
+  void load(const Parameter& parameter, float* out) const override {
+    (is_trained(parameter.group) ? *trained_ : *base_).load(parameter, out);
+  }
+
+ private:
+  std::shared_ptr<const WeightSource> base_, trained_;
+};
+
+class NewAdapterWeights : public WeightSource {
+ public:
+  NewAdapterWeights(const ModelConfig& config, std::shared_ptr<const WeightSource> base, std::uint64_t seed)
+      : base_(std::move(base)), drawn_(random_weights(config, seed)) {
+    if (!config.adapter.magnitudes) return;
+    for (const Block& block : blocks_of(config))
+      for (const TensorSpec& tensor : block_tensors(config, block))
+        if (adapter_roles(tensor.role)) matrices_.emplace(module_of(tensor.name) + std::string(magnitude_end), tensor);
+  }
+  void load(const Parameter& parameter, float* out) const override {
+    if (!is_of_adapter(parameter.role)) return base_->load(parameter, out);
+    if (parameter.initialisation == Initialisation::row_norms) return load_norms(parameter, out);
+    drawn_->load(parameter, out);
+  }
+
+ private:
+  // The magnitudes' slice has the rows of the matrix's.
+  void load_norms(const Parameter& magnitudes, float* out) const {
+    const TensorSpec& matrix = matrices_.at(magnitudes.name);
+    Parameter rows;
+    rows.name = matrix.name;
+    rows.full = matrix.shape;
+    rows.transposed = matrix.transposed;
+    rows.initialisation = matrix.initialisation;
+    rows.group = ParameterGroup::frozen;
+    const std::int64_t inputs = matrix.shape[matrix.transposed ? 0 : 1], count = magnitudes.local[0];
+    rows.local = {count, inputs};
+    rows.begin = magnitudes.begin;
+    if (magnitudes.split_axis >= 0) rows.split_axis = matrix.transposed ? 1 : 0;
+    std::vector<float> values(static_cast<std::size_t>(count * inputs));
+    base_->load(rows, values.data());
+    for (std::int64_t row = 0; row < count; ++row) {
+      double squares = 0;
+      for (std::int64_t i = row * inputs; i < (row + 1) * inputs; ++i)
+        squares += static_cast<double>(values[static_cast<std::size_t>(i)]) * values[static_cast<std::size_t>(i)];
+      out[row] = static_cast<float>(std::sqrt(squares));
+    }
+  }
+
+  std::shared_ptr<const WeightSource> base_;
+  std::unique_ptr<WeightSource> drawn_;
+  std::map<std::string, TensorSpec> matrices_;  // by the names of their magnitudes
+};
+
+class PeftWeights : public WeightSource {
+ public:
+  PeftWeights(const ModelConfig& config, const fs::path& file) : reader_(file) {
+    std::set<std::string> known;
+    const auto tensors = logical_tensors(config);
+    for (const std::size_t i : trained_tensors(config)) {
+      reader_.check(peft_name(tensors[i].name), tensors[i].shape);
+      known.insert(peft_name(tensors[i].name));
+    }
+    for (const auto& [name, entry] : reader_.entries())
+      if (!known.contains(name))
+        throw Error(ErrorKind::input,
+                    fmt::format("{}: tensor {} is not part of the adapter that {} describes; give the files of "
+                                "one adapter",
+                                file.string(), name, peft_config_file));
+    reader_.check_coverage();
+  }
+  void load(const Parameter& parameter, float* out) const override {
+    read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) {
+      reader_.read(peft_name(parameter.name), first, count, to);
+    });
+  }
+
+ private:
+  SafetensorsReader reader_;
+};
+
+void write_adapter_config(const fs::path& path, const std::string& text) {
+  OutputFile file(path);
+  file.write(text.data(), text.size());
+  file.sync();
+}
+
+}  // namespace
+
+std::unique_ptr<WeightSource> adapted_weights(std::shared_ptr<const WeightSource> base,
+                                              std::shared_ptr<const WeightSource> trained) {
+  return std::make_unique<AdaptedWeights>(std::move(base), std::move(trained));
+}
+
+std::unique_ptr<WeightSource> new_adapter_weights(const ModelConfig& config, std::shared_ptr<const WeightSource> base,
+                                                  std::uint64_t seed) {
+  return std::make_unique<NewAdapterWeights>(config, std::move(base), seed);
+}
+
+std::shared_ptr<const WeightSource> peft_weights(const ModelConfig& config, const fs::path& folder) {
+  return std::make_shared<PeftWeights>(config, folder / peft_weights_file);
+}
+
+std::vector<std::size_t> trained_tensors(const ModelConfig& config) {
+  const auto tensors = logical_tensors(config);
+  std::vector<std::size_t> trained;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (is_trained(tensors[i].group)) trained.push_back(i);
+  return trained;
+}
+
+void save_peft_folder(const ModelConfig& config, const fs::path& folder, const std::string& base,
+                      const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options) {
+  const auto all = logical_tensors(config);
+  const std::vector<std::size_t> trained = trained_tensors(config);
+  std::vector<NamedShape> tensors;
+  for (const std::size_t i : trained) tensors.push_back({peft_name(all[i].name), all[i].shape});
+  save_model_folder(folder, options.companions, [&](const fs::path& path) {
+    write_adapter_config(path / peft_config_file, peft_config_text(config, base));
+    write_tensors(
+        path / peft_weights_file, tensors, [&](std::size_t i, float* out) { fill(trained[i], out); }, options.type);
+  });
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,70 @@
+#include "ops/cuda/dispatch/expert_ops.hpp"
+
+#include "ops/cuda/experts/experts.hpp"
+#include "ops/cuda/hopper/grouped_products.hpp"
+
+namespace pipetrain::cuda {
+
+ExpertOps::ExpertOps(OpsStream& ops, ParallelMatmul& matmul, const HopperGpu& gpu)
+    : ops_(ops),
+      matmul_(matmul),
+      gpu_(gpu),
+      tickets_(ops.stream().device().allocate(grouped_tickets * sizeof(int), "tickets of the GPU operations")) {
+  ops.stream().zero({tickets_.data(), {grouped_tickets}, DType::i32});
+}
+
+void ExpertOps::route(const RouteArgs& args) {
+  void* const memory = ops_.scratch(route_scratch(args.routing));
+  ops_.enqueue("route", [&](cudaStream_t stream) { cuda::route(stream, args, memory); });
+}
+
+void ExpertOps::route_backward(const RouteBackwardArgs& args) {
+  void* const memory = ops_.scratch(route_backward_scratch(args));
+  ops_.enqueue("route_backward", [&](cudaStream_t stream) { cuda::route_backward(stream, args, memory); });
+}
+
+void ExpertOps::count_experts(const CountExpertsArgs& args) {
+  ops_.enqueue("count_experts", [&](cudaStream_t stream) { cuda::count_experts(stream, args); });
+}
+
+void ExpertOps::gather_rows(const GatherRowsArgs& args) {
+  ops_.enqueue("gather_rows", [&](cudaStream_t stream) { cuda::gather_rows(stream, args); });
+}
+
+void ExpertOps::sum_rows(const SumRowsArgs& args) {
+  const auto enqueue = [&](const RowSums& sums) {
+    ops_.enqueue("sum_rows", [&](cudaStream_t stream) { cuda::sum_rows(stream, sums); });
+  };
+  if (args.tp.size() == 1) return enqueue({args.rows, args.places, args.addend, args.residual, args.out});
+  const auto make = [&](std::int64_t begin, std::int64_t end, const Tensor& part) {
+    const auto addend = args.addend ? std::optional(args.addend->row_range(begin, end)) : std::nullopt;
+    enqueue({args.rows, args.places.row_range(begin, end), addend, {}, part});
+  };
+  matmul_.sum_over_ranks(args.tp, {args.places.rows(), args.rows.cols(), make, args.residual, args.out});
+}
+
+void ExpertOps::weigh_rows(const WeighRowsArgs& args) {
+  ops_.enqueue("weigh_rows", [&](cudaStream_t stream) { cuda::weigh_rows(stream, args); });
+}
+
+void ExpertOps::weigh_rows_backward(const WeighRowsBackwardArgs& args) {
+  ops_.enqueue("weigh_rows_backward", [&](cudaStream_t stream) { cuda::weigh_rows_backward(stream, args); });
+  if (args.tp.size() > 1) args.tp.group->all_reduce(ops_.stream(), args.dweights, Reduction::sum);
+}
+
+void ExpertOps::grouped_matmul(const GroupedMatmulArgs& args) {
+  ops_.enqueue("grouped_matmul", [&](cudaStream_t stream) {
+    if (takes_hopper_grouped(args, gpu_)) return hopper_grouped_matmul(stream, args, gpu_, static_cast<int*>(tickets_.data()));
+    cuda::grouped_matmul(stream, args);
+  });
+}
+
+void ExpertOps::grouped_weight_grad(const GroupedWeightGradArgs& args) {
+  ops_.enqueue("grouped_weight_grad", [&](cudaStream_t stream) {
+    if (takes_hopper_grouped(args, gpu_))
+      return hopper_grouped_weight_grad(stream, args, gpu_, static_cast<int*>(tickets_.data()));
+    cuda::grouped_weight_grad(stream, args);
+  });
+}
+
+}  // namespace pipetrain::cuda

@@ -1,0 +1,21 @@
+// Grouped products by the warp group products of Hopper GPUs: operands of 16 bits, sums in fp32.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "ops/cuda/hopper/hopper_gpu.hpp"
+#include "ops/expert_arguments.hpp"
+
+namespace pipetrain::cuda {
+
+// True if the functions below compute these products on this GPU: matrices whose rows are whole 16-byte vectors, and for input
+// gradients an expert's rows in multiples of 64.
+bool takes_hopper_grouped(const GroupedMatmulArgs& args, const HopperGpu& gpu);
+bool takes_hopper_grouped(const GroupedWeightGradArgs& args, const HopperGpu& gpu);
+
+// tickets [grouped_tickets]: device memory that holds zeros, and holds zeros again afterwards.
+constexpr int grouped_tickets = 2;
+void hopper_grouped_matmul(cudaStream_t stream, const GroupedMatmulArgs& args, const HopperGpu& gpu, int* tickets);
+void hopper_grouped_weight_grad(cudaStream_t stream, const GroupedWeightGradArgs& args, const HopperGpu& gpu, int* tickets);
+
+}  // namespace pipetrain::cuda

@@ -1,0 +1,114 @@
+// The tiles of a grouped product's result, and the boxes of its operands that a tile needs. Only for .cu files.
+//
+// A tile has 128 rows and 256 columns of the result. Product::y and dx: rows of tokens, of one expert; the depth is K or N.
+// Product::dw: rows of one expert's matrix [N, K]; the depth is the expert's rows of tokens. Letters as in ops/ops.hpp.
+#pragma once
+
+#include <cuda.h>
+
+#include "ops/cuda/experts/row_tiles.cuh"
+#include "ops/cuda/hopper/bulk_copy.cuh"
+#include "ops/gemm_shape.hpp"
+
+namespace pipetrain::cuda::hopper {
+
+namespace grouped {
+constexpr int rows = 128, cols = 256, depth = 64, stages = 4;
+constexpr int box_row_bytes = 128;              // a box has 64 columns of 16 bits
+constexpr int half_bytes = 64 * box_row_bytes;  // a box of 64 rows
+constexpr int a_bytes = 2 * half_bytes, b_bytes = 4 * half_bytes;
+constexpr int threads = 384;  // two groups of warps that multiply, each 64 rows of a tile, and one that loads
+}  // namespace grouped
+
+struct GroupedView {
+  const int* offsets;  // [E + 1]
+  int experts;
+  int n, k;  // of each expert's matrix
+  void* out;
+  bool adds;     // the result is added to the output's values
+  int* tickets;  // [2], zeros between launches: the tiles taken beyond each block's first, and the blocks that have ended
+};
+
+struct GroupedMaps {
+  CUtensorMap a, b;
+};
+
+struct GroupedTile {
+  int expert;
+  int row, rows, col;      // of the result: dw's rows count from the expert's first one
+  int first_depth, depth;  // dw: the rows of tokens that are summed over
+};
+
+template <Product product>
+class GroupedTiles {
+ public:
+  // All threads of the block must call it.
+  __device__ GroupedTiles(const GroupedView& view, int* memory)
+      : view_(view), rows_(find_row_tiles<grouped::rows>(view.offsets, view.experts, memory)) {
+    columns_ = (result_cols() + grouped::cols - 1) / grouped::cols;
+    if constexpr (product == Product::dw) row_tiles_ = (view.n + grouped::rows - 1) / grouped::rows;
+  }
+
+  __device__ int count() const { return (product == Product::dw ? view_.experts * row_tiles_ : rows_.count()) * columns_; }
+  __device__ GroupedTile at(int index) const {
+    if constexpr (product == Product::dw) {
+      const int of_expert = row_tiles_ * columns_, expert = index / of_expert, own = index % of_expert;
+      const int row = own % row_tiles_ * grouped::rows;
+      return {expert,
+              row,
+              view_.n - row,
+              own / row_tiles_ * grouped::cols,
+              rows_.offsets[expert],
+              rows_.offsets[expert + 1] - rows_.offsets[expert]};
+    } else {
+      const int expert = rows_.expert_of(index / columns_), tiles = rows_.before[expert + 1] - rows_.before[expert];
+      const int own = index - rows_.before[expert] * columns_;
+      // Tiles that run at the same time share rows and columns: eight tiles of rows pass through all columns together.
+      constexpr int together = 8;
+      const int band = own / (together * columns_), height = min(together, tiles - band * together);
+      const int in_band = own - band * together * columns_;
+      const int row = rows_.offsets[expert] + (band * together + in_band % height) * grouped::rows;
+      return {expert,
+              row,
+              rows_.offsets[expert + 1] - row,
+              in_band / height * grouped::cols,
+              0,
+              product == Product::y ? view_.k : view_.n};
+    }
+  }
+  __device__ int result_cols() const { return product == Product::y ? view_.n : view_.k; }
+
+ private:
+  const GroupedView& view_;
+  RowTiles rows_;
+  int columns_, row_tiles_ = 0;
+};
+
+// Returns the bytes that load_step() copies.
+template <Product product>
+__device__ int step_bytes(const GroupedTile& tile) {
+  return (product == Product::dw || tile.rows > 64 ? grouped::a_bytes : grouped::half_bytes) + grouped::b_bytes;
+}
+
+// Copies a tile's operands from `depth` on.
+template <Product product>
+__device__ void load_step(const GroupedView& view, const GroupedMaps& maps, const GroupedTile& tile, int depth, char* a,
+                          char* b, Barrier& full) {
+  using namespace grouped;
+  const int below = tile.first_depth + depth;
+  if constexpr (product == Product::dw) {
+    for (int box = 0; box < 2; ++box) load_box(a + box * half_bytes, maps.a, tile.row + box * 64, below, full);
+    for (int box = 0; box < 4; ++box) load_box(b + box * half_bytes, maps.b, tile.col + box * 64, below, full);
+  } else {
+    load_box(a, maps.a, depth, tile.row, full);
+    if (tile.rows > 64) load_box(a + half_bytes, maps.a, depth, tile.row + 64, full);
+    const int matrix = tile.expert * view.n;
+    if constexpr (product == Product::y) {
+      load_box(b, maps.b, depth, matrix + tile.col, full);
+    } else {
+      for (int box = 0; box < 4; ++box) load_box(b + box * half_bytes, maps.b, tile.col + box * 64, matrix + depth, full);
+    }
+  }
+}
+
+}  // namespace pipetrain::cuda::hopper

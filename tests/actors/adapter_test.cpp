@@ -1,0 +1,133 @@
+// Training with adapters: against PEFT's trajectory, and, between layouts that must agree, bit by bit.
+#include <cmath>
+
+#include "catch.hpp"
+#include "golden_run.hpp"
+#include "schedules/builders/builders.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+
+namespace {
+
+constexpr const char* adapter_model = "llama3_lora_tiny";
+
+// Has adapters of everything that can have them, with dropout, and of ranks and scales that differ.
+TrainJob dropping_job(const Layout& layout) {
+  ModelConfig config;
+  config.hidden = 32;
+  config.layers = 3;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 8;
+  config.intermediate = 48;
+  config.vocabulary = 259;
+  config.max_positions = 64;
+  config.init_std = 0.08;
+  config.adapter = {.rank = 3, .alpha = 5, .dropout = 0.25, .root_scale = true};
+  config.adapter.ranks["v_proj"] = 5;
+  config.adapter.alphas["up_proj"] = 2;
+  config.trained = {false, false, false};
+  TrainJob job = random_job(config, 32, 8, layout);
+  job.learning_rate.peak = 2e-2;
+  return job;
+}
+
+void check_close_runs(const RunRecord& a, const RunRecord& b) {
+  for (std::size_t step = 0; step < a.loss.size(); ++step) {
+    INFO("step " << step + 1);
+    CHECK(std::abs(a.loss[step] / b.loss[step] - 1) <= 2e-5);
+    CHECK(std::abs(a.grad_norm[step] / b.grad_norm[step] - 1) <= 2e-4);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("adapters follow PEFT's trajectory, to the bit the same over pp and schedules", "[golden][adapters]") {
+  const Reference reference = golden_reference(adapter_model);
+  const auto steps = static_cast<std::int64_t>(reference.loss.size());
+  for (const int tp : {1, 2}) {
+    const RunRecord first = run(golden_job(adapter_model, {1, tp, 1, 2}), steps);
+    INFO("tp " << tp);
+    check_golden(first, reference);
+    for (const Layout layout : {Layout{2, tp, 1, 2}, Layout{4, tp, 1, 2, "gpipe"}, Layout{8, tp, 1, 2, "zb-h1"},
+                                Layout{2, tp, 1, 2, "interleaved", 2}, Layout{2, tp, 1, 2, "zb-v", 2},
+                                Layout{2, tp, 1, 2, "dualpipe-v", 2}, Layout{2, tp, 1, 2, "looped-bfs", 2}}) {
+      INFO(to_string(layout));
+      CHECK((run(golden_job(adapter_model, layout), steps) == first));
+    }
+    for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+      for (const std::string schedule : {"1f1b", "zb-h1"}) {
+        Layout layout{2, tp, 1, 2, schedule};
+        layout.recompute = mode;
+        INFO(to_string(layout));
+        CHECK((run(golden_job(adapter_model, layout), steps) == first));
+      }
+    }
+  }
+}
+
+TEST_CASE("adapters follow PEFT's trajectory where ranks divide batches, states and sequences", "[golden][adapters]") {
+  const Reference reference = golden_reference(adapter_model);
+  std::vector<Layout> layouts{{1, 4, 1, 2}, {1, 2, 1, 2}, {2, 2, 2, 1}, {1, 1, 1, 1}, {1, 1, 4, 2}};
+  layouts[1].sequence_parallel = false;
+  for (const int stage : {1, 2, 3}) {
+    layouts.push_back({2, 1, 2, 2, "zb-h1"});
+    layouts.back().zero = stage;
+  }
+  layouts.push_back({2, 1, 1, 2});
+  layouts.back().cp = 2;
+  layouts.push_back({2, 2, 1, 2});
+  layouts.back().slices = 2;
+  layouts.push_back({2, 1, 1, 2});
+  layouts.back().offload = layouts.back().parameters = layouts.back().gradients = true;
+  layouts.push_back({2, 1, 1, 1, "gpipe"});
+  layouts.back().activations = 1;
+  for (const Layout& layout : layouts) {
+    INFO(to_string(layout));
+    check_golden(run(golden_job(adapter_model, layout), static_cast<std::int64_t>(reference.loss.size())), reference);
+  }
+}
+
+TEST_CASE("adapters of other families follow PEFT's trajectories, to the bit the same over pp and schedules",
+          "[golden][adapters]") {
+  const std::string name = GENERATE("gpt2", "phi3", "gemma3", "granite", "olmo2", "llama3_dora", "gpt2_dora", "granite_dora");
+  const Reference reference = golden_adapter_reference(name);
+  const auto steps = static_cast<std::int64_t>(reference.loss.size());
+  for (const int tp : {1, 2}) {
+    INFO(name << " tp " << tp);
+    const RunRecord first = run(golden_adapter_job(name, {1, tp, 1, 2}), steps);
+    check_golden(first, reference);
+    Layout recomputed{2, tp, 1, 2, "zb-h1"};
+    recomputed.recompute = Recompute::full;
+    for (const Layout& layout : {Layout{4, tp, 1, 2, "zb-h1"}, recomputed}) {
+      INFO(to_string(layout));
+      CHECK((run(golden_adapter_job(name, layout), steps) == first));
+    }
+  }
+  check_golden(run(golden_adapter_job(name, {2, 1, 2, 1}), steps), reference);
+}
+
+TEST_CASE("adapters with dropout, and of different ranks and scales, train alike in every layout", "[adapters]") {
+  const RunRecord plain = run(dropping_job({1, 1, 1, 2}), 3);
+  for (const Layout layout : {Layout{2, 1, 1, 2}, Layout{3, 1, 1, 2, "zb-h1"}, Layout{2, 1, 1, 2, "zb-v", 2}}) {
+    INFO(to_string(layout));
+    CHECK((run(dropping_job(layout), 3) == plain));
+  }
+  for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+    Layout layout{2, 1, 1, 2, "zb-h1"};
+    layout.recompute = mode;
+    INFO(to_string(layout));
+    CHECK((run(dropping_job(layout), 3) == plain));
+  }
+  std::vector<Layout> close{{1, 2, 1, 2}, {1, 4, 1, 1}, {1, 2, 1, 2}, {1, 1, 2, 1}};
+  close[2].sequence_parallel = false;
+  close.push_back({1, 1, 1, 2});
+  close.back().cp = 2;
+  close.push_back({1, 2, 1, 1});
+  close.back().slices = 2;
+  for (const Layout& layout : close) {
+    INFO(to_string(layout));
+    check_close_runs(run(dropping_job(layout), 3), plain);
+  }
+}
