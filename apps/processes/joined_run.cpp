@@ -10,7 +10,7 @@
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
 #include "comm/control/settings.hpp"
-#include "comm/control/successive_planes.hpp"
+#include "comm/successive_planes.hpp"
 #include "comm/transport_memory.hpp"
 #include "core/wire.hpp"
 

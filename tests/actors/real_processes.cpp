@@ -14,7 +14,7 @@
 #include "actors/ranks/run_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
-#include "comm/control/successive_planes.hpp"
+#include "comm/successive_planes.hpp"
 #include "core/mesh.hpp"
 #include "wait_until.hpp"
 

@@ -8,7 +8,7 @@
 #include "actors/ranks/run_processes.hpp"
 #include "actors/training/job/job_settings.hpp"
 #include "actors/training/run/elastic_check.hpp"
-#include "comm/control/successive_planes.hpp"
+#include "comm/successive_planes.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

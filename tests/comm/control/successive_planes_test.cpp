@@ -1,5 +1,5 @@
 // Processes that are left of a run gather and are counted anew.
-#include "comm/control/successive_planes.hpp"
+#include "comm/successive_planes.hpp"
 
 #include <atomic>
 #include <chrono>

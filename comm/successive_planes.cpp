@@ -1,4 +1,4 @@
-#include "comm/control/successive_planes.hpp"
+#include "comm/successive_planes.hpp"
 
 #include <algorithm>
 #include <utility>
