@@ -89,14 +89,12 @@ void StepLoop::print_evaluation(const std::optional<Evaluation>& evaluation) {
 void StepLoop::print_takeovers(const StepReport& report) const {
   for (const Takeover& takeover : report.takeovers) {
     std::string taken;
-    for (const auto& [rank, process] : takeover.taken)
-      taken += fmt::format("{}rank {} by process {}", taken.empty() ? "" : ", ", rank, process);
+    for (const auto& [rank, process] : takeover.taken) taken += fmt::format("; rank {} now runs in process {}", rank, process);
     print_over_progress(
-        fmt::format("takeover: {}; membership {} of {} runs {} and continues after step {}: {:.2f} s until it began (the old "
-                    "one ended after {:.2f} s, the processes had gathered after {:.2f} s, and had the states after {:.2f} s)",
-                    takeover.cause, takeover.membership, counted(takeover.processes, "process", "es"),
-                    taken.empty() ? "the same ranks" : taken, takeover.step, takeover.begun, takeover.ended, takeover.gathered,
-                    takeover.copied));
+        fmt::format("takeover: {}{}; membership {} ({}) continues after step {}, {:.2f} s later (the old one had ended after "
+                    "{:.2f} s, the processes had gathered after {:.2f} s and had the states after {:.2f} s)",
+                    takeover.cause, taken, takeover.membership, counted(takeover.processes, "process", "es"), takeover.step,
+                    takeover.begun, takeover.ended, takeover.gathered, takeover.copied));
   }
 }
 
