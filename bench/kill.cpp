@@ -74,7 +74,7 @@ std::int64_t newest_step(const fs::path& save) {
   return found.empty() ? 0 : checkpoint_step(found.back()).value();
 }
 
-// Returns the step from which a run says it resumes; 0: it starts afresh.
+// Returns the step from which a run reports that it resumes; 0 if it starts from the beginning.
 std::int64_t went_on_from(const std::string& err) {
   const std::string words = "resuming after step ";
   const std::size_t at = err.find(words);

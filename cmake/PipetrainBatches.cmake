@@ -8,12 +8,14 @@ option(PIPETRAIN_BATCHES "Compile sources in batches and with precompiled header
 set(PIPETRAIN_BATCH_SIZE 16 CACHE STRING "The largest number of sources in one batch")
 mark_as_advanced(PIPETRAIN_BATCH_SIZE)
 
-# pipetrain_sources(TARGET [TOGETHER files...] SOURCES files...): adds the sources to the target, the .cpp files in batches. A source
-# that has compile options or definitions of its own stays single. Those of TOGETHER make a batch of their own, so that the compiler
-# can inline their calls of each other.
+# pipetrain_sources(TARGET [TOGETHER files...] [FAST files...] SOURCES files...): adds the sources to the target, the .cpp files in
+# batches. A source that has compile options or definitions of its own stays single. Those of TOGETHER make a batch of their own, so
+# that the compiler can inline their calls of each other. Those of FAST make batches that are compiled with -O2 where the rest of the
+# target is not.
 function(pipetrain_sources target)
-  cmake_parse_arguments(ARG "" "" "TOGETHER;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "TOGETHER;FAST;SOURCES" ${ARGN})
   set(together "")
+  set(fast "")
   set(batched "")
   foreach(source IN LISTS ARG_SOURCES)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
@@ -26,6 +28,8 @@ function(pipetrain_sources target)
       set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)  # editors see it; its batch compiles it
       if(name IN_LIST ARG_TOGETHER)
         list(APPEND together ${source})
+      elseif(name IN_LIST ARG_FAST)
+        list(APPEND fast ${source})
       else()
         list(APPEND batched ${source})
       endif()
@@ -34,6 +38,13 @@ function(pipetrain_sources target)
   if(together)
     pipetrain_add_batch(${target} together ${together})
   endif()
+  pipetrain_add_batches(${target} "" ${batched})
+  pipetrain_add_batches(${target} fast_ ${fast})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+endfunction()
+
+function(pipetrain_add_batches target label)
+  set(batched ${ARGN})
   list(SORT batched)
   list(LENGTH batched count)
   math(EXPR batches "(${count} + ${PIPETRAIN_BATCH_SIZE} - 1) / ${PIPETRAIN_BATCH_SIZE}")
@@ -41,11 +52,10 @@ function(pipetrain_sources target)
   while(begin LESS count)  # of equal size, but for one
     math(EXPR size "(${count} - ${begin} + ${batches} - 1) / ${batches}")
     list(SUBLIST batched ${begin} ${size} sources)
-    pipetrain_add_batch(${target} ${batches} ${sources})
+    pipetrain_add_batch(${target} ${label}${batches} ${sources})
     math(EXPR begin "${begin} + ${size}")
     math(EXPR batches "${batches} - 1")
   endwhile()
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
 endfunction()
 
 function(pipetrain_add_batch target label)
@@ -57,6 +67,9 @@ function(pipetrain_add_batch target label)
   set(file ${CMAKE_CURRENT_BINARY_DIR}/${target}_${label}.cpp)
   file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)  # keeps its time when the text is the same
   target_sources(${target} PRIVATE ${file})
+  if(label MATCHES "^fast_" AND NOT PIPETRAIN_SANITIZE)
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS -O2)
+  endif()
 endfunction()
 
 function(pipetrain_is_single source result)

@@ -1,7 +1,7 @@
 # A room is a folder that becomes one static library pipetrain::NAME of all its sources.
 #
 #   pipetrain_room(NAME [SOURCES files...] [FOLDERS names...] [LINKS targets...] [PRIVATE_LINKS targets...] [CUDA_LINKS targets...]
-#                  [UCX_LINKS targets...] [TOGETHER files...])
+#                  [UCX_LINKS targets...] [TOGETHER files...] [FAST files...])
 #
 # Without SOURCES these are the folder's own .cpp files and those in FOLDERS and in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
 # cuda/ too. Either way the name of a file tells which backend it belongs to:
@@ -17,7 +17,7 @@
 include(PipetrainBatches)
 
 function(pipetrain_room name)
-  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS;TOGETHER" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS;TOGETHER;FAST" ${ARGN})
   if(NOT ROOM_SOURCES)
     file(GLOB ROOM_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/cpu/*.cpp)
     foreach(folder IN LISTS ROOM_FOLDERS)
@@ -43,7 +43,7 @@ function(pipetrain_room name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/pipetrain>)
   target_compile_features(pipetrain_${name} PUBLIC cxx_std_20)
   pipetrain_warnings(pipetrain_${name})
-  pipetrain_sources(pipetrain_${name} TOGETHER ${ROOM_TOGETHER} SOURCES ${ROOM_SOURCES})
+  pipetrain_sources(pipetrain_${name} TOGETHER ${ROOM_TOGETHER} FAST ${ROOM_FAST} SOURCES ${ROOM_SOURCES})
   target_link_libraries(pipetrain_${name} PUBLIC ${ROOM_LINKS} PRIVATE ${ROOM_PRIVATE_LINKS})
   pipetrain_precompile(pipetrain_${name} library)
   if(PIPETRAIN_CUDA)

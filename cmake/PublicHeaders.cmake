@@ -42,6 +42,7 @@ set(training_included_headers
   actors/training/job/device_memory.hpp
   actors/training/job/train_job.hpp
   data/open_dataset.hpp
+  data/rows/preference_form.hpp
   data/rows/text_keys.hpp
   actors/training/run/evaluation.hpp
   actors/training/run/routed_layer.hpp
@@ -68,4 +69,8 @@ set(training_included_headers
   model/config/trained_parts.hpp
   model/config/offload.hpp
   model/weights/saved_type.hpp
-  model/config/zero.hpp)
+  model/config/zero.hpp
+  ops/host_device.hpp
+  ops/preference.hpp
+  ops/weight_form.hpp
+  records/preference_metrics.hpp)

@@ -10,18 +10,6 @@ namespace {
 
 constexpr std::chrono::seconds closing_limit{3};  // a process that ends after a failure sends no farewell
 
-std::string edge_name(EdgeId edge) { return "edge " + std::to_string(edge); }
-
-void check_lanes(const Delivery& delivery, const Slot& slot) {
-  if (delivery.lanes.size() != slot.lanes.size()) WireReader::refuse("another number of lanes than the slot");
-  for (std::size_t i = 0; i < slot.lanes.size(); ++i) {
-    const Lane& lane = slot.lanes[i];
-    if (static_cast<std::size_t>(delivery.lanes[i].shape.elements()) * size_of(lane.tensor.dtype) > lane.capacity) {
-      WireReader::refuse("a shape that the slot has no room for");
-    }
-  }
-}
-
 }  // namespace
 
 ControlledTransport::ControlledTransport(ControlPlane& control, const Mesh& mesh) : control_(control), mesh_(mesh) {}
@@ -41,21 +29,14 @@ void ControlledTransport::stop_listening() noexcept {
 
 void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) {
   if (edges()) throw Error(ErrorKind::internal, "edges are opened twice");
-  auto edges = std::make_shared<Edges>();
-  for (EdgeReceiver& receiver : receivers) {
-    const EdgeId id = receiver.edge;
-    edges->receivers.emplace(id, std::move(receiver));
-  }
-  for (EdgeSender& sender : senders) {
-    const EdgeId id = sender.edge;
-    edges->senders[id].edge = std::move(sender);
-  }
+  auto edges = std::make_shared<Edges>(std::move(receivers), std::move(senders));
   {
     const std::lock_guard lock(mutex_);
     ++generation_;
     closed_.clear();
   }
-  exchange_offers(*edges);
+  const Bytes offers = edges->offers(introduce(*edges), [this](const EdgeReceiver& receiver) { return offer(receiver); });
+  edges->take_offers(control_.exchange("edges " + std::to_string(generation_.load()), offers), control_);
   std::string failure;
   try {
     connect(*edges);
@@ -80,53 +61,15 @@ void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::v
   connected(*edges);
 }
 
-void ControlledTransport::exchange_offers(Edges& edges) {
-  WireWriter mine;
-  mine.bytes(introduce(edges));
-  mine.list(edges.receivers, [&](const auto& entry) {
-    EdgeOffer described = describe(entry.second);
-    described.extra = offer(entry.second);
-    write(mine, described);
-  });
-  const auto all = control_.exchange("edges " + std::to_string(generation_.load()), std::move(mine).data());
-  for (std::size_t process = 0; process < all.size(); ++process) {
-    WireReader in(all[process]);
-    const auto introduction = in.bytes();
-    edges.introductions.emplace_back(introduction.begin(), introduction.end());
-    for (std::size_t left = in.count(16); left > 0; --left) {
-      EdgeOffer offered = read_edge_offer(in);
-      const auto sender = edges.senders.find(offered.edge);
-      if (sender == edges.senders.end() || sender->second.edge.to != static_cast<int>(process)) continue;
-      if (offered.from != control_.process()) WireReader::refuse("an edge from another process");
-      sender->second.offer = std::move(offered);
-    }
-    in.end();
-  }
-  for (const auto& [id, sender] : edges.senders) {
-    if (sender.offer.slots.empty()) {
-      throw Error(ErrorKind::internal,
-                  edge_name(id) + ": " + to_string(control_.info(sender.edge.to)) + " does not receive from it");
-    }
-    for (const auto& lanes : sender.offer.slots) {
-      if (lanes.size() != sender.edge.devices.size()) {
-        throw Error(ErrorKind::internal, edge_name(id) + " has " + std::to_string(lanes.size()) + " lanes for " +
-                                             std::to_string(sender.edge.devices.size()) + " senders");
-      }
-    }
-  }
-}
-
 void ControlledTransport::close_edges() noexcept {
   const auto edges = edges_.exchange(nullptr);
   if (!edges) return;
   { const std::lock_guard none_running(handling_); }
   disconnect(*edges);
   mirroring_.store(nullptr);
-  const std::set<int> others = neighbours(*edges);
+  const std::set<int> others = edges->neighbours();
   try {
-    for (const int process : others) {
-      send_to(process, begin_edge_message(MessageKind::closed));
-    }
+    for (const int process : others) send_to(process, begin_edge_message(MessageKind::closed));
   } catch (...) {  // out of memory: the others wait until their time limit
   }
   wait_for_closed(others);
@@ -143,17 +86,11 @@ void ControlledTransport::wait_for_closed(const std::set<int>& processes) noexce
   });
 }
 
-std::set<int> ControlledTransport::neighbours(const Edges& edges) const {
-  std::set<int> processes;
-  for (const auto& [id, receiver] : edges.receivers) processes.insert(receiver.from);
-  for (const auto& [id, sender] : edges.senders) processes.insert(sender.edge.to);
-  return processes;
-}
-
 const std::vector<SlotHandle>& ControlledTransport::mirrors(EdgeId edge) const {
   const auto open = mirroring_.load();
   const auto found = open ? open->senders.find(edge) : decltype(open->senders.find(edge)){};
-  if (!open || found == open->senders.end()) throw Error(ErrorKind::internal, edge_name(edge) + " has no mirrors here");
+  if (!open || found == open->senders.end())
+    throw Error(ErrorKind::internal, "edge " + std::to_string(edge) + " has no mirrors here");
   return found->second.mirrors;
 }
 
@@ -165,9 +102,7 @@ void ControlledTransport::deliver(EdgeId edge, int slot, int microbatch) {
   Sender& sender = open->senders.at(edge);
   const Slot& mirror = *sender.mirrors.at(static_cast<std::size_t>(slot));
   Delivery delivery{edge, slot, microbatch, {}, mirror.note};
-  for (const Lane& lane : mirror.lanes) {
-    delivery.lanes.push_back({lane.tensor.shape, 0});
-  }
+  for (const Lane& lane : mirror.lanes) delivery.lanes.push_back({lane.tensor.shape, 0});
   send(open, sender, std::move(delivery));
 }
 
@@ -229,19 +164,7 @@ void ControlledTransport::handle(int from, std::span<const std::byte> message) {
 void ControlledTransport::handle_delivery(int from, WireReader& in) {
   const Delivery delivery = read_delivery(in);
   in.end();
-  const auto open = edges();
-  if (!open) return;
-  const auto found = open->receivers.find(delivery.edge);
-  if (found == open->receivers.end() || found->second.from != from) WireReader::refuse("an edge that is not its own");
-  EdgeReceiver& receiver = found->second;
-  const auto slot = static_cast<std::size_t>(delivery.slot);
-  if (delivery.slot < 0 || slot >= receiver.slots.size()) WireReader::refuse("a slot that is not in the edge");
-  check_lanes(delivery, *receiver.slots[slot]);
-  for (std::size_t i = 0; i < delivery.lanes.size(); ++i) {
-    receiver.slots[slot]->lanes[i].tensor.shape = delivery.lanes[i].shape;
-  }
-  receiver.slots[slot]->note = delivery.note;
-  land(open, receiver, delivery);
+  if (const auto open = edges()) land(open, open->accept(delivery, from), delivery);
 }
 
 void ControlledTransport::handle_credit(int from, WireReader& in, bool posted) {
@@ -249,12 +172,8 @@ void ControlledTransport::handle_credit(int from, WireReader& in, bool posted) {
   in.end();
   const auto open = posted ? mirroring_.load() : edges();  // deliveries from before the edges were closed are sent
   if (!open) return;
-  const auto found = open->senders.find(credit.edge);
-  if (found == open->senders.end() || found->second.edge.to != from) WireReader::refuse("an edge that is not its own");
-  if (credit.slot < 0 || static_cast<std::size_t>(credit.slot) >= found->second.mirrors.size()) {
-    WireReader::refuse("a slot that is not in the edge");
-  }
-  posted ? this->posted(open, found->second, credit.slot) : take(open, found->second, credit);
+  Sender& sender = open->accept(credit, from);
+  posted ? this->posted(open, sender, credit.slot) : take(open, sender, credit);
 }
 
 // --- Failures -------------------------------------------------------------------------------------------------------------

@@ -4,15 +4,13 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "comm/edge_messages.hpp"
-#include "comm/transport.hpp"
+#include "comm/controlled_edges.hpp"
 
 namespace pipetrain {
 
@@ -27,16 +25,8 @@ class ControlledTransport : public Transport {
   void abort(std::exception_ptr cause) noexcept final;
 
  protected:
-  struct Sender {
-    EdgeSender edge;
-    EdgeOffer offer;
-    std::vector<SlotHandle> mirrors;  // made by connect()
-  };
-  struct Edges {
-    std::map<EdgeId, EdgeReceiver> receivers;
-    std::map<EdgeId, Sender> senders;
-    std::vector<Bytes> introductions;  // by process
-  };
+  using Sender = ControlledSender;
+  using Edges = ControlledEdges;
 
   ControlledTransport(ControlPlane& control, const Mesh& mesh);
   // Derived classes call listen() at the end of their constructors and stop_listening() first in their destructors:
@@ -112,8 +102,6 @@ class ControlledTransport : public Transport {
   void handle_delivery(int from, WireReader& in);
   void handle_credit(int from, WireReader& in, bool posted);
   WireWriter begin_edge_message(MessageKind kind) const;
-  std::set<int> neighbours(const Edges& edges) const;
-  void exchange_offers(Edges& edges);
   void wait_for_closed(const std::set<int>& processes) noexcept;
 };
 

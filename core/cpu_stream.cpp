@@ -111,7 +111,8 @@ class ThreadStream : public CpuStream {
   void wait(const Event& event) override {
     const auto& cpu_event = static_cast<const CpuEvent&>(event);
     if (cpu_event.query()) return;
-    // Waits also after a failure: the records of a failing run still come, and skipping would break the order of streams.
+    // Waits even after a failure: a failing run still records its events, and without the wait the streams would lose their
+    // order.
     push({[&cpu_event, record = cpu_event.latest()] { cpu_event.wait_for(record); }, true});
   }
 

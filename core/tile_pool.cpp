@@ -6,7 +6,7 @@
 namespace pipetrain {
 namespace {
 
-// Operations follow each other within microseconds: a helper that slept between two would have to be woken for each.
+// Operations follow each other within microseconds. A helper that slept between them would have to be woken for each one.
 constexpr auto spin_time = std::chrono::microseconds(20);
 
 template <class Done>

@@ -10,6 +10,7 @@
 #include "data/byte_tokenizer.hpp"
 #include "data/formats/formats.hpp"
 #include "data/rows/jsonl.hpp"
+#include "data/rows/parquet.hpp"
 #include "data/samples/mixture.hpp"
 #include "data/tokenize_files.hpp"
 #include "data/tokenized_rows.hpp"
@@ -33,7 +34,9 @@ DataFiles::DataFiles(const DatasetOptions& options, const TextReaders& readers, 
     DataFile& one = files.emplace_back();
     one.path = std::move(file);
     one.format = format_of(one.path);
-    if (one.format->kind == DataKind::rows) one.rows = peek_jsonl(one.path, wanted());
+    if (options_.preferences) check_preferences(one);
+    if (one.format->kind == DataKind::rows)
+      one.rows = options_.preferences ? JsonlKind{RowForm::answer, false, {}} : peek_jsonl(one.path, wanted());
   }
   if (tokenizer_ == nullptr && std::any_of(files.begin(), files.end(), [&](const DataFile& file) {
         return file.format->kind != DataKind::tokens && !file.has_ids() && (pack_of(file) == Pack::none || file.has_answers());
@@ -44,8 +47,17 @@ DataFiles::DataFiles(const DatasetOptions& options, const TextReaders& readers, 
 }
 
 Pack DataFiles::pack_of(const DataFile& file) const {
-  const bool is_sample = options_.classes > 0 || file.has_ids() || file.has_answers();
+  const bool is_sample = options_.preferences || options_.classes > 0 || file.has_ids() || file.has_answers();
   return options_.pack.value_or(is_sample ? Pack::none : Pack::documents);
+}
+
+void DataFiles::check_preferences(const DataFile& file) const {
+  if (file.format->kind != DataKind::rows || is_parquet(file.path))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: preferences are rows of .jsonl files; give such a file", file.path.string()));
+  if (const Pack pack = pack_of(file); pack != Pack::none)
+    throw Error(ErrorKind::input, {"pack", name_of(pack)},
+                "completions of preferences are samples of their own; leave packing out");
 }
 
 void DataFiles::refuse_packing(const DataFile& file) const {
@@ -106,7 +118,7 @@ void DataFiles::add_stream(std::unique_ptr<TokenStream> stream, bool with_marker
 }
 
 RowLimits DataFiles::limits(Pack pack) const {
-  RowLimits limits{.vocabulary = options_.vocabulary, .classes = options_.classes};
+  RowLimits limits{.vocabulary = options_.vocabulary, .classes = options_.classes, .preferences = options_.preferences};
   if (pack == Pack::none) {
     limits.sequence_length = options_.sequence_length.value_or(0);
     limits.max_positions = options_.max_positions;
@@ -129,11 +141,23 @@ TextReading DataFiles::reading() const {
   return reading;
 }
 
+// A completion may also meet the prompt of another row: see MismatchedSamples.
+std::int64_t DataFiles::most_tokens(const RowTable& rows) const {
+  if (!options_.preferences || options_.preferences->form != PreferenceForm::labelled) return rows.most_tokens();
+  std::int64_t prompt = 0, completion = 0;
+  for (std::int64_t row = 0; row < rows.rows(); ++row) {
+    const std::int64_t own = rows.completed(row).prompt;
+    prompt = std::max(prompt, own);
+    completion = std::max(completion, rows.tokens(row) - own);
+  }
+  return prompt + completion;
+}
+
 std::int64_t DataFiles::longest_row() const {
   std::int64_t longest = 0;
   for (const FileGroup& group : groups_)
-    if (group.rows) longest = std::max(longest, limits(Pack::none).ids_of(group.rows->most_tokens()));
-  return longest;
+    if (group.rows) longest = std::max(longest, limits(Pack::none).ids_of(most_tokens(*group.rows)));
+  return options_.max_positions > 0 ? std::min(longest, options_.max_positions) : longest;
 }
 
 std::unique_ptr<Dataset> DataFiles::dataset(std::int64_t sequence_length) {

@@ -45,6 +45,8 @@ class DataFiles {
   void add_stream(std::unique_ptr<TokenStream> stream, bool with_marker);
   void finish_texts();
   Pack pack_of(const DataFile& file) const;
+  void check_preferences(const DataFile& file) const;
+  std::int64_t most_tokens(const RowTable& rows) const;
   void refuse_packing(const DataFile& file) const;
   RowLimits limits(Pack pack) const;
   TextReading reading() const;

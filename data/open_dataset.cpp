@@ -60,6 +60,8 @@ std::unique_ptr<Tokenizer> open_text_tokenizer(const DatasetOptions& options) {
 
 std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options, const Tokenizer* tokenizer) {
   const std::string name = "the built-in text";
+  if (options.preferences)
+    throw Error(ErrorKind::input, {"data", ""}, name + " has no preferences; give rows with completions that people judged");
   if (options.classes > 0) throw Error(ErrorKind::input, {"data", ""}, name + " has no labels; give rows with \"label\"");
   if (options.pack == Pack::none)
     fail_setting("pack", "none", name + " is one document, too long for a sample; pack documents");
@@ -106,6 +108,9 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
     weights.push_back(input.weight.value_or(1));
     weighted = weighted || input.weight;
   }
+  if (weighted && options.preferences && options.preferences->form == PreferenceForm::pairs)
+    throw Error(ErrorKind::input, {options.setting, ""},
+                "weights draw samples one by one, and the completions of a pair belong together; leave the weights out");
   const std::int64_t length = choose_sequence_length(options, longest);
   std::vector<std::unique_ptr<Dataset>> parts;
   for (DataFiles& input : inputs) parts.push_back(input.dataset(length));

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/rows/preference_form.hpp"
 #include "data/rows/text_keys.hpp"
 #include "data/samples/dataset.hpp"
 
@@ -44,15 +45,16 @@ struct DataSettings {
 };
 
 struct DatasetOptions : DataSettings {
-  const char* setting = "data";               // the setting that the inputs come from, for errors
-  std::int64_t default_sequence_length = 0;   // usually the model's; 0 is an error if it is needed
-  std::int64_t max_positions = 0;             // the longest sequence the model takes; 0: no limit
-  std::int64_t vocabulary = 256;              // token ids are below this
-  std::int64_t classes = 0;                   // for rows with "label"; 0: labels are the next tokens
-  int threads = 0;                            // for tokenizing; 0: as many as the machine has cores
-  bool shuffle = true;                        // a mixture also shuffles within each of its inputs
-  std::uint64_t seed = 0;                     // for a mixture's choices
-  std::vector<std::string>* notes = nullptr;  // receives notes on the data for the user, a line each
+  const char* setting = "data";                       // the setting that the inputs come from, for errors
+  std::int64_t default_sequence_length = 0;           // usually the model's; 0 is an error if it is needed
+  std::int64_t max_positions = 0;                     // the longest sequence the model takes; 0: no limit
+  std::int64_t vocabulary = 256;                      // token ids are below this
+  std::int64_t classes = 0;                           // for rows with "label"; 0: labels are the next tokens
+  std::optional<PreferenceReading> preferences = {};  // rows are preferences
+  int threads = 0;                                    // for tokenizing; 0: as many as the machine has cores
+  bool shuffle = true;                                // a mixture also shuffles within each of its inputs
+  std::uint64_t seed = 0;                             // for a mixture's choices
+  std::vector<std::string>* notes = nullptr;          // receives notes on the data for the user, a line each
 };
 
 // Opens and checks every input. Every row of a .jsonl or .parquet file is parsed once, here, so that wrong data is
@@ -61,8 +63,10 @@ struct DatasetOptions : DataSettings {
 // .txt: the bytes are the tokens. .jsonl: rows {"text"} are documents of bytes; {"prompt", "response"} and {"messages"}
 // are samples of which the response, or the answers, count; {"input_ids"} are samples, of which with "labels" those
 // count that are not -100. With `classes`, rows {"text", "label"} and {"input_ids", "label"} are samples with the label
-// at the last token. .parquet: such rows. A folder holds such files, read in the order of their names. With a
-// tokenizer, texts become its ids, which are kept in memory. docs/data.md has the table.
+// at the last token. With `preferences`, rows are {"prompt", "chosen", "rejected"} or {"prompt", "completion", "label"}, and
+// their completions are samples of which the completion counts (preference_row.hpp). .parquet: such rows. A folder holds such
+// files, read in the order of their names. With a tokenizer, texts become its ids, which are kept in memory. docs/data.md has
+// the table.
 //
 // Packed documents are joined, with end_of_document() between them if bytes are tokens, else each followed by the token
 // that ends a text. They are cut into samples that overlap by one token, so that sample k is tokens [k * seq_len, (k +

@@ -45,7 +45,9 @@ TokenizedDocuments tokenize_one(std::string_view text, const TextReading& readin
 class RowFile {
  public:
   RowFile(const fs::path& path, const TextReading& reading)
-      : file_(path, wanted_of(reading)), form_(peek_jsonl(path, wanted_of(reading)).form), reading_(reading) {
+      : file_(path, wanted_of(reading)),
+        form_(reading.reads_preferences() ? RowForm::text : peek_jsonl(path, wanted_of(reading)).form),
+        reading_(reading) {
     const char* why =
         form_ == RowForm::ids ? "have token ids already; give rows of text"
         : reading.only_texts && form_ != RowForm::text
@@ -59,6 +61,7 @@ class RowFile {
     return begin + bytes >= size() ? size() : file_.end_of_row(begin + bytes);
   }
   void encode(std::int64_t begin, std::int64_t end, RowEncoder& encoder, TokenizedDocuments& documents) const {
+    if (reading_.reads_preferences()) return encode_preferences(begin, end, encoder, documents);
     const RowWanted wanted = wanted_of(reading_);
     file_.each_row(begin, end, [&](std::int64_t offset) {
       const Row row = file_.parse(offset, wanted, form_);
@@ -69,11 +72,26 @@ class RowFile {
       } catch (const RowFault& fault) {
         file_.fail(offset, fault.why);
       }
-      if (const std::string why = wrong_sample(documents); !why.empty()) file_.fail(offset, why);
+      if (const std::string why = wrong_sample(documents, documents.ends.size() - 1); !why.empty()) file_.fail(offset, why);
     });
   }
 
  private:
+  void encode_preferences(std::int64_t begin, std::int64_t end, RowEncoder& encoder, TokenizedDocuments& documents) const {
+    const PreferenceForm form = reading_.limits->preferences->form;
+    file_.each_row(begin, end, [&](std::int64_t offset) {
+      const std::size_t before = documents.ends.size();
+      try {
+        const PreferenceRow row = parse_preference_row(file_.text(offset), form, reading_.unread);
+        encoder.add(row, documents);
+        if (form == PreferenceForm::labelled) documents.desirable.push_back(row.desirable);
+      } catch (const RowFault& fault) {
+        file_.fail(offset, fault.why);
+      }
+      for (std::size_t document = before; document < documents.ends.size(); ++document)
+        if (const std::string why = wrong_sample(documents, document); !why.empty()) file_.fail(offset, why);
+    });
+  }
   static RowWanted wanted_of(const TextReading& reading) {
     return {
         .text_keys = reading.text_keys, .classifies = reading.limits && reading.limits->classifies(), .unread = reading.unread};
@@ -82,11 +100,11 @@ class RowFile {
     return std::all_of(row.texts.begin(), row.texts.end(), [](std::string_view text) { return text.empty(); });
   }
   RowLimits limits() const { return reading_.limits.value_or(RowLimits{}); }
-  // Returns what is wrong with the last document as a sample, or nothing.
-  std::string wrong_sample(const TokenizedDocuments& documents) const {
+  // Returns what is wrong with a document as a sample, or nothing.
+  std::string wrong_sample(const TokenizedDocuments& documents, std::size_t document) const {
     if (!reading_.limits) return "";
-    const std::size_t ends = documents.ends.size(), begin = ends < 2 ? 0 : documents.ends[ends - 2];
-    return limits().wrong_length(static_cast<std::int64_t>(documents.ids.size() - begin), "tokens");
+    const std::size_t begin = document == 0 ? 0 : documents.ends[document - 1];
+    return limits().wrong_length(static_cast<std::int64_t>(documents.ends[document] - begin), "tokens");
   }
 
   JsonlFile file_;

@@ -16,6 +16,7 @@ class TokenizedRows : public RowTable {
     ids_.insert(ids_.end(), documents.ids.begin(), documents.ids.end());
     counted_.insert(counted_.end(), documents.counted.begin(), documents.counted.end());
     classes_.insert(classes_.end(), documents.classes.begin(), documents.classes.end());
+    desirable_.insert(desirable_.end(), documents.desirable.begin(), documents.desirable.end());
   }
 
   std::int64_t rows() const override { return std::ssize(ends_); }
@@ -23,6 +24,10 @@ class TokenizedRows : public RowTable {
   std::int64_t counted(std::int64_t row) const override {
     if (!classes_.empty()) return 1;
     return std::count(counted_.begin() + at(begin(row) + 1), counted_.begin() + at(end(row)), true);
+  }
+  Completed completed(std::int64_t row) const override {
+    const auto first = counted_.begin() + at(begin(row)), found = std::find(first, counted_.begin() + at(end(row)), true);
+    return {found - first, desirable_.empty() || desirable_[static_cast<std::size_t>(row)]};
   }
   void read(std::int64_t row, std::vector<std::int32_t>& tokens, std::vector<std::int32_t>& labels) const override {
     const std::size_t from = begin(row);
@@ -41,6 +46,7 @@ class TokenizedRows : public RowTable {
     sum.add(ends_.data(), ends_.size() * sizeof ends_[0]);
     sum.add(classes_.data(), classes_.size() * sizeof(std::int32_t));
     for (std::int64_t row = 0; row < rows(); ++row) sum.add(static_cast<std::uint64_t>(counted(row)));
+    for (const bool one : desirable_) sum.add(std::uint64_t{one});
     return sum.value();
   }
 
@@ -53,6 +59,7 @@ class TokenizedRows : public RowTable {
   std::vector<bool> counted_;
   std::vector<std::uint64_t> ends_;
   std::vector<std::int32_t> classes_;  // empty if the labels are tokens
+  std::vector<bool> desirable_;        // empty if the rows are not completions with labels
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace pipetrain {
 // size of files is reached, since no input is wrong then; else input.
 ErrorKind kind_of_write_failure(int error) noexcept;
 
-// Returns the advice for a failed read, or write, for `error` (errno): "check the path".
+// Return what to do about a failed read, or write, as errors have it: "check the path". error: its errno.
 const char* remedy_of_read_failure(int error) noexcept;
 const char* remedy_of_write_failure(int error) noexcept;
 

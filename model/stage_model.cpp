@@ -7,12 +7,12 @@
 #include "core/device.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/position_origins.hpp"
-#include "model/rotation/rotary_tables.hpp"
 #include "model/config/recompute_layers.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"
 #include "model/make_block.hpp"
 #include "model/parameters/gradient_sums.hpp"
+#include "model/rotation/rotary_tables.hpp"
 #include "model/stage_edge.hpp"
 
 namespace pipetrain {
@@ -94,6 +94,11 @@ class TransformerStage final : public StageModel {
     if (!cp_.part.is_whole()) origins_.emplace(cp_.part, largest_, ops_.stream());
     if (fp8_.bytes() > 0) fp8_.allocate(ops_.stream().device());
     key_gradients_.allocate(ops_.stream());
+  }
+
+  void read_weights(ParameterStore& weights) override {
+    assert(fp8_.bytes() == 0 || &weights == weights_);
+    weights_ = &weights;
   }
 
   void bind_workspace(void* data, std::size_t bytes) override {
@@ -406,8 +411,9 @@ class TransformerStage final : public StageModel {
       before->slice = SliceArgs{};
     }
     const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};
-    const Tensor loss_sum{nullptr, {1}, DType::f64};
-    const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
+    const Tensor loss_sum{nullptr, config_.preference ? Shape{shape_.batch, 2} : Shape{1}, DType::f64};
+    ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
+    if (config_.preference) forward.preference_facts = Tensor{nullptr, {shape_.batch, preference_facts}, DType::f64};
     if (slices_ > 1) run_forward(context, chunk, forward, *before);
     run_forward(context, chunk, forward, *slot);
     run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, true);

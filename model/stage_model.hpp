@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "model/blocks/expert_parallel.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/config.hpp"
 #include "model/config/numerics.hpp"
 #include "model/context/context_parallel.hpp"
-#include "model/blocks/expert_parallel.hpp"
 #include "model/parameters/gradient_places.hpp"
 #include "model/parameters/parameter_store.hpp"
 #include "model/parameters/parameters.hpp"
@@ -63,6 +63,8 @@ class StageModel {
   // until they are filled; otherwise it waits for nothing on the stream. Also allocates the memory of weights
   // in 8 bits, which each step makes from the store's weights, and of the gradients between slices.
   virtual void bind(ParameterStore& weights, GradientPlaces grads) = 0;
+  // Makes later actions read the weights of this store, which has the same layout. Not with weights in 8 bits.
+  virtual void read_weights(ParameterStore& weights) = 0;
   // Sets memory of at least workspace_bytes() for the model and its Ops; all actions share it. Must be called
   // before the first action.
   virtual void bind_workspace(void* data, std::size_t bytes) = 0;

@@ -12,6 +12,8 @@
 #include "ops/dropout.hpp"
 #include "ops/expert_arguments.hpp"
 #include "ops/fp8_matrix.hpp"
+#include "ops/preference.hpp"
+#include "ops/quantised_matrix.hpp"
 #include "ops/tensor_parallel.hpp"
 
 namespace pipetrain {
@@ -100,6 +102,13 @@ struct Fp8MatmulArgs {
   Fp8Operand b;                       // [N, K] e4m3; must not have scales of blocks if a has
   std::optional<Tensor> addend = {};  // as out, added before the one rounding to out's dtype; may be out's memory
   Tensor out;                         // [M, N] bf16 or f32, output; this rank's rows of the sum if there are several ranks
+};
+
+// --- Frozen matrices in fewer bits ---
+
+struct DequantiseArgs {
+  QuantisedMatrix matrix;
+  Tensor out;  // as many elements as the slice, in its order; f32, bf16 or f16, output
 };
 
 // --- Embedding ---
@@ -391,6 +400,7 @@ struct CrossEntropyBackwardArgs {
   VocabularyRows vocabulary;
   Tensor log_sum_exp;  // [T] f32, the forward's
   float scale;
+  std::optional<Tensor> token_scales = {};  // [T] f32: a further factor for each token
 };
 
 struct CrossEntropyArgs {
@@ -402,8 +412,30 @@ struct CrossEntropyArgs {
   Tensor loss_sum;            // [1] f64, output
   // If given, the logits are overwritten with their gradient, as cross_entropy_backward computes it with this scale.
   std::optional<float> gradient_scale = {};
+  std::optional<Tensor> token_losses = {};  // [T] f32, output: the terms of the sum, 0 for tokens that are not counted
 
   CrossEntropyBackwardArgs backward() const { return {logits, targets, vocabulary, log_sum_exp, gradient_scale.value()}; }
+};
+
+// Sequences are ranges of equal length. Targets of at least 0 count in a sequence's completion, and context labels
+// (core/labels/context_label.hpp) in its context.
+struct ContextTargetsArgs {
+  Tensor targets;  // [T] i32
+  Tensor out;      // [T] i32, output
+};
+
+struct SequenceSumsArgs {
+  Tensor token_losses;  // [T] f32
+  Tensor targets;       // [T] i32
+  Tensor sums;          // [batch, 2] f64, output: of the completion, of the context
+};
+
+struct PreferenceScalesArgs {
+  PreferenceFormula formula;
+  Tensor sums;     // [batch, 2] f64: of whole sequences
+  Tensor facts;    // [batch, preference_facts] f64: SequenceFacts
+  Tensor targets;  // [T] i32
+  Tensor scales;   // [T] f32, output
 };
 
 struct CountedRowsArgs {

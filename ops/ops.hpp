@@ -36,17 +36,17 @@ struct OfSegments {
 template <class... Args>
 using OneOf = std::variant<const Args*...>;
 using Operation =
-    OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, GatherArgs,
-          ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs, RowDotsArgs,
-          SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>,
+    OneOf<GatherMatmulArgs, MatmulScatterArgs, WeightGradArgs, BackwardScatterArgs, QuantiseArgs, Fp8MatmulArgs, DequantiseArgs,
+          GatherArgs, ScatterSumArgs, SumCopiesArgs, EmbeddingArgs, EmbeddingGradArgs, RmsNormArgs, RmsNormBackwardArgs,
+          RowDotsArgs, SplitNormArgs, SplitNormBackwardArgs, CopyArgs, ZeroArgs, CopyColumnsArgs, OfSegments<RotaryArgs>,
           OfSegments<HeadNormsArgs>, OfSegments<HeadNormsBackwardArgs>, SwigluArgs, SwigluBackwardArgs, LayerNormArgs,
           LayerNormBackwardArgs, GeluArgs, GeluBackwardArgs, ScaleArgs, AddBiasArgs, BiasGradArgs, AddPositionsArgs,
           PositionsGradArgs, DropoutArgs, OfSegments<AttentionArgs>, OfSegments<AttentionBackwardArgs>,
           OfSegments<CachedAttentionArgs>, OfSegments<MergeAttentionArgs>, CrossEntropyArgs, CrossEntropyBackwardArgs,
-          CountedRowsArgs, UpdateArgs, RoundArgs, SquareSumArgs, SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs,
-          RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs, SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs,
-          GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs, SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs,
-          SigmoidBackwardArgs>;
+          CountedRowsArgs, ContextTargetsArgs, SequenceSumsArgs, PreferenceScalesArgs, UpdateArgs, RoundArgs, SquareSumArgs,
+          SquareSumEachArgs, SquareSumsArgs, AddArgs, RouteArgs, RouteBackwardArgs, CountExpertsArgs, GatherRowsArgs,
+          SumRowsArgs, WeighRowsArgs, WeighRowsBackwardArgs, GroupedMatmulArgs, GroupedWeightGradArgs, SendTokensArgs,
+          SortReceivedArgs, ExchangeRowsArgs, SigmoidArgs, SigmoidBackwardArgs>;
 
 class Ops {
  public:
@@ -82,6 +82,9 @@ class Ops {
   // out = a b^T of the scaled numbers, summed in fp32, plus addend. With several ranks as matmul_scatter: the sum over the
   // ranks of a b^T [T, N], then this rank's rows, plus addend. Each rank's a and b have their own scales.
   void fp8_matmul(const Fp8MatmulArgs& args) { enqueue(args); }
+  // out = the matrix's values, each a product of two numbers in fp32, rounded to out's type. The bits are those of bitsandbytes
+  // for nf4, and the same on all devices.
+  void dequantise(const DequantiseArgs& args) { enqueue(args); }
   // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. With one rank they copy, or do nothing if the
   // memory is the same.
   void gather(const GatherArgs& args) { enqueue(args); }
@@ -176,7 +179,7 @@ class Ops {
     enqueue(OfSegments<MergeAttentionArgs>{shape, args});
   }
 
-  // --- Routed experts, on CPUs only: shapes as in ops/expert_arguments.hpp ---
+  // --- Routed experts: shapes as in ops/expert_arguments.hpp ---
 
   // Chooses the C experts with the largest logits for each token, or with the largest sums of probability and bias; of equal
   // ones the lowest. Drops what is beyond the capacity, and sorts the other rows. A row's weight is its expert's probability.
@@ -209,6 +212,7 @@ class Ops {
 
   // loss_sum = the sum of the counted tokens' cross-entropy, added in token order. gradient_scale makes it
   // include cross_entropy_backward, in one pass if that is faster: the bits are the same.
+  // token_losses gives the terms of the sum.
   void cross_entropy(const CrossEntropyArgs& args) { enqueue(args); }
   // Turns logits in place into scale * (softmax - one_hot), with zeros in rows whose target is not counted and in
   // columns that do not count.
@@ -219,6 +223,16 @@ class Ops {
   void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) {
     enqueue(CountedRowsArgs{logits, targets, rows});
   }
+
+  // --- Losses of whole sequences ---
+
+  // out = targets, with the token of a context in place of its target, so that cross_entropy() counts it.
+  void context_targets(const ContextTargetsArgs& args) { enqueue(args); }
+  // Adds up the losses of each sequence's tokens, in token order.
+  void sequence_sums(const SequenceSumsArgs& args) { enqueue(args); }
+  // scales = the derivative of the microbatch's preference losses (ops/preference.hpp) by the loss of each token, 0 for tokens
+  // that count in none. Where the formula has pairs, the sequences are pairs.
+  void preference_scales(const PreferenceScalesArgs& args) { enqueue(args); }
 
   // --- Flat arenas ---
 

@@ -16,12 +16,7 @@
 #include <variant>
 
 #include "core/tensor.hpp"
-
-#ifdef __CUDACC__
-#define PIPETRAIN_HOST_DEVICE __host__ __device__
-#else
-#define PIPETRAIN_HOST_DEVICE
-#endif
+#include "ops/host_device.hpp"
 
 namespace pipetrain {
 

@@ -21,6 +21,14 @@ std::string shortest(std::optional<double> value) {
   return value && std::isfinite(*value) ? fmt::format("{}", *value) : "null";
 }
 
+// Returns the members of all keys, each with a comma before it.
+std::string preference_members(const PreferenceMetrics& metrics) {
+  std::string text;
+  for (const PreferenceField& field : preference_fields)
+    text += fmt::format(R"(,"{}":{})", field.key, exact(metrics.*field.value));
+  return text;
+}
+
 std::string whole_text(const std::optional<std::int64_t>& value) { return value ? fmt::format("{}", *value) : "null"; }
 
 // Writes numbers that may be missing.
@@ -64,6 +72,12 @@ std::vector<std::optional<double>> numbers(const Json& members, const std::strin
   return values;
 }
 
+PreferenceMetrics read_preference(const Json& members, const std::string& place) {
+  PreferenceMetrics metrics;
+  for (const PreferenceField& field : preference_fields) metrics.*field.value = number(members, place, field.key);
+  return metrics;
+}
+
 Json parse_members(std::string_view line, const std::string& place) {
   constexpr JsonLimits limits{.depth = 4, .values = 100'000};
   Json members = parse_json(line, {place, false}, limits);
@@ -96,14 +110,16 @@ std::string to_json_line(const StepMetrics& metrics) {
       exact(metrics.z_loss), shortest(metrics.expert_load_max), shortest(metrics.expert_load_cv),
       whole_text(metrics.expert_dropped), whole_text(metrics.trainable_parameters), whole_text(metrics.membership),
       whole_text(metrics.takeovers));
+  line += preference_members(metrics.preference);
   if (metrics.input_wait) line += fmt::format(R"(,"input_wait":{})", shortest(metrics.input_wait));
   if (!metrics.stage_bubble.empty()) line += fmt::format(R"(,"stage_bubble":{})", list(metrics.stage_bubble));
   return line + "}";
 }
 
 std::string to_json_line(const EvaluationMetrics& metrics) {
-  return fmt::format(R"({{"step":{},"eval_loss":{},"perplexity":{},"accuracy":{},"f1":{}}})", metrics.step,
-                     exact(metrics.eval_loss), shortest(metrics.perplexity), shortest(metrics.accuracy), shortest(metrics.f1));
+  return fmt::format(R"({{"step":{},"eval_loss":{},"perplexity":{},"accuracy":{},"f1":{}{}}})", metrics.step,
+                     exact(metrics.eval_loss), shortest(metrics.perplexity), shortest(metrics.accuracy), shortest(metrics.f1),
+                     preference_members(metrics.preference));
 }
 
 std::optional<std::int64_t> step_of_json_line(std::string_view line) {
@@ -123,6 +139,7 @@ std::optional<EvaluationMetrics> parse_evaluation_line(std::string_view line, co
   metrics.perplexity = number(members, place, "perplexity");
   metrics.accuracy = number(members, place, "accuracy");
   metrics.f1 = number(members, place, "f1");
+  metrics.preference = read_preference(members, place);
   return metrics;
 }
 
@@ -161,6 +178,7 @@ std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::
   metrics.trainable_parameters = read_whole("trainable_parameters");
   metrics.membership = read_whole("membership");
   metrics.takeovers = read_whole("takeovers");
+  metrics.preference = read_preference(members, place);
   metrics.input_wait = read("input_wait");
   metrics.stage_bubble = numbers(members, place, "stage_bubble");
   return metrics;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "records/preference_metrics.hpp"
+
 namespace pipetrain {
 
 // An unknown value is null in the line; so is a number that is not finite.
@@ -30,6 +32,7 @@ struct StepMetrics {
   std::optional<std::int64_t> trainable_parameters;
   // The number of the run's memberships, and of takeovers so far; runs do not change their members yet.
   std::optional<std::int64_t> membership, takeovers;
+  PreferenceMetrics preference;      // of a loss of preferences
   std::optional<double> input_wait;  // seconds in which a first stage may have waited for data; no key if unknown
   std::vector<std::optional<double>>
       stage_bubble;  // one for each stage, replica-major, 0 to 1; bubble is their mean; no key if empty
@@ -42,6 +45,7 @@ std::optional<double> input_wait_share(const StepMetrics& metrics);
 struct EvaluationMetrics {
   std::int64_t step = 0;  // training steps done before it
   std::optional<double> eval_loss, perplexity, accuracy, f1;
+  PreferenceMetrics preference;  // of a loss of preferences
 };
 
 // Returns one line without its end. Losses, grad_norm and lr have 17 significant digits, which read back as the same double.

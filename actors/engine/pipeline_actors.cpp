@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "actors/engine/feeder.hpp"
-#include "actors/engine/queue.hpp"
 #include "actors/engine/remote/dispatcher.hpp"
 #include "actors/engine/remote/remote_stage.hpp"
 #include "actors/engine/remote/remote_supervisor.hpp"
@@ -30,6 +29,13 @@ Mesh mesh_of_parts(const PipelineOptions& options, int stages) {
   return options.processes->parts;
 }
 
+// Takes the plan out of the options.
+StagePlaces places_of(PipelineOptions& options) {
+  const auto plan = std::make_shared<const schedules::Plan>(std::move(options.plan));
+  return {plan, mesh_of_parts(options, plan->placement.stages()),
+          options.processes ? options.processes->channel->process() : 0};
+}
+
 }  // namespace
 
 PipelineActors::OwnSystem::OwnSystem() {
@@ -39,14 +45,13 @@ PipelineActors::OwnSystem::OwnSystem() {
 
 PipelineActors::PipelineActors(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source)
     : options_(std::move(options)),
-      plan_(std::make_shared<const schedules::Plan>(std::move(options_.plan))),
-      needs_(options_.needs.empty() ? schedules::validate(*plan_, options_.order, options_.slot_life)
+      places_(places_of(options_)),
+      needs_(options_.needs.empty() ? schedules::validate(*places_.plan, options_.order, options_.slot_life)
                                     : std::move(options_.needs)),
-      parts_(mesh_of_parts(options_, plan_->placement.stages())),
-      process_(options_.processes ? options_.processes->channel->process() : 0),
       own_system_(options_.system == nullptr ? std::make_unique<OwnSystem>() : nullptr),
-      system_(options_.system == nullptr ? *own_system_->system : *options_.system),
-      stages_(static_cast<std::size_t>(parts_.size())) {
+      actors_{options_.system == nullptr ? *own_system_->system : *options_.system},
+      queues_(places_, needs_, actors_),
+      stages_(static_cast<std::size_t>(places_.parts.size())) {
   try {
     build(make_compute, make_source);
   } catch (...) {  // otherwise the destructor of the system waits for the actors that were made
@@ -64,7 +69,7 @@ PipelineActors::~PipelineActors() {
 void PipelineActors::leave_run() {
   EngineChannel& channel = *options_.processes->channel;
   if (!leads()) {
-    Failure left{ErrorKind::aborted, "it left the run before its end", to_string(channel.control().info(process_))};
+    Failure left{ErrorKind::aborted, "it left the run before its end", to_string(channel.control().info(places_.process))};
     if (end_->valid()) channel.send(0, {{}, ProcessFailed{std::move(left)}});
     return;
   }
@@ -87,48 +92,48 @@ bool PipelineActors::follow_for(std::chrono::milliseconds patience) {
 // of every process exist.
 void PipelineActors::build(const ComputeFactory& make_compute, const SourceFactory& make_source) {
   spawn_supervisor();
-  for (const int rank : parts_.ranks_of(process_)) {
-    const StageId id = id_of(rank);
-    const auto compute = computes_[index(id)] = make_compute(id, needs_[static_cast<std::size_t>(id.stage)]);
-    make_queues(id, *compute);
+  for (const int rank : places_.parts.ranks_of(places_.process)) {
+    const StageId id = places_.id_of(rank);
+    const auto compute = computes_[places_.index(id)] = make_compute(id, needs_[static_cast<std::size_t>(id.stage)]);
+    queues_.make(id, *compute);
   }
-  if (crosses()) open_edges();
-  for (const int rank : parts_.ranks_of(process_)) spawn_stage(id_of(rank));
+  if (crosses()) queues_.open_edges(options_.processes->transport, computes_);
+  for (const int rank : places_.parts.ranks_of(places_.process)) spawn_stage(places_.id_of(rank));
   if (crosses() && leads()) spawn_remote_actors();
   spawn_feeders(make_source);
   ConnectSupervisor members;
   for (std::size_t rank = 0; rank < stages_.size(); ++rank) {
     if (!stages_[rank]) continue;
-    members.ids.push_back(id_of(static_cast<int>(rank)));
+    members.ids.push_back(places_.id_of(static_cast<int>(rank)));
     members.stages.push_back(stages_[rank]);
   }
   for (const auto& [place, feeder] : feeders_) members.feeders.push_back(feeder);
   members.feeders.insert(members.feeders.end(), remote_feeders_.begin(), remote_feeders_.end());
   caf::anon_send(supervisor_, std::move(members));
   if (crosses()) {
-    open_mailboxes();
+    queues_.open_mailboxes(stages_);
     attach();
     options_.processes->channel->begin_run();
   }
-  connect_queues();
+  queues_.connect(stages_, feeders_);
   if (options_.recorder && leads()) options_.recorder->begin(recorded_run());
 }
 
 schedules::RecordedRun PipelineActors::recorded_run() const {
-  return {.plan = *plan_,
+  return {.plan = *places_.plan,
           .order = options_.order,
           .life = options_.slot_life,
           .needs = needs_,
-          .replicas = parts_.shape().dp,
-          .parts = parts_.shape().part,
+          .replicas = places_.parts.shape().dp,
+          .parts = places_.parts.shape().part,
           .run_ahead = options_.run_ahead};
 }
 
 void PipelineActors::spawn_supervisor() {
   if (leads()) {
-    supervisor_ = spawn<SupervisorActor>(SupervisorSetup{plan_->placement, parts_, options_.grace,
-                                                         options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall,
-                                                         crosses()});
+    supervisor_ = actors_.spawn<SupervisorActor>(
+        SupervisorSetup{places_.plan->placement, places_.parts, options_.grace,
+                        options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall, crosses()});
     return;
   }
   RemoteSupervisorActor::Setup setup;
@@ -138,9 +143,9 @@ void PipelineActors::spawn_supervisor() {
   end_ = setup.end->get_future();
   setup.on_abort = [this](const Failure& cause) { on_abort(cause); };
   setup.state_elements = [this](const StageId& id, const StatePart& part) {
-    return computes_.at(index(id))->state_elements(part);
+    return computes_.at(places_.index(id))->state_elements(part);
   };
-  supervisor_ = spawn<RemoteSupervisorActor>(std::move(setup));
+  supervisor_ = actors_.spawn<RemoteSupervisorActor>(std::move(setup));
 }
 
 // Messages between processes may be dropped from here on.
@@ -149,20 +154,21 @@ void PipelineActors::on_abort(const Failure& cause) const {
 }
 
 void PipelineActors::spawn_remote_actors() {
-  for (int rank = 0; rank < parts_.size(); ++rank) {
-    const StageId id = id_of(rank);
-    if (is_here(id)) continue;
-    stages_[index(id)] = spawn<RemoteStageActor>(RemoteStageActor::Setup{
-        id, process_of(id), options_.processes->channel, supervisor_, [this](const Failure& cause) { on_abort(cause); }});
+  for (int rank = 0; rank < places_.parts.size(); ++rank) {
+    const StageId id = places_.id_of(rank);
+    if (places_.is_here(id)) continue;
+    stages_[places_.index(id)] = actors_.spawn<RemoteStageActor>(
+        RemoteStageActor::Setup{id, places_.process_of(id), options_.processes->channel, supervisor_,
+                                [this](const Failure& cause) { on_abort(cause); }});
   }
   for (int process = 1; process < options_.processes->channel->processes(); ++process)
-    remote_feeders_.push_back(spawn<RemoteFeedersActor>(process, options_.processes->channel));
+    remote_feeders_.push_back(actors_.spawn<RemoteFeedersActor>(process, options_.processes->channel));
 }
 
 void PipelineActors::spawn_stage(const StageId& id) {
   StageSetup setup;
   setup.id = id;
-  setup.plan = plan_;
+  setup.plan = places_.plan;
   setup.order = options_.order;
   setup.slot_life = options_.slot_life;
   setup.run_ahead = options_.run_ahead;
@@ -170,9 +176,11 @@ void PipelineActors::spawn_stage(const StageId& id) {
     setup.begins_before_verdict = options_.begins_before_verdict[static_cast<std::size_t>(id.stage)];
   setup.record = options_.recorder != nullptr;
   setup.replayed = options_.replayed;
-  setup.compute = computes_.at(index(id));
+  setup.compute = computes_.at(places_.index(id));
   setup.supervisor = supervisor_;
-  const auto queue = [&](int virtual_stage, InputKind kind) { return queue_of({id.replica, virtual_stage, id.part, kind}); };
+  const auto queue = [&](int virtual_stage, InputKind kind) {
+    return queues_.queue_of({id.replica, virtual_stage, id.part, kind});
+  };
   for (int chunk = 0; chunk < placement().chunks(); ++chunk) {
     const int v = placement().virtual_stage(id.stage, chunk);
     StageSetup::ChunkQueues queues{
@@ -181,7 +189,7 @@ void PipelineActors::spawn_stage(const StageId& id) {
       queues.next_activations = queue(v + 1, InputKind::activation);
       const StageChunk next = placement().at(v + 1);
       if (next.stage == id.stage) queues.own_next_chunk = next.chunk;
-      queues.next_is_elsewhere = !is_here({id.replica, next.stage, id.part});
+      queues.next_is_elsewhere = !places_.is_here({id.replica, next.stage, id.part});
     }
     if (v > 0) {
       queues.previous_gradients = queue(v - 1, InputKind::gradient);
@@ -190,18 +198,18 @@ void PipelineActors::spawn_stage(const StageId& id) {
     }
     setup.chunks.push_back(std::move(queues));
   }
-  stages_[index(id)] = spawn<StageActor>(std::move(setup));
+  stages_[places_.index(id)] = actors_.spawn<StageActor>(std::move(setup));
 }
 
 void PipelineActors::spawn_feeders(const SourceFactory& make_source) {
   const int last = placement().virtual_stages() - 1;
-  for (int replica = 0; replica < parts_.shape().dp; ++replica) {
-    for (int part = 0; part < parts_.shape().part; ++part) {
-      const auto tokens = queue_of({replica, 0, part, InputKind::activation});
-      const auto targets = queue_of({replica, last, part, InputKind::target});
+  for (int replica = 0; replica < places_.parts.shape().dp; ++replica) {
+    for (int part = 0; part < places_.parts.shape().part; ++part) {
+      const auto tokens = queues_.queue_of({replica, 0, part, InputKind::activation});
+      const auto targets = queues_.queue_of({replica, last, part, InputKind::target});
       if (!tokens && !targets) continue;
-      auto source = parts_.shape().part > 1 ? options_.processes->make_source(replica, part) : make_source(replica);
-      feeders_[{replica, part}] = spawn<FeederActor>(replica, std::move(source), tokens, targets, supervisor_);
+      auto source = places_.parts.shape().part > 1 ? options_.processes->make_source(replica, part) : make_source(replica);
+      feeders_[{replica, part}] = actors_.spawn<FeederActor>(replica, std::move(source), tokens, targets, supervisor_);
     }
   }
 }
@@ -210,8 +218,9 @@ void PipelineActors::attach() {
   const PipelineProcesses& processes = *options_.processes;
   DispatchTargets targets;
   targets.channel = processes.channel;
-  targets.parts = parts_;
-  targets.limits = {parts_.shape(), placement().chunks(), plan_->microbatches, static_cast<int>(plan_->custom.size())};
+  targets.parts = places_.parts;
+  targets.limits = {places_.parts.shape(), placement().chunks(), places_.plan->microbatches,
+                    static_cast<int>(places_.plan->custom.size())};
   targets.stages = stages_;
   for (const auto& [place, feeder] : feeders_) targets.feeders.push_back(feeder);
   targets.supervisor = supervisor_;
@@ -220,12 +229,12 @@ void PipelineActors::attach() {
 
 void PipelineActors::stop() {
   if (crosses()) options_.processes->channel->detach();
-  for (auto& [edge, mailbox] : mailboxes_) mailbox->close();
-  for (auto& actor : all_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  queues_.close_mailboxes();
+  for (auto& actor : actors_.all) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   if (options_.virtual_time) return;
   {
-    caf::scoped_actor self(system_);
-    self->wait_for(all_);
+    caf::scoped_actor self(actors_.system);
+    self->wait_for(actors_.all);
   }
   // The owners of the computes may free the memory of their slots now.
   if (crosses() && options_.processes->transport) options_.processes->transport->close_edges();

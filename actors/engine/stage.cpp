@@ -9,7 +9,6 @@ namespace {
 
 using schedules::Action;
 using schedules::ActionKind;
-using schedules::InputKind;
 
 class MailboxEvents : public StageEvents {
  public:
@@ -40,20 +39,23 @@ class MailboxEvents : public StageEvents {
   caf::actor mailbox_;
 };
 
-SlotHandle& at(std::vector<SlotHandle>& slots, int microbatch) {
-  const auto index = static_cast<std::size_t>(microbatch);
-  if (slots.size() <= index) slots.resize(index + 1);
-  return slots[index];
-}
-
 }  // namespace
+
+const std::vector<Action>* StageSetup::replayed_list(const StepInfo& step) const {
+  if (!replayed || step.kind == schedules::StepKind::evaluation) return nullptr;
+  const auto* list = replayed->list(step.step, id.replica, id.stage);
+  if (!list)
+    throw Error(ErrorKind::input, {"order", "replay"},
+                "step " + std::to_string(step.step) + " was not recorded; run fewer steps");
+  return list;
+}
 
 StageActor::StageActor(caf::actor_config& config, StageSetup setup)
     : caf::event_based_actor(config),
       setup_(std::move(setup)),
       protocol_(setup_.plan, setup_.id.stage, setup_.order, setup_.run_ahead),
-      chunks_(setup_.chunks.size()) {
-  if (setup_.record) log_.emplace(setup_.plan->placement.chunks(), setup_.plan->microbatches);
+      slots_(*this, setup_, protocol_) {
+  if (setup_.record) record_.log.emplace(setup_.plan->placement.chunks(), setup_.plan->microbatches);
   setup_.compute->attach(std::make_shared<MailboxEvents>(this));
 }
 
@@ -63,7 +65,7 @@ caf::behavior StageActor::make_behavior() {
       [this](Arrived& message) {
         guarded([&] {
           log([&](auto& writer, auto now) { writer.input(message.kind, message.chunk, message.microbatch, now); });
-          take_input(std::move(message));
+          slots_.take_input(std::move(message));
           pump();
         });
       },
@@ -99,17 +101,13 @@ caf::behavior StageActor::make_behavior() {
 
 void StageActor::on_exit() {
   // Messages from this stage no longer arrive: its compute must not keep others waiting.
-  if (in_step_ && !aborted_) {
+  if (in_step_ && !aborted_)
     setup_.compute->abort(std::make_exception_ptr(Error(ErrorKind::peer_lost, "the stage's actor stopped")));
-  }
   setup_.supervisor = nullptr;
   setup_.chunks.clear();
   setup_.compute.reset();
-  chunks_.clear();
+  slots_.clear();
   launched_.clear();
-  unsent_.clear();
-  stale_.clear();
-  fresh_.clear();
 }
 
 caf::resumable::resume_result StageActor::resume(caf::execution_unit* unit, std::size_t most_messages) {
@@ -131,60 +129,23 @@ void StageActor::begin(const BeginStep& message) {
   const StepInfo& step = message.step;
   log([&](auto& writer, auto now) { writer.begin(step.kind, now); });
   in_step_ = true;
-  // In an evaluation nothing reads a forward's inputs after it.
-  slot_life_ = step.kind == schedules::StepKind::evaluation ? schedules::SlotLife{ActionKind::forward} : setup_.slot_life;
   if (begun_early_ && (step.kind != schedules::StepKind::training || step.step != coming_->step))
     throw Error(ErrorKind::internal, "step " + std::to_string(step.step) + " begins, but another one was announced");
-  step_ = step.kind == schedules::StepKind::training ? step.step : 0;
-  judged_ = false;
   coming_ = message.coming;
   begun_early_ = false;
-  trace_ = std::exchange(early_trace_, {});
-  for (ChunkSlots& slots : chunks_) {
-    for (const auto kind : {InputKind::activation, InputKind::gradient, InputKind::target}) {
-      auto& came = slots.coming.of(kind);
-      for (std::size_t microbatch = 0; microbatch < came.size(); ++microbatch)
-        if (came[microbatch])
-          at(slots.running.of(kind), static_cast<int>(microbatch)) = std::exchange(came[microbatch], nullptr);
-    }
-  }
+  record_.begin_step();
+  slots_.begin_step(step);
   setup_.compute->begin_step(step);
-  protocol_.begin_step(step.kind, replayed_list(step),
+  protocol_.begin_step(step.kind, setup_.replayed_list(step),
                        !coming_                       ? schedules::NextStep::unknown
                        : setup_.begins_before_verdict ? schedules::NextStep::at_once
                                                       : schedules::NextStep::after_verdict);
   pump();
 }
 
-const std::vector<Action>* StageActor::replayed_list(const StepInfo& step) const {
-  if (!setup_.replayed || step.kind == schedules::StepKind::evaluation) return nullptr;
-  const auto* list = setup_.replayed->list(step.step, setup_.id.replica, setup_.id.stage);
-  if (!list)
-    throw Error(ErrorKind::input, {"order", "replay"},
-                "step " + std::to_string(step.step) + " was not recorded; run fewer steps");
-  return list;
-}
-
-void StageActor::take_input(Arrived message) {
-  if (message.depends_on != 0 && message.depends_on == refused_)
-    return send(setup_.chunks[static_cast<std::size_t>(message.chunk)].activations, Released{std::move(message.slot)});
-  auto& slots = chunks_[static_cast<std::size_t>(message.chunk)];
-  const bool provisional = message.depends_on != 0 && message.depends_on == step_ && !judged_;
-  if (message.kind == InputKind::activation && slots.coming.is_provisional(message.microbatch))
-    return fresh_.push_back(std::move(message));
-  const bool comes =
-      !aborted_ && protocol_.input_arrived(message.kind, message.chunk, message.microbatch) == schedules::StepOf::coming;
-  at((comes ? slots.coming : slots.running).of(message.kind), message.microbatch) = std::move(message.slot);
-  if (!provisional) return;
-  slots.coming.provisional.resize(static_cast<std::size_t>(setup_.plan->microbatches));
-  slots.coming.provisional[static_cast<std::size_t>(message.microbatch)] = true;
-}
-
 void StageActor::credit(Credit& message) {
   log([&](auto& writer, auto now) { writer.credit(message.kind, message.chunk, now); });
-  auto& slots = chunks_[static_cast<std::size_t>(message.chunk)];
-  auto& credits = message.kind == InputKind::activation ? slots.activation_credits : slots.gradient_credits;
-  credits.push_back(std::move(message.slot));
+  slots_.add_credit(message);
   if (aborted_) return;
   protocol_.credit_returned(message.kind, message.chunk);
   pump();
@@ -202,79 +163,27 @@ void StageActor::pump() {
   while (auto action = protocol_.next()) launch_action(*action);
   if (in_step_ && protocol_.step_done()) {
     in_step_ = false;
-    StageTrace trace{setup_.id, std::exchange(trace_, {})};
+    StageTrace trace{setup_.id, std::exchange(record_.running, {})};
     auto devices = setup_.compute->add_times(trace);
-    auto logged = take_log(trace.actions);
+    auto logged = record_.take_log(trace.actions);
     send(setup_.supervisor, StepDone{std::move(trace), std::move(devices), std::move(logged)});
   }
 }
 
 void StageActor::launch_action(const Action& action) {
-  if (log_) log_->launched(action);
+  if (record_.log) record_.log->launched(action);
   Launch launch;
   launch.action = action;
   launch.early = coming_ && protocol_.is_early();
   launch.begins_braid = protocol_.begins_braid();
   if (launch.early || action.kind == ActionKind::preview) begin_early();
   if (schedules::is_compute(action.kind)) {
-    add_inputs(launch);
-    add_output(launch);
+    slots_.add_to(launch);
   } else if (schedules::is_custom(action.kind)) {
     launch.custom = &custom(action.microbatch);
   }
   ++running_;
   setup_.compute->launch(launched_.emplace_back(Launched{std::move(launch)}).launch);
-}
-
-void StageActor::add_inputs(Launch& launch) {
-  auto& chunk = chunks_[static_cast<std::size_t>(launch.action.chunk)];
-  InputSlots& slots = launch.early ? chunk.coming : chunk.running;
-  const auto take = [&](std::vector<SlotHandle>& held, ActionKind last_reader) {
-    SlotHandle& slot = at(held, launch.action.microbatch);
-    if (!slot || !ends_life(last_reader, launch.action.kind)) return slot;
-    launch.release.push_back(slot);
-    return std::exchange(slot, nullptr);
-  };
-  launch.activation = take(slots.activations, slot_life_.activation);
-  launch.target = take(slots.targets, slot_life_.activation);
-  if (launch.action.kind != ActionKind::forward) launch.gradient = take(slots.gradients, slot_life_.gradient);
-}
-
-void StageActor::add_output(Launch& launch) {
-  const auto chunk = static_cast<std::size_t>(launch.action.chunk);
-  const auto take = [](std::deque<SlotHandle>& credits) {
-    SlotHandle slot = std::move(credits.front());
-    credits.pop_front();
-    return slot;
-  };
-  const bool forward = launch.action.kind == ActionKind::forward;
-  if (forward && setup_.chunks[chunk].next_activations) launch.output = take(chunks_[chunk].activation_credits);
-  const bool sends_gradient = launch.action.kind == ActionKind::backward || launch.action.kind == ActionKind::input_grad;
-  if (sends_gradient && setup_.chunks[chunk].previous_gradients) launch.output = take(chunks_[chunk].gradient_credits);
-}
-
-void StageActor::send_output(Launch& launch, std::int64_t depends_on) {
-  const auto& queues = setup_.chunks[static_cast<std::size_t>(launch.action.chunk)];
-  const bool forward = launch.action.kind == ActionKind::forward;
-  const int own_chunk = forward ? queues.own_next_chunk : queues.own_previous_chunk;
-  if (own_chunk >= 0) {
-    take_input({forward ? InputKind::activation : InputKind::gradient, own_chunk, launch.action.microbatch,
-                std::move(launch.output), depends_on});
-  } else {
-    send(forward ? queues.next_activations : queues.previous_gradients,
-         Filled{launch.action.microbatch, std::move(launch.output), depends_on});
-  }
-}
-
-void StageActor::pass_on(Launch& launch) {
-  if (launch.output) send_output(launch);
-  const auto& queues = setup_.chunks[static_cast<std::size_t>(launch.action.chunk)];
-  for (auto& slot : launch.release) {
-    const auto& owner = slot == launch.activation ? queues.activations
-                        : slot == launch.gradient ? queues.gradients
-                                                  : queues.targets;
-    send(owner, Released{slot});
-  }
 }
 
 void StageActor::enqueued(const Action& action) {
@@ -289,16 +198,12 @@ void StageActor::end_launch(const Action& action, const char* what) {
       std::find_if(launched_.begin(), launched_.end(), [&](const Launched& one) { return one.launch.action == action; });
   if (found == launched_.end())
     throw Error(ErrorKind::internal, std::string(what) + " " + to_string(action) + " was not launched");
-  if (!aborted_) {
-    if (found->taken_back) {
-      give_back(found->launch);
-    } else if (found->launch.early && protocol_.waits_for_verdict()) {
-      end_early_launch(found->launch);
-    } else {
-      pass_on(found->launch);
-    }
-  }
+  Launched ended = std::move(*found);
   launched_.erase(found);
+  if (aborted_) return;
+  if (ended.taken_back) return slots_.give_back(ended.launch);
+  if (ended.launch.early && protocol_.waits_for_verdict()) return slots_.enqueued_early(ended.launch);
+  slots_.pass_on(ended.launch);
 }
 
 void StageActor::completed(Completed& message) {
@@ -309,13 +214,32 @@ void StageActor::completed(Completed& message) {
   if (!sends_when_enqueued()) end_launch(message.action, "completed");
   const schedules::StepOf step = protocol_.step_of(message.action);
   if (step == schedules::StepOf::taken_back) {
-    end_stale(message.action);
+    slots_.end_stale(message.action);
   } else {
-    (step == schedules::StepOf::coming ? early_trace_ : trace_).push_back({message.action, message.times});
+    (step == schedules::StepOf::coming ? record_.coming : record_.running).push_back({message.action, message.times});
   }
   if (message.action.kind == ActionKind::norm) send(setup_.supervisor, NormDone{setup_.id, std::move(message.result)});
   for (const int waiting : protocol_.completed(message.action))
     send(setup_.supervisor, Signal{setup_.id, waiting, custom(waiting).stage});
+  pump();
+}
+
+void StageActor::begin_early() {
+  if (std::exchange(begun_early_, true)) return;
+  setup_.compute->begin_early(*coming_);
+}
+
+void StageActor::verdict(const Verdict& verdict) {
+  if (aborted_) return;
+  log([&](auto& writer, auto now) { writer.verdict(verdict.apply, now); });
+  setup_.compute->verdict(verdict);
+  if (protocol_.verdict(verdict.apply, verdict.confirms)) {
+    record_.coming.clear();
+    for (Launched& one : launched_) one.taken_back = one.launch.early;
+    slots_.take_back();
+  } else {
+    slots_.confirm();
+  }
   pump();
 }
 
@@ -329,22 +253,12 @@ void StageActor::abort(const Failure& cause) {
   if (aborted_) return;
   waiting_at_abort_ = protocol_.waiting_for();
   log([](auto& writer, auto now) { writer.abort(now); });
-  if (log_) send(setup_.supervisor, Logged{setup_.id, take_log(trace_)});
+  if (record_.log) send(setup_.supervisor, Logged{setup_.id, record_.take_log(record_.running)});
   aborted_ = true;
+  slots_.abort();
   protocol_.abort();
   setup_.compute->abort(exception_of(cause));
   report_if_stopped();
-}
-
-schedules::StageLog StageActor::take_log(const std::vector<TracedAction>& actions) {
-  if (!log_) return {};
-  const auto ns = [](std::chrono::steady_clock::time_point time) {
-    return static_cast<std::int64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
-  };
-  std::vector<schedules::LoggedAction> logged;
-  logged.reserve(actions.size());
-  for (const TracedAction& one : actions) logged.push_back({one.action, ns(one.times.start), ns(one.times.end)});
-  return log_->take(logged);
 }
 
 void StageActor::report_if_stopped() {

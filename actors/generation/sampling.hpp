@@ -10,7 +10,8 @@ namespace pipetrain {
 
 // Applied in this order, each as Hugging Face's transformers defines it.
 struct Sampling {
-  // Divides positive logits of ids in the sequence, multiplies negative ones (Keskar et al. 2019); 1: off.
+  // Positive logits of ids that the sequence already has are divided by it, negative ones multiplied (Keskar et al. 2019);
+  // 1: off.
   double repetition_penalty = 1;
   double temperature = 0;  // divides the logits; 0: the most likely token, without top_k and top_p
   std::int64_t top_k = 0;  // keeps only logits as large as the top_k-th largest (Fan et al. 2018); 0: off

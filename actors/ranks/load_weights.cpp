@@ -56,4 +56,18 @@ void load_weights(const WeightSource& source, const ParameterLayout& layout, Str
   load_slices(source, layout.parameters.size(), parameter, stream.device(), {.in_place = nullptr, .store = store});
 }
 
+void copy_as_floats(Stream& stream, const Tensor& tensor, const Region& elements, float* out) {
+  const std::size_t size = size_of(tensor.dtype);
+  const char* const first = static_cast<const char*>(tensor.data) + elements.begin * size;
+  if (tensor.dtype == DType::f32) {
+    stream.copy(out, first, elements.size() * size);
+    return stream.synchronize();
+  }
+  std::vector<std::uint16_t> halves(elements.size());
+  stream.copy(halves.data(), first, halves.size() * size);
+  stream.synchronize();
+  std::transform(halves.begin(), halves.end(), out,
+                 [bf16 = tensor.dtype == DType::bf16](std::uint16_t bits) { return bf16 ? from_bf16(bits) : from_f16(bits); });
+}
+
 }  // namespace pipetrain

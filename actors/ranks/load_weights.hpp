@@ -27,4 +27,8 @@ void load_slices(const WeightSource& source, std::size_t count, const std::funct
 // arena: flat, f32 or bf16; values are rounded to bf16 to nearest even. Waits for the stream. Throws what the source throws.
 void load_weights(const WeightSource& source, const ParameterLayout& layout, Stream& stream, const Tensor& arena);
 
+// Copies weights back: out = these elements of the tensor, f32, bf16 or f16, counted as if it had one dimension. Waits for the
+// stream.
+void copy_as_floats(Stream& stream, const Tensor& tensor, const Region& elements, float* out);
+
 }  // namespace pipetrain

@@ -108,10 +108,10 @@ OptionRows general_rows() {
 }  // namespace
 
 const OptionRows& train_option_table() {
-  static const OptionRows table = joined_rows({settings_of("Model and data"), settings_of("Evaluation"), settings_of("Layout"),
-                                               settings_of("Batch and length"), settings_of("Optimizer"),
-                                               settings_of("Adapters"), settings_of("Numbers and devices"), process_rows(),
-                                               settings_of("Checkpoints"), report_rows(), watch_rows(), general_rows()});
+  static const OptionRows table = joined_rows(
+      {settings_of("Model and data"), settings_of("Preferences"), settings_of("Evaluation"), settings_of("Layout"),
+       settings_of("Batch and length"), settings_of("Optimizer"), settings_of("Adapters"), settings_of("Numbers and devices"),
+       process_rows(), settings_of("Checkpoints"), report_rows(), watch_rows(), general_rows()});
   return table;
 }
 

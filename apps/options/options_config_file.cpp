@@ -14,7 +14,6 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -78,11 +77,8 @@ std::string config_word(const Json& value, const std::string& where) {
   if (value.is_string()) return value.as_string();
   if (value.is_boolean()) return value.as_bool() ? "on" : "off";
   if (value.is_integer()) return value.dump();
-  if (value.is_real()) {  // dump() would write null for nan
-    const double number = value.as_double();
-    const bool large_integer = std::fabs(number) >= 0x1p63 && std::fabs(number) < 1e25;  // so that its range is what is wrong
-    return large_integer ? fmt::format("{:.0f}", number) : fmt::format("{}", number);
-  }
+  if (value.is_large_integer()) return value.digits();
+  if (value.is_real()) return fmt::format("{}", value.as_double());  // dump() would write null for nan
   fail_config(where, "has no single value; write a string, a number, true or false");
 }
 

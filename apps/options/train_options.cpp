@@ -55,6 +55,23 @@ void read_trained_model(const OptionValues& values, ModelSettings& model) {
   model.load_weights = stored && init.value_or(0) == 0;
 }
 
+void check_preferences(const OptionValues& values, const PreferenceSettings& preference) {
+  const std::optional<PreferenceFormula> formula = preference.formula();
+  const auto refuse = [&](const char* option, const char* losses) {
+    if (values.given(option)) values.fail(option, fmt::format("applies to --loss {}; leave it out", losses));
+  };
+  if (!formula) refuse("preference-beta", "dpo, orpo and kto");
+  if (!formula || !formula->has_reference()) refuse("reference", "dpo and kto, which compare with a reference");
+  if (!formula || formula->loss != PreferenceLoss::dpo) {
+    refuse("preference-normalize", "dpo; orpo always divides by the tokens, and kto never");
+    refuse("precompute-reference", "dpo; kto compares new pairs of prompts and completions in every step");
+  }
+  if (!formula || !formula->has_reference()) return;
+  if (preference.reference.empty())
+    values.fail("loss", "compares the model with a reference; give its folder, mostly that of the model, as --reference DIR");
+  refuse_unreadable(values, "reference");
+}
+
 // Before the sizes, which a plan from a file gives.
 void read_schedule_name(const OptionValues& values, LayoutSettings& layout) {
   layout.schedule = values.text("schedule").value_or(layout.schedule);
@@ -235,6 +252,7 @@ void read_trained_run(const Sources& sources, TrainOptions& options,
   RunSettings& run = options.run;
   read_settings(values, run);
   read_trained_model(values, run.model);
+  check_preferences(values, run.preference);
   placing_errors(options.places, [&] {
     read_data(values, run);
     read_evaluation(values, run);

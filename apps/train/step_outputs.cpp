@@ -29,6 +29,8 @@ StepProgress trained_progress(const StepMetrics& metrics, std::int64_t total, do
   progress.step = metrics.step;
   progress.total = total;
   progress.loss = metrics.loss;
+  progress.margin = metrics.preference.margin;
+  progress.accuracy = metrics.preference.accuracy;
   progress.grad_norm = metrics.grad_norm;
   progress.loss_scale = metrics.loss_scale;
   progress.lr = *metrics.lr;
@@ -45,15 +47,26 @@ StepProgress trained_progress(const StepMetrics& metrics, std::int64_t total, do
 
 struct Scalars {
   std::vector<Scalar> known;
+  void add(const std::string& begin, const PreferenceMetrics& metrics) {
+    for (const PreferenceField& field : preference_fields)
+      if (const auto value = metrics.*field.value) known.push_back({begin + field.key, *value});
+  }
   void add(const char* tag, std::optional<double> value) {
     if (value) known.push_back({tag, *value});
   }
 };
 
+std::string preference_text(const PreferenceMetrics& metrics) {
+  std::string text = "reward margin " + (metrics.margin ? fmt::format("{:.4f}", *metrics.margin) : "unknown");
+  if (metrics.accuracy) text += fmt::format(", accuracy {:.2f} %", 100 * *metrics.accuracy);
+  return text;
+}
+
 std::string evaluation_line(const Evaluation& evaluation) {
   const std::string quality =
-      evaluation.accuracy ? fmt::format("accuracy {:.2f} %, F1 {:.2f} %", 100 * *evaluation.accuracy, 100 * *evaluation.f1)
-                          : fmt::format("perplexity {:.4g}", *evaluation.perplexity());
+      evaluation.preference ? preference_text(*evaluation.preference)
+      : evaluation.accuracy ? fmt::format("accuracy {:.2f} %, F1 {:.2f} %", 100 * *evaluation.accuracy, 100 * *evaluation.f1)
+                            : fmt::format("perplexity {:.4g}", *evaluation.perplexity());
   return fmt::format("step {}: evaluation loss {:.4f}, {} ({} in {:.1f} s)", evaluation.step, evaluation.loss, quality,
                      counted(evaluation.samples, "sample"), evaluation.seconds);
 }
@@ -94,6 +107,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& metrics) {
   scalars.add("expert_load_cv", metrics.expert_load_cv);
   scalars.add("expert_dropped",
               metrics.expert_dropped ? std::optional(static_cast<double>(*metrics.expert_dropped)) : std::nullopt);
+  scalars.add("", metrics.preference);
   return std::move(scalars.known);
 }
 
@@ -103,6 +117,7 @@ std::vector<Scalar> scalars_of(const EvaluationMetrics& metrics) {
   scalars.add("perplexity", metrics.perplexity);
   scalars.add("accuracy", metrics.accuracy);
   scalars.add("f1", metrics.f1);
+  scalars.add("eval_", metrics.preference);
   return std::move(scalars.known);
 }
 

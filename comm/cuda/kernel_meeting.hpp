@@ -1,5 +1,5 @@
-// The common state of one process's ranks whose kernels meet in collectives: the size of the kernels, and their end.
-// CUDA builds only.
+// The state that the ranks of one process share for collectives in which their kernels wait for each other: the size of the
+// kernels, and what ends them. CUDA builds only.
 #pragma once
 
 #include <exception>

@@ -53,7 +53,7 @@ void UcxPeers::join() {
     addresses_.emplace_back(address.begin(), address.end());
     for (std::size_t left = in.count(1); left > 0; --left) run_addresses_.insert(in.text());
   }
-  // Behind network address translation, process 0 sees other addresses than the hosts do.
+  // With network address translation, process 0 sees the processes at other addresses than their hosts do.
   for (int process = 0; process < control_.processes(); ++process) run_addresses_.insert(control_.info(process).address);
   worker_.call([this] { admission_->open(run_addresses_, [this] { return may_close_sockets(); }); });
 }

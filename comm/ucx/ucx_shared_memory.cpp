@@ -15,7 +15,7 @@
 namespace pipetrain {
 namespace {
 
-// Nobody, not even the owner, can take pages away from readers.
+// With these seals nobody, not even the owner, can shrink the memory while others read it.
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // The file contains the memory's bytes, then the secret. A descriptor below 0: this system supports none.

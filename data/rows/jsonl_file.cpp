@@ -30,10 +30,8 @@ void JsonlFile::each_row(std::int64_t begin, std::int64_t end, const std::functi
 }
 
 Row JsonlFile::parse(std::int64_t row, const RowWanted& wanted) const {
-  const std::int64_t length = end_of_row(row) - row;
-  const std::string_view bytes = file_.bytes().substr(static_cast<std::size_t>(row), static_cast<std::size_t>(length));
   try {
-    return parse_row(bytes, wanted);
+    return parse_row(text(row), wanted);
   } catch (const RowFault& fault) {
     fail(row, fault.why);
   }

@@ -30,6 +30,10 @@ class JsonlFile {
   // Calls take(row) for the offset of each row from `begin` to before `end`.
   void each_row(std::int64_t begin, std::int64_t end, const std::function<void(std::int64_t row)>& take) const;
 
+  // Returns the row as the file has it.
+  std::string_view text(std::int64_t row) const {
+    return file_.bytes().substr(static_cast<std::size_t>(row), static_cast<std::size_t>(end_of_row(row) - row));
+  }
   // Valid until this thread parses its next row.
   Row parse(std::int64_t row, const RowWanted& wanted) const;
   // Does the same for files whose rows must all have this form.

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "data/rows/chat_row.hpp"
+#include "data/rows/completion_encoder.hpp"
 #include "data/tokenizers/chat_form.hpp"
 #include "data/tokenizers/chat_template.hpp"
 
@@ -66,6 +67,17 @@ void RowEncoder::add(std::string_view text, TokenizedDocuments& documents) {
   encoder_->encode(text, SpecialTokens::keep, documents.ids);
   if (documents.ids.size() == before || documents.ids.back() != end_) documents.ids.push_back(end_);
   finish(nullptr, documents);
+}
+
+void RowEncoder::add(const PreferenceRow& row, TokenizedDocuments& documents) {
+  CompletionEncoder completions(tokenizer_, *encoder_, {front_, end_});
+  const auto encoded = row.is_chat ? completions.encode_chats(row, chat_form(), chat_template_) : completions.encode_texts(row);
+  for (const EncodedCompletion& one : encoded) {
+    const std::size_t before = documents.ids.size();
+    documents.ids.insert(documents.ids.end(), one.ids.begin(), one.ids.end());
+    documents.counted.resize(before + one.prompt, false);
+    finish(nullptr, documents);
+  }
 }
 
 void RowEncoder::add(const Row& row, TokenizedDocuments& documents) {

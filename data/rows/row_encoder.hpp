@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/rows/jsonl_row.hpp"
+#include "data/rows/preference_row.hpp"
 #include "data/rows/text_reading.hpp"
 #include "data/tokenizers/chat_program.hpp"
 #include "data/tokenizers/tokenizer.hpp"
@@ -28,6 +29,8 @@ class RowEncoder {
   //   the end of the last answer, without the special tokens that the tokenizer puts around other texts.
   // Throws RowFault for a row that is wrong, has no answer, or has a token for which the model has no id.
   void add(const Row& row, TokenizedDocuments& documents);
+  // Appends a document for each completion, of which the completion counts (see CompletionEncoder). Throws RowFault.
+  void add(const PreferenceRow& row, TokenizedDocuments& documents);
   // Appends a document of its own, all of it counted. Throws RowFault for a token without an id.
   void add(std::string_view text, TokenizedDocuments& documents);
 

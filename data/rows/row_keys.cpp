@@ -49,7 +49,7 @@ const std::vector<KeyGroup>& key_groups() {
        "a model learns here from text alone; leave it out, or write it into the text",
        {"audio", "audios", "image", "images", "pixel_values", "speech", "video", "videos"}},
       {KeyMeaning::content,
-       "training on preferences is not supported; leave the key out",
+       "training on preferences takes one of the losses dpo, orpo and kto; choose it, or leave the key out",
        {"chosen", "kto_tag", "margin", "preference", "preferences", "reject", "rejected", "reward", "rewards"}},
       {KeyMeaning::content,
        "write it into the text, as the model is to say it, or leave it out",

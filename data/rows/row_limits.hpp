@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "data/rows/preference_form.hpp"
+
 namespace pipetrain {
 
 struct RowLimits {
@@ -13,6 +15,7 @@ struct RowLimits {
   std::int64_t max_positions = 0;    // the model's; 0: any
   std::int64_t vocabulary = 256;
   std::int64_t classes = 0;  // 0: the labels are tokens
+  std::optional<PreferenceReading> preferences = {};
 
   bool classifies() const { return classes > 0; }
   // Returns how many ids a model reads of a row with this many tokens: a language model reads all but the last.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "core/labels/context_label.hpp"
+
 namespace pipetrain {
 
 std::int64_t RowTable::most_tokens() const {
@@ -22,19 +24,31 @@ class RowDataset : public Dataset {
   std::uint64_t content() const override { return table_->content(); }
   SampleSize measure(std::int64_t index) const override {
     const std::int64_t row = index % size();
-    return {limits_.ids_of(table_->tokens(row)), table_->counted(row)};
+    SampleSize size{limits_.ids_of(table_->tokens(row)), table_->counted(row)};
+    if (!limits_.preferences) return size;
+    const RowTable::Completed completed = table_->completed(row);
+    size.prompt = completed.prompt;
+    size.desirable = completed.desirable;
+    return size;
   }
+  int samples_per_row() const override { return limits_.preferences ? limits_.preferences->sequences_per_row() : 1; }
   using Dataset::read;
   void read(std::int64_t index, Sample& sample) const override {
     assert(index >= 0);
     table_->read(index % size(), sample.ids, sample.labels);
     sample.documents.clear();
     if (limits_.classifies()) return;
+    if (limits_.preferences && limits_.preferences->counts_context && index % 2 == 0) mark_context(sample);
     sample.ids.pop_back();
     sample.labels.erase(sample.labels.begin());
   }
 
  private:
+  static void mark_context(Sample& sample) {
+    for (std::size_t i = 0; i < sample.ids.size(); ++i)
+      if (sample.labels[i] < 0) sample.labels[i] = context_label(sample.ids[i]);
+  }
+
   std::shared_ptr<const RowTable> table_;
   RowLimits limits_;
 };

@@ -22,6 +22,7 @@ struct TokenizedDocuments {
   std::vector<bool> counted;          // one for each id: whether a model learns to produce it
   std::vector<std::size_t> ends;      // the end of each document, in ids
   std::vector<std::int32_t> classes;  // one for each document, if they have classes; else empty
+  std::vector<bool> desirable;        // one for each document, if they are completions with labels; else empty
 };
 
 // Says how texts in files are tokenized.
@@ -35,6 +36,8 @@ struct TextReading {
   bool only_texts = false;               // refuses rows that say which of their tokens count
   std::optional<RowLimits> limits = {};  // set if documents are samples of their own, which must keep these limits
   std::int64_t vocabulary = 0;           // the model's, which every id must be below; 0: no limit
+
+  bool reads_preferences() const { return limits && limits->preferences; }
 };
 
 }  // namespace pipetrain

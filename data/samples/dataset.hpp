@@ -27,6 +27,9 @@ class Dataset {
   // Does not read the sample, so it is cheap.
   virtual SampleSize measure(std::int64_t) const { return {sequence_length_, sequence_length_}; }
 
+  // Returns how many consecutive samples belong together and come in the same microbatch: 2 for pairs of completions.
+  virtual int samples_per_row() const { return 1; }
+
   // Returns true if each document of a sample is to be computed as if it were alone; then all samples have `documents`.
   virtual bool isolates_documents() const { return false; }
   // Returns only the sample's documents, without reading its ids if that is cheaper.

@@ -45,6 +45,7 @@ class OfParts : public Dataset {
     const SampleLocation sample_at = locate(index);
     return sample_at.part->measure(sample_at.index);
   }
+  int samples_per_row() const override { return parts_.front()->samples_per_row(); }
   bool isolates_documents() const override {
     return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isolates_documents(); });
   }

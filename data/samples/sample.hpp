@@ -20,6 +20,9 @@ struct Sample {
 struct SampleSize {
   std::int64_t ids = 0;
   std::int64_t counted = 0;  // labels that are part of the loss
+  // With data of preferences: the tokens of the prompt, and whether people found the completion desirable.
+  std::int64_t prompt = 0;
+  bool desirable = true;
   bool operator==(const SampleSize&) const = default;
 };
 

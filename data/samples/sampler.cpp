@@ -25,14 +25,17 @@ Sampler Sampler::once_in_order(std::int64_t samples, BatchShape shape) {
   return sampler;
 }
 
-Sampler::Sampler(std::int64_t samples, BatchShape shape, bool shuffle, std::uint64_t seed) : Sampler(samples, shape) {
+Sampler::Sampler(std::int64_t samples, BatchShape shape, bool shuffle, std::uint64_t seed, int together)
+    : Sampler(samples, shape) {
   shuffle_ = shuffle;
+  together_ = together;
   seed_ = seed;
   if (samples < shape.global_batch())
     throw Error(ErrorKind::input,
                 fmt::format("the data has {} samples, too few for one global batch of {} (dp {} x microbatches {} x microbatch "
                             "{}); give more data, a smaller sequence length or a smaller global batch",
-                            samples, shape.global_batch(), shape.dp, shape.microbatches, shape.microbatch));
+                            samples / together, shape.global_batch() / together, shape.dp, shape.microbatches,
+                            shape.microbatch / together));
 }
 
 std::vector<std::int64_t> Sampler::global_batch(std::int64_t step) const { return range(step, 0, shape_.global_batch()); }
@@ -55,8 +58,8 @@ std::vector<std::int64_t> Sampler::range(std::int64_t step, std::int64_t first, 
   std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
   std::iota(indices.begin(), indices.end(), step % steps_per_epoch() * shape_.global_batch() + first);
   if (shuffle_) {
-    const Permutation order(samples_, derive_key(seed_, 0x5a3b1e, static_cast<std::uint64_t>(epoch)));
-    for (std::int64_t& index : indices) index = order(index);
+    const Permutation order(samples_ / together_, derive_key(seed_, 0x5a3b1e, static_cast<std::uint64_t>(epoch)));
+    for (std::int64_t& index : indices) index = order(index / together_) * together_ + index % together_;
   }
   for (std::int64_t& index : indices) index += epoch * samples_;
   return indices;

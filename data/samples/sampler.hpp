@@ -18,8 +18,9 @@ struct BatchShape {
 // Immutable and thread-safe. It has no state to save: a run resumed at step k asks for step k.
 class Sampler {
  public:
-  // Throws Error(input) if `samples` is smaller than one global batch, or if a size is below 1.
-  Sampler(std::int64_t samples, BatchShape shape, bool shuffle, std::uint64_t seed);
+  // together: consecutive samples that stay together, see Dataset::samples_per_row(); it divides the sizes of samples and
+  // microbatches. Throws Error(input) if `samples` is smaller than one global batch, or if a size is below 1.
+  Sampler(std::int64_t samples, BatchShape shape, bool shuffle, std::uint64_t seed, int together = 1);
   // For evaluation: every sample once, in order. The last batch is filled up with no_sample, and later batches consist
   // of it. Throws Error(input) if a size is below 1.
   static Sampler once_in_order(std::int64_t samples, BatchShape shape);
@@ -41,6 +42,7 @@ class Sampler {
   std::int64_t samples_;
   BatchShape shape_;
   bool shuffle_ = false;
+  int together_ = 1;
   std::uint64_t seed_ = 0;
   std::int64_t padding_ = 0;  // the last batch's entries without a sample
   bool once_ = false;

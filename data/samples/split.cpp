@@ -30,6 +30,7 @@ class PartOfSplit : public Dataset {
   using Dataset::read;
   void read(std::int64_t index, Sample& sample) const override { whole_->read(in_whole(index), sample); }
   SampleSize measure(std::int64_t index) const override { return whole_->measure(in_whole(index)); }
+  int samples_per_row() const override { return whole_->samples_per_row(); }
   bool isolates_documents() const override { return whole_->isolates_documents(); }
   std::vector<std::int32_t> documents(std::int64_t index) const override { return whole_->documents(in_whole(index)); }
 
@@ -68,15 +69,16 @@ class PartOfSplit : public Dataset {
 }  // namespace
 
 DataSplit split_dataset(std::shared_ptr<const Dataset> whole, double share, std::uint64_t seed) {
-  const std::int64_t size = whole->size();
+  const std::int64_t together = whole->samples_per_row(), size = whole->size() / together;
   if (size < 2)
     throw Error(ErrorKind::input, {"split", fmt::format("{}", share)},
                 "the data has one sample, which cannot be divided; give more data or leave it out");
   const auto wanted = static_cast<std::int64_t>(std::llround(share * static_cast<double>(size)));
-  auto drawn =
-      std::make_shared<std::vector<std::int64_t>>(static_cast<std::size_t>(std::clamp<std::int64_t>(wanted, 1, size - 1)));
+  auto drawn = std::make_shared<std::vector<std::int64_t>>();
   const Permutation order(size, derive_key(seed, split_key));
-  for (std::size_t i = 0; i < drawn->size(); ++i) (*drawn)[i] = order(static_cast<std::int64_t>(i));
+  for (std::int64_t row = 0; row < std::clamp<std::int64_t>(wanted, 1, size - 1); ++row) {
+    for (std::int64_t member = 0; member < together; ++member) drawn->push_back(order(row) * together + member);
+  }
   std::sort(drawn->begin(), drawn->end());
   return {std::make_shared<PartOfSplit>(whole, drawn, false), std::make_shared<PartOfSplit>(whole, drawn, true)};
 }

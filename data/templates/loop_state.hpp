@@ -10,7 +10,7 @@
 
 namespace pipetrain::templates {
 
-// It reads one value ahead only when the template asks for what follows, and all of them only for a length that is not known.
+// It reads one value ahead only if the template asks for the next one, and all values only if it asks for an unknown length.
 class LoopState : public Object, public std::enable_shared_from_this<LoopState> {
  public:
   using Again = std::function<Value(const Value& values, int depth)>;

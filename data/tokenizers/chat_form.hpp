@@ -9,10 +9,11 @@ namespace pipetrain {
 
 struct TokenizerConfig;
 
-// Returns the built-in template of this name, see render_chat(), else that of the file of this name. Without a name, returns
-// the template of the tokenizer's files, else the built-in one that its special tokens suggest: chatml for <|im_start|>, llama3
-// for <|start_header_id|>. Returns an empty form if they suggest none. Throws Error(input) as chat_form_of(), for a file that
-// cannot be read, and where the tokenizer does not find the special tokens of a built-in template in texts.
+// Returns the built-in template of this name (see render_chat()); if there is none, the template in the file of this name.
+// Without a name, returns the template of the tokenizer's files; if they have none, the built-in template that the special
+// tokens suggest: chatml for <|im_start|>, llama3 for <|start_header_id|>, an empty form for neither. Throws Error(input) as
+// chat_form_of() does, for a file that cannot be read, and if the tokenizer does not recognise the special tokens of a built-in
+// template in a text.
 ChatForm choose_chat_form(const Tokenizer& tokenizer, const std::string& name);
 
 // Throws Error(input) where the text of a chat has a special token that the tokenizer does not find in texts.

@@ -16,6 +16,10 @@ void BlockContext::sum_over_parts(const Tensor& counts) const {
   if (cp.ring != nullptr) cp.ring->sum(ops, counts, passed, received);  // null while memory is measured
 }
 
+void BlockContext::sum_losses_over_parts(const Tensor& losses) const {
+  if (cp.ring != nullptr) cp.ring->all_reduce(ops.stream(), losses);
+}
+
 BoundTensor BoundTensors::at(TensorRole role) const {
   const StoredTensor* tensor = parameters_.find(role);
   assert(tensor != nullptr);

@@ -9,13 +9,13 @@
 #include "model/blocks/expert_parallel.hpp"
 #include "model/blocks/microbatch.hpp"
 #include "model/blocks/relocation.hpp"
-#include "model/rotation/rotary_tables.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config/recompute.hpp"
 #include "model/context/context_parallel.hpp"
 #include "model/context/sequence_part.hpp"
 #include "model/parameters/gradient_places.hpp"
 #include "model/parameters/parameters.hpp"
+#include "model/rotation/rotary_tables.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {
@@ -97,6 +97,8 @@ struct BlockContext {
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
   // Adds those of the other ranks that share the sequences to `counts`, i32.
   void sum_over_parts(const Tensor& counts) const;
+  // Does the same for `losses`, f64, in rank order.
+  void sum_losses_over_parts(const Tensor& losses) const;
   // Returns true if each rank holds a shard of a tensor's rows, so that matrices must gather their input.
   bool gathers() const { return tp.sequence_parallel && tp.size() > 1; }
 };

@@ -10,6 +10,7 @@
 
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/head_logits.hpp"
+#include "model/blocks/sequence_losses.hpp"
 
 namespace pipetrain {
 
@@ -26,6 +27,7 @@ class ChunkedHeadBlock final : public BlockCompute {
  private:
   VocabularyRows vocabulary_;  // of this rank
   HeadLogits logits_;
+  SequenceLosses losses_;
   int chunks_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/head_logits.hpp"
+#include "model/blocks/sequence_losses.hpp"
 
 namespace pipetrain {
 
@@ -21,6 +22,7 @@ class HeadBlock final : public BlockCompute {
  private:
   VocabularyRows vocabulary_;  // this rank's rows of the vocabulary, or its classes
   HeadLogits logits_;
+  SequenceLosses losses_;
 };
 
 }  // namespace pipetrain

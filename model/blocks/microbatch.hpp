@@ -41,9 +41,11 @@ struct SliceArgs {
 struct ForwardArgs {
   // [T] i32 ids for the first chunk of the model, else as StageModel::hidden_shape(); must stay valid until B or I
   Tensor input;
-  Tensor targets;   // last chunk only: [T] i32; must stay valid until B or I
-  Tensor output;    // as StageModel::hidden_shape(); unused by the last chunk
-  Tensor loss_sum;  // last chunk only: [1] f64, written
+  Tensor targets;  // last chunk only: [T] i32; must stay valid until B or I
+  Tensor output;   // as StageModel::hidden_shape(); unused by the last chunk
+  // Last chunk only, written: [1] f64; for a preference loss, [batch, 2] f64: SequenceSums of this rank's part of each
+  // sequence.
+  Tensor loss_sum;
   // [T] i32: for each token, the position in its sample of the first token of its document, from which
   // attention and positions count; must stay valid until B or W. Without memory: a sample is one document.
   Tensor documents = {};
@@ -61,6 +63,9 @@ struct ForwardArgs {
   // holds the index within the part of the first token of the token's document, below 0 if that lies outside;
   // must stay valid as long as documents.
   Tensor origins = {};
+  // Last chunk only, for a preference loss, if a backward follows: [batch, preference_facts] f64, SequenceFacts; must stay
+  // valid until B or I.
+  std::optional<Tensor> preference_facts = {};
   // [routed blocks of the chunk, E] f32: see RouteArgs::bias. Without memory: none.
   Tensor expert_biases = {};
 };

@@ -10,6 +10,8 @@
 #include "model/config/experts.hpp"
 #include "model/config/rope.hpp"
 #include "model/config/trained_parts.hpp"
+#include "ops/preference.hpp"
+#include "ops/weight_form.hpp"
 
 namespace pipetrain {
 
@@ -102,7 +104,11 @@ struct ModelConfig {
   std::vector<std::string> labels;
   // Settings of training, which config.json does not have.
   TrainedParts trained;
+  std::optional<PreferenceFormula> preference;  // the loss compares whole completions; absent: it is a mean over tokens
   Adapter adapter;
+  // The form in which frozen matrices of attention, MLPs and experts are kept: a setting of training too, but config.json has
+  // it where the files have the matrices in this form.
+  WeightForm base_form = WeightForm::plain;
 
   // Returns the key and value heads of each tensor-parallel rank. If there are more ranks than heads, several hold copies of
   // one.

@@ -1,4 +1,4 @@
-// Where a model is cut into virtual stages, as somebody wants it.
+// The places at which the user cuts a model into virtual stages.
 #pragma once
 
 #include <cstdint>

@@ -64,6 +64,12 @@ constexpr bool is_matrix(TensorRole role) {
 // True for the weights of every norm and for the biases of layer norms.
 constexpr bool is_of_norm(TensorRole role) { return role >= TensorRole::norm_weight && role <= TensorRole::output_norm_weight; }
 
+// True for matrices that take nearly all of a block's memory; they may be kept in fewer bits while they are frozen.
+constexpr bool is_quantisable(TensorRole role) {
+  return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
+         role == TensorRole::mlp_out_weight || (role >= TensorRole::expert_in_weight && role <= TensorRole::shared_out_weight);
+}
+
 // True for the tensors that adapters add to a model.
 constexpr bool is_of_adapter(TensorRole role) { return role >= TensorRole::qkv_adapter_in; }
 
@@ -83,13 +89,16 @@ enum class Initialisation {
 // weights.
 enum class ParameterGroup {
   dense,
-  expert,   // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
-  frozen,   // no gradient, no optimizer: weights that stay as they are
-  adapter,  // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
+  expert,     // of routed layers whose experts are divided over ranks (ExpertPart); else they are dense
+  frozen,     // no gradient, no optimizer: weights that stay as they are
+  adapter,    // low-rank matrices that are added to frozen ones (see Adapter), and whatever else is trained with them
+  quantised,  // frozen matrices that are kept in ModelConfig::base_form
 };
 inline constexpr ParameterGroup parameter_groups[] = {ParameterGroup::dense, ParameterGroup::expert, ParameterGroup::frozen,
-                                                      ParameterGroup::adapter};
-constexpr bool is_trained(ParameterGroup group) { return group != ParameterGroup::frozen; }
+                                                      ParameterGroup::adapter, ParameterGroup::quantised};
+constexpr bool is_trained(ParameterGroup group) {
+  return group != ParameterGroup::frozen && group != ParameterGroup::quantised;
+}
 
 // `span` neighbours, from the index-th on, of `count` equal parts along the split axis; they are spread over the ranks
 // together.
@@ -119,7 +128,7 @@ struct TensorSpec {
 };
 
 // A block's tensors in the order in which they are stored, by the model's family, then those of its adapters. Those of parts
-// that are not trained (ModelConfig::trained) are frozen.
+// that are not trained (ModelConfig::trained) are frozen, or quantised if the run keeps frozen matrices in another form.
 std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block);
 
 }  // namespace pipetrain

@@ -23,6 +23,13 @@ void RingExchange::sum(Ops& ops, const Tensor& tensor, Tensor passed, Tensor rec
   }
 }
 
+void RingExchange::all_reduce(Stream& compute, const Tensor& tensor) {
+  compute.record(*there_);
+  stream_->wait(*there_);
+  group_->all_reduce(*stream_, tensor, Reduction::sum);
+  finish(compute);
+}
+
 void RingExchange::finish(Stream& compute) {
   stream_->record(*passed_);
   compute.wait(*passed_);

@@ -25,6 +25,8 @@ class RingExchange {
   // Adds to `tensor`, of integers, whose sum depends on no order, those of the other members. `passed` and `received` are
   // memory of the same shape.
   void sum(Ops& ops, const Tensor& tensor, Tensor passed, Tensor received);
+  // Adds to `tensor`, f32 or f64, those of the other members, in rank order, before the work that `compute` gets next.
+  void all_reduce(Stream& compute, const Tensor& tensor);
 
   Stream& stream() { return *stream_; }
 

@@ -53,6 +53,8 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.eos_ids = b.eos_ids;
   a.untrained_row = b.untrained_row;
   a.trained = b.trained;
+  a.base_form = b.base_form;
+  a.preference = b.preference;
   a.adapter = b.adapter;
   return a == b;
 }
@@ -86,6 +88,11 @@ std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& bl
     if (!is_trained) tensor.group = ParameterGroup::frozen;
     // One group has all that is trained, so that replicas sum its gradients in one order.
     if (is_trained && has_adapters) tensor.group = ParameterGroup::adapter;
+  }
+  if (config.base_form != WeightForm::plain) {
+    for (TensorSpec& tensor : tensors) {
+      if (tensor.group == ParameterGroup::frozen && is_quantisable(tensor.role)) tensor.group = ParameterGroup::quantised;
+    }
   }
   if (has_adapters) add_adapter_tensors(config, block, tensors);
   return tensors;

@@ -48,14 +48,14 @@ struct FamilySpec {
   FamilyNames names;
   std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json has
   ModelConfig defaults;                          // what all models of the family have in common; sizes are still to be given
-  // Where config.json does not mention them. Without pad_id such a model has no padding token.
+  // The ids that hold where config.json does not mention them. Without pad_id such a model has no padding token.
   std::optional<std::int64_t> bos_id, eos_id, pad_id = {};
   bool has_windows = false;  // its models may have layers within a window
   std::optional<MultimodalSpec> multimodal = {};
-  // All of config.json but what every family has: the vocabulary (there already), init_std, bos_id, eos_ids. Throws
+  // Reads config.json except for what every family has: the vocabulary (read before), init_std, bos_id, eos_ids. Throws
   // Error(input) naming the key, also for what is not built.
   void (*read)(const HfConfigReader& config, ModelConfig& model);
-  // All but what every family has. Hugging Face reads the whole back as the same model.
+  // Writes all keys but those that every family has. Hugging Face reads the whole file back as the same model.
   void (*write)(const ModelConfig& config, Json& text);
   // block_tensors() of this family's models.
   std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const Block& block);

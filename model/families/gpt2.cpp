@@ -18,7 +18,7 @@ constexpr DropoutKey dropout_keys[] = {{"resid_pdrop", &DropoutRates::residual},
                                        {"embd_pdrop", &DropoutRates::embedding},
                                        {"attn_pdrop", &DropoutRates::attention}};
 
-// Throws where something of the model is beyond what is built.
+// Throws Error(input) for settings that are not built.
 void refuse_unbuilt_gpt2(const HfConfigReader& config) {
   const std::string activation = config.text_or("activation_function", "gelu_new");
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {  // two names of one function
@@ -32,7 +32,7 @@ void refuse_unbuilt_gpt2(const HfConfigReader& config) {
   }
 }
 
-// Hugging Face knows these sizes by a second name too, which wins where both are there.
+// Hugging Face also accepts a second name for each of these sizes, and takes it where both are there.
 void refuse_second_names(const HfConfigReader& config) {
   constexpr std::pair<const char*, const char*> names[] = {{"n_embd", "hidden_size"},
                                                            {"n_layer", "num_hidden_layers"},

@@ -116,8 +116,8 @@ Json tokens_json(const std::vector<std::int64_t>& ids) {
   return ids.size() == 1 ? Json(ids.front()) : Json(ids);
 }
 
-// transformers takes the family's ids where a key is absent; null says that there is none. An id that the vocabulary does not
-// have begins and ends nothing.
+// transformers takes the family's ids where a key is absent; null says that there is none. An id beyond the
+// vocabulary is ignored.
 void read_ends(const HfConfigReader& config, const FamilySpec& family, ModelConfig& model) {
   const auto read = [&](const char* key, std::optional<std::int64_t> usual) {
     if (config.mentions(key)) return config.tokens(key, model.vocabulary);
@@ -128,8 +128,10 @@ void read_ends(const HfConfigReader& config, const FamilySpec& family, ModelConf
   model.eos_ids = read("eos_token_id", family.eos_id);
 }
 
+constexpr const char *quantization_key = "quantization_config", *compression_key = "compression_config";
+
 void refuse_quantized(const HfConfigReader& config) {
-  for (const char* key : {"quantization_config", "compression_config"}) {
+  for (const char* key : {quantization_key, compression_key}) {
     if (!config.has(key)) continue;
     const std::string method = config.value(key).is_object() ? config.inner(key).text_or("quant_method", "") : "";
     config.refuse(key, fmt::format("is set{}; use the model's unquantized weights",
@@ -137,7 +139,24 @@ void refuse_quantized(const HfConfigReader& config) {
   }
 }
 
-// Reads what config.json, or its text_config, says of the language model.
+// Returns the form of the matrices that bitsandbytes has quantised to nf4; plain where nothing is quantised. Refuses the rest.
+WeightForm read_quantization(const HfConfigReader& config) {
+  if (!config.has(quantization_key) || !config.value(quantization_key).is_object())
+    return refuse_quantized(config), WeightForm::plain;
+  const HfConfigReader settings = config.inner(quantization_key);
+  const bool is_four_bits = settings.text_or("quant_method", "") == "bitsandbytes" && settings.flag_or("load_in_4bit", false);
+  if (!is_four_bits) refuse_quantized(config);
+  const std::string type = settings.text_or("bnb_4bit_quant_type", "fp4");
+  const std::string storage = settings.text_or("bnb_4bit_quant_storage", "uint8");
+  if (type != "nf4" || storage != "uint8")
+    config.refuse(quantization_key,
+                  fmt::format("is set: bitsandbytes has quantized the weights to {} in {}; nf4 in uint8 is read, "
+                              "and so are unquantized weights",
+                              type, storage));
+  return settings.flag_or("bnb_4bit_use_double_quant", false) ? WeightForm::nf4 : WeightForm::nf4_scales;
+}
+
+// Reads the configuration of the language model from config.json, or from its text_config.
 ModelConfig read_language_model(const HfConfigReader& config, const FoundFamily& found) {
   const FamilySpec& family = found.family;
   ModelConfig model = family.defaults;
@@ -197,12 +216,14 @@ ModelConfig read_config_object(const Json& object, const std::string& name, std:
     for (std::string& key : reader.keys_asked()) understood->push_back(std::move(key));
   };
   keep_asked(any);
-  refuse_quantized(config);
   if (!found.is_multimodal) {
+    const WeightForm form = read_quantization(config);
     ModelConfig model = read_language_model(config, found);
+    model.base_form = form;
     keep_asked(config);
     return model;
   }
+  refuse_quantized(config);
   const Json text_config = read_text_config(config, found.family);
   const HfConfigReader inner(text_config, name, found.family.name, fmt::format("{}.", text_config_key));
   refuse_quantized(inner);

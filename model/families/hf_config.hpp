@@ -13,7 +13,7 @@ namespace pipetrain {
 // from to `understood`, which may be null. Throws Error(input), an HfKeyError where it is about one key.
 ModelConfig read_config_object(const Json& object, const std::string& name, std::vector<std::string>* understood = nullptr);
 
-// Returns true if model_type, or without it one of architectures, names a family, whatever the other keys say.
+// Returns true if model_type names a family, or, where that key is absent, one of architectures does. No other key counts.
 bool names_known_family(const Json& object, const std::string& name);
 
 }  // namespace pipetrain

@@ -62,6 +62,7 @@ std::optional<Json> read_multimodal_config(const std::filesystem::path& folder) 
 Json with_text_config(Json outer, const ModelConfig& model) {
   ModelConfig own = parse_hf_config(outer.dump({.replace = true}), "config.json");
   own.trained = model.trained;
+  own.base_form = model.base_form;
   if (own == model) return outer;
   Json text = parse_json(hf_config_text(model), {"config.json"}, {.values = 0});
   outer[tie_key] = model.tied_embeddings;

@@ -16,8 +16,8 @@ inline constexpr const char* text_config_key = "text_config";
 // Returns the language model's settings: those under text_config, and Hugging Face's values for the keys that it leaves out.
 // Throws Error(input) naming the key.
 Json read_text_config(const HfConfigReader& outer, const FamilySpec& family);
-// Sets what the keys beside text_config say of the language model. Throws Error(input) for a key that is not known, and where
-// both objects have the key tie_word_embeddings with different values.
+// Takes the settings of the language model that stand in the keys next to text_config. Throws Error(input) for a key that is
+// not known, and where both objects have the key tie_word_embeddings with different values.
 void read_outer_keys(const HfConfigReader& outer, const MultimodalSpec& spec, ModelConfig& model);
 
 // Returns config.json of a folder whose model is multimodal; nothing for other models and where there is no such file. Throws

@@ -1,5 +1,5 @@
-// OLMo 2: norms of what attention and MLP add to the residual stream and none of what they take from it, and norms over all
-// heads of queries and of keys.
+// OLMo 2: attention and MLP have a norm of their output and none of their input, and the queries and the keys have a norm over
+// all heads.
 #include "model/families/decoder.hpp"
 #include "model/families/keys/layer_type_keys.hpp"
 #include "model/families/keys/rope_keys.hpp"

@@ -37,7 +37,8 @@ void write_phi3(const ModelConfig& config, Json& text) {
   if (config.rope.scaling.kind == RopeScaling::Kind::longrope) text[positions_key] = config.rope.scaling.original_max_positions;
 }
 
-// Files have one tensor for all that are stacked into the matrix: `parts` equal ones, of which each piece takes some.
+// Files store one tensor for the matrices that are stacked into this one: `parts` parts of equal size, of which each piece
+// takes some.
 void fuse_rows(std::vector<TensorSpec>& tensors, TensorRole role, const std::string& name, const std::vector<int>& spans) {
   int parts = 0;
   for (const int span : spans) parts += span;

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "model/families/family.hpp"
+#include "model/weights/bitsandbytes_tensors.hpp"
 #include "model/weights/finite_values.hpp"
 #include "model/weights/hf_tensors.hpp"
 #include "model/weights/parameter_slice.hpp"
@@ -52,6 +53,7 @@ class HfWeights : public WeightSource {
         faults_(faults) {
     if (const ExpertNames* experts = spec_of(config.family).experts) tensors_.split_experts(*experts);
     if (head.embedding_is_head) find_tied_embedding(config);
+    if (is_nf4(config.base_form)) packed_.emplace(tensors_);
     if (new_head_) tensors_.forget(names_.head);
     check_tensors(config);
     check_nothing_is_left(config, cut);
@@ -59,12 +61,18 @@ class HfWeights : public WeightSource {
   }
 
   void load(const Parameter& parameter, float* out) const override {
+    if (is_packed(parameter.name)) return packed_->read_floats(parameter, out);
     const HfTensors::Location* const location = tensors_.find(parameter.name);
     if (location == nullptr && is_new(parameter.name)) return new_head_->load(parameter, out);
     if (location == nullptr) refuse_missing(parameter.name);
     location->check(parameter.full);
     read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) { location->read(first, count, to); });
     check_finite({out, static_cast<std::size_t>(parameter.local.elements())}, location->file->path(), location->name);
+  }
+  bool load_quantised(const Parameter& parameter, const QuantisedLayout& layout, std::byte* out) const override {
+    if (!is_packed(parameter.name) || packed_->form(parameter.name) != layout.form) return false;
+    packed_->read(parameter, layout, out);
+    return true;
   }
 
  private:
@@ -78,6 +86,7 @@ class HfWeights : public WeightSource {
     }
   }
 
+  bool is_packed(const std::string& name) const { return packed_ && packed_->has(name); }
   bool is_new(const std::string& name) const { return new_head_ && name == classifier_head; }
 
   [[noreturn]] void refuse_missing(const std::string& name) const {
@@ -118,6 +127,7 @@ class HfWeights : public WeightSource {
       const HfTensors::Location* const location = tensors_.find(tensor.name);
       if (location == nullptr && is_new(tensor.name)) continue;
       collect([&] {
+        if (is_packed(tensor.name)) return packed_->check(tensor.name, tensor.shape);
         if (location == nullptr) refuse_missing(tensor.name);
         check_vocabulary(config, tensor, *location);
         location->check(tensor.shape);
@@ -167,6 +177,7 @@ class HfWeights : public WeightSource {
   FamilyNames names_;
   std::unique_ptr<WeightSource> new_head_;  // may be null
   HfTensors tensors_;
+  std::optional<BitsandbytesTensors> packed_;
   std::set<std::string> known_;
   std::vector<std::string>* faults_;  // may be null; only used while it is constructed
 };

@@ -12,6 +12,7 @@
 #include "files/file_io.hpp"
 #include "model/config/adapter_roles.hpp"
 #include "model/families/adapter_tensors.hpp"
+#include "model/quantisation/quantise.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/safetensors.hpp"
@@ -29,18 +30,34 @@ class AdaptedWeights : public WeightSource {
  public:
   AdaptedWeights(std::shared_ptr<const WeightSource> base, std::shared_ptr<const WeightSource> trained)
       : base_(std::move(base)), trained_(std::move(trained)) {}
-  void load(const Parameter& parameter, float* out) const override {
-    (is_trained(parameter.group) ? *trained_ : *base_).load(parameter, out);
+  void load(const Parameter& parameter, float* out) const override { source_of(parameter).load(parameter, out); }
+  bool load_quantised(const Parameter& parameter, const QuantisedLayout& layout, std::byte* out) const override {
+    return source_of(parameter).load_quantised(parameter, layout, out);
   }
 
  private:
+  const WeightSource& source_of(const Parameter& parameter) const { return is_trained(parameter.group) ? *trained_ : *base_; }
+
   std::shared_ptr<const WeightSource> base_, trained_;
 };
+
+// out (rows.local) = rows of a base's matrix as products read them, dequantised where the form is not plain.
+void load_rows(const WeightSource& base, const Parameter& rows, WeightForm form, float* out) {
+  if (form == WeightForm::plain) return base.load(rows, out);
+  const QuantisedLayout layout = quantised_layout_of(rows, form);
+  std::vector<std::byte> bytes(layout.bytes);
+  if (!base.load_quantised(rows, layout, bytes.data())) {
+    std::vector<float> whole(static_cast<std::size_t>(layout.full.elements()));
+    base.load(whole_matrix(rows), whole.data());
+    quantise(layout, whole, bytes.data());
+  }
+  read_values({layout, bytes.data()}, 0, layout.runs.elements(), out);
+}
 
 class NewAdapterWeights : public WeightSource {
  public:
   NewAdapterWeights(const ModelConfig& config, std::shared_ptr<const WeightSource> base, std::uint64_t seed)
-      : base_(std::move(base)), drawn_(random_weights(config, seed)) {
+      : base_(std::move(base)), drawn_(random_weights(config, seed)), form_(config.base_form) {
     if (!config.adapter.magnitudes) return;
     for (const Block& block : blocks_of(config))
       for (const TensorSpec& tensor : block_tensors(config, block))
@@ -50,6 +67,9 @@ class NewAdapterWeights : public WeightSource {
     if (!is_of_adapter(parameter.role)) return base_->load(parameter, out);
     if (parameter.initialisation == Initialisation::row_norms) return load_norms(parameter, out);
     drawn_->load(parameter, out);
+  }
+  bool load_quantised(const Parameter& parameter, const QuantisedLayout& layout, std::byte* out) const override {
+    return base_->load_quantised(parameter, layout, out);
   }
 
  private:
@@ -67,7 +87,7 @@ class NewAdapterWeights : public WeightSource {
     rows.begin = magnitudes.begin;
     if (magnitudes.split_axis >= 0) rows.split_axis = matrix.transposed ? 1 : 0;
     std::vector<float> values(static_cast<std::size_t>(count * inputs));
-    base_->load(rows, values.data());
+    load_rows(*base_, rows, form_, values.data());
     for (std::int64_t row = 0; row < count; ++row) {
       double squares = 0;
       for (std::int64_t i = row * inputs; i < (row + 1) * inputs; ++i)
@@ -78,6 +98,7 @@ class NewAdapterWeights : public WeightSource {
 
   std::shared_ptr<const WeightSource> base_;
   std::unique_ptr<WeightSource> drawn_;
+  WeightForm form_;                             // of the matrices
   std::map<std::string, TensorSpec> matrices_;  // by the names of their magnitudes
 };
 

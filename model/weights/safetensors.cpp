@@ -186,6 +186,12 @@ void SafetensorsReader::read(const std::string& name, std::int64_t first, std::i
   read_floats(file_, type, entry.begin + static_cast<std::uint64_t>(first) * bytes_of(type), count, out);
 }
 
+void SafetensorsReader::read_raw(const std::string& name, std::uint64_t begin, std::size_t bytes, void* out) const {
+  const Entry& entry = entries_.at(name);
+  assert(begin + bytes <= entry.end - entry.begin);
+  file_.read_at(entry.begin + begin, out, bytes);
+}
+
 void SafetensorsReader::read_bytes(const std::string& name, const std::function<void(const void*, std::size_t)>& take) const {
   const Entry& entry = entries_.at(name);
   std::vector<std::byte> piece(std::min<std::uint64_t>(std::uint64_t{1} << 20, entry.end - entry.begin));

@@ -44,6 +44,8 @@ class SafetensorsReader {
   void check_coverage() const;
   // out = elements [first, first + count) of a tensor that check() accepted, as f32.
   void read(const std::string& name, std::int64_t first, std::int64_t count, float* out) const;
+  // out = bytes [begin, begin + bytes) of a tensor of any type.
+  void read_raw(const std::string& name, std::uint64_t begin, std::size_t bytes, void* out) const;
   // Calls take(data, bytes) with the bytes of a tensor of any type, in order, a piece of at most 1 MiB at a time.
   void read_bytes(const std::string& name, const std::function<void(const void*, std::size_t)>& take) const;
 

@@ -1,6 +1,7 @@
 // Weights on disk and initial weights, as full logical tensors. The layout decides which slice a rank holds.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "model/config/config.hpp"
 #include "model/parameters/parameters.hpp"
 #include "model/weights/saved_type.hpp"
+#include "ops/quantised_matrix.hpp"
 
 namespace pipetrain {
 
@@ -21,6 +23,9 @@ class WeightSource {
   virtual ~WeightSource() = default;
   // Fills `out` (parameter.local, dense f32, host memory) with this rank's slice. Throws Error(input) naming file and tensor.
   virtual void load(const Parameter& parameter, float* out) const = 0;
+  // Fills `out` (layout.bytes, host memory) with the slice, if the source has the tensor in the layout's form. Otherwise
+  // returns false, and the caller quantises what load() gives. Throws as load() does.
+  virtual bool load_quantised(const Parameter&, const QuantisedLayout&, std::byte*) const { return false; }
 };
 
 // Normal(0, config.init_std), norms 1, biases 0; GPT-2's matrices that end in the residual stream have a deviation of

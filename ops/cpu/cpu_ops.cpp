@@ -57,6 +57,7 @@ class CpuOps final : public Ops {
   }
   void compute(const QuantiseArgs&) { refuse_fp8(); }
   void compute(const Fp8MatmulArgs&) { refuse_fp8(); }
+  void compute(const DequantiseArgs& a) { enqueue(cpu::dequantise, a); }
   void compute(const GatherArgs& a) {
     if (a.tp.size() > 1 && a.tp.sequence_parallel) return a.tp.group->all_gather(stream_, a.shard, a.full);
     if (a.shard.data != a.full.data) copy(a.shard, a.full);
@@ -143,6 +144,15 @@ class CpuOps final : public Ops {
   void compute(const CrossEntropyBackwardArgs& a) { enqueue(cpu::cross_entropy_backward, a); }
   void compute(const CountedRowsArgs& a) {
     stream_.enqueue([=] { cpu::counted_rows(a.logits, a.targets, a.rows); });
+  }
+  void compute(const ContextTargetsArgs& a) {
+    stream_.enqueue([=] { cpu::context_targets(a); });
+  }
+  void compute(const SequenceSumsArgs& a) {
+    stream_.enqueue([=] { cpu::sequence_sums(a); });
+  }
+  void compute(const PreferenceScalesArgs& a) {
+    stream_.enqueue([=] { cpu::preference_scales(a); });
   }
 
   void compute(const RouteArgs& a) { enqueue(cpu::route, a); }

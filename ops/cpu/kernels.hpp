@@ -14,6 +14,8 @@ namespace pipetrain::cpu {
 void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out);
 void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw);
 
+void dequantise(CpuStream& stream, const DequantiseArgs& args);
+
 void embedding(CpuStream& stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
 void embedding_grad(CpuStream& stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable);
 
@@ -63,6 +65,9 @@ void row_sums(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& f
 void token_losses(const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& args);
 void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows);
+void context_targets(const ContextTargetsArgs& args);
+void sequence_sums(const SequenceSumsArgs& args);
+void preference_scales(const PreferenceScalesArgs& args);
 
 void route(CpuStream& stream, const RouteArgs& args);
 void route_backward(CpuStream& stream, const RouteBackwardArgs& args);

@@ -80,16 +80,17 @@ __global__ void rescale_kernel(int tokens, const float* own_largest, const float
 
 // A single block, so that the order of the sum depends on the number of tokens only.
 __global__ void loss_kernel(int tokens, const int* targets, const float* largest, const float* sum, const float* target_logit,
-                            float* log_sum_exp, double* loss_sum) {
+                            float* log_sum_exp, double* loss_sum, float* token_losses) {
   __shared__ double shared[1024];
   wait_for_previous();
   double loss = 0;
   for (int token = threadIdx.x; token < tokens; token += blockDim.x) {
     const double log_sum = log(static_cast<double>(sum[token]));
     log_sum_exp[token] = static_cast<float>(largest[token] + log_sum);
-    if (targets[token] >= 0) {
-      loss += static_cast<double>(largest[token]) - static_cast<double>(target_logit[token]) + log_sum;
-    }
+    const double own =
+        targets[token] >= 0 ? static_cast<double>(largest[token]) - static_cast<double>(target_logit[token]) + log_sum : 0.0;
+    loss += own;
+    if (token_losses != nullptr) token_losses[token] = static_cast<float>(own);
   }
   shared[threadIdx.x] = loss;
   for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
@@ -100,15 +101,16 @@ __global__ void loss_kernel(int tokens, const int* targets, const float* largest
 }
 
 template <class T, int W>
-__global__ void __launch_bounds__(row_threads) backward_kernel(T* logits, int stride, const int* targets, std::int64_t first_id,
-                                                               int cols, const float* log_sum_exp, float scale) {
+__global__ void __launch_bounds__(row_threads)
+    backward_kernel(T* logits, int stride, const int* targets, std::int64_t first_id, int cols, const float* log_sum_exp,
+                    float scale, const float* token_scales) {
   wait_for_previous();
   const std::int64_t row = blockIdx.x;
   const int packs = cols / W;
   logits += row * stride;
   const int target = targets[row];
   const float log_sum = log_sum_exp[row];
-  const float row_scale = target >= 0 ? scale : 0.0F;
+  const float row_scale = target < 0 ? 0.0F : token_scales == nullptr ? scale : scale * token_scales[row];
   const std::int64_t target_col = target >= 0 ? target - first_id : -1;
   const auto gradient = [=](float logit, int col) {
     return row_scale * (exponential<T>(static_cast<Real<T>>(logit) - log_sum) - (col == target_col ? 1 : 0));
@@ -182,7 +184,8 @@ void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float
 
 void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found) {
   launch(stream, loss_kernel, 1, 1024, 0, static_cast<int>(args.targets.elements()), data_of<int>(args.targets), found.largest,
-         found.sum, found.target_logit, data_of<float>(args.log_sum_exp), data_of<double>(args.loss_sum));
+         found.sum, found.target_logit, data_of<float>(args.log_sum_exp), data_of<double>(args.loss_sum),
+         args.token_losses ? data_of<float>(*args.token_losses) : nullptr);
 }
 
 void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args) {
@@ -192,7 +195,8 @@ void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs&
     using T = typename decltype(t)::type;
     launch(stream, backward_kernel<T, decltype(w)::value>, static_cast<unsigned>(logits.rows()), row_threads, 0,
            data_of<T>(logits), static_cast<int>(logits.cols()), data_of<int>(args.targets), args.vocabulary.first,
-           static_cast<int>(args.vocabulary.count), data_of<float>(args.log_sum_exp), args.scale);
+           static_cast<int>(args.vocabulary.count), data_of<float>(args.log_sum_exp), args.scale,
+           args.token_scales ? data_of<float>(*args.token_scales) : nullptr);
   });
 }
 

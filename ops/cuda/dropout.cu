@@ -44,14 +44,14 @@ void dropout(cudaStream_t stream, const DropoutArgs& args) {
   const std::int64_t count = args.x.elements();
   if (count == 0) return;
   const auto cols = static_cast<int>(args.x.cols());
-  const bool wide = cols % dropout_columns == 0 && args.first_column % dropout_columns == 0 &&
-                    aligned16(args.x.data) && aligned16(args.out.data) &&
-                    (!args.residual || aligned16(args.residual->data));
+  const bool wide = cols % dropout_columns == 0 && args.first_column % dropout_columns == 0 && aligned16(args.x.data) &&
+                    aligned16(args.out.data) && (!args.residual || aligned16(args.residual->data));
   const auto run = [&](auto t, auto w) {
     using T = typename decltype(t)::type;
     constexpr int W = decltype(w)::value;
     launch(stream, dropout_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(args.x), data_or_null<T>(args.residual),
-           data_of<T>(args.out), count / W, cols, TokenOffset{args.first_token, args.sequence, args.first_column}, args.dropout);
+           data_of<T>(args.out), count / W, cols, TokenOffset{args.first_token, args.sequence, args.first_column},
+           args.dropout);
   };
   with_type(args.x.dtype, "dropout", [&](auto t) {
     if (wide) {

@@ -80,6 +80,9 @@ void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 // quantise_blocks.cu: out with scales of tiles or of blocks
 void quantise_blocks(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
+// dequantise.cu
+void dequantise(cudaStream_t stream, const DequantiseArgs& args);
+
 // embedding.cu; out [T, H], output: the rows that this rank has, zeros for the others
 void embedding(cudaStream_t stream, const EmbeddingArgs& args, const Tensor& out);
 std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes
@@ -118,6 +121,11 @@ void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float
 void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args);
 void counted_rows(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const Tensor& rows);
+
+// preference.cu
+void context_targets(cudaStream_t stream, const ContextTargetsArgs& args);
+void sequence_sums(cudaStream_t stream, const SequenceSumsArgs& args);
+void preference_scales(cudaStream_t stream, const PreferenceScalesArgs& args);
 
 // update.cu
 void update(cudaStream_t stream, const UpdateArgs& args);

@@ -129,8 +129,10 @@ TEST_CASE("the error about another program's row says how to write it") {
   };
   CHECK_THAT(error(R"({"instruction": "i", "input": "", "output": "o"})"),
              StartsWith("rows.jsonl:1: \"instruction\" is not read: write the question and its answer as {\"prompt\":"));
-  CHECK_THAT(error(R"({"prompt": "p", "chosen": "c", "rejected": "r"})"),
-             StartsWith("rows.jsonl:1: \"chosen\" is not read: training on preferences is not supported; leave the key out"));
+  CHECK_THAT(
+      error(R"({"prompt": "p", "chosen": "c", "rejected": "r"})"),
+      StartsWith(
+          "rows.jsonl:1: \"chosen\" is not read: training on preferences takes one of the losses dpo, orpo and kto; choose it, or leave the key out"));
 }
 
 TEST_CASE("a prompt that is the first question of the messages once more is passed over") {

@@ -90,15 +90,16 @@ def masked_rows(rows, draw):
         if draw.random() < 0.3: labels[draw.randint(prompt, len(ids) - 2)] = -100
         yield ids, labels
 
-for name in ("llama3_tiny", "gpt2_tiny"):
-    folder = pathlib.Path(sys.argv[1]) / name
-    golden = json.loads((folder / "trajectory.json").read_text())
-    rows = [json.loads(line)["input_ids"] for line in (folder / "train.jsonl").read_text().splitlines()]
-    batch, optimizer = golden["global_batch"], golden["optimizer"]
-    for ours, theirs in zip(train(folder, [(ids, ids) for ids in rows], batch, optimizer), golden["steps"], strict=True):
-        for key in theirs: assert abs(ours[key] / theirs[key] - 1) < 5e-5, (name, key, ours, theirs)
-    masked = list(masked_rows(rows, random.Random(name)))
-    (folder / "masked.jsonl").write_text("".join(json.dumps(dict(input_ids=ids, labels=labels)) + "\n" for ids, labels in masked))
-    steps = train(folder, masked, batch, optimizer)
-    (folder / "masked.json").write_text(json.dumps(dict(source=f"make_masked.py, torch {torch.__version__}, float64", steps=steps), indent=1) + "\n")
-    print(name, steps[0], steps[-1])
+if __name__ == "__main__":
+    for name in ("llama3_tiny", "gpt2_tiny"):
+        folder = pathlib.Path(sys.argv[1]) / name
+        golden = json.loads((folder / "trajectory.json").read_text())
+        rows = [json.loads(line)["input_ids"] for line in (folder / "train.jsonl").read_text().splitlines()]
+        batch, optimizer = golden["global_batch"], golden["optimizer"]
+        for ours, theirs in zip(train(folder, [(ids, ids) for ids in rows], batch, optimizer), golden["steps"], strict=True):
+            for key in theirs: assert abs(ours[key] / theirs[key] - 1) < 5e-5, (name, key, ours, theirs)
+        masked = list(masked_rows(rows, random.Random(name)))
+        (folder / "masked.jsonl").write_text("".join(json.dumps(dict(input_ids=ids, labels=labels)) + "\n" for ids, labels in masked))
+        steps = train(folder, masked, batch, optimizer)
+        (folder / "masked.json").write_text(json.dumps(dict(source=f"make_masked.py, torch {torch.__version__}, float64", steps=steps), indent=1) + "\n")
+        print(name, steps[0], steps[-1])

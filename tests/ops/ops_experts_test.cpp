@@ -286,6 +286,17 @@ TEST_CASE("rows of experts are gathered, weighed, multiplied by their expert's m
   });
 }
 
+namespace {
+
+// Runs `check` for the types of activations of CPUs.
+void on_cpus(const std::function<void(Bench&)>& check) {
+  on_every_backend([&](Bench& b) {
+    if (on_cpu(b)) check(b);
+  });
+}
+
+}  // namespace
+
 TEST_CASE("biases change the choice of experts alone", "[ops][experts]") {
   on_cpus([](Bench& b) {
     const RouterCase size{1, 3, 4, 2, true};

@@ -67,7 +67,10 @@ TEST_CASE("a line of metrics reads back to the bit") {
 TEST_CASE("evaluations are kept between the steps and removed with them") {
   const EvaluationMetrics evaluation{.step = 2, .eval_loss = 0.1, .perplexity = 1.5};
   const std::string line = to_json_line(evaluation);
-  CHECK(line == R"({"step":2,"eval_loss":0.10000000000000001,"perplexity":1.5,"accuracy":null,"f1":null})");
+  CHECK(
+      line ==
+      R"({"step":2,"eval_loss":0.10000000000000001,"perplexity":1.5,"accuracy":null,"f1":null)"
+      R"(,"reward_chosen":null,"reward_rejected":null,"reward_margin":null,"reward_accuracy":null,"logp_chosen":null,"logp_rejected":null,"kl":null})");
   CHECK(parse_evaluation_line(line, "here")->eval_loss == 0.1);
   CHECK(!parse_evaluation_line(line, "here")->accuracy);
   CHECK(!parse_evaluation_line(to_json_line(step(1, 2)), "here"));

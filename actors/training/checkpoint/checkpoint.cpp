@@ -4,12 +4,12 @@
 
 #include <string_view>
 
+#include "actors/training/checkpoint/base_fingerprint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "model/optimizer/optimizer.hpp"
-#include "model/weights/base_fingerprint.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/peft_config.hpp"
 #include "model/weights/peft_folder.hpp"

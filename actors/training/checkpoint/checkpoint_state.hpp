@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/config/trained_parts.hpp"
 #include "model/optimizer/loss_scale.hpp"

@@ -6,12 +6,12 @@
 #include <optional>
 #include <utility>
 
+#include "actors/training/checkpoint/base_fingerprint.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/fingerprint.hpp"
-#include "model/weights/base_fingerprint.hpp"
 #include "model/weights/multimodal_parts.hpp"
 #include "model/weights/peft_folder.hpp"
 #include "model/weights/stored_model.hpp"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "data/samples/dataset.hpp"
 #include "data/samples/sampler.hpp"
@@ -25,6 +26,13 @@ class StepSamples {
   // For evaluation: every sample once, in order. The last batch is filled up with padding.
   static StepSamples once_in_order(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, std::int64_t chunks = 1);
 
+  // Returns samples that join each prompt of a step with the completion of the sample before it in the global batch; the first
+  // with the last one's. Completions are cut at the dataset's sequence length. The data must be completions.
+  std::shared_ptr<const StepSamples> mismatched() const;
+
+  // Returns every sample once, in order, in batches of the same shape: see once_in_order().
+  std::shared_ptr<const StepSamples> in_order() const;
+
   const Dataset& dataset() const { return *dataset_; }
   const Sampler& sampler() const { return sampler_; }
   const BatchShape& batch() const { return batch_; }
@@ -32,6 +40,8 @@ class StepSamples {
   // The sequence is the longest sample of the global batch, rounded up to a multiple of sequence_step and of the
   // chunks, and at most the dataset's: it does not depend on how ranks share the batch.
   StepSize size(std::int64_t step) const;
+  // Returns the size of each sample of the step, in the order of the global batch; without ids where there is no sample.
+  std::vector<SampleSize> sizes(std::int64_t step) const;
   static constexpr std::int64_t sequence_step = 64;
 
   struct Microbatch {
@@ -48,11 +58,19 @@ class StepSamples {
  private:
   StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, const Sampler& sampler, std::int64_t chunks);
 
-  SampleSize measure(std::int64_t index) const;
+  // The indices of samples; with mismatched samples, of a prompt and of a completion.
+  struct Chosen {
+    std::int64_t sample, completion;
+  };
+  std::vector<Chosen> chosen(std::int64_t step) const;  // of the global batch
+  std::vector<Chosen> chosen(const Microbatch& which) const;
+  SampleSize measure(const Chosen& chosen) const;
+  void read(const Chosen& chosen, Sample& sample) const;
 
   std::shared_ptr<const Dataset> dataset_;
   BatchShape batch_;
   Sampler sampler_;
+  bool mismatches_ = false;
   std::int64_t step_;  // sequences are multiples of this, unless they have the dataset's length
 };
 

@@ -96,6 +96,13 @@ struct FeatureTable {
       {dropout, "dropout", "dropout", [](const Run& run) { return asked_if(run.job.config.dropout.any()); }},
       {classification, "sequence classification", "num-labels",
        [](const Run& run) { return asked_if(run.job.config.classifies()); }},
+      {preferences, "{loss} dpo, orpo and kto", "loss",
+       [](const Run& run) {
+         constexpr const char* names[] = {"lm", "dpo", "orpo", "kto"};
+         return asked_if(run.job.preference.loss != TrainingLoss::lm, names[static_cast<std::size_t>(run.job.preference.loss)]);
+       }},
+      {reference, "{reference}", "reference",
+       [](const Run& run) { return asked_if(!run.job.preference.reference.empty(), run.job.preference.reference); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
       {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
       {expert_capacity, "{moe-capacity}", "moe-capacity",

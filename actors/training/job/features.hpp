@@ -30,6 +30,8 @@ enum class Feature {
   isolated_documents,
   dropout,
   classification,
+  preferences,
+  reference,
   experts,
   expert_parallel,
   expert_capacity,

@@ -23,6 +23,7 @@ NamedValues job_contents(const TrainJob& job) {
   values.push_back(model_content(job.config));
   if (job.base) values.emplace_back("weights below the adapters", fmt::format("{:016x}", *job.base));
   values.emplace_back("adapters", job.config.adapter.exists() ? peft_config_text(job.config, "") : "none");
+  values.emplace_back("model of reference", job.initial.reference ? "given" : "none");
   values.emplace_back("data",
                       fmt::format("{:016x}, sequences of {}", data_fingerprint(*job.dataset), job.dataset->sequence_length()));
   values.emplace_back("evaluation data", job.evaluation ? fmt::format("{:016x}", data_fingerprint(*job.evaluation)) : "none");

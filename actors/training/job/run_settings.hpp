@@ -25,6 +25,7 @@
 #include "model/optimizer/loss_scale.hpp"
 #include "model/optimizer/optimizer_settings.hpp"
 #include "model/weights/saved_type.hpp"
+#include "ops/preference.hpp"
 #include "schedules/plan/order.hpp"
 
 namespace pipetrain {
@@ -33,6 +34,9 @@ namespace schedules {
 struct Plan;
 struct RecordedOrder;
 }  // namespace schedules
+
+// The types in which frozen matrices may be kept; see WeightForm.
+enum class BasePrecision { bf16, fp8, nf4 };
 
 // Low-rank adapters, which are trained in place of the model.
 struct AdapterSettings {
@@ -58,7 +62,23 @@ struct ModelSettings {
   std::optional<bool> balance_by_layer;
   RouterRules router_rules;
   TrainedParts trained;  // the others stay as they are
+  // The type of frozen matrices; not given: as the folder has them, or the type that operations read.
+  std::optional<BasePrecision> base_precision;
   AdapterSettings adapter;
+};
+
+enum class TrainingLoss { lm, dpo, orpo, kto };
+
+// The loss of the model's completions, and the model that preference losses compare with.
+struct PreferenceSettings {
+  TrainingLoss loss = TrainingLoss::lm;
+  double beta = 0.1;
+  bool normalize = false;  // dpo: by the tokens of completions
+  std::string reference;   // a Hugging Face folder; empty: none
+  bool precompute_reference = false;
+
+  // No value for lm, whose loss is a mean over tokens.
+  std::optional<PreferenceFormula> formula() const;
 };
 
 // The order in which samples are taken from the data.
@@ -128,6 +148,7 @@ enum class Elastic {
 
 // The settings that a TrainJob takes over unchanged.
 struct JobSettings {
+  PreferenceSettings preference;
   SampleOrder samples;
   LayoutSettings layout;
   BatchShape batch;  // with dp

@@ -107,6 +107,24 @@ Rows model_rows() {
   };
 }
 
+Rows preference_rows() {
+  using Preferences = PreferenceSettings;
+  return {
+      {"loss", "",
+       "lm predicts tokens; the others learn from preferences: dpo and orpo from rows {\"prompt\", \"chosen\", \"rejected\"}, kto from rows {\"prompt\", \"completion\", \"label\"}: docs/preference-tuning.md",
+       choice<&Run::preference, &Preferences::loss>({"lm", "dpo", "orpo", "kto"}), compared},
+      {"preference-beta", "X", "how strongly preferences count; in dpo and kto, how near the model stays to the reference",
+       number<&Run::preference, &Preferences::beta>({.above = true}), compared},
+      {"preference-normalize", "on|off", "dpo: divide the log-probabilities of completions by their tokens",
+       on_off<&Run::preference, &Preferences::normalize>(), compared},
+      {"reference", "DIR", "dpo and kto: the Hugging Face folder of the model that preferences are compared with",
+       text<&Run::preference, &Preferences::reference>()},
+      {"precompute-reference", "on|off",
+       "dpo: run the reference once over all data before the first step, and then free its memory",
+       on_off<&Run::preference, &Preferences::precompute_reference>(), compared},
+  };
+}
+
 Rows evaluation_rows() {
   return {
       {"eval-data", "PATH[:WEIGHT]...",
@@ -301,6 +319,15 @@ Rows numerics_rows() {
   };
 }
 
+Rows base_rows() {
+  return {
+      {"base-precision", "",
+       "type of the frozen matrices of attention, MLPs and experts, from which products make the type of `precision` block by block: fp8 is e4m3 with a scale for each 128 x 128 numbers; nf4 has 4 bits and a scale for each 64, itself in 8 bits, as bitsandbytes has them",
+       choice<&Run::model, &ModelSettings::base_precision>({"bf16", "fp8", "nf4"}), compared,
+       "nf4 where the folder has it, else the type of computation"},
+  };
+}
+
 Rows recompute_rows() {
   return {
       {"recompute", "", "activations that the backward computes again to save memory",
@@ -371,6 +398,7 @@ const std::vector<SettingRow>& setting_table() {
       all.insert(all.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
     };
     add("Model and data", model_rows());
+    add("Preferences", preference_rows());
     add("Evaluation", evaluation_rows());
     add("Layout", layout_rows());
     add("Batch and length", batch_rows());
@@ -379,6 +407,7 @@ const std::vector<SettingRow>& setting_table() {
     add("Adapters", adapter_rows());
     add("Numbers and devices", numerics_rows());
     add("Numbers and devices", loss_scale_rows());
+    add("Numbers and devices", base_rows());
     add("Numbers and devices", recompute_rows());
     add("Numbers and devices", device_rows());
     add("Checkpoints", saving_rows());

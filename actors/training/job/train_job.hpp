@@ -27,6 +27,7 @@ struct InitialState {
   std::shared_ptr<const WeightSource> weights;
   // The optimizer's states by name; those that are missing start at zero.
   std::map<std::string, std::shared_ptr<const WeightSource>> states;
+  std::shared_ptr<const WeightSource> reference = {};  // of a preference loss; null: none
   std::int64_t applied_steps = 0;                      // optimizer steps that led to it
   std::optional<LossScaleState> loss_scale;            // no value: as a new run begins
   std::vector<std::vector<float>> expert_biases = {};  // by routed layer and expert; empty: no expert has one, or all are 0

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/training/rank/rank_memory.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -39,25 +40,42 @@ FrozenWeights::Setup frozen_setup(const RankSetup& setup, const ParameterLayout&
           .is_saved = !setup.config.adapter.exists()};
 }
 
+QuantisedWeights::Setup quantised_setup(const RankSetup& setup, const ParameterLayout& layout) {
+  return {.layout = layout,
+          .rank = setup.id,
+          .form = setup.config.base_form,
+          .type = setup.numerics.precision.compute,
+          .blocks_in_use = runs_in_turns(setup) ? 2 : 1};
+}
+
+MemoryUse group_memory(const RankSetup& setup, const GroupLayout& group) {
+  if (is_trained(group.group)) return storage_memory(storage_setup(setup, group));
+  if (group.group == ParameterGroup::quantised) return QuantisedWeights::memory(quantised_setup(setup, group.layout));
+  return FrozenWeights::memory(frozen_setup(setup, group.layout));
+}
+
 }  // namespace
 
 GroupStorages::GroupStorages(const RankSetup& setup, const ParameterLayout& layout, Ops& ops)
     : setup_(setup), layout_(layout), groups_(group_layouts(layout)) {
   std::vector<GroupedParameters::Member> members;
-  for (const GroupLayout& group : groups_) {
-    if (is_trained(group.group)) {
-      members.push_back({group, add_trained(group, ops).storage.weights()});
-    } else {
-      frozen_ = std::make_unique<FrozenWeights>(frozen_setup(setup, group.layout), ops.stream());
-      members.push_back({group, frozen_->weights()});
-    }
-  }
+  for (const GroupLayout& group : groups_) members.push_back({group, add_group(group, ops)});
   if (members.size() > 1) {
     grouped_.emplace(layout, members);
     parameters_ = &*grouped_;
   } else {
     parameters_ = &members.front().weights;
   }
+}
+
+ParameterStore& GroupStorages::add_group(const GroupLayout& group, Ops& ops) {
+  if (is_trained(group.group)) return add_trained(group, ops).storage.weights();
+  if (group.group == ParameterGroup::quantised) {
+    quantised_ = std::make_unique<QuantisedWeights>(quantised_setup(setup_, group.layout), ops);
+    return *quantised_;
+  }
+  frozen_ = std::make_unique<FrozenWeights>(frozen_setup(setup_, group.layout), ops.stream());
+  return frozen_->weights();
 }
 
 TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
@@ -71,7 +89,7 @@ TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
 }
 
 GradientPlaces GroupStorages::gradient_places() const {
-  if (groups_.size() == 1 && !frozen_) return trained_.front()->storage.gradients().places();
+  if (groups_.size() == 1 && !trained_.empty()) return trained_.front()->storage.gradients().places();
   std::vector<GroupGradients> groups;
   for (const auto& group : trained_) groups.push_back({group->of.group, group->storage.gradients().places()});
   return grouped_places(layout_, groups);
@@ -79,6 +97,7 @@ GradientPlaces GroupStorages::gradient_places() const {
 
 void GroupStorages::load(const InitialState& state) {
   if (frozen_) frozen_->load(*state.weights);
+  if (quantised_) quantised_->load(*state.weights);
   for (const auto& group : trained_) {
     group->storage.load(weights_state, *state.weights);
     for (const auto& [name, source] : state.states) group->storage.load(name, *source);
@@ -94,14 +113,14 @@ GroupStorages::Holder GroupStorages::holder(const StatePart& part) const {
     const auto index = group->of.index_of(part.parameter);
     if (!index) continue;
     for (const HeldPart& held : group->storage.places().held()) {
-      if (holds(held, *index)) return {group.get(), held};
+      if (holds(held, *index)) return {group->of.group, group.get(), held};
     }
   }
   for (const GroupLayout& group : groups_) {
     const auto index = group.index_of(part.parameter);
     if (!index || is_trained(group.group) || part.state != weights_state) continue;
     const HeldPart whole{*index, 0, static_cast<std::size_t>(group.layout.parameters[*index].local.elements())};
-    if (holds(whole, *index)) return {nullptr, whole};
+    if (holds(whole, *index)) return {group.group, nullptr, whole};
   }
   throw Error(ErrorKind::internal,
               to_string(setup_.id) + " holds no such part of its parameter " + std::to_string(part.parameter));
@@ -110,8 +129,9 @@ GroupStorages::Holder GroupStorages::holder(const StatePart& part) const {
 void GroupStorages::read(const StatePart& part, float* out) {
   const Holder found = holder(part);
   const Region elements{part.begin, part.begin + part.elements};
-  if (found.group == nullptr) return frozen_->read(found.held.parameter, elements, out);
-  found.group->storage.read(part.state, found.held, elements, out);
+  if (found.group == ParameterGroup::frozen) return frozen_->read(found.held.parameter, elements, out);
+  if (found.group == ParameterGroup::quantised) return quantised_->read(found.held.parameter, elements, out);
+  found.trained->storage.read(part.state, found.held, elements, out);
 }
 
 std::vector<HeldState> GroupStorages::saved() const {
@@ -124,7 +144,7 @@ std::vector<HeldState> GroupStorages::saved() const {
   };
   for (const auto& group : trained_) add(group->storage.saved(), group->of);
   for (const GroupLayout& group : groups_) {
-    if (!is_trained(group.group)) add(frozen_->saved(), group);
+    if (group.group == ParameterGroup::frozen) add(frozen_->saved(), group);
   }
   return saved;
 }
@@ -149,10 +169,7 @@ Tensor GroupStorages::settled() { return trained_.empty() ? frozen_->arena() : t
 
 MemoryUse GroupStorages::memory(const RankSetup& setup, const ParameterLayout& layout) {
   MemoryUse use;
-  for (const GroupLayout& group : group_layouts(layout)) {
-    use += is_trained(group.group) ? storage_memory(storage_setup(setup, group))
-                                   : FrozenWeights::memory(frozen_setup(setup, group.layout));
-  }
+  for (const GroupLayout& group : group_layouts(layout)) use += group_memory(setup, group);
   return use;
 }
 

@@ -1,4 +1,5 @@
-// Keeps a rank's parameters by group: a ParameterStorage for each trained group, FrozenWeights for frozen parameters.
+// Keeps a rank's parameters by group: a ParameterStorage for each trained group, FrozenWeights and
+// QuantisedWeights for frozen parameters.
 // Callers name a parameter by its index in the layout of the whole rank.
 #pragma once
 
@@ -9,6 +10,7 @@
 #include "actors/training/rank/rank_setup.hpp"
 #include "actors/training/state/frozen_weights.hpp"
 #include "actors/training/state/parameter_storage.hpp"
+#include "actors/training/state/quantised_weights.hpp"
 #include "model/parameters/grouped_parameters.hpp"
 #include "model/parameters/parameter_groups.hpp"
 
@@ -47,12 +49,14 @@ class GroupStorages {
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:
-  // Where a rank holds a parameter, by its index in the layout of its group; without a group it is frozen.
+  // Where a rank holds a parameter, by its index in the layout of its group.
   struct Holder {
-    TrainedGroup* group;
+    ParameterGroup group;
+    TrainedGroup* trained;  // null: the group is not trained
     HeldPart held;
   };
 
+  ParameterStore& add_group(const GroupLayout& group, Ops& ops);
   TrainedGroup& add_trained(const GroupLayout& group, Ops& ops);
   Holder holder(const StatePart& part) const;
 
@@ -60,8 +64,9 @@ class GroupStorages {
   const ParameterLayout& layout_;
   const std::vector<GroupLayout> groups_;
   std::vector<std::unique_ptr<TrainedGroup>> trained_;
-  std::unique_ptr<FrozenWeights> frozen_;     // null: nothing is frozen
-  std::optional<GroupedParameters> grouped_;  // where there are several groups
+  std::unique_ptr<FrozenWeights> frozen_;        // null: nothing is frozen
+  std::unique_ptr<QuantisedWeights> quantised_;  // null: nothing is quantised
+  std::optional<GroupedParameters> grouped_;     // where there are several groups
   ParameterStore* parameters_ = nullptr;
 };
 

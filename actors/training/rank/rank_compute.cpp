@@ -29,6 +29,7 @@ RankCompute::RankCompute(RankSetup setup)
       state_(setup_, layout(), model_.tensor_parallel(), model_.ops()),
       reports_(setup_, model_.tensor_parallel(), state_.sum_count()),
       inputs_(setup_, stream_),
+      preferences_(setup_, stream_),
       biases_(setup_, stream_),
       activations_({.model = *model_,
                     .needs = setup_.needs,
@@ -66,8 +67,12 @@ void RankCompute::begin_step(const StepInfo& step) {
     open_step(step);
   }
   end_.begin_step();
-  state_.begin_step(step.kind);
+  const PreferencePass pass = setup_.config.preference ? preference_pass_of(step) : PreferencePass{};
+  if (pass.frees_reference) state_.free_reference();
+  model_->read_weights(pass.by_reference ? state_.reference() : state_.parameters());
+  if (!pass.by_reference) state_.begin_step(step.kind);
   if (!step.evaluates()) state_.keep_copy(step.step - 1);
+  preferences_.begin(pass);
   reports_.begin_step(stream_, step);
   model_->begin_step();
   fault_.begin_step(step, [this] { state_.spoil(); });
@@ -155,6 +160,7 @@ void RankCompute::run_forward(const Launch& launch, const Tensor& output, Activa
   // A step that begins early may get another loss scale.
   if (!step_.evaluates() && !launch.early) forward.loss_scale = logits_scale();
   inputs_.add_to(forward, action.microbatch);
+  forward.preference_facts = preferences_.facts(action.microbatch);
   biases_.add_to(forward, action.chunk);
   if (forward.slice) forward.slice->earlier = activations_.earlier_slices(action);
   if (launch.target) reports_.add_to(forward, action, step_);

@@ -10,6 +10,7 @@
 #include "actors/ranks/ranked_compute.hpp"
 #include "actors/training/rank/action_clock.hpp"
 #include "actors/training/rank/activation_pool.hpp"
+#include "actors/training/rank/preference_inputs.hpp"
 #include "actors/training/rank/rank_expert_biases.hpp"
 #include "actors/training/rank/rank_fault.hpp"
 #include "actors/training/rank/rank_model.hpp"
@@ -72,6 +73,7 @@ class RankCompute : public ComputeRank {
   RankState state_;
   RankReports reports_;
   StepInputs inputs_;
+  PreferenceInputs preferences_;
   RankExpertBiases biases_;
   ActivationPool activations_;
   RankLanes lanes_;

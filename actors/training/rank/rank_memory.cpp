@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/training/rank/activation_pool.hpp"
+#include "actors/training/rank/preference_inputs.hpp"
 #include "actors/training/rank/rank_state.hpp"
 #include "core/loading_threads.hpp"
 #include "model/blocks/position_origins.hpp"
@@ -83,7 +84,7 @@ bool runs_in_turns(const RankSetup& setup) { return setup.braids && setup.groups
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
   use.parameters += model.fp8_weight_bytes();
-  use.workspace = model.workspace_bytes() * (runs_in_turns(setup) ? 2 : 1);
+  use.workspace += model.workspace_bytes() * (runs_in_turns(setup) ? 2 : 1);
   if (!setup.context.is_whole()) use.workspace += PositionOrigins::bytes(setup.shape);
   if (setup.device) {
     const bool gpu = setup.device->id().kind == DeviceKind::cuda;
@@ -93,7 +94,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   add_offloaded(OffloadedActivations::bytes(model, setup.needs), setup.offload, setup.device, use);
   const Shape hidden = model.hidden_shape();
   use.queues += OutgoingLinks::memory(setup.links, hidden_bytes(setup, hidden));
-  use.queues += documents_bytes(setup);
+  use.queues += documents_bytes(setup) + PreferenceInputs::bytes(setup);
   use.workspace += setup.group_bytes;
   use.queues += static_cast<std::size_t>(setup.mirrors) * align_up(hidden_bytes(setup, hidden));
   const auto lane_bytes = [&](InputKind kind, int chunk) { return align_up(lane_tensor(setup, kind, chunk, hidden).bytes()); };

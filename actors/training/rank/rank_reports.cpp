@@ -6,14 +6,16 @@
 
 namespace pipetrain {
 
+std::int64_t losses_of_microbatch(const ModelConfig& config, std::int64_t batch) { return config.preference ? 2 * batch : 1; }
+
 RankReports::RankReports(const RankSetup& setup, const TensorParallel& tp, std::size_t square_sums)
-    : batch_(setup.shape.batch) {
+    : batch_(setup.shape.batch), microbatch_losses_(losses_of_microbatch(setup.config, setup.shape.batch)) {
   const bool has_head = std::any_of(setup.chunks.begin(), setup.chunks.end(),
                                     [](const auto& blocks) { return blocks.back().kind == BlockKind::head; });
-  const std::int64_t losses = has_head ? setup.microbatches : 0;
+  const std::int64_t microbatches = has_head ? setup.microbatches : 0, losses = microbatches * microbatch_losses_;
   const bool scores = has_head && setup.config.classifies() && setup.evaluation;
   const std::int64_t own_classes = scores ? RowSplit(setup.config.outputs(), tp.size()).count(tp.rank()) : 0;
-  scores_ = {nullptr, {losses * batch_, own_classes}, DType::f64};
+  scores_ = {nullptr, {microbatches * batch_, own_classes}, DType::f64};
   const std::int64_t before = scores_.elements() + losses, sums = static_cast<std::int64_t>(square_sums);
   const std::int64_t numbers = router_statistics(setup.config);
   all_ = {nullptr, {before + sums + routed_blocks(setup.chunks) * numbers}, DType::f64};
@@ -42,7 +44,8 @@ void RankReports::add_to(BackwardArgs& backward, int chunk) const {
 
 void RankReports::add_to(ForwardArgs& forward, const schedules::Action& action, const StepInfo& step) const {
   const std::int64_t microbatch = action.microbatch;
-  forward.loss_sum = losses_.row_range(microbatch, microbatch + 1);
+  forward.loss_sum = losses_.row_range(microbatch * microbatch_losses_, (microbatch + 1) * microbatch_losses_);
+  if (microbatch_losses_ > 1) forward.loss_sum = forward.loss_sum.reshaped({batch_, 2});
   if (step.evaluates() && scores_.elements() > 0)
     forward.scores = scores_.row_range(microbatch * batch_, (microbatch + 1) * batch_);
 }

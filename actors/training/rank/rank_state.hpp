@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -16,11 +17,16 @@ namespace pipetrain {
 
 class RankState {
  public:
-  // Allocates zeros. The arguments must outlive it. Throws Error(out_of_memory).
+  // Allocates zeros, also for the reference of a preference loss that has one. The arguments must outlive it. Throws
+  // Error(out_of_memory).
   RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops);
 
   // The weights that operations read, and the memory to which they add gradients.
   ParameterStore& parameters() { return storages_.parameters(); }
+  // The weights of the model that preferences are compared with; the rank must have one. free_reference() gives their memory
+  // back, once the device has run all work that reads them.
+  ParameterStore& reference() { return reference_->weights(); }
+  void free_reference() { reference_.reset(); }
   GradientPlaces gradient_places() const { return storages_.gradient_places(); }
   // See GradientStorage.
   bool shares_gradient_memory() const { return any_gradients(&GradientStorage::opens); }
@@ -76,9 +82,7 @@ class RankState {
   std::vector<Stream*> transfer_streams();
 
   // Returns the bytes on the device, before anything is allocated.
-  static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout) {
-    return GroupStorages::memory(setup, layout);
-  }
+  static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:
   bool any_gradients(bool (GradientStorage::*has)() const) const;
@@ -88,6 +92,7 @@ class RankState {
   TensorParallel tp_;
   Ops& ops_;
   GroupStorages storages_;
+  std::unique_ptr<FrozenWeights> reference_;  // null: none
   std::optional<StateSnapshot> snapshot_;
   std::optional<StateCopier> copier_;  // where the setup keeps copies
   std::int64_t applied_steps_ = 0;

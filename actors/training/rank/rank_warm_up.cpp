@@ -40,14 +40,17 @@ void WarmUp::run_microbatch(int chunk, const ForwardArgs& longest, const Backwar
 
 void WarmUp::run() const {
   const Shape hidden = model->hidden_shape();
-  const Buffer memory = setup.device->allocate(
-      4 * align_up(hidden_bytes(setup, hidden)) + 2 * align_up(static_cast<std::size_t>(setup.shape.tokens()) * 4) + 256,
-      "warming up");
+  const Buffer memory = setup.device->allocate(4 * align_up(hidden_bytes(setup, hidden)) +
+                                                   2 * align_up(static_cast<std::size_t>(setup.shape.tokens()) * 4) + 1024 +
+                                                   static_cast<std::size_t>(setup.shape.batch) * 8 * sizeof(double),
+                                               "warming up");
   compute.zero({memory.data(), {static_cast<std::int64_t>(memory.bytes() / 4)}, DType::f32});
   state.begin_rehearsal();
   Arena arena(memory.data(), memory.bytes(), "warming up");
   const auto hidden_tensor = [&] { return arena.allocate(hidden, setup.numerics.precision.compute); };
   const Tensor ids = arena.allocate({setup.shape.tokens()}, DType::i32), loss = arena.allocate({1}, DType::f64);
+  const Tensor sums = setup.config.preference ? arena.allocate({setup.shape.batch, 2}, DType::f64) : loss;
+  const Tensor facts = arena.allocate({setup.config.preference ? setup.shape.batch : 0, preference_facts}, DType::f64);
   const Tensor documents = setup.isolates_documents ? arena.allocate(ids.shape, DType::i32) : Tensor{};
   const Tensor input = hidden_tensor(), output = hidden_tensor();
   const BackwardArgs backward{hidden_tensor(), hidden_tensor(), 1};
@@ -62,7 +65,8 @@ void WarmUp::run() const {
   for (int round = 0; round < rounds; ++round) {
     for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
       const bool first = setup.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
-      ForwardArgs forward{first ? ids : input, ids, output, loss, documents, DropoutDraws{}, {}, {}};
+      ForwardArgs forward{first ? ids : input, ids, output, sums, documents, DropoutDraws{}, {}, {}};
+      if (setup.config.preference) forward.preference_facts = facts;
       if (computes_parts(setup)) forward.origins = documents;
       if (round > 0 || setup.slices > 1) forward.loss_scale = backward.loss_scale;
       forward.second = round == 2;

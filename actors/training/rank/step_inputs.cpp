@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/input/preference_pass.hpp"
 #include "actors/training/rank/rank_memory.hpp"
 #include "core/error.hpp"
 #include "model/context/document_starts.hpp"
@@ -19,7 +20,10 @@ StepInputs::StepInputs(const RankSetup& setup, Stream& compute)
 
 void StepInputs::begin(const StepInfo& step) {
   step_ = step;
-  sequence_.tokens = samples().size(step.step).sequence / setup_.context.size;
+  samples_ = setup_.config.preference ? samples_of(step, setup_.training, setup_.evaluation)
+             : step.evaluates()       ? setup_.evaluation
+                                      : setup_.training;
+  sequence_.tokens = samples_->size(step.step).sequence / setup_.context.size;
   if (sequence_.tokens < setup_.slices)
     throw Error(ErrorKind::input, {"slices", std::to_string(setup_.slices)},
                 "step " + std::to_string(step.step) + " has samples of " + std::to_string(sequence_.tokens) +
@@ -40,7 +44,7 @@ void StepInputs::load_documents() {
   std::vector<std::int32_t> begins(static_cast<std::size_t>(setup_.shape.batch * whole));
   for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
     const int slice = microbatch % setup_.slices;
-    if (slice == 0) samples().read_documents({step_.step, setup_.data_replica, microbatch / setup_.slices}, whole, begins);
+    if (slice == 0) samples_->read_documents({step_.step, setup_.data_replica, microbatch / setup_.slices}, whole, begins);
     split_documents(sequence_.part(slice), whole, begins, {values(0, microbatch), values(1, microbatch)});
   }
   compute_.copy(documents_.data, host.data, documents_.bytes());

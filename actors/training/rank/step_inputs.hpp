@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "actors/engine/stage_compute.hpp"
@@ -33,7 +34,6 @@ class StepInputs {
   void add_to(ForwardArgs& forward, int microbatch) const;
 
  private:
-  const StepSamples& samples() const { return step_.evaluates() ? *setup_.evaluation : *setup_.training; }
   void load_documents();
   Tensor of_microbatch(const Tensor& documents, std::int64_t row, int microbatch) const;
   DropoutDraws draws(int microbatch) const;
@@ -41,6 +41,7 @@ class StepInputs {
   const RankSetup& setup_;
   Stream& compute_;
   StepInfo step_;
+  std::shared_ptr<const StepSamples> samples_;  // of the step
   SequenceSlices sequence_;
   Buffer documents_memory_, documents_host_memory_;  // empty where the data does not isolate documents
   // [1 or 2, tokens of the step] i32, microbatch by microbatch: the first row is ForwardArgs::documents; where actions

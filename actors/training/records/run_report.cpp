@@ -58,10 +58,15 @@ RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedV
              {"balancing loss", "", 1, [](const StepMetrics& m) { return m.aux_loss; }, {}},
              {"largest load of an expert, times the mean", "", 1, [](const StepMetrics& m) { return m.expert_load_max; }, {}},
              {"loss scale", "", 1, [](const StepMetrics& m) { return m.loss_scale; }, {}}};
-  evaluation_curves_ = {{"evaluation loss", "", 1, [](const EvaluationMetrics& m) { return m.eval_loss; }, {}},
-                        {"perplexity", "", 1, [](const EvaluationMetrics& m) { return m.perplexity; }, {}},
-                        {"accuracy", "%", 100, [](const EvaluationMetrics& m) { return m.accuracy; }, {}},
-                        {"F1", "%", 100, [](const EvaluationMetrics& m) { return m.f1; }, {}}};
+  for (const PreferenceField& field : preference_fields)
+    curves_.push_back({field.title, "", 1, [value = field.value](const StepMetrics& m) { return m.preference.*value; }, {}});
+  evaluation_curves_ = {
+      {"evaluation loss", "", 1, [](const EvaluationMetrics& m) { return m.eval_loss; }, {}},
+      {"perplexity", "", 1, [](const EvaluationMetrics& m) { return m.perplexity; }, {}},
+      {"accuracy", "%", 100, [](const EvaluationMetrics& m) { return m.accuracy; }, {}},
+      {"F1", "%", 100, [](const EvaluationMetrics& m) { return m.f1; }, {}},
+      {"evaluation reward margin", "", 1, [](const EvaluationMetrics& m) { return m.preference.margin; }, {}},
+      {"evaluation reward accuracy", "%", 100, [](const EvaluationMetrics& m) { return m.preference.accuracy; }, {}}};
 }
 
 void RunReport::add_history(const std::vector<StepMetrics>& steps, const std::vector<EvaluationMetrics>& evaluations) {

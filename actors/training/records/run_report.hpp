@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,7 +34,7 @@ class RunReport {
   struct Curve {
     const char *title, *unit;
     double scale;
-    std::optional<double> (*read)(const Metrics&);
+    std::function<std::optional<double>(const Metrics&)> read;
     StepSeries series;
   };
 

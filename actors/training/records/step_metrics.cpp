@@ -61,6 +61,7 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
     for (const RoutedLayer& layer : report.routed) dropped += layer.dropped;
     metrics.expert_dropped = static_cast<std::int64_t>(dropped);
   }
+  metrics.preference = report.preference.value_or(PreferenceMetrics{});
   metrics.input_wait = report.input_wait;
   metrics.stage_bubble = report.stage_bubble.empty() ? stage_bubbles(report.trace) : report.stage_bubble;
   for (const auto& device : memory) metrics.memory_bytes.push_back(static_cast<std::int64_t>(device.use.total()));
@@ -68,7 +69,8 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
 }
 
 EvaluationMetrics evaluation_metrics(const Evaluation& evaluation) {
-  return {evaluation.step, evaluation.loss, evaluation.perplexity(), evaluation.accuracy, evaluation.f1};
+  return {evaluation.step,     evaluation.loss, evaluation.perplexity(),
+          evaluation.accuracy, evaluation.f1,   evaluation.preference.value_or(PreferenceMetrics{})};
 }
 
 }  // namespace pipetrain

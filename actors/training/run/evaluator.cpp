@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "actors/engine/pipeline.hpp"
+#include "actors/training/run/preference_passes.hpp"
 #include "actors/training/run/step_results.hpp"
 #include "core/error.hpp"
 
@@ -16,6 +17,7 @@ std::shared_ptr<const StepSamples> evaluation_samples(const TrainJob& job) {
 Evaluator::Evaluator(const TrainJob& job, std::shared_ptr<const StepSamples> samples, const StepResults& results)
     : samples_(std::move(samples)),
       results_(results),
+      preference_(job.config.preference),
       classes_(job.config.classifies() ? job.config.outputs() : 0),
       pieces_(static_cast<int>(job.batch.microbatches) * job.layout.slices) {}
 
@@ -59,6 +61,22 @@ std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::shared_p
     evaluation.accuracy = classes.accuracy();
     evaluation.f1 = classes.f1();
   }
+  evaluation.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return evaluation;
+}
+
+std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, PreferencePasses& passes,
+                                         const std::function<bool()>& stop) const {
+  const auto start = std::chrono::steady_clock::now();
+  PreferenceTally tally(preference_.value());
+  for (std::int64_t step = 1; step <= samples_->sampler().steps_per_epoch(); ++step) {
+    if (stop()) return std::nullopt;
+    passes.evaluate(pipeline, step, tally);
+  }
+  Evaluation evaluation;
+  evaluation.samples = static_cast<std::int64_t>(tally.rows());
+  evaluation.loss = tally.mean_loss();
+  evaluation.preference = tally.report();
   evaluation.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return evaluation;
 }

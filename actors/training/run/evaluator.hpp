@@ -15,6 +15,7 @@
 namespace pipetrain {
 
 class Pipeline;
+class PreferencePasses;
 class StepResults;
 
 // Returns the samples that the job is evaluated on; null where it has no such data.
@@ -31,12 +32,15 @@ class Evaluator {
   // which is asked before every step, became true. content: of each step, see StepInfo. Throws RunFailed.
   std::optional<Evaluation> run(Pipeline& pipeline, const std::shared_ptr<const std::vector<std::byte>>& content,
                                 const std::function<bool()>& stop) const;
+  // The same for a loss of preferences.
+  std::optional<Evaluation> run(Pipeline& pipeline, PreferencePasses& passes, const std::function<bool()>& stop) const;
 
  private:
   void tally(const std::vector<StageResult>& results, std::int64_t step, ClassTally& classes) const;
 
   std::shared_ptr<const StepSamples> samples_;
   const StepResults& results_;
+  std::optional<PreferenceFormula> preference_;
   std::int64_t classes_;  // 0: a language model
   int pieces_;            // slices of a replica's microbatches in a step
 };

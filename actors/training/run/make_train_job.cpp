@@ -1,16 +1,19 @@
 #include "actors/training/run/make_train_job.hpp"
+#include "actors/training/run/base_form.hpp"
 
 #include <fmt/format.h>
 
 #include <cassert>
 #include <utility>
 
+#include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/job/adapter_settings.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
 #include "actors/training/job/run_length.hpp"
+#include "actors/training/run/base_form.hpp"
 #include "actors/training/state/gradient_pool.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
@@ -62,6 +65,23 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   return config;
 }
 
+// Opens the model that a loss of preferences compares with.
+std::shared_ptr<const WeightSource> open_reference(const RunSettings& settings, const ModelConfig& config) {
+  const std::string& folder = settings.preference.reference;
+  if (!same_model(read_stored_config(folder), config))
+    throw Error(ErrorKind::input, {"reference", folder},
+                fmt::format("its config.json describes another model than {}; give the folder of a model of the same shape",
+                            settings.model.name));
+  verify_weights_of_checkpoint(folder);
+  return stored_weights(config, folder);
+}
+
+std::optional<PreferenceReading> preference_reading(const std::optional<PreferenceFormula>& formula) {
+  if (!formula) return std::nullopt;
+  return PreferenceReading{formula->has_pairs() ? PreferenceForm::pairs : PreferenceForm::labelled,
+                           formula->loss == PreferenceLoss::orpo};
+}
+
 // Returns the parts that the saved model is added to.
 std::shared_ptr<const MultimodalParts> parts_beside(const ModelSettings& model, const ModelConfig& config) {
   auto parts = multimodal_parts(model.name);
@@ -83,6 +103,7 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   data.shuffle = settings.samples.shuffle;
   data.seed = settings.samples.seed;
   data.classes = config.classifies() ? config.outputs() : 0;
+  data.preferences = preference_reading(config.preference);
   return data;
 }
 
@@ -168,10 +189,13 @@ std::optional<std::string> warmup_note(const LearningRate& rate) {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes, std::shared_ptr<const Dataset> dataset) {
   TrainJob job;
   job.config = read_model(settings.model, notes);
+  set_base_form(settings.model, settings.numerics.precision.compute, job.config);
+  job.config.preference = settings.preference.formula();
   job.model_name = settings.model.load_weights ? settings.model.name : "";
   job.multimodal = parts_beside(settings.model, job.config);
   dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
+  job.batch.microbatch *= job.dataset->samples_per_row();
   check_combinations(features_of(job));
   check_offload(job);
   job.companions = companion_files(settings.model.name, settings.data.tokenizer);
@@ -179,7 +203,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   keep_plan(job);
   if (!job.layout.cut.empty()) cut_blocks(job.config, job.layout.cut, job.plan->placement.virtual_stages());  // throws
   if (const auto note = undivided_gradients_note(job)) notes.push_back(*note);
-  const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);
+  const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed, job.dataset->samples_per_row());
   const RunLength length = run_length(settings, sampler.steps_per_epoch());
   job.learning_rate = settings.learning_rate.over(length.steps);
   if (auto note = warmup_note(job.learning_rate)) notes.push_back(std::move(*note));
@@ -187,6 +211,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
     notes.push_back("the model folder has no place for the biases of experts, so the saved model routes without them");
   if (settings.saving.folder) refuse_used_folder(settings.saving, job, length);
   set_initial_state(settings, notes, job);
+  if (!settings.preference.reference.empty()) job.initial.reference = open_reference(settings, job.config);
   return job;
 }
 

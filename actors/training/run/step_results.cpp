@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "actors/training/rank/rank_reports.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "actors/training/state/state_places.hpp"
 #include "model/config/routed_layers.hpp"
@@ -37,7 +38,9 @@ std::vector<CountedPart> counted_by_group(const ParameterLayout& whole, int tp_r
 }  // namespace
 
 StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
-    : mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}), experts_(layout.mesh().shape().ep) {
+    : slices_(job.layout.slices),
+      mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}),
+      experts_(layout.mesh().shape().ep) {
   const auto& shape = layout.mesh().shape();
   const int sharers = place_among(job.zero, weight_copies(shape), 0).replicas;
   const int expert_sharers = place_among(job.zero, expert_copies(shape), 0).replicas;
@@ -54,7 +57,9 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
       rank.tp = tp_rank;
       rank.ep = own.ep;
       if (has_head) {
-        rank.losses = static_cast<std::size_t>(job.batch.microbatches * job.layout.slices);
+        rank.losses = static_cast<std::size_t>(job.batch.microbatches * job.layout.slices *
+                                               losses_of_microbatch(job.config, job.batch.microbatch));
+        rank.pieces = static_cast<std::size_t>(job.batch.microbatches * job.layout.slices);
         rank.samples = static_cast<std::size_t>(job.batch.microbatches * job.batch.microbatch);
         if (job.evaluation && job.config.classifies())
           rank.own_classes = static_cast<std::size_t>(RowSplit(job.config.outputs(), shape.tp).count(tp_rank));
@@ -92,6 +97,31 @@ void StepResults::add_losses(const std::vector<StageResult>& results, schedules:
       for (const std::size_t begin : begins) sum += result.at(begin + microbatch);
     }
   }
+}
+
+std::vector<SequenceSums> StepResults::sequence_sums(const std::vector<StageResult>& results, schedules::StepKind kind) const {
+  assert(experts_ == 1);  // preferences are not built for experts
+  std::vector<SequenceSums> all;
+  for (int i = 0; i < mesh_.size(); ++i) {
+    const auto& ranks = stages_[static_cast<std::size_t>(i) % stages_.size()];
+    const StageResult& result = results.at(static_cast<std::size_t>(i));
+    const Rank& rank = ranks.front();
+    if (rank.losses == 0) continue;
+    const std::size_t begin = all.size(), slices = static_cast<std::size_t>(slices_);
+    const std::size_t batch = rank.losses / 2 / rank.pieces;
+    all.resize(begin + rank.pieces / slices * batch);
+    for (std::size_t piece = 0; piece < rank.pieces; ++piece) {
+      for (const std::size_t first : first_losses(ranks, 0, kind)) {
+        for (std::size_t sequence = 0; sequence < batch; ++sequence) {
+          SequenceSums& sums = all[begin + piece / slices * batch + sequence];
+          const std::size_t at = first + 2 * (piece * batch + sequence);
+          sums.completion += result.at(at);
+          sums.context += result.at(at + 1);
+        }
+      }
+    }
+  }
+  return all;
 }
 
 std::int64_t StepResults::class_said(const std::vector<StageResult>& results, int replica, std::int64_t sample) const {

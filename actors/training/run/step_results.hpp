@@ -8,6 +8,7 @@
 #include "actors/training/rank/parallel_layout.hpp"
 #include "actors/training/run/routed_layer.hpp"
 #include "model/parameters/gradient_norm.hpp"
+#include "ops/preference.hpp"
 
 namespace pipetrain {
 
@@ -23,6 +24,8 @@ class StepResults {
   // results: of all stages, replica-major. Adds the losses of all microbatches to `sum`, in the order of their samples;
   // losses of a sequence's parts are added in rank order.
   void add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const;
+  // For a loss of preferences: returns the sums of each sequence of the global batch, in order.
+  std::vector<SequenceSums> sequence_sums(const std::vector<StageResult>& results, schedules::StepKind kind) const;
   // In an evaluation of a model that classifies: returns the class with the highest score of a replica's sample, the
   // first if equal. replica: see data_replica().
   std::int64_t class_said(const std::vector<StageResult>& results, int replica, std::int64_t sample) const;
@@ -36,6 +39,7 @@ class StepResults {
  private:
   struct Rank {
     int tp = 0, ep = 0;
+    std::size_t pieces = 0;                                // microbatches, or slices of them, if it holds the head
     std::size_t losses = 0, samples = 0, own_classes = 0;  // own_classes: 0 unless the job evaluates a model that classifies
     std::size_t scores() const { return samples * own_classes; }
     ParameterLayout parameters;
@@ -49,6 +53,7 @@ class StepResults {
   // Returns a sample's scores in the classes that the stage has; ep: the part of the experts of the ranks that have the sample.
   static std::vector<double> scores_of(const std::vector<Rank>& ranks, int ep, const StageResult& result, std::int64_t sample);
 
+  int slices_;                             // of each microbatch
   Mesh mesh_;                              // of stages, in the order of results
   int experts_;                            // parts that the experts are divided into
   std::vector<std::vector<Rank>> stages_;  // of the replicas whose reports count in the norm, replica-major

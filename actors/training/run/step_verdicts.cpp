@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "actors/training/input/preference_pass.hpp"
 #include "actors/training/job/train_job.hpp"
+#include "actors/training/run/preference_tally.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "core/error.hpp"
 #include "model/parameters/gradient_norm.hpp"
@@ -40,9 +42,8 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
   report.grad_norm = results_.grad_norm(results) / info.loss_scale;
   if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
   if (!report.has_loss()) return skip_without_labels(report);
-  results_.add_losses(results, info.kind, report.loss);
+  add_loss(results, info, report);
   add_routing(results, report);
-  report.loss /= info.tokens;
   check_finite(report.loss, "loss", info.step);
   report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
   if (loss_scale_.is_dynamic() && !std::isfinite(report.grad_norm)) {
@@ -56,6 +57,18 @@ Verdict StepVerdicts::decide(const std::vector<StageResult>& results, const Step
   report.redone = job_.post_validation && (report.skipped || clip != 1);  // StepBubbles clears it if no stage began early
   if (report.skipped) return {.apply = false};
   return {true, clip / info.loss_scale, clip == 1};
+}
+
+void StepVerdicts::add_loss(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) const {
+  if (!job_.config.preference) {
+    results_.add_losses(results, info.kind, report.loss);
+    report.loss /= info.tokens;
+    return;
+  }
+  PreferenceTally tally(*job_.config.preference);
+  tally.add(results_.sequence_sums(results, info.kind), preference_pass_of(info).facts);
+  report.loss = tally.mean_loss();
+  report.preference = tally.report();
 }
 
 void StepVerdicts::add_routing(const std::vector<StageResult>& results, StepReport& report) const {

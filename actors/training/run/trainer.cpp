@@ -12,6 +12,7 @@
 #include "actors/training/run/evaluator.hpp"
 #include "actors/training/run/expert_biases.hpp"
 #include "actors/training/run/memberships.hpp"
+#include "actors/training/run/preference_passes.hpp"
 #include "actors/training/run/run_progress.hpp"
 #include "actors/training/run/step_bubbles.hpp"
 #include "actors/training/run/step_verdicts.hpp"
@@ -34,6 +35,7 @@ class Trainer::Run {
         biases_(job_),
         progress_(job_) {
     if (evaluation_) evaluator_.emplace(job_, evaluation_, verdicts_.results());
+    if (job_.config.preference) preferences_.emplace(job_, verdicts_.results(), samples_, evaluation_);
   }
 
   StepReport step(bool another_follows, std::optional<double> learning_rate) {
@@ -54,7 +56,9 @@ class Trainer::Run {
   StepReport run_step(bool another_follows, std::optional<double> learning_rate) {
     const RunProgress::Counts done = progress_.now();
     const std::int64_t number = done.steps + 1;
+    const auto start = std::chrono::steady_clock::now();
     StepInfo info = step_info(number, done.applied_steps);
+    if (preferences_) preferences_->prepare(pipeline(), info);
     info.learning_rate = learning_rate.value_or(info.learning_rate);
     const auto coming =
         job_.post_validation && another_follows ? std::optional(step_info(number + 1, done.applied_steps + 1)) : std::nullopt;
@@ -62,7 +66,7 @@ class Trainer::Run {
     report.step = number;
     report.learning_rate = info.learning_rate;
     report.tokens = samples_->size(number).counted;
-    const auto start = std::chrono::steady_clock::now();
+    const auto begin = std::chrono::steady_clock::now();
     auto outcome = pipeline().step(
         info, [&](const auto& results) { return verdicts_.decide(results, info, report); }, coming);
     for (auto& stage : outcome.devices) {
@@ -71,7 +75,7 @@ class Trainer::Run {
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.trace = std::move(outcome.stages);
     bubbles_.add_to(report, job_.post_validation, coming.has_value());
-    report.input_wait = memberships_.current().sources().longest_wait(report.trace, number, start);
+    report.input_wait = memberships_.current().sources().longest_wait(report.trace, number, begin);
     if (!report.skipped) biases_.step(report.routed);
     progress_.add(report, verdicts_.loss_scale_state(), biases_.values());
     report.applied_steps = progress_.now().applied_steps;
@@ -88,7 +92,10 @@ class Trainer::Run {
 
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop) {
     if (!evaluator_) return std::nullopt;
-    auto evaluation = with_takeovers([&] { return evaluator_->run(pipeline(), biases_.content(), stop); });
+    auto evaluation = with_takeovers([&] {
+      return preferences_ ? evaluator_->run(pipeline(), *preferences_, stop)
+                          : evaluator_->run(pipeline(), biases_.content(), stop);
+    });
     if (evaluation) evaluation->step = progress_.now().steps;
     return evaluation;
   }
@@ -205,7 +212,8 @@ class Trainer::Run {
   Memberships memberships_;
   StepVerdicts verdicts_;
   ExpertBiases biases_;
-  std::optional<Evaluator> evaluator_;  // where there is evaluation data
+  std::optional<Evaluator> evaluator_;           // where there is evaluation data
+  std::optional<PreferencePasses> preferences_;  // where the loss is one of preferences
   RunProgress progress_;
   std::int64_t done_ = 0;                          // steps that were done when a process was lost
   std::map<std::int64_t, double> repeated_rates_;  // learning rates of the steps that a takeover repeats

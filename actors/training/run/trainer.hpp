@@ -19,6 +19,7 @@
 #include "actors/training/run/routed_layer.hpp"
 #include "actors/training/run/takeover.hpp"
 #include "model/weights/saved_type.hpp"
+#include "records/preference_metrics.hpp"
 
 namespace pipetrain {
 
@@ -29,8 +30,8 @@ struct DeviceTrace {
 };
 
 struct StepReport {
-  std::int64_t step = 0;             // counts from 1
-  double loss = 0;                   // mean over the target tokens of the global batch; NaN where none counts
+  std::int64_t step = 0;  // counts from 1
+  double loss = 0;  // mean over the target tokens of the global batch, or over its rows of preferences; NaN where none counts
   double grad_norm = 0;              // global L2 norm before clipping; not finite in a step that was skipped for it
   double learning_rate = 0;          // of the optimizer's step; in a skipped step, the one that it would have used
   std::int64_t tokens = 0;           // target tokens of the global batch that count
@@ -40,8 +41,9 @@ struct StepReport {
   bool redone = false;             // a stage began the coming step from weights that the verdict did not confirm
   // For models with routed experts, in steps with a loss: means over the sequences of the global batch, without coefficients.
   std::optional<double> aux_loss, z_loss;
-  std::vector<RoutedLayer> routed;  // the layers with routed experts, in order; empty in steps without a loss
-  std::vector<Takeover> takeovers;  // since the last report; the step may have been repeated
+  std::vector<RoutedLayer> routed;              // the layers with routed experts, in order; empty in steps without a loss
+  std::optional<PreferenceMetrics> preference;  // of a loss of preferences
+  std::vector<Takeover> takeovers;              // since the last report; the step may have been repeated
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first and last action in which they ran nothing
   // By stage where steps overlap, else empty; `bubble` is then their mean, see StepBubbles.

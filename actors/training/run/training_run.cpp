@@ -100,7 +100,7 @@ void TrainingRun::save_last() {
 
 void TrainingRun::save_model() {
   if (settings_.folder)
-    save([&] { trainer_.save_model(model_folder(settings_), {settings_.type, settings_.shard_bytes, {}}); });
+    save([&] { trainer_.save_model(model_folder(settings_), {settings_.type, settings_.shard_bytes, {}, {}}); });
 }
 
 void TrainingRun::begin_checkpoint() {

@@ -1,11 +1,9 @@
 #include "actors/training/state/frozen_weights.hpp"
 
-#include <cstdint>
 #include <string>
 
 #include "actors/ranks/load_weights.hpp"
 #include "actors/training/state/saved_parts.hpp"
-#include "core/half.hpp"
 #include "model/optimizer/optimizer.hpp"
 
 namespace pipetrain {
@@ -23,17 +21,8 @@ FrozenWeights::FrozenWeights(const Setup& setup, Stream& stream)
 void FrozenWeights::load(const WeightSource& source) { load_weights(source, setup_.layout, stream_, arena_); }
 
 void FrozenWeights::read(std::size_t parameter, const Region& elements, float* out) const {
-  const std::size_t begin = setup_.layout.parameters[parameter].offset + elements.begin, size = size_of(arena_.dtype);
-  const char* const first = static_cast<const char*>(arena_.data) + begin * size;
-  if (arena_.dtype == DType::f32) {
-    stream_.copy(out, first, elements.size() * size);
-    return stream_.synchronize();
-  }
-  std::vector<std::uint16_t> halves(elements.size());
-  stream_.copy(halves.data(), first, halves.size() * size);
-  stream_.synchronize();
-  for (std::size_t i = 0; i < halves.size(); ++i)
-    out[i] = arena_.dtype == DType::bf16 ? from_bf16(halves[i]) : from_f16(halves[i]);
+  const std::size_t begin = setup_.layout.parameters[parameter].offset;
+  copy_as_floats(stream_, arena_, {begin + elements.begin, begin + elements.end}, out);
 }
 
 std::vector<HeldState> FrozenWeights::saved() const {

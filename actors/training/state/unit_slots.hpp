@@ -37,7 +37,8 @@ class UnitSlots {
   };
   static Slots slots(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch);
 
-  // fill: enqueues that the unit comes into the slot, whose last reader has released it. Both lists must outlive it.
+  // fill: enqueues the transfer of the unit into the slot, which its last reader has released. The layout and the units must
+  // outlive this object.
   using Fill = std::function<void(std::size_t slot, std::size_t unit)>;
   UnitSlots(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch, Sequences sequences, Fill fill);
 

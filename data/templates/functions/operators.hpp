@@ -6,7 +6,8 @@
 
 namespace pipetrain::templates {
 
-// All throw TemplateFault where Python raises an error, and where an integer does not fit 64 bits. `sign` is an arithmetic one.
+// All throw TemplateFault where Python raises an error, and where integers or their result do not fit 64 bits. `sign` is an
+// arithmetic one.
 Value apply_binary(Runtime& runtime, BinaryOperator sign, const Value& left, const Value& right);
 Value apply_unary(UnaryOperator sign, const Value& operand);
 bool apply_comparison(Runtime& runtime, ComparisonOperator sign, const Value& left, const Value& right);

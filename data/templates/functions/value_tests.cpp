@@ -44,10 +44,10 @@ bool of_type(Runtime&, const Value& input, const Arguments& arguments) {
   return input.is<Type>() == Wanted;
 }
 
-template <ComparisonOperator Sign>
+template <ComparisonOperator ComparisonSign>
 bool compares(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("test", arguments, {"other"}, 1);
-  return apply_comparison(runtime, Sign, input, bound.at(0));
+  return apply_comparison(runtime, ComparisonSign, input, bound.at(0));
 }
 
 bool has_remainder(Runtime& runtime, const Value& input, const Value& divisor, int remainder) {
@@ -76,7 +76,7 @@ bool is_same(Runtime&, const Value& input, const Arguments& arguments) {
 }
 
 const TestTable& test_table() {
-  using Sign = ComparisonOperator;
+  using ComparisonSign = ComparisonOperator;
   static const TestTable table = {{"defined", of_type<Undefined, false>},
                                   {"undefined", of_type<Undefined, true>},
                                   {"none", of_type<None, true>},
@@ -98,22 +98,22 @@ const TestTable& test_table() {
                                   {"odd", is_even_or_odd<1>},
                                   {"divisibleby", is_divisible},
                                   {"sameas", is_same},
-                                  {"eq", compares<Sign::equal>},
-                                  {"equalto", compares<Sign::equal>},
-                                  {"==", compares<Sign::equal>},
-                                  {"ne", compares<Sign::unequal>},
-                                  {"!=", compares<Sign::unequal>},
-                                  {"lt", compares<Sign::less>},
-                                  {"lessthan", compares<Sign::less>},
-                                  {"<", compares<Sign::less>},
-                                  {"le", compares<Sign::less_equal>},
-                                  {"<=", compares<Sign::less_equal>},
-                                  {"gt", compares<Sign::greater>},
-                                  {"greaterthan", compares<Sign::greater>},
-                                  {">", compares<Sign::greater>},
-                                  {"ge", compares<Sign::greater_equal>},
-                                  {">=", compares<Sign::greater_equal>},
-                                  {"in", compares<Sign::in>}};
+                                  {"eq", compares<ComparisonSign::equal>},
+                                  {"equalto", compares<ComparisonSign::equal>},
+                                  {"==", compares<ComparisonSign::equal>},
+                                  {"ne", compares<ComparisonSign::unequal>},
+                                  {"!=", compares<ComparisonSign::unequal>},
+                                  {"lt", compares<ComparisonSign::less>},
+                                  {"lessthan", compares<ComparisonSign::less>},
+                                  {"<", compares<ComparisonSign::less>},
+                                  {"le", compares<ComparisonSign::less_equal>},
+                                  {"<=", compares<ComparisonSign::less_equal>},
+                                  {"gt", compares<ComparisonSign::greater>},
+                                  {"greaterthan", compares<ComparisonSign::greater>},
+                                  {">", compares<ComparisonSign::greater>},
+                                  {"ge", compares<ComparisonSign::greater_equal>},
+                                  {">=", compares<ComparisonSign::greater_equal>},
+                                  {"in", compares<ComparisonSign::in>}};
   return table;
 }
 

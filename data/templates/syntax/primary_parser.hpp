@@ -30,7 +30,7 @@ class PrimaryParser {
   // Returns true where the current token begins an operand.
   bool begins() const;
 
-  // These return every name, attribute and string read so far, and only the names read since the caller emptied them.
+  // words() has every name, attribute and string that was read, names() the names that were read since the caller emptied it.
   const std::set<std::string>& words() const { return words_; }
   std::set<std::string>& names() { return names_; }
   void add_word(const std::string& word) { words_.insert(word); }

@@ -12,13 +12,13 @@ namespace pipetrain::templates {
 // Deeper blocks, and targets in deeper brackets, are refused, so that functions may walk them by recursion.
 inline constexpr int deepest_block = 100;
 
-// All methods throw TemplateFault with the line.
+// All methods throw TemplateFault with the line of the fault.
 class TargetParser {
  public:
   // The parser of the same template, which must outlive this.
   explicit TargetParser(ExpressionParser& expressions) : expressions_(expressions), tokens_(expressions.tokens()) {}
 
-  // Reads names with commas between them, up to this name or a sign.
+  // Reads names that are separated by commas. They end at the name `end_name` or at any other sign.
   Target target(std::string_view end_name, bool with_attributes = false);
   // Reads parameters in brackets, with their defaults.
   std::vector<Parameter> parameters();

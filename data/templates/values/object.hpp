@@ -53,7 +53,7 @@ class Object {
 class Function : public Object {
  public:
   using Call = std::function<Value(Runtime&, const Arguments&)>;
-  // `depth`: of the values that the function holds.
+  // depth: the depth of the values that the function holds.
   Function(std::string name, Call call, int depth = 0);
   std::string type_name() const override { return "builtin_function_or_method"; }
   std::string repr() const override;

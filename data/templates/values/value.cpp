@@ -84,7 +84,8 @@ int sign_of(Number one, Number other) {
   return one < other ? -1 : one > other ? 1 : 0;
 }
 
-// Compares a large integer with a number exactly: a double of its size is an integer, too. No value: one is no finite number.
+// Compares a large integer with a number exactly: a double of that size is an integer, too. Returns no value if neither is a
+// large integer, or one is not a finite number.
 std::optional<int> compare_large(const Value& one, const Value& other) {
   if (!one.is<LargeInteger>() && !other.is<LargeInteger>()) return std::nullopt;
   const auto left = digits_of(one), right = digits_of(other);

@@ -72,7 +72,7 @@ struct Range {
   std::int64_t at(std::int64_t index) const { return begin + index * step; }
 };
 
-// Copies share what they hold, which nobody changes: only namespaces and iterators, which are objects, have a state.
+// Copies share their contents, which never change: only namespaces and iterators, which are objects, have a state.
 class Value {
  public:
   using Held =

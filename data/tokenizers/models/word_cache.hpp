@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-// Has one entry for each hash: a word replaces the one before it. 2 MB; not thread-safe.
+// Keeps one word for each hash value: a new word replaces the one before it. Takes 2 MB; not thread-safe.
 class WordCache {
  public:
   WordCache() : entries_(places) {}

@@ -60,7 +60,7 @@ class HfConfigReader {
   std::optional<std::int64_t> whole(const std::string& key) const;
   // Returns the keys of the object that were asked for, except nulls.
   std::vector<std::string> keys_asked() const;
-  // True when the key is there, with a null too.
+  // True when the key is there, even if its value is null.
   bool mentions(const std::string& key) const { return asked(key), object_.find(key) != nullptr; }
   // True when the key has been asked for, by the reader of a family that understands it.
   bool was_asked(const std::string& key) const { return asked_->contains(key); }

@@ -11,7 +11,7 @@ inline constexpr const char* sliding_attention = "sliding_attention";
 
 // Throws Error(input) unless every layer that layer_types lists attends to all positions; for families without windows.
 void refuse_windowed_layers(const HfConfigReader& config);
-// How a family says which layers are windowed where layer_types is absent.
+// The rule by which a family tells its windowed layers where layer_types is absent.
 struct WindowRule {
   std::int64_t window = 0;       // positions; 0: no layer is windowed
   std::int64_t first_layer = 0;  // layers before it attend to all positions

@@ -56,7 +56,7 @@ struct RopeObject {
   const ModelConfig& model;
   const RopeRules& rules;
 
-  // Hugging Face takes it from outside the settings too, where it wins over theirs.
+  // Hugging Face reads this key outside of the rope settings too; if both are there, that one counts.
   std::int64_t read_original(std::int64_t otherwise) const {
     const bool is_outside = config.has(original_positions);
     const auto outside = is_outside ? std::optional(config.count(original_positions)) : rules.original_positions;

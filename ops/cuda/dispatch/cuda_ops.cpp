@@ -77,6 +77,7 @@ class CudaOps final : public Ops {
   }
 
   void compute(const Fp8MatmulArgs& args) { matmul_.fp8_matmul(args); }
+  void compute(const DequantiseArgs& args) { enqueue("dequantise", cuda::dequantise, args); }
 
   void compute(const GatherArgs& args) {
     if (args.tp.sequence_parallel && args.tp.size() > 1) return args.tp.group->all_gather(stream_, args.shard, args.full);
@@ -221,6 +222,9 @@ class CudaOps final : public Ops {
   void compute(const CountedRowsArgs& args) {
     if (args.rows.elements() > 0) enqueue("counted_rows", cuda::counted_rows, args.logits, args.targets, args.rows);
   }
+  void compute(const ContextTargetsArgs& args) { enqueue("context_targets", cuda::context_targets, args); }
+  void compute(const SequenceSumsArgs& args) { enqueue("sequence_sums", cuda::sequence_sums, args); }
+  void compute(const PreferenceScalesArgs& args) { enqueue("preference_scales", cuda::preference_scales, args); }
 
   void compute(const CopyArgs& args) { stream_.copy(args.target.data, args.source.data, args.source.bytes()); }
   void compute(const ZeroArgs& args) { stream_.zero(args.tensor); }

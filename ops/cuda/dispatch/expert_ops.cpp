@@ -1,5 +1,6 @@
 #include "ops/cuda/dispatch/expert_ops.hpp"
 
+#include "core/error.hpp"
 #include "ops/cuda/experts/experts.hpp"
 #include "ops/cuda/hopper/grouped_products.hpp"
 
@@ -14,6 +15,8 @@ ExpertOps::ExpertOps(OpsStream& ops, ParallelMatmul& matmul, const HopperGpu& gp
 }
 
 void ExpertOps::route(const RouteArgs& args) {
+  if (args.bias.shape.rank() > 0 || args.capacity.tokens > 0)
+    throw Error(ErrorKind::unavailable, "biases and capacities of experts are not built for GPUs yet; use the CPU");
   void* const memory = ops_.scratch(route_scratch(args.routing));
   ops_.enqueue("route", [&](cudaStream_t stream) { cuda::route(stream, args, memory); });
 }

@@ -184,7 +184,7 @@ void Gemm::check_takes(const Key& key, const Plan& plan) const {
                                           gemm_text(key.shape) + " does not compute it");
 }
 
-// Returns number `rank` of the heuristics' list for this product.
+// Returns the algorithm at index `rank` of the list that the heuristics give for this product.
 cublasLtMatmulAlgo_t Gemm::listed(const Key& key, const Plan& plan, int rank) const {
   const GemmShape& shape = key.shape;
   const std::uint32_t a_alignment = row_alignment(a_cols_of(shape), shape.in);

@@ -5,7 +5,7 @@
 
 namespace pipetrain::cuda {
 
-// A GPU and its capabilities. Bits depend on them and the shape alone.
+// A GPU and its capabilities. The bits of a result depend on these and on the shape alone.
 struct HopperGpu {
   bool available;  // compute capability 9.0
   int multiprocessors;

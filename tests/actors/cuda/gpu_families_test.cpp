@@ -10,10 +10,10 @@ namespace pipetrain::test {
 namespace {
 
 const std::vector<std::string> golden_families{
-    "qwen2_tiny",   "llama_biases_yarn_tiny", "qwen3_tiny",     "mistral_window_tiny", "gemma3_tiny",
-    "smollm3_tiny", "granite_tiny",           "phi3_tiny",      "phi3_longrope_tiny",  "seed_oss_tiny",
-    "olmo2_tiny",   "mixtral_tiny",           "qwen2_moe_tiny", "qwen3_moe_tiny",      "olmoe_tiny",
-    "llama3_lora_tiny"};
+    "qwen2_tiny",         "llama_biases_yarn_tiny", "qwen3_tiny",   "mistral_window_tiny",
+    "gemma3_tiny",        "smollm3_tiny",           "granite_tiny", "phi3_tiny",
+    "phi3_longrope_tiny", "seed_oss_tiny",          "olmo2_tiny",   "mixtral_tiny",
+    "qwen2_moe_tiny",     "qwen3_moe_tiny",         "olmoe_tiny",   "llama3_lora_tiny"};
 const std::vector<std::string> routed_families{"mixtral_tiny", "qwen2_moe_tiny", "qwen3_moe_tiny", "olmoe_tiny"};
 
 std::optional<RunRecord> run_family_on_gpu(const std::string& name, const Layout& layout, const Precision& precision,

@@ -13,6 +13,7 @@
 #include "apps/tune/tune_options.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "paths.hpp"
 
 using namespace pipetrain;
 
@@ -22,6 +23,8 @@ namespace {
 struct CombinationFiles {
   TempFolder folder;
   std::string labels = write("labels.jsonl", "{\"text\": \"a b c\", \"label\": 0}\n{\"text\": \"d e f\", \"label\": 1}\n");
+  std::string model = test_data() + "/golden/llama3_tiny";
+  std::string pairs = write("pairs.jsonl", rows_of_pairs());
   std::string custom =
       write("custom.txt",
             "schedule: mine\nplacement: looping\nchunks: 1\nmicrobatches: 1\ncustom X0: prefetch\nstage 0: X0 F0 B0 N O\n");
@@ -31,6 +34,11 @@ struct CombinationFiles {
     const std::string small = "--device cpu --pp 2 --layers 2 --seq-len 8 --steps 1 ";
     REQUIRE(run(small + "--dp 2 --zero 3 --profile " + costs).status == 0);
     REQUIRE(run(small + "--record " + recorded).status == 0);
+  }
+  static std::string rows_of_pairs() {
+    std::string rows;
+    for (int row = 0; row < 8; ++row) rows += "{\"prompt\": \"a\", \"chosen\": \"b c\", \"rejected\": \"d\"}\n";
+    return rows;
   }
   std::string path(const std::string& name) const { return (folder.path() / name).string(); }
   std::string write(const std::string& name, const std::string& text) const { return folder.write(name, text).string(); }
@@ -81,6 +89,38 @@ struct RefusedCommand {
   Command command;
 };
 
+std::vector<RefusedCommand> preference_commands(const CombinationFiles& files) {
+  using enum Feature;
+  using enum Command::Kind;
+  const std::string preferred = " --loss orpo --data " + files.pairs;
+  return {
+      {preferences, classification, {train, "--num-labels 2" + preferred}},
+      {preferences, dropout, {train, "--model gpt2 --dropout 0.1" + preferred}},
+      {preferences, experts, {train, "--model qwen3-30b-a3b" + preferred}},
+      {preferences, fp8, {train_on_gpus, "--precision fp8" + preferred}},
+      {reference,
+       adapters,
+       {train, "--model " + files.model + " --reference " + files.model + " --lora-rank 4 --loss dpo --data " + files.pairs}},
+      {preferences, post_validation, {train, "--post-validation on" + preferred}},
+  };
+}
+
+std::vector<RefusedCommand> expert_commands() {
+  using enum Feature;
+  using enum Command::Kind;
+  return {
+      {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
+      {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
+      {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
+      {expert_capacity, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5"}},
+      {expert_biases, {}, {train_on_gpus, "--model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
+      {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
+      {expert_capacity, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --cp 2"}},
+      {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},
+      {layer_balance, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --cp 2"}},
+  };
+}
+
 std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
   using enum Feature;
   using enum Command::Kind;
@@ -102,13 +142,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {slices, offload_activations, {train, "--slices 2 --offload activations" + disk}},
       {profile, slices, {train, "--slices 2 --profile costs.json"}},
       {loss_chunks, classification, {train, "--loss-chunks 2 --num-labels 2 --data " + files.labels}},
-      {experts, fp8, {train_on_gpus, "--model mixtral-8x7b --precision fp8"}},
-      {experts, isolated_documents, {train, "--model qwen3-30b-a3b --seq-len 8 --pack isolated"}},
-      {expert_parallel, {}, {train_on_gpus, "--dp 2 --ep 2"}},
-      {expert_capacity, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --slices 2"}},
-      {expert_capacity, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-capacity 1.5 --cp 2"}},
-      {layer_balance, slices, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --slices 2"}},
-      {layer_balance, context_parallel, {train, "--model qwen3-30b-a3b --seq-len 8 --moe-aux-scope layer --cp 2"}},
       {adapters, fp8, {train_on_gpus, "--lora-rank 4 --precision fp8"}},
       {context_parallel, isolated_documents, {train_on_gpus, "--cp 2 --pack isolated"}},
       {context_parallel, dropout, {train_on_gpus, "--cp 2 --model gpt2 --dropout 0.1"}},
@@ -178,7 +211,8 @@ bool is_row(const Combination& row, const RefusedCommand& refused) {
 TEST_CASE("each row of what does not work together refuses a command with its sentence") {
   const CombinationFiles files;
   std::vector<RefusedCommand> commands = training_commands(files);
-  for (RefusedCommand& one : searching_commands(files)) commands.push_back(std::move(one));
+  for (auto more : {searching_commands(files), preference_commands(files), expert_commands()})
+    for (RefusedCommand& one : more) commands.push_back(std::move(one));
   for (const RefusedCommand& one : commands) {
     const auto rows = refused_combinations();
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const Combination& row) { return is_row(row, one); });

@@ -57,7 +57,7 @@ TEST_CASE("a run evaluates at its interval and at its end, and reports it in all
   CHECK(lines.evaluations[1]["step"] == 4);
   CHECK(lines.evaluations[2]["step"] == 5);
   for (const json& line : lines.evaluations) {
-    CHECK(line.size() == 5);
+    CHECK(line.size() == 12);
     CHECK(line["perplexity"].get<double>() == Approx(std::exp(line["eval_loss"].get<double>())));
     CHECK((line["accuracy"].is_null() && line["f1"].is_null()));
   }

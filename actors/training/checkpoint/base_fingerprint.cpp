@@ -1,4 +1,4 @@
-#include "model/weights/base_fingerprint.hpp"
+#include "actors/training/checkpoint/base_fingerprint.hpp"
 
 #include <algorithm>
 #include <vector>

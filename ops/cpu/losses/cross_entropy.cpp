@@ -37,7 +37,10 @@ void token_losses(const CrossEntropyArgs& args, const LossSums& found) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const float norm = found.maxima.as<float>()[row] + std::log(found.sums.as<float>()[row]);
     args.log_sum_exp.as<float>()[row] = norm;
-    if (args.targets.as<std::int32_t>()[row] >= 0) total += norm - found.sums.as<float>()[rows + row];
+    const bool counts = args.targets.as<std::int32_t>()[row] >= 0;
+    const float loss = counts ? norm - found.sums.as<float>()[rows + row] : 0.0F;
+    total += loss;
+    if (args.token_losses) args.token_losses->as<float>()[row] = loss;
   }
   args.loss_sum.as<double>()[0] = total;
 }
@@ -48,12 +51,14 @@ void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& a
     const Rows logits(args.logits);
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int32_t id = args.targets.as<std::int32_t>()[row];
-      const float norm = args.log_sum_exp.as<float>()[row], weight = id >= 0 ? args.scale : 0.0F;
+      const float norm = args.log_sum_exp.as<float>()[row],
+                  scale = args.token_scales ? args.scale * args.token_scales->as<float>()[row] : args.scale,
+                  weight = id >= 0 ? scale : 0.0F;
       const std::int64_t target = id - args.vocabulary.first;
       logits.update(row, [&](float* logit) {
         for (std::int64_t i = 0; i < cols; ++i) logit[i] = weight * fast_exp(logit[i] - norm);
         std::fill(logit + cols, logit + stride, 0.0F);
-        if (id >= 0 && target >= 0 && target < cols) logit[target] -= args.scale;
+        if (id >= 0 && target >= 0 && target < cols) logit[target] -= scale;
       });
     }
   });
