@@ -95,8 +95,8 @@ void StepLoop::print_takeovers(const StepReport& report) const {
         fmt::format("takeover: {}; membership {} of {} runs {} and continues after step {}: {:.2f} s until it began (the old "
                     "one ended after {:.2f} s, the processes had gathered after {:.2f} s, and had the states after {:.2f} s)",
                     takeover.cause, takeover.membership, counted(takeover.processes, "process", "es"),
-                    taken.empty() ? "the same ranks" : taken, takeover.step, takeover.begun, takeover.ended,
-                    takeover.gathered, takeover.copied));
+                    taken.empty() ? "the same ranks" : taken, takeover.step, takeover.begun, takeover.ended, takeover.gathered,
+                    takeover.copied));
   }
 }
 

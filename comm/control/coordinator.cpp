@@ -76,16 +76,15 @@ void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
 
 // Gives the process of a gathering its place.
 std::optional<Refusal> Coordinator::refusal_of_admission(Hello& hello) const {
-  if (rendezvous_.gathering && phase_ != Phase::rendezvous)
-    return too_late();
+  if (rendezvous_.gathering && phase_ != Phase::rendezvous) return too_late();
   if (rendezvous_.gathering && hello.info.process >= 0) hello.info.process = place_of(hello.info.process);
   auto refusal = refusal_of(hello, own_, joined_);
   const auto place = static_cast<std::size_t>(hello.info.process);
   if (hello.info.process > 0 && place < peers_.size() && !peers_[place].gone.empty())
-    refusal = Refusal{ErrorKind::peer_lost,
-                      {},
-                      "the run there has begun without it: " + to_string(*joined_[place]) + " is gone (" + peers_[place].gone +
-                          ")"};
+    refusal =
+        Refusal{ErrorKind::peer_lost,
+                {},
+                "the run there has begun without it: " + to_string(*joined_[place]) + " is gone (" + peers_[place].gone + ")"};
   return refusal;
 }
 

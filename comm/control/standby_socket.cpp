@@ -15,8 +15,8 @@ namespace pipetrain {
 namespace {
 
 [[noreturn]] void refuse_standby(const std::string& address) {
-  throw Error(ErrorKind::unavailable, "cannot listen at a port of " + address + ": " + std::strerror(errno) +
-                                          "; leave elastic out");
+  throw Error(ErrorKind::unavailable,
+              "cannot listen at a port of " + address + ": " + std::strerror(errno) + "; leave elastic out");
 }
 
 struct SocketAddress {
@@ -43,8 +43,7 @@ SocketAddress any_port_of(const std::string& address, bool v6) {
 
 }  // namespace
 
-StandbySocket::StandbySocket(const std::string& address)
-    : address_(address), v6_(address.find(':') != std::string::npos) {
+StandbySocket::StandbySocket(const std::string& address) : address_(address), v6_(address.find(':') != std::string::npos) {
   socket_ = ::socket(v6_ ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   SocketAddress at = any_port_of(address, v6_);
   if (socket_ < 0 || ::bind(socket_, at.get(), at.size) != 0 || ::listen(socket_, SOMAXCONN) != 0 ||
@@ -54,8 +53,8 @@ StandbySocket::StandbySocket(const std::string& address)
     errno = error;
     refuse_standby(address);
   }
-  port_ = ntohs(v6_ ? reinterpret_cast<sockaddr_in6&>(at.storage).sin6_port
-                    : reinterpret_cast<sockaddr_in&>(at.storage).sin_port);
+  port_ =
+      ntohs(v6_ ? reinterpret_cast<sockaddr_in6&>(at.storage).sin6_port : reinterpret_cast<sockaddr_in&>(at.storage).sin_port);
 }
 
 StandbySocket::~StandbySocket() { ::close(socket_); }

@@ -74,12 +74,12 @@ class StarControlPlane final : public ControlPlane, private StarEvents {
   asio::steady_timer ticks_;
   std::unique_ptr<StarEnd> end_;
   std::promise<void> begun_;
-  std::vector<ProcessInfo> all_;  // valid once begun_ has its value
+  std::vector<ProcessInfo> all_;        // valid once begun_ has its value
   std::optional<ExchangeBoard> board_;  // once the run has begun
-  std::array<Inbox, 3> inboxes_;  // by channel
+  std::array<Inbox, 3> inboxes_;        // by channel
   Mailbox<Loss> losses_;
   std::vector<std::atomic<ProcessEnd>> ends_;  // by process, once the run has begun; set on the I/O thread
-  bool leaving_ = false;                 // on the I/O thread
+  bool leaving_ = false;                       // on the I/O thread
   std::atomic<bool> left_{false};
   std::thread thread_;
 };

@@ -32,9 +32,8 @@ std::optional<std::int64_t> newest_step(const std::vector<Holdings>& processes, 
     for (const auto& [rank, own] : holdings.copies) steps.insert(own.begin(), own.end());
   int lacks = 0;
   for (const std::int64_t step : steps) {
-    const auto lost = std::find_if(equals.begin(), equals.end(), [&](const auto& ranks) {
-      return !source_of(processes, ranks, step, nobody);
-    });
+    const auto lost = std::find_if(equals.begin(), equals.end(),
+                                   [&](const auto& ranks) { return !source_of(processes, ranks, step, nobody); });
     if (lost == equals.end()) return step;
     lacks = static_cast<int>(lost - equals.begin());
   }
@@ -46,9 +45,8 @@ std::optional<std::int64_t> newest_step(const std::vector<Holdings>& processes, 
 // state stays in two processes, and then the one with the fewest ranks.
 int taker_of(int processes, const std::vector<int>& equals, const std::vector<int>& process_of) {
   const auto cost = [&](int process) {
-    const bool runs_equal = std::any_of(equals.begin(), equals.end(), [&](int rank) {
-      return process_of[static_cast<std::size_t>(rank)] == process;
-    });
+    const bool runs_equal = std::any_of(equals.begin(), equals.end(),
+                                        [&](int rank) { return process_of[static_cast<std::size_t>(rank)] == process; });
     return std::pair(runs_equal, std::count(process_of.begin(), process_of.end(), process));
   };
   int taker = 0;
@@ -104,6 +102,21 @@ Holdings read_holdings(const Bytes& bytes, int ranks) {
 
 std::vector<int> ranks_with_state_of(int rank, const Mesh& mesh, bool divided) {
   return divided ? std::vector<int>{rank} : mesh.group(rank, {Axis::dp, Axis::cp});
+}
+
+std::vector<int> states_of_process(int process, const Mesh& mesh, bool divided) {
+  std::vector<int> ranks;
+  std::set<std::vector<int>> states;
+  for (const int rank : mesh.ranks_of(process))
+    if (states.insert(ranks_with_state_of(rank, mesh, divided)).second) ranks.push_back(rank);
+  return ranks;
+}
+
+bool loses_states_with_process(const Mesh& mesh, bool divided) {
+  if (mesh.processes() == 1) return false;
+  for (int rank = 0; rank < mesh.size(); ++rank)
+    if (!mesh.spans_processes(ranks_with_state_of(rank, mesh, divided))) return true;
+  return false;
 }
 
 std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing) {

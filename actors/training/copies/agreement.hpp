@@ -33,6 +33,11 @@ struct CopySource {
   bool operator==(const CopySource&) const = default;
 };
 
+// Returns a rank of each state that the process runs.
+std::vector<int> states_of_process(int process, const Mesh& mesh, bool divided);
+// True when the ranks with some state all run in one of several processes.
+bool loses_states_with_process(const Mesh& mesh, bool divided);
+
 struct Agreement {
   std::int64_t step = 0;            // after which all ranks continue
   std::vector<int> process_of;      // by rank
@@ -41,8 +46,8 @@ struct Agreement {
 };
 
 // Ranks stay with their processes. The lost ranks of a stage go together to one process: one that does not run a rank
-// with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks. No value where there is no step after which somebody has every state:
-// `missing` then names a rank without one.
+// with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks. No
+// value where there is no step after which somebody has every state: `missing` then names a rank without one.
 std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing = nullptr);
 
 }  // namespace pipetrain

@@ -313,7 +313,7 @@ Rows failure_rows() {
        "a step fails if no action completes for this long, or the others wait for one process for this long; 0: never",
        integer<&Run::stall>(0, 1'000'000)},
       {"elastic", "",
-       "when processes of the run are lost: all end, or those that are left take over their ranks from a replica and repeat the step, with the same bits",
+       "when processes of the run are lost: all end, or those that are left take over their ranks and repeat the step, with the same bits",
        choice<&Run::elastic>({"off", "takeover"}), compared},
   };
 }

@@ -27,7 +27,7 @@ class Memberships {
   Membership& current() const { return *membership_; }
   // Does the work with the current membership's pipeline; nothing between two memberships. Thread-safe.
   void with_pipeline(const std::function<void(Pipeline&)>& work) const;
-  bool leads() const;                    // this process runs the steps
+  bool leads() const;                     // this process runs the steps
   int number() const { return number_; }  // of the current one, counted from 1
   // True when the processes that are left may continue after this failure.
   bool may_renew(const RunFailed& failure) const;
@@ -50,7 +50,7 @@ class Memberships {
   CopiesByRank copies_;
   std::shared_ptr<EngineChannel> channel_;  // null: one process
   std::vector<int> runs_;                   // ranks of the last membership that began here
-  mutable std::shared_mutex mutex_;  // held by those who replace the membership, and shared by other threads that use it
+  mutable std::shared_mutex mutex_;         // held by those who replace the membership, and shared by other threads that use it
   std::unique_ptr<Membership> membership_;
   std::vector<Takeover> takeovers_;
   int number_ = 1;

@@ -8,10 +8,10 @@
 namespace pipetrain {
 
 struct Takeover {
-  int membership = 0;      // the one that began, counted from 1
-  std::int64_t step = 0;   // after which all ranks continue
-  std::string cause;       // why the one before ended
-  int processes = 0;       // of the new membership
+  int membership = 0;     // the one that began, counted from 1
+  std::int64_t step = 0;  // after which all ranks continue
+  std::string cause;      // why the one before ended
+  int processes = 0;      // of the new membership
   // The ranks of lost processes, and the processes of the new membership that run them now.
   struct Taken {
     int rank = 0, process = 0;

@@ -51,9 +51,8 @@ class Trainer::Run {
     const RunProgress::Counts done = progress_.now();
     const std::int64_t number = done.steps + 1;
     const StepInfo info = step_info(number, done.applied_steps);
-    const auto coming = job_.post_validation && another_follows
-                            ? std::optional(step_info(number + 1, done.applied_steps + 1))
-                            : std::nullopt;
+    const auto coming =
+        job_.post_validation && another_follows ? std::optional(step_info(number + 1, done.applied_steps + 1)) : std::nullopt;
     StepReport report;
     report.step = number;
     report.learning_rate = info.learning_rate;

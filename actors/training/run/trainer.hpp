@@ -80,7 +80,8 @@ class Trainer {
   bool recover(const RunFailed& failure, int membership);
 
   // Runs the next step. A step in which no label counts has no loss and is skipped. After RunFailed no further step is
-  // possible before renew(). `another_follows`: the next call that runs anything, if any, is step() again; post-validation needs to know.
+  // possible before renew(). `another_follows`: the next call that runs anything, if any, is step() again; post-validation
+  // needs to know.
   StepReport step(bool another_follows = false);
   // After RunFailed of a job of one process that keeps copies: ends the membership that failed, makes a new one from the
   // newest copies of all ranks' states, and repeats the steps that had been done since, so that steps, losses and weights
@@ -110,7 +111,8 @@ class Trainer {
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline
   // Makes step() and evaluate() throw StepLeft from now on, see Pipeline; start_checkpoint() then saves the state after the
-  // last finished step. Returns false, and changes nothing, where the optimizer's states or the weights are offloaded, and during a takeover.
+  // last finished step. Returns false, and changes nothing, where the optimizer's states or the weights are offloaded, and
+  // during a takeover.
   bool leave_step();
   void abort(std::exception_ptr cause);
 

@@ -103,9 +103,7 @@ std::vector<std::string> ParameterStorage::states() const {
   return states;
 }
 
-std::vector<HeldState> ParameterStorage::saved() const {
-  return states_of(saved_parts(setup_.layout, places_, setup_.rank));
-}
+std::vector<HeldState> ParameterStorage::saved() const { return states_of(saved_parts(setup_.layout, places_, setup_.rank)); }
 
 std::vector<HeldState> ParameterStorage::states_of(const std::vector<HeldPart>& parts) const {
   std::vector<HeldState> all;
