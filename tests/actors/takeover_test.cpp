@@ -46,6 +46,12 @@ TEST_CASE("the rest of a run takes over from a process that ends", "[takeover][p
       {{.pp = 2, .dp = 2}, 4},
       {{.tp = 2, .dp = 2}, 4},
       {{.dp = 3}, 3},
+      {{.pp = 2}, 2},
+      {{.pp = 4}, 3},
+      {{.tp = 2}, 2},
+      {{.pp = 2, .dp = 2, .zero = 1}, 4},
+      {{.dp = 2, .zero = 2}, 2},
+      {{.pp = 2, .dp = 2, .zero = 3}, 2},
   }));
   const TinyRun tiny = elastic_run(layout);
   INFO(to_string(tiny) << " in " << processes << " processes");
@@ -73,6 +79,22 @@ TEST_CASE("a run survives several losses, one after the other", "[takeover][proc
     ++step;
     if (step == 2) followers.signal(3, SIGKILL);
     if (step == 4) followers.signal(1, SIGKILL);
+    return counting(takeovers)(trainer);
+  };
+  CHECK((run(followers.job(), takeover_steps, killing) == expected));
+  CHECK(takeovers.size() == 2);
+}
+
+TEST_CASE("a run whose states are in one process each survives several losses too", "[takeover][processes]") {
+  const TinyRun tiny = elastic_run({.pp = 4});
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(4, tiny);
+  std::vector<Takeover> takeovers;
+  int step = 0;
+  const auto killing = [&](Trainer& trainer) {
+    ++step;
+    if (step == 2) followers.signal(2, SIGKILL);
+    if (step == 4) followers.signal(3, SIGKILL);
     return counting(takeovers)(trainer);
   };
   CHECK((run(followers.job(), takeover_steps, killing) == expected));

@@ -104,6 +104,21 @@ std::vector<int> ranks_with_state_of(int rank, const Mesh& mesh, bool divided) {
   return divided ? std::vector<int>{rank} : mesh.group(rank, {Axis::dp, Axis::cp});
 }
 
+std::vector<int> states_of_process(int process, const Mesh& mesh, bool divided) {
+  std::vector<int> ranks;
+  std::set<std::vector<int>> states;
+  for (const int rank : mesh.ranks_of(process))
+    if (states.insert(ranks_with_state_of(rank, mesh, divided)).second) ranks.push_back(rank);
+  return ranks;
+}
+
+bool loses_states_with_process(const Mesh& mesh, bool divided) {
+  if (mesh.processes() == 1) return false;
+  for (int rank = 0; rank < mesh.size(); ++rank)
+    if (!mesh.spans_processes(ranks_with_state_of(rank, mesh, divided))) return true;
+  return false;
+}
+
 std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing) {
   std::vector<std::vector<int>> equals;  // by rank
   for (int rank = 0; rank < mesh.size(); ++rank) equals.push_back(ranks_with_state_of(rank, mesh, divided));

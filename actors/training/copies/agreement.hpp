@@ -33,6 +33,11 @@ struct CopySource {
   bool operator==(const CopySource&) const = default;
 };
 
+// Returns a rank of each state that the process runs.
+std::vector<int> states_of_process(int process, const Mesh& mesh, bool divided);
+// True when the ranks with some state all run in one of several processes.
+bool loses_states_with_process(const Mesh& mesh, bool divided);
+
 struct Agreement {
   std::int64_t step = 0;            // after which all ranks continue
   std::vector<int> process_of;      // by rank

@@ -4,6 +4,7 @@
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/ranks/run_processes.hpp"
+#include "actors/training/copies/agreement.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_check.hpp"
 #include "actors/training/job/job_plan.hpp"
@@ -50,6 +51,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       reach_(world_, planned),
       cuts_(mesh()) {
   make_groups(job.config.tied_embeddings);
+  if (job.keeps_copies && loses_states_with_process(mesh(), divides_states(job))) make_buddy_group();
 }
 
 void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use) {
@@ -79,6 +81,13 @@ void ParallelLayout::make_groups(bool tied) {
     for (const auto place : places) members.push_back(pipeline[static_cast<std::size_t>(place.stage)]);
     connect(members, &RankGroups::tied);
   }
+}
+
+void ParallelLayout::make_buddy_group() {
+  std::vector<int> members;
+  for (int process = 0; process < mesh().processes(); ++process) members.push_back(mesh().ranks_of(process).front());
+  auto handles = world_.group(members, GroupUse::overlaps_compute);
+  if (!handles.empty()) buddies_ = std::move(handles.begin()->second);
 }
 
 std::vector<std::vector<Block>> ParallelLayout::chunks_of(int stage) const {

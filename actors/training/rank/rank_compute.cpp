@@ -181,6 +181,7 @@ GradientListener RankCompute::listener_of(const Action& action) {
 void RankCompute::fail(std::exception_ptr cause) {
   streams().fail(cause);
   setup_.groups.abort(cause);
+  if (setup_.buddies && setup_.buddies->ring) setup_.buddies->ring->abort(cause);
 }
 
 }  // namespace pipetrain

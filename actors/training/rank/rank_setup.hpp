@@ -8,6 +8,7 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/ranks/rank_lanes.hpp"
+#include "actors/training/copies/buddy_ring.hpp"
 #include "actors/training/copies/state_copies.hpp"
 #include "actors/training/input/step_samples.hpp"
 #include "actors/training/job/train_job.hpp"
@@ -63,6 +64,8 @@ struct RankSetup : MeshRank, JobSettings {
   bool saves = false;                   // keeps host memory for a snapshot of its states
   std::shared_ptr<StateCopies> copies;  // receives a copy of its state after each step; null: none is kept
   ContinuedState continued;             // the copy that it continues from
+  // Opened by the membership once all ranks are built; passes the copies on. Empty: copies stay in this process.
+  std::shared_ptr<BuddyPlace> buddies;
 };
 
 // Returns what a rank will allocate, without allocating it. A GPU's libraries know their share only when they have

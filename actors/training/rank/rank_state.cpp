@@ -55,10 +55,21 @@ void RankState::load_or_continue(const InitialState& state) {
 
 void RankState::keep_copy(std::int64_t step) {
   if (!copier_) return;
-  StateCopy* const copy = setup_.copies->begin(step, applied_steps_, count_elements(copier_->source()));
-  if (copy == nullptr) return;
+  copied_step_ = step;
+  const auto pass_on = [ring = setup_.buddies ? setup_.buddies->ring.get() : nullptr, rank = setup_.rank, step] {
+    if (ring != nullptr) ring->copied(rank, step);
+  };
+  StateCopy* const copy = setup_.copies->begin(step, applied_steps_, copy_elements());
+  if (copy == nullptr) return pass_on();
   copier_->copy(copy->values.data());
-  copier_->when_copied([copies = setup_.copies, copy] { copy->whole = true; });
+  copier_->when_copied([copies = setup_.copies, copy, pass_on] {
+    copy->whole = true;
+    pass_on();
+  });
+}
+
+void RankState::wait_for_buddies() const {
+  if (setup_.buddies && setup_.buddies->ring) setup_.buddies->ring->wait(copied_step_);
 }
 
 StateSnapshot& RankState::snapshot() {

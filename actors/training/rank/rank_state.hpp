@@ -43,6 +43,10 @@ class RankState {
   // Where the setup keeps copies: copies the state after this training step, unless that has been done. Later steps wait
   // until it has been copied.
   void keep_copy(std::int64_t step);
+  // Returns the elements of such a copy.
+  std::size_t copy_elements() const { return copier_ ? count_elements(copier_->source()) : 0; }
+  // Waits on the host until the last copy is where its loss with this process loses nothing. Throws where that failed.
+  void wait_for_buddies() const;
   // Copies a part of one state, dense f32, to host memory: one that this rank holds (StatePlaces::held, and frozen
   // weights). Only between steps; waits for the device. Throws Error(internal) for a part that it does not hold.
   void read(const StatePart& part, float* out) { storages_.read(part, out); }
@@ -95,6 +99,7 @@ class RankState {
   std::unique_ptr<FrozenWeights> reference_;  // null: none
   std::optional<StateSnapshot> snapshot_;
   std::optional<StateCopier> copier_;  // where the setup keeps copies
+  std::int64_t copied_step_ = -1;      // the last one
   std::int64_t applied_steps_ = 0;
 };
 

@@ -5,8 +5,7 @@
 
 namespace pipetrain {
 
-// Does nothing for a job that is not elastic. Throws Error(input) where it runs in one process, or where the loss of one
-// process would lose a state that no other process has.
+// Does nothing for a job that is not elastic. Throws Error(input) for one that runs in one process.
 void check_elastic(const TrainJob& job);
 
 }  // namespace pipetrain

@@ -66,12 +66,6 @@ void send_copy(EngineChannel& channel, int from, std::int64_t step, const StateC
   if (target) finish_copy(*target, step, size, [&](float* out) { std::copy(values.begin(), values.end(), out); });
 }
 
-std::shared_ptr<StateCopies>& copies_of(int rank, CopiesByRank& copies) {
-  auto& own = copies[rank];
-  if (!own) own = std::make_shared<StateCopies>();
-  return own;
-}
-
 // Gets the copy of each rank that continues from the copy of another rank or process.
 void fetch_copies(EngineChannel* channel, const Agreement& agreement, CopiesByRank& copies) {
   const int self = channel ? channel->process() : 0;
@@ -91,6 +85,12 @@ void fetch_copies(EngineChannel* channel, const Agreement& agreement, CopiesByRa
 }
 
 }  // namespace
+
+std::shared_ptr<StateCopies> copies_of(int rank, CopiesByRank& copies) {
+  auto& own = copies[rank];
+  if (!own) own = std::make_shared<StateCopies>();
+  return own;
+}
 
 Agreement gather_copies(EngineChannel* channel, const TrainJob& job, const std::vector<int>& runs, CopiesByRank& copies) {
   const Mesh mesh(job.mesh_shape());

@@ -1,11 +1,15 @@
 #include "actors/training/run/membership.hpp"
 
+#include <algorithm>
 #include <future>
+#include <map>
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/ranks/run_processes.hpp"
+#include "actors/training/copies/agreement.hpp"
 #include "actors/training/run/job_memory.hpp"
+#include "core/wire.hpp"
 #include "schedules/simulate/following_steps.hpp"
 
 namespace pipetrain {
@@ -13,7 +17,9 @@ namespace pipetrain {
 Membership::Membership(const TrainJob& job, const Setup& setup) : job_(job), setup_(setup), layout_(job, setup.channel) {
   sources_.emplace(job_, layout_, setup_.training, setup_.evaluation);
   check_memory();
+  if (layout_.buddy_group()) buddies_ = std::make_shared<BuddyPlace>();
   build_computes();
+  if (buddies_) open_buddies();
   build_pipeline();
 }
 
@@ -21,6 +27,8 @@ Membership::Membership(const TrainJob& job, const Setup& setup) : job_(job), set
 Membership::~Membership() {
   pipeline_.reset();
   for (const auto& compute : computes_) compute->wait_until_idle();
+  computes_.clear();  // their copies may still report to the ring
+  if (buddies_) buddies_->ring.reset();
 }
 
 // The machine's memory is shared by all of the run's processes on it.
@@ -41,9 +49,9 @@ std::vector<RankSetup> Membership::rank_setups(StageId id) const {
     setup.training = setup_.training;
     setup.evaluation = setup_.evaluation;
     if (setup_.copies == nullptr) continue;
-    auto& copies = (*setup_.copies)[setup.rank];
-    if (!copies) copies = std::make_shared<StateCopies>();
+    const auto copies = copies_of(setup.rank, *setup_.copies);
     setup.copies = copies;
+    setup.buddies = buddies_;
     if (setup_.continued) setup.continued = {copies.get(), *setup_.continued};
   }
   return setups;
@@ -59,6 +67,41 @@ void Membership::build_computes() {
   }
   for (auto& one : building) one.wait();
   for (auto& one : building) computes_.push_back(one.get());
+}
+
+// The processes tell each other the sizes of what they pass on.
+void Membership::open_buddies() {
+  const bool divided = divides_states(job_);
+  const Mesh& mesh = layout_.mesh();
+  std::map<int, std::size_t> elements;  // by rank of this process
+  const std::vector<StageId> stages = layout_.stages();
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const std::vector<std::size_t> of_ranks = computes_[i]->copy_elements();
+    const auto setups = layout_.rank_setups(job_, stages[i]);
+    for (std::size_t at = 0; at < setups.size(); ++at) elements[setups[at].rank] = of_ranks[at];
+  }
+  EngineChannel& channel = *setup_.channel;
+  WireWriter mine;
+  mine.list(states_of_process(channel.process(), mesh, divided),
+            [&](int rank) { mine.number(static_cast<std::uint64_t>(elements.at(rank))); });
+  const auto all = channel.exchange("copies for buddies", std::move(mine).data());
+  const auto passed_by = [&](int process) {
+    PassedCopies passed{states_of_process(process, mesh, divided), {}};
+    WireReader in(all[static_cast<std::size_t>(process)]);
+    if (in.count(sizeof(std::uint64_t)) != passed.ranks.size()) WireReader::refuse("another number of copies");
+    for (std::size_t i = 0; i < passed.ranks.size(); ++i) passed.elements.push_back(in.number<std::uint64_t>());
+    return passed;
+  };
+  BuddyRing::Setup setup;
+  setup.ring = layout_.buddy_group();
+  setup.device = &layout_.first_device();
+  setup.own = passed_by(channel.process());
+  setup.received = passed_by((channel.process() + channel.processes() - 1) % channel.processes());
+  for (int process = 0; process < channel.processes(); ++process)
+    setup.bytes = std::max(setup.bytes, passed_by(process).bytes());
+  for (const PassedCopies* passed : {&setup.own, &setup.received})
+    for (const int rank : passed->ranks) setup.copies[rank] = copies_of(rank, *setup_.copies);
+  buddies_->ring = std::make_unique<BuddyRing>(std::move(setup));
 }
 
 void Membership::build_pipeline() {

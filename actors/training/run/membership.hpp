@@ -43,6 +43,7 @@ class Membership {
  private:
   void check_memory() const;
   void build_computes();
+  void open_buddies();
   std::vector<RankSetup> rank_setups(StageId id) const;
   void build_pipeline();
   PipelineProcesses processes();
@@ -50,6 +51,7 @@ class Membership {
   const TrainJob& job_;
   const Setup setup_;
   ParallelLayout layout_;                                      // has devices and groups, so it outlives the computes
+  std::shared_ptr<BuddyPlace> buddies_;                        // null: no copies are passed on
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
   std::optional<StepSources> sources_;
   std::unique_ptr<Pipeline> pipeline_;  // declared after the computes, so that its actors end first
