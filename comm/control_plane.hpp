@@ -12,21 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "comm/gathering.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {
-
-class StandbySocket;
-
-// A rendezvous of those processes that are left of an earlier one. It begins when all expected processes have come, or
-// after its patience with those that have, if they are enough. Then the processes are counted anew: the one that gathers
-// the others is process 0, the others follow in the order of their earlier numbers.
-struct Gathering {
-  std::shared_ptr<StandbySocket> standby;  // at which this process gathers the others; null: it joins another one's gathering
-  std::vector<int> expected;               // earlier numbers; for the process that gathers
-  int enough = 1;                          // likewise, counting itself
-  std::chrono::milliseconds patience{4000};
-};
 
 // The data with which a process joins a run.
 struct Rendezvous {
@@ -39,9 +28,9 @@ struct Rendezvous {
   std::string label;  // names this process in messages: "ranks 2-3, stage 1"
   // Settings that must be equal in every process, by name; an error names the first that differs.
   std::vector<std::pair<std::string, std::string>> settings;
-  std::optional<Gathering> gathering;  // the numbers above are then the earlier ones
+  std::optional<Gathering> gathering;  // of the processes that are left; `process` and `processes` are then the first ones
 
-  bool leads() const { return gathering ? gathering->standby != nullptr : process == 0; }
+  bool leads() const { return process == (gathering ? gathering->leader : 0); }
 };
 
 struct ProcessInfo {
@@ -80,7 +69,8 @@ class ControlPlane {
   virtual const ProcessInfo& info(int process) const = 0;
   // True when this process was lost or has called leave(): it answers nothing more. Thread-safe, never blocks.
   virtual bool is_gone(int process) const = 0;
-  // True when this process was lost without leave(). Thread-safe, never blocks.
+  // True when this process was lost without leave(); for this process itself when process 0 counts it as lost. Thread-safe,
+  // never blocks.
   virtual bool is_lost(int process) const { return is_gone(process); }
 
   // Both handlers run on the control plane's own thread and must not block: a process whose control plane does not run

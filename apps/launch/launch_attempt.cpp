@@ -36,6 +36,9 @@ constexpr std::chrono::seconds patience_joined{15};
 // No process has anything under way that takes long to end.
 constexpr std::chrono::seconds patience_alone{1}, patience_kill{3};
 
+// True for a process whose run is over, because it is complete or was asked to stop.
+bool ends_run(const ProcessEnd& end) { return end.signal == 0 && (end.status == 0 || end.status > 128); }
+
 std::string this_host() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
@@ -88,21 +91,18 @@ bool LaunchAttempt::all_joined() const {
   return foreign_ || std::all_of(processes_.begin(), processes_.end(), [](const auto& process) { return process->joined(); });
 }
 
-// Returns true if one of them ended so that the others cannot go on, or, after process 0, have nothing left to do.
+// Returns true if one of them ended so that the others cannot go on, or have nothing left to do.
 bool LaunchAttempt::ended_badly() const {
-  const bool others_continue = continues_ && all_joined();
+  if (continues_ && all_joined()) return std::any_of(ends_.begin(), ends_.end(), ends_run);
   return std::any_of(ends_.begin(), ends_.end(), [&](const ProcessEnd& end) {
-    const bool well = end.status == 0 && end.signal == 0;
-    if (others_continue && end.process != 0) return well;  // its run is over
-    return !well || (end.process == 0 && !foreign_);
+    return end.status != 0 || end.signal != 0 || (end.process == 0 && !foreign_);
   });
 }
 
-// A run that goes on without the processes that it lost has ended as process 0 has.
+// A run that goes on without the processes that it lost has ended as the others have.
 void LaunchAttempt::forget_lost() {
-  const auto first = std::find_if(ends_.begin(), ends_.end(), [](const ProcessEnd& end) { return end.process == 0; });
-  if (!continues_ || first == ends_.end() || first->signal != 0 || (first->status != 0 && first->status <= 128)) return;
-  std::erase_if(ends_, [](const ProcessEnd& end) { return end.process != 0; });
+  if (continues_ && std::any_of(ends_.begin(), ends_.end(), ends_run))
+    std::erase_if(ends_, [](const ProcessEnd& end) { return !ends_run(end); });
 }
 
 void LaunchAttempt::end_remaining() {

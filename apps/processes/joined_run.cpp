@@ -112,6 +112,10 @@ bool JoinedRun::is_first_follower() const {
   return true;
 }
 
+void JoinedRun::on_half(std::function<bool()> handler) {
+  if (processes_->planes) processes_->planes->on_half(std::move(handler));
+}
+
 void JoinedRun::ask_to_stop(int signal) noexcept {
   WireWriter writer;
   writer.number(static_cast<std::int32_t>(signal));

@@ -55,6 +55,9 @@ class JoinedRun {
   // Returns true if all followers before this one are gone or have left.
   bool is_first_follower() const;
 
+  // Sets the handler of SuccessivePlanes::on_half(); does nothing in a run that ends when it loses a process.
+  void on_half(std::function<bool()> handler);
+
   // Stops all processes because of a signal to this one; process 0 decides.
   void ask_to_stop(int signal) noexcept;
 

@@ -38,13 +38,16 @@ Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, con
 }
 
 int Coordinator::place_of(int process) const {
-  if (!rendezvous_.gathering || process > rendezvous_.process) return process;
-  return process == rendezvous_.process ? 0 : process + 1;
+  if (!rendezvous_.gathering || process > rendezvous_.gathering->leader) return process;
+  return process == rendezvous_.gathering->leader ? 0 : process + 1;
 }
 
 void Coordinator::start() {
   deadline_ = Clock::now() + rendezvous_.timeout;
-  if (rendezvous_.gathering) patience_over_ = Clock::now() + rendezvous_.gathering->patience;
+  if (rendezvous_.gathering) {
+    patience_over_ = Clock::now() + rendezvous_.gathering->patience;
+    lost_over_ = Clock::now() + rendezvous_.gathering->patience_lost;
+  }
   if (peers_.size() > 1) {  // else nobody joins
     reception_.emplace(listen(io_, rendezvous_), rendezvous_.token, settings_, static_cast<AdmissionController&>(*this));
     reception_->start();
@@ -76,8 +79,12 @@ void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
 
 // Gives the process of a gathering its place.
 std::optional<Refusal> Coordinator::refusal_of_admission(Hello& hello) const {
-  if (rendezvous_.gathering && phase_ != Phase::rendezvous) return too_late();
-  if (rendezvous_.gathering && hello.info.process >= 0) hello.info.process = place_of(hello.info.process);
+  if (rendezvous_.gathering) {
+    const auto& members = rendezvous_.gathering->members;
+    const bool is_member = std::find(members.begin(), members.end(), hello.info.process) != members.end();
+    if (phase_ != Phase::rendezvous || !is_member) return too_late();
+    hello.info.process = place_of(hello.info.process);
+  }
   auto refusal = refusal_of(hello, own_, joined_);
   const auto place = static_cast<std::size_t>(hello.info.process);
   if (hello.info.process > 0 && place < peers_.size() && !peers_[place].gone.empty())
@@ -127,17 +134,24 @@ void Coordinator::begin_if_complete() {
 }
 
 bool Coordinator::is_complete() const {
-  const auto is_here = [this](int process) { return process == 0 || peers_[static_cast<std::size_t>(process)].ready; };
-  int here = 0;
-  for (int process = 0; process < std::ssize(peers_); ++process) here += is_here(process) ? 1 : 0;
-  if (!rendezvous_.gathering) return here == std::ssize(peers_);
-  const auto& expected = rendezvous_.gathering->expected;
-  if (here < rendezvous_.gathering->enough) return false;
-  return Clock::now() > patience_over_ ||
-         std::all_of(expected.begin(), expected.end(), [&](int process) { return is_here(place_of(process)); });
+  if (rendezvous_.gathering) return may_begin(*rendezvous_.gathering, gathered(), Clock::now() > patience_over_);
+  return std::all_of(peers_.begin() + 1, peers_.end(), [](const Peer& other) { return other.ready; });
 }
 
+std::vector<int> Coordinator::gathered() const {
+  std::vector<int> here;
+  for (const int process : rendezvous_.gathering->members) {
+    const int place = place_of(process);
+    if (place == 0 || peers_[static_cast<std::size_t>(place)].ready) here.push_back(process);
+  }
+  return here;
+}
+
+// Those on this machine end: a stopped process would otherwise keep its memory, its locks and its processors' time.
 void Coordinator::leave_out_absent() {
+  const std::vector<int> here = gathered();
+  for (const int process : rendezvous_.gathering->members)
+    if (std::find(here.begin(), here.end(), process) == here.end()) rendezvous_.gathering->handles->end(process);
   std::size_t next = 1;
   for (std::size_t process = 1; process < peers_.size(); ++process) {
     Peer other = std::exchange(peers_[process], Peer{});
@@ -253,7 +267,7 @@ void Coordinator::tick(Clock::time_point now) {
       connection->send({.kind = FrameKind::heartbeat});
     }
   }
-  if (phase_ == Phase::rendezvous && rendezvous_.gathering) begin_if_complete();
+  if (phase_ == Phase::rendezvous && rendezvous_.gathering) tick_gathering(now);
   if (phase_ == Phase::rendezvous && now > deadline_) {
     give_rendezvous_up({ErrorKind::peer_lost,
                         {},
@@ -261,6 +275,12 @@ void Coordinator::tick(Clock::time_point now) {
                             address_of(rendezvous_) + " within " + seconds_text(rendezvous_.timeout) +
                             "; check that process, or give it more time"});
   }
+}
+
+void Coordinator::tick_gathering(Clock::time_point now) {
+  begin_if_complete();
+  if (phase_ == Phase::rendezvous && now > lost_over_)
+    for (const int process : rendezvous_.gathering->lost) rendezvous_.gathering->handles->end(process);
 }
 
 void Coordinator::give_rendezvous_up(const Refusal& why) {

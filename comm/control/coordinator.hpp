@@ -44,11 +44,13 @@ class Coordinator final : public StarEnd, private AdmissionController, private C
   void ping(Peer& peer);
   void take_pong(Peer& peer, const Frame& frame);
   void begin_if_complete();
+  void tick_gathering(Clock::time_point now);
   bool is_complete() const;
   void begin();
-  // Numbers of processes in a rendezvous are those of the coming run, except in a gathering: there this process has place
+  // Numbers of processes in a rendezvous are those of the coming run, except in a gathering: there the leader has place
   // 0 and the others keep their order, until those that are absent are left out.
   int place_of(int process) const;
+  std::vector<int> gathered() const;  // the members that are here, by first number
   void leave_out_absent();
   std::optional<Refusal> refusal_of_admission(Hello& hello) const;
   void forward(Frame&& frame);
@@ -69,7 +71,7 @@ class Coordinator final : public StarEnd, private AdmissionController, private C
   Hello own_;
   std::optional<Reception> reception_;
   SilenceWatch watch_;
-  Clock::time_point deadline_, patience_over_;  // patience_over_: of a gathering
+  Clock::time_point deadline_, patience_over_, lost_over_;  // the last two: of a gathering
   Phase phase_ = Phase::rendezvous;
   std::vector<Peer> peers_;                         // by process; entry 0 is unused
   std::vector<std::optional<ProcessInfo>> joined_;  // by process

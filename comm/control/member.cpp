@@ -85,6 +85,9 @@ void Member::tick(Clock::time_point now) {
 }
 
 void Member::tick_before_greeting_is_answered(Clock::time_point now) {
+  if (rendezvous_.gathering && rendezvous_.gathering->handles->has_ended(rendezvous_.gathering->leader))
+    return fail(
+        Error(ErrorKind::peer_lost, "the process that would gather the others at " + address_of(rendezvous_) + " has ended"));
   if (now > deadline_)
     return fail(Error(ErrorKind::peer_lost, "process 0 was not reached at " + address_of(rendezvous_) + " within " +
                                                 seconds_text(rendezvous_.timeout) + ": " + problem_ +
@@ -157,7 +160,10 @@ void Member::frame_in_run(Connection& connection, Frame&& frame) {
   const Loss loss = read_loss(frame.payload);
   if (loss.process <= 0 || loss.process >= rendezvous_.processes)
     throw Error(ErrorKind::peer_lost, "it lost a process that does not exist");
-  if (loss.process == rendezvous_.process) return first_lost("it counts this process as lost: " + loss.why);
+  if (loss.process == rendezvous_.process) {
+    events_.left_out();
+    return first_lost("it counts this process as lost: " + loss.why);
+  }
   events_.lost(loss.process, loss.why);
 }
 

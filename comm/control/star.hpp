@@ -25,6 +25,8 @@ class StarEvents {
   // May be called more than once for one process.
   virtual void lost(int process, const std::string& why) = 0;
   virtual void left(int process) = 0;
+  // The others count this process as lost.
+  virtual void left_out() = 0;
 
  protected:
   ~StarEvents() = default;

@@ -56,6 +56,7 @@ class StarControlPlane final : public ControlPlane, private StarEvents {
   void received(Frame&& frame) override;
   void lost(int process, const std::string& why) override;
   void left(int process) override;
+  void left_out() override { ends_[static_cast<std::size_t>(process())] = ProcessEnd::lost; }
 
   void run();
   void schedule_tick();

@@ -83,7 +83,10 @@ TEST_CASE("a process of another one's run", "[.follower]") {
   const auto processes = job.processes;  // whose control plane changes in an elastic run
   std::string cause;
   try {
-    Trainer(std::move(job)).follow();
+    Trainer trainer(std::move(job));
+    const char* steps = std::getenv("TEST_STEPS");
+    const bool leads = std::string_view(process) == "0" || trainer.follow();
+    while (leads && steps != nullptr && trainer.steps_done() < std::atoi(steps)) trainer.step();
   } catch (const std::exception& error) {
     cause = error.what();
   }
@@ -91,9 +94,14 @@ TEST_CASE("a process of another one's run", "[.follower]") {
   std::ofstream(std::getenv("TEST_LOG")) << (cause.empty() ? "done" : cause);
 }
 
-Followers::Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables)
-    : processes_(processes), tiny_(tiny), port_(HeldPort(0).port()) {
-  for (int process = 1; process < processes; ++process) {
+Followers::Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables, int own)
+    : processes_(processes), own_(own), tiny_(tiny), port_(HeldPort(0).port()) {
+  for (int process = 0; process < processes; ++process) {
+    if (process == own) {
+      children_.push_back(0);
+      logs_.emplace_back();
+      continue;
+    }
     logs_.push_back(fmt::format("/tmp/pipetrain-test-{}-{}.log", ::getpid(), process));
     std::vector<std::string> own = variables;
     own.push_back(fmt::format("TEST_PROCESS={}", process));
@@ -125,12 +133,19 @@ Followers::~Followers() {
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
   }
-  for (const auto& log : logs_) ::unlink(log.c_str());
+  for (const auto& log : logs_)
+    if (!log.empty()) ::unlink(log.c_str());
 }
 
-TrainJob Followers::job() { return joined_job(0, processes_, port_, tiny_); }
+TrainJob Followers::job() { return joined_job(own_, processes_, port_, tiny_); }
 
-void Followers::signal(int process, int signal) { ::kill(children_[static_cast<std::size_t>(process - 1)], signal); }
+void Followers::signal(int process, int signal) { ::kill(children_[static_cast<std::size_t>(process)], signal); }
+
+bool Followers::has_ended(int process) const {
+  siginfo_t end{};
+  const auto child = static_cast<id_t>(children_[static_cast<std::size_t>(process)]);
+  return ::waitid(P_PID, child, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid != 0;
+}
 
 std::vector<std::string> Followers::wait() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -139,6 +154,7 @@ std::vector<std::string> Followers::wait() {
   };
   std::vector<std::string> ends;
   for (std::size_t i = 0; i < children_.size(); ++i) {
+    if (static_cast<int>(i) == own_) continue;
     int status = 0;
     if (!wait_until([&] { return ::waitpid(children_[i], &status, WNOHANG) != 0; }, left())) {
       ends.push_back("still runs");

@@ -1,11 +1,13 @@
 // Runs over real processes that lose some of them: those that are left take over, and steps, losses and weights are those
 // of the undisturbed run, to the bit.
 #include <csignal>
+#include <thread>
 
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "real_processes.hpp"
 #include "tiny_run.hpp"
+#include "wait_until.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -26,6 +28,17 @@ TinyRun elastic_run(const Layout& layout) {
 RunRecord undisturbed(TinyRun tiny) {
   tiny.elastic = false;
   return run(job_of(tiny), takeover_steps);
+}
+
+// True when the steps that `rest` has are the last ones of `whole`, and both end with the same weights.
+bool ends_as(RunRecord rest, const RunRecord& whole) {
+  for (auto part : {&RunRecord::loss, &RunRecord::grad_norm, &RunRecord::aux_loss, &RunRecord::learning_rate}) {
+    const auto gone = std::ssize(whole.*part) - std::ssize(rest.*part);
+    if (gone < 0) return false;
+    (rest.*part).insert((rest.*part).begin(), (whole.*part).begin(), (whole.*part).begin() + gone);
+  }
+  rest.tokens = whole.tokens;
+  return rest == whole;
 }
 
 // Steps of process 0; keeps the takeovers that they report.
@@ -99,6 +112,66 @@ TEST_CASE("a run whose states are in one process each survives several losses to
   };
   CHECK((run(followers.job(), takeover_steps, killing) == expected));
   CHECK(takeovers.size() == 2);
+}
+
+TEST_CASE("the next process leads the run when process 0 is lost", "[takeover][processes]") {
+  const auto [layout, processes] = GENERATE(table<Layout, int>({
+      {{.dp = 2}, 2},
+      {{.pp = 2}, 2},
+      {{.pp = 2, .dp = 2}, 4},
+      {{.tp = 2, .dp = 2, .zero = 1}, 4},
+  }));
+  TinyRun tiny = elastic_run(layout);
+  tiny.precision = GENERATE(0, 2);
+  INFO(to_string(tiny) << " in " << processes << " processes");
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(processes, tiny, {"TEST_FAULT=0:3:exit", "TEST_STEPS=" + std::to_string(takeover_steps)}, 1);
+  std::vector<Takeover> takeovers;
+  const RunRecord rest = run(followers.job(), takeover_steps, counting(takeovers));
+  CHECK(rest.loss.size() == 3);  // step 3, which was lost, and those after it
+  CHECK(ends_as(rest, expected));
+  REQUIRE(takeovers.size() == 1);
+  CHECK(takeovers.front().step == 2);
+  CHECK(takeovers.front().taken.front().rank == 0);
+}
+
+TEST_CASE("a run survives the loss of the process that gathers the others after process 0", "[takeover][processes]") {
+  const TinyRun tiny = elastic_run({.pp = 2, .dp = 2});
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(4, tiny, {"TEST_FAULT=0:3:exit", "TEST_STEPS=" + std::to_string(takeover_steps)}, 2);
+  const auto job = followers.job();
+  std::thread killer([&] {
+    test::wait_until([&] { return followers.has_ended(0); });
+    followers.signal(1, SIGKILL);
+  });
+  std::vector<Takeover> takeovers;
+  CHECK(ends_as(run(job, takeover_steps, counting(takeovers)), expected));
+  killer.join();
+  CHECK(takeovers.back().processes == 2);
+}
+
+TEST_CASE("a process that ends between the updates of two stages loses no step", "[takeover][processes]") {
+  const auto [layout, processes] = GENERATE(table<Layout, int>({
+      {{.pp = 2, .dp = 2}, 4},
+      {{.pp = 2}, 2},
+      {{.dp = 2, .zero = 3}, 2},
+  }));
+  const TinyRun tiny = elastic_run(layout);
+  INFO(to_string(tiny) << " in " << processes << " processes");
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(processes, tiny, {"TEST_FAULT=1:3:exit-in-update"});
+  std::vector<Takeover> takeovers;
+  CHECK((run(followers.job(), takeover_steps, counting(takeovers)) == expected));
+  CHECK(takeovers.size() == 1);
+}
+
+TEST_CASE("a stopped process 0 is left out", "[takeover][processes]") {
+  const TinyRun tiny = elastic_run({.pp = 2});
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(2, tiny, {"TEST_FAULT=0:3:stop", "TEST_STEPS=" + std::to_string(takeover_steps)}, 1);
+  std::vector<Takeover> takeovers;
+  CHECK(ends_as(run(followers.job(), takeover_steps, counting(takeovers)), expected));
+  CHECK(takeovers.size() == 1);
 }
 
 TEST_CASE("a stopped process is left out, and changes nothing when it wakes up", "[takeover][processes]") {

@@ -78,6 +78,10 @@ Bytes to_bytes(const Holdings& holdings) {
     out.number(static_cast<std::int32_t>(copy.first));
     out.list(copy.second, [&](std::int64_t step) { out.number(step); });
   });
+  out.list(holdings.records, [&](const auto& record) {
+    out.number(record.first);
+    out.bytes(record.second);
+  });
   return std::move(out).data();
 }
 
@@ -95,6 +99,11 @@ Holdings read_holdings(const Bytes& bytes, int ranks) {
     auto& steps = holdings.copies[read_rank()];
     steps.resize(in.count(sizeof(std::int64_t)));
     for (std::int64_t& step : steps) step = in.number<std::int64_t>();
+  }
+  for (std::size_t left = in.count(sizeof(std::int64_t)); left > 0; --left) {
+    const auto step = in.number<std::int64_t>();
+    const auto record = in.bytes();
+    holdings.records[step] = Bytes(record.begin(), record.end());
   }
   in.end();
   return holdings;
@@ -122,15 +131,20 @@ bool loses_states_with_process(const Mesh& mesh, bool divided) {
 std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing) {
   std::vector<std::vector<int>> equals;  // by rank
   for (int rank = 0; rank < mesh.size(); ++rank) equals.push_back(ranks_with_state_of(rank, mesh, divided));
-  const auto step = newest_step(processes, equals, missing);
-  if (!step) return {};
   Agreement agreement;
-  agreement.step = *step;
+  agreement.from_start =
+      std::all_of(processes.begin(), processes.end(), [](const Holdings& own) { return own.copies.empty(); });
+  const auto step = newest_step(processes, equals, missing);
+  if (!step && !agreement.from_start) return {};
+  agreement.step = step.value_or(0);
   agreement.process_of.assign(static_cast<std::size_t>(mesh.size()), nobody);
   for (int process = 0; process < std::ssize(processes); ++process)
     for (const int rank : processes[static_cast<std::size_t>(process)].runs)
       agreement.process_of[static_cast<std::size_t>(rank)] = process;
   deal_lost(static_cast<int>(processes.size()), mesh, equals, agreement);
+  if (agreement.from_start) return agreement;
+  for (const Holdings& own : processes)
+    if (const auto record = own.records.find(*step); record != own.records.end()) agreement.record = record->second;
   for (int rank = 0; rank < mesh.size(); ++rank)
     agreement.sources.push_back(*source_of(processes, equals[static_cast<std::size_t>(rank)], *step,
                                            agreement.process_of[static_cast<std::size_t>(rank)]));

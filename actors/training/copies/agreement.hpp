@@ -13,10 +13,12 @@
 
 namespace pipetrain {
 
-// The ranks that a process ran in the membership before, and the whole copies of states that it has.
+// The ranks that a process ran in the membership before, the whole copies of states that it has, and its records of the
+// run's progress.
 struct Holdings {
   std::vector<int> runs;
   std::map<int, std::vector<std::int64_t>> copies;  // by rank: the steps, the newest first
+  std::map<std::int64_t, Bytes> records;            // by step: see StepRecords
 };
 
 Bytes to_bytes(const Holdings& holdings);
@@ -40,14 +42,17 @@ bool loses_states_with_process(const Mesh& mesh, bool divided);
 
 struct Agreement {
   std::int64_t step = 0;            // after which all ranks continue
+  bool from_start = false;          // no step has begun: ranks continue from the state that the job begins with
   std::vector<int> process_of;      // by rank
-  std::vector<CopySource> sources;  // by rank
+  std::vector<CopySource> sources;  // by rank; empty where ranks continue from the start
   std::vector<int> lost;            // the ranks that no process ran
+  Bytes record;                     // of the run's progress after the step; empty where nobody has one
 };
 
 // Ranks stay with their processes. The lost ranks of a stage go together to one process: one that does not run a rank
 // with an equal state, if there is one, so that the next loss finds a copy too; of several the one with the fewest ranks. No
-// value where there is no step after which somebody has every state: `missing` then names a rank without one.
+// value where there is no step after which somebody has every state, though there are copies: `missing` then names a rank
+// without one.
 std::optional<Agreement> agree(const std::vector<Holdings>& processes, const Mesh& mesh, bool divided, int* missing = nullptr);
 
 }  // namespace pipetrain

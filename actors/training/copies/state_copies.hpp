@@ -10,6 +10,9 @@
 
 namespace pipetrain {
 
+// A rank keeps two copies. Where it has a buddy, the buddy keeps two more, and both have memory for one in transit.
+inline constexpr int copies_alone = 2, copies_with_buddy = 6;
+
 struct StateCopy {
   std::int64_t step = -1;          // steps done when it was taken; -1: never
   std::int64_t applied_steps = 0;  // those of them that the optimizer applied

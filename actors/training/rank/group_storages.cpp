@@ -29,7 +29,8 @@ StorageSetup storage_setup(const RankSetup& setup, const GroupLayout& group) {
                      .previews = setup.post_validation},
           .prefetch = setup.zero.prefetch,
           .optimizer = setup.optimizer,
-          .saves = setup.saves};
+          .saves = setup.saves,
+          .kept_copies = setup.kept_copies};
 }
 
 FrozenWeights::Setup frozen_setup(const RankSetup& setup, const ParameterLayout& layout) {
@@ -162,6 +163,7 @@ std::vector<HeldState> GroupStorages::held() const {
 
 void GroupStorages::restore(const InitialState& state, const float* values) {
   if (frozen_) frozen_->load(*state.weights);
+  if (quantised_) quantised_->load(*state.weights);
   for (const auto& group : trained_) values = group->storage.restore(values);
 }
 

@@ -49,9 +49,10 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       parts_(parts_of(job, plan().placement)),
       world_(checked_world(job, plan(), parts_, channel, planned)),
       reach_(world_, planned),
-      cuts_(mesh()) {
+      cuts_(mesh()),
+      passes_copies_(job.keeps_copies && loses_states_with_process(planned_mesh(mesh(), planned), divides_states(job))) {
   make_groups(job.config.tied_embeddings);
-  if (job.keeps_copies && loses_states_with_process(mesh(), divides_states(job))) make_buddy_group();
+  if (passes_copies_ && channel) make_buddy_group();
 }
 
 void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use) {
@@ -140,6 +141,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
   setup.saves = job.saves;
+  if (job.keeps_copies) setup.kept_copies = passes_copies_ ? copies_with_buddy : copies_alone;
   return setup;
 }
 

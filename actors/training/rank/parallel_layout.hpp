@@ -54,6 +54,7 @@ class ParallelLayout {
   // Returns the handle of this process's first rank in a group of the first ranks of all processes; null where the job
   // passes no copies on.
   std::shared_ptr<Group> buddy_group() const { return buddies_; }
+  bool passes_copies() const { return passes_copies_; }  // the job passes some on, or would in its planned processes
   Device& first_device() const { return world_.device(world_.ranks().front()); }
   // Returns the setups of the ranks of this part of a stage.
   std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id) const;
@@ -76,6 +77,7 @@ class ParallelLayout {
   StageParts cuts_;
   std::map<int, RankGroups> groups_;        // by rank of this process
   std::map<int, std::size_t> group_bytes_;  // by rank of this process; see RankSetup
+  bool passes_copies_;                      // some state is in one process only
   std::shared_ptr<Group> buddies_;
 };
 

@@ -50,6 +50,7 @@ void RankState::load_or_continue(const InitialState& state) {
     throw Error(ErrorKind::internal,
                 to_string(setup_.id) + ": there is no copy of its state after step " + std::to_string(setup_.continued.step));
   storages_.restore(state, copy->values.data());
+  if (reference_) reference_->load(*state.reference);
   applied_steps_ = copy->applied_steps;
 }
 

@@ -14,10 +14,11 @@ namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{8} << 20;  // of a copy, in one message
 
-Holdings holdings_of(const std::vector<int>& runs, const CopiesByRank& copies) {
-  Holdings holdings{runs, {}};
-  for (const auto& [rank, own] : copies)
+Holdings holdings_of(const KeptCopies& kept) {
+  Holdings holdings{kept.runs, {}, {}};
+  for (const auto& [rank, own] : kept.by_rank)
     if (auto steps = own->steps(); !steps.empty()) holdings.copies[rank] = std::move(steps);
+  for (const auto& [step, record] : kept.records->all()) holdings.records[step] = *record;
   return holdings;
 }
 
@@ -67,14 +68,14 @@ void send_copy(EngineChannel& channel, int from, std::int64_t step, const StateC
 }
 
 // Gets the copy of each rank that continues from the copy of another rank or process.
-void fetch_copies(EngineChannel* channel, const Agreement& agreement, CopiesByRank& copies) {
+void fetch_copies(EngineChannel* channel, const Agreement& agreement, KeptCopies& kept) {
   const int self = channel ? channel->process() : 0;
   for (int rank = 0; rank < std::ssize(agreement.sources); ++rank) {
     const CopySource source = agreement.sources[static_cast<std::size_t>(rank)];
     const int runner = agreement.process_of[static_cast<std::size_t>(rank)];
     if (source == CopySource{runner, rank}) continue;
-    const StateCopy* const copy = self == source.process ? copies.at(source.rank)->of(agreement.step) : nullptr;
-    StateCopies* const target = self == runner ? copies_of(rank, copies).get() : nullptr;
+    const StateCopy* const copy = self == source.process ? kept.by_rank.at(source.rank)->of(agreement.step) : nullptr;
+    StateCopies* const target = self == runner ? kept.of_rank(rank).get() : nullptr;
     if (runner != source.process) {
       send_copy(*channel, source.process, agreement.step, copy, target);
     } else if (target) {
@@ -86,15 +87,15 @@ void fetch_copies(EngineChannel* channel, const Agreement& agreement, CopiesByRa
 
 }  // namespace
 
-std::shared_ptr<StateCopies> copies_of(int rank, CopiesByRank& copies) {
-  auto& own = copies[rank];
+std::shared_ptr<StateCopies> KeptCopies::of_rank(int rank) {
+  auto& own = by_rank[rank];
   if (!own) own = std::make_shared<StateCopies>();
   return own;
 }
 
-Agreement gather_copies(EngineChannel* channel, const TrainJob& job, const std::vector<int>& runs, CopiesByRank& copies) {
+Agreement gather_copies(EngineChannel* channel, const TrainJob& job, KeptCopies& kept) {
   const Mesh mesh(job.mesh_shape());
-  const Bytes mine = to_bytes(holdings_of(runs, copies));
+  const Bytes mine = to_bytes(holdings_of(kept));
   std::vector<Holdings> processes;
   if (channel) {
     for (const Bytes& theirs : channel->exchange("copies of states", mine))
@@ -103,11 +104,13 @@ Agreement gather_copies(EngineChannel* channel, const TrainJob& job, const std::
     processes.push_back(read_holdings(mine, mesh.size()));
   }
   int lost = 0;
-  const auto agreement = agree(processes, mesh, divides_states(job), &lost);
+  auto agreement = agree(processes, mesh, divides_states(job), &lost);
   if (!agreement)
     throw Error(ErrorKind::peer_lost, "the state of rank " + std::to_string(lost) + " (" + to_string(mesh.at(lost)) +
                                           ") is lost: no process that is left has a copy of it");
-  fetch_copies(channel, *agreement, copies);
+  if (agreement->from_start) agreement->step = job.steps_done;
+  fetch_copies(channel, *agreement, kept);
+  if (!agreement->record.empty()) kept.records->put(agreement->step, std::make_shared<const Bytes>(agreement->record));
   return *agreement;
 }
 

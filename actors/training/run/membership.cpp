@@ -37,7 +37,7 @@ void Membership::check_memory() const {
   std::size_t other_bytes = 0;
   if (setup_.channel && job_.devices.kind == DeviceKind::cpu) {
     std::size_t own = 0;
-    for (const auto& device : devices) own += device.use.total() + device.use.snapshot;
+    for (const auto& device : devices) own += device.use.total() + device.use.snapshot + device.use.copies;
     other_bytes = host_bytes_of_others(*setup_.channel, own);
   }
   if (const auto shortage = memory_shortage(layout_, job_, devices, other_bytes)) throw Error(*shortage);
@@ -49,8 +49,9 @@ std::vector<RankSetup> Membership::rank_setups(StageId id) const {
     setup.training = setup_.training;
     setup.evaluation = setup_.evaluation;
     if (setup_.copies == nullptr) continue;
-    const auto copies = copies_of(setup.rank, *setup_.copies);
+    const auto copies = setup_.copies->of_rank(setup.rank);
     setup.copies = copies;
+    setup.records = setup_.copies->records;
     setup.buddies = buddies_;
     if (setup_.continued) setup.continued = {copies.get(), *setup_.continued};
   }
@@ -100,7 +101,7 @@ void Membership::open_buddies() {
   for (int process = 0; process < channel.processes(); ++process)
     setup.bytes = std::max(setup.bytes, passed_by(process).bytes());
   for (const PassedCopies* passed : {&setup.own, &setup.received})
-    for (const int rank : passed->ranks) setup.copies[rank] = copies_of(rank, *setup_.copies);
+    for (const int rank : passed->ranks) setup.copies[rank] = setup_.copies->of_rank(rank);
   buddies_->ring = std::make_unique<BuddyRing>(std::move(setup));
 }
 

@@ -25,7 +25,7 @@ class Membership {
     std::shared_ptr<EngineChannel> channel;  // null: one process
     std::shared_ptr<const StepSamples> training;
     std::shared_ptr<const StepSamples> evaluation;  // null: nothing is evaluated
-    CopiesByRank* copies = nullptr;                 // null: no copies are kept
+    KeptCopies* copies = nullptr;                   // null: no copies are kept
     std::optional<std::int64_t> continued;          // continue from the copies after this step
   };
   // The job and the copies must outlive it. Every process of the run makes it at about the same time. Throws as Trainer does.

@@ -14,9 +14,9 @@
 namespace pipetrain {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 // Does the work; a failure is told to the other processes of the channel, which may be null.
 template <class Work>
@@ -49,13 +49,13 @@ bool Memberships::several() const { return job_.processes && job_.processes->con
 bool Memberships::leads() const { return !job_.processes || job_.processes->control->process() == 0; }
 
 void Memberships::begin(std::optional<std::int64_t> continued) {
-  CopiesByRank* const copies = job_.keeps_copies ? &copies_ : nullptr;
+  KeptCopies* const copies = job_.keeps_copies ? &copies_ : nullptr;
   auto made = std::make_unique<Membership>(job_, Membership::Setup{channel_, training_, evaluation_, copies, continued});
   {
     const std::lock_guard lock(mutex_);
     membership_ = std::move(made);
   }
-  runs_ = membership_->layout().mesh().ranks_of(channel_ ? channel_->process() : 0);
+  copies_.runs = membership_->layout().mesh().ranks_of(channel_ ? channel_->process() : 0);
 }
 
 void Memberships::end() {
@@ -72,32 +72,31 @@ void Memberships::with_pipeline(const std::function<void(Pipeline&)>& work) cons
 }
 
 bool Memberships::may_renew(const RunFailed& failure) const {
-  return several() && job_.processes->planes && failure.process_lost() && failure.everything_stopped() &&
-         !job_.processes->control->is_lost(0);
+  return several() && job_.processes->planes && failure.process_lost() && failure.everything_stopped();
 }
 
 bool Memberships::has_lost_more() const {
   if (!several() || !job_.processes->planes) return false;
   const ControlPlane& control = *job_.processes->control;
-  bool lost = false;
-  for (int process = 1; process < control.processes(); ++process) lost |= control.is_lost(process);
-  return lost && !control.is_lost(0);
+  for (int process = 0; process < control.processes(); ++process)
+    if (control.is_lost(process)) return process != control.process();
+  return false;
 }
 
 const Takeover& Memberships::renew(const std::string& cause) {
-  const auto begin = Clock::now();
+  const auto since = Clock::now();
   end();
   job_.fault.reset();  // it has happened
-  const double ended = seconds_since(begin);
+  const double ended = seconds_since(since);
   for (;;) {
+    gather();
+    Takeover takeover;
+    takeover.cause = cause;
+    takeover.membership = number_;
+    takeover.ended = ended;
+    takeover.gathered = seconds_since(since);
     try {
-      Takeover takeover = try_renewal();
-      takeover.membership = ++number_;
-      takeover.cause = cause;
-      takeover.gathered += ended;
-      takeover.copied += ended;
-      takeover.ended = ended;
-      takeover.begun = seconds_since(begin);
+      continue_from_copies(takeover, since);
       return takeovers_.emplace_back(std::move(takeover));
     } catch (const Error& error) {
       end();
@@ -106,26 +105,32 @@ const Takeover& Memberships::renew(const std::string& cause) {
   }
 }
 
-Takeover Memberships::try_renewal() {
-  const auto begin_time = Clock::now();
-  Takeover takeover;
-  if (job_.processes) {
-    if (job_.processes->planes) job_.processes->planes->gather();
-    if (job_.processes->planes) job_.processes->control = job_.processes->planes->current();
-    takeover.processes = job_.processes->control->processes();
+void Memberships::gather() {
+  if (job_.processes && job_.processes->planes) {
+    job_.processes->planes->gather();
+    job_.processes->control = job_.processes->planes->current();
+    number_ = job_.processes->planes->membership();
+  } else {
+    ++number_;
   }
-  takeover.gathered = seconds_since(begin_time);
   if (several()) channel_ = std::make_shared<EngineChannel>(job_.processes->control);
+}
+
+void Memberships::continue_from_copies(Takeover& takeover, Clock::time_point since) {
   telling_others(channel_, [&] {
-    const Agreement agreement = gather_copies(channel_.get(), job_, runs_, copies_);
-    takeover.copied = seconds_since(begin_time);
+    const Agreement agreement = gather_copies(channel_.get(), job_, copies_);
+    takeover.copied = seconds_since(since);
     takeover.step = agreement.step;
-    if (job_.processes) job_.processes->process_of = agreement.process_of;
-    begin(agreement.step);
+    record_ = agreement.record;
+    if (job_.processes) {
+      takeover.processes = job_.processes->control->processes();
+      job_.processes->process_of = agreement.process_of;
+    }
+    begin(agreement.from_start ? std::nullopt : std::optional(agreement.step));
     for (const int rank : agreement.lost)
       takeover.taken.push_back({rank, agreement.process_of[static_cast<std::size_t>(rank)]});
   });
-  return takeover;
+  takeover.begun = seconds_since(since);
 }
 
 }  // namespace pipetrain

@@ -25,6 +25,48 @@ RunProgress::RunProgress(const TrainJob& job) {
   begin.expert_biases = ExpertBiases(job).values();
 }
 
+RunProgress::RunProgress(const Bytes& record) {
+  WireReader in(record);
+  Counts& counts = latest_.emplace_back();
+  counts.steps = in.number<std::int64_t>();
+  counts.applied_steps = in.number<std::int64_t>();
+  counts.has_first_loss = in.flag();
+  counts.first_loss = in.number<double>();
+  if (in.flag()) counts.last_loss = in.number<double>();
+  if (in.flag()) {
+    LossScaleState& scale = counts.loss_scale.emplace();
+    scale.scale = in.number<double>();
+    scale.good_steps = in.number<std::int64_t>();
+    scale.overflows = in.number<std::int64_t>();
+  }
+  counts.expert_biases.resize(in.count(sizeof(std::uint32_t)));
+  for (std::vector<float>& layer : counts.expert_biases) {
+    layer.resize(in.count(sizeof(float)));
+    for (float& bias : layer) bias = in.number<float>();
+  }
+  in.end();
+}
+
+Bytes RunProgress::record() const {
+  const Counts& counts = now();
+  WireWriter out;
+  out.number(counts.steps);
+  out.number(counts.applied_steps);
+  out.flag(counts.has_first_loss);
+  out.number(counts.first_loss);
+  out.flag(counts.last_loss.has_value());
+  if (counts.last_loss) out.number(*counts.last_loss);
+  out.flag(counts.loss_scale.has_value());
+  if (counts.loss_scale) {
+    out.number(counts.loss_scale->scale);
+    out.number(counts.loss_scale->good_steps);
+    out.number(counts.loss_scale->overflows);
+  }
+  out.list(counts.expert_biases,
+           [&](const std::vector<float>& layer) { out.list(layer, [&](float bias) { out.number(bias); }); });
+  return std::move(out).data();
+}
+
 void RunProgress::add(const StepReport& report, const std::optional<LossScaleState>& loss_scale,
                       const std::vector<std::vector<float>>& expert_biases) {
   Counts counts = now();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/wire.hpp"
 #include "model/optimizer/loss_scale.hpp"
 
 namespace pipetrain {
@@ -28,8 +29,12 @@ class RunProgress {
   };
 
   explicit RunProgress(const TrainJob& job);
+  // Continues from the record() of another process. Throws Error(peer_lost) for bytes that are none.
+  explicit RunProgress(const Bytes& record);
 
   const Counts& now() const { return latest_.back(); }
+  // Returns the present counts, with which another process can continue.
+  Bytes record() const;
   // `report` is of the next step, the others of the step after it.
   void add(const StepReport& report, const std::optional<LossScaleState>& loss_scale,
            const std::vector<std::vector<float>>& expert_biases);

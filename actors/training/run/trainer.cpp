@@ -44,8 +44,11 @@ class Trainer::Run {
     return report;
   }
 
-  void follow() {
-    with_takeovers([this] { pipeline().follow(); });
+  bool follow() {
+    with_takeovers([this] {
+      if (!memberships_.leads()) pipeline().follow();
+    });
+    return memberships_.leads();
   }
 
   void renew() {
@@ -60,10 +63,12 @@ class Trainer::Run {
     StepInfo info = step_info(number, done.applied_steps);
     if (preferences_) preferences_->prepare(pipeline(), info);
     info.learning_rate = learning_rate.value_or(info.learning_rate);
+    if (job_.elastic == Elastic::takeover) info.progress = std::make_shared<const Bytes>(progress_.record());
     const auto coming =
         job_.post_validation && another_follows ? std::optional(step_info(number + 1, done.applied_steps + 1)) : std::nullopt;
     StepReport report;
     report.step = number;
+    report.membership = memberships_.number();
     report.learning_rate = info.learning_rate;
     report.tokens = samples_->size(number).counted;
     const auto begin = std::chrono::steady_clock::now();
@@ -83,6 +88,7 @@ class Trainer::Run {
   }
 
   int membership() const { return memberships_.number(); }
+
   bool recover(const RunFailed& failure, int membership) {
     if (membership < memberships_.number()) return failure.process_lost();
     if (!memberships_.may_renew(failure)) return false;
@@ -156,12 +162,18 @@ class Trainer::Run {
   }
 
   // Begins a membership from the copies of states. Process 0 goes back to their step, and repeats those that had been done
-  // since then.
+  // since then. A process that is process 0 for the first time continues from the progress of the one before it, which had
+  // reported all steps up to that one.
   void take_over(const std::string& cause) {
+    const bool led = memberships_.leads();
     done_ = std::max(done_, progress_.now().steps);
     const std::int64_t step = memberships_.renew(cause).step;
     bubbles_ = {};
     if (!memberships_.leads()) return;
+    if (!led && !memberships_.record().empty()) progress_ = RunProgress(memberships_.record());
+    if (progress_.now().steps < step)
+      throw Error(ErrorKind::internal,
+                  "no process has the record of step " + std::to_string(step) + ", so none can lead the run");
     for (const RunProgress::Counts& gone : progress_.go_back(step)) repeated_rates_[gone.steps] = gone.learning_rate;
     verdicts_.restore(progress_.now().loss_scale);
     biases_.restore(progress_.now().expert_biases);
@@ -224,7 +236,7 @@ class Trainer::Run {
 Trainer::Trainer(TrainJob job) : run_(std::make_unique<Run>(std::move(job))) {}
 Trainer::~Trainer() = default;
 
-void Trainer::follow() { run_->follow(); }
+bool Trainer::follow() { return run_->follow(); }
 StepReport Trainer::step(bool another_follows, std::optional<double> learning_rate) {
   return run_->step(another_follows, learning_rate);
 }

@@ -43,6 +43,7 @@ struct StepReport {
   std::optional<double> aux_loss, z_loss;
   std::vector<RoutedLayer> routed;              // the layers with routed experts, in order; empty in steps without a loss
   std::optional<PreferenceMetrics> preference;  // of a loss of preferences
+  int membership = 1;                           // that ran the step, counted from 1; each takeover begins another
   std::vector<Takeover> takeovers;              // since the last report; the step may have been repeated
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first and last action in which they ran nothing
@@ -70,9 +71,10 @@ class Trainer {
   // In process 0 this ends the run: follow() returns in the others.
   ~Trainer();
 
-  // Runs this process's ranks until process 0 ends the run; every process but 0 calls it. Throws RunFailed if anything
-  // failed, here or elsewhere.
-  void follow();
+  // Runs this process's ranks until process 0 ends the run; every process but 0 calls it. Returns true when this process
+  // has become process 0 of an elastic run, whose process 0 was lost: it then runs and saves from the step after
+  // steps_done(), as any process 0. Throws RunFailed if anything failed, here or elsewhere.
+  bool follow();
 
   // Returns the number of the present membership, counted from 1. It grows with each takeover, which step(), evaluate()
   // and save_model() make by themselves where the job is elastic.

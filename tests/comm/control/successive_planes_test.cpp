@@ -71,6 +71,34 @@ TEST_CASE("a run gathers again after each loss, until one process is left", "[co
   });
 }
 
+TEST_CASE("the rest of a run gathers at the next process when process 0 is lost", "[control][takeover]") {
+  Notes notes;
+  in_successive_planes(4, [&](int process, std::unique_ptr<SuccessivePlanes> planes) {
+    if (process == 0) return;
+    wait_until_lost(*planes, 0);
+    planes->gather();
+    const std::shared_ptr<ControlPlane> plane = planes->current();
+    CHECK(plane->process() == process - 1);
+    CHECK(planes->first_number(plane->process()) == process);
+    notes.add(numbers_of(*plane));
+    plane->leave();
+  });
+  CHECK(notes.all() == std::vector<std::string>(3, "0 1 2 "));
+}
+
+TEST_CASE("half of a run without process 0 goes on only where it may", "[control][takeover]") {
+  const bool may_go_on = GENERATE(true, false);
+  in_successive_planes(2, [&](int process, std::unique_ptr<SuccessivePlanes> planes) {
+    if (process == 0) return;
+    planes->on_half([&] { return may_go_on; });
+    wait_until_lost(*planes, 0);
+    const std::string error = error_of([&] { planes->gather(); });
+    CHECK((error == "nothing") == may_go_on);
+    CHECK(planes->membership() == (may_go_on ? 2 : 1));
+    planes->current()->leave();
+  });
+}
+
 TEST_CASE("messages of a new membership reach the handlers that it begins with", "[control][takeover]") {
   Notes notes;
   in_successive_planes(3, [&](int process, std::unique_ptr<SuccessivePlanes> planes) {
