@@ -42,7 +42,11 @@ std::optional<PlannedProcesses> planned_processes(const ProcessOptions& options,
 
 JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) : processes_(std::make_shared<RunProcesses>()) {
   processes_->transport = options.transport;
-  const ProcessLabels labels(request.shape, options.processes);
+  const int holders = options.processes - request.spares;
+  const ProcessLabels labels(request.shape, holders);
+  if (request.spares > 0)
+    for (const RankLocation& place : deal_ranks(Mesh(request.shape).size(), holders))
+      processes_->process_of.push_back(place.process);
   Rendezvous rendezvous = rendezvous_of(options);
   rendezvous.label = labels.label(options.process);
   rendezvous.settings = request.settings;

@@ -24,6 +24,7 @@ struct JoinRequest {
   std::chrono::milliseconds stall{};
   OptionPlaces places;
   bool continues = false;  // processes that are left continue the run when others are lost
+  int spares = 0;          // the last processes, which have no ranks at first
 };
 
 // A process has one object at a time. Not thread-safe except for ask_to_stop().

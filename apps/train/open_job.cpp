@@ -45,6 +45,7 @@ JoinRequest join_request(const TrainOptions& options) {
   request.stall = options.run.stall;
   request.places = options.places;
   request.continues = options.run.elastic == Elastic::takeover;
+  request.spares = options.run.spares;
   return request;
 }
 

@@ -49,7 +49,7 @@ void StepLoop::run_steps() {
     while (!run_.finished() && !is_asked_to_stop()) {
       const StepReport report = run_.step();
       grace_.step_took(report.seconds);
-      print_takeovers(report);
+      for (const Takeover& takeover : report.takeovers) print_over_progress("takeover: " + to_string(takeover));
       outputs_.step(report);
       records_.add(report);
       print_unlabelled(report);
@@ -84,18 +84,6 @@ void StepLoop::print_evaluation(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return;
   outputs_.evaluation(*evaluation);
   last_evaluation_ = evaluation;
-}
-
-void StepLoop::print_takeovers(const StepReport& report) const {
-  for (const Takeover& takeover : report.takeovers) {
-    std::string taken;
-    for (const auto& [rank, process] : takeover.taken) taken += fmt::format("; rank {} now runs in process {}", rank, process);
-    print_over_progress(
-        fmt::format("takeover: {}{}; membership {} ({}) continues after step {}, {:.2f} s later (the old one had ended after "
-                    "{:.2f} s, the processes had gathered after {:.2f} s and had the states after {:.2f} s)",
-                    takeover.cause, taken, takeover.membership, counted(takeover.processes, "process", "es"), takeover.step,
-                    takeover.begun, takeover.ended, takeover.gathered, takeover.copied));
-  }
 }
 
 // Notes the first such step when it happens; the end of the run counts them.

@@ -42,7 +42,6 @@ class StepLoop {
   void run_steps();
   void check_save_folder() const;
   void print_evaluation(const std::optional<Evaluation>& evaluation);
-  void print_takeovers(const StepReport& report) const;
   void print_unlabelled(const StepReport& report) const;
   void print_slow_disk(std::chrono::duration<double> waited);
   bool save_end();

@@ -53,8 +53,9 @@ void report_training_failure(StepOutputs& outputs, const std::string& cause) {
 // Prints the plan of the run. Throws Error also if the machine has too little memory for it.
 void dry_run_training(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
   std::optional<JobEstimate> estimate;
-  placing_errors(options.places,
-                 [&] { estimate = estimate_job(job, planned_processes(options.processes, options.run.devices.kind)); });
+  auto planned = planned_processes(options.processes, options.run.devices.kind);
+  if (planned) planned->processes -= options.run.spares;
+  placing_errors(options.places, [&] { estimate = estimate_job(job, planned); });
   fmt::print("{}", job_description(job, *estimate));
   for (const auto& note : notes) print_note(note);
   if (estimate->shortage) throw Error(*estimate->shortage);

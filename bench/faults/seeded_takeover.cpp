@@ -29,14 +29,18 @@ constexpr int steps = 40;
 struct Layout {
   int processes;
   const char* options;
+  int spares = 0;
 };
 constexpr Layout layouts[] = {{2, "--dp 2 --microbatches 2"},          {2, "--pp 2 --microbatches 4"},
                               {2, "--tp 2 --microbatches 2"},          {2, "--dp 2 --zero 3 --microbatches 2"},
                               {3, "--pp 4 --microbatches 4"},          {3, "--dp 3 --microbatches 2"},
                               {4, "--pp 2 --dp 2 --microbatches 2"},   {4, "--pp 2 --tp 2 --microbatches 4 --schedule zb-v"},
+                              {4, "--pp 2 --microbatches 4", 2},       {3, "--dp 2 --microbatches 2", 1},
                               {4, "--dp 4 --zero 1 --microbatches 1"}, {8, "--pp 2 --tp 2 --dp 2 --zero 2 --microbatches 2"}};
 
-std::vector<std::string> command(const fs::path& program, const Layout& layout, const fs::path& folder, const char* more) {
+constexpr const char* elastic_options = "--elastic takeover --spares {} --restart 3 --save-interval 10 --resume";
+
+std::vector<std::string> command(const fs::path& program, const Layout& layout, const fs::path& folder, bool elastic) {
   std::istringstream words(
       fmt::format("{} launch --nproc {} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 "
                   "--rendezvous-timeout 60 --save {} --metrics {} {}",
@@ -117,7 +121,7 @@ const TakeoverResults& SeededTakeovers::undisturbed(std::size_t layout) {
   if (!is_new) return found->second;
   const fs::path folder = folder_ / fmt::format("undisturbed-{}", layout);
   fs::create_directories(folder);
-  ProgramRun run(command(program_, layouts[layout], folder, ""), {}, folder / "err");
+  ProgramRun run(command(program_, layouts[layout], folder, false), {}, folder / "err");
   if (run.wait(longest_run) == 0) found->second = results_in(folder);
   fs::remove_all(folder);
   return found->second;
@@ -129,8 +133,8 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   const Layout& layout = layouts[which];
   TakeoverOutcome outcome;
   outcome.fault = static_cast<TakeoverFault>(seed % takeover_faults);
-  outcome.what =
-      fmt::format("seed {} ({} in {} processes, {})", seed, layout.options, layout.processes, name_of(outcome.fault));
+  outcome.what = fmt::format("seed {} ({} in {} processes with {} spare, {})", seed, layout.options, layout.processes,
+                             layout.spares, name_of(outcome.fault));
   const TakeoverResults& expected = undisturbed(which);
   const fs::path folder = folder_ / fmt::format("run-{}", seed);
   fs::remove_all(folder);
@@ -139,8 +143,7 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
   const ProcessMark mark;
   std::vector<std::string> variables{mark.variable()};
   if (const std::string fault = disturbance.variable(); !fault.empty()) variables.push_back(fault);
-  ProgramRun run(command(program_, layout, folder, "--elastic takeover --restart 3 --save-interval 10 --resume"), variables,
-                 folder / "err");
+  ProgramRun run(command(program_, layout, folder, true), variables, folder / "err");
   if (wait_for_lines(run, folder / "metrics", disturbance.step())) {
     disturbance.disturb(mark);
     const auto begin = Clock::now();

@@ -23,11 +23,11 @@ namespace {
 
 std::string to_words(const TinyRun& tiny) {
   const Layout& layout = tiny.layout;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
                      int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp,
                      layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
                      int{layout.sequence_parallel}, static_cast<int>(layout.recompute), layout.zero, tiny.precision, layout.cp,
-                     layout.ep, tiny.dropout, int{tiny.isolated}, int{tiny.elastic}, tiny.golden);
+                     layout.ep, tiny.dropout, int{tiny.isolated}, int{tiny.elastic}, tiny.spares, tiny.golden);
 }
 
 TinyRun from_words(const std::string& words) {
@@ -37,7 +37,7 @@ TinyRun from_words(const std::string& words) {
   in >> family >> tiny.tied >> tiny.layers >> tiny.sequence >> tiny.microbatches >> tiny.layout.pp >> tiny.layout.tp >>
       tiny.layout.dp >> tiny.layout.microbatch >> tiny.layout.schedule >> tiny.layout.chunks >> order >>
       tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision >> tiny.layout.cp >> tiny.layout.ep >>
-      tiny.dropout >> tiny.isolated >> tiny.elastic >> tiny.golden;
+      tiny.dropout >> tiny.isolated >> tiny.elastic >> tiny.spares >> tiny.golden;
   tiny.family = static_cast<Family>(family);
   tiny.layout.order = static_cast<schedules::Order>(order);
   tiny.layout.recompute = static_cast<Recompute>(recompute);
@@ -58,6 +58,9 @@ TrainJob joined_job(int process, int processes, std::uint16_t port, const TinyRu
   if (tiny.elastic)
     job.processes->planes =
         std::make_shared<control::SuccessivePlanes>(rendezvous, control::Settings{}, job.processes->control);
+  if (tiny.spares > 0)
+    for (const RankLocation& place : deal_ranks(Mesh(job.mesh_shape()).size(), processes - tiny.spares))
+      job.processes->process_of.push_back(place.process);
   if (const char* fault = std::getenv("TEST_FAULT")) job.fault = parse_fault(fault);
   if (std::getenv("TEST_ON_GPU") != nullptr) use_own_gpu(job, std::getenv("TEST_ON_GPU"));
   return job;

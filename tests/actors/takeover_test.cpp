@@ -165,6 +165,22 @@ TEST_CASE("a process that ends between the updates of two stages loses no step",
   CHECK(takeovers.size() == 1);
 }
 
+TEST_CASE("a spare process takes over before processes that have ranks", "[takeover][processes]") {
+  const auto [layout, processes] =
+      GENERATE(table<Layout, int>({{{.pp = 2}, 3}, {{.dp = 2}, 3}, {{.pp = 2, .dp = 2, .zero = 1}, 5}}));
+  TinyRun tiny = elastic_run(layout);
+  tiny.spares = 1;
+  INFO(to_string(tiny) << " in " << processes << " processes");
+  const RunRecord expected = undisturbed(tiny);
+  Followers followers(processes, tiny, {"TEST_FAULT=1:3:exit"});
+  std::vector<Takeover> takeovers;
+  CHECK((run(followers.job(), takeover_steps, counting(takeovers)) == expected));
+  REQUIRE(takeovers.size() == 1);
+  REQUIRE(takeovers.front().taken.size() == 1);
+  CHECK(takeovers.front().taken.front().rank == 1);
+  CHECK(takeovers.front().taken.front().process == processes - 2);
+}
+
 TEST_CASE("a stopped process 0 is left out", "[takeover][processes]") {
   const TinyRun tiny = elastic_run({.pp = 2});
   const RunRecord expected = undisturbed(tiny);

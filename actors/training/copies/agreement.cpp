@@ -121,8 +121,14 @@ std::vector<int> states_of_process(int process, const Mesh& mesh, bool divided) 
   return ranks;
 }
 
+std::vector<int> holders_of(const Mesh& mesh) {
+  std::set<int> holders;
+  for (int rank = 0; rank < mesh.size(); ++rank) holders.insert(mesh.place(rank).process);
+  return {holders.begin(), holders.end()};
+}
+
 bool loses_states_with_process(const Mesh& mesh, bool divided) {
-  if (mesh.processes() == 1) return false;
+  if (holders_of(mesh).size() == 1) return false;
   for (int rank = 0; rank < mesh.size(); ++rank)
     if (!mesh.spans_processes(ranks_with_state_of(rank, mesh, divided))) return true;
   return false;

@@ -166,6 +166,7 @@ struct JobSettings {
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
   std::optional<Fault> fault;
   Elastic elastic = Elastic::off;
+  int spares = 0;  // the last processes of the run, which have no ranks until they take over those of a lost one
 
   // The replicas of batch.dp that divide the experts are an axis of their own. ep divides dp.
   MeshShape mesh_shape() const {

@@ -385,6 +385,9 @@ Rows failure_rows() {
       {"elastic", "",
        "when processes of the run are lost: all end, or those that are left take over their ranks and repeat the step, with the same bits",
        choice<&Run::elastic>({"off", "takeover"}), compared},
+      {"spares", "N",
+       "with elastic takeover: the last N processes have no ranks, and take over those of lost processes before others do",
+       integer<&Run::spares>(0, 4095), compared},
   };
 }
 

@@ -86,7 +86,7 @@ void ParallelLayout::make_groups(bool tied) {
 
 void ParallelLayout::make_buddy_group() {
   std::vector<int> members;
-  for (int process = 0; process < mesh().processes(); ++process) members.push_back(mesh().ranks_of(process).front());
+  for (const int process : holders_of(mesh())) members.push_back(mesh().ranks_of(process).front());
   auto handles = world_.group(members, GroupUse::overlaps_compute);
   if (!handles.empty()) buddies_ = std::move(handles.begin()->second);
 }

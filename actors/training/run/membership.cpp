@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -17,7 +18,7 @@ namespace pipetrain {
 Membership::Membership(const TrainJob& job, const Setup& setup) : job_(job), setup_(setup), layout_(job, setup.channel) {
   sources_.emplace(job_, layout_, setup_.training, setup_.evaluation);
   check_memory();
-  if (layout_.buddy_group()) buddies_ = std::make_shared<BuddyPlace>();
+  if (layout_.passes_copies()) buddies_ = std::make_shared<BuddyPlace>();
   build_computes();
   if (buddies_) open_buddies();
   build_pipeline();
@@ -93,13 +94,15 @@ void Membership::open_buddies() {
     for (std::size_t i = 0; i < passed.ranks.size(); ++i) passed.elements.push_back(in.number<std::uint64_t>());
     return passed;
   };
+  if (!layout_.buddy_group()) return;  // a spare process
+  const std::vector<int> holders = holders_of(mesh);
+  const auto own = std::find(holders.begin(), holders.end(), channel.process());
   BuddyRing::Setup setup;
   setup.ring = layout_.buddy_group();
   setup.device = &layout_.first_device();
   setup.own = passed_by(channel.process());
-  setup.received = passed_by((channel.process() + channel.processes() - 1) % channel.processes());
-  for (int process = 0; process < channel.processes(); ++process)
-    setup.bytes = std::max(setup.bytes, passed_by(process).bytes());
+  setup.received = passed_by(own == holders.begin() ? holders.back() : *std::prev(own));
+  for (const int process : holders) setup.bytes = std::max(setup.bytes, passed_by(process).bytes());
   for (const PassedCopies* passed : {&setup.own, &setup.received})
     for (const int rank : passed->ranks) setup.copies[rank] = setup_.copies->of_rank(rank);
   buddies_->ring = std::make_unique<BuddyRing>(std::move(setup));

@@ -22,4 +22,7 @@ struct Takeover {
   double ended = 0, gathered = 0, copied = 0, begun = 0;
 };
 
+// Returns one line for people.
+std::string to_string(const Takeover& takeover);
+
 }  // namespace pipetrain
