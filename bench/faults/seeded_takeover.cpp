@@ -41,11 +41,11 @@ constexpr Layout layouts[] = {{2, "--dp 2 --microbatches 2"},          {2, "--pp
 constexpr const char* elastic_options = "--elastic takeover --spares {} --restart 3 --save-interval 10 --resume";
 
 std::vector<std::string> command(const fs::path& program, const Layout& layout, const fs::path& folder, bool elastic) {
-  std::istringstream words(
-      fmt::format("{} launch --nproc {} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 "
-                  "--rendezvous-timeout 60 --save {} --metrics {} {}",
-                  program.string(), layout.processes, layout.options, steps, (folder / "run").string(),
-                  (folder / "metrics").string(), more));
+  std::istringstream words(fmt::format(
+      "{} launch --nproc {} {} --device cpu --threads 1 --seq-len 8 --layers 4 --steps {} --log-interval 1000000 "
+      "--rendezvous-timeout 60 --save {} --metrics {} {}",
+      program.string(), layout.processes - (elastic ? 0 : layout.spares), layout.options, steps, (folder / "run").string(),
+      (folder / "metrics").string(), elastic ? fmt::format(elastic_options, layout.spares) : ""));
   return {std::istream_iterator<std::string>(words), {}};
 }
 

@@ -21,7 +21,61 @@ void refuse_late(Connection& connection) {
   refuse(connection, too_late());
 }
 
+// Leaves out those that are not here, and counts the others anew.
+void leave_out_absent(std::vector<Peer>& peers, std::vector<std::optional<ProcessInfo>>& joined) {
+  std::size_t next = 1;
+  for (std::size_t process = 1; process < peers.size(); ++process) {
+    Peer other = std::exchange(peers[process], Peer{});
+    if (!other.ready) {
+      if (other.connection) refuse_late(*other.connection);
+      continue;
+    }
+    joined[next] = std::exchange(joined[process], std::nullopt);
+    joined[next]->process = other.connection->process = static_cast<int>(next);
+    peers[next++] = std::move(other);
+  }
+  peers.resize(next);
+  joined.resize(next);
+}
+
+// Returns the processes with the addresses at which the run reaches them.
+std::vector<ProcessInfo> processes_of(const std::vector<Peer>& peers, const std::vector<std::optional<ProcessInfo>>& joined) {
+  std::vector<ConnectionEnds> ends;
+  for (std::size_t process = 1; process < peers.size(); ++process) {
+    const Connection& connection = *peers[process].connection;
+    ends.push_back({connection.local_address(), connection.remote_address()});
+  }
+  const auto addresses = addresses_in_run(ends);
+  std::vector<ProcessInfo> all;
+  for (std::size_t process = 0; process < joined.size(); ++process) {
+    all.push_back(*joined[process]);
+    all.back().address = addresses[process];
+  }
+  return all;
+}
+
 }  // namespace
+
+void Peer::ping() {
+  ping_sent = Clock::now();
+  connection->send({.kind = FrameKind::ping});
+}
+
+// The other clock was read between sending and receiving: at half the round trip, give or take half of it. So the
+// shortest round trip is the most precise (Cristian 1989).
+void Peer::take_pong(const Frame& frame, std::chrono::nanoseconds& clock_offset) {
+  const auto now = Clock::now();
+  WireReader reader(frame.payload);
+  const std::chrono::nanoseconds theirs(reader.number<std::int64_t>());
+  reader.end();
+  const auto round_trip = now - ping_sent;
+  if (round_trip < best_round_trip) {
+    best_round_trip = round_trip;
+    clock_offset = ping_sent.time_since_epoch() + round_trip / 2 - theirs;
+  }
+  if (++pings < pings_to_compare_clocks) return ping();
+  ready = true;
+}
 
 Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, const Settings& settings, StarEvents& events)
     : io_(io),
@@ -37,17 +91,9 @@ Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, con
   joined_[0] = own_.info;
 }
 
-int Coordinator::place_of(int process) const {
-  if (!rendezvous_.gathering || process > rendezvous_.gathering->leader) return process;
-  return process == rendezvous_.gathering->leader ? 0 : process + 1;
-}
-
 void Coordinator::start() {
   deadline_ = Clock::now() + rendezvous_.timeout;
-  if (rendezvous_.gathering) {
-    patience_over_ = Clock::now() + rendezvous_.gathering->patience;
-    lost_over_ = Clock::now() + rendezvous_.gathering->patience_lost;
-  }
+  if (rendezvous_.gathering) gathering_.emplace(*rendezvous_.gathering, Clock::now());
   if (peers_.size() > 1) {  // else nobody joins
     reception_.emplace(listen(io_, rendezvous_), rendezvous_.token, settings_, static_cast<AdmissionController&>(*this));
     reception_->start();
@@ -59,7 +105,7 @@ void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
   if (const auto other = refusal_of_job(hello, own_)) return refuse(*connection, *other);
   if (const auto refusal = refusal_of_admission(hello)) {
     // A stranger to a gathering is of no use to it, and those who belong to it may still come.
-    if (rendezvous_.gathering) return refuse(*connection, *refusal);
+    if (gathering_) return refuse(*connection, *refusal);
     return turn_away(*connection, to_string(hello.info), *refusal);
   }
   const int process = hello.info.process;
@@ -73,17 +119,15 @@ void Coordinator::admit(std::shared_ptr<Connection> connection, Hello hello) {
     peers_[process].ready = true;
     begin_if_complete();
   } else {
-    ping(peers_[process]);
+    peers_[process].ping();
   }
 }
 
 // Gives the process of a gathering its place.
 std::optional<Refusal> Coordinator::refusal_of_admission(Hello& hello) const {
-  if (rendezvous_.gathering) {
-    const auto& members = rendezvous_.gathering->members;
-    const bool is_member = std::find(members.begin(), members.end(), hello.info.process) != members.end();
-    if (phase_ != Phase::rendezvous || !is_member) return too_late();
-    hello.info.process = place_of(hello.info.process);
+  if (gathering_) {
+    if (phase_ != Phase::rendezvous || !gathering_->is_member(hello.info.process)) return too_late();
+    hello.info.process = gathering_->place_of(hello.info.process);
   }
   auto refusal = refusal_of(hello, own_, joined_);
   const auto place = static_cast<std::size_t>(hello.info.process);
@@ -96,7 +140,7 @@ std::optional<Refusal> Coordinator::refusal_of_admission(Hello& hello) const {
 }
 
 void Coordinator::misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) {
-  if (rendezvous_.gathering) return refuse(*connection, refusal);
+  if (gathering_) return refuse(*connection, refusal);
   turn_away(*connection, "a process", refusal);
 }
 
@@ -107,79 +151,23 @@ void Coordinator::turn_away(Connection& connection, const std::string& who, cons
   });
 }
 
-void Coordinator::ping(Peer& peer) {
-  peer.ping_sent = Clock::now();
-  peer.connection->send({.kind = FrameKind::ping});
-}
-
-// The other clock was read between sending and receiving: at half the round trip, give or take half of it. So the
-// shortest round trip is the most precise (Cristian 1989).
-void Coordinator::take_pong(Peer& peer, const Frame& frame) {
-  const auto now = Clock::now();
-  WireReader reader(frame.payload);
-  const std::chrono::nanoseconds theirs(reader.number<std::int64_t>());
-  reader.end();
-  const auto round_trip = now - peer.ping_sent;
-  if (round_trip < peer.best_round_trip) {
-    peer.best_round_trip = round_trip;
-    joined_[peer.connection->process]->clock_offset = peer.ping_sent.time_since_epoch() + round_trip / 2 - theirs;
-  }
-  if (++peer.pings < pings_to_compare_clocks) return ping(peer);
-  peer.ready = true;
-  begin_if_complete();
-}
-
 void Coordinator::begin_if_complete() {
   if (is_complete()) begin();
 }
 
 bool Coordinator::is_complete() const {
-  if (rendezvous_.gathering) return may_begin(*rendezvous_.gathering, gathered(), Clock::now() > patience_over_);
+  const auto here = [this](int process) { return is_here(process); };
+  if (gathering_) return gathering_->may_begin(here, Clock::now());
   return std::all_of(peers_.begin() + 1, peers_.end(), [](const Peer& other) { return other.ready; });
 }
 
-std::vector<int> Coordinator::gathered() const {
-  std::vector<int> here;
-  for (const int process : rendezvous_.gathering->members) {
-    const int place = place_of(process);
-    if (place == 0 || peers_[static_cast<std::size_t>(place)].ready) here.push_back(process);
-  }
-  return here;
-}
-
-// Those on this machine end: a stopped process would otherwise keep its memory, its locks and its processors' time.
-void Coordinator::leave_out_absent() {
-  const std::vector<int> here = gathered();
-  for (const int process : rendezvous_.gathering->members)
-    if (std::find(here.begin(), here.end(), process) == here.end()) rendezvous_.gathering->handles->end(process);
-  std::size_t next = 1;
-  for (std::size_t process = 1; process < peers_.size(); ++process) {
-    Peer other = std::exchange(peers_[process], Peer{});
-    if (!other.ready) {
-      if (other.connection) refuse_late(*other.connection);
-      continue;
-    }
-    joined_[next] = std::exchange(joined_[process], std::nullopt);
-    joined_[next]->process = other.connection->process = static_cast<int>(next);
-    peers_[next++] = std::move(other);
-  }
-  peers_.resize(next);
-  joined_.resize(next);
-  known_.resize(next);
-}
-
 void Coordinator::begin() {
-  if (rendezvous_.gathering) leave_out_absent();
-  phase_ = Phase::running;
-  std::vector<ProcessInfo> all;
-  for (const auto& info : joined_) all.push_back(*info);
-  std::vector<ConnectionEnds> ends;
-  for (std::size_t process = 1; process < peers_.size(); ++process) {
-    const Connection& connection = *peers_[process].connection;
-    ends.push_back({connection.local_address(), connection.remote_address()});
+  if (gathering_) {
+    gathering_->end_absent([this](int process) { return is_here(process); });
+    leave_out_absent(peers_, joined_);
   }
-  const auto addresses = addresses_in_run(ends);
-  for (std::size_t process = 0; process < all.size(); ++process) all[process].address = addresses[process];
+  phase_ = Phase::running;
+  std::vector<ProcessInfo> all = processes_of(peers_, joined_);
   for (int process = 1; process < std::ssize(peers_); ++process)
     peer(process).connection->send(
         {.kind = FrameKind::welcome, .to = static_cast<std::uint16_t>(process), .payload = to_bytes(all)});
@@ -199,7 +187,11 @@ void Coordinator::on_frame(Connection& connection, Frame&& frame) {
 }
 
 void Coordinator::frame_before_run(Peer& peer, const Frame& frame) {
-  if (frame.kind == FrameKind::pong && !peer.ready) return take_pong(peer, frame);
+  if (frame.kind == FrameKind::pong && !peer.ready) {
+    peer.take_pong(frame, joined_[static_cast<std::size_t>(peer.connection->process)]->clock_offset);
+    if (peer.ready) begin_if_complete();
+    return;
+  }
   lose(peer.connection->process, "it sent a message that it must not send before the run begins");
 }
 
@@ -267,7 +259,8 @@ void Coordinator::tick(Clock::time_point now) {
       connection->send({.kind = FrameKind::heartbeat});
     }
   }
-  if (phase_ == Phase::rendezvous && rendezvous_.gathering) tick_gathering(now);
+  if (phase_ == Phase::rendezvous && gathering_) begin_if_complete();
+  if (phase_ == Phase::rendezvous && gathering_) gathering_->end_lost(now);
   if (phase_ == Phase::rendezvous && now > deadline_) {
     give_rendezvous_up({ErrorKind::peer_lost,
                         {},
@@ -275,12 +268,6 @@ void Coordinator::tick(Clock::time_point now) {
                             address_of(rendezvous_) + " within " + seconds_text(rendezvous_.timeout) +
                             "; check that process, or give it more time"});
   }
-}
-
-void Coordinator::tick_gathering(Clock::time_point now) {
-  begin_if_complete();
-  if (phase_ == Phase::rendezvous && now > lost_over_)
-    for (const int process : rendezvous_.gathering->lost) rendezvous_.gathering->handles->end(process);
 }
 
 void Coordinator::give_rendezvous_up(const Refusal& why) {

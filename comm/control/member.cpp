@@ -5,6 +5,7 @@
 #include "comm/control/address.hpp"
 #include "comm/control/admission.hpp"
 #include "comm/control/reasons.hpp"
+#include "comm/process_handles.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::control {

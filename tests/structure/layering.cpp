@@ -79,7 +79,7 @@ const std::vector<Room>& streets() {
       {"actors/training/copies", {}},
       {"actors/training/input", {}},
       {"actors/training/job", {"actors/training/state"}},
-      {"actors/training/state", {"actors/training/offload"}},
+      {"actors/training/state", {"actors/training/copies", "actors/training/offload"}},
       {"actors/training/offload", {}},
       {"schedules/search", {"schedules/builders", "schedules/simulate", "schedules/plan"}},
       {"schedules/builders", {"schedules/simulate", "schedules/plan"}},

@@ -9,8 +9,7 @@ void check_elastic(const TrainJob& job) {
   if (job.elastic == Elastic::off || (job.processes && job.processes->control->processes() > 1)) return;
   throw Error(
       ErrorKind::input, {"elastic", "takeover"},
-      "one process runs all ranks, so no other one could take them over; start one for each device or host, for example "
-      "with launch --nproc");
+      "one process runs all ranks, so no other one could take them over; let pipetrain launch start one for each device or host");
 }
 
 }  // namespace pipetrain

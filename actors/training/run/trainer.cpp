@@ -166,6 +166,7 @@ class Trainer::Run {
   // reported all steps up to that one.
   void take_over(const std::string& cause) {
     const bool led = memberships_.leads();
+    if (!led) memberships_.take_takeovers();  // process 0 has reported them
     done_ = std::max(done_, progress_.now().steps);
     const std::int64_t step = memberships_.renew(cause).step;
     bubbles_ = {};

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/state/state_copier.hpp"
+#include "actors/training/copies/state_copier.hpp"
 #include "core/device.hpp"
 
 namespace pipetrain {

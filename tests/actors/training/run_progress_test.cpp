@@ -1,10 +1,10 @@
 // The progress of a run, as another process continues from it.
 #include "actors/training/run/run_progress.hpp"
 
+#include "actors/tiny_run.hpp"
 #include "actors/training/run/trainer.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "tiny_run.hpp"
 
 using namespace pipetrain;
 

@@ -3,10 +3,10 @@
 #include <csignal>
 #include <thread>
 
+#include "actors/real_processes.hpp"
+#include "actors/tiny_run.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "real_processes.hpp"
-#include "tiny_run.hpp"
 #include "wait_until.hpp"
 
 using namespace pipetrain;
@@ -39,6 +39,12 @@ bool ends_as(RunRecord rest, const RunRecord& whole) {
   }
   rest.tokens = whole.tokens;
   return rest == whole;
+}
+
+// The run continues after the step before the lost one, or one earlier where copies had not arrived at a buddy.
+void check_step_before(const Takeover& takeover, std::int64_t lost_step) {
+  CHECK(takeover.step < lost_step);
+  CHECK(takeover.step >= lost_step - 2);
 }
 
 // Steps of process 0; keeps the takeovers that they report.
@@ -76,7 +82,7 @@ TEST_CASE("the rest of a run takes over from a process that ends", "[takeover][p
   REQUIRE(takeovers.size() == 1);
   CHECK(takeovers.front().membership == 2);
   CHECK(takeovers.front().processes == processes - 1);
-  CHECK(takeovers.front().step == 2);
+  check_step_before(takeovers.front(), 3);
   CHECK(takeovers.front().taken.back().rank == last_rank);
   const auto ends = followers.wait();
   for (int process = 1; process < processes - 1; ++process) CHECK(ends[static_cast<std::size_t>(process) - 1] == "");
@@ -128,10 +134,10 @@ TEST_CASE("the next process leads the run when process 0 is lost", "[takeover][p
   Followers followers(processes, tiny, {"TEST_FAULT=0:3:exit", "TEST_STEPS=" + std::to_string(takeover_steps)}, 1);
   std::vector<Takeover> takeovers;
   const RunRecord rest = run(followers.job(), takeover_steps, counting(takeovers));
-  CHECK(rest.loss.size() == 3);  // step 3, which was lost, and those after it
   CHECK(ends_as(rest, expected));
   REQUIRE(takeovers.size() == 1);
-  CHECK(takeovers.front().step == 2);
+  check_step_before(takeovers.front(), 3);
+  CHECK(std::ssize(rest.loss) == takeover_steps - takeovers.front().step);
   CHECK(takeovers.front().taken.front().rank == 0);
 }
 

@@ -3,10 +3,10 @@
 #include <atomic>
 #include <memory>
 
+#include "actors/hooked_ops.hpp"
+#include "actors/tiny_run.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "hooked_ops.hpp"
-#include "tiny_run.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;

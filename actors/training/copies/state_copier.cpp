@@ -1,4 +1,4 @@
-#include "actors/training/state/state_copier.hpp"
+#include "actors/training/copies/state_copier.hpp"
 
 #include <exception>
 #include <utility>
