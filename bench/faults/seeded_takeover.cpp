@@ -148,7 +148,7 @@ TakeoverOutcome SeededTakeovers::run(std::uint64_t seed) {
     disturbance.disturb(mark);
     const auto begin = Clock::now();
     const std::ptrdiff_t lines = lines_of(folder / "metrics");
-    outcome.disturbed = lines < steps && wait_for_lines(run, folder / "metrics", lines + 1);
+    outcome.disturbed = lines + 2 <= steps && wait_for_lines(run, folder / "metrics", lines + 2);
     outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   const auto status = run.wait(longest_run);

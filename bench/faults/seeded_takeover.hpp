@@ -35,7 +35,7 @@ struct TakeoverOutcome {
   bool disturbed = false;      // the fault came before the run's end
   bool took_over = false;      // processes that were left went on
   bool started_again = false;  // too much was lost at once, so the launcher began again from a checkpoint
-  double seconds = 0;          // from the fault to the next line of metrics
+  double seconds = 0;  // from the fault to the second line of metrics after it; the first may be of a step that was done
 };
 
 // Not thread-safe. Keeps the results of undisturbed runs.
