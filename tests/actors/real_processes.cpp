@@ -23,7 +23,7 @@ namespace {
 
 std::string to_words(const TinyRun& tiny) {
   const Layout& layout = tiny.layout;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
                      int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp,
                      layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
                      int{layout.sequence_parallel}, static_cast<int>(layout.recompute), layout.zero, tiny.precision, layout.cp,
