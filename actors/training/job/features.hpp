@@ -52,6 +52,7 @@ enum class Feature {
   whole_matrices,
   eight_bit_moments,
   post_validation,
+  elastic,
   record,
   profile,
   jitter,

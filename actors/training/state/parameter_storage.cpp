@@ -110,30 +110,55 @@ void ParameterStorage::read(const std::string& state, const HeldPart& held, cons
   optimizer_storage_->read(state, begin_of(state, held) + (elements.begin - held.begin), out, elements.size());
 }
 
-std::vector<HeldState> ParameterStorage::saved() const {
-  std::vector<HeldState> saved;
+const float* ParameterStorage::restore(const float* values) {
+  for (const std::string& state : states()) {
+    optimizer_storage_->begin_writing(state);
+    for (const TensorStates::Part& part : parts_of(state)) {
+      optimizer_storage_->write(state, part.begin, values, part.held.size());
+      values += part.held.size();
+    }
+  }
+  loaded();
+  return values;
+}
+
+std::vector<std::string> ParameterStorage::states() const {
   std::vector<std::string> states = {weights_state};
   states.insert(states.end(), optimizer_->states().begin(), optimizer_->states().end());
+  return states;
+}
+
+std::vector<HeldState> ParameterStorage::saved() const {
   const std::set<std::size_t> parameters = saved_parameters(setup_, places_);
-  // Every tensor-parallel rank has all of a state that is a tensor of its own.
-  const auto is_saved = [&](const TensorStates::Part& part) {
-    return parameters.contains(part.held.parameter) && (!part.own || setup_.rank.tp == 0);
-  };
-  for (const std::string& state : states) {
+  std::vector<HeldState> saved;
+  for (const std::string& state : states()) {
     for (const TensorStates::Part& part : parts_of(state)) {
-      if (!is_saved(part)) continue;
-      HeldState& piece = saved.emplace_back(HeldState{state, part.held.parameter, {part.held.begin, part.held.end}});
-      piece.own = part.own;
-      if (const float* const arena = optimizer_storage_->on_device(state)) {
-        piece.values = arena + part.begin;
-      } else {
-        piece.read = [this, state, begin = part.begin, count = part.held.size()](float* out) {
-          optimizer_storage_->read(state, begin, out, count);
-        };
-      }
+      // Every tensor-parallel rank has all of a state that is a tensor of its own.
+      if (parameters.contains(part.held.parameter) && (!part.own || setup_.rank.tp == 0))
+        saved.push_back(held_state(state, part));
     }
   }
   return saved;
+}
+
+std::vector<HeldState> ParameterStorage::held() const {
+  std::vector<HeldState> held;
+  for (const std::string& state : states())
+    for (const TensorStates::Part& part : parts_of(state)) held.push_back(held_state(state, part));
+  return held;
+}
+
+HeldState ParameterStorage::held_state(const std::string& state, const TensorStates::Part& part) const {
+  HeldState piece{state, part.held.parameter, {part.held.begin, part.held.end}};
+  piece.own = part.own;
+  if (const float* const arena = optimizer_storage_->on_device(state)) {
+    piece.values = arena + part.begin;
+  } else {
+    piece.read = [this, state, begin = part.begin, count = part.held.size()](float* out) {
+      optimizer_storage_->read(state, begin, out, count);
+    };
+  }
+  return piece;
 }
 
 void ParameterStorage::begin_step(schedules::StepKind kind) {

@@ -29,16 +29,23 @@ std::size_t resident_state_bytes(const Optimizer& optimizer, const StatePlaces& 
   return optimizer.states().size() * places.states() * sizeof(float);
 }
 
-// Returns the bytes that the states of the saved parts take in f32. weights: those of their weights.
-std::size_t saved_state_bytes(const StorageSetup& setup, const Optimizer& optimizer, const StatePlaces& places,
-                              std::size_t weights) {
-  if (optimizer.granularity() != Granularity::matrix) return weights * optimizer.states().size();
+enum class CopiedParts { all, saved };
+
+// Returns the bytes of the weights and all states of the rank's parts in f32.
+std::size_t copied_bytes(const StorageSetup& setup, const Optimizer& optimizer, const StatePlaces& places, CopiedParts which) {
   const std::set<std::size_t> saved = saved_parameters(setup, places);
-  const TensorStates states(optimizer, places, false);
+  const auto is_copied = [&](std::size_t parameter) { return which == CopiedParts::all || saved.contains(parameter); };
   std::size_t elements = 0;
-  for (std::size_t state = 0; state < optimizer.states().size(); ++state)
-    for (const TensorStates::Part& part : states.parts(state, setup.layout))
-      if (saved.contains(part.held.parameter) && (!part.own || setup.rank.tp == 0)) elements += part.held.size();
+  for (const HeldPart& part : places.held())
+    if (is_copied(part.parameter)) elements += part.size();
+  if (optimizer.granularity() != Granularity::matrix) return elements * (1 + optimizer.states().size()) * sizeof(float);
+  const TensorStates states(optimizer, places, false);
+  for (std::size_t state = 0; state < optimizer.states().size(); ++state) {
+    for (const TensorStates::Part& part : states.parts(state, setup.layout)) {
+      const bool is_elsewhere = part.own && setup.rank.tp > 0 && which == CopiedParts::saved;
+      if (is_copied(part.held.parameter) && !is_elsewhere) elements += part.held.size();
+    }
+  }
   return elements * sizeof(float);
 }
 
@@ -66,10 +73,9 @@ MemoryUse storage_memory(const StorageSetup& setup) {
     use.gradients += OffloadedGradientStorage::alignment * size_of(precision.grad);
     add_outside(OffloadedArray::bytes(outside_gradients(setup.layout, places.units(), places.offloaded_ranges())));
   }
-  if (setup.saves) {
-    for (const HeldPart& part : saved_parts(setup, places)) use.snapshot += part.size() * sizeof(float);
-    use.snapshot += saved_state_bytes(setup, *optimizer, places, use.snapshot);
-  }
+  if (setup.saves) use.snapshot = copied_bytes(setup, *optimizer, places, CopiedParts::saved);
+  if (setup.kept_copies > 0)
+    use.copies = static_cast<std::size_t>(setup.kept_copies) * copied_bytes(setup, *optimizer, places, CopiedParts::all);
   return use;
 }
 
