@@ -297,16 +297,13 @@ double LayoutCosts::norm_seconds(const HeldParameters& own) const {
 // the gradients. Offloaded states and masters are fetched and stored meanwhile, both ways at once, and offloaded gradients are
 // fetched; offloaded weights that operations read are stored, and fetched first where they have no masters.
 double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {
-  const double kept = optimizer_.state_bytes;
-  const double seconds =
-      own.trained * ((2 * kept + 3.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate +
-                     optimizer_.flops / request_.speed.flops);
+  const double kept = optimizer_.state_bytes, moved = 2 * kept + 3.0 * sizeof(float) + rounded_bytes(request_);
+  const double seconds = own.trained * (moved / request_.speed.memory_rate + optimizer_.flops / request_.speed.flops);
   const bool masters = rounded_bytes(request_) > 0;
   const double states = request_.offload.optimizer ? kept + (masters ? sizeof(float) : 0) : 0;
   const double operands = request_.offload.parameters ? activation_bytes(request_) : 0;
-  const double out = own.trained * (states + operands);
   const double in = own.trained * (states + (masters ? 0 : operands)) + own.leaving_gradients * gradient_bytes;
-  return std::max(seconds, std::max(in, out) / request_.speed.offload_rate);
+  return std::max(seconds, std::max(in, own.trained * (states + operands)) / request_.speed.offload_rate);
 }
 
 std::vector<schedules::Link> LayoutCosts::edges(const Layout& layout) const {

@@ -43,8 +43,7 @@ struct Rounding {
 // Caches its results, so it is not thread-safe. The request must outlive it.
 class LayoutCosts {
  public:
-  explicit LayoutCosts(const LayoutRequest& request)
-      : request_(request), links_(request), optimizer_(optimizer_costs(request.optimizer, request.config)) {}
+  explicit LayoutCosts(const LayoutRequest& request) : request_(request), links_(request) {}
 
   // Returns the times of one microbatch in a single block.
   schedules::ChunkCost block_times(const Block& block, const Layout& layout) const { return cost_of({block}, layout).times; }
@@ -103,7 +102,7 @@ class LayoutCosts {
 
   const LayoutRequest& request_;
   HostLinks links_;
-  OptimizerCosts optimizer_;
+  OptimizerCosts optimizer_ = optimizer_costs(request_.optimizer, request_.config);
   // By BlockKind and layer: a deep model has tens of thousands of blocks, and each layout asks for all of them.
   mutable std::array<std::vector<std::optional<BlockFigures>>, block_kinds> figures_;
   // The kind of recomputation, and the number of layers.

@@ -153,11 +153,6 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {tensor_braids, context_parallel, {train_on_gpus, "--tp 2 --cp 2" + braided}},
       {tensor_braids, divided_tensor_groups, {gpus_of_two_processes, "--tp 2" + braided}},
       {profile, tensor_braids, {train, "--tp 2 --profile costs.json" + braided}},
-      {offload_optimizer, whole_matrices, {train, "--optimizer muon --offload optimizer" + disk}},
-      {offload_parameters, whole_matrices, {train, "--optimizer adafactor --offload parameters" + disk}},
-      {offload_optimizer, eight_bit_moments, {train, "--optimizer adamw-8bit --offload optimizer" + disk}},
-      {offload_parameters, eight_bit_moments, {train, "--optimizer adamw-8bit --offload parameters" + disk}},
-      {whole_matrices, {}, {train_on_gpus, "--optimizer came"}},
       {post_validation, ready_order, {train, "--post-validation on --order ready"}},
       {post_validation, expert_biases, {train, "--post-validation on --model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
       {post_validation, replayed_order, {train, "--post-validation on --order replay:" + files.recorded}},
@@ -171,6 +166,19 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {post_validation, offload, {train, "--post-validation on --offload optimizer" + disk}},
       {post_validation, fp8, {train_on_gpus, "--post-validation on --precision fp8"}},
       {post_validation, divided_stages, {train_in_two_processes, "--post-validation on --tp 2"}},
+  };
+}
+
+std::vector<RefusedCommand> optimizer_commands(const CombinationFiles& files) {
+  using enum Feature;
+  using enum Command::Kind;
+  const std::string disk = " --offload-to " + files.folder.path().string();
+  return {
+      {offload_optimizer, whole_matrices, {train, "--optimizer muon --offload optimizer" + disk}},
+      {offload_parameters, whole_matrices, {train, "--optimizer adafactor --offload parameters" + disk}},
+      {offload_optimizer, eight_bit_moments, {train, "--optimizer adamw-8bit --offload optimizer" + disk}},
+      {offload_parameters, eight_bit_moments, {train, "--optimizer adamw-8bit --offload parameters" + disk}},
+      {whole_matrices, {}, {train_on_gpus, "--optimizer came"}},
   };
 }
 
@@ -213,7 +221,7 @@ bool is_row(const Combination& row, const RefusedCommand& refused) {
 TEST_CASE("each row of what does not work together refuses a command with its sentence") {
   const CombinationFiles files;
   std::vector<RefusedCommand> commands = training_commands(files);
-  for (auto more : {searching_commands(files), preference_commands(files), expert_commands()})
+  for (auto more : {searching_commands(files), optimizer_commands(files), preference_commands(files), expert_commands()})
     for (RefusedCommand& one : more) commands.push_back(std::move(one));
   for (const RefusedCommand& one : commands) {
     const auto rows = refused_combinations();
