@@ -240,13 +240,13 @@ __global__ void __launch_bounds__(threads)
     Unit* const target = static_cast<Unit*>(rows.targets[i]) + to * units;
     if (rows.ordered[i]) {
       const int* const order = tensor_of<const int>(team, blocks.peer, 2 + 2 * i) + begin;
-      const auto at = [=](std::int64_t i) {
-        const unsigned row = static_cast<unsigned>(i) / units, unit = static_cast<unsigned>(i) % units;
+      const auto at = [=](std::int64_t number) {
+        const unsigned row = static_cast<unsigned>(number) / units, unit = static_cast<unsigned>(number) % units;
         return source[static_cast<std::int64_t>(order[row]) * units + unit];
       };
       copy_units<unroll>(blocks, at, target, count * units);
     } else {
-      const auto at = [first = source + begin * units](std::int64_t i) { return first[i]; };
+      const auto at = [first = source + begin * units](std::int64_t number) { return first[number]; };
       copy_units<unroll>(blocks, at, target, count * units);
     }
   }
