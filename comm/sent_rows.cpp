@@ -18,4 +18,14 @@ void copy_sent_rows(const RowExchange::Rows& rows, std::int64_t begin, std::int6
     std::memcpy(to, static_cast<const std::byte*>(rows.source.data) + static_cast<std::size_t>(order[row]) * bytes, bytes);
 }
 
+Tensor sent_rows(const RowExchange::Rows& rows, std::int64_t begin, std::int64_t end, std::vector<std::byte>& memory) {
+  if (!rows.is_ordered()) return rows.source.row_range(begin, end);
+  Tensor copies = rows.source;
+  copies.shape = copies.shape.with(0, end - begin);
+  memory.resize(copies.bytes());
+  copies.data = memory.data();
+  copy_sent_rows(rows, begin, end, copies.data);
+  return copies;
+}
+
 }  // namespace pipetrain

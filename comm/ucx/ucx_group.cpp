@@ -116,16 +116,7 @@ class UcxGroup::Call {
   void send_rows(const RowExchange& own, int member) {
     const auto* const offsets = own.offsets.as<std::int32_t>();
     for (std::size_t i = 0; i < own.rows.size(); ++i) {
-      Tensor rows = own.rows[i].source;
-      const std::int64_t count = offsets[member + 1] - offsets[member];
-      if (own.rows[i].is_ordered()) {
-        rows.shape = rows.shape.with(0, count);
-        ordered_rows_.emplace_back(rows.bytes());
-        rows.data = ordered_rows_.back().data();
-        copy_sent_rows(own.rows[i], offsets[member], offsets[member + 1], rows.data);
-      } else {
-        rows = rows.row_range(offsets[member], offsets[member + 1]);
-      }
+      const Tensor rows = sent_rows(own.rows[i], offsets[member], offsets[member + 1], ordered_rows_.emplace_back());
       mail_.send(others_, header(self(), member, Phase::gather, static_cast<std::uint32_t>(i + 1)), rows.data, rows.bytes());
     }
   }

@@ -1,7 +1,7 @@
-#include "ops/cuda/experts/used_rows.cuh"
 #include "ops/cuda/gelu.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
+#include "ops/cuda/used_rows.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "actors/ranks/run_processes.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "catch.hpp"
 #include "model/weights/full_tensors.hpp"

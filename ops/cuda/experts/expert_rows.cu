@@ -1,7 +1,7 @@
 // The rows of tokens that experts compute, one for each token and chosen expert.
 #include "ops/cuda/experts/experts.hpp"
-#include "ops/cuda/experts/used_rows.cuh"
 #include "ops/cuda/launch.hpp"
+#include "ops/cuda/used_rows.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda {

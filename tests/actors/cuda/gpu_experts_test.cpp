@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "actors/cuda/gpu_job.hpp"
-#include "actors/equal_logits.hpp"
 #include "actors/training/run/routed_layer.hpp"
 #include "catch.hpp"
+#include "model/weights/equal_logits.hpp"
 
 namespace pipetrain::test {
 namespace {
