@@ -63,21 +63,6 @@ __device__ __forceinline__ void add_integers(int* to, const int* from, int bytes
 }
 __device__ __forceinline__ void wait_for_additions() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-// Copies floats from shared to global memory, or adds them there: one addition in fp32, in which denormal numbers are zeros.
-// The copies of a thread that close_copies() closes form a group.
-__device__ __forceinline__ void store_floats(float* to, const float* from, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void add_floats(float* to, const float* from, int bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
-               "r"(shared_address(from)), "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void close_copies() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Returns when the shared memory of this thread's groups has been read.
-__device__ __forceinline__ void wait_for_reads() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-
 // Makes this thread's writes to shared memory visible to asynchronous copies and products.
 __device__ __forceinline__ void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

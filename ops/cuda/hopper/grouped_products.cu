@@ -12,15 +12,10 @@ namespace pipetrain::cuda {
 namespace hopper {
 namespace {
 
-constexpr int multiplying_warps = 8;
-
-template <Product product>
 struct GroupedShared {
-  static constexpr int stages = grouped::stages<product>;
-  alignas(1024) char a[stages][grouped::a_bytes];
-  alignas(1024) char b[stages][grouped::b_bytes];
-  ExactRows rows[product == Product::dw ? multiplying_warps : 1];  // only weight gradients use them
-  Barrier full[stages], empty[stages];
+  alignas(1024) char a[grouped::stages][grouped::a_bytes];
+  alignas(1024) char b[grouped::stages][grouped::b_bytes];
+  Barrier full[grouped::stages], empty[grouped::stages];
   Barrier taken[2], begun[2];
   int indices[2];  // of the tiles that the block has taken, in turn; -1 after the last
 };
@@ -28,11 +23,10 @@ struct GroupedShared {
 __device__ int steps_of(const GroupedTile& tile) { return (tile.depth + grouped::depth - 1) / grouped::depth; }
 
 // Counts the steps of all tiles of a block, whose operands pass through the buffers in turn.
-template <Product product>
 struct Stage {
   int index = 0, parity = 0;
   __device__ void advance() {
-    if (++index == grouped::stages<product>) index = 0, parity ^= 1;
+    if (++index == grouped::stages) index = 0, parity ^= 1;
   }
 };
 
@@ -40,10 +34,10 @@ struct Stage {
 // depends on its rows.
 template <Product product>
 __device__ void load_tiles(const GroupedView& view, const GroupedMaps& maps, const GroupedTiles<product>& tiles,
-                           GroupedShared<product>& shared) {
+                           GroupedShared& shared) {
   const int blocks = static_cast<int>(gridDim.x), count = tiles.count();
   int index = static_cast<int>(blockIdx.x);
-  Stage<product> stage;
+  Stage stage;
   for (int round = 0;; ++round) {
     const int slot = round % 2;
     wait(shared.begun[slot], round / 2 % 2 ^ 1);
@@ -67,13 +61,13 @@ __device__ void load_tiles(const GroupedView& view, const GroupedMaps& maps, con
 template <Product product, class T>
 class Multiplier {
  public:
-  __device__ Multiplier(const GroupedView& view, const GroupedTiles<product>& tiles, GroupedShared<product>& shared, int group)
+  __device__ Multiplier(const GroupedView& view, const GroupedTiles<product>& tiles, GroupedShared& shared, int group)
       : view_(view), tiles_(tiles), shared_(shared), group_(group) {}
 
   __device__ void run() {
     for (int round = 0;; ++round) {
       const int index = take(round);
-      if (index < 0) break;
+      if (index < 0) return;
       const GroupedTile tile = tiles_.at(index);
       if constexpr (product == Product::dw) {
         add_weights(tile);
@@ -84,7 +78,6 @@ class Multiplier {
         store(tile);
       }
     }
-    if constexpr (product == Product::dw) wait_for_additions();
   }
 
  private:
@@ -182,8 +175,7 @@ class Multiplier {
     const std::int64_t stride = tiles_.result_cols();
     if constexpr (product == Product::dw) {
       const std::int64_t row = static_cast<std::int64_t>(tile.expert) * view_.n + own_row;
-      store_exact(sums_, static_cast<float*>(view_.out) + row * stride + tile.col, stride, limit, cols, view_.adds,
-                  shared_.rows[threadIdx.x / 32]);
+      store_exact(sums_, static_cast<float*>(view_.out) + row * stride + tile.col, stride, limit, cols, view_.adds);
     } else {
       store_rounded(sums_, static_cast<T*>(view_.out) + own_row * stride + tile.col, stride, limit, cols);
     }
@@ -191,9 +183,9 @@ class Multiplier {
 
   const GroupedView& view_;
   const GroupedTiles<product>& tiles_;
-  GroupedShared<product>& shared_;
+  GroupedShared& shared_;
   int group_;
-  Stage<product> stage_;
+  Stage stage_;
   float sums_[128];
 };
 
@@ -201,8 +193,7 @@ template <Product product, class T>
 __global__ void __launch_bounds__(grouped::threads, 1)
     grouped_kernel(const __grid_constant__ GroupedView view, const __grid_constant__ GroupedMaps maps) {
   extern __shared__ __align__(1024) char memory[];
-  using Shared = GroupedShared<product>;
-  auto& shared = *reinterpret_cast<Shared*>(memory);
+  auto& shared = *reinterpret_cast<GroupedShared*>(memory);
   if (threadIdx.x == 0) {
     for (Barrier& full : shared.full) make_barrier(full, 1);
     for (Barrier& empty : shared.empty) make_barrier(empty, 2);
@@ -211,12 +202,12 @@ __global__ void __launch_bounds__(grouped::threads, 1)
     publish_barriers();
   }
   wait_for_previous();
-  const GroupedTiles<product> tiles(view, reinterpret_cast<int*>(memory + sizeof(Shared)));
+  const GroupedTiles<product> tiles(view, reinterpret_cast<int*>(memory + sizeof(GroupedShared)));
   // Makes the value uniform over the warp, which the compiler cannot prove by itself.
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
-  if (warp >= multiplying_warps) {
+  if (warp >= 8) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (warp == multiplying_warps && threadIdx.x % 32 == 0) load_tiles<product>(view, maps, tiles, shared);
+    if (warp == 8 && threadIdx.x % 32 == 0) load_tiles<product>(view, maps, tiles, shared);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     Multiplier<product, T>(view, tiles, shared, warp / 4).run();
@@ -226,7 +217,7 @@ __global__ void __launch_bounds__(grouped::threads, 1)
 template <Product product, class T>
 void launch_grouped(cudaStream_t stream, const GroupedView& view, const GroupedMaps& maps, const HopperGpu& gpu) {
   const auto kernel = grouped_kernel<product, T>;
-  const std::size_t bytes = sizeof(GroupedShared<product>) + row_tiles_bytes(view.experts);
+  const std::size_t bytes = sizeof(GroupedShared) + row_tiles_bytes(view.experts);
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   launch(stream, kernel, static_cast<unsigned>(gpu.multiprocessors), grouped::threads, bytes, view, maps);
 }
@@ -239,8 +230,7 @@ void with_half(DType dtype, const Body& body) {
 RowMajor matrix_of(const Tensor& tensor) { return {tensor.data, tensor.cols(), tensor.rows()}; }
 
 constexpr std::int64_t most_experts = 1024;  // whose table of tiles fits beside the buffers
-static_assert(sizeof(GroupedShared<Product::y>) + row_tiles_bytes(most_experts) <= 227 * 1024);
-static_assert(sizeof(GroupedShared<Product::dw>) + row_tiles_bytes(most_experts) <= 227 * 1024);
+static_assert(sizeof(GroupedShared) + row_tiles_bytes(most_experts) <= 227 * 1024);
 
 bool takes_operands(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& offsets) {
   const bool half = a.dtype == b.dtype && (a.dtype == DType::bf16 || a.dtype == DType::f16);

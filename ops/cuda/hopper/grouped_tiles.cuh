@@ -13,10 +13,7 @@
 namespace pipetrain::cuda::hopper {
 
 namespace grouped {
-constexpr int rows = 128, cols = 256, depth = 64;
-// The steps whose operands are in shared memory. Weight gradients share it with results that leave.
-template <Product product>
-constexpr int stages = product == Product::dw ? 3 : 4;
+constexpr int rows = 128, cols = 256, depth = 64, stages = 4;
 constexpr int box_row_bytes = 128;              // a box has 64 columns of 16 bits
 constexpr int half_bytes = 64 * box_row_bytes;  // a box of 64 rows
 constexpr int a_bytes = 2 * half_bytes, b_bytes = 4 * half_bytes;
