@@ -27,7 +27,7 @@ struct TrainedGroup {
 class GroupStorages {
  public:
   // Allocates zeros. The arguments must outlive it. Throws Error(out_of_memory).
-  GroupStorages(const RankSetup& setup, const ParameterLayout& layout, Ops& ops);
+  GroupStorages(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops);
 
   // In the order of group_layouts(); empty where all of the rank's parameters are frozen.
   const std::vector<std::unique_ptr<TrainedGroup>>& trained() const { return trained_; }
@@ -63,6 +63,7 @@ class GroupStorages {
 
   const RankSetup& setup_;
   const ParameterLayout& layout_;
+  TensorParallel tp_;
   const std::vector<GroupLayout> groups_;
   std::shared_ptr<Stream> transfer_;  // between replicas; null: no trained group has several
   std::vector<std::unique_ptr<TrainedGroup>> trained_;
