@@ -67,9 +67,23 @@ class NormedProjection {
   Arena* arena_of_input(const BlockContext& context, const KeptMemory& memory) const;
   // Returns the matrix's input, as the gradient of the matrix reads it.
   Tensor matrix_input(const BlockContext& context, WeightGradients& gradients, const Saved& saved) const;
-  // Runs the adapter's backward, if there is an adapter; args.input: [T, H].
-  void adapter_backward(const BlockContext& context, const LowRankAdapter::ColumnsBackwardArgs& args,
-                        WeightGradients& gradients, const Saved& saved) const;
+  struct ProductArgs {
+    Tensor shard;  // [Tr, H]
+    Tensor full;   // [T, H]; the shard's memory if nothing is gathered
+    Tensor out;    // [T, N], output
+    std::optional<Tensor> bias = {};
+  };
+  // out = the product of the matrix and of the adapter, if `adapts`, plus the bias.
+  void multiply(const BlockContext& context, const ProductArgs& args, bool adapts, const Saved& saved) const;
+  struct GradientArgs {
+    Tensor product_grad;                  // [T, N]
+    Tensor input;                         // [T, H]
+    std::optional<Tensor> residual = {};  // [Tr, H]
+    Tensor input_grad;                    // [Tr, H], output
+  };
+  // input_grad = the gradient of the input through the matrix and the adapter, plus the residual.
+  void multiply_back(const BlockContext& context, const GradientArgs& args, WeightGradients& gradients,
+                     const Saved& saved) const;
   // Returns the gradient of the matrix's and the adapter's product, without the bias and the magnitudes.
   Tensor product_grad(const BlockContext& context, const Tensor& output_grad, const Saved& saved) const;
   void norm_backward(const BlockContext& context, const BackwardArgs& args, const Tensor& normed_grad,
