@@ -8,6 +8,7 @@
 
 #include "actors/training/job/combinations.hpp"
 #include "core/error.hpp"
+#include "model/families/adapter_tensors.hpp"
 #include "model/fp8_weights.hpp"
 #include "tuning/cut_layouts.hpp"
 
@@ -73,6 +74,7 @@ class Enumeration {
     if (request_.config.routed_layers() == 0 || dp % ep != 0 || request_.config.experts.count % ep != 0) return false;
     UsedFeatures used{request_.device};
     used.add(Feature::expert_parallel, "ep", std::to_string(ep));
+    if (adapts_experts(request_.config)) used.add(Feature::expert_adapters, "lora-targets", "");
     return find_refused(used) == nullptr;
   }
 
