@@ -6,6 +6,40 @@
 #include "model/blocks/fp8_memory.hpp"
 
 namespace pipetrain {
+namespace {
+
+struct AdaptedProduct {
+  const LowRankAdapter* adapter;  // null: the matrix's product alone
+  const LowRankAdapter::Saved& saved;
+  Tensor w;      // [N, H]
+  Tensor shard;  // [Tr, H]
+  Tensor full;   // [T, H]; the shard's memory if nothing is gathered
+  Tensor out;    // [T, N], output
+  std::optional<Tensor> bias;
+};
+
+// The adapter reads gathered inputs, so that where the matrix's product gathers them its own follows.
+void multiply_columns(const BlockContext& context, const AdaptedProduct& args) {
+  if (args.adapter == nullptr || context.gathers()) {
+    context.ops.gather_matmul({.tp = context.tp,
+                               .kind = MatmulKind::forward,
+                               .shard = args.shard,
+                               .w = args.w,
+                               .full = args.full,
+                               .out = args.out,
+                               .bias = args.bias});
+    if (args.adapter != nullptr)
+      args.adapter->forward(context, {}, {.input = args.full, .residual = args.out, .output = args.out}, args.saved);
+    return;
+  }
+  const ArenaScope scope(context.workspace);
+  const Tensor added = context.workspace.allocate(args.out.shape, context.dtype);
+  args.adapter->forward(context, {}, {.input = args.full, .output = added}, args.saved);
+  context.ops.matmul_scatter(
+      {.kind = MatmulKind::forward, .in = args.full, .w = args.w, .residual = added, .out = args.out, .bias = args.bias});
+}
+
+}  // namespace
 
 void NormedProjection::bind(const BoundTensors& tensors) {
   if (norm_) norm_->bind(tensors);
@@ -17,7 +51,7 @@ void NormedProjection::bind(const BoundTensors& tensors) {
 
 Arena* NormedProjection::arena_of_input(const BlockContext& context, const KeptMemory& memory) const {
   if (context.gathers()) return needs_input() ? memory.inputs : &context.workspace;
-  return norm_ && needs_input() ? memory.remade : nullptr;
+  return norm_ && matrix_.is_trained() ? memory.remade : nullptr;
 }
 
 Tensor NormedProjection::forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
@@ -44,36 +78,12 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   }
   const Tensor full = kept ? saved.normed : shard, product = scales ? saved.magnitude.product : output;
   const auto bias = roles_.bias && !scales ? std::optional(bias_.weight) : std::nullopt;
-  multiply(context, {.shard = shard, .full = full, .out = product, .bias = bias}, adapts, saved);
+  multiply_columns(context, {adapts ? &*adapter_ : nullptr, saved.adapter, matrix_.weight, shard, full, product, bias});
   if (scales) {
     magnitude_->forward(context, {*adapter_, matrix_.weight}, saved.magnitude, output);
     if (roles_.bias) context.ops.add_bias(output, bias_.weight);
   }
   return output;
-}
-
-// The adapter reads gathered inputs, so that where the matrix's product gathers them its own follows.
-void NormedProjection::multiply(const BlockContext& context, const ProductArgs& args, bool adapts, const Saved& saved) const {
-  if (!adapts || context.gathers()) {
-    context.ops.gather_matmul({.tp = context.tp,
-                               .kind = MatmulKind::forward,
-                               .shard = args.shard,
-                               .w = matrix_.weight,
-                               .full = args.full,
-                               .out = args.out,
-                               .bias = args.bias});
-    if (adapts) adapter_->forward(context, {}, {.input = args.full, .residual = args.out, .output = args.out}, saved.adapter);
-    return;
-  }
-  const ArenaScope scope(context.workspace);
-  const Tensor added = context.workspace.allocate(args.out.shape, context.dtype);
-  adapter_->forward(context, {}, {.input = args.full, .output = added}, saved.adapter);
-  context.ops.matmul_scatter({.kind = MatmulKind::forward,
-                              .in = args.full,
-                              .w = matrix_.weight,
-                              .residual = added,
-                              .out = args.out,
-                              .bias = args.bias});
 }
 
 // Only for norms whose output is not gathered; writes the same statistics once more.

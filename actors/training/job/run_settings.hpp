@@ -82,7 +82,7 @@ struct PreferenceSettings {
   double beta = 0.1;
   bool normalize = false;  // dpo: by the tokens of completions
   std::string reference;   // a Hugging Face folder; empty: the model as its training began
-  // What that means for the run. make_train_job() sets it.
+  // The model that this names. make_train_job() sets it.
   ReferenceModel reference_model = ReferenceModel::stored;
   bool precompute_reference = false;
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "golden_run.hpp"
+#include "actors/golden_run.hpp"
 
 namespace pipetrain::test {
 

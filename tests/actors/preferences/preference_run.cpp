@@ -1,4 +1,4 @@
-#include "preference_run.hpp"
+#include "actors/preferences/preference_run.hpp"
 
 #include <algorithm>
 #include <cmath>

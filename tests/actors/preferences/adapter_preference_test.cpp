@@ -2,17 +2,17 @@
 // the base, or the base with the adapter before training.
 #include <cmath>
 
+#include "actors/golden_run.hpp"
+#include "actors/preferences/preference_run.hpp"
 #include "actors/quantised_base.hpp"
+#include "actors/thread_processes.hpp"
 #include "actors/training/job/batch_sizes.hpp"
 #include "actors/training/run/job_memory.hpp"
 #include "actors/training/run/make_train_job.hpp"
 #include "actors/training/run/training_run.hpp"
 #include "catch.hpp"
-#include "golden_run.hpp"
 #include "paths.hpp"
-#include "preference_run.hpp"
 #include "temp_folder.hpp"
-#include "thread_processes.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;

@@ -1,12 +1,12 @@
 // Losses of preferences, compared with trajectories in float64 (tests/golden/make_preferences.py).
 #include <filesystem>
 
+#include "actors/golden_run.hpp"
+#include "actors/preferences/preference_run.hpp"
+#include "actors/thread_processes.hpp"
 #include "catch.hpp"
-#include "golden_run.hpp"
 #include "model/weights/weights.hpp"
-#include "preference_run.hpp"
 #include "temp_folder.hpp"
-#include "thread_processes.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
