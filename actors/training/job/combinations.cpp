@@ -56,6 +56,9 @@ struct CombinationTable {
                 "forward passes of preferences run between steps, so no step begins early; turn it off"),
       not_built(experts, isolated_documents,
                 "the balancing loss of each document is not built yet; use pack documents, or a model without experts"),
+      not_built(
+          expert_parallel, expert_adapters,
+          "adapters of experts that ranks divide are not built yet; use ep 1, or name matrices of attention in lora-targets"),
       {expert_parallel, {}, DeviceKind::cuda, "experts that GPUs divide are not built yet; use ep 1, or the CPU", true},
       excluded(expert_capacity, slices,
                "a slice does not know how many tokens of other slices an expert has; use moe-capacity none, or slices 1"),
@@ -71,9 +74,6 @@ struct CombinationTable {
           expert_adapters, adapter_dropout,
           "PEFT drops no inputs of experts, whose matrices it adapts as one parameter; use lora-dropout 0, or name matrices "
           "of attention"),
-      not_built(
-          expert_parallel, expert_adapters,
-          "adapters of experts that ranks divide are not built yet; use ep 1, or name matrices of attention in lora-targets"),
 
       not_built_on_gpus(context_parallel, isolated_documents,
                         "GPUs do not share sequences of isolated documents yet; use pack documents, or cp 1"),
@@ -145,6 +145,12 @@ struct CombinationTable {
       excluded(post_validation, cut_search, "cuts are searched for one step alone; leave out cut search, or turn it off"),
       excluded(post_validation, solver_time,
                "the solver makes orders for one step alone; leave out solver-seconds, or turn it off"),
+
+      {elastic, {}, DeviceKind::cuda, "takeover is not built for GPUs yet; use the CPU, or leave it out", true},
+      not_built(elastic, offload, "copies of offloaded states are not built yet; leave out one of them"),
+      not_built(elastic, post_validation,
+                "a step that begins before the verdict on the one before cannot be repeated yet; turn off one of them"),
+      not_built(elastic, record, "a record of a run that repeats steps is not built yet; leave out one of them"),
 
       excluded(solver_bound, offload_activations,
                "the solver plans no moves of activations, and its bound is for plans without; use another schedule"),

@@ -52,6 +52,7 @@ enum class Feature {
   offload_activations,
   whole_matrices,
   post_validation,
+  elastic,
   record,
   profile,
   jitter,
