@@ -1,6 +1,6 @@
 """Compares the trajectories of preferences.json of an adapter with those of trl's DPOTrainer and KTOTrainer on the same rows.
 
-Usage: python compare_with_trl.py FOLDER [NAME...]   (FOLDER is tests/golden; needs torch, transformers, peft and trl from PyPI)
+Usage: python -P compare_with_trl.py FOLDER [NAME...]   (FOLDER is tests/golden; needs torch, transformers, peft and trl from PyPI)
 
 Each adapter is trained from its first weights. "base": a new adapter as trl makes it, whose reference is the base; its weights
 are set to those of the file after trl has chosen the reference. "begun": an adapter that trl goes on with, whose reference is
@@ -9,6 +9,7 @@ its copy. Fails where a loss differs by more than 1e-5 of itself, or a gradient 
 import json
 import pathlib
 import sys
+import uuid
 
 import datasets
 import peft
@@ -19,12 +20,14 @@ import transformers
 import trl
 
 BATCH, END = 8, 256
+# Nothing is cached, so that a name of its own does for a function that dill cannot pickle.
+datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: uuid.uuid4().hex)
 
 
 def byte_tokenizer():
     vocabulary = {chr(code): code for code in range(256)} | {"<end>": END}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<end>"))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex("(?s)."), "isolated")
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex("."), "isolated")
     inner.decoder = tokenizers.decoders.Fuse()
     return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", pad_token="<end>")
 
@@ -44,7 +47,9 @@ def trainer_of(folder, name, loss, kind, out):
     data = datasets.Dataset.from_list([json.loads(line) for line in open(base / f"{rows}.jsonl")])
     common = dict(args=config_type(**settings), train_dataset=data, processing_class=byte_tokenizer())
     if kind == "base":
-        trainer = trainer_type(model=model, peft_config=peft.LoraConfig.from_pretrained(made / "adapter", inference_mode=False), **common)
+        config = peft.LoraConfig.from_pretrained(made / "adapter")
+        config.inference_mode = False
+        trainer = trainer_type(model=model, peft_config=config, **common)
         weights = safetensors.torch.load_file(made / "adapter" / "adapter_model.safetensors")
         peft.set_peft_model_state_dict(trainer.model, weights)
     else:
