@@ -76,5 +76,5 @@ def compare(folder, name):
 
 
 if __name__ == "__main__":
-    for case in sys.argv[2:] or ["llama3", "llama3_dora"]:
+    for case in sys.argv[2:] or ["llama3"]:
         compare(pathlib.Path(sys.argv[1]), case)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/open_reference.hpp"
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/job/adapter_settings.hpp"
 #include "actors/training/job/combinations.hpp"
@@ -13,7 +14,6 @@
 #include "actors/training/job/offload_check.hpp"
 #include "actors/training/job/run_length.hpp"
 #include "actors/training/run/base_form.hpp"
-#include "actors/training/run/open_reference.hpp"
 #include "actors/training/state/gradient_pool.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"

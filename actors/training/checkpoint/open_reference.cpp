@@ -1,4 +1,4 @@
-#include "actors/training/run/open_reference.hpp"
+#include "actors/training/checkpoint/open_reference.hpp"
 
 #include <fmt/format.h>
 
