@@ -19,7 +19,7 @@ bool lies_in(const Tensor& memory, const Tensor& arena) {
 }  // namespace
 
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
-    : setup_(setup), tp_(tp), ops_(ops), storages_(setup, layout, ops) {
+    : setup_(setup), tp_(tp), ops_(ops), storages_(setup, layout, tp, ops) {
   if (ReferenceWeights::are_needed(setup))
     reference_ = std::make_unique<ReferenceWeights>(setup, layout, storages_, ops.stream());
   if (setup.saves) snapshot();
