@@ -29,9 +29,7 @@ std::int64_t elements_of(const ModelConfig& config, Wanted wanted) {
 bool is_counted(const TensorSpec& tensor) { return !tensor.tied_copy; }
 bool is_counted_and_trained(const TensorSpec& tensor) { return is_counted(tensor) && is_trained(tensor.group); }
 bool is_multiplied(const TensorSpec& tensor) { return is_matrix(tensor.role); }
-bool is_of_experts(const TensorSpec& tensor) {
-  return tensor.role == TensorRole::expert_in_weight || tensor.role == TensorRole::expert_out_weight;
-}
+bool is_of_experts(const TensorSpec& tensor) { return tensor.expert >= 0; }
 bool is_multiplied_and_trained(const TensorSpec& tensor) { return is_multiplied(tensor) && is_trained(tensor.group); }
 bool is_of_trained_experts(const TensorSpec& tensor) { return is_of_experts(tensor) && is_trained(tensor.group); }
 
@@ -136,7 +134,7 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
       return adapted(TensorRole::mlp_in_weight);
     case BlockKind::experts: {
       const double chosen = static_cast<double>(config.experts.chosen) / static_cast<double>(config.experts.count);
-      return matmul(TensorRole::router_weight) + chosen * matmul(TensorRole::expert_in_weight) +
+      return matmul(TensorRole::router_weight) + chosen * adapted(TensorRole::expert_in_weight) +
              matmul(TensorRole::shared_in_weight) + matmul(TensorRole::shared_gate_weight);
     }
     default:

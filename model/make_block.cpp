@@ -21,7 +21,7 @@ std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockP
     case BlockKind::mlp:
       return std::make_unique<MlpBlock>(config, parameters, tp);
     case BlockKind::experts:
-      return std::make_unique<RoutedBlock>(config);
+      return std::make_unique<RoutedBlock>(config, parameters.block, tp);
     case BlockKind::head:
       if (loss_chunks) return std::make_unique<ChunkedHeadBlock>(config, tp, *loss_chunks);
       return std::make_unique<HeadBlock>(config, tp);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "model/families/adapter_tensors.hpp"
 #include "model/fp8_weights.hpp"
 #include "tuning/cut_layouts.hpp"
 
@@ -69,7 +70,11 @@ class Enumeration {
 
   bool divides_experts(int ep, int dp) const {
     if (ep == 1) return true;
-    return request_.config.routed_layers() > 0 && dp % ep == 0 && request_.config.experts.count % ep == 0;
+    if (request_.config.routed_layers() == 0 || dp % ep != 0 || request_.config.experts.count % ep != 0) return false;
+    UsedFeatures used{request_.device};
+    used.add(Feature::expert_parallel, "ep", std::to_string(ep));
+    if (adapts_experts(request_.config)) used.add(Feature::expert_adapters, "lora-targets", "");
+    return find_refused(used) == nullptr;
   }
 
   void add_schedules(Layout layout) {

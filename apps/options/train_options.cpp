@@ -67,10 +67,7 @@ void check_preferences(const OptionValues& values, const PreferenceSettings& pre
     refuse("preference-normalize", "dpo; orpo always divides by the tokens, and kto never");
     refuse("precompute-reference", "dpo; kto compares new pairs of prompts and completions in every step");
   }
-  if (!formula || !formula->has_reference()) return;
-  if (preference.reference.empty())
-    values.fail("loss", "compares the model with a reference; give its folder, mostly that of the model, as --reference DIR");
-  refuse_unreadable(values, "reference");
+  if (!preference.reference.empty()) refuse_unreadable(values, "reference");
 }
 
 // Before the sizes, which a plan from a file gives.

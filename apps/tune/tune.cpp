@@ -86,6 +86,8 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
   if (options.adapter.wanted()) line += fmt::format(" --lora-rank {}", options.adapter.rank);
   if (options.adapter.targets != AdapterSettings{}.targets) line += " --lora-targets " + options.adapter.targets;
+  const WeightForm form = options.request.config.base_form;
+  if (options.base_precision && form != WeightForm::plain) line += fmt::format(" --base-precision {}", name_of(form));
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
   if (layout.cp > 1) line += fmt::format(" --cp {}", layout.cp);
   if (layout.ep > 1) line += fmt::format(" --ep {}", layout.ep);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "actors/training/job/adapter_settings.hpp"
+#include "actors/training/run/base_form.hpp"
 #include "apps/options/combined_options.hpp"
 #include "apps/options/cut_option.hpp"
 #include "apps/options/numerics_options.hpp"
@@ -19,6 +20,7 @@
 #include "model/fp8_weights.hpp"
 #include "model/named_model.hpp"
 #include "model/optimizer/optimizer.hpp"
+#include "model/weights/stored_model.hpp"
 #include "tuning/measured_devices.hpp"
 #include "tuning/profiled_scales.hpp"
 
@@ -168,6 +170,16 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.hosts = read_hosts(values, request.devices, usual.hosts);
 }
 
+// After the precision, because frozen matrices in the type of products need no form of their own.
+void read_base_form(const OptionValues& values, TuneOptions& options) {
+  ModelSettings model;
+  model.name = options.model;
+  model.load_weights = names_stored_model(options.model);
+  if (const auto choice = values.choice("base-precision")) options.base_precision = static_cast<BasePrecision>(*choice);
+  model.base_precision = options.base_precision;
+  placing_errors(values.places(), [&] { set_base_form(model, options.request.precision.compute, options.request.config); });
+}
+
 void read_cp(const OptionValues& values, LayoutRequest& request) {
   request.cp = static_cast<int>(values.integer("cp").value_or(1));
   if (request.devices % request.cp != 0)
@@ -248,6 +260,7 @@ OptionRows batch_rows() {
       shared_option(group, "seq-len", {"the model's most", "tokens of one sequence"}),
       shared_option(group, "lora-rank"),
       shared_option(group, "lora-targets"),
+      shared_option(group, "base-precision"),
       {group, "global-batch", "N", "sequences of one step, the same for every layout",
        IntegerRange{1, std::numeric_limits<std::int32_t>::max()}, "4 x devices"},
   };
@@ -344,6 +357,7 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   const OptionValues values(tune_option_table(), gather_options(tune_option_table(), arguments, environment, options.notes));
   placing_errors(values.places(), [&] { read_tuned_model(values, options); });
   read_devices(values, options);
+  read_base_form(values, options);
   read_cp(values, options.request);
   read_costs(values, options.request);
   options.count = static_cast<int>(values.integer("count").value_or(options.count));

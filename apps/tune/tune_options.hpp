@@ -17,6 +17,7 @@ struct TuneOptions {
   std::string model = "tiny";  // as the command lines to run name it
   bool layers_given = false;
   AdapterSettings adapter;
+  std::optional<BasePrecision> base_precision;
   LayoutRequest request;
   int count = 10;                              // layouts to print
   std::optional<std::filesystem::path> plans;  // a folder for the plans of auto and the solver

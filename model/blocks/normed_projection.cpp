@@ -6,6 +6,40 @@
 #include "model/blocks/fp8_memory.hpp"
 
 namespace pipetrain {
+namespace {
+
+struct AdaptedProduct {
+  const LowRankAdapter* adapter;  // null: the matrix's product alone
+  const LowRankAdapter::Saved& saved;
+  Tensor w;      // [N, H]
+  Tensor shard;  // [Tr, H]
+  Tensor full;   // [T, H]; the shard's memory if nothing is gathered
+  Tensor out;    // [T, N], output
+  std::optional<Tensor> bias;
+};
+
+// The adapter reads gathered inputs, so that where the matrix's product gathers them its own follows.
+void multiply_columns(const BlockContext& context, const AdaptedProduct& args) {
+  if (args.adapter == nullptr || context.gathers()) {
+    context.ops.gather_matmul({.tp = context.tp,
+                               .kind = MatmulKind::forward,
+                               .shard = args.shard,
+                               .w = args.w,
+                               .full = args.full,
+                               .out = args.out,
+                               .bias = args.bias});
+    if (args.adapter != nullptr)
+      args.adapter->forward(context, {}, {.input = args.full, .residual = args.out, .output = args.out}, args.saved);
+    return;
+  }
+  const ArenaScope scope(context.workspace);
+  const Tensor added = context.workspace.allocate(args.out.shape, context.dtype);
+  args.adapter->forward(context, {}, {.input = args.full, .output = added}, args.saved);
+  context.ops.matmul_scatter(
+      {.kind = MatmulKind::forward, .in = args.full, .w = args.w, .residual = added, .out = args.out, .bias = args.bias});
+}
+
+}  // namespace
 
 void NormedProjection::bind(const BoundTensors& tensors) {
   if (norm_) norm_->bind(tensors);
@@ -17,7 +51,7 @@ void NormedProjection::bind(const BoundTensors& tensors) {
 
 Arena* NormedProjection::arena_of_input(const BlockContext& context, const KeptMemory& memory) const {
   if (context.gathers()) return needs_input() ? memory.inputs : &context.workspace;
-  return norm_ && needs_input() ? memory.remade : nullptr;
+  return norm_ && matrix_.is_trained() ? memory.remade : nullptr;
 }
 
 Tensor NormedProjection::forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
@@ -43,14 +77,8 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
     norm_->forward(context.ops, {.x = input, .y = shard, .statistics = saved.statistics});
   }
   const Tensor full = kept ? saved.normed : shard, product = scales ? saved.magnitude.product : output;
-  context.ops.gather_matmul({.tp = context.tp,
-                             .kind = MatmulKind::forward,
-                             .shard = shard,
-                             .w = matrix_.weight,
-                             .full = full,
-                             .out = product,
-                             .bias = roles_.bias && !scales ? std::optional(bias_.weight) : std::nullopt});
-  if (adapts) adapter_->forward_columns(context, {.input = full, .output = product}, saved.adapter);
+  const auto bias = roles_.bias && !scales ? std::optional(bias_.weight) : std::nullopt;
+  multiply_columns(context, {adapts ? &*adapter_ : nullptr, saved.adapter, matrix_.weight, shard, full, product, bias});
   if (scales) {
     magnitude_->forward(context, {*adapter_, matrix_.weight}, saved.magnitude, output);
     if (roles_.bias) context.ops.add_bias(output, bias_.weight);
@@ -83,25 +111,30 @@ Tensor NormedProjection::product_grad(const BlockContext& context, const Tensor&
 
 void NormedProjection::backward_without_norm(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                                              const Saved& saved) const {
+  const ArenaScope scope(context.workspace);
   const Tensor product_grad = this->product_grad(context, args.output_grad, saved);
   const Tensor input = needs_input() ? matrix_input(context, gradients, saved) : Tensor{};
   gradients.add({.dy = product_grad, .x = input, .dw = matrix_.grad});
-  context.ops.matmul_scatter({.tp = context.tp,
-                              .kind = MatmulKind::input_grad,
-                              .in = product_grad,
-                              .w = matrix_.weight,
-                              .residual = args.residual,
-                              .out = args.input_grad});
-  adapter_backward(context, {product_grad, input, args.input_grad}, gradients, saved);
+  multiply_back(context, {product_grad, input, args.residual, args.input_grad}, gradients, saved);
   if (args.residual_sums) context.ops.bias_grad(*args.residual, *args.residual_sums);
 }
 
-void NormedProjection::adapter_backward(const BlockContext& context, const LowRankAdapter::ColumnsBackwardArgs& args,
-                                        WeightGradients& gradients, const Saved& saved) const {
-  if (!adapter_) return;
-  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
-  const Tensor own = args.input.row_range(first, first + context.shard_rows());
-  adapter_->backward_columns(context, {args.output_grad, own, args.input_grad}, gradients, saved.adapter);
+void NormedProjection::multiply_back(const BlockContext& context, const GradientArgs& args, WeightGradients& gradients,
+                                     const Saved& saved) const {
+  std::optional<Tensor> residual = args.residual;
+  if (adapter_) {
+    const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
+    const Tensor own = args.input.row_range(first, first + context.shard_rows());
+    const Tensor added = context.workspace.allocate(args.input_grad.shape, context.dtype);
+    adapter_->backward_columns(context, {args.product_grad, own, residual, added}, gradients, saved.adapter);
+    residual = added;
+  }
+  context.ops.matmul_scatter({.tp = context.tp,
+                              .kind = MatmulKind::input_grad,
+                              .in = args.product_grad,
+                              .w = matrix_.weight,
+                              .residual = residual,
+                              .out = args.input_grad});
 }
 
 void NormedProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -112,9 +145,12 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
   const Tensor normed = needs_input() ? matrix_input(context, gradients, saved) : Tensor{};
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   const Tensor product_grad = this->product_grad(context, args.output_grad, saved);
-  gradients.add_and_scatter(
-      {.tp = context.tp, .dy = product_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
-  adapter_backward(context, {product_grad, normed, normed_grad}, gradients, saved);
+  if (adapter_) {  // whose matrix is frozen
+    multiply_back(context, {.product_grad = product_grad, .input = normed, .input_grad = normed_grad}, gradients, saved);
+  } else {
+    gradients.add_and_scatter(
+        {.tp = context.tp, .dy = product_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+  }
   norm_backward(context, args, normed_grad, saved);
 }
 

@@ -14,18 +14,25 @@ void ResidualProjection::bind(const BoundTensors& tensors) {
   if (has_norm_) norm_weight_ = tensors.at(TensorRole::output_norm_weight);
 }
 
+void ResidualProjection::multiply_adapted(const BlockContext& context, const ProductArgs& args, const Saved& saved) const {
+  const ArenaScope scope(context.workspace);
+  const Tensor added = context.workspace.allocate(args.output.shape, context.dtype);
+  adapter_->forward(context, context.tp, {args.input, args.residual, added}, saved.adapter);
+  context.ops.matmul_scatter({.tp = context.tp,
+                              .kind = MatmulKind::forward,
+                              .in = args.input,
+                              .w = matrix_.weight,
+                              .residual = added,
+                              .out = args.output,
+                              .bias = args.bias});
+}
+
 void ResidualProjection::multiply_scaled(const BlockContext& context, const ForwardArgs& args,
                                          const std::optional<Tensor>& residual, Saved& saved) const {
   magnitude_->reserve(context, args.output.shape, *args.results, saved.magnitude);
   adapter_->reserve(args.output.rows(), context.dtype, *args.results, saved.adapter);
   const Tensor& product = saved.magnitude.product;
-  adapter_->forward_rows(context, {.input = args.input, .output = product}, saved.adapter);
-  context.ops.matmul_scatter({.tp = context.tp,
-                              .kind = MatmulKind::forward,
-                              .in = args.input,
-                              .w = matrix_.weight,
-                              .residual = product,
-                              .out = product});
+  multiply_adapted(context, {.input = args.input, .output = product}, saved);
   magnitude_->forward(context, {*adapter_, matrix_.weight, context.tp}, saved.magnitude, args.output);
   if (roles_.bias) context.ops.add_bias(args.output, bias_.weight);
   if (residual) context.ops.scale({.x = args.output, .out = args.output, .factor = 1, .exact = true, .residual = residual});
@@ -36,16 +43,15 @@ void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs
   const auto bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt;
   if (magnitude_ && !context.base_alone) return multiply_scaled(context, args, residual, saved);
   if (!in_fp8()) {
-    const bool adapts = adapter_ && !context.base_alone;
-    if (adapts) {
+    if (adapter_ && !context.base_alone) {
       adapter_->reserve(args.output.rows(), context.dtype, *args.results, saved.adapter);
-      adapter_->forward_rows(context, {.input = args.input, .residual = residual, .output = args.output}, saved.adapter);
+      return multiply_adapted(context, {args.input, residual, args.output, bias}, saved);
     }
     return context.ops.matmul_scatter({.tp = context.tp,
                                        .kind = MatmulKind::forward,
                                        .in = args.input,
                                        .w = matrix_.weight,
-                                       .residual = adapts ? std::optional(args.output) : residual,
+                                       .residual = residual,
                                        .out = args.output,
                                        .bias = bias});
   }
@@ -142,6 +148,7 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
   if (bias_.is_trained() && changes) context.ops.bias_grad(shard, bias_.grad);
   if (magnitude_) shard = magnitude_->backward(context, *adapter_, shard, saved.magnitude);
   if (!context.gathers()) gathered = shard;
+  if (adapter_ && !context.gathers()) return adapted_backward(context, {shard, args.input, args.input_grad}, gradients, saved);
   context.ops.gather_matmul({.tp = context.tp,
                              .kind = MatmulKind::input_grad,
                              .shard = shard,
@@ -150,9 +157,16 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
                              .out = args.input_grad});
   gradients.add({.dy = gathered, .x = args.input, .dw = matrix_.grad});
   if (adapter_)
-    adapter_->backward_rows(context,
-                            {.output_grad = gathered, .own_grad = shard, .input = args.input, .input_grad = args.input_grad},
-                            gradients, saved.adapter);
+    adapter_->backward_rows(context, {gathered, shard, args.input, args.input_grad, args.input_grad}, gradients, saved.adapter);
+}
+
+void ResidualProjection::adapted_backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                                          const Saved& saved) const {
+  const ArenaScope scope(context.workspace);
+  const Tensor added = context.workspace.allocate(args.input_grad.shape, context.dtype);
+  adapter_->backward_rows(context, {args.output_grad, args.output_grad, args.input, {}, added}, gradients, saved.adapter);
+  context.ops.matmul_scatter(
+      {.kind = MatmulKind::input_grad, .in = args.output_grad, .w = matrix_.weight, .residual = added, .out = args.input_grad});
 }
 
 }  // namespace pipetrain

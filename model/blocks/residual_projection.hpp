@@ -74,6 +74,17 @@ class ResidualProjection {
  private:
   void multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                 Saved& saved) const;
+  struct ProductArgs {
+    Tensor input;                         // [T, K]
+    std::optional<Tensor> residual = {};  // [Tr, H]
+    Tensor output;                        // [Tr, H], output
+    std::optional<Tensor> bias = {};
+  };
+  // output = the product of the matrix and of the adapter, plus the bias and the residual.
+  void multiply_adapted(const BlockContext& context, const ProductArgs& args, const Saved& saved) const;
+  // The backward of a matrix with an adapter; args.output_grad: [T, H], the product's, where nothing is gathered.
+  void adapted_backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                        const Saved& saved) const;
   // output = (the matrix's and the adapter's product) * g + bias + residual
   void multiply_scaled(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                        Saved& saved) const;

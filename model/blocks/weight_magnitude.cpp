@@ -42,7 +42,7 @@ void multiply_vectors(const BlockContext& context, const Tensor& a, const Tensor
 
 std::optional<WeightMagnitude> WeightMagnitude::of(const ModelConfig& config, TensorRole matrix) {
   const auto roles = adapter_roles(matrix);
-  return config.adapter.magnitudes && roles ? std::optional(WeightMagnitude(roles->magnitude)) : std::nullopt;
+  return config.adapter.magnitudes && roles ? std::optional(WeightMagnitude(roles->magnitude.value())) : std::nullopt;
 }
 
 void WeightMagnitude::reserve(const BlockContext& context, const Shape& product, Arena& kept, Saved& saved) const {
@@ -61,7 +61,8 @@ void WeightMagnitude::find_factors(const BlockContext& context, const Matrix& ma
   inverse_roots(context, squares, 0, saved.inverse_norm);
   inverse_roots(context, zeros(context, rows), 1, saved.factors);  // 1 for rows without adapters
   std::int64_t first = 0;
-  for (const auto& [row, count] : matrix.adapter.target_rows()) {
+  for (const AdapterTarget& target : matrix.adapter.targets()) {
+    const std::int64_t row = target.row, count = target.rows;
     const Tensor own = magnitude_.weight.row_range(first, first + count),
                  wide = context.workspace.allocate({count}, DType::f32);
     context.ops.copy_columns({.source = own.reshaped({count, 1}), .target = wide.reshaped({count, 1}), .count = 1});
@@ -90,9 +91,10 @@ Tensor WeightMagnitude::backward(const BlockContext& context, const LowRankAdapt
   const Tensor grad = context.workspace.allocate(factor_grad.shape, DType::f32);
   multiply_vectors(context, factor_grad, saved.inverse_norm, grad);
   std::int64_t first = 0;
-  for (const auto& [row, count] : adapter.target_rows()) {
-    context.ops.add(magnitude_.grad.row_range(first, first + count), grad.row_range(row, row + count));
-    first += count;
+  for (const AdapterTarget& target : adapter.targets()) {
+    context.ops.add(magnitude_.grad.row_range(first, first + target.rows),
+                    grad.row_range(target.row, target.row + target.rows));
+    first += target.rows;
   }
   return saved.product;
 }

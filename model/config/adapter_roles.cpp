@@ -16,6 +16,10 @@ std::optional<AdapterRoles> adapter_roles(TensorRole matrix) {
       return AdapterRoles{mlp_in_adapter_in, mlp_in_magnitude, {mlp_in_adapter_out_1, mlp_in_adapter_out_2}};
     case mlp_out_weight:
       return AdapterRoles{mlp_out_adapter_in, mlp_out_magnitude, {mlp_out_adapter_out}};
+    case expert_in_weight:
+      return AdapterRoles{expert_in_adapter_in, {}, {expert_in_adapter_out_1, expert_in_adapter_out_2}};
+    case expert_out_weight:
+      return AdapterRoles{expert_out_adapter_in, {}, {expert_out_adapter_out}};
     default:
       return {};
   }
@@ -32,8 +36,9 @@ std::vector<std::optional<AdaptableModule>> adaptable_modules(const std::vector<
   for (const TensorSpec& tensor : tensors) {
     std::optional<AdaptableModule> module;
     if (adapter_roles(tensor.role)) {
-      module = {module_of(tensor.name), tensor.role, 0};
-      if (last && last->matrix == module->matrix) module->number = last->number + (last->name == module->name ? 0 : 1);
+      module = {module_of(tensor.name), tensor.role, 0, tensor.expert};
+      if (last && last->matrix == module->matrix && last->expert == module->expert)
+        module->number = last->number + (last->name == module->name ? 0 : 1);
       last = module;
     }
     modules.push_back(std::move(module));

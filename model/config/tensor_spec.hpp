@@ -48,6 +48,11 @@ enum class TensorRole {
   mlp_in_adapter_out_2,
   mlp_out_adapter_in,
   mlp_out_adapter_out,
+  expert_in_adapter_in,     // of each expert, those of gate and up; the experts in order
+  expert_in_adapter_out_1,  // of each expert
+  expert_in_adapter_out_2,
+  expert_out_adapter_in,
+  expert_out_adapter_out,
   // Adapters with magnitudes: one number for each row of the adapted modules, stacked.
   qkv_magnitude,
   attention_out_magnitude,
@@ -58,7 +63,8 @@ enum class TensorRole {
 // True when the tensor is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
 constexpr bool is_matrix(TensorRole role) {
   return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
-         role == TensorRole::mlp_out_weight || (role >= TensorRole::router_weight && role <= TensorRole::mlp_out_adapter_out);
+         role == TensorRole::mlp_out_weight ||
+         (role >= TensorRole::router_weight && role <= TensorRole::expert_out_adapter_out);
 }
 
 // True for the weights of every norm and for the biases of layer norms.
@@ -120,7 +126,8 @@ struct TensorSpec {
   bool decays = true;  // weight decay
   ParameterGroup group = ParameterGroup::dense;
   std::int64_t expert = -1;  // the number of the expert that the tensor belongs to, in its layer; -1: of none
-  // True for a vector that every tensor-parallel rank holds and for which each computes the gradient of its own heads.
+  // True for a tensor that every tensor-parallel rank holds and for which each computes the gradient of its own heads, or of
+  // its own columns of the experts.
   bool shared = false;
   bool tied_copy = false;  // the head's use of the embedding's table, under the table's name
 

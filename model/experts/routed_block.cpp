@@ -14,12 +14,15 @@ struct RoutedBlock::RoutedSaved final : BlockCompute::Saved {
   Tensor projected;  // [R, 2I]
   Tensor inner;      // [R, I]
   SharedExpert::Saved shared;
+  ExpertAdapter::Saved in_adapter, out_adapter;  // without tensors where there are no adapters
 
   void relocate(const Relocation& moved) override {
     statistics.relocate(moved);
     moved.move(routing);
     exchange.relocate(moved);
     shared.relocate(moved);
+    in_adapter.relocate(moved);
+    out_adapter.relocate(moved);
     for (Tensor* const view : {&input, &normed, &order.tokens, &order.weights, &order.offsets, &rows, &projected, &inner})
       moved.move(*view);
   }
@@ -33,6 +36,8 @@ void RoutedBlock::bind(const BoundTensors& tensors) {
   in_ = tensors.at(TensorRole::expert_in_weight);
   out_ = tensors.at(TensorRole::expert_out_weight);
   if (shared_) shared_->bind(tensors);
+  if (in_adapter_) in_adapter_->bind(tensors);
+  if (out_adapter_) out_adapter_->bind(tensors);
 }
 
 Tensor RoutedBlock::normed(const BlockContext& context, const RoutedSaved& saved, Arena& memory) const {
@@ -83,6 +88,8 @@ void RoutedBlock::expand(const BlockContext& context, const Tensor& input, const
   saved.projected = memory.results->allocate({row_count(context), 2 * inner_cols()}, context.dtype);
   context.ops.grouped_matmul(
       {.kind = MatmulKind::forward, .in = rows, .w = in_.weight, .offsets = saved.order.offsets, .out = saved.projected});
+  if (in_adapter_ && !context.base_alone)
+    in_adapter_->forward(context, {rows, saved.order.offsets, saved.projected}, *memory.inputs, saved.in_adapter);
 }
 
 // The weights multiply the inputs of the experts' last matrices rather than their outputs. So the weights' gradient needs no
@@ -99,6 +106,8 @@ void RoutedBlock::forward(const BlockContext& context, const ForwardArgs& args, 
   const Tensor outputs = context.workspace.allocate({row_count(context), norm_.hidden()}, context.dtype);
   context.ops.grouped_matmul(
       {.kind = MatmulKind::forward, .in = weighed_inner, .w = out_.weight, .offsets = saved.order.offsets, .out = outputs});
+  if (out_adapter_ && !context.base_alone)
+    out_adapter_->forward(context, {weighed_inner, saved.order.offsets, outputs}, saved_memory, saved.out_adapter);
   const Tensor own_outputs = brought_back(context, outputs, saved);
   const auto addend = shared_ ? std::optional(shared_->output(context, memory, saved.shared)) : std::nullopt;
   context.ops.sum_rows({.tp = context.tp,
@@ -117,6 +126,16 @@ Tensor RoutedBlock::gathered(const BlockContext& context, const Tensor& output_g
   return all;
 }
 
+void RoutedBlock::last_matrices_backward(const BlockContext& context, const MatrixGradients& args, WeightGradients& gradients,
+                                         const RoutedSaved& saved) const {
+  const Tensor& offsets = saved.order.offsets;
+  gradients.add_grouped({.dy = args.output_grads, .x = args.inner, .offsets = offsets, .dw = out_.grad});
+  context.ops.grouped_matmul(
+      {.kind = MatmulKind::input_grad, .in = args.output_grads, .w = out_.weight, .offsets = offsets, .out = args.inner_grad});
+  if (out_adapter_)
+    out_adapter_->backward(context, {args.output_grads, args.inner, offsets, args.inner_grad}, gradients, saved.out_adapter);
+}
+
 Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
                                      const RoutedSaved& saved) const {
   const ExpertRows& order = saved.order;
@@ -124,11 +143,9 @@ Tensor RoutedBlock::experts_backward(const BlockContext& context, const Tensor& 
   const ArenaScope scope(context.workspace);
   const Tensor output_grads = rows_of(context, output_grad, saved, gradients.memory());
   const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved, context.workspace);
-  gradients.add_grouped(
-      {.dy = output_grads, .x = weighed(context, inner, order, gradients.memory()), .offsets = order.offsets, .dw = out_.grad});
+  const Tensor weighed_inner = weighed(context, inner, order, gradients.memory());
   const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
-  context.ops.grouped_matmul(
-      {.kind = MatmulKind::input_grad, .in = output_grads, .w = out_.weight, .offsets = order.offsets, .out = inner_grad});
+  last_matrices_backward(context, {output_grads, weighed_inner, inner_grad}, gradients, saved);
   context.ops.weigh_rows_backward({.tp = context.tp,
                                    .dy = inner_grad,
                                    .x = inner,
@@ -159,6 +176,8 @@ void RoutedBlock::backward(const BlockContext& context, const BackwardArgs& args
                               .w = in_.weight,
                               .offsets = saved.order.offsets,
                               .out = rows_grad});
+  if (in_adapter_)
+    in_adapter_->backward(context, {saved.projected, rows, saved.order.offsets, rows_grad}, gradients, saved.in_adapter);
   const Tensor own_rows_grad = brought_back(context, rows_grad, saved);
   const Tensor router_grad =
       router_.backward(context, {.routing = saved.routing, .normed = all, .dweights = dweights}, gradients);

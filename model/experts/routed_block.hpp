@@ -7,6 +7,7 @@
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/kept_memory.hpp"
 #include "model/blocks/norm.hpp"
+#include "model/experts/expert_adapter.hpp"
 #include "model/experts/expert_exchange.hpp"
 #include "model/experts/router.hpp"
 #include "model/experts/shared_expert.hpp"
@@ -15,7 +16,12 @@ namespace pipetrain {
 
 class RoutedBlock final : public BlockCompute {
  public:
-  explicit RoutedBlock(const ModelConfig& config) : norm_(config), router_(config), exchange_(config.experts) {
+  RoutedBlock(const ModelConfig& config, const Block& block, const TensorParallel& tp)
+      : norm_(config),
+        router_(config),
+        exchange_(config.experts),
+        in_adapter_(ExpertAdapter::of(config, block, TensorRole::expert_in_weight, tp)),
+        out_adapter_(ExpertAdapter::of(config, block, TensorRole::expert_out_weight, tp)) {
     if (config.experts.shared_intermediate > 0) shared_.emplace();
   }
 
@@ -39,6 +45,14 @@ class RoutedBlock final : public BlockCompute {
   Tensor weighed(const BlockContext& context, const Tensor& inner, const ExpertRows& rows, Arena& memory) const;
   // Returns the gradient of all ranks' rows of the output; it stays valid as long as WeightGradients requires.
   Tensor gathered(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients) const;
+  struct MatrixGradients {
+    Tensor output_grads;  // [R, H]
+    Tensor inner;         // [R, I], the weighed inputs of the experts' last matrices
+    Tensor inner_grad;    // [R, I], output
+  };
+  // Computes the gradients of the experts' last matrices, of their adapters and of their inputs.
+  void last_matrices_backward(const BlockContext& context, const MatrixGradients& args, WeightGradients& gradients,
+                              const RoutedSaved& saved) const;
   // Returns the gradient of the rows' weights, [R] f32, in the workspace. The gradient of `projected` is written over it.
   Tensor experts_backward(const BlockContext& context, const Tensor& output_grad, WeightGradients& gradients,
                           const RoutedSaved& saved) const;
@@ -51,6 +65,7 @@ class RoutedBlock final : public BlockCompute {
   Router router_;
   ExpertExchange exchange_;
   std::optional<SharedExpert> shared_;
+  std::optional<ExpertAdapter> in_adapter_, out_adapter_;
   BoundTensor in_, out_;  // [E 2I, H] and [E H, I]: the experts' matrices one below the other
 };
 

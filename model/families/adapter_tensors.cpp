@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "model/families/family.hpp"
 
@@ -19,7 +22,9 @@ TensorSpec first_matrix(const TensorSpec& tensor, const AdaptableModule& module,
           .shape = {rank, tensor.shape[tensor.transposed ? 0 : 1]},
           .split = divides_inputs ? Split::columns : Split::none,
           .initialisation = Initialisation::input_uniform,
-          .group = ParameterGroup::adapter};
+          .group = ParameterGroup::adapter,
+          .expert = tensor.expert,
+          .shared = tensor.expert >= 0 && !divides_inputs};
 }
 
 // The matrix has the rows of the module's, which are spread over ranks alike.
@@ -32,7 +37,9 @@ TensorSpec second_matrix(const TensorSpec& tensor, const AdaptableModule& module
           .indivisible = tensor.indivisible,
           .part = tensor.part,
           .initialisation = Initialisation::zeros,
-          .group = ParameterGroup::adapter};
+          .group = ParameterGroup::adapter,
+          .expert = tensor.expert,
+          .shared = tensor.expert >= 0 && !divides_outputs};
 }
 
 // The magnitudes are spread over ranks as the rows of the module's matrix are.
@@ -68,36 +75,91 @@ void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vec
       [&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t rank, bool first) {
         if (first) added.push_back(first_matrix(tensor, module, roles.in, rank));
       });
+  const auto first_matrices = static_cast<std::ptrdiff_t>(added.size());
   for_each_adapted([&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t rank, bool) {
     added.push_back(second_matrix(tensor, module, roles.out[module.number], rank));
   });
+  // The modules of an expert follow each other, and their second matrices have different roles.
+  std::stable_sort(added.begin() + first_matrices, added.end(),
+                   [](const TensorSpec& a, const TensorSpec& b) { return a.role < b.role; });
   if (config.adapter.magnitudes)
     for_each_adapted([&](const TensorSpec& tensor, const Module& module, const AdapterRoles& roles, std::int64_t, bool) {
-      added.push_back(magnitude(tensor, module, roles.magnitude));
+      added.push_back(magnitude(tensor, module, roles.magnitude.value()));
     });
   tensors.insert(tensors.end(), added.begin(), added.end());
+}
+
+namespace {
+
+std::string targets_text(const ModelConfig& config) { return fmt::format("{}", fmt::join(config.adapter.targets, ",")); }
+
+// Calls visit(block, its adaptable modules) for one block of each kind.
+template <class Visit>
+void for_each_kind(const ModelConfig& config, const Visit& visit) {
+  for (const BlockCount& counted : block_counts(config))
+    visit(counted.block, adaptable_modules(spec_of(config.family).tensors(config, counted.block)));
+}
+
+std::optional<ModuleAdapter> adapter_of_module(const ModelConfig& config, const AdaptableModule& module, const Block& block) {
+  return adapter_of(config.adapter, module.name, block.layer);
+}
+
+// Products of all experts at once need equal adapters of all experts.
+std::optional<TargetFault> find_unequal_experts(const ModelConfig& config) {
+  bool are_equal = true;
+  for_each_kind(config, [&](const Block& block, const auto& modules) {
+    std::map<std::pair<TensorRole, std::size_t>, std::optional<ModuleAdapter>> first;
+    for (const auto& module : modules) {
+      if (!module || module->expert < 0) continue;
+      const auto own = adapter_of_module(config, *module, block);
+      const auto known = first.try_emplace({module->matrix, module->number}, own).first->second;
+      are_equal &= own.has_value() == known.has_value() && (!own || (own->rank == known->rank && own->scale == known->scale));
+    }
+  });
+  if (are_equal) return {};
+  return TargetFault{targets_text(config),
+                     "gives the experts of a layer different adapters, which is not built; name a matrix of "
+                     "all experts, such as gate_proj, with one rank and one alpha"};
+}
+
+// A shared expert's matrices have the names of the others', so that a target means both.
+std::optional<TargetFault> find_unbuilt_experts(const ModelConfig& config) {
+  if (!adapts_experts(config)) return {};
+  const std::string target = config.adapter.targets.empty() ? "all" : targets_text(config);
+  if (config.experts.shared_intermediate > 0)
+    return TargetFault{target,
+                       "adapters of shared experts are not built yet; name matrices of attention, such as q_proj,v_proj"};
+  if (config.adapter.magnitudes)
+    return TargetFault{target,
+                       "adapters of routed experts have no magnitudes (DoRA); name matrices of attention, or leave them out"};
+  return find_unequal_experts(config);
+}
+
+}  // namespace
+
+bool adapts_experts(const ModelConfig& config) {
+  bool adapts = false;
+  if (config.adapter.exists())
+    for_each_kind(config, [&](const Block& block, const auto& modules) {
+      for (const auto& module : modules) adapts |= module && module->expert >= 0 && adapter_of_module(config, *module, block);
+    });
+  return adapts;
 }
 
 std::optional<TargetFault> find_target_fault(const ModelConfig& config) {
   const Adapter& adapter = config.adapter;
   if (!adapter.exists()) return {};
-  const bool routes = config.routed_layers() > 0;
-  if (routes && adapter.targets.empty())
-    return TargetFault{"all",
-                       "adapters of routed experts are not built yet; name matrices of attention, such as q_proj,v_proj"};
   std::set<std::string> names;  // the last parts of the names
-  for (const BlockCount& counted : block_counts(config)) {
-    if (routes && counted.block.kind != BlockKind::attention) continue;
-    for (const auto& module : adaptable_modules(spec_of(config.family).tensors(config, counted.block)))
+  for_each_kind(config, [&](const Block&, const auto& modules) {
+    for (const auto& module : modules)
       if (module) names.insert(module->name.substr(module->name.rfind('.') + 1));
-  }
+  });
   for (const std::string& target : adapter.targets) {
     if (names.contains(target.substr(target.rfind('.') + 1))) continue;
-    return TargetFault{target,
-                       fmt::format("names no matrix of the model that can have an adapter{}; name some of {}",
-                                   routes ? ", and those of routed experts are not built yet" : "", fmt::join(names, ", "))};
+    return TargetFault{
+        target, fmt::format("names no matrix of the model that can have an adapter; name some of {}", fmt::join(names, ", "))};
   }
-  return {};
+  return find_unbuilt_experts(config);
 }
 
 }  // namespace pipetrain

@@ -21,7 +21,10 @@ void add_adapter_tensors(const ModelConfig& config, const Block& block, std::vec
 inline constexpr std::string_view adapter_in_end = ".lora_A.weight", adapter_out_end = ".lora_B.weight",
                                   magnitude_end = ".lora_magnitude_vector";
 
-// A target that names no module of the model that can have an adapter, or "all" for a model whose adapters are not all built.
+// True when routed experts of the model have adapters.
+bool adapts_experts(const ModelConfig& config);
+
+// A target that names no module of the model that can have an adapter, or one whose adapters are not built.
 struct TargetFault {
   std::string target, why;
 };

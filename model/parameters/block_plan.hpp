@@ -12,7 +12,7 @@ namespace pipetrain {
 
 // Says how a stored tensor's gradient is computed.
 enum class GradientKind {
-  shared,      // every rank holds all of it, and computes the gradient of its own heads
+  shared,      // every rank holds all of it, and computes the gradient of its own heads or of its own columns of the experts
   replicated,  // every rank holds all of it; with sequence parallelism each sums the gradient of its own tokens
   summed,      // this rank's slice, to which operations other than matrix products add
   product,     // this rank's slice of a matrix, by Ops::weight_grad

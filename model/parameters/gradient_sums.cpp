@@ -1,5 +1,7 @@
 #include "model/parameters/gradient_sums.hpp"
 
+#include <algorithm>
+
 #include "model/parameters/arena_views.hpp"
 
 namespace pipetrain {
@@ -9,10 +11,20 @@ Tensor grad_of(const StoredTensor& tensor, const Tensor& grads) {
   return span(grads, tensor.grad_offset, static_cast<std::size_t>(tensor.shape.elements())).reshaped(tensor.shape);
 }
 
+// True for models whose adapters of experts have matrices that all ranks hold.
+bool shares_adapters(const ModelConfig& config) {
+  const auto blocks = block_counts(config);
+  return std::any_of(blocks.begin(), blocks.end(), [&](const BlockCount& counted) {
+    const auto tensors = block_tensors(config, counted.block);
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [](const TensorSpec& tensor) { return tensor.shared && is_of_adapter(tensor.role); });
+  });
+}
+
 }  // namespace
 
 bool has_partial_gradients(const ModelConfig& config, int tp, bool sequence_parallel) {
-  return tp > 1 && (sequence_parallel || config.head_norms || tp > config.kv_heads);
+  return tp > 1 && (sequence_parallel || config.head_norms || tp > config.kv_heads || shares_adapters(config));
 }
 
 void sum_partial_grads(const Tensor& partial, const TensorParallel& tp, Ops& ops) {

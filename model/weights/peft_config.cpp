@@ -221,6 +221,10 @@ class PeftConfigReader {
     for (const std::int64_t layer : model.adapter.layers)
       if (layer >= model.layers)
         refuse(fmt::format("layers_to_transform has {}, and the model {} layers", layer, model.layers));
+    if (model.adapter.targets.empty() && model.routed_layers() > 0)
+      refuse_value("target_modules",
+                   "a list of names for a model with routed experts, which count as linear modules in some "
+                   "versions of transformers alone");
     if (const auto fault = find_target_fault(model)) refuse(fmt::format("target_modules: {}: {}", fault->target, fault->why));
   }
 
@@ -237,7 +241,7 @@ std::vector<std::string> modules_to_save(const ModelConfig& config) {
   return names;
 }
 
-// Returns the last parts of the names of all modules that have adapters: PEFT's own list for "all-linear" has experts too.
+// Returns the last parts of the names of all modules that have adapters. PEFT's own list for "all-linear" has routers too.
 std::vector<std::string> target_names(const ModelConfig& config) {
   if (!config.adapter.targets.empty()) return config.adapter.targets;
   std::set<std::string> names;

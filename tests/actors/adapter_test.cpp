@@ -131,3 +131,42 @@ TEST_CASE("adapters with dropout, and of different ranks and scales, train alike
     check_close_runs(run(dropping_job(layout), 3), plain);
   }
 }
+
+TEST_CASE("adapters of routed experts follow their trajectories, to the bit the same over pp and schedules",
+          "[golden][adapters][experts]") {
+  const std::string name = GENERATE("mixtral", "olmoe");
+  const Reference reference = golden_adapter_reference(name);
+  const auto steps = static_cast<std::int64_t>(reference.loss.size());
+  for (const int tp : {1, 2}) {
+    INFO(name << " tp " << tp);
+    const RunRecord first = run(golden_adapter_job(name, {1, tp, 1, 2}), steps);
+    check_golden(first, reference);
+    Layout recomputed{2, tp, 1, 2, "zb-h1"}, selective{1, tp, 1, 2};
+    recomputed.recompute = Recompute::full;
+    selective.recompute = Recompute::selective;
+    for (const Layout& layout : {Layout{4, tp, 1, 2, "zb-h1"}, Layout{2, tp, 1, 2, "zb-v", 2}, recomputed, selective}) {
+      INFO(to_string(layout));
+      CHECK((run(golden_adapter_job(name, layout), steps) == first));
+    }
+  }
+}
+
+TEST_CASE("adapters of routed experts follow their trajectories where ranks divide batches and states",
+          "[golden][adapters][experts]") {
+  const Reference reference = golden_adapter_reference("mixtral");
+  const auto steps = static_cast<std::int64_t>(reference.loss.size());
+  std::vector<Layout> layouts{{2, 1, 2, 1}, {1, 2, 1, 2}, {1, 4, 1, 2}};
+  layouts[1].sequence_parallel = false;
+  for (const int stage : {1, 2, 3}) {
+    layouts.push_back({1, 2, 2, 2, "zb-h1"});
+    layouts.back().zero = stage;
+  }
+  layouts.push_back({2, 1, 1, 2});
+  layouts.back().cp = 2;
+  layouts.push_back({2, 1, 1, 2});
+  layouts.back().offload = layouts.back().parameters = layouts.back().gradients = true;
+  for (const Layout& layout : layouts) {
+    INFO(to_string(layout));
+    check_golden(run(golden_adapter_job("mixtral", layout), steps), reference);
+  }
+}

@@ -294,6 +294,25 @@ TEST_CASE("on GPUs doctor measures bf16 too, and tune counts the memory that a d
   CHECK(std::stod(dry.out.substr(last)) == Approx(best["memory_bytes"].back().get<double>() / (1 << 20)).margin(0.06));
 }
 
+TEST_CASE("tune plans adapters on a quantised base: commands that run, with the memory that a run counts") {
+  const auto planned = [](const std::string& form) {
+    const Result result =
+        run("tune --model tiny --devices 2 --device cpu --global-batch 8 --lora-rank 2 --count 3 --json" + form);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    return json::parse(result.out);
+  };
+  const json plain = planned(""), quantised = planned(" --base-precision nf4");
+  const std::string command = quantised[0]["command"];
+  CHECK_THAT(command, Contains("--lora-rank 2 --base-precision nf4"));
+  CHECK(quantised[0]["memory_bytes"][0] < plain[0]["memory_bytes"][0]);
+  const Result dry = run(command.substr(10) + " --dry-run");
+  INFO(dry.err);
+  CHECK(dry.status == 0);
+  CHECK_THAT(run("tune --model tiny --devices 2 --device cpu --base-precision nf4").err,
+             Contains("--base-precision nf4: no matrix of attention and MLP is frozen"));
+}
+
 TEST_CASE("tune prints the ten best and their command lines") {
   const Result result = run("tune --model llama2-7b --devices 8 --seq-len 2048");
   CHECK(result.status == 0);

@@ -24,6 +24,7 @@ CASES = {
     "gemma3": ("gemma3_tiny", dict(r=4, lora_alpha=4, target_modules=["q_proj", "v_proj", "o_proj", "down_proj"])),
     "granite": ("granite_tiny", dict(r=2, lora_alpha=8, target_modules=["q_proj", "o_proj", "gate_proj", "down_proj"],
                                      rank_pattern={"o_proj": 5}, alpha_pattern={"gate_proj": 3}, layers_to_transform=[1, 3])),
+    "llama3": ("llama3_tiny", dict(r=2, lora_alpha=4, target_modules="all-linear")),
     "llama3_dora": ("llama3_tiny", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"],
                                         use_dora=True)),
     "gpt2_dora": ("gpt2_tiny", dict(r=3, lora_alpha=6, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, use_dora=True)),

@@ -2,10 +2,11 @@
 
 Usage: python make_preferences.py FOLDER [TRL]   (needs torch; FOLDER is tests/golden)
 
-Writes beside the model's files:
+Writes beside the model's files, and beside those of adapters/llama3 and adapters/llama3_dora, which are adapters of that model:
   pairs.jsonl        {"prompt", "chosen", "rejected"}: rows whose bytes are the tokens; the last token of a completion is 256
   completions.jsonl  {"prompt", "completion", "label"}
-  preferences.json   loss, gradient norm before clipping and rewards of each step of dpo, dpo per token, orpo and kto
+  preferences.json   loss, gradient norm before clipping and rewards of each step of dpo, dpo per token, orpo and kto; of adapters
+                     with the base as the reference ("base"), and with the base and the adapter before training ("begun")
 
 Losses are written out below, each of a step's whole batch. With TRL, the folder of an installed trl, the loss of orpo's first
 step is compared with ORPOTrainer.odds_ratio_loss, and those of the others with torch's own functions as DPOTrainer and KTOTrainer
@@ -76,26 +77,64 @@ def kto(policy, reference, config, rows, beta):
         (chosen if row["label"] else rejected).append(beta * own)
     return torch.stack(losses).mean(), torch.stack(chosen), torch.stack(rejected), divergence
 
-def train(folder, rows, optimizer, loss_of):
-    config, w = json.loads((folder / "config.json").read_text()), load(folder / "model.safetensors")
-    reference = load(folder / "final.safetensors")
-    decayed, others = [[p for p in w.values() if (p.dim() > 1) == wide] for wide in (True, False)]
+def train(config, rows, optimizer, trained, policy, reference, loss_of):
+    """trained: the parameters that steps change; policy(): the model's weights, made from them."""
+    decayed, others = [[p for p in trained if (p.dim() > 1) == wide] for wide in (True, False)]
     adam = torch.optim.AdamW([dict(params=decayed, weight_decay=optimizer["weight_decay"]), dict(params=others, weight_decay=0.0)],
                              lr=optimizer["lr"], betas=tuple(optimizer["betas"]), eps=optimizer["eps"])
     steps = []
     for first in range(0, len(rows), BATCH):
-        loss, chosen, rejected, divergence = loss_of(w, reference, config, rows[first:first + BATCH])
+        loss, chosen, rejected, divergence = loss_of(policy(), reference, config, rows[first:first + BATCH])
         adam.zero_grad()
         loss.backward()
-        norm = torch.sqrt(sum((p.grad ** 2).sum() for p in w.values()))
+        norm = torch.sqrt(sum((p.grad ** 2).sum() for p in trained))
         if norm > optimizer["clip"]:
-            for p in w.values(): p.grad *= optimizer["clip"] / norm
+            for p in trained: p.grad *= optimizer["clip"] / norm
         adam.step()
         step = dict(loss=loss.item(), grad_norm=norm.item(), reward_chosen=chosen.mean().item(), reward_rejected=rejected.mean().item())
         if divergence is not None: step["kl"] = divergence.item()
         else: step["reward_accuracy"] = (chosen > rejected).double().mean().item()
         steps.append(step)
     return steps
+
+def adapted(base, adapter, settings):
+    """The weights of a model with an adapter in PEFT's format: W + scale B A, with DoRA each row scaled to its magnitude."""
+    weights = dict(base)
+    for name, a in adapter.items():
+        if not name.endswith(".lora_A.weight"): continue
+        module = name.removesuffix(".lora_A.weight")
+        key = module.removeprefix("base_model.model.") + ".weight"
+        rows = base[key] + settings["lora_alpha"] / settings["r"] * adapter[module + ".lora_B.weight"] @ a
+        if settings["use_dora"]:
+            rows = rows * (adapter[module + ".lora_magnitude_vector"] / rows.norm(dim=1).detach())[:, None]
+        weights[key] = rows
+    return weights
+
+def frozen(weights): return {name: value.detach() for name, value in weights.items()}
+
+def write(folder, runs):
+    result = dict(source=f"make_preferences.py, torch {torch.__version__}, float64", global_batch=BATCH, runs=runs)
+    for name, run in runs.items(): print(folder.name, name, run["steps"][0], run["steps"][-1])
+    (folder / "preferences.json").write_text(json.dumps(result, indent=1) + "\n")
+
+def make_whole(folder, optimizer, losses):
+    config, runs = json.loads((folder / "config.json").read_text()), {}
+    for name, (rows, beta, loss_of) in losses.items():
+        w, reference = load(folder / "model.safetensors"), load(folder / "final.safetensors")
+        runs[name] = dict(beta=beta, steps=train(config, rows, optimizer, list(w.values()), lambda: w, reference, loss_of))
+    write(folder, runs)
+
+def make_adapted(folder, model, losses):
+    config, settings = json.loads((model / "config.json").read_text()), json.loads((folder / "adapter" / "adapter_config.json").read_text())
+    optimizer, runs = json.loads((folder / "trajectory.json").read_text())["optimizer"], {}
+    for name in ("dpo", "kto"):
+        rows, beta, loss_of = losses[name]
+        for kind in ("base", "begun"):
+            base, adapter = frozen(load(model / "model.safetensors")), load(folder / "adapter" / "adapter_model.safetensors")
+            reference = base if kind == "base" else frozen(adapted(base, adapter, settings))
+            runs[f"{name} {kind}"] = dict(beta=beta, steps=train(config, rows, optimizer, list(adapter.values()),
+                                                                 lambda: adapted(base, adapter, settings), reference, loss_of))
+    write(folder, runs)
 
 def compare_with_trl(site):
     """trl's own functions on drawn log-probabilities."""
@@ -114,12 +153,9 @@ if __name__ == "__main__":
     pairs, completions = pair_rows(random.Random("pairs")), completion_rows(random.Random("completions"))
     for name, rows in (("pairs", pairs), ("completions", completions)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    runs = {"dpo": (pairs, 0.1, lambda w, ref, c, rows: dpo(w, ref, c, rows, 0.1, False)),
-            "dpo_per_token": (pairs, 2.0, lambda w, ref, c, rows: dpo(w, ref, c, rows, 2.0, True)),
-            "orpo": (pairs, 0.3, lambda w, ref, c, rows: orpo(w, c, rows, 0.3)),
-            "kto": (completions, 0.1, lambda w, ref, c, rows: kto(w, ref, c, rows, 0.1))}
-    result = dict(source=f"make_preferences.py, torch {torch.__version__}, float64", global_batch=BATCH, runs={})
-    for name, (rows, beta, loss_of) in runs.items():
-        result["runs"][name] = dict(beta=beta, steps=train(folder, rows, optimizer, loss_of))
-        print(name, result["runs"][name]["steps"][0], result["runs"][name]["steps"][-1])
-    (folder / "preferences.json").write_text(json.dumps(result, indent=1) + "\n")
+    losses = {"dpo": (pairs, 0.1, lambda w, ref, c, rows: dpo(w, ref, c, rows, 0.1, False)),
+              "dpo_per_token": (pairs, 2.0, lambda w, ref, c, rows: dpo(w, ref, c, rows, 2.0, True)),
+              "orpo": (pairs, 0.3, lambda w, ref, c, rows: orpo(w, c, rows, 0.3)),
+              "kto": (completions, 0.1, lambda w, ref, c, rows: kto(w, ref, c, rows, 0.1))}
+    make_whole(folder, optimizer, losses)
+    for name in ("llama3", "llama3_dora"): make_adapted(folder.parent / "adapters" / name, folder, losses)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "files/json_builder.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "model/weights/companion_files.hpp"
+#include "ops/weight_form.hpp"
 
 namespace pipetrain {
 namespace {
@@ -143,6 +145,14 @@ std::string optimizer_in(const Json& value, const fs::path& file) {
   return name;
 }
 
+std::string base_form_in(const Json& value, const fs::path& file) {
+  constexpr WeightForm forms[] = {WeightForm::plain, WeightForm::bf16, WeightForm::fp8, WeightForm::nf4};
+  const std::string& name = value.as_string();
+  if (std::none_of(std::begin(forms), std::end(forms), [&](WeightForm form) { return name == name_of(form); }))
+    refuse_checkpoint(file, fmt::format("the form of the base is {}", value.dump()));
+  return name;
+}
+
 TrainedParts trained_in(const Json& value, const fs::path& file) {
   const auto trained = read_trained_parts(value.as_string());
   if (!trained) refuse_checkpoint(file, fmt::format("the trained parts are {}", value.dump()));
@@ -158,6 +168,7 @@ CheckpointState state_in(const Json& value, const fs::path& file) {
   if (value.contains("optimizer")) state.optimizer = optimizer_in(value.at("optimizer"), file);
   if (value.contains("trained")) state.trained = trained_in(value.at("trained"), file);
   if (value.contains("base")) state.base = checksum_in(value.at("base"), file);
+  if (value.contains("base_form")) state.base_form = base_form_in(value.at("base_form"), file);
   state.first_loss = value.at("first_loss").as_double();
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").as_double();
   if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
@@ -200,6 +211,7 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
                              {"first_loss", state.first_loss}});
   if (!state.trained.all()) value["trained"] = to_string(state.trained);
   if (state.base) value["base"] = to_text(*state.base);
+  if (state.base_form) value["base_form"] = base_form_in(Json(*state.base_form), file);
   if (state.last_loss) value["last_loss"] = *state.last_loss;
   if (state.loss_scale) value["loss_scale"] = to_json(*state.loss_scale);
   if (!state.expert_biases.empty()) value["expert_biases"] = to_json(state.expert_biases);

@@ -21,6 +21,8 @@ struct CheckpointState {
   TrainedParts trained;             // the optimizer has states for these alone
   // With adapters: the fingerprint of the model that they belong to, whose weights the checkpoint lacks.
   std::optional<std::uint64_t> base;
+  // The form of the frozen matrices (name_of()); none where nothing could be quantised, and in older checkpoints.
+  std::optional<std::string> base_form;
   double first_loss = 0;                               // of the first step that had a loss; 0 before that
   std::optional<double> last_loss;                     // of the last step that had a loss; checkpoints of format 2 lack it
   std::optional<LossScaleState> loss_scale;            // where it is dynamic

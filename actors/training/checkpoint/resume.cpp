@@ -9,12 +9,11 @@
 #include "actors/training/checkpoint/base_fingerprint.hpp"
 #include "actors/training/checkpoint/checkpoint.hpp"
 #include "actors/training/checkpoint/checkpoint_folder.hpp"
+#include "actors/training/checkpoint/initial_weights.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/samples/fingerprint.hpp"
 #include "model/weights/multimodal_parts.hpp"
-#include "model/weights/peft_folder.hpp"
-#include "model/weights/stored_model.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -52,6 +51,20 @@ void check_same_optimizer(const fs::path& checkpoint, const CheckpointState& sta
                   checkpoint.string(), state.optimizer));
 }
 
+// Returns a note where the run keeps the base of its adapters in another form than the checkpoint's run did.
+std::optional<std::string> other_base_note(const fs::path& checkpoint, const CheckpointState& state,
+                                           const ModelConfig& config) {
+  const std::string ours = name_of(config.base_form);
+  if (state.base_form.value_or(ours) == ours) return {};
+  const auto in_words = [](const std::string& form) {
+    return form == name_of(WeightForm::plain) ? std::string("in the type of products") : "in " + form;
+  };
+  return fmt::format(
+      "{} was trained on a base kept {}, and this run keeps the base {}: the adapters see other weights from here on; give the "
+      "same base-precision to continue the run as it was",
+      checkpoint.filename().string(), in_words(*state.base_form), in_words(ours));
+}
+
 // Throws when the checkpoint belongs to another run.
 void continue_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
                    TrainJob& job) {
@@ -70,6 +83,7 @@ void continue_from(const fs::path& checkpoint, const CheckpointManifest& manifes
         fmt::format("{} was saved by an earlier version, without checksums: damage to it, and small changes of the "
                     "data, go unnoticed",
                     checkpoint.filename().string()));
+  if (auto note = other_base_note(checkpoint, manifest.state, job.config)) notes.push_back(std::move(*note));
   std::error_code ignored;
   if (fs::exists(checkpoint / multimodal_file, ignored))
     job.multimodal = multimodal_parts(checkpoint, job.multimodal ? job.multimodal->folder() : fs::path());
@@ -128,31 +142,6 @@ std::optional<CheckpointState> state_of_this_run(const fs::path& checkpoint, con
   return {};
 }
 
-// Returns the weights of the model without adapters, as a new run begins with them.
-std::unique_ptr<WeightSource> base_weights(const ModelSettings& model, std::vector<std::string>& notes, const TrainJob& job) {
-  const ModelConfig config = base_model(job.config);  // the names and shapes of its tensors are those of the files
-  if (!model.load_weights) return random_weights(config, job.samples.seed);
-  verify_weights_of_checkpoint(model.name);
-  WeightReading reading{.cut = {.wanted = model.layers.has_value(), .setting = "layers"}};
-  if (job.config.classifies() && !read_stored_config(model.name).classifies()) {
-    reading.new_head = job.samples.seed;
-    notes.push_back(
-        fmt::format("the head for {} classes is new and initialised with seed {}", job.config.outputs(), *reading.new_head));
-  }
-  return stored_weights(config, model.name, reading);
-}
-
-// New adapters are drawn; whatever else is trained begins with the model's weights.
-void add_adapter(const ModelSettings& model, TrainJob& job) {
-  const std::shared_ptr<const WeightSource> base = std::move(job.initial.weights);
-  std::shared_ptr<const WeightSource> trained;
-  if (!model.adapter.folder.empty())
-    trained = peft_weights(job.config, model.adapter.folder);
-  else
-    trained = new_adapter_weights(job.config, base, job.samples.seed);
-  job.initial.weights = adapted_weights(base, trained);
-}
-
 }  // namespace
 
 void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const RunLength& length) {
@@ -184,8 +173,8 @@ void set_initial_state(const RunSettings& settings, std::vector<std::string>& no
     return continue_from(*saving.verified, read_manifest(*saving.verified / checkpoint_state_file), notes, job);
   if (saving.load && !saving.verified) return go_on_from_loaded(*saving.load, notes, job);
   if (saving.resume && !saving.verified && go_on_from_newest(*saving.folder, notes, job)) return;
-  if (job.config.adapter.exists()) return add_adapter(settings.model, job);
-  job.initial.weights = base_weights(settings.model, notes, job);
+  if (!job.initial.weights) job.initial.weights = base_weights(settings.model, notes, job);
+  job.initial.weights = with_initial_adapter(settings.model, job, std::move(job.initial.weights));
 }
 
 }  // namespace pipetrain

@@ -47,6 +47,8 @@ struct CombinationTable {
       excluded(preferences, classification, "preferences compare texts, and the model's head gives classes; use loss lm"),
       excluded(preferences, dropout,
                "preferences compare log-probabilities, which dropout would draw at random; use dropout 0"),
+      excluded(preferences, adapter_dropout,
+               "preferences compare log-probabilities, which dropout would draw at random; use lora-dropout 0"),
       not_built(preferences, experts,
                 "experts of completions, whose lengths differ, are not built yet; use a model without experts"),
       not_built(preferences, fp8, "preferences in fp8 are not built yet; use precision bf16"),
@@ -54,6 +56,9 @@ struct CombinationTable {
                 "forward passes of preferences run between steps, so no step begins early; turn it off"),
       not_built(experts, isolated_documents,
                 "the balancing loss of each document is not built yet; use pack documents, or a model without experts"),
+      not_built(
+          expert_parallel, expert_adapters,
+          "adapters of experts that ranks divide are not built yet; use ep 1, or name matrices of attention in lora-targets"),
       excluded(expert_capacity, slices,
                "a slice does not know how many tokens of other slices an expert has; use moe-capacity none, or slices 1"),
       excluded(expert_capacity, context_parallel,
@@ -63,9 +68,11 @@ struct CombinationTable {
       excluded(layer_balance, context_parallel,
                "a layer knows only its own part of a sequence; use moe-aux-scope model, or cp 1"),
 
-      not_built(reference, adapters,
-                "a reference of a model with adapters is not built yet; use loss orpo, or train without adapters"),
       not_built(adapters, fp8, "adapters in fp8 are not built yet; use bf16"),
+      excluded(
+          expert_adapters, adapter_dropout,
+          "PEFT drops no inputs of experts, whose matrices it adapts as one parameter; use lora-dropout 0, or name matrices "
+          "of attention"),
 
       not_built_on_gpus(context_parallel, isolated_documents,
                         "GPUs do not share sequences of isolated documents yet; use pack documents, or cp 1"),

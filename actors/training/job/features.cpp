@@ -10,6 +10,7 @@
 #include "actors/ranks/stage_parts.hpp"
 #include "actors/training/job/train_job.hpp"
 #include "core/mesh.hpp"
+#include "model/families/adapter_tensors.hpp"
 #include "model/optimizer/optimizer.hpp"
 #include "schedules/builders/builders.hpp"
 #include "schedules/plan/braids.hpp"
@@ -101,8 +102,6 @@ struct FeatureTable {
          constexpr const char* names[] = {"lm", "dpo", "orpo", "kto"};
          return asked_if(run.job.preference.loss != TrainingLoss::lm, names[static_cast<std::size_t>(run.job.preference.loss)]);
        }},
-      {reference, "{reference}", "reference",
-       [](const Run& run) { return asked_if(!run.job.preference.reference.empty(), run.job.preference.reference); }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
       {expert_capacity, "{moe-capacity}", "moe-capacity",
        [](const Run& run) {
@@ -117,6 +116,13 @@ struct FeatureTable {
          return asked_if(run.job.config.routed_layers() > 0 && run.job.config.router_losses.by_layer, "layer");
        }},
       {adapters, "{lora-rank}", "lora-rank", [](const Run& run) { return asked_if(run.job.config.adapter.exists()); }},
+      {adapter_dropout, "{lora-dropout}", "lora-dropout",
+       [](const Run& run) {
+         return asked_if(run.job.config.adapter.exists() && run.job.config.adapter.dropout > 0,
+                         fmt::format("{}", run.job.config.adapter.dropout));
+       }},
+      {expert_adapters, "adapters of routed experts", "lora-targets",
+       [](const Run& run) { return asked_if(adapts_experts(run.job.config)); }},
       {loss_chunks, "{loss-chunks}", "loss-chunks",
        [](const Run& run) { return asked_above(1, run.job.numerics.loss_chunks); }},
       {fp8, "{precision fp8}", "precision",

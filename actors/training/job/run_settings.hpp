@@ -69,16 +69,27 @@ struct ModelSettings {
 
 enum class TrainingLoss { lm, dpo, orpo, kto };
 
+// The model that a loss of preferences compares with.
+enum class ReferenceModel {
+  stored,  // that of PreferenceSettings::reference
+  begun,   // the model as its training began
+  base     // the same without its adapters
+};
+
 // The loss of the model's completions, and the model that preference losses compare with.
 struct PreferenceSettings {
   TrainingLoss loss = TrainingLoss::lm;
   double beta = 0.1;
   bool normalize = false;  // dpo: by the tokens of completions
-  std::string reference;   // a Hugging Face folder; empty: none
+  std::string reference;   // a Hugging Face folder; empty: the model as its training began
+  // The model that this names. make_train_job() sets it.
+  ReferenceModel reference_model = ReferenceModel::stored;
   bool precompute_reference = false;
 
   // No value for lm, whose loss is a mean over tokens.
   std::optional<PreferenceFormula> formula() const;
+  // True when the reference of a model with adapters has none.
+  bool compares_with_base() const { return reference_model != ReferenceModel::begun; }
 };
 
 // The order in which samples are taken from the data.

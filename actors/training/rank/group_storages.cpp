@@ -98,6 +98,15 @@ TrainedGroup& GroupStorages::add_trained(const GroupLayout& group, Ops& ops) {
   return added;
 }
 
+std::vector<GroupedParameters::Member> GroupStorages::untrained() {
+  std::vector<GroupedParameters::Member> members;
+  for (const GroupLayout& group : groups_) {
+    if (group.group == ParameterGroup::frozen) members.push_back({group, frozen_->weights()});
+    if (group.group == ParameterGroup::quantised) members.push_back({group, *quantised_});
+  }
+  return members;
+}
+
 GradientPlaces GroupStorages::gradient_places() const {
   if (groups_.size() == 1 && !trained_.empty()) return trained_.front()->storage.gradients().places();
   std::vector<GroupGradients> groups;

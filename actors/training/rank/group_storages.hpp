@@ -31,6 +31,8 @@ class GroupStorages {
 
   // In the order of group_layouts(); empty where all of the rank's parameters are frozen.
   const std::vector<std::unique_ptr<TrainedGroup>>& trained() const { return trained_; }
+  // The other groups: frozen and quantised weights, which no step changes.
+  std::vector<GroupedParameters::Member> untrained();
   // Gives the tensors of all groups, in the order of the whole layout.
   ParameterStore& parameters() { return *parameters_; }
   GradientPlaces gradient_places() const;

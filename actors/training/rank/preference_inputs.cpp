@@ -28,6 +28,7 @@ PreferenceInputs::PreferenceInputs(const RankSetup& setup, Stream& compute) : se
 
 // The host buffer is free: its last copy belongs to forwards of the previous step, which has ended.
 void PreferenceInputs::begin(const PreferencePass& pass) {
+  base_alone_ = pass.by_reference && setup_.preference.compares_with_base();
   has_facts_ = memory_.bytes() > 0 && !pass.facts.empty();
   if (!has_facts_) return;
   const std::int64_t own = step_sequences(setup_);
@@ -35,6 +36,11 @@ void PreferenceInputs::begin(const PreferencePass& pass) {
   const std::size_t size = bytes(setup_);
   std::memcpy(host_memory_.data(), pass.facts.data() + setup_.data_replica * own, size);
   compute_.copy(memory_.data(), host_memory_.data(), size);
+}
+
+void PreferenceInputs::add_to(ForwardArgs& forward, int microbatch) const {
+  forward.preference_facts = facts(microbatch);
+  forward.base_alone = base_alone_;
 }
 
 std::optional<Tensor> PreferenceInputs::facts(int microbatch) const {

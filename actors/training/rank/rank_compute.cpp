@@ -166,7 +166,7 @@ void RankCompute::run_forward(const Launch& launch, const Tensor& output, Activa
   // A step that begins early may get another loss scale.
   if (!step_.evaluates() && !launch.early) forward.loss_scale = logits_scale();
   inputs_.add_to(forward, action.microbatch);
-  forward.preference_facts = preferences_.facts(action.microbatch);
+  preferences_.add_to(forward, action.microbatch);
   biases_.add_to(forward, action.chunk);
   if (forward.slice) forward.slice->earlier = activations_.earlier_slices(action);
   if (launch.target) reports_.add_to(forward, action, step_);

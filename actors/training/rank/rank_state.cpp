@@ -16,24 +16,19 @@ bool lies_in(const Tensor& memory, const Tensor& arena) {
   return at >= begin && at < begin + arena.bytes();
 }
 
-bool has_reference(const RankSetup& setup) { return setup.config.preference && setup.config.preference->has_reference(); }
-
-FrozenWeights::Setup reference_setup(const RankSetup& setup, const ParameterLayout& layout) {
-  return {.layout = layout, .rank = setup.id, .type = setup.numerics.precision.compute, .saves = false};
-}
-
 }  // namespace
 
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
     : setup_(setup), tp_(tp), ops_(ops), storages_(setup, layout, tp, ops) {
-  if (has_reference(setup)) reference_ = std::make_unique<FrozenWeights>(reference_setup(setup, layout), ops.stream());
+  if (ReferenceWeights::are_needed(setup))
+    reference_ = std::make_unique<ReferenceWeights>(setup, layout, storages_, ops.stream());
   if (setup.saves) snapshot();
   if (setup.copies) copier_.emplace(*setup.device, storages_.held());
 }
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
   MemoryUse use = GroupStorages::memory(setup, layout);
-  if (has_reference(setup)) use += FrozenWeights::memory(reference_setup(setup, layout));
+  if (ReferenceWeights::are_needed(setup)) use += ReferenceWeights::memory(setup, layout);
   return use;
 }
 

@@ -10,6 +10,7 @@
 
 #include "actors/training/rank/group_storages.hpp"
 #include "actors/training/rank/rank_setup.hpp"
+#include "actors/training/rank/reference_weights.hpp"
 #include "actors/training/state/state_snapshot.hpp"
 #include "model/parameters/gradient_sums.hpp"
 
@@ -96,7 +97,7 @@ class RankState {
   TensorParallel tp_;
   Ops& ops_;
   GroupStorages storages_;
-  std::unique_ptr<FrozenWeights> reference_;  // null: none
+  std::unique_ptr<ReferenceWeights> reference_;  // null: none
   std::optional<StateSnapshot> snapshot_;
   std::optional<StateCopier> copier_;  // where the setup keeps copies
   std::int64_t copied_step_ = -1;      // the last one

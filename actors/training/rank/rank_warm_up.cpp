@@ -29,7 +29,9 @@ void WarmUp::run_microbatch(int chunk, const ForwardArgs& longest, const Backwar
     if (setup.isolates_documents)
       forward.documents = of_slice(longest.documents, slice), forward.origins = of_slice(longest.origins, slice);
     model->forward(chunk, forward, activations.take(action(ActionKind::forward, slice)));
+    if (forward.base_alone) activations.release(action(ActionKind::forward, slice), schedules::StepKind::evaluation);
   }
+  if (longest.base_alone) return;
   for (int slice = setup.slices; slice-- > 0;) {
     model->set_sequence(inputs.tokens(slice));
     BackwardArgs of{of_slice(backward.output_grad, slice), of_slice(backward.input_grad, slice), backward.loss_scale};
@@ -61,16 +63,19 @@ void WarmUp::run() const {
   inputs.begin_longest();
   // The first backward writes gradients, the second adds to them: libraries may have a kernel for each. The first round
   // runs the head's forward as in an evaluation, the last as in training. One more round runs the forwards of braids,
-  // with their own operations.
+  // with their own operations. Where a reference leaves adapters out, the last round runs its forwards.
   const int rounds = setup.slices > 1 ? 1 : model.braid() ? 3 : 2;
-  for (int round = 0; round < rounds; ++round) {
+  const bool leaves_out =
+      setup.config.adapter.exists() && ReferenceWeights::are_needed(setup) && setup.preference.compares_with_base();
+  for (int round = 0; round < rounds + (leaves_out ? 1 : 0); ++round) {
     for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
       const bool first = setup.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       ForwardArgs forward{first ? ids : input, ids, output, sums, documents, DropoutDraws{}, {}, {}};
       if (setup.config.preference) forward.preference_facts = facts;
       if (computes_parts(setup)) forward.origins = documents;
-      if (round > 0 || setup.slices > 1) forward.loss_scale = backward.loss_scale;
-      forward.second = round == 2;
+      forward.base_alone = round == rounds;
+      if ((round > 0 || setup.slices > 1) && !forward.base_alone) forward.loss_scale = backward.loss_scale;
+      forward.second = round == 2 && !forward.base_alone;
       run_microbatch(chunk, forward, backward);
     }
   }

@@ -1,5 +1,4 @@
 #include "actors/training/run/make_train_job.hpp"
-#include "actors/training/run/base_form.hpp"
 
 #include <fmt/format.h>
 
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint/checkpoint.hpp"
+#include "actors/training/checkpoint/open_reference.hpp"
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/job/adapter_settings.hpp"
 #include "actors/training/job/combinations.hpp"
@@ -64,17 +64,6 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
                 "the head for the classes is new, and adapters leave it as it is; train it too, with train-head");
   check_trained_parts(config.trained, config.tied_embeddings, config.adapter.exists());
   return config;
-}
-
-// Opens the model that a loss of preferences compares with.
-std::shared_ptr<const WeightSource> open_reference(const RunSettings& settings, const ModelConfig& config) {
-  const std::string& folder = settings.preference.reference;
-  if (!same_model(read_stored_config(folder), config))
-    throw Error(ErrorKind::input, {"reference", folder},
-                fmt::format("its config.json describes another model than {}; give the folder of a model of the same shape",
-                            settings.model.name));
-  verify_weights_of_checkpoint(folder);
-  return stored_weights(config, folder);
 }
 
 std::optional<PreferenceReading> preference_reading(const std::optional<PreferenceFormula>& formula) {
@@ -196,6 +185,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.multimodal = parts_beside(settings.model, job.config);
   dataset ? take_data(settings, std::move(dataset), job) : open_data(settings, notes, job);
   static_cast<JobSettings&>(job) = settings;
+  job.preference.reference_model = reference_model(settings);
   job.batch.microbatch *= job.dataset->samples_per_row();
   check_combinations(features_of(job));
   check_offload(job);
@@ -212,7 +202,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
     notes.push_back("the model folder has no place for the biases of experts, so the saved model routes without them");
   if (settings.saving.folder) refuse_used_folder(settings.saving, job, length);
   set_initial_state(settings, notes, job);
-  if (!settings.preference.reference.empty()) job.initial.reference = open_reference(settings, job.config);
+  if (job.config.preference && job.config.preference->has_reference()) job.initial.reference = open_reference(settings, job);
   return job;
 }
 

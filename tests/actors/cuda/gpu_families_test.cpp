@@ -46,6 +46,19 @@ TEST_CASE("each family follows its golden trajectory in fp32 on one GPU, to the 
   }
 }
 
+TEST_CASE("adapters follow their golden trajectories in fp32 on one GPU, those of routed experts too",
+          "[gpu][golden][adapters]") {
+  for (const std::string name : {"llama3", "gpt2", "granite", "llama3_dora", "mixtral", "olmoe"}) {
+    const Reference reference = golden_adapter_reference(name);
+    for (const Layout& layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
+      INFO(name << ", " << to_string(layout));
+      TrainJob job = golden_adapter_job(name, layout);
+      if (!on_gpus(job, 1, Precision::fp32())) return;
+      check_golden(run(std::move(job), static_cast<std::int64_t>(reference.loss.size())), reference);
+    }
+  }
+}
+
 TEST_CASE("each family gives the same bits in bf16 on one GPU at every pp, again and recomputed", "[gpu][families]") {
   for (const std::string& name : golden_families) {
     INFO(name);

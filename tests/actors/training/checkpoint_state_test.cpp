@@ -41,3 +41,16 @@ TEST_CASE("a state that could not be read again is not written") {
   CHECK_THROWS_WITH(write_manifest(file, manifest_of(300'000)), Catch::Matchers::Contains("more tensors than the state"));
   CHECK_FALSE(std::filesystem::exists(file));
 }
+
+TEST_CASE("the state of a run with adapters keeps the form of their base") {
+  const TempFolder folder;
+  const auto file = folder.path() / "state.json";
+  CheckpointManifest manifest = manifest_of(1);
+  write_manifest(file, manifest);
+  CHECK_FALSE(read_manifest(file).state.base_form);
+  manifest.state.base_form = "nf4";
+  write_manifest(file, manifest);
+  CHECK(read_manifest(file).state.base_form == "nf4");
+  manifest.state.base_form = "int3";
+  CHECK_THROWS_WITH(write_manifest(file, manifest), Catch::Matchers::Contains("the form of the base is"));
+}

@@ -58,6 +58,22 @@ TEST_CASE("a base of fewer bits gives the same bits in every layout", "[quantisa
   }
 }
 
+TEST_CASE("adapters with magnitudes on a base of fewer bits have the bits of a run of its dequantised weights",
+          "[quantisation][adapters]") {
+  for (const WeightForm form : {WeightForm::nf4, WeightForm::fp8}) {
+    TrainJob plain = golden_adapter_job("llama3_dora", {1, 1, 1, 2});
+    plain.initial.weights = std::make_shared<DequantisedWeights>(plain.initial.weights, form);
+    const RunRecord expected = run(plain, 3);
+    for (const Layout& layout : {Layout{1, 1, 1, 2}, Layout{4, 1, 1, 2, "zb-h1"}, Layout{2, 1, 1, 2, "zb-v", 2}}) {
+      TrainJob job = golden_adapter_job("llama3_dora", layout);
+      job.config.base_form = form;
+      INFO("form " << static_cast<int>(form) << ", " << to_string(layout));
+      CHECK((run(job, 3) == expected));
+    }
+    CHECK(expected.loss != run(golden_adapter_job("llama3_dora", {1, 1, 1, 2}), 3).loss);
+  }
+}
+
 TEST_CASE("tensor-parallel ranks have the values of the whole matrices", "[quantisation]") {
   for (const WeightForm form : forms) {
     INFO("form " << static_cast<int>(form));
