@@ -158,6 +158,7 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
       {offload_optimizer, eight_bit_moments, {train, "--optimizer adamw-8bit --offload optimizer" + disk}},
       {offload_parameters, eight_bit_moments, {train, "--optimizer adamw-8bit --offload parameters" + disk}},
       {whole_matrices, {}, {train_on_gpus, "--optimizer came"}},
+      {sparse_attention, {}, {train_on_gpus, "--window 8 --sinks 2"}},
       {post_validation, ready_order, {train, "--post-validation on --order ready"}},
       {post_validation, expert_biases, {train, "--post-validation on --model qwen3-30b-a3b --seq-len 8 --moe-bias-rate 0.001"}},
       {post_validation, replayed_order, {train, "--post-validation on --order replay:" + files.recorded}},
