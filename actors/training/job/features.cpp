@@ -103,6 +103,12 @@ struct FeatureTable {
        }},
       {reference, "{reference}", "reference",
        [](const Run& run) { return asked_if(!run.job.preference.reference.empty(), run.job.preference.reference); }},
+      {sparse_attention, "{sinks} and {attention-pattern}", "attention-pattern",
+       [](const Run& run) {
+         const auto& layers = run.job.config.attention;
+         return asked_if(
+             std::any_of(layers.begin(), layers.end(), [](const AttentionSight& sight) { return sight.is_sparse(); }));
+       }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
       {expert_parallel, "{ep}", "ep", [](const Run& run) { return asked_above(1, run.job.layout.ep); }},
       {expert_capacity, "{moe-capacity}", "moe-capacity",

@@ -32,6 +32,7 @@ enum class Feature {
   classification,
   preferences,
   reference,
+  sparse_attention,
   experts,
   expert_parallel,
   expert_capacity,
