@@ -56,7 +56,7 @@ double seen_positions(const ModelConfig& config, std::int64_t layer, std::int64_
   // Queries see on average half a block less than a window that ends with their block.
   const double window = static_cast<double>(sight.window) - static_cast<double>(sight.block) / 2;
   if (sight.window == 0 || window >= all) return all;
-  // Of the positions before the window, sinks and stripes are seen.
+  // Before the window, queries see the sinks and the stripes.
   const double before = all - window, sinks = std::min(static_cast<double>(sight.sinks), before);
   const double striped =
       sight.period > 0 ? before * before / 2 * static_cast<double>(sight.stripe) / static_cast<double>(sight.period) : 0;

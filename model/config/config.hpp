@@ -113,7 +113,7 @@ struct ModelConfig {
   TrainedParts trained;
   std::optional<PreferenceFormula> preference;  // the loss compares whole completions; absent: it is a mean over tokens
   Adapter adapter;
-  // What layers see in place of what the model says, repeated over them; empty: what the model says.
+  // The patterns that the run chooses, repeated over the layers; empty: layers see what config.json says.
   std::vector<AttentionSight> attention;
   // The form in which frozen matrices of attention, MLPs and experts are kept: a setting of training too, but config.json has
   // it where the files have the matrices in this form.

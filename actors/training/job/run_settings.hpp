@@ -51,7 +51,7 @@ struct AdapterSettings {
   bool wanted() const { return rank > 0 || !folder.empty(); }
 };
 
-// What attention sees in place of what the model says.
+// The patterns of attention in place of the model's own windows.
 struct AttentionSettings {
   std::int64_t window = 0, sinks = 0;  // 0: none
   std::string patterns;                // names with commas between; empty: all layers have the window, if there is one

@@ -222,7 +222,8 @@ bool is_row(const Combination& row, const RefusedCommand& refused) {
 TEST_CASE("each row of what does not work together refuses a command with its sentence") {
   const CombinationFiles files;
   std::vector<RefusedCommand> commands = training_commands(files);
-  for (auto more : {searching_commands(files), optimizer_and_attention_commands(files), preference_commands(files), expert_commands()})
+  for (auto more :
+       {searching_commands(files), optimizer_and_attention_commands(files), preference_commands(files), expert_commands()})
     for (RefusedCommand& one : more) commands.push_back(std::move(one));
   for (const RefusedCommand& one : commands) {
     const auto rows = refused_combinations();
