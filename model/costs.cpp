@@ -49,8 +49,16 @@ std::int64_t active_trained_elements(const ModelConfig& config, const Block& blo
 // Twice the positions that a query of the layer sees, on the average over the sequence: all of them without a window, as a
 // causal product counts half.
 double seen_positions(const ModelConfig& config, std::int64_t layer, std::int64_t sequence) {
-  const auto all = static_cast<double>(sequence), window = static_cast<double>(config.window_of(layer));
-  return window == 0 || window >= all ? all : window * (2 - window / all);
+  const AttentionSight sight = config.sight_of(layer);
+  const auto all = static_cast<double>(sequence);
+  // Queries see on average half a block less than a window that ends with their block.
+  const double window = static_cast<double>(sight.window) - static_cast<double>(sight.block) / 2;
+  if (sight.window == 0 || window >= all) return all;
+  // Before the window, queries see the sinks and the stripes.
+  const double before = all - window, sinks = std::min(static_cast<double>(sight.sinks), before);
+  const double striped =
+      sight.period > 0 ? before * before / 2 * static_cast<double>(sight.stripe) / static_cast<double>(sight.period) : 0;
+  return window * (2 - window / all) + 2 * (sinks * (before - sinks / 2) + striped) / all;
 }
 
 // FLOPs per token of one product of causal attention: scores with queries, keys or values.

@@ -160,7 +160,7 @@ class Ops {
 
   // --- Causal attention, grouped-query included ---
 
-  // All except merge_attention throw Error(unavailable) for a shape with sinks.
+  // On GPUs all except merge_attention throw Error(unavailable) for a sparse shape.
 
   // out = dropout(softmax(scale q k^T)) v, with the shape's scale; log_sum_exp is for the backward. A query without keys has an
   // output of zeros and a log_sum_exp of -infinity. Never holds queries x keys for all heads at once.

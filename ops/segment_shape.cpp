@@ -10,8 +10,9 @@ float SegmentShape::score_scale() const { return scale != 0 ? scale : 1.0F / std
 
 double SegmentShape::exact_score_scale() const { return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_dim)); }
 
-void refuse_sinks(const SegmentShape& shape) {
-  if (shape.sinks != 0) throw Error(ErrorKind::unavailable, "attention with sinks is not built yet; use sinks 0");
+void refuse_sparse(const SegmentShape& shape) {
+  if (shape.is_sparse())
+    throw Error(ErrorKind::unavailable, "sinks and patterns of attention are not built for GPUs yet; use the CPU");
 }
 
 }  // namespace pipetrain

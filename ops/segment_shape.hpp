@@ -19,9 +19,12 @@ struct SegmentShape {
   std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
   // A query attends to the last `window` positions up to its own; 0: to all of them.
   std::int64_t window = 0;
-  // Not built yet, see refuse_sinks(). A query also attends to the first `sinks` positions (Xiao et al. 2023, "Efficient
-  // Streaming Language Models with Attention Sinks").
-  std::int64_t sinks = 0;
+  // A query also attends to the first `sinks` positions (Xiao et al. 2023, "Efficient Streaming Language Models with Attention
+  // Sinks"), and to the last `stripe` of each `period` positions, where `period` is not 0 (Child et al. 2019, "Generating Long
+  // Sequences with Sparse Transformers"). With `block` the window ends with the query's block of so many positions, so that it
+  // begins at a block; it still hides what comes after the query. With isolated documents positions count from the document's
+  // first. On CPUs alone, see refuse_sparse().
+  std::int64_t sinks = 0, block = 0, period = 0, stripe = 0;
 
   float scale = 0;  // of the scores; 0: 1 / sqrt(D)
 
@@ -39,6 +42,14 @@ struct SegmentShape {
   // Returns true if no key comes after any query.
   bool sees_all_keys() const { return first_key + keys <= first_query + 1; }
   // Returns true if the window hides a key from some query.
+  // Returns true for patterns beyond a window that ends at the query.
+  bool is_sparse() const { return sinks > 0 || block > 0 || period > 0; }
+  // Returns the first position that the window of a query at this position shows.
+  std::int64_t window_begin(std::int64_t position) const {
+    if (window == 0) return 0;
+    const std::int64_t end = block > 0 ? (position / block + 1) * block : position + 1;
+    return end > window ? end - window : 0;
+  }
   bool is_windowed() const { return window > 0 && first_query + queries - first_key > window; }
 };
 
@@ -51,7 +62,7 @@ inline SegmentShape whole_sequences(std::int64_t batch, std::int64_t sequence, c
           .head_dim = heads.head_dim};
 }
 
-// Every backend calls it before it enqueues attention. Throws Error(unavailable) for a shape with sinks.
-void refuse_sinks(const SegmentShape& shape);
+// GPUs call it before they enqueue attention. Throws Error(unavailable) for a shape with is_sparse().
+void refuse_sparse(const SegmentShape& shape);
 
 }  // namespace pipetrain

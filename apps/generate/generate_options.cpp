@@ -35,6 +35,8 @@ void read_generated_model(const OptionValues& values, GenerateOptions& options) 
       values.fail("adapter", "there is no such folder; give one with adapter_config.json, as PEFT and train --save leave it");
   }
   if (const auto tokenizer = values.text("tokenizer")) options.tokenizer = *tokenizer;
+  options.attention = {values.integer("window").value_or(0), values.integer("sinks").value_or(0),
+                       values.text("attention-pattern").value_or("")};
 }
 
 void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
@@ -92,6 +94,9 @@ void read_layout(const OptionValues& values, const Machine& machine, GenerateOpt
   options.devices = train.run.devices;
   options.notes.insert(options.notes.end(), train.notes.begin(), train.notes.end());
   const bool gpu = options.devices.kind == DeviceKind::cuda;
+  if (gpu && (options.attention.sinks > 0 || !options.attention.patterns.empty()))
+    values.fail(options.attention.sinks > 0 ? "sinks" : "attention-pattern",
+                "patterns of attention are not built for GPUs yet; use --window alone, or --device cpu");
   const bool bf16 = values.choice("precision").value_or(gpu ? 1 : 0) == 1;
   options.precision = bf16 ? Precision::bf16() : Precision::fp32();
   if (auto note = precision_note(options.precision, gpu)) options.notes.push_back(std::move(*note));
@@ -123,6 +128,9 @@ OptionRows prompt_rows() {
       {group, "model", "DIR|FILE", "a Hugging Face folder: config.json and *.safetensors; or a model file of llm.c"},
       {group, "adapter", "DIR", "an adapter of the model, in a folder as PEFT saves it: adapter_config.json and *.safetensors",
        AnyText{}, "none"},
+      shared_option(group, "window"),
+      shared_option(group, "sinks"),
+      shared_option(group, "attention-pattern"),
       shared_option(group, "tokenizer", {"the one in the model's folder, else bytes are tokens"}),
       {group, "prompt", "TEXT", "the text to continue"},
       {group, "prompts", "FILE",

@@ -22,6 +22,7 @@ struct GenerateOptions : GenerationSettings {
   std::string model;                               // a Hugging Face folder
   std::optional<std::filesystem::path> adapter;    // a folder of PEFT's, for this model
   std::optional<std::filesystem::path> tokenizer;  // none: the folder's, else bytes are tokens
+  AttentionSettings attention;                     // as the model was trained
   std::vector<Prompt> prompts;                     // one or more; in process 0 only
   bool from_file = false;                          // given by --prompts
   std::optional<std::string> chat_template;

@@ -9,6 +9,7 @@
 
 #include "actors/generation/generation_layout.hpp"
 #include "actors/generation/prompt_ids.hpp"
+#include "actors/training/job/attention_settings.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/config/mode_names.hpp"
@@ -53,6 +54,7 @@ ModelConfig open_model(const GenerateOptions& options, std::vector<std::string>&
   if (config.classifies())
     throw Error(ErrorKind::input, {"model", options.model}, "classifies sequences and writes no text; give a language model");
   config = with_head_of_weights(std::move(config), options.model, notes);
+  set_attention(options.attention, config);
   return options.adapter ? with_peft_config(std::move(config), *options.adapter) : config;
 }
 

@@ -24,6 +24,7 @@ struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
     : rotary_(config.rotates(parameters.block.layer)),
       window_(config.window_of(parameters.block.layer)),
+      sight_(config.sight_of(parameters.block.layer)),
       score_scale_(static_cast<float>(config.score_scale)),
       heads_(config.heads / tp.size()),
       kv_heads_(config.kv_heads_of_rank(tp.size())),
@@ -57,7 +58,11 @@ SegmentShape AttentionBlock::shape_of(const BlockContext& context) const {
           .heads = heads_,
           .kv_heads = kv_heads_,
           .head_dim = head_dim_,
-          .window = window_,
+          .window = sight_.window,
+          .sinks = sight_.sinks,
+          .block = sight_.block,
+          .period = sight_.period,
+          .stripe = sight_.stripe,
           .scale = score_scale_};
 }
 

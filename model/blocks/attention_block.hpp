@@ -48,8 +48,9 @@ class AttentionBlock final : public BlockCompute {
   // Returns the rotations from the slice's first position on, or all of them if positions restart with each document.
   Tensor angles(const BlockContext& context) const;
 
-  bool rotary_;                               // queries and keys rotate
-  std::int64_t window_;                       // 0: a query sees all positions up to its own
+  bool rotary_;          // queries and keys rotate
+  std::int64_t window_;  // by config.json, which says how the layer rotates
+  AttentionSight sight_;
   float score_scale_;                         // see SegmentShape::scale
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
   std::int64_t first_head_;                   // the first of this rank's heads, counted in the model

@@ -80,6 +80,10 @@ class RingPass {
                        .kv_heads = shape_.kv_heads,
                        .head_dim = shape_.head_dim,
                        .window = shape_.window,
+                       .sinks = shape_.sinks,
+                       .block = shape_.block,
+                       .period = shape_.period,
+                       .stripe = shape_.stripe,
                        .scale = shape_.scale};
     if (!by_position()) return shape;
     shape.first_query = first_position() + part_.chunk(of.queries) * chunk_;
@@ -115,7 +119,7 @@ class RingPass {
 
  private:
   RingExchange* ring() const { return context_.cp.ring; }
-  bool by_position() const { return documents_ || dropout_.active() || shape_.window > 0; }
+  bool by_position() const { return documents_ || dropout_.active() || shape_.window > 0 || shape_.is_sparse(); }
   // The rank whose keys and values are here.
   int owner(int step) const { return (part_.rank - step + part_.size) % part_.size; }
   std::int64_t key_rows() const { return earlier_ + shape_.queries; }    // rows of each sequence

@@ -50,6 +50,13 @@ struct LayerType {
   bool operator==(const LayerType&) const = default;
 };
 
+// The positions that the queries of a layer see, as SegmentShape has them (ops/segment_shape.hpp); zeros: all up to their own.
+struct AttentionSight {
+  std::int64_t window = 0, sinks = 0, block = 0, period = 0, stripe = 0;
+  bool is_sparse() const { return sinks > 0 || block > 0 || period > 0; }
+  bool operator==(const AttentionSight&) const = default;
+};
+
 // Shares of the elements that training drops.
 struct DropoutRates {
   double embedding = 0;  // of the sum of token and position embeddings
@@ -106,6 +113,8 @@ struct ModelConfig {
   TrainedParts trained;
   std::optional<PreferenceFormula> preference;  // the loss compares whole completions; absent: it is a mean over tokens
   Adapter adapter;
+  // The patterns that the run chooses, repeated over the layers; empty: layers see what config.json says.
+  std::vector<AttentionSight> attention;
   // The form in which frozen matrices of attention, MLPs and experts are kept: a setting of training too, but config.json has
   // it where the files have the matrices in this form.
   WeightForm base_form = WeightForm::plain;
@@ -114,9 +123,14 @@ struct ModelConfig {
   // one.
   std::int64_t kv_heads_of_rank(std::int64_t ranks) const { return kv_heads < ranks ? 1 : kv_heads / ranks; }
   bool classifies() const { return !labels.empty(); }
-  // Returns the number of positions that a query of the layer sees; 0: all up to its own.
+  // Returns the number of positions that a query of the layer sees by config.json; 0: all up to its own.
   std::int64_t window_of(std::int64_t layer) const {
     return !layer_types.empty() && layer_types.at(static_cast<std::size_t>(layer)).windowed ? window : 0;
+  }
+  // Returns the positions that a query of the layer sees, by the run's patterns if it has any.
+  AttentionSight sight_of(std::int64_t layer) const {
+    if (attention.empty()) return {.window = window_of(layer)};
+    return attention[static_cast<std::size_t>(layer) % attention.size()];
   }
   std::int64_t routed_layers() const {
     std::int64_t routed = 0;

@@ -56,6 +56,7 @@ bool same_model(ModelConfig a, const ModelConfig& b) {
   a.base_form = b.base_form;
   a.preference = b.preference;
   a.adapter = b.adapter;
+  a.attention = b.attention;
   return a == b;
 }
 

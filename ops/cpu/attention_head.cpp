@@ -60,46 +60,113 @@ class Products {
   decltype(&sgemm) gemm_;
 };
 
-// The keys [begin, end) of a row of scores that its query attends to.
-struct Visible {
-  std::int64_t begin, end, keys;
+// A range of columns in a row of scores.
+struct Columns {
+  std::int64_t begin, end;
 };
 
-// A range of query rows and the keys that any of them attends to: [key0, key0 + keys).
-struct Block {
-  std::int64_t first, rows, key0, keys;
+// Keys that follow one another, whose scores are the columns from `at` on.
+struct KeyRun {
+  std::int64_t begin, end, at;
+  std::int64_t size() const { return end - begin; }
+};
+
+// A range of query rows and the keys that any of them attends to, in runs. A pattern without gaps has one run.
+class Block {
+ public:
   Block(const Sight& sight, std::int64_t first_row)
-      : first(first_row),
-        rows(std::min(block, sight.shape().queries - first_row)),
-        key0(sight.begin(first_row)),
-        keys(sight.end(first_row + rows - 1) - key0) {}
-  Visible visible(const Sight& sight, std::int64_t query) const {
-    return {sight.begin(query) - key0, sight.end(query) - key0, keys};
+      : first(first_row), rows(std::min(block, sight.shape().queries - first_row)), sight_(sight) {
+    const std::int64_t begin = sight.begin(first_row), end = sight.end(first_row + rows - 1);
+    if (begin >= end) return;
+    if (sight.shape().is_sparse()) {
+      find_runs(begin, end);
+    } else {
+      runs.push_back({begin, end, 0});
+      keys = end - begin;
+    }
   }
+
+  const std::int64_t first, rows;
+  std::vector<KeyRun> runs;
+  std::int64_t keys = 0;  // of all runs
+
+  // Returns the columns that a query attends to, valid until the next call.
+  const std::vector<Columns>& visible(std::int64_t query) {
+    visible_.clear();
+    if (runs.empty()) return visible_;
+    if (!sight_.shape().is_sparse()) {
+      visible_.push_back({sight_.begin(query) - runs[0].begin, sight_.end(query) - runs[0].begin});
+      return visible_;
+    }
+    sight_.for_each_range(query, [&](std::int64_t begin, std::int64_t end) {
+      const auto run = std::find_if(runs.begin(), runs.end(), [begin](const KeyRun& one) { return begin < one.end; });
+      visible_.push_back({run->at + begin - run->begin, run->at + end - run->begin});
+    });
+    return visible_;
+  }
+  // Writes the dropout factors of the columns that a query attends to.
+  void factors(std::int64_t head, std::int64_t query, const std::vector<Columns>& visible, float* out) const {
+    for (const Columns& some : visible) {
+      const auto run =
+          std::find_if(runs.begin(), runs.end(), [&](const KeyRun& one) { return some.begin < one.at + one.size(); });
+      sight_.factors(head, query, run->begin + some.begin - run->at, some.end - some.begin, out + some.begin);
+    }
+  }
+
+ private:
+  void find_runs(std::int64_t begin, std::int64_t end) {
+    std::vector<char> seen(static_cast<std::size_t>(end - begin), 0);
+    for (std::int64_t row = first; row < first + rows; ++row)
+      sight_.for_each_range(row, [&](std::int64_t from, std::int64_t to) {
+        std::fill(seen.begin() + (from - begin), seen.begin() + (to - begin), 1);
+      });
+    for (auto at = seen.begin(); at != seen.end();) {
+      at = std::find(at, seen.end(), 1);
+      const auto stop = std::find(at, seen.end(), 0);
+      if (at != stop) runs.push_back({begin + (at - seen.begin()), begin + (stop - seen.begin()), keys});
+      keys += stop - at;
+      at = stop;
+    }
+  }
+
+  const Sight& sight_;
+  std::vector<Columns> visible_;
 };
 
-void clear_unseen(float* row, const Visible& visible) {
-  std::fill(row, row + visible.begin, 0.0F);
-  std::fill(row + visible.end, row + visible.keys, 0.0F);
+void clear_unseen(float* row, const std::vector<Columns>& visible, std::int64_t keys) {
+  std::int64_t reached = 0;
+  for (const Columns& some : visible) {
+    std::fill(row + reached, row + some.begin, 0.0F);
+    reached = some.end;
+  }
+  std::fill(row + reached, row + keys, 0.0F);
 }
 
 // Turns the scores of one query row into probabilities; returns log sum exp.
-float softmax_row(float* row, const Visible& visible) {
-  float* const scores = row + visible.begin;
-  const std::int64_t count = visible.end - visible.begin;
-  if (count == 0) {
-    clear_unseen(row, visible);
+float softmax_row(float* row, const std::vector<Columns>& visible, std::int64_t keys) {
+  float most = -std::numeric_limits<float>::infinity();
+  for (const Columns& some : visible)
+    if (some.end > some.begin) most = std::max(most, lane_max(row + some.begin, some.end - some.begin));
+  double total = 0;
+  for (const Columns& some : visible) {
+    float* const scores = row + some.begin;
+    const std::int64_t count = some.end - some.begin;
+    for (std::int64_t i = 0; i < count; ++i) scores[i] = fast_exp(scores[i] - most);
+    total += lane_sum<double>(count, [scores](std::int64_t i) { return static_cast<double>(scores[i]); });
+  }
+  const auto sum = static_cast<float>(total);
+  if (sum == 0) {  // no key: the largest of some has an exponential of 1
+    clear_unseen(row, {}, keys);
     return -std::numeric_limits<float>::infinity();
   }
-  const float most = lane_max(scores, count);
-  for (std::int64_t i = 0; i < count; ++i) scores[i] = fast_exp(scores[i] - most);
-  const auto sum =
-      static_cast<float>(lane_sum<double>(count, [scores](std::int64_t i) { return static_cast<double>(scores[i]); }));
   const float scale = 1.0F / sum;
-  for (std::int64_t i = 0; i < count; ++i) scores[i] *= scale;
-  clear_unseen(row, visible);
+  for (const Columns& some : visible)
+    for (std::int64_t i = some.begin; i < some.end; ++i) row[i] *= scale;
+  clear_unseen(row, visible, keys);
   return most + std::log(sum);
 }
+
+Head columns_of(Head scores, const KeyRun& run) { return {scores.data + run.at, scores.stride}; }
 
 void clear_rows(Head head, const Block& of, std::int64_t dim) {
   for (std::int64_t row = of.first; row < of.first + of.rows; ++row) std::fill_n(head.row(row), dim, 0.0F);
@@ -109,26 +176,30 @@ void clear_rows(Head head, const Block& of, std::int64_t dim) {
 // sqrt(D), in which dP too is multiplied by the factors.
 struct GradientRow {
   float *scores, *dprobs;  // [keys]
-  Visible visible;
+  const std::vector<Columns>& visible;
+  std::int64_t keys;
   const float* factors;  // one for each key; null: nothing is dropped
   float log_sum_exp, dot, scale;
 };
-void gradient_row(const GradientRow& of) {
-  const auto [scores, dprobs, visible, factors, log_sum_exp, dot, scale] = of;
+void gradient_columns(const GradientRow& of, const Columns& some) {
+  const auto [scores, dprobs, visible, keys, factors, log_sum_exp, dot, scale] = of;
   if (factors == nullptr) {
-    for (std::int64_t i = visible.begin; i < visible.end; ++i) {
+    for (std::int64_t i = some.begin; i < some.end; ++i) {
       scores[i] = fast_exp(scores[i] - log_sum_exp);
       dprobs[i] = scores[i] * (dprobs[i] - dot) * scale;
     }
   } else {
-    for (std::int64_t i = visible.begin; i < visible.end; ++i) {
+    for (std::int64_t i = some.begin; i < some.end; ++i) {
       const float probability = fast_exp(scores[i] - log_sum_exp);
       dprobs[i] = probability * (dprobs[i] * factors[i] - dot) * scale;
       scores[i] = probability * factors[i];
     }
   }
-  clear_unseen(scores, visible);
-  clear_unseen(dprobs, visible);
+}
+void gradient_row(const GradientRow& of) {
+  for (const Columns& some : of.visible) gradient_columns(of, some);
+  clear_unseen(of.scores, of.visible, of.keys);
+  clear_unseen(of.dprobs, of.visible, of.keys);
 }
 
 float dot_of(const float* a, const float* b, std::int64_t dim) {
@@ -144,23 +215,28 @@ void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_su
   const Head scores{scratch(0, block * most), most};
   float* const factors = scratch(2, most);
   for (std::int64_t first = 0; first < task.sight.shape().queries; first += block) {
-    const Block of(task.sight, first);
+    Block of(task.sight, first);
     if (of.keys == 0) {
       clear_rows(out, of, dim);
       if (log_sum_exp != nullptr) std::fill_n(log_sum_exp + first, of.rows, -std::numeric_limits<float>::infinity());
       continue;
     }
-    products.nt({of.rows, of.keys, dim}, scale, {in.q.row(first), in.q.stride}, {in.k.row(of.key0), in.k.stride}, scores);
+    const Head q{in.q.row(first), in.q.stride};
+    for (const KeyRun& run : of.runs)
+      products.nt({of.rows, run.size(), dim}, scale, q, {in.k.row(run.begin), in.k.stride}, columns_of(scores, run));
     for (std::int64_t row = 0; row < of.rows; ++row) {
       const std::int64_t query = first + row;
-      const Visible visible = of.visible(task.sight, query);
-      const float sum = softmax_row(scores.row(row), visible);
+      const std::vector<Columns>& visible = of.visible(query);
+      const float sum = softmax_row(scores.row(row), visible, of.keys);
       if (log_sum_exp != nullptr) log_sum_exp[query] = sum;
       if (!task.sight.drops()) continue;
-      task.sight.factors(task.head, query, of.key0, visible.end, factors);
-      for (std::int64_t i = visible.begin; i < visible.end; ++i) scores.row(row)[i] *= factors[i];
+      of.factors(task.head, query, visible, factors);
+      for (const Columns& some : visible)
+        for (std::int64_t i = some.begin; i < some.end; ++i) scores.row(row)[i] *= factors[i];
     }
-    products.nn({of.rows, dim, of.keys}, scores, {in.v.row(of.key0), in.v.stride}, {out.row(first), out.stride});
+    for (const KeyRun& run : of.runs)
+      products.nn({of.rows, dim, run.size()}, columns_of(scores, run), {in.v.row(run.begin), in.v.stride},
+                  {out.row(first), out.stride}, run.at > 0 ? Accumulate::yes : Accumulate::no);
   }
 }
 
@@ -172,25 +248,30 @@ void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& out
   const Head probs{scratch(0, block * most), most}, dprobs{scratch(1, block * most), most};
   float* const factors = task.sight.drops() ? scratch(2, most) : nullptr;
   for (std::int64_t first = 0; first < task.sight.shape().queries; first += block) {
-    const Block of(task.sight, first);
+    Block of(task.sight, first);
     if (of.keys == 0) {
       if (accumulate_dq == Accumulate::no) clear_rows(grad.q, of, dim);
       continue;
     }
     const Head q{in.q.row(first), in.q.stride}, dout{outputs.dout.row(first), outputs.dout.stride};
-    const Head k{in.k.row(of.key0), in.k.stride}, v{in.v.row(of.key0), in.v.stride};
-    products.nt({of.rows, of.keys, dim}, scale, q, k, probs);
-    products.nt({of.rows, of.keys, dim}, 1, dout, v, dprobs);
+    for (const KeyRun& run : of.runs) {
+      products.nt({of.rows, run.size(), dim}, scale, q, {in.k.row(run.begin), in.k.stride}, columns_of(probs, run));
+      products.nt({of.rows, run.size(), dim}, 1, dout, {in.v.row(run.begin), in.v.stride}, columns_of(dprobs, run));
+    }
     for (std::int64_t row = 0; row < of.rows; ++row) {
       const std::int64_t query = first + row;
-      const Visible visible = of.visible(task.sight, query);
-      if (factors != nullptr) task.sight.factors(task.head, query, of.key0, visible.end, factors);
-      gradient_row({probs.row(row), dprobs.row(row), visible, factors, outputs.log_sum_exp[query],
+      const std::vector<Columns>& visible = of.visible(query);
+      if (factors != nullptr) of.factors(task.head, query, visible, factors);
+      gradient_row({probs.row(row), dprobs.row(row), visible, of.keys, factors, outputs.log_sum_exp[query],
                     dot_of(outputs.dout.row(query), outputs.out.row(query), dim), scale});
     }
-    products.nn({of.rows, dim, of.keys}, dprobs, k, {grad.q.row(first), grad.q.stride}, accumulate_dq);
-    products.add_tn({of.keys, dim, of.rows}, dprobs, q, {grad.k.row(of.key0), grad.k.stride});
-    products.add_tn({of.keys, dim, of.rows}, probs, dout, {grad.v.row(of.key0), grad.v.stride});
+    for (const KeyRun& run : of.runs) {
+      const Head k{in.k.row(run.begin), in.k.stride}, of_scores = columns_of(dprobs, run);
+      products.nn({of.rows, dim, run.size()}, of_scores, k, {grad.q.row(first), grad.q.stride},
+                  run.at > 0 ? Accumulate::yes : accumulate_dq);
+      products.add_tn({run.size(), dim, of.rows}, of_scores, q, {grad.k.row(run.begin), grad.k.stride});
+      products.add_tn({run.size(), dim, of.rows}, columns_of(probs, run), dout, {grad.v.row(run.begin), grad.v.stride});
+    }
   }
 }
 

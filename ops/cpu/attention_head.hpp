@@ -75,12 +75,27 @@ class Sight {
         sample_(dropout.first_sample + static_cast<std::uint32_t>(sample)) {}
 
   const SegmentShape& shape() const { return shape_; }
-  // A query attends to the keys [begin, end), or to none if they are equal. Neither bound decreases from one
-  // query to the next.
+  // A query attends to the keys [begin, end), or to none if they are equal; in a sparse pattern to some of them. Neither bound
+  // decreases from one query to the next.
   std::int64_t begin(std::int64_t query) const {
-    std::int64_t first = documents_ == nullptr ? 0 : documents_[query];  // the position of the first key
-    if (shape_.window > 0) first = std::max(first, query + 1 + shape_.first_query - shape_.window);
+    std::int64_t first = document(query);
+    if (!shape_.is_sparse()) first += shape_.window_begin(shape_.first_query + query - first);
     return std::clamp(first - shape_.first_key, std::int64_t{0}, end(query));
+  }
+  // Calls see(begin, end) with the ranges of keys that a query attends to, in rising order, none of them empty.
+  template <class See>
+  void for_each_range(std::int64_t query, const See& see) const {
+    const std::int64_t last = end(query), first = document(query), position = shape_.first_query + query - first;
+    const auto clipped = [&](std::int64_t from, std::int64_t to) {
+      const std::int64_t begin = std::max(first + from - shape_.first_key, std::int64_t{0});
+      const std::int64_t end = std::min(first + to - shape_.first_key, last);
+      if (begin < end) see(begin, end);
+    };
+    const std::int64_t window = shape_.window_begin(position), sinks = std::min(shape_.sinks, window);
+    clipped(0, sinks);
+    for (std::int64_t at = shape_.period - shape_.stripe; shape_.period > 0 && at < window; at += shape_.period)
+      clipped(std::max(at, sinks), std::min(at + shape_.stripe, window));
+    clipped(window, position + 1);
   }
   std::int64_t end(std::int64_t query) const {
     return std::clamp(query + 1 + shape_.first_query - shape_.first_key, std::int64_t{0}, shape_.keys);
@@ -90,6 +105,9 @@ class Sight {
   void factors(std::int64_t head, std::int64_t query, std::int64_t first, std::int64_t count, float* out) const;
 
  private:
+  // Returns the first position of the query's document.
+  std::int64_t document(std::int64_t query) const { return documents_ == nullptr ? 0 : documents_[query]; }
+
   const SegmentShape& shape_;
   const std::int32_t* documents_;
   Dropout dropout_;

@@ -55,7 +55,7 @@ template <class Rule, int W>
 void run_update(cudaStream_t stream, const UpdateArgs& args, const Rule& rule, std::int64_t from, std::int64_t elements) {
   if (elements == 0) return;
   StatePointers<Rule::states> states;
-  for (std::size_t i = 0; i < Rule::states; ++i) states.at[i] = data_of<float>(args.states[i]) + from;
+  for (std::size_t i = 0; i != Rule::states; ++i) states.at[i] = data_of<float>(args.states[i]) + from;
   with_type(args.rounded ? args.rounded->dtype : DType::f32, "rounded weights", [&](auto t) {
     using T = typename decltype(t)::type;
     T* copy = args.rounded ? data_of<T>(*args.rounded) + from : nullptr;
@@ -75,7 +75,7 @@ void update(cudaStream_t stream, const UpdateArgs& args) {
         using Rule = std::decay_t<decltype(rule)>;
         bool aligned =
             aligned16(args.weight.data) && aligned16(args.grad.data) && (!args.rounded || aligned16(args.rounded->data));
-        for (std::size_t i = 0; i < Rule::states; ++i) aligned = aligned && aligned16(args.states[i].data);
+        for (std::size_t i = 0; i != Rule::states; ++i) aligned = aligned && aligned16(args.states[i].data);
         const std::int64_t wide = aligned ? count / 4 * 4 : 0;
         run_update<Rule, 4>(stream, args, rule, 0, wide);
         run_update<Rule, 1>(stream, args, rule, wide, count - wide);

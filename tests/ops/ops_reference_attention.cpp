@@ -36,12 +36,18 @@ struct Query {
   std::int64_t b, head, s;
 };
 
-// Returns the first key that a query attends to.
-std::int64_t first_key(const SegmentShape& shape, const Values& documents, const Query& query) {
-  const std::int64_t in_window = shape.window > 0 ? std::max<std::int64_t>(query.s + 1 - shape.window, 0) : 0;
-  if (documents.data.empty()) return in_window;
-  const double document = documents.data[static_cast<std::size_t>(query.b * shape.queries + query.s)];
-  return std::max(static_cast<std::int64_t>(document), in_window);
+// Returns true if the query attends to this key, which does not come after it.
+bool sees(const SegmentShape& shape, const Values& documents, const Query& query, std::int64_t key) {
+  const std::int64_t document =
+      documents.data.empty()
+          ? 0
+          : static_cast<std::int64_t>(documents.data[static_cast<std::size_t>(query.b * shape.queries + query.s)]);
+  if (key < document) return false;
+  const std::int64_t position = query.s - document, other = key - document;
+  const bool in_stripe = shape.period > 0 && other % shape.period >= shape.period - shape.stripe;
+  if (shape.window == 0 || other < shape.sinks || in_stripe) return true;
+  if (shape.block == 0) return other > position - shape.window;
+  return other / shape.block > position / shape.block - shape.window / shape.block;
 }
 
 // Returns the factor of each of a query's probabilities.
@@ -64,7 +70,8 @@ std::vector<double> probabilities(const SegmentShape& shape, const Values& qkv, 
   const auto [b, head, s] = query;
   std::vector<double> p(static_cast<std::size_t>(s + 1), -std::numeric_limits<double>::infinity());
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (std::int64_t j = first_key(shape, documents, query); j <= s; ++j) {
+  for (std::int64_t j = 0; j <= s; ++j) {
+    if (!sees(shape, documents, query, j)) continue;
     const double score = dot({qkv, at.row(b, s), at.q(head)}, {qkv, at.row(b, j), at.k(head)}, shape.head_dim);
     p[static_cast<std::size_t>(j)] = score * score_scale(shape);
     largest = std::max(largest, p[static_cast<std::size_t>(j)]);

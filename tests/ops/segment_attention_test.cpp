@@ -278,6 +278,44 @@ TEST_CASE("queries that see a window of positions add up over stretches too, in 
   });
 }
 
+TEST_CASE(
+    "queries that see the first positions, blocks or stripes add up over stretches, in documents and where some are dropped",
+    "[ops][segments]") {
+  struct Pattern {
+    std::int64_t window, sinks = 0, block = 0, period = 0, stripe = 0;
+  };
+  struct Case {
+    SegmentShape shape;
+    std::vector<std::int64_t> queries, keys;
+    std::int64_t document = 0;  // length, 0: one a sequence
+    std::uint16_t dropped = 0;
+  };
+  const std::vector<Case> cases{
+      {whole_sequences(1, 9, {1, 1, 8}), {0, 9}, {0, 9}},
+      {whole_sequences(1, 260, {8, 2, 40}), {0, 65, 130, 195, 260}, {0, 260}},
+      {whole_sequences(2, 200, {6, 1, 64}), {0, 200}, {0, 77, 200}, 0, 13000},
+      {whole_sequences(3, 150, {4, 4, 32}), {0, 64, 150}, {0, 50, 100, 150}, 40},
+      {whole_sequences(1, 130, {2, 1, 256}), {0, 70, 130}, {0, 70, 130}, 90, 9000},
+  };
+  on_every_backend([&](Bench& b) {
+    if (!on_cpu(b)) return;  // refused there
+    for (const Pattern& pattern : {Pattern{3, 2}, Pattern{70, 4}, Pattern{20, 33}, Pattern{400, 4}, Pattern{32, 16, 16},
+                                   Pattern{64, 0, 64, 64, 16}, Pattern{8, 3, 4, 8, 2}}) {
+      for (const Case& one : cases) {
+        SegmentShape shape = one.shape;
+        shape.window = pattern.window, shape.sinks = pattern.sinks, shape.block = pattern.block;
+        shape.period = pattern.period, shape.stripe = pattern.stripe;
+        INFO(shape.batch << " x " << shape.queries << " in a window of " << shape.window << ", sinks " << shape.sinks);
+        const Whole whole{.shape = shape,
+                          .qkv = b.draw({shape.tokens(), shape.packed_cols()}),
+                          .dout = b.draw({shape.tokens(), shape.heads * shape.head_dim}),
+                          .sight = sight_of(shape, one.document, one.dropped)};
+        check_stretches(b, whole, stretches(one.queries), stretches(one.keys));
+      }
+    }
+  });
+}
+
 TEST_CASE("keys and values are the last columns of what they lie in", "[ops][segments]") {
   on_every_backend([&](Bench& b) {
     const SegmentShape shape{.batch = 2, .queries = 70, .keys = 70, .heads = 4, .kv_heads = 2, .head_dim = 16};
@@ -450,8 +488,9 @@ TEST_CASE("slices see and drop the probabilities that the whole sequence sees an
   });
 }
 
-TEST_CASE("a backend refuses sinks by a typed error before it computes anything", "[ops][segments]") {
+TEST_CASE("a GPU refuses sinks by a typed error before it computes anything", "[gpu][segments]") {
   on_every_backend([&](Bench& b) {
+    if (on_cpu(b)) return;
     const SegmentShape plain = whole_sequences(1, 4, {2, 1, 8});
     const Tensor qkv = b.put(b.draw({4, plain.packed_cols()})), out = b.poisoned({4, plain.query_cols()});
     const Tensor dqkv = b.poisoned(qkv.shape), cache = b.poisoned({4, plain.key_value_cols()});

@@ -102,6 +102,12 @@ struct FeatureTable {
          constexpr const char* names[] = {"lm", "dpo", "orpo", "kto"};
          return asked_if(run.job.preference.loss != TrainingLoss::lm, names[static_cast<std::size_t>(run.job.preference.loss)]);
        }},
+      {sparse_attention, "{sinks} and {attention-pattern}", "attention-pattern",
+       [](const Run& run) {
+         const auto& layers = run.job.config.attention;
+         return asked_if(
+             std::any_of(layers.begin(), layers.end(), [](const AttentionSight& sight) { return sight.is_sparse(); }));
+       }},
       {experts, "routed experts", "model", [](const Run& run) { return asked_if(run.job.config.routed_layers() > 0); }},
       {expert_capacity, "{moe-capacity}", "moe-capacity",
        [](const Run& run) {

@@ -31,6 +31,7 @@ enum class Feature {
   dropout,
   classification,
   preferences,
+  sparse_attention,
   experts,
   expert_capacity,
   expert_biases,

@@ -51,6 +51,13 @@ struct AdapterSettings {
   bool wanted() const { return rank > 0 || !folder.empty(); }
 };
 
+// The patterns of attention in place of the model's own windows.
+struct AttentionSettings {
+  std::int64_t window = 0, sinks = 0;  // 0: none
+  std::string patterns;                // names with commas between; empty: all layers have the window, if there is one
+  bool any() const { return window > 0 || sinks > 0 || !patterns.empty(); }
+};
+
 struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder
   bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
@@ -65,6 +72,7 @@ struct ModelSettings {
   // The type of frozen matrices; not given: as the folder has them, or the type that operations read.
   std::optional<BasePrecision> base_precision;
   AdapterSettings adapter;
+  AttentionSettings attention;
 };
 
 enum class TrainingLoss { lm, dpo, orpo, kto };

@@ -9,6 +9,7 @@
 #include "actors/training/checkpoint/open_reference.hpp"
 #include "actors/training/checkpoint/resume.hpp"
 #include "actors/training/job/adapter_settings.hpp"
+#include "actors/training/job/attention_settings.hpp"
 #include "actors/training/job/combinations.hpp"
 #include "actors/training/job/job_plan.hpp"
 #include "actors/training/job/offload_check.hpp"
@@ -56,6 +57,7 @@ ModelConfig read_model(const ModelSettings& model, std::vector<std::string>& not
   if (has_new_head) config = with_new_head(std::move(config), *model.labels);
   if (model.dropout) set_dropout(config, *model.dropout);
   set_router(model, config);
+  set_attention(model.attention, config);
   if (model.load_weights) config = with_head_of_weights(std::move(config), model.name, notes);
   config.trained = model.trained;
   set_adapter(model.adapter, config);

@@ -64,14 +64,14 @@ bool shares_layout(const AttentionBackwardArgs& args) {
 }  // namespace
 
 AttentionKernel attention_kernel(const SegmentShape& shape, const AttentionArgs& args) {
-  refuse_sinks(shape);
+  refuse_sparse(shape);
   if (takes_cudnn(shape, args)) return AttentionKernel::cudnn;
   if (takes_mma(shape, args)) return AttentionKernel::mma;
   return AttentionKernel::exact;
 }
 
 AttentionKernel attention_backward_kernel(const SegmentShape& shape, const AttentionBackwardArgs& args, const HopperGpu& gpu) {
-  refuse_sinks(shape);
+  refuse_sparse(shape);
   const bool rounded = gives_rounded(args);
   if (rounded || gives_sums(args)) {
     if (takes_hopper(shape, args, gpu)) return AttentionKernel::hopper;

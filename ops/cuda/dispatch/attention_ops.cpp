@@ -41,7 +41,7 @@ void AttentionOps::attention_backward(const SegmentShape& shape, const Attention
 }
 
 void AttentionOps::cached_attention(const SegmentShape& shape, const CachedAttentionArgs& args) {
-  refuse_sinks(shape);
+  refuse_sparse(shape);
   ops_.enqueue("cached_attention", [&](cudaStream_t stream) { cuda::cached_attention(stream, shape, args); });
 }
 

@@ -166,7 +166,7 @@ std::vector<RefusedCommand> training_commands(const CombinationFiles& files) {
   };
 }
 
-std::vector<RefusedCommand> optimizer_commands(const CombinationFiles& files) {
+std::vector<RefusedCommand> optimizer_and_attention_commands(const CombinationFiles& files) {
   using enum Feature;
   using enum Command::Kind;
   const std::string disk = " --offload-to " + files.folder.path().string();
@@ -176,6 +176,7 @@ std::vector<RefusedCommand> optimizer_commands(const CombinationFiles& files) {
       {offload_optimizer, eight_bit_moments, {train, "--optimizer adamw-8bit --offload optimizer" + disk}},
       {offload_parameters, eight_bit_moments, {train, "--optimizer adamw-8bit --offload parameters" + disk}},
       {whole_matrices, {}, {train_on_gpus, "--optimizer came"}},
+      {sparse_attention, {}, {train_on_gpus, "--window 8 --sinks 2"}},
   };
 }
 
@@ -218,7 +219,8 @@ bool is_row(const Combination& row, const RefusedCommand& refused) {
 TEST_CASE("each row of what does not work together refuses a command with its sentence") {
   const CombinationFiles files;
   std::vector<RefusedCommand> commands = training_commands(files);
-  for (auto more : {searching_commands(files), optimizer_commands(files), preference_commands(files), expert_commands()})
+  for (auto more :
+       {searching_commands(files), optimizer_and_attention_commands(files), preference_commands(files), expert_commands()})
     for (RefusedCommand& one : more) commands.push_back(std::move(one));
   for (const RefusedCommand& one : commands) {
     const auto rows = refused_combinations();

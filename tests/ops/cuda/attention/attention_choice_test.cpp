@@ -168,7 +168,7 @@ TEST_CASE("a window is left to cuDNN where it ends at the diagonal, and to our k
   CHECK((kernels_of(whole, {}) == kernels_of(whole_sequences(1, 1024, {4, 4, 128}), {})));
 }
 
-TEST_CASE("sinks are refused until a kernel has them", "[ops][attention_choice]") {
+TEST_CASE("patterns of attention are refused until a kernel has them", "[ops][attention_choice]") {
   SegmentShape shape = whole_sequences(1, 1024, {4, 4, 128});
   shape.sinks = 4;
   CHECK_THROWS_AS(cuda::attention_kernel(shape, forward_args(shape, {})), Error);
