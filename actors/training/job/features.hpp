@@ -33,6 +33,7 @@ enum class Feature {
   preferences,
   sparse_attention,
   experts,
+  expert_parallel,
   expert_capacity,
   expert_biases,
   layer_balance,
