@@ -34,7 +34,6 @@ enum class Feature {
   reference,
   sparse_attention,
   experts,
-  expert_parallel,
   expert_capacity,
   expert_biases,
   layer_balance,
